@@ -1,4 +1,4 @@
-//! `quorlock bench`, as its users run it: short, and without a word on how fast it was.
+//! `quorlock bench`: short runs, without checks of its speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// One object with everything in it that was measured.
+/// Checks that a report has every measurement.
 fn assert_measured(report: &Value, nodes: usize) {
     assert_eq!((&report["v"], &report["seconds"]), (&1.into(), &1.into()), "{report}");
     assert_eq!(report["nodes"].as_array().unwrap().len(), nodes, "{report}");
@@ -36,7 +36,7 @@ fn assert_measured(report: &Value, nodes: usize) {
     }
 }
 
-/// The servers that a run has started, by the folder that they keep their files in.
+/// The servers that a run has started, found by their folder.
 struct Started {
     folder: PathBuf,
     child: Child,
@@ -54,7 +54,7 @@ impl Started {
     }
 }
 
-/// The process ids of redis-servers whose settings are below this folder.
+/// The process ids of redis-servers whose configuration is below this folder.
 fn servers_below(folder: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let is_ours = |pid: &String| {
@@ -94,7 +94,7 @@ fn a_signal_ends_the_servers_too() {
 }
 
 #[test]
-fn whoever_kills_it_leaves_no_servers() {
+fn a_killed_bench_leaves_no_servers() {
     let user = User::new();
     let mut started = Started::spawn(&user, &["bench", "--local", "3", "--seconds", "600"]);
     eventually("three servers", || started.running() == 3);
@@ -104,7 +104,7 @@ fn whoever_kills_it_leaves_no_servers() {
 }
 
 #[test]
-fn without_redis_server_it_says_what_to_do() {
+fn without_redis_server_the_error_says_what_to_do() {
     let user = User::new();
     let output = user.quorlock(&short(&["--local", "3"])).env("PATH", user.home.path()).output().unwrap();
     assert_fails(&output, 78, "--local needs redis-server, which is not installed");
@@ -148,7 +148,7 @@ fn an_interrupt_leaves_nothing_locked_on_named_nodes() {
     assert_eq!(locks(&servers), Vec::<String>::new());
 }
 
-/// The keys of locks that stand on the servers.
+/// The lock keys on the servers.
 fn locks(servers: &[RedisServer]) -> Vec<String> {
     let keys = servers.iter().flat_map(|server| server.keys("*"));
     keys.filter(|key| !key.starts_with("quorlock~")).collect()
@@ -163,13 +163,13 @@ fn plain_locks_have_no_handoff() {
 }
 
 #[test]
-fn nodes_that_cannot_vote_are_told_at_once() {
+fn nodes_that_cannot_vote_are_reported_at_once() {
     let output = User::new().run(&short(&["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"]));
     assert_fails(&output, 69, "no quorum");
 }
 
 #[test]
-fn on_a_terminal_it_asks_before_others_have_to_bear_it_and_shows_how_far_it_is() {
+fn on_a_terminal_it_asks_for_confirmation_and_shows_its_progress() {
     let user = User::new();
     let foreign = short(&["--nodes", "redis://192.0.2.1,redis://192.0.2.2,redis://192.0.2.3"]);
     let mut pty = Pty::spawn(&user.quorlock(&foreign));
@@ -183,11 +183,11 @@ fn on_a_terminal_it_asks_before_others_have_to_bear_it_and_shows_how_far_it_is()
     pty.shows("3 callers");
     assert!(pty.wait().success());
     pty.shows("handoff: p50");
-    assert!(!pty.text().contains('█'), "the bar is gone: {}", pty.text());
+    assert!(!pty.text().contains('█'), "the progress bar must be gone: {}", pty.text());
 }
 
 #[test]
-fn numbers_that_cannot_be_are_refused() {
+fn invalid_numbers_are_refused() {
     let user = User::new();
     for (wrong, names) in [
         (["--callers", "0"], "--callers"),

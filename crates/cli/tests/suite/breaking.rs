@@ -1,4 +1,4 @@
-//! `quorlock break` as operators meet it: the real binary, a real file, real servers.
+//! `quorlock break` with the real binary, a real file and real servers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +10,7 @@ use crate::common::{assert_fails, is_alive, stderr, stdout};
 use serde_json::Value;
 
 impl Place {
-    /// Breaks, for the usual reason.
+    /// Breaks with the usual reason.
     fn breaks(&self, arguments: &[&str]) -> Output {
         self.quorlock(&[&["break", "a", "--reason", "a test"], arguments].concat()).output().unwrap()
     }
@@ -35,7 +35,7 @@ struct Held {
 }
 
 impl Held {
-    /// How it ended, and what it said.
+    /// Waits for its end. Returns the exit code and stderr.
     fn end(mut self) -> (Option<i32>, String) {
         let mut said = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -51,15 +51,15 @@ impl Drop for Held {
 }
 
 #[test]
-fn a_run_whose_lock_is_broken_is_over_before_anybody_else_gets_in() {
+fn a_run_whose_lock_is_broken_ends_before_the_next_holder_starts() {
     Place::both(|place| {
         let held = place.hold_for_good("6s");
         let pid = held.pid.clone();
         let broken = place.breaks(&["--fence", &held.fence]);
         assert!(broken.status.success(), "{}", stderr(&broken));
         assert!(stdout(&broken).starts_with("a is broken on"), "{}", stdout(&broken));
-        // Who broke it is gone by now, and that frees nothing.
-        assert!(!place.is_free("a"), "it drains first");
+        // The breaking process has ended, which frees nothing.
+        assert!(!place.is_free("a"), "the lock drains first");
         let is_dead = format!("! kill -0 {pid}");
         for server in &place.servers {
             let history = server.cli(&["XREVRANGE", "quorlock~history", "+", "-"]);
@@ -73,7 +73,7 @@ fn a_run_whose_lock_is_broken_is_over_before_anybody_else_gets_in() {
     });
 }
 
-/// The lease of this run lasts longer than the test: its end is news.
+/// The lease outlasts the test, so the run can only learn of the break by a message.
 #[test]
 fn a_run_learns_at_once_that_its_lock_is_broken() {
     Place::both(|place| {
@@ -87,7 +87,7 @@ fn a_run_learns_at_once_that_its_lock_is_broken() {
 }
 
 #[test]
-fn another_fence_breaks_nothing_and_says_what_stands() {
+fn another_fence_breaks_nothing_and_names_the_current_one() {
     Place::both(|place| {
         let held = place.hold_for_good("60s");
         for how in [&["--fence", "1"][..], &["--fence", "1", "--now", "--yes"]] {
@@ -106,7 +106,7 @@ fn a_free_lock_is_not_broken() {
 }
 
 #[test]
-fn freeing_at_once_needs_a_word_where_nobody_can_be_asked() {
+fn breaking_now_needs_confirmation_without_a_terminal() {
     let place = Place::file();
     let held = place.hold_for_good("60s");
     assert_fails(&place.breaks(&["--fence", &held.fence, "--now"]), 64, "--yes");
@@ -114,7 +114,7 @@ fn freeing_at_once_needs_a_word_where_nobody_can_be_asked() {
 }
 
 #[test]
-fn freeing_at_once_asks_for_the_name() {
+fn breaking_now_asks_for_the_name() {
     let place = Place::file();
     let held = place.hold_for_good("60s");
     let command = place.quorlock(&["break", "a", "--fence", &held.fence, "--reason", "a test", "--now"]);
@@ -129,7 +129,7 @@ fn freeing_at_once_asks_for_the_name() {
 }
 
 #[test]
-fn what_was_broken_can_be_told_to_programs() {
+fn a_break_can_be_printed_as_json() {
     Place::both(|place| {
         let held = place.hold_for_good("60s");
         let broken = place.breaks(&["--fence", &held.fence, "--json"]);
@@ -142,7 +142,7 @@ fn what_was_broken_can_be_told_to_programs() {
 }
 
 #[test]
-fn who_broke_it_and_why_is_remembered() {
+fn the_history_has_the_breaker_and_the_reason() {
     Place::both(|place| {
         let asked = |arguments: &[&str]| stdout(&place.quorlock(arguments).output().unwrap());
         assert_eq!(asked(&["history"]), "");
@@ -186,7 +186,7 @@ fn without_a_quorum_every_node_is_named() {
 }
 
 #[test]
-fn what_is_missing_or_wrong_is_said() {
+fn missing_and_invalid_arguments_are_reported() {
     let place = Place::file();
     for (arguments, says) in [
         (&["break", "a", "--reason", "x"][..], "--fence"),

@@ -1,4 +1,4 @@
-//! Settings from flags, environment and file, as the real binary reads them; help, completions and the manual.
+//! Settings from flags, environment and file; help, completions and the manual.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use quorlock_testkit::RedisServer;
 use crate::common::pty::Pty;
 use crate::common::{User, assert_fails, stderr, stdout};
 
-/// Writes the user's own configuration file.
+/// Writes the user's configuration file.
 fn configure(user: &User, text: &str) -> PathBuf {
     let folder = user.home.path().join("quorlock");
     std::fs::create_dir_all(&folder).unwrap();
@@ -20,14 +20,14 @@ fn configure(user: &User, text: &str) -> PathBuf {
     path
 }
 
-/// The line of `quorlock config` about one key, its blanks squeezed.
+/// The line of `quorlock config` about one key, with single spaces.
 fn shown(text: &str, key: &str) -> String {
     let line = text.lines().find(|line| line.split(' ').next() == Some(key)).unwrap();
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 #[test]
-fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
+fn flags_override_the_environment_the_file_and_the_defaults() {
     let user = User::new();
     let path = configure(&user, "ttl = \"20s\"\nmax_ttl = \"2m\"\nmax_clock_skew = \"3s\"\n").display().to_string();
     let mut command = user.quorlock(&["config", "--max-ttl", "90s"]);
@@ -41,7 +41,7 @@ fn a_flag_beats_the_environment_which_beats_the_file_which_beats_the_default() {
 }
 
 #[test]
-fn a_profile_is_chosen_by_flag_or_environment_or_the_file() {
+fn a_profile_is_selected_by_flag_environment_or_file() {
     let user = User::new();
     let file = "default_profile = \"a\"\nttl = \"9s\"\n[profile.a]\nttl = \"20s\"\n[profile.b]\nttl = \"21s\"\n";
     let path = configure(&user, file).display().to_string();
@@ -55,12 +55,12 @@ fn a_profile_is_chosen_by_flag_or_environment_or_the_file() {
 }
 
 #[test]
-fn a_profile_without_a_file_is_a_mistake() {
+fn a_profile_without_a_file_is_an_error() {
     assert_fails(&User::new().run(&["run", "a", "--profile", "x", "--", "true"]), 78, "no configuration file");
 }
 
 #[test]
-fn a_mistake_in_the_file_is_named_with_its_line() {
+fn an_error_in_the_file_has_its_line() {
     let user = User::new();
     let path = configure(&user, "# ours\nttl = \"20s\"\ntll = \"20s\"\n").display().to_string();
     let output = user.run(&["run", "a", "--", "true"]);
@@ -69,7 +69,7 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
 }
 
 #[test]
-fn a_named_file_has_to_be_there() {
+fn a_named_file_must_exist() {
     let user = User::new();
     assert_fails(&user.run(&["config", "--config", "/nowhere/c.toml"]), 78, "/nowhere/c.toml: No such file");
     let output = user.quorlock(&["config"]).env("QUORLOCK_CONFIG", "/nowhere/d.toml").output().unwrap();
@@ -77,7 +77,7 @@ fn a_named_file_has_to_be_there() {
 }
 
 #[test]
-fn a_wrong_value_is_named_with_its_origin() {
+fn an_invalid_value_is_reported_with_its_origin() {
     let user = User::new();
     let output = user.quorlock(&["config"]).env("QUORLOCK_TTL", "30").output().unwrap();
     assert_fails(&output, 78, "$QUORLOCK_TTL: 30 of what? Say 30s or 30ms");
@@ -94,7 +94,7 @@ fn the_nodes_of_the_file_are_used_and_their_password_comes_from_a_file() {
     configure(&user, &text);
     let output = user.run(&["run", "a", "--", "echo", "in"]);
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
-    // The environment comes first, and is wrong.
+    // The environment has precedence, and is wrong.
     let output = user.quorlock(&["run", "a", "--", "true"]).env("QUORLOCK_PASSWORD", "wrong-horse").output().unwrap();
     assert_fails(&output, 77, "access denied");
     assert!(!stderr(&output).contains("horse"), "{}", stderr(&output));
@@ -114,7 +114,7 @@ fn passwords_are_not_shown() {
 }
 
 #[test]
-fn settings_are_also_one_json_object() {
+fn settings_can_be_printed_as_json() {
     let output = User::new().run(&["config", "--json"]);
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["v"], 1);
@@ -187,11 +187,11 @@ fn require_cluster_refuses_the_local_file() {
     let server = RedisServer::start();
     assert!(run_with_nodes(&user, &server.url()).status.success(), "a server is not of this host alone");
     let output = user.quorlock(&command).env("QUORLOCK_REQUIRE_CLUSTER", "false").output().unwrap();
-    assert!(output.status.success(), "the environment comes first: {}", stderr(&output));
+    assert!(output.status.success(), "the environment has precedence: {}", stderr(&output));
 }
 
 #[test]
-fn run_says_which_nodes_it_uses_if_verbose_or_on_a_terminal() {
+fn run_names_its_nodes_if_verbose_or_on_a_terminal() {
     let server = RedisServer::builder().password("correct-horse").start();
     let user = User::new();
     let nodes = format!("redis://:correct-horse@{}", server.addr());
@@ -216,7 +216,7 @@ fn run_says_which_nodes_it_uses_if_verbose_or_on_a_terminal() {
 }
 
 #[test]
-fn the_files_that_were_looked_for_are_listed() {
+fn the_searched_files_are_listed() {
     let user = User::new();
     let own = user.home.path().join("quorlock/config.toml").display().to_string();
     let text = stdout(&user.run(&["config"]));
@@ -229,7 +229,7 @@ fn the_files_that_were_looked_for_are_listed() {
 }
 
 #[test]
-fn a_file_that_cannot_be_followed_is_an_error_and_not_a_missing_file() {
+fn a_broken_link_is_an_error_and_not_a_missing_file() {
     let user = User::new();
     let path = configure(&user, "");
     std::fs::remove_file(&path).unwrap();
@@ -256,7 +256,7 @@ fn a_folder_behind_a_broken_link_is_an_error_that_names_the_link() {
 }
 
 #[test]
-fn an_unknown_variable_of_ours_is_an_error_that_names_the_closest_one() {
+fn an_unknown_quorlock_variable_is_an_error_that_names_the_closest_one() {
     let user = User::new();
     let with =
         |name: &str| user.quorlock(&["run", "a", "--", "true"]).env(name, "redis://127.0.0.1:1").output().unwrap();
@@ -275,7 +275,7 @@ fn an_unknown_variable_of_ours_is_an_error_that_names_the_closest_one() {
     let garbage = OsStr::from_bytes(b"QUORLOCK_N\xff");
     let output = user.quorlock(&["config"]).env(garbage, "1").output().unwrap();
     assert_fails(&output, 78, "is not a variable of quorlock");
-    // Variables of our tests, those that Kubernetes makes of a service with our name, and those of other programs.
+    // Variables of our tests, those that Kubernetes sets for a service called quorlock, and those of other programs.
     for known in [
         "QUORLOCK_WITHOUT",
         "QUORLOCK_REDIS_SERVER",
@@ -291,7 +291,7 @@ fn an_unknown_variable_of_ours_is_an_error_that_names_the_closest_one() {
 }
 
 #[test]
-fn a_command_may_use_quorlock_with_all_that_run_gives_it() {
+fn a_command_can_use_quorlock_in_the_environment_of_run() {
     let user = User::new();
     for flags in [&[][..], &["--shared"], &["--slots", "2"]] {
         let script = r#""$Q" status a > /dev/null && "$Q" run b -- "$Q" check && "$Q" config > /dev/null"#;
@@ -306,7 +306,7 @@ fn a_command_may_use_quorlock_with_all_that_run_gives_it() {
 }
 
 #[test]
-fn colours_are_for_terminals_unless_asked_for() {
+fn colours_are_for_terminals_by_default() {
     let user = User::new();
     let coloured = |flags: &[&str], no_color: &str| {
         let output = user.quorlock(flags).env("NO_COLOR", no_color).output().unwrap();
@@ -314,7 +314,7 @@ fn colours_are_for_terminals_unless_asked_for() {
     };
     assert!(!coloured(&["config"], ""));
     assert!(!coloured(&["config"], "1"));
-    assert!(coloured(&["config", "--color", "always"], "1"), "the flag comes first");
+    assert!(coloured(&["config", "--color", "always"], "1"), "the flag has precedence");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! `quorlock demo`, seen as its users see it.
+//! `quorlock demo`.
 
 use std::process::Output;
 
@@ -48,17 +48,17 @@ fn json_is_one_object_and_the_seed_decides_the_plan() {
 }
 
 #[test]
-fn a_length_that_cannot_be_is_refused() {
+fn an_invalid_length_is_refused() {
     assert_fails(&demo(&["--seconds", "0"]), 64, "--seconds");
 }
 
 #[test]
 fn on_a_terminal_it_shows_holders_waiters_a_quarantine_and_the_verdict() {
     let mut pty = on_a_terminal(&["--seconds", "8", "--seed", "7"]);
-    pty.shows_that("a holder and those who wait", |text| {
+    pty.shows_that("a holder and its waiters", |text| {
         let row = text.lines().find(|line| line.starts_with("│ deploy"));
         let words: Vec<&str> = row.unwrap_or_default().split_whitespace().collect();
-        // The frame, the name, the holder, a fence, how many leases, the bar, and somebody in the queue.
+        // The frame, the name, the holder, a fence, the number of leases, the bar, and a waiter.
         matches!(&words[..], [_, _, holder, fence, _, _, waiter, ..]
             if holder.starts_with('w') && fence.parse::<u64>().is_ok() && waiter.starts_with('w'))
     });
@@ -71,32 +71,32 @@ fn on_a_terminal_it_shows_holders_waiters_a_quarantine_and_the_verdict() {
     let boxes: Vec<&str> = text.lines().filter(|line| line.starts_with('│')).collect();
     assert!(boxes.len() > 10 && boxes.iter().all(|line| line.ends_with('│')), "{text}");
     assert!(pty.wait().success());
-    // The report, which comes after the picture.
+    // The report after the picture.
     pty.shows("LAST FENCE");
     pty.shows(" 0 overlaps, fences increasing");
     assert!(pty.is_in_order(), "{}", pty.text());
 }
 
 #[test]
-fn who_has_seen_enough_types_q_and_gets_the_verdict() {
+fn q_ends_the_demo_with_the_verdict() {
     let mut pty = on_a_terminal(&["--seconds", "600"]);
     pty.shows("queue");
     pty.type_keys(b"xq");
     assert!(pty.wait().success());
-    // The report, which comes after the picture.
+    // The report after the picture.
     pty.shows("LAST FENCE");
     pty.shows(" 0 overlaps, fences increasing");
     assert!(pty.is_in_order(), "{}", pty.text());
 }
 
 #[test]
-fn an_interrupt_gives_the_terminal_back() {
+fn an_interrupt_restores_the_terminal() {
     let mut pty = on_a_terminal(&["--seconds", "600"]);
     pty.shows("queue");
     assert!(!pty.is_in_order());
     pty.type_keys(b"\x03");
     assert_eq!(pty.wait().code(), Some(130));
-    // The report, which comes after the picture.
+    // The report after the picture.
     pty.shows("LAST FENCE");
     pty.shows(" 0 overlaps, fences increasing");
     assert!(pty.is_in_order(), "{}", pty.text());

@@ -1,4 +1,4 @@
-//! `quorlock doctor`: every mistake is made on real servers, and found.
+//! `quorlock doctor`: every problem is created on real servers, and found.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use crate::common::{User, cluster, stderr, stdout};
 use quorlock_testkit::{Aof, Clock, RedisServer, eventually};
 use serde_json::Value;
 
-/// What the doctor says, for programs.
+/// The doctor's report in JSON.
 struct Report {
     code: i32,
     json: Value,
@@ -38,7 +38,7 @@ impl Report {
         lists.flat_map(|list| list.as_array().unwrap().iter().map(line)).collect()
     }
 
-    /// Whether something was found that begins like this and says all of that.
+    /// Checks that a finding of this kind contains these texts.
     #[track_caller]
     fn finds(&self, code: i32, kind: &str, says: &[&str]) {
         let found = self.findings();
@@ -57,7 +57,7 @@ fn urls(servers: &[RedisServer]) -> String {
 }
 
 #[test]
-fn nothing_is_wrong_with_a_healthy_cluster() {
+fn a_healthy_cluster_has_no_errors() {
     let user = User::new();
     let (_servers, nodes) = cluster(&user, 3);
     let report = Report::of(&user, &nodes);
@@ -81,7 +81,7 @@ fn nothing_is_wrong_with_a_healthy_cluster() {
 }
 
 #[test]
-fn a_look_changes_nothing() {
+fn doctor_changes_nothing() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let report = Report::of(&user, &urls(&servers));
@@ -107,7 +107,7 @@ fn unreachable_nodes_are_found() {
 }
 
 #[test]
-fn a_policy_that_forgets_locks_is_found() {
+fn an_eviction_policy_is_found() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     servers[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
@@ -115,7 +115,7 @@ fn a_policy_that_forgets_locks_is_found() {
 }
 
 #[test]
-fn a_server_whose_memory_is_full_is_found() {
+fn a_server_out_of_memory_is_found() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     servers[0].command(&["CONFIG", "SET", "maxmemory", "1"]);
@@ -125,7 +125,7 @@ fn a_server_whose_memory_is_full_is_found() {
 }
 
 #[test]
-fn a_replica_is_found_and_whose_it_is() {
+fn a_replica_is_found_with_its_master() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let port = servers[0].port().to_string();
@@ -150,7 +150,7 @@ fn one_server_under_two_addresses_is_found() {
 }
 
 #[test]
-fn a_wrong_password_is_found_and_not_told() {
+fn a_wrong_password_is_found_and_not_shown() {
     let user = User::new();
     let servers = RedisServer::builder().password("correct-horse").start_many(3);
     let wrong = urls(&servers).replace("correct-horse", "battery-staple");
@@ -162,7 +162,7 @@ fn a_wrong_password_is_found_and_not_told() {
     }
 }
 
-/// The user that the documentation tells operators to make.
+/// The user from the documentation.
 fn documented_acl() -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
     let text = std::fs::read_to_string(path).unwrap();
@@ -174,7 +174,7 @@ fn as_user(server: &RedisServer) -> String {
     server.url().replace("redis://", "redis://quorlock:PASSWORD@")
 }
 
-/// Servers with the documented user, and its URLs; some rules of it are changed.
+/// Servers with the documented user, except for some changed rules. Returns the URLs.
 fn with_user(servers: &[RedisServer], but: &[&str]) -> String {
     for server in servers {
         let words = documented_acl();
@@ -185,7 +185,7 @@ fn with_user(servers: &[RedisServer], but: &[&str]) -> String {
 }
 
 #[test]
-fn the_documented_user_may_do_everything() {
+fn the_documented_user_has_all_permissions() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let nodes = with_user(&servers, &[]);
@@ -199,7 +199,7 @@ fn the_documented_user_may_do_everything() {
 }
 
 #[test]
-fn what_a_user_may_not_do_is_found() {
+fn missing_permissions_are_found() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let of = |but: &[&str]| Report::of(&user, &with_user(&servers, but));
@@ -229,7 +229,7 @@ fn other_constants_are_found() {
 }
 
 #[test]
-fn a_node_that_restarted_is_found_before_and_while_it_is_quarantined() {
+fn a_restarted_node_is_found_before_and_during_its_quarantine() {
     let user = User::new();
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let nodes = urls(&servers);
@@ -239,7 +239,7 @@ fn a_node_that_restarted_is_found_before_and_while_it_is_quarantined() {
     let report = Report::of(&user, &nodes);
     report.finds(0, "warning life", &["lost its memory", "quarantined for 66s", "nodes wait"]);
     assert_eq!(report.node(1)["state"], "restarted");
-    // Whoever uses the cluster meets it.
+    // A client of the cluster notices the restart.
     eventually("the node to be met", || {
         user.run(&["run", "job", "--nodes", &nodes, "--", "true"]);
         Report::of(&user, &nodes).node(1)["state"] == "quarantined"
@@ -270,7 +270,7 @@ fn a_skewed_clock_is_found() {
 }
 
 #[test]
-fn a_clock_that_stands_still_is_found() {
+fn a_stopped_clock_is_found() {
     let user = User::new();
     let clock = Clock::new();
     let server = RedisServer::builder().clock(&clock).start();
@@ -278,7 +278,7 @@ fn a_clock_that_stands_still_is_found() {
     clock.freeze_at_micros(i64::try_from(now.as_micros()).unwrap());
     let report = Report::of(&user, &server.url());
     report.finds(78, "wrong clock", &["its clock runs -", "more than the drift of 10 %"]);
-    // Two looks are not answered in no time: it says how well it can tell, and has to be right within that.
+    // Two reads take some time: the report states its precision, and has to be right within it.
     let told = report.findings().into_iter().find(|line| line.starts_with("wrong clock")).unwrap();
     let number = |before: &str| -> f64 {
         let (_, rest) = told.split_once(before).unwrap();
@@ -290,7 +290,7 @@ fn a_clock_that_stands_still_is_found() {
 }
 
 #[test]
-fn numbers_of_nodes_that_help_nobody_are_found() {
+fn unhelpful_numbers_of_nodes_are_found() {
     let user = User::new();
     let servers = RedisServer::start_many(4);
     Report::of(&user, &urls(&servers[..2])).finds(78, "wrong settings", &["two nodes tolerate no failure"]);
@@ -298,7 +298,7 @@ fn numbers_of_nodes_that_help_nobody_are_found() {
 }
 
 #[test]
-fn what_a_single_node_keeps_over_a_restart_is_judged_harder() {
+fn the_persistence_of_a_single_node_is_judged_more_strictly() {
     let user = User::new();
     for (server, code, kind, says) in [
         (RedisServer::start(), 0, "warning persistence", "a restart loses all votes"),
@@ -311,7 +311,7 @@ fn what_a_single_node_keeps_over_a_restart_is_judged_harder() {
 }
 
 #[test]
-fn a_url_that_cannot_be_read_is_found_and_the_others_are_looked_at() {
+fn an_invalid_url_is_found_and_the_other_nodes_are_examined() {
     let user = User::new();
     let servers = RedisServer::start_many(2);
     let report = Report::of(&user, &format!("{},http://elsewhere", urls(&servers)));
@@ -321,7 +321,7 @@ fn a_url_that_cannot_be_read_is_found_and_the_others_are_looked_at() {
 }
 
 #[test]
-fn the_file_of_this_machine_is_looked_at() {
+fn the_local_file_is_examined() {
     let user = User::new();
     Report::with(&user, &[]).finds(0, "note file", &["is not there yet"]);
     assert!(user.run(&["run", "job", "--", "true"]).status.success());
@@ -332,7 +332,7 @@ fn the_file_of_this_machine_is_looked_at() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_is_found() {
+fn a_read_only_file_is_found() {
     let user = User::new();
     let blocked = user.home.path().join("blocked");
     std::fs::write(&blocked, "not a directory").unwrap();
@@ -352,7 +352,7 @@ fn a_file_that_cannot_be_written_is_found() {
 }
 
 #[test]
-fn a_frozen_server_does_not_hold_the_doctor_up_for_ever() {
+fn a_frozen_server_does_not_block_the_doctor() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     servers[0].freeze();
@@ -361,7 +361,7 @@ fn a_frozen_server_does_not_hold_the_doctor_up_for_ever() {
     report.finds(69, "wrong reach", &["no answer within"]);
 }
 
-/// The output is for people: with colours where asked for, and never without.
+/// Colours only on request.
 #[test]
 fn colours_are_on_request() {
     let user = User::new();

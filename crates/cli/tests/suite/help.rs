@@ -1,10 +1,11 @@
-//! The help of every command, to the letter. `QUORLOCK_WRITE_HELP=1 cargo test -p quorlock-cli --test suite help` writes it anew.
+//! Snapshots of the help of every command. `QUORLOCK_WRITE_HELP=1 cargo test -p quorlock-cli --test suite help` updates
+//! them.
 
 use std::path::PathBuf;
 
 use crate::common::{User, stdout};
 
-/// Every command with a help of its own; the first is the tool itself.
+/// Every command with its own help; the first is the tool itself.
 const COMMANDS: [&[&str]; 23] = [
     &[],
     &["run"],
@@ -37,7 +38,7 @@ fn path(command: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn the_help_of_every_command_is_as_written_down() {
+fn the_help_of_every_command_matches_its_snapshot() {
     let user = User::new();
     for command in COMMANDS {
         let help = if command == ["--version"] { vec!["--version"] } else { [command, &["--help"]].concat() };
@@ -54,7 +55,7 @@ fn the_help_of_every_command_is_as_written_down() {
 }
 
 #[test]
-fn no_command_is_missing_here() {
+fn every_command_has_a_snapshot() {
     let text = stdout(&User::new().run(&["completions", "fish"]));
     let listed = text.lines().filter_map(|line| {
         let named = line.contains("__fish_quorlock_needs_command").then(|| line.split(" -a \"").nth(1)).flatten()?;

@@ -1,4 +1,4 @@
-//! `acquire`, `extend`, `release` and `check`: leases that scripts pass from process to process.
+//! `acquire`, `extend`, `release` and `check`: leases that scripts pass between processes.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::common::place::Place;
 use crate::common::{User, assert_fails, signal, stderr, stdout};
 
-/// A file, one server, and three.
+/// A file, one server, and three servers.
 fn places() -> impl Iterator<Item = Place> {
     [Place::file, || Place::of(1), Place::servers].into_iter().map(|place| place())
 }
@@ -22,7 +22,7 @@ impl Place {
         self.quorlock(arguments).output().unwrap()
     }
 
-    /// The lease as it was printed.
+    /// Acquires a lease, and returns its text.
     fn acquire(&self, arguments: &[&str]) -> String {
         let all: Vec<&str> = ["acquire"].iter().chain(arguments).copied().collect();
         let output = self.output(&all);
@@ -32,12 +32,12 @@ impl Place {
         lease
     }
 
-    /// With the lease in the environment.
+    /// Runs with the lease in the environment.
     fn with(&self, lease: &str, arguments: &[&str]) -> Output {
         self.quorlock(arguments).env("QUORLOCK_LEASE", lease).output().unwrap()
     }
 
-    /// With the lease on stdin.
+    /// Runs with the lease on stdin.
     fn fed(&self, lease: &str, arguments: &[&str]) -> Output {
         let mut child = self.quorlock(arguments).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(format!("{lease}\n").as_bytes()).unwrap();
@@ -60,7 +60,7 @@ impl Place {
         command.env("PATH", path).args(["-c", script]).output().unwrap()
     }
 
-    /// The processes in the background that keep a lease of this user.
+    /// The background processes that keep a lease of this user.
     fn keepers(&self) -> Vec<String> {
         let home = self.user.home.path().to_str().unwrap();
         let is_keeper = |pid: &String| {
@@ -99,7 +99,7 @@ fn a_lease_is_extended_checked_and_released_by_other_processes() {
 }
 
 #[test]
-fn everything_is_told_as_json_as_well() {
+fn every_command_prints_json() {
     for place in places() {
         let json = |output: &Output| serde_json::from_str::<Value>(&stdout(output)).unwrap();
         let acquired = json(&place.output(&["acquire", "deploy", "--ttl", "20s", "--format", "json"]));
@@ -136,7 +136,7 @@ fn a_shell_evaluates_a_lease() {
 }
 
 #[test]
-fn a_shell_hears_of_a_failure_with_its_code() {
+fn a_shell_gets_the_exit_code_of_a_failure() {
     for place in places() {
         let _lease = place.acquire(&["deploy"]);
         let script = r#"eval "$(quorlock acquire deploy -n --format sh)"; echo $? "$QUORLOCK_LEASE""#;
@@ -150,7 +150,7 @@ fn a_shell_hears_of_a_failure_with_its_code() {
 }
 
 #[test]
-fn a_shell_hears_of_mistaken_arguments() {
+fn a_shell_gets_the_error_of_invalid_arguments() {
     let place = Place::file();
     for arguments in
         ["--format sh --bogus", "--bogus --format=sh", "-n -w 5s --format sh", "--format bash", "--fromat sh"]
@@ -165,7 +165,7 @@ fn a_shell_hears_of_mistaken_arguments() {
 }
 
 #[test]
-fn a_script_that_keeps_the_code_goes_on_with_a_lease_only() {
+fn a_script_that_checks_the_code_continues_only_with_a_lease() {
     let place = Place::file();
     let script = |acquire: &str| {
         let output = place.shell(&format!("lease=$({acquire} --format sh) || exit\neval \"$lease\"\nquorlock check"));
@@ -178,7 +178,7 @@ fn a_script_that_keeps_the_code_goes_on_with_a_lease_only() {
 }
 
 #[test]
-fn a_ttl_may_be_as_long_as_the_clusters_and_no_longer() {
+fn a_ttl_may_not_exceed_the_clusters_maximum() {
     let short = ["--max-ttl", "4s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
     let place = Place::file();
     let with = |arguments: &[&str]| place.output(&[arguments, &short].concat());
@@ -186,7 +186,7 @@ fn a_ttl_may_be_as_long_as_the_clusters_and_no_longer() {
     let acquired = with(&["acquire", "deploy", "--ttl", "4s", "--keep-while-pid", &life]);
     assert!(acquired.status.success(), "{}", stderr(&acquired));
     assert_eq!(place.keepers().len(), 1);
-    // Nor does a ttl that is set for other clusters hinder those who take no lock.
+    // A ttl for other clusters must not affect commands that take no lock.
     for command in [&["status", "deploy"][..], &["list"], &["history"], &["doctor"], &["nodes"]] {
         assert!(with(command).status.success(), "{command:?}: {}", stderr(&with(command)));
     }
@@ -204,7 +204,7 @@ fn a_ttl_may_be_as_long_as_the_clusters_and_no_longer() {
 }
 
 #[test]
-fn memory_locks_nobody_else_out() {
+fn memory_nodes_are_refused() {
     let place = Place::file();
     for command in [&["acquire", "a"][..], &["run", "a", "--", "true"]] {
         let output = place.quorlock(command).env("QUORLOCK_NODES", "memory:").output().unwrap();
@@ -213,7 +213,7 @@ fn memory_locks_nobody_else_out() {
 }
 
 #[test]
-fn a_first_contact_says_how_long_new_nodes_take() {
+fn a_first_connection_reports_the_quarantine_of_new_nodes() {
     let (user, servers) = (User::new(), RedisServer::start_many(3));
     let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
     let output = user.run(&["acquire", "deploy", "-n", "--nodes", &nodes]);
@@ -222,7 +222,7 @@ fn a_first_contact_says_how_long_new_nodes_take() {
 }
 
 #[test]
-fn what_is_no_lease_is_a_mistake_and_is_not_repeated() {
+fn an_invalid_lease_is_an_error_and_is_not_printed() {
     let place = places().next().unwrap();
     let lease = place.acquire(&["deploy"]);
     let cut = &lease[..lease.len() - 3];
@@ -242,11 +242,11 @@ fn what_is_no_lease_is_a_mistake_and_is_not_repeated() {
 }
 
 #[test]
-fn a_lease_that_nobody_extends_ends_with_its_ttl() {
+fn an_unextended_lease_ends_with_its_ttl() {
     for place in places() {
         let lease = place.acquire(&["deploy", "--ttl", "1s"]);
         eventually("the lease to end", || place.with(&lease, &["check"]).status.code() == Some(79));
-        // The nodes keep it a little longer than its holder may rely on.
+        // The nodes keep it a little longer than its holder may rely on it.
         eventually("the lock to be free", || place.is_free("deploy"));
         assert_fails(&place.with(&lease, &["extend"]), 79, "the lease is lost");
         assert!(place.is_free("deploy"), "and nothing brings it back");
@@ -257,7 +257,7 @@ fn a_lease_that_nobody_extends_ends_with_its_ttl() {
 fn a_lease_outlives_the_process_that_acquired_it() {
     for place in places() {
         let lease = place.acquire(&["deploy"]);
-        // The acquiring process is provably gone, which frees other locks of a file at once.
+        // The acquiring process is gone, which would free other locks of a file at once.
         assert_fails(&place.output(&["run", "deploy", "--wait", "1500ms", "--", "true"]), 75, "deploy is held");
         assert!(place.with(&lease, &["check"]).status.success());
     }
@@ -283,21 +283,21 @@ fn shares_and_slots_are_leases_too() {
 }
 
 #[test]
-fn a_lease_is_kept_while_a_process_lives_and_no_longer() {
+fn a_lease_is_kept_only_while_a_process_lives() {
     for place in places() {
-        // It ends with this test, however that may be.
+        // Ends with this test in any case.
         let mut life = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = life.id().to_string();
         let lease = place.acquire(&["deploy", "--ttl", "2s", "--keep-while-pid", &pid]);
         let end = Instant::now() + Duration::from_secs(5);
         while Instant::now() < end {
             let checked = place.with(&lease, &["check"]);
-            // On a busy machine it may be not known for once; but what is lost stays lost.
+            // A check on a busy machine may fail once, but a lost lease stays lost.
             assert!([Some(0), Some(69)].contains(&checked.status.code()), "{}", stderr(&checked));
         }
         eventually("it is known to be held", || place.with(&lease, &["check"]).status.success());
         life.kill().unwrap();
-        // Not reaped: that it has ended is enough.
+        // Not reaped: its end is enough.
         eventually("the lock to be free", || place.is_free("deploy"));
         life.wait().unwrap();
         assert_fails(&place.with(&lease, &["check"]), 79, "the lease is lost");
@@ -317,7 +317,7 @@ fn a_keeper_ends_when_its_lease_is_released() {
 }
 
 #[test]
-fn a_process_that_is_not_there_keeps_nothing() {
+fn a_missing_process_keeps_nothing() {
     let place = places().next().unwrap();
     let mut gone = Command::new("true").spawn().unwrap();
     gone.wait().unwrap();
@@ -327,7 +327,7 @@ fn a_process_that_is_not_there_keeps_nothing() {
 }
 
 #[test]
-fn a_lease_that_cannot_be_printed_is_given_back() {
+fn a_lease_that_cannot_be_printed_is_released() {
     for place in places() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         let output = place.quorlock(&["acquire", "deploy"]).stdout(full).output().unwrap();
@@ -350,13 +350,13 @@ fn an_interrupt_while_waiting_leaves_nothing() {
         let output = waiter.wait_with_output().unwrap();
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
         assert!(stderr(&output).contains("waiting for deploy"), "{}", stderr(&output));
-        assert!(waiting(0), "its place is given up");
+        assert!(waiting(0), "the waiter must leave the queue");
         assert!(place.with(&lease, &["release"]).status.success());
     }
 }
 
 #[test]
-fn without_a_quorum_nothing_is_known() {
+fn without_a_quorum_the_result_is_unknown() {
     let place = Place::servers();
     let lease = place.acquire(&["deploy"]);
     for server in &place.servers[..2] {

@@ -1,4 +1,4 @@
-//! `quorlock list`: everything that is held or waited for.
+//! `quorlock list`: the names that have holders or waiters.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use serde_json::Value;
@@ -13,7 +13,7 @@ fn names(listed: &Value) -> Vec<&str> {
     listed["names"].as_array().unwrap().iter().map(|look| look["name"].as_str().unwrap()).collect()
 }
 
-/// The nodes of a file, one server and three.
+/// Runs a check on a file, on one server and on three.
 fn everywhere(check: impl Fn(&User, &[&str], usize)) {
     for size in [0, 1, 3] {
         let user = User::new();
@@ -26,7 +26,7 @@ fn everywhere(check: impl Fn(&User, &[&str], usize)) {
 }
 
 #[test]
-fn what_is_held_is_listed_with_its_holder() {
+fn held_locks_are_listed_with_their_holders() {
     everywhere(|user, at, nodes| {
         let run = |arguments: &[&str]| user.run(&[arguments, at].concat());
         let nothing = run(&["list"]);
@@ -55,7 +55,7 @@ fn what_is_held_is_listed_with_its_holder() {
 }
 
 #[test]
-fn a_listing_that_was_cut_says_so() {
+fn a_truncated_listing_is_marked() {
     everywhere(|user, at, _| {
         let run = |arguments: &[&str]| user.run(&[arguments, at].concat());
         for name in ["a", "b", "c"] {
@@ -73,7 +73,7 @@ fn a_listing_that_was_cut_says_so() {
 }
 
 #[test]
-fn a_node_that_is_away_is_named() {
+fn an_unreachable_node_is_named() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let run = |arguments: &[&str]| user.run(&[arguments, &["--nodes", &nodes]].concat());

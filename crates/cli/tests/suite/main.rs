@@ -1,4 +1,4 @@
-//! The command line tool and the service, as one test binary: linking takes longer than most tests.
+//! The command-line tool and the service, in one test binary because linking is slow.
 
 mod bench;
 mod breaking;

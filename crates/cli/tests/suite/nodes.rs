@@ -1,4 +1,4 @@
-//! `quorlock nodes`: how they are, and what operators do about them.
+//! `quorlock nodes`: the state of nodes, and what operators can do about it.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::common::{User, assert_fails, cluster, stderr, stdout};
 use quorlock_testkit::{Aof, Proxy, RedisServer, eventually};
 use serde_json::Value;
 
-/// Constants that can be waited for: a quarantine takes 1.1 s.
+/// Short constants: a quarantine takes 1.1 s.
 const SHORT: [&str; 6] = ["--max-ttl", "1s", "--max-clock-skew", "200ms", "--max-clock-step-back", "200ms"];
 
 fn json(user: &User, arguments: &[&str]) -> Value {
@@ -40,7 +40,7 @@ fn the_table_has_a_row_for_each_node() {
 }
 
 #[test]
-fn the_listing_for_programs_tells_the_same() {
+fn the_json_listing_has_the_same_facts() {
     let user = User::new();
     let (_servers, nodes) = cluster(&user, 3);
     let listed = json(&user, &["nodes", "--nodes", &nodes]);
@@ -52,7 +52,7 @@ fn the_listing_for_programs_tells_the_same() {
 }
 
 #[test]
-fn init_asks_unless_it_is_told() {
+fn init_asks_for_confirmation_unless_it_has_a_flag() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let nodes = urls(&servers);
@@ -65,7 +65,7 @@ fn init_asks_unless_it_is_told() {
 }
 
 #[test]
-fn on_a_terminal_init_wants_the_word_typed() {
+fn on_a_terminal_init_asks_for_a_typed_word() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let init = user.quorlock(&["nodes", "init", "--nodes", &urls(&servers)]);
@@ -82,7 +82,7 @@ fn on_a_terminal_init_wants_the_word_typed() {
 }
 
 #[test]
-fn on_a_terminal_wait_shows_the_time_go_by() {
+fn on_a_terminal_wait_shows_the_remaining_time() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let wait = user.quorlock(&[&["nodes", "wait"], &SHORT[..], &["--nodes", &urls(&servers)]].concat());
@@ -94,7 +94,7 @@ fn on_a_terminal_wait_shows_the_time_go_by() {
 }
 
 #[test]
-fn a_run_that_waits_waits_for_a_brand_new_cluster() {
+fn a_run_with_a_wait_waits_for_a_new_cluster() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let constants = ["--max-ttl", "4s", "--max-clock-skew", "500ms", "--max-clock-step-back", "500ms"];
@@ -105,7 +105,7 @@ fn a_run_that_waits_waits_for_a_brand_new_cluster() {
 }
 
 #[test]
-fn a_brand_new_cluster_says_what_is_going_on_and_how_to_skip_it() {
+fn a_new_cluster_reports_its_quarantine_and_how_to_skip_it() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let output = user.run(&["run", "job", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
@@ -118,7 +118,7 @@ fn a_brand_new_cluster_says_what_is_going_on_and_how_to_skip_it() {
 }
 
 #[test]
-fn wait_waits_for_quarantines_and_for_nodes_that_are_away() {
+fn wait_waits_for_quarantined_and_unreachable_nodes() {
     let user = User::new();
     let servers = RedisServer::start_many(5);
     let nodes = urls(&servers);
@@ -143,13 +143,13 @@ fn wait_waits_for_quarantines_and_for_nodes_that_are_away() {
     assert!(waiting.wait().unwrap().success(), "it is back, and its quarantine is over");
 }
 
-/// What cron does: short runs, now and then, and nothing else.
+/// Only short runs, like those of cron.
 #[test]
-fn short_runs_alone_get_restarted_nodes_back() {
+fn short_runs_end_the_quarantine_of_restarted_nodes() {
     let user = User::new();
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let nodes = urls(&servers);
-    // Long enough that no single run sees much of the quarantine.
+    // Long enough that no single run counts much of the quarantine.
     let constants = ["--max-ttl", "5s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
     let with = |command: &[&str], rest: &[&str]| user.run(&[command, &constants, &["--nodes", &nodes], rest].concat());
     assert!(with(&["nodes", "init", "--yes"], &[]).status.success());
@@ -171,7 +171,7 @@ fn short_runs_alone_get_restarted_nodes_back() {
 }
 
 #[test]
-fn a_state_folder_that_cannot_be_used_is_named_where_a_quarantine_is() {
+fn an_unusable_state_folder_is_named_during_a_quarantine() {
     const SAYS: &str = "the time between runs does not count: ";
     let user = User::new();
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
@@ -201,7 +201,7 @@ fn a_state_folder_that_cannot_be_used_is_named_where_a_quarantine_is() {
 }
 
 #[test]
-fn init_refuses_while_a_node_shows_a_lease() {
+fn init_refuses_while_a_node_has_a_lease() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let holder = user.hold(&["run", "nightly", "--nodes", &nodes]);
@@ -213,7 +213,7 @@ fn init_refuses_while_a_node_shows_a_lease() {
     let init_works = || user.run(&init).status.success();
     eventually("the lease to be over", init_works);
 
-    // One that cannot list its names may have any.
+    // A node that cannot list its names may have a lease.
     servers[2].command(&["ACL", "SETUSER", "default", "-scan"]);
     let refused = user.run(&init);
     assert_fails(&refused, 75, "names cannot be listed");
@@ -222,7 +222,7 @@ fn init_refuses_while_a_node_shows_a_lease() {
 }
 
 #[test]
-fn with_two_of_three_nodes_unreachable_the_message_is_about_those_two() {
+fn with_two_nodes_unreachable_the_message_names_those_two() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     servers[1..].iter().for_each(RedisServer::kill);
@@ -273,10 +273,10 @@ fn a_single_node_is_reconfigured_at_once() {
 }
 
 #[test]
-fn a_node_that_is_far_away_is_waited_for_as_long_as_one_says() {
+fn the_node_deadline_can_be_raised_for_distant_nodes() {
     let (user, server) = (User::new(), RedisServer::start());
     let proxy = Proxy::start(server.addr());
-    // What comes too late may still get a vote: each has a name of its own.
+    // A late request may still get a vote, so each run has its own name.
     let run = |deadline: &str, wait: &str| {
         let nodes = proxy.url();
         let flags = ["run", deadline, "--node-deadline", deadline, "--wait", wait, "--nodes", &nodes];
@@ -291,7 +291,7 @@ fn a_node_that_is_far_away_is_waited_for_as_long_as_one_says() {
 }
 
 #[test]
-fn a_replica_among_three_nodes_is_like_a_failed_node_and_is_named() {
+fn a_replica_among_three_nodes_counts_as_failed_and_is_named() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let run = ["run", "job", "--nodes", &nodes, "--", "true"];

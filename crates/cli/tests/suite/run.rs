@@ -1,4 +1,4 @@
-//! `quorlock run` as its users meet it: the real binary, a real file, real servers.
+//! `quorlock run` with the real binary, a real file and real servers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod codes;
@@ -23,7 +23,7 @@ impl Place {
         self.quorlock(&[&["run"], arguments].concat())
     }
 
-    /// A shell script under the lock, which has said its first line.
+    /// A shell script under the lock that has printed its first line.
     fn script(&self, flags: &[&str], script: &str) -> Running {
         Running::start(&mut self.run(&[flags, &["--", "sh", "-c", script]].concat()))
     }
@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-/// A run that says something.
+/// A run whose output the test reads.
 struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,

@@ -1,5 +1,5 @@
-//! `quorlock serve` as a process: flags, exit codes, signals, the log on stderr, and replicas that are killed. The service itself
-//! is tested in `crates/server/tests`.
+//! `quorlock serve` as a process: flags, exit codes, signals, the log on stderr, and killed replicas.
+//! `crates/server/tests` tests the service itself.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

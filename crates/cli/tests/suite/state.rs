@@ -1,4 +1,4 @@
-//! The file that the locks live in: where it cannot be, and what happens when the disk is full.
+//! The file that holds the locks: unusable places, and a full disk.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::process::{Command, Output};
 use crate::common::{User, assert_fails, stderr, stdout};
 
 const ADVICE: &str = "use another file: --nodes sqlite:/some/path";
-/// Nobody in particular.
+/// An unprivileged user.
 const NOBODY: u32 = 65_534;
 
 impl User {
@@ -26,7 +26,7 @@ impl User {
         self.quorlock(&["run", "a", "--", "true"]).env("XDG_STATE_HOME", state).output().unwrap()
     }
 
-    /// Runs as somebody to whom things can be forbidden, who has this path. `None` where that cannot be had.
+    /// Runs as an unprivileged user, who owns this path. `None` if that is not possible.
     fn run_as_nobody(&self, own: &Path) -> Option<Output> {
         std::fs::set_permissions(self.home.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let mut command = self.quorlock(&["run", "a", "--", "true"]);
@@ -47,7 +47,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn missing_directories_are_made_for_the_owner_alone() {
+fn missing_directories_are_created_for_the_owner_only() {
     let user = User::new();
     let state = user.home.path().join("deep/er");
     assert!(user.run_in(&state).status.success());
@@ -58,7 +58,7 @@ fn missing_directories_are_made_for_the_owner_alone() {
 }
 
 #[test]
-fn a_directory_that_cannot_be_made_is_named_with_what_to_do() {
+fn an_error_about_a_missing_directory_says_what_to_do() {
     let user = User::new();
     let in_the_way = user.home.path().join("file");
     std::fs::write(&in_the_way, "").unwrap();
@@ -70,7 +70,7 @@ fn a_directory_that_cannot_be_made_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_directory_that_may_not_be_written_is_named_with_what_to_do() {
+fn an_error_about_a_read_only_directory_says_what_to_do() {
     let user = User::new();
     std::fs::create_dir(user.state()).unwrap();
     std::fs::set_permissions(user.state(), PermissionsExt::from_mode(0o500)).unwrap();
@@ -80,7 +80,7 @@ fn a_directory_that_may_not_be_written_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_file_that_may_not_be_written_is_named_with_what_to_do() {
+fn an_error_about_a_read_only_file_says_what_to_do() {
     let user = User::new();
     std::fs::create_dir(user.state()).unwrap();
     assert!(user.run(&["run", "a", "--", "true"]).status.success());
@@ -92,7 +92,7 @@ fn a_file_that_may_not_be_written_is_named_with_what_to_do() {
 }
 
 #[test]
-fn a_file_that_is_not_a_database_is_named_and_left_as_it_was() {
+fn a_file_that_is_no_database_is_named_and_not_changed() {
     for text in ["a few words\n", &"many words\n".repeat(1_000)] {
         let user = User::new();
         std::fs::create_dir(user.state()).unwrap();
@@ -104,8 +104,8 @@ fn a_file_that_is_not_a_database_is_named_and_left_as_it_was() {
     }
 }
 
-/// Runs a script whose directory is a small disk of its own, gone with the script. `$Q` is the tool, `fill` leaves no room
-/// on the disk, and `make_room` gives it back. `None` where no disk can be had.
+/// Runs a script in a folder on a small disk, which disappears with the script. `$Q` is the tool, `fill` fills the
+/// disk, and `make_room` frees it. `None` if no disk can be mounted.
 fn on_a_small_disk(user: &User, script: &str) -> Option<Output> {
     let disk = user.home.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
@@ -126,7 +126,7 @@ fn on_a_small_disk(user: &User, script: &str) -> Option<Output> {
 }
 
 #[test]
-fn nothing_is_had_on_a_full_disk_and_nothing_is_lost_by_it() {
+fn a_full_disk_grants_nothing_and_loses_nothing() {
     let script = "$Q run a -- sh -c 'echo $QUORLOCK_FENCE'
         fill; $Q run a -- echo never; echo $?; $Q run b -- echo never; echo $?
         make_room; $Q run a -- sh -c 'echo $QUORLOCK_FENCE'";
@@ -144,7 +144,7 @@ fn nothing_is_had_on_a_full_disk_and_nothing_is_lost_by_it() {
 }
 
 #[test]
-fn a_new_file_on_a_full_disk_is_an_error_that_says_so() {
+fn a_new_file_on_a_full_disk_reports_the_full_disk() {
     let script = "fill; $Q run a -- echo never; echo $?; make_room; $Q run a -- echo done";
     let Some(output) = on_a_small_disk(&User::new(), script) else { return };
     assert_eq!(stdout(&output), "69\ndone\n", "{}", stderr(&output));
@@ -152,7 +152,7 @@ fn a_new_file_on_a_full_disk_is_an_error_that_says_so() {
 }
 
 #[test]
-fn a_lease_that_a_full_disk_keeps_from_being_renewed_is_lost_and_its_command_ended() {
+fn a_lease_that_cannot_be_renewed_on_a_full_disk_is_lost_and_its_command_ended() {
     let script = "$Q run a --ttl 4s --kill-grace 100ms -- sh -c 'dd if=/dev/zero of=filler bs=4k; exec sleep 600'
         echo $?; make_room; $Q run a --wait 60s -- echo done";
     let Some(output) = on_a_small_disk(&User::new(), script) else { return };

@@ -1,4 +1,4 @@
-//! `quorlock status`: who has a name, node by node.
+//! `quorlock status`: the holder of a name, node by node.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use quorlock_testkit::eventually;
@@ -31,7 +31,7 @@ fn a_lock_of_another_program_is_shown_with_the_type_of_its_key() {
 }
 
 #[test]
-fn a_held_name_shows_who_has_it_on_every_node_and_how_many_wait() {
+fn a_held_name_shows_its_holder_on_every_node_and_its_waiters() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let at = ["--nodes", nodes.as_str()];
@@ -93,7 +93,7 @@ fn a_name_cannot_move_the_cursor() {
 }
 
 #[test]
-fn a_name_that_cannot_be_one_is_a_mistake() {
+fn an_invalid_name_is_an_error() {
     let user = User::new();
     assert_fails(&user.run(&["status", ""]), 64, "a name must not be empty");
 }

@@ -1,4 +1,4 @@
-//! A master behind sentinels, and a whole Redis Cluster: each is a single node, which is trusted.
+//! A master behind sentinels, and a Redis Cluster: each is a single trusted node.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::common::{User, assert_fails, stderr, stdout};
 
-/// A user of such a node, who may have an authority to trust.
+/// A user of such a node, with an optional certificate authority.
 struct Trusting<'a> {
     user: User,
     nodes: String,
@@ -23,7 +23,7 @@ impl Trusting<'_> {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = self.user.quorlock(arguments);
-        // A busy machine is not what is tested here.
+        // A long deadline, because a busy machine is not the subject of the test.
         command.env("QUORLOCK_NODES", &self.nodes).env("QUORLOCK_NODE_DEADLINE", "10s");
         if let Some(authority) = self.authority {
             command.env("SSL_CERT_FILE", authority);
@@ -37,15 +37,15 @@ impl Trusting<'_> {
         output
     }
 
-    /// What a command that succeeds prints.
+    /// The output of a command that succeeds.
     fn said(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert!(output.status.success(), "{arguments:?}: {}{}", stdout(&output), stderr(&output));
         stdout(&output)
     }
 
-    /// Every command that looks at nodes or locks does so here, too. `title` is what the node is called.
-    fn is_at_home_with(&self, title: &str) {
+    /// Runs every command that reads nodes or locks. `title` is the node's name in the output.
+    fn works_with(&self, title: &str) {
         assert_eq!(self.said(&["run", "a", "--", "sh", "-c", "echo $QUORLOCK_NAME"]), "a\n");
         let lease = self.said(&["acquire", "a", "--label", "nightly"]);
         assert_fails(&self.run(&["run", "a", "-n", "--", "true"]), 75, "a is held by");
@@ -67,7 +67,7 @@ impl Trusting<'_> {
 }
 
 #[test]
-fn a_master_behind_sentinels_is_a_node() {
+fn a_master_behind_sentinels_works_as_a_node() {
     let sentinels = Sentinels::builder().replicas(1).password("hunter2").sentinel_password("hunter3").start();
     // A sentinel that is down does not matter while another is up.
     let down = RedisServer::start();
@@ -75,11 +75,11 @@ fn a_master_behind_sentinels_is_a_node() {
     let (down, up) = (down.addr().to_string(), sentinels.sentinel.addr());
     let here = Trusting::new(sentinels.url_among(&[&down]));
     let title = format!("redis+sentinel://{down},{up}/testkit");
-    here.is_at_home_with(&title);
-    // Whoever holds it sees to it that its lock stands on the next master, or ends.
+    here.works_with(&title);
+    // The holder restores its lock on the new master, or loses it.
     sentinels.fail_over();
     eventually("the next master to take over", || here.run(&["run", "b", "-n", "--", "true"]).status.success());
-    here.is_at_home_with(&title);
+    here.works_with(&title);
     sentinels.sentinel.kill();
     let output = here.run(&["run", "a", "--", "true"]);
     assert_fails(&output, 69, "no quorum for a: 1 of 1 nodes is unreachable");
@@ -87,10 +87,10 @@ fn a_master_behind_sentinels_is_a_node() {
 }
 
 #[test]
-fn a_redis_cluster_is_a_node() {
+fn a_redis_cluster_works_as_a_node() {
     let cluster = RedisCluster::start(3);
     let here = Trusting::new(cluster.url());
-    here.is_at_home_with(&here.nodes);
+    here.works_with(&here.nodes);
     let leases: Vec<String> = ["b", "c", "d", "e", "f"].map(|name| here.said(&["acquire", name])).into();
     assert!(cluster.masters.iter().all(|master| !master.keys("quorlock:*").is_empty()), "spread over all masters");
     assert_eq!(here.said(&["list"]).lines().count(), 1 + leases.len());
@@ -103,14 +103,14 @@ fn a_redis_cluster_is_a_node() {
 }
 
 #[test]
-fn sentinels_and_their_master_are_spoken_to_over_tls() {
+fn sentinels_and_their_master_can_use_tls() {
     let Some(authority) = Authority::make() else { return };
     let sentinels = Sentinels::builder().tls(&authority).start();
     let mut here = Trusting::new(sentinels.url());
     assert_fails(&here.run(&["run", "a", "--", "true"]), 69, "certificate");
     let path = authority.path();
     here.authority = Some(&path);
-    here.is_at_home_with(here.nodes.strip_suffix("?tls=true").unwrap());
+    here.works_with(here.nodes.strip_suffix("?tls=true").unwrap());
     here.nodes = here.nodes.strip_suffix("?tls=true").unwrap().to_owned();
     assert_fails(&here.run(&["run", "a", "--", "true"]), 69, "no quorum for a");
     here.nodes = here.nodes.replace("redis+", "rediss+");
@@ -118,7 +118,7 @@ fn sentinels_and_their_master_are_spoken_to_over_tls() {
 }
 
 #[test]
-fn what_promotes_replicas_stands_alone() {
+fn a_node_with_failover_cannot_join_a_cluster() {
     for node in ["redis+sentinel://:hunter2@a/main", "redis+cluster://:hunter2@a"] {
         let several = Trusting::new(format!("{node},redis://b,redis://c"));
         assert_fails(&several.run(&["run", "a", "--", "true"]), 78, "cannot be one of several nodes");

@@ -1,4 +1,4 @@
-//! `quorlock watch`: what is held, as it changes.
+//! `quorlock watch`: prints changes of the locks.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use crate::common::{User, assert_fails, cluster, signal, stdout};
 /// Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A watch whose lines are read, and which is killed at the end.
+/// A watch whose lines the test reads, and which is killed on drop.
 struct Watch {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -45,7 +45,7 @@ impl Watch {
         serde_json::from_str(&self.line()).unwrap()
     }
 
-    /// The code with which it ends.
+    /// Waits for its end. Returns the exit code.
     fn end(&mut self) -> Option<i32> {
         let mut status = None;
         eventually("the watch to end", || {
@@ -118,7 +118,7 @@ fn every_change_is_an_object() {
 }
 
 #[test]
-fn a_reader_that_leaves_ends_it() {
+fn a_closed_reader_ends_the_watch() {
     let user = User::new();
     let lease = acquire(&user, &["a"]);
     let mut watch = user.quorlock(&["watch", "--every", "100ms"]).spawn().unwrap();
@@ -131,7 +131,7 @@ fn a_reader_that_leaves_ends_it() {
 }
 
 #[test]
-fn on_a_terminal_it_is_drawn_anew_in_its_place() {
+fn on_a_terminal_the_table_is_redrawn_in_place() {
     let user = User::new();
     let lease = acquire(&user, &["a", "--label", "us"]);
     let mut terminal = Pty::spawn(&user.quorlock(&["watch", "--every", "100ms"]));
@@ -149,6 +149,6 @@ fn on_a_terminal_it_is_drawn_anew_in_its_place() {
 }
 
 #[test]
-fn looking_too_often_is_refused() {
+fn a_too_short_interval_is_refused() {
     assert_fails(&User::new().run(&["watch", "--every", "1ms"]), 64, "at least 100ms");
 }

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use quorlock_testkit::{RedisServer, eventually};
 use tempfile::TempDir;
 
-/// A user of the tool, with a state directory of their own.
+/// A user of the tool, with their own state directory.
 pub(crate) struct User {
     pub(crate) home: TempDir,
 }
@@ -24,7 +24,7 @@ impl User {
     pub(crate) fn quorlock(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
         command.args(arguments).env("XDG_STATE_HOME", self.home.path()).env("XDG_CONFIG_HOME", self.home.path());
-        // Nothing of whoever runs the tests.
+        // Without the variables of the user who runs the tests.
         let ours = |name: &str| name.starts_with("QUORLOCK_") || name == "NO_COLOR";
         for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
             command.env_remove(name);
@@ -37,7 +37,7 @@ impl User {
         self.quorlock(arguments).output().unwrap()
     }
 
-    /// Runs something under the lock that says when it has begun, and ends when its stdin does.
+    /// Runs a command under the lock that reports its start, and ends when its stdin does.
     pub(crate) fn hold(&self, arguments: &[&str]) -> Holder {
         let script = "echo begun; read _";
         let all: Vec<&str> = arguments.iter().copied().chain(["--", "sh", "-c", script]).collect();
@@ -49,7 +49,7 @@ impl User {
     }
 }
 
-/// Servers that are one cluster and may vote, and their URLs as `--nodes` takes them.
+/// Servers of one cluster that can vote, and their URLs for `--nodes`.
 pub(crate) fn cluster(user: &User, size: usize) -> (Vec<RedisServer>, String) {
     let servers = RedisServer::start_many(size);
     let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");

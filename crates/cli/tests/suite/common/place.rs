@@ -1,4 +1,4 @@
-//! Where the locks of a test live.
+//! The nodes of a test.
 
 use std::process::Command;
 
@@ -6,7 +6,7 @@ use quorlock_testkit::{RedisServer, eventually};
 
 use super::{User, cluster};
 
-/// A user with a file, or with servers, which live as long as it does.
+/// A user with a file or with servers, which live as long as this.
 pub(crate) struct Place {
     pub(crate) user: User,
     pub(crate) flags: Vec<String>,
@@ -23,14 +23,14 @@ impl Place {
         Self::of(3)
     }
 
-    /// So many servers.
+    /// Servers of this number.
     pub(crate) fn of(size: usize) -> Self {
         let user = User::new();
         let (servers, nodes) = cluster(&user, size);
         Self { user, flags: vec!["--nodes".into(), nodes], servers }
     }
 
-    /// What is true of a file and of three servers.
+    /// Runs a claim on a file and on three servers.
     pub(crate) fn both(claim: impl Fn(&Self)) {
         claim(&Self::file());
         claim(&Self::servers());
@@ -43,7 +43,7 @@ impl Place {
         command
     }
 
-    /// Whether a run gets the lock without waiting, as soon as the nodes decide: on a busy machine they may answer too late.
+    /// Whether a run gets the lock without waiting. Retries if the nodes of a busy machine reply too late.
     pub(crate) fn is_free(&self, name: &str) -> bool {
         let mut code = None;
         eventually("the nodes decide", || {

@@ -1,4 +1,4 @@
-//! The command on a terminal that the test looks at and types on.
+//! Runs a command on a terminal that the test can read and type on.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// A running command and its terminal. The command is killed when this is dropped.
+/// A running command and its terminal. The command is killed on drop.
 pub(crate) struct Pty {
     master: File,
     slave: OwnedFd,
@@ -20,7 +20,7 @@ pub(crate) struct Pty {
 }
 
 impl Pty {
-    /// Runs the command on a terminal of 24 rows and 80 columns, which is its controlling one.
+    /// Runs the command on a controlling terminal of 24 rows and 80 columns.
     pub(crate) fn spawn(command: &Command) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&master).unwrap();
@@ -56,22 +56,22 @@ impl Pty {
         Self { master, slave, child, screen }
     }
 
-    /// What can be read on it.
+    /// The text on the screen.
     pub(crate) fn text(&self) -> String {
         self.screen.lock().unwrap().screen().contents()
     }
 
-    /// Waits until this can be read on it.
+    /// Waits until this text is on the screen.
     pub(crate) fn shows(&self, what: &str) {
         self.shows_that(what, |text| text.contains(what));
     }
 
-    /// Waits until what can be read on it is so.
+    /// Waits until the text on the screen satisfies a condition.
     pub(crate) fn shows_that(&self, what: &str, is_so: impl Fn(&str) -> bool) {
         eventually(what, || is_so(&self.text()));
     }
 
-    /// Whether it is as a shell needs it: its own screen, a cursor, and what is typed can be seen.
+    /// Whether the terminal is restored: main screen, visible cursor, and echo.
     pub(crate) fn is_in_order(&self) -> bool {
         let echoes = tcgetattr(&self.slave).unwrap().local_modes.contains(LocalModes::ECHO | LocalModes::ICANON);
         let parser = self.screen.lock().unwrap();
@@ -82,7 +82,7 @@ impl Pty {
         self.master.write_all(keys).unwrap();
     }
 
-    /// Waits for the command's end.
+    /// Waits for the command to end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         self.child.wait().unwrap()
     }
@@ -90,7 +90,7 @@ impl Pty {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // It may have ended by itself. The hangup ends what setsid has started.
+        // It may have ended by itself. The hangup ends the processes that setsid has started.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

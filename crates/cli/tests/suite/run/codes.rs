@@ -1,4 +1,4 @@
-//! What goes in and what comes out: arguments, environment, exit codes, mistakes.
+//! Arguments, environment, exit codes and errors.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -16,7 +16,7 @@ fn the_first_command_of_the_readme_works() {
 }
 
 #[test]
-fn the_commands_exit_code_is_passed_on() {
+fn the_exit_code_of_the_command_is_returned() {
     let user = User::new();
     let code = |script: &str| user.run(&["run", "a", "--", "sh", "-c", script]).status.code();
     assert_eq!(code("exit 7"), Some(7));
@@ -36,11 +36,11 @@ fn a_ttl_that_is_too_short_comes_with_advice_that_works() {
 }
 
 #[test]
-fn a_command_that_cannot_run_has_the_shells_codes() {
+fn a_command_that_cannot_run_has_the_exit_codes_of_a_shell() {
     let user = User::new();
     assert_fails(&user.run(&["run", "a", "--", "no-such-command"]), 127, "cannot run no-such-command");
     assert_fails(&user.run(&["run", "a", "--", "/etc/passwd"]), 126, "cannot run /etc/passwd");
-    assert!(user.run(&["run", "a", "--", "true"]).status.success(), "and the lock was given back");
+    assert!(user.run(&["run", "a", "--", "true"]).status.success(), "the lock was not released");
 }
 
 #[test]
@@ -92,7 +92,7 @@ fn mistakes_are_named() {
 }
 
 #[test]
-fn a_new_cluster_says_what_is_going_on_and_init_gets_it_going() {
+fn a_new_cluster_reports_its_quarantine_and_init_ends_it() {
     let servers = RedisServer::start_many(3);
     let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
     let user = User::new();
@@ -113,7 +113,7 @@ fn a_new_cluster_says_what_is_going_on_and_init_gets_it_going() {
 }
 
 #[test]
-fn an_even_number_of_nodes_is_worth_a_word() {
+fn an_even_number_of_nodes_causes_a_warning() {
     let place = Place::of(4);
     let said = |flags: &[&str]| stderr(&place.run(&[flags, &["a", "--", "true"]].concat()).output().unwrap());
     assert_eq!(said(&[]), "quorlock: 4 nodes tolerate no more failures than 3: use an odd number\n");
@@ -130,7 +130,7 @@ fn a_wrong_password_is_denied_and_not_shown() {
 }
 
 #[test]
-fn a_state_directory_that_cannot_be_written_is_a_mistake_of_configuration() {
+fn a_read_only_state_directory_is_a_configuration_error() {
     let user = User::new();
     let file = user.home.path().join("quorlock");
     std::fs::write(&file, "not a folder").unwrap();
@@ -138,7 +138,7 @@ fn a_state_directory_that_cannot_be_written_is_a_mistake_of_configuration() {
 }
 
 #[test]
-fn the_command_stays_where_it_was_started_and_its_own_quorlock_finds_the_same_nodes() {
+fn the_command_keeps_its_directory_and_finds_the_same_nodes() {
     let user = User::new();
     let nodes = "sqlite:locks.db";
     let script = r#"pwd; cd /; echo "$QUORLOCK_NODES"; echo "$QUORLOCK_KIND ${QUORLOCK_OWNER:+owned}""#;
@@ -150,7 +150,7 @@ fn the_command_stays_where_it_was_started_and_its_own_quorlock_finds_the_same_no
 }
 
 #[test]
-fn a_signal_that_is_ignored_stays_so_for_the_command() {
+fn an_ignored_signal_stays_ignored_for_the_command() {
     let user = User::new();
     let quorlock = env!("CARGO_BIN_EXE_quorlock");
     let script = format!("trap '' HUP; exec {quorlock} run a -- grep SigIgn: /proc/self/status");

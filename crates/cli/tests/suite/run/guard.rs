@@ -69,7 +69,7 @@ fn a_stopped_wrapper_that_ignores_losses_keeps_its_command() {
     let place = Place::servers();
     let run = place.script(&[&SHORT[..], &["--on-lost", "ignore"]].concat(), "echo $$; exec sleep 1000");
     run.signal("STOP");
-    eventually("somebody else has the lock", || place.is_free("a"));
+    eventually("the lock is free again", || place.is_free("a"));
     assert!(is_alive(&run.first));
     signal(run.first.parse().unwrap(), "TERM");
     run.signal("CONT");
@@ -77,7 +77,7 @@ fn a_stopped_wrapper_that_ignores_losses_keeps_its_command() {
 }
 
 #[test]
-fn a_killed_wrapper_is_out_of_the_way_without_waiting_for_the_ttl() {
+fn a_killed_wrapper_frees_the_lock_before_the_ttl_ends() {
     Place::both(|place| {
         let mut run = place.script(&LONG, DEAF);
         run.child.kill().unwrap();
@@ -87,7 +87,7 @@ fn a_killed_wrapper_is_out_of_the_way_without_waiting_for_the_ttl() {
 }
 
 #[test]
-fn a_killed_wrapper_of_a_share_or_a_slot_is_out_of_the_way_as_well() {
+fn a_killed_wrapper_frees_its_share_or_slot() {
     let place = Place::servers();
     for flags in [&["--shared"][..], &["--slots", "1"]] {
         let mut run = place.script(&[&LONG[..], flags].concat(), DEAF);
@@ -103,13 +103,13 @@ fn a_killed_wrapper_of_a_share_or_a_slot_is_out_of_the_way_as_well() {
 }
 
 #[test]
-fn a_killed_guard_is_replaced_and_the_next_one_does_the_same() {
+fn a_killed_guard_is_replaced_by_a_working_one() {
     Place::both(|place| {
         let mut run = place.script(&LONG, DEAF);
         replace_guard(&run);
         replace_guard(&run);
         if place.servers.is_empty() {
-            // The file knows the new guard as soon as its lease was renewed.
+            // The file has the new guard as soon as the lease is renewed.
             let guard = guard_of(run.child.id()).unwrap();
             eventually("the file knows the guard", || place.knows_process(&guard.to_string()));
         }
@@ -160,7 +160,7 @@ fn without_any_guard_the_command_is_stopped_in_time() {
     run.env("XDG_STATE_HOME", place.user.home.path()).env("XDG_CONFIG_HOME", place.user.home.path());
     run.args(&place.flags).arg("run").args(SHORT).args(["--", "sh", "-c", "echo $$; exec sleep 1000"]);
     let mut run = Running::start(run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
-    // Nobody can start this program any more.
+    // This program cannot be started any more.
     fs::set_permissions(&program, fs::Permissions::from_mode(0o600)).unwrap();
     signal(guard_of(run.child.id()).unwrap(), "KILL");
     let pid = run.first.clone();
@@ -173,7 +173,7 @@ fn without_any_guard_the_command_is_stopped_in_time() {
 }
 
 #[test]
-fn killed_together_with_its_guard_the_wrapper_takes_the_command_itself_along() {
+fn a_wrapper_killed_with_its_guard_takes_the_command_along() {
     Place::both(|place| {
         let mut run = place.script(&LONG, DEAF);
         let (command, grandchild) = run.first.split_once(' ').unwrap();
@@ -181,13 +181,13 @@ fn killed_together_with_its_guard_the_wrapper_takes_the_command_itself_along() {
             eventually("the file knows the group", || place.knows_process(&format!("-{command}")));
         }
         let guard = guard_of(run.child.id()).unwrap();
-        // It cannot start another one meanwhile.
+        // Stopped, so that it cannot start another guard.
         run.signal("STOP");
         signal(guard, "KILL");
         run.child.kill().unwrap();
         run.child.wait().unwrap();
         eventually_gone(command);
-        // Nobody is left who could end what the command has started, and the lock is held.
+        // No process is left that could end the children of the command, and the lock is held.
         assert!(is_alive(grandchild) && !place.is_free("a"));
         signal(grandchild.parse().unwrap(), "KILL");
         if place.servers.is_empty() {
@@ -197,7 +197,7 @@ fn killed_together_with_its_guard_the_wrapper_takes_the_command_itself_along() {
 }
 
 #[test]
-fn a_killed_wrapper_holds_for_as_long_as_it_was_told_to() {
+fn a_killed_wrapper_holds_for_its_minimum_time() {
     let place = Place::servers();
     let began = Instant::now();
     let mut run = place.script(&[&SHORT[..], &["--min-hold", "9s"]].concat(), DEAF);
@@ -208,7 +208,7 @@ fn a_killed_wrapper_holds_for_as_long_as_it_was_told_to() {
 }
 
 #[test]
-fn a_wrapper_that_is_killed_after_its_command_holds_for_as_long_as_it_was_told_to() {
+fn a_wrapper_killed_after_its_command_holds_for_its_minimum_time() {
     let place = Place::file();
     let mut run = place.script(&[&LONG[..], &["--min-hold", "1h"]].concat(), "echo $$");
     eventually("the command is reaped", || state_of(&run.first).is_empty());
@@ -221,7 +221,7 @@ fn a_wrapper_that_is_killed_after_its_command_holds_for_as_long_as_it_was_told_t
 }
 
 #[test]
-fn a_killed_run_within_a_run_gives_back_its_own_lease_and_no_more() {
+fn a_killed_nested_run_releases_only_its_own_lease() {
     Place::both(|place| {
         let inner = format!(
             "{} run a -- sh -c 'echo $$ $PPID; exec sleep 1000' < /dev/null; echo over $?; read _",
@@ -263,7 +263,7 @@ fn a_guard_shows_no_secrets() {
     }
     run.child.kill().unwrap();
     run.child.wait().unwrap();
-    // It has what it needs all the same.
+    // It still has everything it needs.
     let next =
         user.quorlock(&["run", "a", "--wait", "30s", "--", "true"]).env("QUORLOCK_NODES", &nodes).output().unwrap();
     assert!(next.status.success(), "{}", stderr(&next));

@@ -1,4 +1,4 @@
-//! Somebody else has the lock.
+//! Runs when another client holds the lock.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
@@ -26,7 +26,7 @@ fn a_held_lock_is_refused_with_its_holder() {
 }
 
 #[test]
-fn what_to_do_if_held_can_be_said() {
+fn if_held_selects_the_action() {
     let place = Place::file();
     let holder = place.hold(&["a"]);
     let run = |flags: &[&str]| place.run(&[&["a"], flags, &["--", "echo", "never"]].concat()).output().unwrap();
@@ -61,7 +61,7 @@ fn a_waiting_command_runs_when_the_lock_is_free() {
 }
 
 #[test]
-fn whoever_waits_hears_of_another_holder() {
+fn a_waiter_reports_a_new_holder() {
     let place = Place::file();
     let first = place.hold(&["a", "--label", "one"]);
     let second = place.run(&["a", "--wait", "5m", "--label", "two", "--", "sh", "-c", "read _"]);
@@ -91,7 +91,7 @@ fn fifty_copies_run_one_at_a_time_and_in_order() {
             let copy = copy.to_string();
             let mut run = place.run(&["job", "--wait", "5m", "--", "sh", "-c", script, "sh", &copy]);
             let mut run = run.env("LOG", &log).spawn().unwrap();
-            // It is in the queue when it says so, behind everyone who was started before.
+            // It has a queue position when it prints this, behind all runs that were started before.
             let mut line = String::new();
             let mut told = BufReader::new(run.stderr.take().unwrap());
             told.read_line(&mut line).unwrap();
@@ -108,7 +108,7 @@ fn fifty_copies_run_one_at_a_time_and_in_order() {
 }
 
 #[test]
-fn a_lock_is_kept_for_at_least_as_long_as_was_asked() {
+fn a_lock_is_held_for_at_least_the_minimum_time() {
     let place = Place::file();
     let begun = Instant::now();
     let run = place.script(&["a", "--min-hold", "1500ms"], "echo $$; exit 3");
@@ -119,12 +119,12 @@ fn a_lock_is_kept_for_at_least_as_long_as_was_asked() {
 }
 
 #[test]
-fn a_signal_ends_the_holding_on_and_not_the_result() {
+fn a_signal_ends_the_minimum_time_and_keeps_the_result() {
     let place = Place::file();
     let mut run = place.script(&["a", "--min-hold", "5m"], "echo $$; exit 3");
     eventually_gone(&run.first);
     assert!(!place.is_free("a"));
-    // One that comes in the moment of the command's death is the command's.
+    // A signal at the moment of the command's death belongs to the command.
     eventually("it ends", || {
         run.signal("TERM");
         run.child.try_wait().unwrap().is_some()
@@ -134,7 +134,7 @@ fn a_signal_ends_the_holding_on_and_not_the_result() {
 }
 
 #[test]
-fn what_came_of_it_is_told_to_programs() {
+fn the_result_can_be_printed_as_json() {
     let place = Place::file();
     let path = place.user.home.path().join("result.json");
     let file = path.to_str().unwrap();
@@ -146,7 +146,7 @@ fn what_came_of_it_is_told_to_programs() {
     let result = read();
     assert_eq!(serde_json::from_str::<Value>(lines[2]).unwrap(), result, "--json prints the same");
     assert_eq!(result["fence"].to_string(), lines[0]);
-    assert!(!result.to_string().contains(lines[1]), "a lease id is nobody's business");
+    assert!(!result.to_string().contains(lines[1]), "the result must not contain the lease id");
     let facts = [("v", "1"), ("name", "\"a\""), ("exit", "4"), ("outcome", "\"done\""), ("lost", "false")];
     for (key, value) in facts {
         assert_eq!(result[key].to_string(), value, "{key} of {result}");
@@ -167,7 +167,7 @@ fn what_came_of_it_is_told_to_programs() {
 }
 
 #[test]
-fn as_much_is_said_as_was_asked_for() {
+fn quiet_and_verbose_select_the_messages() {
     let place = Place::file();
     let said = |flag: &[&str]| stderr(&place.run(&[&["a"], flag, &["--", "true"]].concat()).output().unwrap());
     assert_eq!(said(&[]), "");
@@ -202,7 +202,7 @@ fn without_a_quorum_each_node_is_named() {
     assert_eq!(stdout(&run.wait_with_output().unwrap()), "at last\n");
 }
 
-/// How many nodes are listed along with how long they have been silent.
+/// The number of nodes that are listed with the duration of their silence.
 fn since_when(output: &Output) -> usize {
     let text = stderr(output);
     let listed = text.lines().skip_while(|line| !line.contains("no quorum for ")).skip(1);

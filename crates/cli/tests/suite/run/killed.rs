@@ -1,4 +1,4 @@
-//! The wrapper is killed, or the command leaves something behind.
+//! The wrapper is killed, or the command leaves processes behind.
 
 use std::io::Read;
 
@@ -7,7 +7,7 @@ use quorlock_testkit::eventually;
 use super::{Place, eventually_gone};
 use crate::common::stdout;
 
-/// A command with a grandchild, both deaf to SIGTERM; it tells their ids.
+/// A command with a grandchild, both of which ignore SIGTERM; it prints their ids.
 const DEAF: &str = "trap '' TERM HUP; sleep 1000 & echo $$ $!; wait; wait";
 
 #[test]
@@ -21,33 +21,33 @@ fn the_command_and_its_descendants_die_with_the_wrapper() {
 }
 
 #[test]
-fn a_killed_wrapper_is_out_of_the_way_as_soon_as_its_command_is() {
+fn a_killed_wrapper_frees_the_lock_once_its_command_has_ended() {
     let place = Place::file();
     let mut run = place.script(&["a", "--ttl", "60s"], DEAF);
     run.child.kill().unwrap();
     run.child.wait().unwrap();
-    // Nobody waits for a ttl of a minute: all who stand behind the lock are gone.
+    // The ttl is a minute, but all processes of the lease are gone.
     eventually("the lock is free", || place.is_free("a"));
     assert!(!crate::common::is_alive(run.first.split(' ').next().unwrap()));
     assert!(!crate::common::is_alive(run.first.split(' ').nth(1).unwrap()));
 }
 
 #[test]
-fn the_guardian_cannot_be_talked_out_of_it() {
+fn the_guard_ignores_signals() {
     let place = Place::file();
     let mut run = place.script(&["a"], DEAF);
-    let guardian = guardian_of(run.child.id());
+    let guard = guard_of(run.child.id());
     for name in ["TERM", "INT", "HUP", "USR1"] {
-        crate::common::signal(guardian, name);
+        crate::common::signal(guard, name);
     }
     run.child.kill().unwrap();
     eventually_gone(&run.first);
-    eventually_gone(&guardian.to_string());
+    eventually_gone(&guard.to_string());
     run.child.wait().unwrap();
 }
 
 #[test]
-fn what_is_left_behind_is_ended_before_the_lock_is_given_back() {
+fn leftover_processes_are_ended_before_the_release() {
     let place = Place::file();
     let script = "trap '' TERM; sleep 1000 > /dev/null 2>&1 & echo $!; exit 3";
     let mut run = place.script(&["a", "--kill-grace", "200ms"], script);
@@ -60,7 +60,7 @@ fn what_is_left_behind_is_ended_before_the_lock_is_given_back() {
 }
 
 #[test]
-fn what_ends_by_itself_is_left_alone() {
+fn processes_that_end_by_themselves_are_not_killed() {
     let place = Place::file();
     let script = "(trap 'echo interrupted' TERM; sleep 0.3; echo to the end) & exit 0";
     let output = place.run(&["a", "--", "sh", "-c", script]).output().unwrap();
@@ -69,7 +69,7 @@ fn what_ends_by_itself_is_left_alone() {
 }
 
 #[test]
-fn a_daemon_goes_on_without_the_lock() {
+fn a_daemon_survives_the_release_of_the_lock() {
     let place = Place::file();
     let script = "setsid sh -c 'echo $$; exec sleep 1000 > /dev/null 2>&1' & wait";
     let run = place.run(&["a", "--", "sh", "-c", script]);
@@ -82,7 +82,7 @@ fn a_daemon_goes_on_without_the_lock() {
 }
 
 /// The wrapper's other child.
-fn guardian_of(wrapper: u32) -> u32 {
+fn guard_of(wrapper: u32) -> u32 {
     let children = std::fs::read_to_string(format!("/proc/{wrapper}/task/{wrapper}/children")).unwrap();
     let is_guardian =
         |pid: &&str| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap().starts_with(b"quorlock\0__guard");

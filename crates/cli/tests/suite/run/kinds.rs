@@ -1,4 +1,4 @@
-//! Shared, in slots, and again within itself.
+//! Shared locks, slots, and nested runs.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
@@ -11,7 +11,7 @@ use crate::common::{assert_fails, stderr, stdout};
 const QUORLOCK: &str = env!("CARGO_BIN_EXE_quorlock");
 
 #[test]
-fn shares_go_together_and_exclude_whoever_wants_it_alone() {
+fn shares_are_compatible_and_exclude_exclusive_runs() {
     Place::both(|place| {
         let (one, other) = (place.hold(&["a", "--shared"]), place.hold(&["a", "--shared"]));
         assert!(!place.is_free("a"));
@@ -23,7 +23,7 @@ fn shares_go_together_and_exclude_whoever_wants_it_alone() {
 }
 
 #[test]
-fn so_many_run_as_there_are_slots() {
+fn as_many_commands_run_as_there_are_slots() {
     Place::both(|place| {
         let slot = |name: &str| place.script(&[name, "--slots", "2"], "echo $QUORLOCK_SLOT; exec sleep 1000");
         let (one, other) = (slot("a"), slot("a"));
@@ -41,7 +41,7 @@ fn so_many_run_as_there_are_slots() {
 }
 
 #[test]
-fn a_run_within_a_run_of_the_same_name_enters_again() {
+fn a_nested_run_of_the_same_name_reenters() {
     Place::both(|place| {
         let inner = r#"echo "$QUORLOCK_FENCE"; "$Q" run a -- sh -c 'echo "$QUORLOCK_FENCE"'; "$Q" run b -- "$Q" run a --shared -- echo deep"#;
         let after = r#"; env -u QUORLOCK_OUTER "$Q" run a -- echo never; echo $?"#;
@@ -56,7 +56,7 @@ fn a_run_within_a_run_of_the_same_name_enters_again() {
 }
 
 #[test]
-fn a_run_within_a_run_may_spell_its_nodes_in_another_way() {
+fn a_nested_run_may_spell_its_nodes_differently() {
     let place = Place::servers();
     let other: Vec<String> = place.servers.iter().rev().map(|server| format!("redis://{}/0", server.addr())).collect();
     let inner = [QUORLOCK, "--nodes", &other.join(","), "run", "a", "--", "echo", "in"];
@@ -65,7 +65,7 @@ fn a_run_within_a_run_may_spell_its_nodes_in_another_way() {
 }
 
 #[test]
-fn a_run_within_a_run_on_other_nodes_has_nothing_to_do_with_it() {
+fn a_nested_run_on_other_nodes_is_independent() {
     let place = Place::file();
     let other = format!("sqlite:{}", place.user.home.path().join("other.db").display());
     let run = ["a", "--", QUORLOCK, "--nodes", &other, "run", "a", "--slots", "2", "--", "echo", "in"];
@@ -73,7 +73,7 @@ fn a_run_within_a_run_on_other_nodes_has_nothing_to_do_with_it() {
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
 }
 
-/// The variables that a run gave to its command, as a process has them that outlives both.
+/// The environment of a run's command, for a process that outlives both.
 fn left_over(place: &Place, flags: &[&str]) -> Vec<(String, String)> {
     let output = place.run(&[&["a"], flags, &["--", "env"]].concat()).output().unwrap();
     let text = stdout(&output);
@@ -82,7 +82,7 @@ fn left_over(place: &Place, flags: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_process_that_outlives_its_run_is_not_let_in_by_its_owner() {
+fn a_process_that_outlives_its_run_cannot_reenter() {
     Place::both(|place| {
         let variables = left_over(place, &[]);
         let mut run = place.run(&["a", "--", "sh", "-c", "echo begun; exec sleep 1000"]);
@@ -91,14 +91,14 @@ fn a_process_that_outlives_its_run_is_not_let_in_by_its_owner() {
         assert_fails(&output, 75, "a is held");
         holder.signal("TERM");
         assert_eq!(holder.code(), Some(143));
-        // Nor is it refused because of how that run held the lock.
+        // It must not be refused because of how that run held the lock.
         let output = place.run(&["a", "--", "echo", "in"]).envs(left_over(place, &["--shared"])).output().unwrap();
         assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
     });
 }
 
 #[test]
-fn a_process_that_outlives_its_run_is_not_let_in_when_that_could_not_be_known_at_first() {
+fn a_process_that_outlives_its_run_cannot_reenter_after_an_outage() {
     let place = Place::servers();
     let variables = left_over(&place, &[]);
     let alone = place.user.home.path().join("alone");
@@ -133,7 +133,7 @@ fn a_process_that_outlives_its_run_is_not_let_in_when_that_could_not_be_known_at
 }
 
 #[test]
-fn runs_side_by_side_within_a_run_exclude_each_other() {
+fn concurrent_nested_runs_exclude_each_other() {
     let place = Place::file();
     let script = r#"
         mkfifo "$FOLDER/in" "$FOLDER/out"
@@ -149,7 +149,7 @@ fn runs_side_by_side_within_a_run_exclude_each_other() {
 }
 
 #[test]
-fn a_command_is_told_its_owner_and_one_with_a_slot_its_slot() {
+fn the_environment_has_the_owner_and_the_slot() {
     let place = Place::file();
     for (flags, expected) in
         [(&[][..], "owner  exclusive"), (&["--shared"], "owner  shared"), (&["--slots", "1"], " 0 slots")]
@@ -158,7 +158,7 @@ fn a_command_is_told_its_owner_and_one_with_a_slot_its_slot() {
         let run = [&["a"], flags, &["--", "sh", "-c", script]].concat();
         assert_eq!(stdout(&place.run(&run).output().unwrap()).trim_end(), expected);
     }
-    // Runs within it are the same party.
+    // Nested runs have the same owner.
     let same = r#"mine=$QUORLOCK_OWNER "$Q" run a --shared -- sh -c '[ "$mine" = "$QUORLOCK_OWNER" ]'"#;
     let mut run = place.run(&["a", "--shared", "--", "sh", "-c", same]);
     let output = run.env("Q", QUORLOCK).output().unwrap();
@@ -166,7 +166,7 @@ fn a_command_is_told_its_owner_and_one_with_a_slot_its_slot() {
 }
 
 #[test]
-fn a_run_that_would_wait_for_itself_is_refused() {
+fn a_nested_run_that_would_deadlock_is_refused() {
     let place = Place::file();
     for (outer, inner, says) in [
         (&["--shared"][..], &[][..], "with --shared: asked for alone"),
@@ -176,7 +176,7 @@ fn a_run_that_would_wait_for_itself_is_refused() {
         let run = [&["a"], outer, &["--", QUORLOCK, "run", "a", "--wait", "5m"], inner, &["--", "true"]].concat();
         assert_fails(&place.run(&run).output().unwrap(), 64, says);
     }
-    // It never waits for what the run around it may keep from becoming free.
+    // It must not wait for a lock that the outer run holds.
     let run = ["a", "--slots", "1", "--", QUORLOCK, "run", "a", "--slots", "1", "--wait", "5m", "--", "true"];
     assert_fails(&place.run(&run).output().unwrap(), 75, "a is held");
     let run = ["a", "--shared", "--", QUORLOCK, "run", "a", "--shared", "--wait", "5m", "--", "true"];

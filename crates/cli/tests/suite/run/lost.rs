@@ -1,4 +1,4 @@
-//! The lock is lost, or held for long enough.
+//! Losing the lock, and limits of the time that it is held.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStderr, Command};
@@ -12,7 +12,7 @@ use crate::common::stdout;
 const SHORT: [&str; 4] = ["--ttl", "4s", "--kill-grace", "200ms"];
 
 impl Place {
-    /// Nothing can be renewed any more.
+    /// Makes renewals impossible.
     fn freeze(&self) {
         self.servers[0].freeze();
         self.servers[1].freeze();
@@ -32,7 +32,7 @@ fn said(stderr: Option<ChildStderr>) -> String {
 }
 
 #[test]
-fn a_command_is_dead_before_its_lock_can_be_somebody_elses() {
+fn a_command_is_dead_before_its_lock_can_be_granted_again() {
     let place = Place::servers();
     // It ignores SIGTERM, and so does the grandchild that does the work.
     let script = "trap '' TERM; sleep 1000 & echo $$ $!; wait; wait";
@@ -47,20 +47,20 @@ fn a_command_is_dead_before_its_lock_can_be_somebody_elses() {
 }
 
 #[test]
-fn a_command_that_returns_zero_after_a_loss_has_not_succeeded() {
+fn exit_code_zero_after_a_loss_is_no_success() {
     let place = Place::servers();
     let path = place.user.home.path().join("result.json");
     let flags = [&["a", "--result-file", path.to_str().unwrap()], &SHORT[..]].concat();
     let mut run = place.script(&flags, "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done");
     place.freeze();
-    assert_eq!(run.line(), "ending", "it is asked first");
+    assert_eq!(run.line(), "ending", "SIGTERM must come first");
     assert_eq!(run.code(), Some(79));
     let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!((&result["outcome"], &result["lost"], &result["exit"]), (&"lost".into(), &true.into(), &79.into()));
 }
 
 #[test]
-fn what_is_done_about_a_loss_can_be_said() {
+fn on_lost_selects_the_action() {
     let place = Place::servers();
     let script = "trap 'echo asked' TERM; echo begun; while ! test -e \"$DONE\"; do sleep 0.02; done; echo done";
     let done = place.user.home.path().join("done");
@@ -78,7 +78,7 @@ fn what_is_done_about_a_loss_can_be_said() {
 }
 
 #[test]
-fn a_limit_stands_after_renewals_have_failed_and_worked_again() {
+fn a_limit_still_holds_after_renewals_failed_and_recovered() {
     let place = Place::servers();
     let path = place.user.home.path().join("result.json");
     let flags =
@@ -100,7 +100,7 @@ fn a_limit_stands_after_renewals_have_failed_and_worked_again() {
 }
 
 #[test]
-fn a_command_that_was_asked_to_end_has_not_succeeded_though_its_lock_was_kept() {
+fn a_command_that_was_told_to_end_is_no_success_although_the_lock_was_kept() {
     let place = Place::servers();
     let path = place.user.home.path().join("result.json");
     let flags = ["a", "--ttl", "18s", "--kill-grace", "5s", "--result-file", path.to_str().unwrap()];
@@ -119,7 +119,7 @@ fn a_command_that_was_asked_to_end_has_not_succeeded_though_its_lock_was_kept() 
 }
 
 #[test]
-fn a_lock_that_was_deleted_is_noticed() {
+fn a_deleted_lock_is_noticed() {
     let place = Place::servers();
     let run = place.script(&[&["a"], &SHORT[..]].concat(), "echo $$; exec sleep 1000");
     let pid = run.first.clone();
@@ -131,7 +131,7 @@ fn a_lock_that_was_deleted_is_noticed() {
 }
 
 #[test]
-fn a_hold_that_is_too_long_ends_the_command() {
+fn the_maximum_hold_ends_the_command() {
     Place::both(|place| {
         let mut run = place.script(
             &["a", "--max-hold", "300ms"],
@@ -150,7 +150,7 @@ fn a_hold_that_is_too_long_ends_the_command() {
     });
 }
 
-/// Breaks the lock, as another client of the same nodes.
+/// Breaks the lock as another client of the same nodes.
 fn break_lock(place: &Place, name: &str, now: bool) {
     let file = format!("sqlite:{}", place.user.home.path().join("quorlock/locks.db").display());
     let nodes = place.flags.get(1).unwrap_or(&file).split(',').map(ToOwned::to_owned).collect::<Vec<_>>();
@@ -164,13 +164,13 @@ fn break_lock(place: &Place, name: &str, now: bool) {
 }
 
 #[test]
-fn a_lock_that_was_broken_ends_the_command_before_anybody_else_is_let_in() {
+fn a_broken_lock_ends_the_command_before_the_next_holder_starts() {
     Place::both(|place| {
         let script = "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done";
         let mut run = place.script(&["a"], script);
         let stderr = run.child.stderr.take();
         break_lock(place, "a", false);
-        assert_eq!(run.line(), "ending", "it drains: there is time to be asked");
+        assert_eq!(run.line(), "ending", "the lock drains, so SIGTERM must come first");
         assert_eq!(run.code(), Some(79));
         let text = said(stderr);
         assert!(text.contains("a was broken: ending the command"), "{text}");
@@ -184,7 +184,7 @@ fn a_lock_that_was_broken_ends_the_command_before_anybody_else_is_let_in() {
 }
 
 #[test]
-fn a_lock_that_was_broken_at_once_kills_the_command_at_once() {
+fn a_lock_that_is_broken_now_kills_the_command_at_once() {
     Place::both(|place| {
         let mut run = place.script(&["a"], "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
         break_lock(place, "a", true);
@@ -195,7 +195,7 @@ fn a_lock_that_was_broken_at_once_kills_the_command_at_once() {
 }
 
 #[test]
-fn one_who_was_not_started_under_the_lock_has_nothing_to_do_with_it() {
+fn processes_outside_the_run_are_not_signalled() {
     let place = Place::file();
     let mut bystander = Command::new("sleep").arg("1000").spawn().unwrap();
     let output = place.run(&["a", "--max-hold", "100ms", "--", "sleep", "1000"]).output().unwrap();

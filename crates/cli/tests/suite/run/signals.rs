@@ -6,7 +6,7 @@ use super::{Place, eventually};
 use crate::common::signal;
 
 #[test]
-fn signals_are_passed_on_to_the_command() {
+fn signals_are_forwarded_to_the_command() {
     Place::both(|place| {
         for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"] {
             let script = format!("trap 'echo got it; exit 9' {name}; echo begun; while :; do sleep 0.02; done");
@@ -20,7 +20,7 @@ fn signals_are_passed_on_to_the_command() {
 }
 
 #[test]
-fn the_whole_group_is_told() {
+fn the_whole_process_group_gets_the_signal() {
     let place = Place::file();
     let mut run = place.script(&["a"], "sleep 1000 & echo $!; wait");
     run.signal("TERM");
@@ -31,7 +31,7 @@ fn the_whole_group_is_told() {
 }
 
 #[test]
-fn a_command_that_is_killed_by_a_signal_says_which() {
+fn the_exit_code_of_a_killed_command_has_the_signal() {
     let place = Place::file();
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("KILL", 137), ("USR1", 138)] {
         let run = place.script(&["a"], "echo $$; exec sleep 1000");
@@ -42,7 +42,7 @@ fn a_command_that_is_killed_by_a_signal_says_which() {
 }
 
 #[test]
-fn a_signal_while_waiting_gives_the_place_back_at_once() {
+fn a_signal_during_a_wait_leaves_the_queue_at_once() {
     Place::both(|place| {
         let holder = place.hold(&["a"]);
         for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
@@ -50,17 +50,17 @@ fn a_signal_while_waiting_gives_the_place_back_at_once() {
             let mut told = BufReader::new(waiter.stderr.take().unwrap());
             let mut line = String::new();
             told.read_line(&mut line).unwrap();
-            assert!(line.contains("you are 1st of 1"), "nobody else is left in the queue: {line}");
+            assert!(line.contains("you are 1st of 1"), "the interrupted waiter is still in the queue: {line}");
             signal(waiter.id(), name);
             assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(code), "{name}");
         }
         assert_eq!(holder.end(), Some(0));
-        assert!(place.is_free("a"), "nobody is left in the queue");
+        assert!(place.is_free("a"), "a waiter is left in the queue");
     });
 }
 
 #[test]
-fn a_command_that_is_stopped_keeps_its_lock_and_goes_on() {
+fn a_stopped_command_keeps_its_lock_and_continues() {
     let place = Place::file();
     let done = place.user.home.path().join("done");
     let run =

@@ -12,7 +12,7 @@ const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 
 impl Place {
-    /// An interactive shell on a terminal, with a prompt that can be told apart.
+    /// An interactive shell on a terminal, with a recognizable prompt.
     fn terminal(&self) -> Pty {
         let mut shell = Command::new("bash");
         shell.args(["--norc", "--noprofile", "-i"]).env("PS1", "ready> ").env("Q", QUORLOCK);
@@ -23,13 +23,13 @@ impl Place {
     }
 }
 
-/// How often this stands on the screen, not counting what was typed.
+/// How often this text is on the screen, without the typed input.
 fn count(pty: &Pty, what: &str) -> usize {
     pty.text().lines().filter(|line| line.trim() == what).count()
 }
 
 #[test]
-fn whoever_waits_sees_for_whom_and_where() {
+fn a_waiter_sees_the_holder_and_its_position() {
     Place::both(|place| {
         let holder = place.hold(&["nightly", "--label", "backup.sh"]);
         let mut pty = Pty::spawn(&place.run(&["nightly", "--", "echo", "my turn"]));
@@ -49,7 +49,7 @@ fn whoever_waits_sees_for_whom_and_where() {
 }
 
 #[test]
-fn ctrl_c_while_waiting_clears_up_and_leaves() {
+fn ctrl_c_during_a_wait_leaves_the_queue_and_exits() {
     let place = Place::file();
     let holder = place.hold(&["a"]);
     let mut shell = place.terminal();
@@ -74,7 +74,7 @@ fn ctrl_c_reaches_the_command_once() {
     shell.type_keys(CTRL_C);
     let times = |pty: &Pty| pty.text().lines().filter(|line| line.trim_end().ends_with("got it")).count();
     eventually("interrupted", || times(&shell) == 1);
-    // It reads on, from the terminal: had the signal come twice, it would have been there before the line.
+    // It continues to read from the terminal: a second signal would have arrived before the line.
     shell.type_keys(b"from the terminal\n");
     shell.shows("line was from the terminal");
     shell.shows("code 7");
@@ -92,7 +92,7 @@ fn a_script_is_interrupted_together_with_its_command() {
         );
         eventually("begun", || count(&shell, "begun") == 1);
         shell.type_keys(CTRL_C);
-        // Keys that are typed while the terminal changes hands may be discarded.
+        // Keys typed while the terminal changes its foreground group may be discarded.
         shell.shows_that("the prompt is back", |text| text.trim_end().ends_with("ready>"));
         shell.type_keys(b"echo the end\n");
         eventually("the end", || count(&shell, "the end") == 1);
@@ -129,21 +129,21 @@ fn a_job_that_was_stopped_for_too_long_is_not_continued() {
     shell.shows_that("it has begun", |text| text.lines().any(|line| line.starts_with("pid ")));
     shell.type_keys(CTRL_Z);
     shell.shows("Stopped");
-    eventually("somebody else has it meanwhile", || place.is_free("a"));
+    eventually("the lock is free again", || place.is_free("a"));
     shell.type_keys(b"fg; echo code $?\n");
     shell.shows("code 79");
     assert_eq!(count(&shell, "went on"), 0);
 }
 
 #[test]
-fn a_background_job_leaves_the_terminal_alone_until_it_is_wanted() {
+fn a_background_job_does_not_take_the_terminal() {
     let place = Place::file();
     let mut shell = place.terminal();
     shell.type_keys(b"$Q run a -- bash -c 'echo begun; read line; echo line was $line' &\n");
     shell.shows_that("begun", |text| text.lines().any(|line| ["begun", "ready> begun"].contains(&line.trim())));
     shell.type_keys(b"echo still here\n");
     eventually("the shell reads", || count(&shell, "still here") == 1);
-    // The shell tells of stopped jobs before its next prompt.
+    // The shell reports stopped jobs before its next prompt.
     let text = shell.text();
     let pid = text.lines().find_map(|line| line.trim().strip_prefix("[1] ")).unwrap().to_owned();
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -165,7 +165,7 @@ fn a_pipeline_keeps_the_terminal() {
     eventually("two", || count(&shell, "two") == 1);
     shell.type_keys(b"typed\n");
     shell.shows("line was typed");
-    // Whoever stops the wrapper stops the command as well.
+    // Stopping the wrapper stops the command as well.
     shell.type_keys(b"clear; $Q run b -- sh -c 'echo pid $$; exec sleep 1000' | cat\n");
     shell.shows_that("it has begun", |text| text.lines().any(|line| line.starts_with("pid ")));
     shell.type_keys(CTRL_Z);
@@ -181,7 +181,7 @@ fn a_pipeline_keeps_the_terminal() {
 }
 
 #[test]
-fn a_killed_editor_leaves_the_terminal_in_order() {
+fn a_killed_editor_leaves_the_terminal_restored() {
     let place = Place::file();
     let mut pty = Pty::spawn(&place.run(&["a", "--", "sh", "-c", "stty raw -echo; echo pid $$; exec sleep 1000"]));
     pty.shows("pid ");

@@ -20,7 +20,7 @@ fn file(user: &User, name: &str, text: &str) -> String {
 }
 
 #[test]
-fn a_hashed_token_in_the_file_of_clients_lets_its_client_in() {
+fn a_hashed_token_in_the_clients_file_authenticates_its_client() {
     const TOKEN: &str = "billing-0123456789abcdef0123456789abcdef";
     let user = User::new();
     let mut child = user.quorlock(&["serve", "--hash-token"]).stdin(Stdio::piped()).spawn().unwrap();
@@ -34,7 +34,7 @@ fn a_hashed_token_in_the_file_of_clients_lets_its_client_in() {
 }
 
 #[test]
-fn a_certificate_and_its_key_make_it_speak_tls() {
+fn a_certificate_and_its_key_enable_tls() {
     let user = User::new();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
@@ -50,7 +50,7 @@ fn a_certificate_and_its_key_make_it_speak_tls() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_names_its_line() {
+fn an_error_in_the_clients_file_names_its_line() {
     let user = User::new();
     let path = file(&user, "clients", "billing my-secret lock *\n");
     let refused = user.run(&["serve", "--clients", &path]);
@@ -61,7 +61,7 @@ fn a_file_that_cannot_be_read_names_its_line() {
 }
 
 #[test]
-fn it_listens_to_others_only_with_authentication() {
+fn listening_beyond_loopback_needs_authentication() {
     let user = User::new();
     let refused = user.run(&["serve", "--listen", "0.0.0.0:0"]);
     assert_fails(&refused, 78, "there is no authentication");
@@ -70,7 +70,7 @@ fn it_listens_to_others_only_with_authentication() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn an_address_in_use_is_named() {
     let user = User::new();
     let service = Service::start(&user);
     let refused = user.run(&["serve", "--listen", service.socket()]);
@@ -78,7 +78,7 @@ fn an_address_that_is_taken_is_named() {
 }
 
 #[test]
-fn it_listens_where_a_name_says_and_says_what_a_place_looks_like() {
+fn it_listens_on_a_host_name_and_explains_the_format_of_an_address() {
     let user = User::new();
     let service = Service::with(&user, &["--listen", "localhost:0"]);
     service.get("/healthz").expect(200);
@@ -88,14 +88,14 @@ fn it_listens_where_a_name_says_and_says_what_a_place_looks_like() {
 }
 
 #[test]
-fn a_demonstration_has_nodes_of_its_own() {
+fn the_demo_has_its_own_nodes() {
     let user = User::new();
     let refused = user.run(&["serve", "--demo", "--nodes", "redis://127.0.0.1:1"]);
     assert_fails(&refused, 64, "--demo has nodes of its own: leave out either --demo or --nodes");
 }
 
 #[test]
-fn a_demonstration_has_something_to_look_at() {
+fn the_demo_shows_activity() {
     let user = User::new();
     let service = Service::with(&user, &["--demo"]);
     let nodes = service.get("/v1/nodes").expect(200).body;
@@ -113,7 +113,7 @@ fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
 }
 
-/// Asks on a connection that stays open, and reads the answer.
+/// Sends a request on a persistent connection, and reads the reply.
 fn ask(stream: &mut TcpStream, path: &str) -> String {
     write!(stream, "GET {path} HTTP/1.1\r\nhost: localhost\r\n\r\n").unwrap();
     let mut reader = BufReader::new(stream);
@@ -132,7 +132,7 @@ fn ask(stream: &mut TcpStream, path: &str) -> String {
 }
 
 #[test]
-fn connections_leave_the_nodes_their_files() {
+fn connections_leave_file_descriptors_for_the_nodes() {
     const FILES: usize = 100;
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
@@ -140,7 +140,7 @@ fn connections_leave_the_nodes_their_files() {
     eventually("it says that they are few", || service.log().contains("too few files may be open"));
     let mut first = TcpStream::connect(service.socket()).unwrap();
     assert_eq!(status(&ask(&mut first, "/readyz")), "200");
-    // Each asks for something, so that it may stay.
+    // Each sends a request, so that it may stay open.
     let one = || {
         let mut stream = TcpStream::connect(service.socket()).unwrap();
         let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
@@ -154,7 +154,7 @@ fn connections_leave_the_nodes_their_files() {
     servers[..2].iter().for_each(RedisServer::restart);
     eventually("they are found again", || {
         let told = ask(&mut first, "/readyz");
-        // Without their memory they do not vote yet, but they are there.
+        // Without their memory they do not vote yet, but they are reachable.
         !told.contains("unreachable") && !told.contains("refused")
     });
 }

@@ -9,7 +9,7 @@ use super::service::Service;
 use crate::common::{User, cluster};
 
 #[test]
-fn nodes_that_do_not_vote_are_named_at_the_start() {
+fn nodes_that_cannot_vote_are_named_at_the_start() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     servers[1].kill();
@@ -18,7 +18,7 @@ fn nodes_that_do_not_vote_are_named_at_the_start() {
     eventually("it is named", || service.log().contains(&told));
     service.get("/readyz").expect(200);
 
-    // A client that knows the cluster would tell blank nodes that they lost their memory.
+    // A client that knows the cluster would report that blank nodes lost their memory.
     drop(service);
     servers[0].restart_empty();
     servers[2].restart_empty();
@@ -29,7 +29,7 @@ fn nodes_that_do_not_vote_are_named_at_the_start() {
 }
 
 #[test]
-fn the_workers_of_a_demonstration_do_not_fill_the_log() {
+fn the_workers_of_the_demo_do_not_fill_the_log() {
     let user = User::new();
     let service = Service::with(&user, &["--demo"]);
     eventually("one has lost its lock", || {
@@ -40,11 +40,11 @@ fn the_workers_of_a_demonstration_do_not_fill_the_log() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_costs_lines_and_nothing_else() {
+fn an_unread_log_loses_lines_and_blocks_nothing() {
     for (format, missing) in [("text", "lines are missing here"), ("json", "\"missing_lines\":")] {
         let user = User::new();
         let (mut service, unread) = Service::unread(&user, &["--log", format]);
-        // More than a pipe holds.
+        // More than a pipe buffers.
         for _ in 0..2_000 {
             service.get("/healthz").expect(200);
         }

@@ -1,4 +1,4 @@
-//! Replicas that are killed, and servers that die under load.
+//! Killed replicas, and servers that die under load.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ const NAMES: [&str; 2] = ["a", "b"];
 /// Long enough for a busy machine to renew in time.
 const TTL_MS: u64 = 20_000;
 
-/// A caller that goes to the next replica when one does not answer.
+/// A caller that goes to the next replica when one does not reply.
 struct Caller<'a> {
     replicas: &'a [String],
     at: usize,
@@ -27,16 +27,16 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Asks until somebody answers, and says when the request that was answered was sent.
+    /// Retries until a replica replies. Returns the reply and the send time of its request.
     fn ask(&mut self, path: &str, body: &Value) -> (Instant, Answer) {
         self.ask_until(None, path, body)
     }
 
-    /// The same, of a lease that ends then.
+    /// The same, for a lease that ends at this time.
     fn ask_until(&mut self, end: Option<Instant>, path: &str, body: &Value) -> (Instant, Answer) {
         loop {
             let sent = Instant::now();
-            assert!(end.is_none_or(|end| sent < end), "nobody answers {path} before the lease is over");
+            assert!(end.is_none_or(|end| sent < end), "no replica answered {path} before the lease ended");
             let url = format!("{}{path}", self.replicas[self.at]);
             match self.agent.post(url).send_json(body) {
                 Ok(response) if response.status() != 503 => return (sent, answer(Ok(response))),
@@ -50,7 +50,7 @@ impl Caller<'_> {
     }
 }
 
-/// Lets everyone stop, whatever happens.
+/// Stops all workers on drop, even after a panic.
 struct Curtain<'a>(&'a AtomicBool);
 
 impl Drop for Curtain<'_> {
@@ -59,19 +59,19 @@ impl Drop for Curtain<'_> {
     }
 }
 
-/// When a lease ends, by the caller's own clock.
+/// The end of a lease, by the caller's own clock.
 fn deadline(sent: Instant, told: &Answer) -> Instant {
     sent + Duration::from_millis(told.number("server_elapsed_ms") + told.number("validity_ms"))
 }
 
 #[test]
-fn nothing_that_was_renewed_in_time_is_lost_and_nothing_is_granted_twice() {
+fn renewed_leases_are_not_lost_and_no_lock_is_granted_twice() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 5);
     let mut replicas: Vec<Service> = (0..2).map(|_| Service::with(&user, &["--nodes", &nodes])).collect();
     let addresses: Vec<String> = replicas.iter().map(|replica| replica.address.clone()).collect();
     let (stop, turns) = (AtomicBool::new(false), AtomicUsize::new(0));
-    // For each name, who has it until when, and the highest fence so far.
+    // For each name: the end of the current hold, and the highest fence so far.
     let holders: [Mutex<(Option<Instant>, u64)>; NAMES.len()] = Default::default();
 
     let work = |number: usize| {
@@ -96,7 +96,7 @@ fn nothing_that_was_renewed_in_time_is_lost_and_nothing_is_granted_twice() {
             let fence = granted.number("fence");
             {
                 let mut holder = holders[which].lock().unwrap();
-                assert!(holder.0.is_none_or(|until| until <= Instant::now()), "somebody else holds {}", NAMES[which]);
+                assert!(holder.0.is_none_or(|until| until <= Instant::now()), "another caller holds {}", NAMES[which]);
                 assert!(fence > holder.1, "fences grow");
                 *holder = (Some(until), fence);
             }
@@ -128,14 +128,14 @@ fn nothing_that_was_renewed_in_time_is_lost_and_nothing_is_granted_twice() {
     });
 }
 
-/// How many wait on a replica just now.
+/// The current number of waiters on a replica.
 fn waiters(replica: &Service) -> u64 {
     let metrics = replica.get("/metrics").expect(200).body;
     let line = metrics.as_str().unwrap().lines().find_map(|line| line.strip_prefix("quorlock_waiters "));
     line.unwrap().parse().unwrap()
 }
 
-/// A lease that somebody keeps, by that caller's own clock.
+/// A lease that a caller keeps, by that caller's own clock.
 #[derive(Clone, Copy)]
 struct Kept {
     fence: u64,
@@ -143,7 +143,7 @@ struct Kept {
 }
 
 #[test]
-fn a_short_lease_outlives_its_replica_for_as_long_as_it_is_renewed() {
+fn a_renewed_short_lease_survives_its_replica() {
     const TTL: Duration = Duration::from_secs(5);
     const WAITERS: usize = 3;
     let user = User::new();
@@ -153,8 +153,7 @@ fn a_short_lease_outlives_its_replica_for_as_long_as_it_is_renewed() {
     let (stop, tries) = (AtomicBool::new(false), AtomicUsize::new(0));
     let kept: Mutex<Option<Kept>> = Mutex::default();
 
-    // Renews all the time, first on the replica that will die. A machine that is too busy for that has nothing to show: then it
-    // begins anew.
+    // Renews all the time, first on the replica that will die. If a busy machine cannot renew in time, it starts again.
     let keep = || {
         let mut caller = Caller { replicas: &addresses, at: 0, agent: agent(None) };
         while !stop.load(Ordering::SeqCst) {
@@ -176,7 +175,7 @@ fn a_short_lease_outlives_its_replica_for_as_long_as_it_is_renewed() {
             *kept.lock().unwrap() = None;
         }
     };
-    // Whoever gets it has to have found it free: nobody may have been sure of it from before the request to after the answer.
+    // The rival must find the lock free: no caller may have been sure of it from before the request to after the reply.
     let rival = || {
         let mut caller = Caller { replicas: &addresses, at: 1, agent: agent(None) };
         while !stop.load(Ordering::SeqCst) {
@@ -184,14 +183,11 @@ fn a_short_lease_outlives_its_replica_for_as_long_as_it_is_renewed() {
             let (_, granted) = caller.ask("/v1/leases", &json!({"name": "a", "ttl_ms": 1_000}));
             if granted.status != 409 {
                 let (granted, answered) = (granted.expect(201), Instant::now());
-                assert!(
-                    before.is_none_or(|kept| kept.until <= answered),
-                    "it was kept, and is granted to somebody else"
-                );
+                assert!(before.is_none_or(|kept| kept.until <= answered), "a kept lease was granted to another caller");
                 caller.ask("/v1/leases/release", &granted.lease()).1.expect(204);
             }
             tries.fetch_add(1, Ordering::SeqCst);
-            // Often enough to catch a gap between two renewals, without keeping a core busy.
+            // Often enough to hit a gap between two renewals, without keeping a core busy.
             thread::sleep(Duration::from_millis(20));
         }
     };
@@ -222,13 +218,13 @@ fn a_short_lease_outlives_its_replica_for_as_long_as_it_is_renewed() {
         }
         let (killed, tried) = (Instant::now(), tries.load(Ordering::SeqCst));
         through_ttls(killed);
-        assert!(tries.load(Ordering::SeqCst) > tried, "somebody wanted it meanwhile");
-        assert!(workers.iter().all(|worker| !worker.is_finished()), "nobody has found anything");
+        assert!(tries.load(Ordering::SeqCst) > tried, "the rival did not try");
+        assert!(workers.iter().all(|worker| !worker.is_finished()), "a worker found a violation");
     });
 }
 
 #[test]
-fn a_lease_outlives_the_service_that_granted_it() {
+fn a_lease_survives_the_service_that_granted_it() {
     let user = User::new();
     let service = Service::start(&user);
     let granted = service.lock(&json!({"name": "a"})).expect(201);
@@ -240,7 +236,7 @@ fn a_lease_outlives_the_service_that_granted_it() {
     next.lock(&json!({"name": "a"})).expect(201);
 }
 
-/// Sends a request whose answer nobody will read.
+/// Sends a request without reading the reply.
 fn send_and_forget(service: &Service, body: &Value) -> TcpStream {
     let body = body.to_string();
     let mut stream = TcpStream::connect(service.socket()).unwrap();
@@ -250,14 +246,15 @@ fn send_and_forget(service: &Service, body: &Value) -> TcpStream {
 }
 
 #[test]
-fn the_end_of_one_try_leaves_what_another_has() {
+fn the_end_of_one_request_does_not_affect_another() {
     let user = User::new();
     let (_servers, nodes) = cluster(&user, 5);
     let [one, other] = [0, 1].map(|_| Service::with(&user, &["--nodes", &nodes]));
     let key = "5b1f0c52-6c1e-4d43-9d4e-3f0b7c1e9a11";
     let ask = |wait_ms: u64| json!({"name": "a", "key": key, "wait_ms": wait_ms, "ttl_ms": 60_000});
     let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
-    // One hangs up, one is over, and the replica of a third is killed: none of them takes along what the fourth gets.
+    // One caller disconnects, one times out, and the replica of a third is killed: none of them affects what the fourth
+    // gets.
     let gone = send_and_forget(&one, &ask(600_000));
     thread::scope(|scope| {
         let kept = scope.spawn(|| other.lock(&ask(600_000)).expect(201));
@@ -273,7 +270,7 @@ fn the_end_of_one_try_leaves_what_another_has() {
         other.post("/v1/leases/renew", &granted.lease()).expect(200);
         other.lock(&json!({"name": "a"})).problem(409, "lock-held");
         other.release(&granted);
-        // The place of the one that was killed is kept for a while.
+        // The queue position of the killed one is kept for a while.
         other.lock(&json!({"name": "a", "wait_ms": 60_000})).expect(201);
     });
 }

@@ -9,7 +9,7 @@ use quorlock_testkit::http::Caller;
 
 use crate::common::User;
 
-/// A process, which is killed when this is dropped.
+/// A service process, which is killed on drop.
 pub(crate) struct Service {
     pub(crate) child: Child,
     caller: Caller,
@@ -17,7 +17,7 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// On the user's own file.
+    /// Starts a service on the user's own file.
     pub(crate) fn start(user: &User) -> Self {
         Self::with(user, &[])
     }
@@ -28,7 +28,7 @@ impl Service {
         Self::of(user.quorlock(&[&["serve"], listen, arguments].concat()))
     }
 
-    /// One that may open only this many files.
+    /// Starts a service that may open only this many files.
     pub(crate) fn with_files(user: &User, files: usize, arguments: &[&str]) -> Self {
         let served = user.quorlock(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
         let mut command = Command::new("sh");
@@ -43,7 +43,7 @@ impl Service {
         Self::of(command)
     }
 
-    /// One whose log only the test reads.
+    /// Starts a service whose log only the test reads.
     pub(crate) fn unread(user: &User, arguments: &[&str]) -> (Self, ChildStderr) {
         let command = user.quorlock(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
         Self::begin(command)
@@ -71,7 +71,7 @@ impl Service {
         let address = line.trim().strip_prefix("serving on ").unwrap_or_else(|| {
             let mut log = String::new();
             let _ = stderr.read_to_string(&mut log);
-            panic!("it says {line:?}: {log}");
+            panic!("the service printed {line:?}: {log}");
         });
         (Self { caller: Caller::new(address), child, log: Arc::default() }, stderr)
     }

@@ -1,4 +1,4 @@
-//! Stopping: nobody new, waiters let go, answers finished.
+//! Stopping: no new connections, waiters are dismissed, replies are completed.
 
 use std::net::TcpStream;
 use std::thread;
@@ -10,7 +10,7 @@ use super::service::Service;
 use crate::common::User;
 
 #[test]
-fn waiters_are_let_go_and_leases_stay() {
+fn waiters_are_dismissed_and_leases_stay() {
     let user = User::new();
     let mut service = Service::start(&user);
     let granted = service.lock(&json!({"name": "a"})).expect(201);
