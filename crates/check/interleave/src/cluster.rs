@@ -1,4 +1,4 @@
-//! Where a scene is played: time, tasks, connections, and the judge at the end.
+//! The environment of a scene: time, tasks, connections, and the checks at the end.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,25 +20,24 @@ use crate::queue::Queue;
 
 const NODES: usize = 3;
 const MS: u64 = 1_000_000;
-/// What the clients' clocks say at the beginning, in nanoseconds; the nodes' are ahead of them.
+/// The start of the clients' clocks, in nanoseconds; the nodes' clocks are ahead of them.
 const ORIGIN: u64 = 10_000 * MS;
 const EPOCH_MICROS: u64 = 1_000_000_000;
-/// Whoever sleeps no longer than this is woken without anybody moving the time: it makes room for others, or begins a
-/// connection anew.
+/// Sleeps up to this length end without a scene moving the time: they yield to other tasks, or delay a reconnect.
 const SHORT: u64 = 10 * MS;
-/// How long a client may take for what it owes, and how often time has to be moved until all is at rest.
+/// The timeout for closing a client, and the maximum of time steps until everything is idle.
 const CLOSING: Duration = Duration::from_secs(600);
 const REST_MAX: u32 = 1_000;
 const TURNS: u32 = 100;
 
-/// How long the leases of a scene last. Short of the second after which a connection is taken to be silent.
+/// The ttl of a scene's leases. Shorter than the second after which a connection counts as silent.
 const TTL: Duration = Duration::from_millis(600);
 
-/// One scene's world.
+/// The nodes, clients and tasks of a scene.
 pub struct Cluster {
     state: Mutex<State>,
     nodes: Vec<Queue<Mail>>,
-    /// The calls that are due soon; `None` at the end.
+    /// Sleeps that end soon; `None` at the end.
     soon: Queue<Option<u64>>,
 }
 
@@ -47,16 +46,16 @@ struct State {
     rng: Seeded,
     calls: u64,
     sleepers: BTreeMap<u64, (u64, Waker)>,
-    /// The node that each connection leads to.
+    /// The node of each connection.
     connections: Vec<usize>,
     tasks: usize,
 }
 
-/// Plays a scene, lets everything come to rest, and judges: nothing may be left anywhere. What each node was asked about
-/// each attempt is given to the second function.
+/// Plays a scene, waits until everything is idle, and checks that no node has anything left. Passes the requests that
+/// each node got about each attempt to `judge`.
 ///
 /// # Panics
-/// If something is left, or never comes to rest.
+/// If something is left, or tasks do not end.
 pub fn play(scene: impl FnOnce(&Arc<Cluster>), judge: impl Fn(LeaseId, Count)) {
     let cluster = Arc::new(Cluster::new());
     let _turns = sim::interleave(step, thread::yield_now);
@@ -80,7 +79,7 @@ pub fn play(scene: impl FnOnce(&Arc<Cluster>), judge: impl Fn(LeaseId, Count)) {
     }
 }
 
-/// Anybody may go on here, and nobody has to.
+/// A point at which shuttle may switch threads.
 fn step() {
     AtomicBool::new(false).load(Ordering::SeqCst);
 }
@@ -136,21 +135,21 @@ impl Cluster {
     /// A client of all nodes.
     ///
     /// # Panics
-    /// If it does not get to know them.
+    /// If it cannot connect.
     pub fn client(&self) -> Client {
         let connecting = Client::builder().simulated(NODES).ttl(TTL).connect_lazy();
         shuttle::future::block_on(connecting).expect("all nodes are there")
     }
 
-    /// Closes a client, and waits until everything that it owes is delivered.
+    /// Closes a client, and waits until all its releases are delivered.
     ///
     /// # Panics
-    /// If something is not.
+    /// If a release is not delivered.
     pub fn close(&self, client: Client) {
         shuttle::future::block_on(client.close(CLOSING)).expect("everything is delivered");
     }
 
-    /// Moves the time, and wakes everybody whose has come.
+    /// Moves the time, and wakes all tasks whose sleep has ended.
     pub fn advance(&self, by: Duration) {
         step();
         let due: Vec<Waker> = {
@@ -169,20 +168,20 @@ impl Cluster {
         self.nodes[node].push(Mail::Cut);
     }
 
-    /// Lets the others go on for so many steps at most, by chance.
+    /// Lets other threads run for a random number of steps, at most `most`.
     pub fn dawdle(&self, most: u64) {
         for _ in 0..self.roll() % most {
             step();
         }
     }
 
-    /// Lets time go by until no task of a client is left.
+    /// Moves the time until no task of a client is left.
     fn rest(&self) {
         for _ in 0..REST_MAX {
             if self.state().tasks == 0 {
                 return;
             }
-            // What is under way arrives before time goes on.
+            // Messages in flight arrive before time moves on.
             (0..TURNS).for_each(|_| thread::yield_now());
             self.advance(Duration::from_millis(10));
         }
@@ -197,13 +196,13 @@ impl Cluster {
         self.state().rng.bits()
     }
 
-    /// Never held where somebody else may go on.
+    /// Never locked across a point where threads may switch.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The cluster as the library sees it.
+/// The cluster behind the library's platform interface.
 struct Here(Arc<Cluster>);
 
 impl World for Here {
@@ -280,12 +279,12 @@ impl Here {
     }
 }
 
-/// Rings once; whoever waits for something else stops then.
+/// Rings once, and thereby cancels a future.
 #[derive(Default)]
 pub struct Bell(Mutex<(bool, Option<Waker>)>);
 
 impl Bell {
-    /// Rings.
+    /// Rings the bell.
     pub fn ring(&self) {
         step();
         let waker = {
@@ -296,11 +295,11 @@ impl Bell {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// What comes of the future, unless the bell rings first: then the future is dropped, `None`.
+    /// The result of the future, or `None` if the bell rings first and the future is dropped.
     ///
     /// # Cancel safety
-    /// The future is dropped with this one.
-    pub async fn unless_it_rings<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    /// Dropping this drops the future.
+    pub async fn unless_rung<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         std::future::poll_fn(|context| {
             if let Poll::Ready(done) = future.as_mut().poll(context) {

@@ -1,5 +1,5 @@
-//! The library's own threads, interleaved: callers, votes that come in, timers and links, in orders that shuttle chooses, with
-//! a switch before every mutex and atomic of theirs. Nodes run the core's rules, each on a thread of its own. Time stands
+//! Interleaves the library's own threads: callers, arriving votes, timers and links run in orders that shuttle chooses,
+//! with a possible switch before every mutex and atomic. Each node runs the core's rules on its own thread. Time stands
 //! still unless a scene moves it.
 
 mod cluster;

@@ -1,4 +1,4 @@
-//! A node: the core's rules, and a count of what it was asked.
+//! A node: the core's rules, and counts of the requests.
 
 use std::collections::BTreeMap;
 
@@ -8,24 +8,24 @@ use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, 
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 use quorlock_core::vote::{Refusal, Request, Vote};
 
-/// What comes in at a node.
+/// A message to a node.
 pub(crate) enum Mail {
     Connect(u64, Ear),
     Ask(u64, Question),
     HangUp(u64),
-    /// All connections break; what was on its way still arrives.
+    /// All connections break; messages in flight still arrive.
     Cut,
     Stop,
 }
 
-/// How often a node was asked something about an attempt.
+/// The number of requests that a node got about an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// For its vote.
+    /// Acquires.
     pub acquires: u32,
-    /// To go on with it.
+    /// Renewals.
     pub renewals: u32,
-    /// To take it back.
+    /// Releases.
     pub releases: u32,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Node {
 type Hint = (Channel, Ticket, Option<Handoff>);
 
 impl Node {
-    /// One that has been voting for long.
+    /// A node that has been voting for long.
     pub(crate) fn new(index: usize, constants: Constants, now: NodeTime) -> Self {
         let mut life = None;
         let init = NodeCommand::Init { identity: identity(index), fresh: Epoch(index as u128 + 1), constants };
@@ -56,7 +56,7 @@ impl Node {
         }
     }
 
-    /// Takes what has come in. `false` if that was the last.
+    /// Handles a message. Returns `false` after the last one.
     pub(crate) fn take(&mut self, mail: Mail, now: NodeTime) -> bool {
         match mail {
             Mail::Connect(connection, ear) => {
@@ -68,7 +68,7 @@ impl Node {
             Mail::HangUp(connection) => self.forget(connection),
             Mail::Cut => {
                 for (_, ear) in std::mem::take(&mut self.connections) {
-                    ear.hear(Said::End("it was cut".into()));
+                    ear.hear(Said::End("the connection was cut".into()));
                 }
                 self.listeners.clear();
             }
@@ -120,13 +120,15 @@ impl Node {
         answer.vote
     }
 
-    /// What is left here of anybody.
+    /// Describes the votes and queue positions that are left.
     pub(crate) fn leftovers(&mut self, now: NodeTime) -> Vec<String> {
         let mut left = Vec::new();
         for (key, record) in &mut self.records {
             record.lapse(now);
             left.extend(record.vote.iter().map(|vote| format!("a vote of {:?} for {key}", vote.attempt)));
-            left.extend(record.queue.iter().map(|place| format!("a place of {:?} for {key}", place.waiter.ticket)));
+            left.extend(
+                record.queue.iter().map(|place| format!("a queue position of {:?} for {key}", place.waiter.ticket)),
+            );
         }
         left
     }

@@ -1,4 +1,4 @@
-//! What one thread leaves for another.
+//! A queue between threads.
 
 use std::collections::VecDeque;
 
@@ -15,18 +15,18 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn push(&self, item: T) {
-        self.items.lock().expect("nobody panics with it").push_back(item);
+        self.items.lock().expect("the mutex is not poisoned").push_back(item);
         self.more.notify_one();
     }
 
-    /// The oldest; waits until there is one.
+    /// Removes the oldest item; waits until there is one.
     pub(crate) fn pop(&self) -> T {
-        let mut items = self.items.lock().expect("nobody panics with it");
+        let mut items = self.items.lock().expect("the mutex is not poisoned");
         loop {
             if let Some(item) = items.pop_front() {
                 return item;
             }
-            items = self.more.wait(items).expect("nobody panics with it");
+            items = self.more.wait(items).expect("the mutex is not poisoned");
         }
     }
 }

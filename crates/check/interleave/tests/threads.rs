@@ -1,4 +1,4 @@
-//! What has to hold in whatever order the library's threads get their turns.
+//! Properties that hold in every order in which the library's threads run.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,15 +12,15 @@ use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 
-/// How many orders are tried of each scene, by chance, unless `QUORLOCK_ORDERS` says otherwise; as many more change who goes
-/// first a few times only.
+/// The number of random orders of each scene, unless `QUORLOCK_ORDERS` sets another. As many more orders change
+/// priorities only a few times.
 const ORDERS: usize = 60;
 const CHANGES: usize = 4;
-/// Those who interfere do so within about this many steps.
+/// Interfering threads act within about this many steps.
 const SOON: u64 = 400;
-/// Enough turns for every reply that is on its way.
+/// Enough turns for every reply in flight.
 const YIELDS: u32 = 1_000;
-/// When the watchdog renews, and when the lease is over at the latest.
+/// The time of the first renewal, and the latest end of the lease.
 const RENEWAL: Duration = Duration::from_millis(200);
 const END: Duration = Duration::from_millis(600);
 
@@ -33,14 +33,14 @@ fn in_any_order(scene: fn(&Arc<Cluster>), judge: fn(LeaseId, Count)) {
     Runner::new(PctScheduler::new(CHANGES, orders), config).run(move || play(scene, judge));
 }
 
-/// A vote that was asked for is taken back, and once is enough while nothing is lost on the way.
+/// A granted vote is released, and exactly once if no connection breaks.
 fn exactly_once(attempt: LeaseId, count: Count) {
     if count.acquires > 0 {
         assert_eq!(count.releases, 1, "{attempt:?}: {count:?}");
     }
 }
 
-/// Where connections break, once more does no harm.
+/// If connections break, repeated releases do no harm.
 fn at_least_once(attempt: LeaseId, count: Count) {
     if count.acquires > 0 {
         assert!(count.releases >= 1, "{attempt:?}: {count:?}");
@@ -56,12 +56,12 @@ fn ring_soon(cluster: &Arc<Cluster>, bell: &Arc<Bell>) -> thread::JoinHandle<()>
 }
 
 #[test]
-fn who_turns_away_while_votes_come_in_leaves_nothing_behind() {
+fn an_acquire_cancelled_while_votes_arrive_leaves_nothing_behind() {
     let scene = |cluster: &Arc<Cluster>| {
         let (client, bell) = (cluster.client(), Arc::new(Bell::default()));
         let ringing = ring_soon(cluster, &bell);
         let lock = client.lock("x");
-        drop(block_on(bell.unless_it_rings(lock.acquire())));
+        drop(block_on(bell.unless_rung(lock.acquire())));
         ringing.join().unwrap();
         drop(lock);
         cluster.close(client);
@@ -70,14 +70,14 @@ fn who_turns_away_while_votes_come_in_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_waiter_that_is_dropped_while_the_lock_is_handed_to_it_strands_no_vote() {
+fn a_waiter_dropped_during_a_handoff_leaves_no_vote() {
     let scene = |cluster: &Arc<Cluster>| {
         let (holder, client) = (cluster.client(), cluster.client());
         let lease = block_on(holder.lock("x").acquire()).unwrap();
         let bell = Arc::new(Bell::default());
         let waiting = {
             let (lock, bell) = (client.lock("x"), Arc::clone(&bell));
-            thread::spawn(move || drop(block_on(bell.unless_it_rings(lock.acquire()))))
+            thread::spawn(move || drop(block_on(bell.unless_rung(lock.acquire()))))
         };
         let ringing = ring_soon(cluster, &bell);
         cluster.dawdle(SOON);
@@ -98,7 +98,7 @@ fn replies_that_come_during_the_win_reach_the_hold() {
         for _ in 0..YIELDS {
             thread::yield_now();
         }
-        // Time has stood still: no renewal has told which nodes granted.
+        // Time has stood still, so no renewal has reported which nodes granted.
         assert_eq!(lease.nodes(), 3);
         drop(lease);
         cluster.close(client);
@@ -121,7 +121,7 @@ fn a_client_that_is_closed_during_a_renewal_releases_once_and_renews_no_more() {
 }
 
 #[test]
-fn two_who_ask_at_once_never_both_hold() {
+fn two_concurrent_acquires_never_both_hold() {
     let scene = |cluster: &Arc<Cluster>| {
         let (one, other) = (cluster.client(), cluster.client());
         let lock = other.lock("x");
@@ -137,7 +137,7 @@ fn two_who_ask_at_once_never_both_hold() {
 }
 
 #[test]
-fn a_lease_that_is_dropped_while_its_client_is_closed_is_released_once() {
+fn a_lease_dropped_while_its_client_closes_is_released_once() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
@@ -149,7 +149,7 @@ fn a_lease_that_is_dropped_while_its_client_is_closed_is_released_once() {
 }
 
 #[test]
-fn who_asks_while_the_client_is_closed_gets_nothing_that_stays() {
+fn an_acquire_while_the_client_closes_leaves_nothing_behind() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lock = client.lock("x");
@@ -164,7 +164,7 @@ fn who_asks_while_the_client_is_closed_gets_nothing_that_stays() {
 }
 
 #[test]
-fn a_lease_that_is_lost_while_it_is_released_is_released_once() {
+fn a_lease_lost_during_its_release_is_released_once() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
@@ -185,29 +185,29 @@ fn advance_soon(cluster: &Arc<Cluster>, by: Duration) -> thread::JoinHandle<()> 
     })
 }
 
-/// Hands a lease over while its time goes on. Whoever has it then gives it back.
+/// Detaches a lease while time moves on, and releases it.
 fn detach(cluster: &Arc<Cluster>, meanwhile: Duration) -> (Client, Result<DetachedLease, LostError>) {
-    let (client, heir) = (cluster.client(), cluster.client());
+    let (client, receiver) = (cluster.client(), cluster.client());
     let lease = block_on(client.lock("x").acquire()).unwrap();
     let moving = advance_soon(cluster, meanwhile);
     cluster.dawdle(SOON);
     let detached = lease.detach();
     if let Ok(detached) = &detached {
-        // Its own deadline may be over meanwhile; what it owes is delivered all the same.
-        drop(block_on(heir.release(detached)));
+        // The release may time out; it is delivered later.
+        drop(block_on(receiver.release(detached)));
     }
     moving.join().unwrap();
-    cluster.close(heir);
+    cluster.close(receiver);
     (client, detached)
 }
 
 #[test]
-fn a_lease_that_is_handed_over_while_it_is_renewed_is_its_heirs_alone() {
+fn a_lease_detached_during_a_renewal_is_not_renewed_again() {
     let scene = |cluster: &Arc<Cluster>| {
         let (client, detached) = detach(cluster, RENEWAL);
         assert!(detached.is_ok(), "it is valid for long");
-        // A watchdog that went on would find that its lease is gone, and give it back once more. What is on its way must not
-        // be so for longer than the heir's release is remembered: two ttls.
+        // A watchdog that kept running would find its lease gone, and release it again. Messages in flight must arrive
+        // before the tombstone of the release expires: two ttls.
         for _ in 0..4 {
             cluster.advance(RENEWAL);
             cluster.dawdle(SOON / 8);
@@ -218,7 +218,7 @@ fn a_lease_that_is_handed_over_while_it_is_renewed_is_its_heirs_alone() {
 }
 
 #[test]
-fn a_lease_is_lost_or_handed_over_and_never_both() {
+fn a_lease_is_lost_or_detached_and_never_both() {
     let scene = |cluster: &Arc<Cluster>| {
         let (client, _) = detach(cluster, END);
         cluster.close(client);
@@ -227,7 +227,7 @@ fn a_lease_is_lost_or_handed_over_and_never_both() {
 }
 
 #[test]
-fn a_connection_that_breaks_while_its_caller_turns_away_strands_no_vote() {
+fn a_connection_that_breaks_during_a_cancellation_leaves_no_vote() {
     let scene = |cluster: &Arc<Cluster>| {
         let (client, bell) = (cluster.client(), Arc::new(Bell::default()));
         let ringing = ring_soon(cluster, &bell);
@@ -238,7 +238,7 @@ fn a_connection_that_breaks_while_its_caller_turns_away_strands_no_vote() {
                 cluster.cut(0);
             })
         };
-        drop(block_on(bell.unless_it_rings(client.lock("x").acquire())));
+        drop(block_on(bell.unless_rung(client.lock("x").acquire())));
         ringing.join().unwrap();
         cutting.join().unwrap();
         cluster.close(client);
