@@ -1,16 +1,16 @@
-//! The seeds of past bugs and of missing rules, by name. Above each bug stands what to undo, and what its run breaks then; with
-//! everything in place it breaks nothing. The page says when that was seen last.
+//! Seeds of past bugs and of missing rules. The comment above each bug says what to undo, and what the run then
+//! violates; with the fix in place it violates nothing. The page has the date of the last check.
 //!
-//! When plans change, a seed becomes one run among others, and another is to be looked for: undo what is said, let
-//! `./x sim --runs 1000000` name the first seed that breaks something, and see that its run breaks nothing with
-//! everything in place. A run that has another shape than the one that is kept with it fails a test until that was done.
-//! Some bugs take a hundred thousand runs to show: fewer, if only those are made whose [`Plan`](crate::plan::Plan) has
-//! what the bug needs (short leases that are detached, nodes that stop, those who wait).
+//! When plans change, a seed becomes an ordinary run, and the bug needs a new seed: undo its fix, let
+//! `./x sim --runs 1000000` name the first seed that fails, and check that this seed passes with the fix. A test fails
+//! for each bug whose run no longer has the stored shape, until this is done. Some bugs take a hundred thousand runs;
+//! fewer, if only those runs are made whose [`Plan`](crate::plan::Plan) has what the bug needs (short leases that are
+//! detached, nodes that stop, waiters).
 
 use crate::shape::Shape;
 
-/// For each rule that can be switched off, a seed whose run shows that it is missing. When plans change, `./x sim --without RULE`
-/// looks for another and says so.
+/// For each rule that can be switched off, a seed whose run fails without it. When plans change,
+/// `./x sim --without RULE` searches for another and prints it.
 pub const MISSED: &[(&str, u64)] = &[
     ("quarantine", 2_520_539_683),
     ("highest-claim", 516_438_935),
@@ -27,27 +27,27 @@ pub const MISSED: &[(&str, u64)] = &[
     ("leave-tombstones", 2_837),
 ];
 
-/// A bug that was mended.
+/// A bug that was fixed.
 #[derive(Clone, Copy, Debug)]
 pub struct Kept {
-    /// Its name.
+    /// The title on the page.
     pub name: &'static str,
-    /// A seed that shows it.
+    /// A seed whose run fails without the fix.
     pub seed: u64,
-    /// What it was.
+    /// A description of the bug.
     pub what: &'static str,
-    /// What the run of the seed was like when it was seen to show the bug. A run that is not like that may show nothing.
+    /// The shape of the run when it was last seen to fail without the fix. A run of another shape may not show the bug.
     pub shape: Shape,
 }
 
-/// All of them.
+/// All bugs.
 pub const ALL: &[Kept] = &[
     // Without `leave_queue` in `Claim::detach`: left behind.
     Kept {
-        name: "a lease that was detached left its place in the queue",
+        name: "a detached lease kept its queue position",
         seed: 384,
-        what: "one who had waited, won without the vote of every node and detached the lease kept its place in the queue on the \
-         other nodes for an entry lease, and so kept others from their votes",
+        what: "a waiter that won without the vote of every node and detached the lease kept its queue position on the other \
+         nodes until it expired, and so kept other clients from their votes",
         shape: Shape {
             granted: 23,
             refused: 27,
@@ -59,13 +59,13 @@ pub const ALL: &[Kept] = &[
             late: 0,
         },
     },
-    // With the releases that yield behind all others in `Delivery::connected`, and that called after `take_up`: left behind, by
-    // a yield behind the release with which its waiter leaves.
+    // With yields after all other releases in `Delivery::connected`, and that called after `take_up`: left behind, by a yield
+    // after the release with which its waiter leaves.
     Kept {
-        name: "a place in the queue came back behind the grant",
+        name: "a queue position came back after the grant",
         seed: 1_000_232,
-        what: "after a reconnect, a yield that had never been sent went behind the request that was granted, and put the waiter \
-         in the queue once more",
+        what: "after a reconnect, a yield that had never been sent was sent after the granted request, and queued the waiter \
+         again",
         shape: Shape {
             granted: 20,
             refused: 8,
@@ -79,10 +79,10 @@ pub const ALL: &[Kept] = &[
     },
     // Without `listen` in `Claim::ask`: left behind.
     Kept {
-        name: "a place in the queue came back with the last question",
+        name: "a queue position came back with the last request",
         seed: 361_107,
-        what: "a waiter asked once more and won meanwhile; the node, whose vote had lapsed, put it in the queue, and its release did \
-         not take that back, since the node had granted before",
+        what: "a waiter asked again and won meanwhile; the node, whose vote had expired, queued it, and its release did not remove \
+         the queue position, because the node had granted before",
         shape: Shape {
             granted: 33,
             refused: 83,
@@ -96,9 +96,9 @@ pub const ALL: &[Kept] = &[
     },
     // Without `listens` in `Inner::parting`: left behind.
     Kept {
-        name: "a place in the queue was forgotten with the last answer",
+        name: "a queue position was forgotten with the last reply",
         seed: 172_899,
-        what: "the same, with an answer that came before the release",
+        what: "the same, with a reply that came before the release",
         shape: Shape {
             granted: 18,
             refused: 24,
@@ -112,10 +112,10 @@ pub const ALL: &[Kept] = &[
     },
     // Without `is_passed` in the core's rules for a node: fence out of order.
     Kept {
-        name: "an owner entered again with the fence of another",
+        name: "an owner reentered with the fence of another",
         seed: 53_813,
-        what: "with a clock that stood still, an owner renewed after somebody else had come and gone: where its vote was given \
-         anew the fence of the other stood, and its next entry got that",
+        what: "with a stopped clock, an owner renewed after another client had held the lock: the node that granted its vote again \
+         had the other client's fence, and the owner's next entry got that fence",
         shape: Shape {
             granted: 40,
             refused: 39,

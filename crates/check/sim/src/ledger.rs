@@ -1,4 +1,4 @@
-//! Who held what, and whether that can have been.
+//! Records every lease, and checks the guarantees.
 
 mod store;
 
@@ -12,29 +12,29 @@ use quorlock_core::vote::Request;
 use crate::world::Story;
 pub(crate) use store::Store;
 
-/// What must not be.
+/// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Breach {
-    /// Two leases are valid that exclude each other.
+    /// Two valid leases exclude each other.
     TwoHolders,
-    /// A fence is not above all that were handed out before.
+    /// A fence is not higher than all earlier ones.
     FenceOrder,
-    /// A lease that was over is valid again.
+    /// A lost lease is valid again.
     Revived,
-    /// What checks fences has taken the writes of two holders for those of one.
+    /// A store that checks fences accepted the writes of two holders as those of one.
     Corrupted,
-    /// An owner holds a name that it was retired from: it asked after a majority had acknowledged that, or goes on for more
-    /// than a ttl.
+    /// An owner holds a name that it was retired from: it asked after a majority had acknowledged the retirement, or
+    /// holds for more than a ttl longer.
     Unretired,
-    /// Somebody was refused as retired who was not, or not from this name.
+    /// A client was refused as retired, but was not retired from this name.
     Misretired,
-    /// Votes or places are left of clients that have given back everything.
+    /// Clients that have closed left votes or queue positions behind.
     Leaked(Vec<String>),
-    /// Somebody is never served, though nothing goes wrong any more.
+    /// A waiter is never served, although there are no faults any more.
     Starved(String),
-    /// Somebody asks without end.
+    /// A client sends requests without end.
     Restless,
-    /// The code itself has given up.
+    /// The code panicked.
     Panicked(String),
 }
 
@@ -76,24 +76,24 @@ impl Hold {
     }
 }
 
-/// What is counted.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Leases that were won.
+    /// Acquired leases.
     pub leases: u64,
-    /// Pairs of leases that were valid at the same time and exclude each other.
+    /// Pairs of leases that exclude each other and were valid at the same time.
     pub overlaps: u64,
-    /// Writes that a store which checks fences has taken.
+    /// Writes that a store with fence checks accepted.
     pub writes: u64,
-    /// Writes that it has refused: they came too late.
+    /// Writes that it refused, because they came too late.
     pub refused: u64,
-    /// Runs that ended early: so many nodes had forgotten their cluster that nobody may use them before an operator has
-    /// spoken.
+    /// Runs that ended early, because a majority of the nodes had forgotten their cluster and only an operator can
+    /// initialize it.
     pub forgotten: u64,
 }
 
 impl Counts {
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another run.
     pub fn add(&mut self, other: &Self) {
         self.leases += other.leases;
         self.overlaps += other.overlaps;
@@ -103,18 +103,18 @@ impl Counts {
     }
 }
 
-/// Everything that is known of leases.
+/// All leases of a run.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// Whether clocks go wrong beyond what is assumed.
+    /// Whether a fault breaks an assumption.
     is_beyond: bool,
     leases: Vec<Leased>,
-    /// Those that may be valid, or become so.
+    /// The leases that are, or may become, valid.
     watched: Vec<usize>,
     overlaps: BTreeSet<(usize, usize)>,
-    /// Whose attempts there have been.
+    /// The client of each attempt.
     attempts: BTreeMap<LeaseId, usize>,
-    /// Those that nobody has to take back.
+    /// Attempts that no client has to release.
     excused: BTreeSet<LeaseId>,
     excused_places: BTreeSet<Ticket>,
     killed: BTreeSet<usize>,
@@ -128,9 +128,9 @@ pub(crate) struct Ledger {
 struct Retirement {
     name: String,
     hold: Hold,
-    /// When a majority had acknowledged it, and when everything that it had by then has ended.
+    /// When a majority had acknowledged it, and the latest end of the owner's leases at that time.
     acknowledged: Option<(u64, u64)>,
-    /// Until when the nodes refuse the owner at least.
+    /// The nodes refuse the owner at least until this time.
     until: u64,
 }
 
@@ -139,24 +139,24 @@ struct Leased {
     hold: Hold,
     client: usize,
     seen: Seen,
-    /// When it was asked for.
+    /// When it was requested.
     asked: u64,
     fence: Option<Fence>,
     /// When it was found to be over.
     over: Option<u64>,
 }
 
-/// By whose word it is valid.
+/// The source of a lease's validity.
 enum Seen {
     Guard(Peek),
-    /// It was detached, and is valid until then by this client's clocks.
+    /// It is detached, and valid until these readings of this client's clocks.
     Detached {
         client: usize,
         until: (u64, u64),
     },
 }
 
-/// What is to be known of a lease that was won.
+/// The facts about a new lease.
 pub(crate) struct Grant {
     pub(crate) name: String,
     pub(crate) hold: Hold,
@@ -175,13 +175,13 @@ impl Ledger {
         self.attempts.entry(attempt).or_insert(client);
     }
 
-    /// Whether a vote of this attempt should have been taken back.
+    /// Whether a vote of this attempt should have been released.
     pub(crate) fn is_leaked(&self, attempt: LeaseId) -> bool {
         let is_killed = |client: &usize| self.killed.contains(client);
         self.attempts.get(&attempt).is_some_and(|client| !is_killed(client)) && !self.excused.contains(&attempt)
     }
 
-    /// Nobody has to take back what comes of this request.
+    /// Records that no client has to release the result of this request.
     pub(crate) fn excuse(&mut self, request: &Request) {
         self.excused.insert(request.attempt());
         if let Request::Acquire { waiter: Some(waiter), .. } = request {
@@ -189,7 +189,7 @@ impl Ledger {
         }
     }
 
-    /// Whether nobody has to take back this place in the queue.
+    /// Whether no client has to release this queue position.
     pub(crate) fn is_excused(&self, ticket: Ticket) -> bool {
         self.excused_places.contains(&ticket)
     }
@@ -198,25 +198,25 @@ impl Ledger {
         self.killed.insert(client);
     }
 
-    /// Somebody begins to retire an owner, or tries once more.
+    /// Records the start of a retirement, or another attempt at it.
     pub(crate) fn retire(&mut self, name: String, hold: Hold, until: u64) {
         self.retirement = Some(Retirement { name, hold, acknowledged: None, until });
     }
 
-    /// A majority has acknowledged it. What the owner has had until now has ended at this time.
+    /// Records that a majority has acknowledged it. The owner's leases of that time end by `ends`.
     pub(crate) fn retired(&mut self, now: u64, ends: u64) {
         if let Some(retirement) = &mut self.retirement {
             retirement.acknowledged = Some((now, ends));
         }
     }
 
-    /// Whether this owner is retired from this name, or somebody has begun to: it may hold for another ttl, and others need
-    /// not wait for that.
+    /// Whether this owner is being retired from this name: it may hold for another ttl, and other clients need not wait
+    /// for that.
     pub(crate) fn is_retired(&self, name: &str, hold: Hold) -> bool {
         self.retirement.as_ref().is_some_and(|retirement| retirement.name == name && retirement.hold == hold)
     }
 
-    /// A lease was won, and is valid.
+    /// Records a new valid lease.
     pub(crate) fn grant(&mut self, grant: Grant, now: u64) -> usize {
         let Grant { name, hold, client, asked, fence, peek } = grant;
         self.counts.leases += 1;
@@ -226,7 +226,7 @@ impl Ledger {
         if !self.is_beyond && acknowledged.is_some_and(|(since, _)| asked >= since) {
             self.breach.get_or_insert(Breach::Unretired);
         }
-        // All entries of an owner are one lease to others, with one fence: it began with the first of them.
+        // Other clients see all entries of an owner as one lease with one fence, which began with the first entry.
         let is_of_owner =
             |other: &&Leased| matches!(hold, Hold::Owner(_)) && other.hold == hold && other.over.is_none();
         let entered = self.leases.iter().filter(is_of_owner).map(|other| other.asked);
@@ -234,7 +234,7 @@ impl Ledger {
         let rivals = || self.leases.iter().filter(|other| other.name == name && other.hold.excludes(hold));
         let is_wrong = |other: &Leased| {
             let (Some(earlier), Some(fence)) = (other.fence, fence) else { return false };
-            // Where leases may overlap, only those have an order of which one was over before the other was asked for.
+            // If leases may overlap, two are ordered only if one was over before the other was requested.
             let is_earlier = !self.is_beyond || other.over.is_some_and(|over| over <= asked);
             fence == earlier || (is_earlier && fence < earlier)
         };
@@ -247,7 +247,7 @@ impl Ledger {
         id
     }
 
-    /// A lease was detached, or extended since: it is valid until then by this client's clocks.
+    /// Records that a lease was detached or extended: it is valid until these readings of this client's clocks.
     pub(crate) fn hand(&mut self, lease: usize, attempt: LeaseId, client: usize, until: (u64, u64)) {
         self.excused.insert(attempt);
         let leased = &mut self.leases[lease];
@@ -257,7 +257,7 @@ impl Ledger {
         }
     }
 
-    /// Looks for what must not be. `clocks` tells what each client's suspend-proof clock and wall clock say.
+    /// Checks the guarantees. `clocks` returns each client's boot-time clock and wall clock.
     pub(crate) fn judge(&mut self, now: u64, clocks: impl Fn(usize) -> (u64, u64), story: &mut Story) {
         let mut valid: Vec<usize> = Vec::new();
         let mut watched = std::mem::take(&mut self.watched);
@@ -269,7 +269,7 @@ impl Ledger {
                 says >= until.0 || wall >= until.1
             };
             let (is_valid, is_gone) = match &leased.seen {
-                // Nobody acts upon it any more.
+                // Its process is dead and no longer acts on it.
                 Seen::Guard(_) if is_killed => (false, true),
                 Seen::Guard(peek) => {
                     let (says, wall) = clocks(leased.client);
@@ -317,10 +317,10 @@ impl Ledger {
         }
     }
 
-    /// A write reaches a store that checks fences. Whether it is taken.
+    /// Writes to a store that checks fences. Returns whether it accepts the write.
     pub(crate) fn write(&mut self, lease: usize, fence: Fence) -> bool {
         let leased = &self.leases[lease];
-        // What is done in one slot has nothing to do with another.
+        // Each slot has a store of its own.
         let slot = if let Hold::Slot(slot) = leased.hold { Some(slot) } else { None };
         let store = self.stores.entry((leased.name.clone(), slot)).or_default();
         let (is_taken, is_corrupted) = store.write(leased.hold, lease, fence);

@@ -1,5 +1,5 @@
-//! The whole library on virtual time: clients, links, timers and recipes as they are shipped, over simulated nodes that run
-//! the core's rules, on a simulated network. One seed decides everything that happens.
+//! Simulates the whole library on virtual time: clients, links and timers as shipped, nodes that run the core's rules,
+//! and the network between them. One seed decides everything that happens.
 
 pub mod clock;
 pub mod kept;

@@ -12,26 +12,26 @@ use quorlock_sim::report::{Hunt, Sweep, page};
 use quorlock_sim::run::{Options, fresh_seed, run};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Runs the whole library on virtual time: one seed decides everything that happens.
+/// Simulate the whole library on virtual time; one seed decides everything that happens
 #[derive(Parser)]
 #[command(name = "./x sim")]
 struct Arguments {
-    /// The run of this seed only; with --runs or --mutants, so many from it on.
+    /// Run only this seed; with --runs or --mutants, start with it.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many runs, of fresh seeds [default: 10000].
+    /// Number of runs with fresh seeds [default: 10000].
     #[arg(long)]
     runs: Option<u64>,
-    /// Tell what happens, in the run of --seed.
+    /// Print the events of the run of --seed.
     #[arg(long, requires = "seed", conflicts_with = "runs")]
     trace: bool,
-    /// Without this rule of the protocol: how many runs does it take to notice? With --seed, its run only.
+    /// Switch off this rule of the protocol, and count the runs until a violation. With --seed, run only that seed.
     #[arg(long, value_parser = rule)]
     without: Option<Rule>,
-    /// Then without each rule of the protocol in turn: the run of the seed that is kept for it, and of fresh ones.
+    /// Then switch off each rule of the protocol in turn: run the seed that is stored for it, and fresh ones.
     #[arg(long, conflicts_with_all = ["trace", "without"])]
     mutants: bool,
-    /// Where to write the page with the figures.
+    /// Write the page with the figures to this file.
     #[arg(long, requires = "mutants")]
     write: Option<PathBuf>,
 }
@@ -39,7 +39,7 @@ struct Arguments {
 fn rule(name: &str) -> Result<Rule, String> {
     let found = Rule::ALL.iter().find(|(other, _)| *other == name);
     let names = || Rule::ALL.map(|(name, _)| name).join(", ");
-    found.map(|(_, rule)| *rule).ok_or_else(|| format!("the rules are {}", names()))
+    found.map(|(_, rule)| *rule).ok_or_else(|| format!("unknown rule; the rules are {}", names()))
 }
 
 fn main() -> ExitCode {
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     let mut sweep = Sweep::default();
     for Kept { name, seed, .. } in kept::ALL {
         if let Some(breach) = run(*seed, Options::default()).breach {
-            eprintln!("{name} is back, with seed {seed}: {breach}");
+            eprintln!("regression: {name}; seed {seed}: {breach}");
             return ExitCode::FAILURE;
         }
     }
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
     sweep.took = busy().saturating_sub(began);
     println!("{sweep}");
     if let Some((seed, _)) = &sweep.first {
-        println!("the same again, told: ./x sim --seed {seed} --trace");
+        println!("to print this run: ./x sim --seed {seed} --trace");
         return ExitCode::FAILURE;
     }
     if !arguments.mutants {
@@ -87,19 +87,19 @@ fn main() -> ExitCode {
     if let Some(path) = &arguments.write
         && let Err(error) = std::fs::write(path, page(&RunInfo::now("sim"), base, &sweep, &hunts))
     {
-        eprintln!("{} cannot be written: {error}", path.display());
+        eprintln!("cannot write {}: {error}", path.display());
         return ExitCode::FAILURE;
     }
     if hunts.iter().all(|hunt| hunt.first.is_some()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// How much of a core's time this process has had: others may have the machine's cores, too.
+/// The processor time of this process. Other processes use the cores, too.
 fn busy() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// One run, with everything that is known of it.
+/// Prints one run.
 fn tell(seed: u64, options: Options) -> ExitCode {
     let outcome = run(seed, options);
     for line in &outcome.story {

@@ -1,4 +1,4 @@
-//! What one seed decides: who there is, what they want, and what goes wrong. Each run has its own mix.
+//! The plan of a run, which the seed decides: nodes, clients, their tasks, and faults. Each run has its own mix.
 
 mod fault;
 mod want;
@@ -16,72 +16,73 @@ const MS: u64 = 1_000_000;
 /// The plan of one run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What decided it.
+    /// The seed of the plan.
     pub seed: u64,
-    /// Whether something goes wrong beyond what is assumed: then leases may overlap, and only fences are promised.
+    /// Whether a fault breaks an assumption: then leases may overlap, and only fences are guaranteed.
     pub is_beyond: bool,
-    /// Each node.
+    /// The plan of each node.
     pub nodes: Vec<NodePlan>,
-    /// Whether the nodes are new, and have to become a cluster first.
+    /// Whether the nodes are blank and must form a cluster first.
     pub is_blank: bool,
-    /// The lifetime of leases.
+    /// The ttl of leases.
     pub ttl: Duration,
-    /// The longest that the cluster allows.
+    /// The cluster's maximum ttl.
     pub max_ttl: Duration,
-    /// How far the nodes' clocks may be apart.
+    /// The cluster's maximum clock skew.
     pub max_clock_skew: Duration,
-    /// How far they may step back.
+    /// The cluster's maximum step back of a clock.
     pub max_clock_step_back: Duration,
-    /// How long clients wait for a node, if not as long as usual.
+    /// The clients' node deadline, if it is not the default.
     pub node_deadline: Option<Duration>,
-    /// What is locked.
+    /// The names that clients lock.
     pub names: Vec<Kind>,
-    /// Who wants it.
+    /// The plan of each client.
     pub clients: Vec<ClientPlan>,
-    /// When everybody begins, if all do at the same time, in nanoseconds.
+    /// If all clients begin at the same time: that time, in nanoseconds.
     pub rush: Option<u64>,
-    /// How messages travel.
+    /// The behaviour of the network.
     pub network: Network,
-    /// What goes wrong, and when, in nanoseconds.
+    /// The faults with their times, in nanoseconds.
     pub faults: Vec<(u64, Fault)>,
-    /// When nothing goes wrong any more.
+    /// The time after which there are no faults.
     pub horizon: u64,
 }
 
-/// One node.
+/// The plan of a node.
 #[derive(Clone, Debug)]
 pub struct NodePlan {
-    /// By how much its clock is fast, in parts per million, until it is this many nanoseconds further; then it is slewed back.
+    /// The rate of its clock: fast by this many parts per million, until it has gained `slews` nanoseconds; then it is
+    /// slewed back.
     pub ppm: i64,
-    /// See there.
+    /// The limit of the gain.
     pub slews: u64,
-    /// How far it is ahead at the beginning, in microseconds.
+    /// How far it is ahead at the start, in microseconds.
     pub ahead: i64,
-    /// For each name, a fence of an earlier lease that it remembers, in microseconds ahead of its clock.
+    /// For each name, the fence of an earlier lease, in microseconds ahead of its clock.
     pub fences: Vec<Option<i64>>,
 }
 
-/// One client.
+/// The plan of a client.
 #[derive(Clone, Debug)]
 pub struct ClientPlan {
-    /// By how much its clock is fast, in parts per million.
+    /// The rate of its clock: fast by this many parts per million.
     pub ppm: i64,
-    /// When it connects, after the beginning.
+    /// When it connects, after the start.
     pub starts: Duration,
-    /// What its tasks do, one thing after the other.
+    /// The tasks, each with its jobs in order.
     pub tasks: Vec<Vec<Job>>,
 }
 
-/// What everybody has in common who begins at the same time.
+/// The behaviour of clients that begin at the same time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Temper {
-    /// Nothing.
+    /// No common behaviour.
     Mixed,
-    /// They wait for as long as it takes.
+    /// They wait without a limit.
     Patient,
-    /// All but the first ask again and again, without a place in the queue, and let go at once.
+    /// All but the first retry all the time without queueing, and release at once.
     Hasty,
-    /// Those who get the lock keep it for as long as they can without renewing it; the others wait.
+    /// Holders keep the lock as long as they can without renewing it; the others wait.
     Clinging,
 }
 
@@ -125,34 +126,34 @@ impl Temper {
     }
 }
 
-/// How messages travel. Times are in nanoseconds.
+/// The behaviour of the network. Times are in nanoseconds.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// The usual time to and from each node.
+    /// The usual delay to and from each node.
     pub paces: Vec<u64>,
-    /// How many of a hundred messages are slow, and by how much at most.
+    /// The percentage of slow messages.
     pub slow_percent: u64,
-    /// See there.
+    /// The maximum of their extra delay.
     pub slow_max: u64,
-    /// With how many of a thousand messages the connection breaks.
+    /// The permille of messages with which the connection breaks.
     pub breaks_permille: u64,
-    /// How many of a hundred hints get lost.
+    /// The percentage of hints that are lost.
     pub hints_lost_percent: u64,
-    /// On how many of a hundred connections that end, what is under way comes late, and by how much at most.
+    /// The percentage of ended connections whose messages in flight arrive late.
     pub stray_percent: u64,
-    /// See there.
+    /// The maximum of their extra delay.
     pub stray_max: u64,
-    /// What comes later than this from a connection that ended may outlive the note that its attempt is over.
+    /// A message that arrives later than this from an ended connection may outlive the tombstone of its attempt.
     pub tombstones: u64,
 }
 
 impl Plan {
-    /// What this seed decides.
+    /// The plan of this seed.
     pub fn of(seed: u64) -> Self {
         let rng = &mut Seeded::new(seed);
         let count = rng.pick(&[3, 3, 3, 3, 3, 3, 3, 5, 5, 1]);
         let ttl = rng.pick(&[100, 150, 200, 300, 500, 1_000, 3_000]);
-        // Large enough against a heartbeat for clocks that run at different rates not to look skewed.
+        // Long enough compared with a heartbeat that clocks of different rates do not look skewed.
         let max_ttl = 3_000;
         let (max_clock_skew, max_clock_step_back) = (max_ttl * 2 / 5, max_ttl / 5);
         let horizon = ttl * rng.range(2, 7) * MS;
@@ -204,7 +205,7 @@ impl Plan {
         }
     }
 
-    /// When each node's clock is slewed the other way.
+    /// The times at which the nodes' clocks are slewed the other way.
     pub(crate) fn slews(&self) -> Vec<(u64, Fault)> {
         let mut slews = Vec::new();
         for (node, NodePlan { ppm, slews: reach, .. }) in
@@ -220,13 +221,13 @@ impl Plan {
         slews
     }
 
-    /// Whether an owner is retired.
+    /// Whether a client retires an owner.
     pub fn retires(&self) -> bool {
         let mut jobs = self.clients.iter().flat_map(|client| client.tasks.iter().flatten());
         jobs.any(|job| matches!(job.want, Want::Retire { .. }))
     }
 
-    /// What everyone agrees on.
+    /// The constants of the cluster.
     pub fn constants(&self) -> Constants {
         Constants {
             cluster: "c".into(),
@@ -237,7 +238,7 @@ impl Plan {
     }
 }
 
-/// The nodes' clocks, and how the clients' are drawn: together within what the drift allows.
+/// Chooses the nodes' clocks, and the range of the clients' clocks: together within the allowed drift.
 fn nodes(
     rng: &mut Seeded,
     count: usize,
@@ -274,7 +275,7 @@ fn nodes(
     (nodes.collect(), ppm)
 }
 
-/// The patient one among the hasty does not hear of the highest fence.
+/// Separates the patient client among the hasty ones from the node with the highest fence.
 fn out_of_reach(nodes: &[NodePlan], ttl: u64) -> Fault {
     let node = (0..nodes.len()).max_by_key(|node| nodes[*node].fences.first().copied().flatten()).unwrap_or(0);
     Fault::Cut { client: 0, node, direction: Direction::Both, lasts: ttl * MS }
@@ -282,7 +283,7 @@ fn out_of_reach(nodes: &[NodePlan], ttl: u64) -> Fault {
 
 fn network(rng: &mut Seeded, count: usize, ttl: u64, node_deadline: Option<Duration>, is_hasty: bool) -> Network {
     let slow_max = rng.range(1, ttl / 2) * MS;
-    // A round has to fit into the time that a node is waited for, unless something goes wrong.
+    // Without faults, a round must fit into the node deadline.
     let deadline = node_deadline.map_or((ttl * MS / 20).clamp(5 * MS, 200 * MS), |deadline| deadline.as_nanos() as u64);
     let pace = rng.pick(&[deadline / 100, deadline / 30, deadline / 10]);
     Network {

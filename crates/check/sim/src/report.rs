@@ -1,4 +1,4 @@
-//! Figures, and the page that shows them.
+//! Figures of many runs, and the page that shows them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use quorlock_model::run_info::RunInfo;
 use crate::kept::{self, Kept};
 use crate::run::{Breach, Counts, Options, Outcome, run};
 
-/// What came of many runs.
+/// The results of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
     runs: u64,
@@ -19,11 +19,11 @@ pub struct Sweep {
     within_counts: Counts,
     beyond_counts: Counts,
     lasted: Duration,
-    /// What went wrong, how often.
+    /// The number of faults of each kind.
     faults: BTreeMap<&'static str, u64>,
-    /// How much of a core's time it took, if that was measured.
+    /// The processor time, if it was measured.
     pub took: Duration,
-    /// The first run that broke something.
+    /// The first run that failed.
     pub first: Option<(u64, Breach)>,
 }
 
@@ -44,7 +44,7 @@ impl Sweep {
         }
     }
 
-    /// How many runs there were.
+    /// The number of runs.
     pub fn runs(&self) -> u64 {
         self.runs
     }
@@ -60,7 +60,7 @@ impl fmt::Display for Sweep {
             let Counts { leases, overlaps, writes, refused, .. } = counts;
             writeln!(
                 f,
-                "{which} what is assumed: {runs} runs, {leases} leases, {overlaps} overlaps; a store that checks fences took \
+                "{which} the assumptions: {runs} runs, {leases} leases, {overlaps} overlaps; a store that checks fences accepted \
                  {writes} writes, and refused {refused} that came too late"
             )?;
         }
@@ -70,32 +70,32 @@ impl fmt::Display for Sweep {
         }
         match &self.first {
             Some((seed, breach)) => write!(f, "seed {seed}: {breach}"),
-            None => f.write_str("nothing was broken"),
+            None => f.write_str("no violation"),
         }
     }
 }
 
-/// What came of runs without a rule.
+/// The results of runs without a rule.
 pub struct Hunt {
-    /// Which rule.
+    /// The name of the rule.
     name: &'static str,
-    /// Of fresh seeds.
+    /// The number of runs with fresh seeds.
     runs: u64,
     found: u64,
-    /// A run that shows that it is missing: of the seed that is kept for it or, if that shows nothing, of a fresh one.
+    /// A run that fails without the rule: with the stored seed or, if that passes, with a fresh one.
     pub first: Option<(u64, Breach)>,
 }
 
-/// So many findings are enough for an average.
+/// The number of failures that is enough for an average.
 const ENOUGH: u64 = 50;
-/// How long to go on after the first finding, for an average.
+/// How long to continue after the first failure, for an average.
 const HUNT_MAX: Duration = Duration::from_secs(60);
-/// After so many runs without a finding a rule is not missed: ten times as many as the rarest has taken on average.
+/// A rule counts as not needed after this many runs without a failure: ten times the average of the rarest one.
 const HUNTED_MAX: u64 = 400_000;
 
 impl Hunt {
-    /// Makes runs without this rule: that of the seed that is kept for it, and so many from this seed on, for an average.
-    /// If nothing shows by then, it goes on.
+    /// Makes runs without this rule: the stored seed, and `runs` seeds from `base` on for an average. Continues until
+    /// one fails.
     pub fn of(rule: Rule, base: u64, runs: u64) -> Self {
         let mut hunt = Self::kept(rule);
         let began = Instant::now();
@@ -107,7 +107,7 @@ impl Hunt {
         hunt
     }
 
-    /// Makes runs without this rule until it has been missed once: that of the seed that is kept for it, then fresh ones.
+    /// Makes runs without this rule until one fails: the stored seed, then fresh ones.
     pub fn once(rule: Rule, base: u64) -> Self {
         Self::of(rule, base, 0)
     }
@@ -127,7 +127,7 @@ impl Hunt {
         }
     }
 
-    /// Whether the seed that is kept shows nothing any more.
+    /// Whether the stored seed no longer fails.
     fn is_new(&self) -> bool {
         self.first.as_ref().is_some_and(|(seed, _)| !kept::MISSED.contains(&(self.name, *seed)))
     }
@@ -137,7 +137,7 @@ impl Hunt {
     }
 }
 
-/// What the run of a seed shows without a rule.
+/// The violation in the run of a seed without a rule.
 fn missed(rule: Rule, seed: u64) -> Option<Breach> {
     run(seed, Options { without: Some(rule), ..Options::default() }).breach
 }
@@ -148,7 +148,7 @@ impl fmt::Display for Hunt {
         write!(f, "without {name}: ")?;
         match runs {
             0 => f.write_str("missed")?,
-            _ => write!(f, "missed in {found} of {runs} runs")?,
+            _ => write!(f, "{found} of {runs} runs failed")?,
         }
         if let Some(average) = self.average() {
             write!(f, ", one in {average:.0}")?;
@@ -157,15 +157,15 @@ impl fmt::Display for Hunt {
             write!(f, "; seed {seed}: {breach}")?;
         }
         if self.is_new() {
-            f.write_str(" (the seed that is kept for it shows nothing any more: this one is to be kept)")?;
+            f.write_str(" (the stored seed no longer fails: store this one in kept.rs)")?;
         }
         Ok(())
     }
 }
 
-/// The page, of runs from this seed on.
+/// The page about runs from this seed on, in Markdown.
 pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> String {
-    let mut page = String::from("# The whole library, simulated\n\n");
+    let mut page = String::from("# Simulation of the whole library\n\n");
     let mut add = |line: String| {
         page.push_str(&line);
         page.push('\n');
@@ -174,18 +174,18 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> St
     add(include_str!("page.md").trim_end().into());
     add(String::new());
     add(figures(first, sweep));
-    add("| | runs | leases | overlaps | writes taken | writes refused | ended early |\n|---|---|---|---|---|---|---|"
+    add("| | runs | leases | overlaps | writes accepted | writes refused | ended early |\n|---|---|---|---|---|---|---|"
         .into());
     for (which, runs, counts) in sweep.rows() {
         let Counts { leases, overlaps, writes, refused, forgotten } = counts;
         add(format!("| {which} | {runs} | {leases} | {overlaps} | {writes} | {refused} | {forgotten} |"));
     }
-    add(format!("\n{}\n\n| what happened | how often |\n|---|---|", include_str!("page/columns.md").trim_end()));
+    add(format!("\n{}\n\n| fault | number |\n|---|---|", include_str!("page/columns.md").trim_end()));
     for (kind, count) in &sweep.faults {
         add(format!("| {kind} | {count} |"));
     }
     add(format!(
-        "\n{}\n\n| rule | missed in | seed | what it shows |\n|---|---|---|---|",
+        "\n{}\n\n| rule | failed | seed | violation |\n|---|---|---|---|",
         include_str!("page/mutants.md").trim_end()
     ));
     for hunt in hunts {
@@ -195,7 +195,7 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> St
             .map_or((String::new(), "nothing".into()), |(seed, breach)| (seed.to_string(), breach.to_string()));
         add(format!("| `{}` | {} of {} runs | {seed} | {breach} |", hunt.name, hunt.found, hunt.runs));
     }
-    add(format!("\n{}\n\n| bug | seed | what it was |\n|---|---|---|", include_str!("page/kept.md").trim_end()));
+    add(format!("\n{}\n\n| bug | seed | description |\n|---|---|---|", include_str!("page/kept.md").trim_end()));
     for Kept { name, seed, what, .. } in kept::ALL {
         add(format!("| {name} | {seed} | {what} |"));
     }
@@ -208,8 +208,8 @@ fn figures(first: u64, sweep: &Sweep) -> String {
     let steps = sweep.steps / (*runs).max(1);
     let hours = lasted.as_secs_f64() / 3600.0;
     format!(
-        "{runs} runs, the same again with `./x sim --seed {first} --runs {runs}`: {hours:.0} hours of virtual time in {:.0} \
-         seconds of one core, {pace:.0} runs a second, of {steps} steps each (a message that arrives, a sleeper that wakes).\n",
+        "{runs} runs, repeatable with `./x sim --seed {first} --runs {runs}`: {hours:.0} hours of virtual time in {:.0} \
+         seconds of one core, {pace:.0} runs per second, {steps} steps each (an arriving message or a wake-up).\n",
         took.as_secs_f64()
     )
 }

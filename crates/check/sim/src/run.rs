@@ -1,4 +1,4 @@
-//! One run: everything that a seed decides, from the first connection to the last vote that is given back.
+//! One run of a seed, from the first connection to the last release.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -15,25 +15,25 @@ use crate::shape::Shape;
 use crate::user::{Clients, User, name};
 use crate::world::{EPOCH, MS, STEPS_MAX, Server, State, World};
 
-/// How long everybody has, in virtual time, to be served and to give back what they have.
+/// The virtual time in which all clients must be served and have released everything.
 const PATIENCE: u64 = 90_000 * MS;
-/// How long a client has to deliver what it owes.
+/// The timeout for closing a client.
 const CLOSING: Duration = Duration::from_secs(30);
-/// What is under way when everybody has closed has arrived after this.
+/// The time after which all messages of closed clients have arrived.
 const SETTLED: u64 = 3_000 * MS;
 
-/// How a run is to be made.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// A rule that is switched off.
     pub without: Option<Rule>,
-    /// Whether the story is wanted.
+    /// Whether to record the story.
     pub is_told: bool,
-    /// What the nodes do wrong.
+    /// A deliberate bug of the nodes.
     pub flaw: Option<Flaw>,
 }
 
-/// A rule of the nodes that is broken, to show that the judge sees it.
+/// A deliberate bug of the nodes, to test the judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A retirement leaves no tombstone.
@@ -42,42 +42,42 @@ pub enum Flaw {
     RetireEverywhere,
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What must not have been.
+    /// The violation, if there was one.
     pub breach: Option<Breach>,
     /// Whether leases may have overlapped.
     pub is_beyond: bool,
-    /// What was counted.
+    /// The counts of the run.
     pub counts: Counts,
-    /// What went wrong.
+    /// The faults that happened.
     pub faults: Vec<Fault>,
-    /// What nodes were asked for, and what came of it.
+    /// The numbers of requests and replies, by kind.
     pub shape: Shape,
-    /// The same for the same run, and for no other.
+    /// A hash of all events: equal for equal runs.
     pub fingerprint: u64,
-    /// How many tasks were run and messages delivered.
+    /// The number of task polls and delivered messages.
     pub steps: u64,
-    /// How long it took, in virtual time.
+    /// The virtual time of the run.
     pub lasted: Duration,
-    /// What happened, if that was wanted.
+    /// The events as text, if requested.
     pub story: Vec<String>,
 }
 
 /// A random seed, short enough to be typed.
 pub fn fresh_seed() -> u64 {
     use std::hash::BuildHasher;
-    // The standard library draws these keys from the operating system.
+    // The standard library gets these keys from the operating system.
     std::collections::hash_map::RandomState::new().hash_one(0) >> 32
 }
 
-/// Makes the run of a seed.
+/// Runs the plan of a seed.
 pub fn run(seed: u64, options: Options) -> Outcome {
     run_plan(Plan::of(seed), options)
 }
 
-/// Makes a run by a plan.
+/// Runs a plan.
 pub fn run_plan(plan: Plan, options: Options) -> Outcome {
     let plan = Rc::new(plan);
     let mut rng = Seeded::new(plan.seed ^ 0x5eed);
@@ -156,7 +156,7 @@ fn live(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
     close(world, &clients);
 }
 
-/// Connects, and begins what the plan says.
+/// Connects a client, and starts its tasks.
 async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients, options: Options) {
     let client = &plan.clients[index];
     sim::sleep(client.starts).await;
@@ -189,7 +189,7 @@ async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients,
     }
 }
 
-/// Lets every client give back what it has, and looks at what is left.
+/// Closes every client, and checks what is left on the nodes.
 fn close(world: &Rc<World>, clients: &Clients) {
     let all: Vec<Option<Client>> = clients.borrow_mut().iter_mut().map(Option::take).collect();
     for (index, client) in all.into_iter().enumerate() {
@@ -225,7 +225,7 @@ fn breach(world: &World, breach: Breach) {
     world.state.borrow_mut().ledger.breach.get_or_insert(breach);
 }
 
-/// The world has stopped before its time: if nothing else is wrong, it asks without end.
+/// The run stopped at its limit of steps: if there is no other violation, a client sends requests without end.
 fn restless(world: &World) {
     let is_endless = world.state.borrow().steps > STEPS_MAX;
     if is_endless {

@@ -1,25 +1,25 @@
-//! What a run is like: what nodes were asked for, and what came of it, how often.
+//! The shape of a run: the number of requests and replies of each kind on the nodes.
 
 use quorlock::sim::{Question, Said};
 use quorlock_core::ticket::Parting;
 use quorlock_core::vote::{Refusal, Request, Vote};
 
-/// How often each thing has happened on the nodes.
+/// Counts of requests and their results on the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Shape {
-    /// Acquires that were granted.
+    /// Granted acquires.
     pub granted: u32,
-    /// Acquires that were refused.
+    /// Refused acquires.
     pub refused: u32,
     /// Renewals, granted or not.
     pub renewals: u32,
-    /// Releases that took a vote back.
+    /// Releases that removed a vote.
     pub released: u32,
     /// Releases that left the queue.
     pub left: u32,
-    /// Releases that kept their place in the queue.
+    /// Releases that kept their queue position.
     pub yielded: u32,
-    /// Votes that were handed on.
+    /// Votes that were handed to a waiter.
     pub handed_on: u32,
     /// Requests from connections that had ended.
     pub late: u32,

@@ -1,4 +1,4 @@
-//! The users of the library: they ask, work, and let go, or turn away.
+//! The users of the library: tasks that acquire, work, and release or cancel.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use crate::ledger::{Breach, Grant, Hold};
 use crate::plan::{Cancel, Ending, Job, Patience, Plan, Want};
 use crate::world::World;
 
-/// Everyone's clients, as far as they have connected.
+/// The clients that have connected so far.
 pub(crate) type Clients = Rc<std::cell::RefCell<Vec<Option<Client>>>>;
 
 /// One task of one client.
@@ -31,7 +31,7 @@ pub(crate) struct User {
 type Asking = Pin<Box<dyn Future<Output = Result<Vec<(Lease, Hold)>, AcquireError>>>>;
 
 impl User {
-    /// Does one thing after the other.
+    /// Does its jobs in order.
     pub(crate) async fn live(self, jobs: Vec<Job>) {
         if let Some(rush) = self.plan.rush {
             sleep(self.until(rush)).await;
@@ -64,7 +64,7 @@ impl User {
                 }
                 return self.say(|| format!("did not get {}: {error}", name(job.name)));
             }
-            None => return self.say(|| format!("has turned away from {}", name(job.name))),
+            None => return self.say(|| format!("has cancelled {}", name(job.name))),
         };
         let mut held = Vec::new();
         for (lease, hold) in leases {
@@ -80,7 +80,7 @@ impl User {
         }
     }
 
-    /// The future that asks, and the owner that it is for.
+    /// The future of an acquire, and its owner.
     fn ask(&self, job: &Job) -> (Asking, Option<Owner>) {
         let (client, patience, lock) = (&self.library, job.patience, name(job.name));
         let renewals = if job.renews { Renewals::default() } else { Renewals::Off };
@@ -119,9 +119,9 @@ impl User {
 
     fn granted(&self, lease: &Lease, hold: Hold, asked: u64) -> Option<usize> {
         let name = lease.name().as_str().to_owned();
-        // One that was lost before its caller could look is nobody's.
+        // A lease that was lost before its caller saw it belongs to nobody.
         if lease.ensure(Duration::from_nanos(1)).is_err() {
-            self.say(|| format!("has {name}, and has lost it already"));
+            self.say(|| format!("got {name}, already lost"));
             return None;
         }
         let (client, fence, peek) = (self.client, lease.fence().ok(), Peek::of(lease));
@@ -138,21 +138,21 @@ impl User {
         Some(state.ledger.grant(grant, now))
     }
 
-    /// Works in steps, each of which is written where fences are checked.
+    /// Works in steps; each step writes to a store that checks fences.
     async fn work(&self, job: &Job, held: &[(Lease, Option<usize>)]) {
         let step = job.works / (job.steps * 2);
         for round in 0..job.steps {
             sleep(step).await;
             if job.extends && round == 0 {
                 for (lease, _) in held {
-                    // Whether it worked shows.
+                    // The result shows in the lease.
                     let _ = lease.extend().await;
                 }
             }
             for (lease, id) in held {
                 let (fence, Some(id)) = (lease.fence(), *id) else { continue };
                 match fence {
-                    // The step takes its time after the check, as steps do.
+                    // The step takes its time after the check, as real work does.
                     Ok(fence) => {
                         sleep(step).await;
                         let is_taken = self.world.state.borrow_mut().ledger.write(id, fence);
@@ -184,20 +184,20 @@ impl User {
                 self.say(|| format!("releases {name}"));
                 match until_cancelled(job.cancel, lease.release()).await {
                     Some(Ok(())) | None => {}
-                    Some(Err(error)) => self.say(|| format!("hears of its release: {error}")),
+                    Some(Err(error)) => self.say(|| format!("release failed: {error}")),
                 }
             }
             (Ending::Drop, _) => self.say(|| format!("drops {name}")),
             (Ending::UntilLost, _) => {
                 let (lost, late) = (Box::pin(lease.lost()), Box::pin(sleep(self.plan.ttl * 2)));
                 if let Either::Left((why, _)) = select(lost, late).await {
-                    self.say(|| format!("is told that it has lost {name}: {why}"));
+                    self.say(|| format!("has lost {name}: {why}"));
                 }
             }
         }
     }
 
-    /// Gives the lease to another client, if it is there, which extends and releases it.
+    /// Detaches the lease and passes it to another connected client, which extends and releases it.
     fn detach(&self, lease: Lease, id: usize, to: usize, extensions: u32) {
         let until = self.moment(self.client) + lease.validity().as_nanos() as u64;
         let until = (until, Peek::of(&lease).wall_until());
@@ -206,7 +206,7 @@ impl User {
         let other = self.clients.borrow().get(to).cloned().flatten();
         let (client, library) = other.map_or_else(|| (self.client, self.library.clone()), |library| (to, library));
         self.say(|| format!("hands {} over to {}", detached.name(), crate::world::client_name(client)));
-        let heir = Heir { world: Rc::clone(&self.world), client, library, detached, id, pause: self.plan.ttl / 3 };
+        let heir = Receiver { world: Rc::clone(&self.world), client, library, detached, id, pause: self.plan.ttl / 3 };
         self.world.state.borrow_mut().clients[client].busy += 1;
         self.world.begin(client, heir.live(extensions));
     }
@@ -216,22 +216,22 @@ impl User {
         let Some(target) = seen.target() else { return };
         self.say(|| format!("breaks {}: {target}", name(index)));
         let what = Break::new(target, "simulated");
-        // Whoever holds it finds out.
+        // The holder finds out.
         let _ = self.library.break_lock(name(index), if now { what.now() } else { what }).await;
     }
 
-    /// The owner that is retired in this run: the same in all of its processes.
+    /// The owner that is retired in this run, the same in all of its processes.
     fn retiree(&self) -> Owner {
         Owner::from_bits(u128::from(self.plan.seed) << 64)
     }
 
-    /// Retires the owner from a name, until a majority has acknowledged that.
+    /// Retires the owner from a name, until a majority has acknowledged it.
     async fn retire(&self, index: usize) {
         let (owner, keep_out) = (self.retiree(), self.plan.max_ttl);
         loop {
             self.say(|| format!("retires the owner from {}", name(index)));
             let sent = self.world.now();
-            // A node's clock may be fast: it forgets sooner.
+            // A node's clock may be fast, so that its tombstone ends sooner.
             let until = sent + keep_out.as_nanos() as u64 * 4 / 5;
             self.world.state.borrow_mut().ledger.retire(name(index), hold_of(owner), until);
             match self.library.retire(name(index), owner, keep_out).await {
@@ -246,7 +246,7 @@ impl User {
         state.ledger.retired(now, now + self.plan.ttl.as_nanos() as u64);
     }
 
-    /// An acquire was refused because of a retirement: it has to be the owner's, and for the name that it was retired from.
+    /// An acquire was refused as retired: it must be that of the owner, for the name that it was retired from.
     fn refused_as_retired(&self, job: &Job) {
         let is_retirees = job.want == Want::Owned;
         let mut state = self.world.state.borrow_mut();
@@ -255,7 +255,7 @@ impl User {
         }
     }
 
-    /// How long it is until then, by the client's clock.
+    /// The time until then, by the client's clock.
     fn until(&self, real: u64) -> Duration {
         let state = self.world.state.borrow();
         let then = state.clients[self.client].clock.read(real.max(state.now));
@@ -277,8 +277,8 @@ impl User {
     }
 }
 
-/// A client that was given a detached lease.
-struct Heir {
+/// A client that received a detached lease.
+struct Receiver {
     world: Rc<World>,
     client: usize,
     library: Client,
@@ -287,7 +287,7 @@ struct Heir {
     pause: Duration,
 }
 
-impl Heir {
+impl Receiver {
     fn clocks(&self) -> (u64, u64) {
         let state = self.world.state.borrow();
         (state.moment(self.client), state.wall(self.client))
@@ -302,23 +302,23 @@ impl Heir {
             let until = match extended {
                 Ok(left) => {
                     let until = state.moment(self.client) + left.as_nanos() as u64;
-                    // What is left is counted from the request: a pause since then is only seen on the wall clock.
+                    // The rest is counted from the request: a pause since then shows only on the wall clock.
                     (until, wall + (until - began))
                 }
-                // It is told that it has it no more.
+                // The client knows that the lease is lost.
                 Err(LeaseError::Lost(_)) => (0, 0),
                 Err(_) => continue,
             };
             state.ledger.hand(self.id, self.detached.id(), self.client, until);
         }
         self.world.state.borrow_mut().ledger.hand(self.id, self.detached.id(), self.client, (0, 0));
-        // What is not delivered now is delivered later.
+        // An undelivered release is delivered later.
         let _ = self.library.release(&self.detached).await;
         self.world.state.borrow_mut().clients[self.client].busy -= 1;
     }
 }
 
-/// What is locked.
+/// The text of a name.
 pub(crate) fn name(index: usize) -> String {
     format!("x{}", index + 1)
 }
@@ -344,7 +344,7 @@ fn hold_of(owner: Owner) -> Hold {
     Hold::Owner(bits.unwrap_or_default())
 }
 
-/// Waits for it, unless the caller turns away before that: `None`, and the future is dropped.
+/// Waits for the future, or returns `None` and drops it if the caller cancels first.
 async fn until_cancelled<F: Future>(cancel: Option<Cancel>, future: F) -> Option<F::Output> {
     let mut future = Box::pin(future);
     match cancel {

@@ -1,4 +1,4 @@
-//! Where everything happens: real time, everyone's clocks, tasks, connections and nodes.
+//! The world of a run: real time, clocks, tasks, connections and nodes.
 
 mod batch;
 mod faults;
@@ -27,11 +27,10 @@ use tasks::Tasks;
 pub(crate) use tell::{Story, client_name};
 use wire::{Connection, Up, Way};
 
-/// Nanoseconds in a millisecond.
 pub(crate) const MS: u64 = 1_000_000;
-/// What the nodes' clocks say at the beginning, in nanoseconds since the Unix epoch.
+/// The start of the nodes' clocks, in nanoseconds since the Unix epoch.
 pub(crate) const EPOCH: u64 = 1_000_000 * MS;
-/// What the clients' clocks say at the beginning.
+/// The start of the clients' clocks.
 const ORIGIN: u64 = 10_000 * MS;
 
 /// The world of one run.
@@ -44,7 +43,7 @@ pub(crate) struct State {
     /// Real time, in nanoseconds.
     pub(crate) now: u64,
     pub(crate) rng: Seeded,
-    /// Whose code is running.
+    /// The client whose code is running.
     pub(crate) running: usize,
     pub(crate) clients: Vec<Client>,
     pub(crate) servers: Vec<Server>,
@@ -52,40 +51,40 @@ pub(crate) struct State {
     ways: Vec<Vec<Way>>,
     connections: Vec<Connection>,
     pub(crate) network: Network,
-    /// By time, and by the order of their making.
+    /// Ordered by time, then by creation.
     events: BTreeMap<(u64, u64), Event>,
     serial: u64,
-    /// Whose sleep each call ends, and when by its clock.
+    /// For each sleep, the client and the end by its clock.
     calls: BTreeMap<u64, (usize, u64)>,
     pub(crate) ledger: Ledger,
     pub(crate) story: Story,
     pub(crate) shape: Shape,
-    /// Everything that has happened, in one number.
+    /// A hash of all events.
     pub(crate) fingerprint: u64,
     pub(crate) steps: u64,
 }
 
 pub(crate) struct Client {
     pub(crate) clock: Clock,
-    /// The clock that no jump has ever moved.
+    /// The clock without jumps.
     raw: Clock,
-    /// The wall clock of its machine, which goes on while that is paused.
+    /// The wall clock of its machine, which keeps running while the machine is paused.
     wall: Clock,
-    /// How far it is ahead of the first clock, and since when by that.
+    /// How far the wall clock is ahead of the first clock, each with the reading from which on it holds.
     skews: Vec<(u64, i64)>,
     is_paused: bool,
-    /// By how much its clock is fast when nothing is wrong with it.
+    /// The rate of its clock without faults.
     ppm: i64,
     pub(crate) is_alive: bool,
     frozen_until: u64,
     sleepers: BTreeMap<(u64, u64), Waker>,
-    /// What arrived while it was frozen.
+    /// Messages that arrived while it was frozen.
     mail: VecDeque<(usize, Said)>,
-    /// The channels that it was hinted on.
+    /// The channels on which it got hints.
     channels: Vec<Channel>,
-    /// How many of the tasks that its users have begun are not done.
+    /// The number of its users' tasks that have not ended.
     pub(crate) busy: usize,
-    /// What its host has recorded of quarantines, for later connections.
+    /// The quarantine records of its host, for later connections.
     records: BTreeMap<u128, String>,
 }
 
@@ -95,7 +94,7 @@ impl Client {
         nanos.saturating_add_signed(skew)
     }
 
-    /// All its clocks are fast by so many parts per million from now on.
+    /// Changes the rate of all its clocks: fast by `ppm` parts per million.
     fn run_clocks(&mut self, now: u64, ppm: i64) {
         for clock in [&mut self.clock, &mut self.raw, &mut self.wall] {
             clock.run(now, ppm);
@@ -103,13 +102,14 @@ impl Client {
         self.note_skew(now);
     }
 
-    /// The clocks may be further apart than before, or closer together.
+    /// Records a change of the distance between the clocks.
     fn note_skew(&mut self, now: u64) {
         let says = self.clock.read(now);
         let skew = self.wall.read(now).wrapping_sub(says) as i64;
         let last = self.skews.last().map_or(0, |(_, skew)| *skew);
         if skew != last {
-            // A clock that has stood still said the same before: what was done then was done by the earlier wall clock.
+            // A stopped clock had the same reading before: earlier events at that reading belong to the earlier wall
+            // clock.
             self.skews.push((says + u64::from(skew > last), skew));
         }
     }
@@ -119,7 +119,7 @@ pub(crate) enum Event {
     Up(usize, Up),
     Down(usize, Said),
     Fault(Fault),
-    /// Something that was stopped or cut off for a while may go on.
+    /// A stopped or disconnected part may continue.
     Resume,
 }
 
@@ -146,7 +146,7 @@ impl World {
         Rc::new(Self { state: state.into(), tasks: RefCell::default() })
     }
 
-    /// Goes on until there is nothing left to do before this time, or until told to stop. Whether it was told.
+    /// Runs until nothing is left to do before `end`, or `stop` returns true. Returns whether it stopped.
     pub(crate) fn go_on(&self, end: u64, stop: impl Fn(&State) -> bool) -> bool {
         loop {
             self.run_tasks();
@@ -161,21 +161,21 @@ impl World {
                     return false;
                 };
                 state.now = state.now.max(at);
-                // What has ended by itself has ended before anything else happens.
+                // Leases that expire do so before anything else happens.
                 state.judge();
                 state.take_due()
             };
             match event {
                 Some(Event::Up(connection, up)) => self.state.borrow_mut().arrive(connection, up),
                 Some(Event::Down(connection, said)) => self.hear(connection, said),
-                Some(Event::Fault(fault)) => self.befall(fault),
+                Some(Event::Fault(fault)) => self.inject(fault),
                 Some(Event::Resume) => self.resume(),
                 None => {}
             }
         }
     }
 
-    /// Whose code is running from now on.
+    /// Sets the client whose code runs from now on.
     pub(crate) fn run_as(&self, client: usize) {
         self.state.borrow_mut().running = client;
     }
@@ -185,11 +185,11 @@ impl World {
     }
 }
 
-/// A run that takes more steps than this asks without end.
+/// A run with more steps than this sends requests without end.
 pub(crate) const STEPS_MAX: u64 = 300_000;
 
 impl State {
-    /// One more client, whose clock is fast by so many parts per million.
+    /// Adds a client whose clock is fast by `ppm` parts per million.
     pub(crate) fn add_client(&mut self, ppm: i64) -> usize {
         let mut clock = Clock::new(ORIGIN, 0);
         clock.run(0, ppm);
@@ -212,24 +212,24 @@ impl State {
         self.clients.len() - 1
     }
 
-    /// Lets something go wrong at this time.
+    /// Schedules a fault.
     pub(crate) fn fail_at(&mut self, at: u64, fault: Fault) {
         self.schedule(at, Event::Fault(fault));
     }
 
-    /// Whether everybody has done what they wanted to.
+    /// Whether all tasks of users have ended.
     pub(crate) fn is_done(&self) -> bool {
         self.clients.iter().all(|client| !client.is_alive || client.busy == 0)
     }
 
-    /// Whether so many nodes have forgotten their cluster that nobody may use them before an operator has spoken.
+    /// Whether a majority of the nodes has forgotten the cluster, so that only an operator can initialize it.
     pub(crate) fn needs_an_operator(&self) -> bool {
         let names: Vec<&str> = self.servers.iter().filter_map(Server::cluster).collect();
         let carry = |name: &&str| names.iter().filter(|other| *other == name).count();
         !names.is_empty() && names.iter().all(|name| carry(name) * 2 <= self.servers.len())
     }
 
-    /// Whether nothing is under way.
+    /// Whether nothing is in flight.
     pub(crate) fn is_quiet(&self) -> bool {
         self.events.is_empty()
     }
@@ -239,12 +239,12 @@ impl State {
         self.events.insert((at, self.serial), event);
     }
 
-    /// What a client's clock says.
+    /// The reading of a client's clock.
     pub(crate) fn moment(&self, client: usize) -> u64 {
         self.clients[client].clock.read(self.now)
     }
 
-    /// What a client's wall clock says.
+    /// The reading of a client's wall clock.
     pub(crate) fn wall(&self, client: usize) -> u64 {
         self.clients[client].wall.read(self.now)
     }
@@ -259,7 +259,7 @@ impl State {
         event.into_iter().chain(sleeper).min()
     }
 
-    /// Wakes whoever slept until now, or takes out the event that is due.
+    /// Wakes the sleepers that are due, or removes the event that is due.
     fn take_due(&mut self) -> Option<Event> {
         self.steps += 1;
         for index in 0..self.clients.len() {
@@ -286,7 +286,7 @@ impl State {
         ledger.judge(*now, |client| (clients[client].clock.read(*now), clients[client].wall.read(*now)), story);
     }
 
-    /// Votes and places that are left on the nodes, of clients that have closed.
+    /// Votes and queue positions of closed clients that are left on the nodes.
     pub(crate) fn leftovers(&mut self) -> Vec<String> {
         let now = self.now;
         let mut left = Vec::new();
@@ -299,7 +299,7 @@ impl State {
             }
             for (key, Waiter { channel, ticket, .. }) in places {
                 let is_leaked = alive.contains(&channel) && !self.ledger.is_excused(ticket);
-                left.extend(is_leaked.then(|| format!("a place in the queue for {key} on n{}", index + 1)));
+                left.extend(is_leaked.then(|| format!("a queue position for {key} on n{}", index + 1)));
             }
         }
         left
@@ -354,7 +354,7 @@ impl sim::World for World {
         if let Some((client, nanos)) = state.calls.remove(&call) {
             let waker = state.clients[client].sleepers.remove(&(nanos, call));
             drop(state);
-            // It may be the last thing that kept its task.
+            // It may hold the last reference to its task.
             drop(waker);
         }
     }
@@ -393,7 +393,7 @@ impl sim::World for World {
 }
 
 impl State {
-    /// Whose attempts these are.
+    /// Records the client of each attempt.
     fn note_question(&mut self, connection: usize, question: &Question) {
         let Question::Batch(_, messages) = question else { return };
         let client = self.connections[connection].client;

@@ -1,4 +1,4 @@
-//! Fresh seeds break nothing, seeds of past bugs show none, and a seed decides everything.
+//! Fresh seeds pass, seeds of past bugs pass, and a seed decides everything.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use quorlock_sim::plan::Plan;
 use quorlock_sim::report::{Hunt, Sweep};
 use quorlock_sim::run::{Breach, Flaw, Options, fresh_seed, run, run_plan};
 
-/// How many fresh seeds are run: so many at least, however long that takes, and more for as long as this.
+/// The number of fresh seeds: at least this many, and more within a time limit.
 const FRESH_MIN: u64 = 2_000;
 const FRESH_MAX: u64 = 4_000;
 const FRESH_TIME: Duration = Duration::from_secs(30);
@@ -25,23 +25,23 @@ fn fresh_seeds_break_nothing() {
         let seed = base.wrapping_add(at);
         sweep.add(seed, &run(seed, Options::default()));
         if let Some((seed, breach)) = &sweep.first {
-            panic!("{breach}; the same again, told: ./x sim --seed {seed} --trace");
+            panic!("{breach}; to print this run: ./x sim --seed {seed} --trace");
         }
     }
     println!("{} runs in {:.1?}\n{sweep}", sweep.runs(), began.elapsed());
 }
 
 #[test]
-fn every_rule_is_missed() {
+fn every_rule_is_needed() {
     for (name, rule) in Rule::ALL {
         let hunt = Hunt::once(rule, fresh_seed());
         println!("{hunt}");
-        assert!(hunt.first.is_some(), "nobody misses {name}");
+        assert!(hunt.first.is_some(), "no run failed without {name}");
     }
 }
 
 #[test]
-fn past_bugs_stay_away() {
+fn past_bugs_do_not_return() {
     for Kept { name, seed, what, .. } in kept::ALL {
         let breach = run(*seed, Options::default()).breach;
         assert_eq!(breach, None, "{name}, with seed {seed}: {what}");
@@ -49,12 +49,12 @@ fn past_bugs_stay_away() {
 }
 
 #[test]
-fn runs_of_past_bugs_are_what_they_were() {
+fn runs_of_past_bugs_have_their_stored_shape() {
     for Kept { name, seed, shape, .. } in kept::ALL {
         let now = run(*seed, Options::default()).shape;
         assert_eq!(
             now, *shape,
-            "{name}: does seed {seed} still show it? crates/check/sim/src/kept.rs says how to see that"
+            "{name}: the run of seed {seed} has changed and may not show the bug any more; see crates/check/sim/src/kept.rs"
         );
     }
 }
@@ -68,7 +68,7 @@ fn a_seed_decides_everything() {
 }
 
 #[test]
-fn a_story_changes_nothing_that_is_told() {
+fn a_story_does_not_change_the_run() {
     for seed in 0..100 {
         let (silent, told) =
             (run(seed, Options::default()), run(seed, Options { is_told: true, ..Options::default() }));
@@ -77,9 +77,9 @@ fn a_story_changes_nothing_that_is_told() {
     }
 }
 
-/// The judge sees what nodes do wrong with the retirement of an owner.
+/// Checks that the judge notices deliberate bugs in the retirement of an owner.
 #[test]
-fn retirements_that_are_forgotten_or_act_on_other_names_are_noticed() {
+fn wrong_retirements_are_detected() {
     for (flaw, breach) in [(Flaw::RetireForgets, Breach::Unretired), (Flaw::RetireEverywhere, Breach::Misretired)] {
         let mut plans = (0..).map(Plan::of).filter(Plan::retires).take(2_000);
         let options = Options { flaw: Some(flaw), ..Options::default() };

@@ -1,4 +1,4 @@
-//! What a lock protects: it takes a write with the highest fence so far, and refuses those with a lower one.
+//! A store that a lock protects: it accepts writes with the highest fence so far, and refuses lower ones.
 
 use quorlock::Fence;
 
@@ -7,12 +7,13 @@ use super::Hold;
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     highest: Fence,
-    /// Whose write had it.
+    /// The holder and lease of that write.
     by: Option<(Hold, usize)>,
 }
 
 impl Store {
-    /// Whether the write is taken, and whether it should not have been: two who exclude each other had the same fence.
+    /// Returns whether the write is accepted, and whether that is wrong: two holders that exclude each other had the
+    /// same fence.
     pub(super) fn write(&mut self, hold: Hold, lease: usize, fence: Fence) -> (bool, bool) {
         if fence < self.highest {
             return (false, false);
@@ -38,11 +39,11 @@ mod tests {
         assert_eq!(store.write(Hold::Alone, 1, Fence::new(6)), (true, false));
         assert_eq!(store.write(Hold::Alone, 0, Fence::new(5)), (false, false));
         assert_eq!(store.write(Hold::Reader, 2, Fence::new(7)), (true, false));
-        assert_eq!(store.write(Hold::Alone, 1, Fence::new(6)), (true, false), "a reader has moved nothing");
+        assert_eq!(store.write(Hold::Alone, 1, Fence::new(6)), (true, false), "a reader must not raise the fence");
     }
 
     #[test]
-    fn two_writers_with_one_fence_are_told_apart() {
+    fn two_writers_with_one_fence_are_a_violation() {
         let mut store = Store::default();
         store.write(Hold::Alone, 0, Fence::new(5));
         assert_eq!(store.write(Hold::Alone, 1, Fence::new(5)), (true, true));

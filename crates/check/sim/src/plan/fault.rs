@@ -1,161 +1,100 @@
-//! What goes wrong.
+//! The faults of a run.
 
 use crate::world::client_name;
 use quorlock_core::rng::Seeded;
 
 const MS: u64 = 1_000_000;
-/// Tells the generator of pauses from the others of a seed.
+/// Separates the generator of pauses from the others of a seed.
 const PAUSES: u64 = 0x7061_7573_6573;
 
-/// Which messages are held up.
+/// The direction in which messages are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Those to the node.
+    /// To the node.
     Up,
-    /// Those from it.
+    /// From the node.
     Down,
-    /// Both.
+    /// In both directions.
     Both,
 }
 
-/// What a node remembers after a crash.
+/// The memory of a node after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// Nothing.
     Empty,
-    /// What was saved last.
+    /// The last snapshot.
     Snapshot,
     /// Everything.
     Whole,
 }
 
-/// Something that goes wrong. Times are in nanoseconds.
+/// A fault. Times are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Fault {
-    /// Messages between these two are held up for so long.
-    Cut {
-        /// Which client.
-        client: usize,
-        /// Which node.
-        node: usize,
-        /// Which way.
-        direction: Direction,
-        /// For how long.
-        lasts: u64,
-    },
-    /// Their connection is broken.
-    Reset {
-        /// Which client.
-        client: usize,
-        /// Which node.
-        node: usize,
-    },
-    /// A node is killed, and is back after a while.
+    /// Messages between a client and a node are held back.
+    Cut { client: usize, node: usize, direction: Direction, lasts: u64 },
+    /// The connection between a client and a node breaks.
+    Reset { client: usize, node: usize },
+    /// A node is killed, and restarts after a while.
     Crash {
-        /// Which node.
         node: usize,
-        /// With which memory.
         recovery: Recovery,
-        /// For how long it is gone.
+        /// How long it is down.
         lasts: u64,
     },
-    /// A node saves its memory.
-    Save {
-        /// Which node.
-        node: usize,
-    },
-    /// A node takes over its snapshot from a copy of it, and keeps its connections.
-    RollBack {
-        /// Which node.
-        node: usize,
-    },
+    /// A node takes a snapshot.
+    Save { node: usize },
+    /// A node loads its snapshot, as a replica of a copy does, and keeps its connections.
+    RollBack { node: usize },
     /// A node is emptied, and keeps its connections.
-    Flush {
-        /// Which node.
-        node: usize,
-    },
+    Flush { node: usize },
     /// A node stops for a while.
-    FreezeNode {
-        /// Which node.
-        node: usize,
-        /// For how long.
-        lasts: u64,
-    },
-    /// A client stops for a while; its clock goes on.
-    FreezeClient {
-        /// Which client.
-        client: usize,
-        /// For how long.
-        lasts: u64,
-    },
-    /// A client's machine is paused, and its clocks with it, but the wall clock goes on: as after a snapshot.
-    PauseClient {
-        /// Which client.
-        client: usize,
-        /// For how long.
-        lasts: u64,
-    },
+    FreezeNode { node: usize, lasts: u64 },
+    /// A client stops for a while; its clock keeps running.
+    FreezeClient { client: usize, lasts: u64 },
+    /// A client's machine is paused together with its clocks, but the wall clock keeps running, as after a snapshot of
+    /// a virtual machine.
+    PauseClient { client: usize, lasts: u64 },
     /// A client is killed.
-    Kill {
-        /// Which client.
-        client: usize,
-    },
-    /// A client's suspend-proof clock leaps forward, as after a suspension.
-    ClientLeaps {
-        /// Which client.
-        client: usize,
-        /// By how much.
-        millis: u64,
-    },
-    /// A node's clock is fast by so many parts per million from now on.
-    NodePace {
-        /// Which node.
-        node: usize,
-        /// By how much.
-        ppm: i64,
-    },
-    /// Beyond what is assumed: a node's clock is set.
-    NodeClock {
-        /// Which node.
-        node: usize,
-        /// By how much.
-        millis: i64,
-    },
-    /// Beyond what is assumed: a client's clock is much too slow, or stands still.
-    ClientClock {
-        /// Which client.
-        client: usize,
-        /// By how much it is fast, in parts per million.
-        ppm: i64,
-    },
+    Kill { client: usize },
+    /// A client's boot-time clock jumps forward, as after a suspension.
+    ClientLeaps { client: usize, millis: u64 },
+    /// A node's clock changes its rate: fast by `ppm` parts per million.
+    NodePace { node: usize, ppm: i64 },
+    /// Beyond the assumptions: a node's clock is set.
+    NodeClock { node: usize, millis: i64 },
+    /// Beyond the assumptions: a client's clock is much too slow, or stands still.
+    ClientClock { client: usize, ppm: i64 },
 }
 
 impl Fault {
-    /// What happens, whoever it happens to.
+    /// The kind of fault, as text for the page.
     pub fn kind(&self) -> &'static str {
         match self {
-            Self::Cut { direction: Direction::Both, .. } => "ways that are cut in both directions",
-            Self::Cut { .. } => "ways that are cut in one direction",
-            Self::Reset { .. } => "connections that are broken",
-            Self::Crash { recovery: Recovery::Empty, .. } => "nodes that crash and come back empty",
-            Self::Crash { recovery: Recovery::Snapshot, .. } => "nodes that crash and come back with an old snapshot",
-            Self::Crash { recovery: Recovery::Whole, .. } => "nodes that crash and come back with everything",
+            Self::Cut { direction: Direction::Both, .. } => "links cut in both directions",
+            Self::Cut { .. } => "links cut in one direction",
+            Self::Reset { .. } => "connections broken",
+            Self::Crash { recovery: Recovery::Empty, .. } => "nodes that crash and restart empty",
+            Self::Crash { recovery: Recovery::Snapshot, .. } => "nodes that crash and restart with an old snapshot",
+            Self::Crash { recovery: Recovery::Whole, .. } => "nodes that crash and restart with all data",
             Self::Save { .. } => "snapshots",
-            Self::RollBack { .. } => "nodes that are rolled back to an old snapshot under their connections",
-            Self::Flush { .. } => "nodes that are emptied",
-            Self::FreezeNode { .. } => "nodes that stop for a while",
-            Self::FreezeClient { .. } => "clients that stop for a while",
-            Self::PauseClient { .. } => "clients whose machine is paused",
-            Self::Kill { .. } => "clients that are killed",
-            Self::ClientLeaps { .. } => "clients that find their clock ahead",
-            Self::NodePace { .. } => "nodes whose clock changes its pace",
+            Self::RollBack { .. } => "nodes rolled back to an old snapshot, keeping connections",
+            Self::Flush { .. } => "nodes emptied",
+            Self::FreezeNode { .. } => "nodes stopped for a while",
+            Self::FreezeClient { .. } => "clients stopped for a while",
+            Self::PauseClient { .. } => "clients with a paused machine",
+            Self::Kill { .. } => "clients killed",
+            Self::ClientLeaps { .. } => "clients whose clock jumps ahead",
+            Self::NodePace { .. } => "nodes whose clock changes its rate",
             Self::NodeClock { .. } => "nodes whose clock is set",
-            Self::ClientClock { ppm: 0, .. } => "clients whose clock is right again",
-            Self::ClientClock { .. } => "clients whose clock is much too slow or stands still",
+            Self::ClientClock { ppm: 0, .. } => "clients whose clock is corrected",
+            Self::ClientClock { .. } => "clients whose clock is much too slow or stopped",
         }
     }
 
-    /// Who it happens to, and what; `None` where that is told by others.
+    /// The subject and the description of a fault; `None` if other lines of the story describe it.
     pub(crate) fn told(&self) -> Option<(String, String)> {
         let node = |node: &usize| format!("n{}", node + 1);
         let ms = |nanos: &u64| format!("{:.0} ms", *nanos as f64 / 1e6);
@@ -197,7 +136,7 @@ impl Fault {
 
 /// A kind of fault that a run may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Dish {
+pub(super) enum FaultKind {
     Cuts,
     Isolation,
     Resets,
@@ -212,36 +151,36 @@ pub(super) enum Dish {
     ClientClocks,
 }
 
-/// Which kinds of fault this run has, and whether any is beyond what is assumed.
-pub(super) fn menu(rng: &mut Seeded, nodes: usize) -> (bool, Vec<Dish>) {
+/// Chooses the kinds of faults of a run. Returns also whether one of them breaks an assumption.
+pub(super) fn menu(rng: &mut Seeded, nodes: usize) -> (bool, Vec<FaultKind>) {
     let within = [
-        Dish::Cuts,
-        Dish::Isolation,
-        Dish::Resets,
-        Dish::Crashes,
-        Dish::Snapshots,
-        Dish::Flushes,
-        Dish::FrozenNodes,
-        Dish::FrozenClients,
-        Dish::Kills,
-        Dish::Leaps,
+        FaultKind::Cuts,
+        FaultKind::Isolation,
+        FaultKind::Resets,
+        FaultKind::Crashes,
+        FaultKind::Snapshots,
+        FaultKind::Flushes,
+        FaultKind::FrozenNodes,
+        FaultKind::FrozenClients,
+        FaultKind::Kills,
+        FaultKind::Leaps,
     ];
     let share = rng.pick(&[10, 25, 45]);
-    let mut menu: Vec<Dish> = within.into_iter().filter(|_| rng.percent(share)).collect();
+    let mut menu: Vec<FaultKind> = within.into_iter().filter(|_| rng.percent(share)).collect();
     if rng.percent(25) {
-        menu.push(Dish::ClientClocks);
+        menu.push(FaultKind::ClientClocks);
         if nodes > 1 {
-            menu.push(Dish::NodeClocks);
+            menu.push(FaultKind::NodeClocks);
         }
     }
-    let forgets = |dish: &Dish| matches!(dish, Dish::Crashes | Dish::Snapshots | Dish::Flushes);
-    let clocks = |dish: &Dish| matches!(dish, Dish::ClientClocks | Dish::NodeClocks);
-    // A single node is trusted, whatever it has forgotten.
+    let forgets = |dish: &FaultKind| matches!(dish, FaultKind::Crashes | FaultKind::Snapshots | FaultKind::Flushes);
+    let clocks = |dish: &FaultKind| matches!(dish, FaultKind::ClientClocks | FaultKind::NodeClocks);
+    // A single node is trusted even after a memory loss.
     let is_beyond = menu.iter().any(|dish| clocks(dish) || nodes == 1 && forgets(dish));
     (is_beyond, menu)
 }
 
-/// Pauses of machines, in some runs. They have a generator of their own: the rest of a plan is as it was without them.
+/// Pauses of machines, in some runs. They have their own generator, so that the rest of a plan does not depend on them.
 pub(super) fn draw_pauses(seed: u64, clients: usize, ttl: u64, horizon: u64) -> Vec<(u64, Fault)> {
     let rng = &mut Seeded::new(seed ^ PAUSES);
     let count = if rng.percent(12) { rng.range(1, 3) } else { 0 };
@@ -252,10 +191,10 @@ pub(super) fn draw_pauses(seed: u64, clients: usize, ttl: u64, horizon: u64) -> 
     (0..count).map(pause).collect()
 }
 
-/// What goes wrong, and when.
+/// Draws the faults and their times.
 pub(super) fn draw(
     rng: &mut Seeded,
-    menu: &[Dish],
+    menu: &[FaultKind],
     nodes: usize,
     clients: usize,
     ttl: u64,
@@ -273,37 +212,37 @@ pub(super) fn draw(
         let direction = rng.pick(&[Direction::Up, Direction::Down, Direction::Both]);
         let mut add = |at, fault| faults.push((at, fault));
         match rng.pick(menu) {
-            Dish::Cuts => add(at, Fault::Cut { client, node, direction, lasts }),
-            Dish::Isolation if rng.percent(50) => {
+            FaultKind::Cuts => add(at, Fault::Cut { client, node, direction, lasts }),
+            FaultKind::Isolation if rng.percent(50) => {
                 (0..nodes).for_each(|node| add(at, Fault::Cut { client, node, direction, lasts }));
             }
-            Dish::Isolation => {
+            FaultKind::Isolation => {
                 (0..clients).for_each(|client| add(at, Fault::Cut { client, node, direction, lasts }));
             }
-            Dish::Resets => add(at, Fault::Reset { client, node }),
-            Dish::Crashes => {
+            FaultKind::Resets => add(at, Fault::Reset { client, node }),
+            FaultKind::Crashes => {
                 let recovery = rng.pick(&[Recovery::Empty, Recovery::Empty, Recovery::Whole]);
                 add(at, Fault::Crash { node, recovery, lasts: lasts / 4 });
             }
-            Dish::Snapshots => {
+            FaultKind::Snapshots => {
                 add(at, Fault::Save { node });
                 let later = at + rng.below(ttl * MS * 2);
                 add(
                     later,
-                    // By a number that is drawn anyway.
+                    // Uses a number that is drawn in any case.
                     match lasts / MS % 3 {
                         0 => Fault::RollBack { node },
                         _ => Fault::Crash { node, recovery: Recovery::Snapshot, lasts: lasts / 4 },
                     },
                 );
             }
-            Dish::Flushes => add(at, Fault::Flush { node }),
-            Dish::FrozenNodes => add(at, Fault::FreezeNode { node, lasts }),
-            Dish::FrozenClients => add(at, Fault::FreezeClient { client, lasts }),
-            Dish::Kills => add(at, Fault::Kill { client }),
-            Dish::Leaps => add(at, Fault::ClientLeaps { client, millis: rng.range(1, ttl) }),
-            Dish::NodeClocks => {
-                // Forward and back again: nobody's clock steps back further than is tolerated.
+            FaultKind::Flushes => add(at, Fault::Flush { node }),
+            FaultKind::FrozenNodes => add(at, Fault::FreezeNode { node, lasts }),
+            FaultKind::FrozenClients => add(at, Fault::FreezeClient { client, lasts }),
+            FaultKind::Kills => add(at, Fault::Kill { client }),
+            FaultKind::Leaps => add(at, Fault::ClientLeaps { client, millis: rng.range(1, ttl) }),
+            FaultKind::NodeClocks => {
+                // Forward and back again, so that no clock steps back further than allowed.
                 let millis = rng.range(1, max_clock_step_back) as i64;
                 let node = node.min(nodes - 1);
                 if !faults.iter().any(|(_, fault)| matches!(fault, Fault::NodeClock { node: of, .. } if *of == node)) {
@@ -311,7 +250,7 @@ pub(super) fn draw(
                     faults.push((at + lasts, Fault::NodeClock { node, millis: -millis }));
                 }
             }
-            Dish::ClientClocks => {
+            FaultKind::ClientClocks => {
                 add(at, Fault::ClientClock { client, ppm: rng.pick(&[-1_000_000, -800_000, -400_000]) });
                 add(at + lasts, Fault::ClientClock { client, ppm: 0 });
             }

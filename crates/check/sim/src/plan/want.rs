@@ -1,19 +1,19 @@
-//! What users of the library do.
+//! The jobs of the library's users.
 
 use quorlock_core::rng::Seeded;
 use std::time::Duration;
 
-/// Tells the generator of retirements from others of the same seed.
+/// Separates the generator of retirements from others of the same seed.
 const RETIREMENTS: u64 = 0x0072_6574_6972_6564;
 
 /// How a name is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Exclusively, by some perhaps with the page's own commands.
+    /// Exclusively; some clients may use plain locks.
     Exclusive,
     /// By readers and writers.
     Shared,
-    /// By owners, several times.
+    /// By owners, which may reenter.
     Reentrant,
     /// A semaphore with this many slots.
     Semaphore(u32),
@@ -30,100 +30,100 @@ impl Kind {
     }
 }
 
-/// One task of a client.
+/// The goal of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// The lock, alone.
+    /// The exclusive lock.
     Alone,
-    /// The lock, with the page's commands.
+    /// The plain lock.
     Plain,
-    /// To read.
+    /// The shared lock.
     Read,
-    /// To write.
+    /// The exclusive lock among readers.
     Write,
-    /// To enter; and, if told so, once more before leaving.
+    /// The reentrant lock.
     Enter {
-        /// Whether to.
+        /// Whether to enter once more before leaving.
         again: bool,
     },
-    /// To enter as the owner that is retired in this run.
+    /// The reentrant lock, as the owner that is retired in this run.
     Owned,
-    /// To retire that owner from one of its names, after this time.
+    /// The retirement of that owner from one of its names.
     Retire {
-        /// After how long.
+        /// The delay before it.
         after: Duration,
     },
     /// One of the slots.
     Slot(u32),
     /// All names at once, if all are exclusive.
     All,
-    /// Break the current lease, at once or at its end.
+    /// A break of the current lease.
     Break {
-        /// At once: beyond what is assumed.
+        /// Whether to break it now, which breaks an assumption.
         now: bool,
     },
 }
 
-/// How long to ask.
+/// How long to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Patience {
-    /// Once.
+    /// One attempt.
     Once,
-    /// Until it is there.
+    /// Without a limit.
     Endless,
-    /// For so long.
+    /// For at most this long.
     Within(Duration),
 }
 
-/// When the caller turns away.
+/// When the caller cancels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// When the future would be looked at for so many times.
+    /// Before the future is polled this often.
     Looks(u32),
-    /// After so long.
+    /// After this time.
     After(Duration),
 }
 
-/// What becomes of a lease.
+/// How a lease ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// It is released.
     Release,
     /// It is dropped.
     Drop,
-    /// It is kept until it is lost, or dropped at last.
+    /// It is kept until it is lost, or dropped in the end.
     UntilLost,
-    /// It is detached and passed to this client, which extends it this often, and releases it.
+    /// It is detached and passed to a client, which extends and releases it.
     HandOver {
-        /// Which client.
+        /// The receiving client.
         client: usize,
-        /// How often.
+        /// The number of extensions.
         extensions: u32,
     },
 }
 
-/// One thing that somebody does.
+/// One job of a task.
 #[derive(Clone, Copy, Debug)]
 pub struct Job {
-    /// After so long.
+    /// The pause before it.
     pub rest: Duration,
-    /// Which name.
+    /// The index of the name.
     pub name: usize,
-    /// What.
+    /// The goal.
     pub want: Want,
-    /// How patiently.
+    /// How long to wait.
     pub patience: Patience,
-    /// Whether the caller turns away.
+    /// When the caller cancels, if it does.
     pub cancel: Option<Cancel>,
     /// Whether leases are renewed.
     pub renews: bool,
-    /// How long it works, in so many steps.
+    /// How long it works.
     pub works: Duration,
-    /// See there.
+    /// The number of steps of the work.
     pub steps: u32,
-    /// Whether it extends the lease by hand once.
+    /// Whether it extends the lease once.
     pub extends: bool,
-    /// What becomes of the lease.
+    /// How the lease ends.
     pub ending: Ending,
 }
 
@@ -148,8 +148,8 @@ fn job(rng: &mut Seeded, names: &[Kind], ttl: u64, is_beyond: bool) -> Job {
     wanted(rng, name, want, ttl)
 }
 
-/// Tasks of an owner that enters two names of its own and is retired from the first of them, in some runs: who does it, and
-/// what. They have a generator of their own: the rest of a plan is as it was without them.
+/// In some runs, the tasks of an owner that enters two names and is retired from the first, each with its client. They
+/// have their own generator, so that the rest of a plan does not depend on them.
 pub(super) fn retirement(seed: u64, names: usize, clients: usize, ttl: u64, horizon: u64) -> Vec<(usize, Vec<Job>)> {
     let rng = &mut Seeded::new(seed ^ RETIREMENTS);
     if !rng.percent(10) {

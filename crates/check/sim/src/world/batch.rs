@@ -1,4 +1,4 @@
-//! The order in which a server carries out a batch: what is alike goes together, as it does to a Redis server.
+//! The order in which a server executes a batch: similar requests together, as a Redis server does.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 use quorlock_core::mode::Mode;
 use quorlock_core::vote::Request;
 
-/// Releases first, then acquires of those who want to be alone, then renewals of such, then the rest; messages about one name
-/// keep their order. A batch that is plain in part, or leaves tombstones, which are one attempt's whatever the name, stays as
-/// it is.
+/// Releases first, then exclusive acquires, then their renewals, then the rest; messages about one name keep their
+/// order. A batch stays as it is if a part of it is plain or leaves tombstones, which belong to an attempt and not to a
+/// name.
 pub(super) fn order(messages: &[(String, Arc<Request>)]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..messages.len()).collect();
     let plain = messages.iter().filter(|(_, request)| request.is_plain()).count();
@@ -25,7 +25,7 @@ pub(super) fn order(messages: &[(String, Arc<Request>)]) -> Vec<usize> {
             (Request::Renew { mode: Mode::EXCLUSIVE, .. } | Request::PlainExtend { .. }, None | Some(0)) => 2,
             _ => 3,
         };
-        // Behind an acquire, a renewal, and whatever goes by itself, everything about the name goes by itself.
+        // After an acquire, a renewal or a request on its own, all further requests about the name go on their own.
         latest.insert(key, if rank == 0 { 0 } else { 3 });
         ranks.push(rank);
     }
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_alike_goes_together_and_each_name_in_its_order() {
+    fn similar_requests_go_together_and_each_name_keeps_its_order() {
         let messages = [acquire("a"), release("b", None), release("a", None), acquire("b"), acquire("a")];
         assert_eq!(order(&messages), [1, 0, 3, 2, 4]);
         let messages = [renew("a"), acquire("a"), renew("b"), acquire("c"), release("b", None), release("d", None)];

@@ -1,4 +1,4 @@
-//! What goes wrong, and how it is put right again.
+//! Injects faults, and heals them.
 
 use quorlock::sim::Said;
 
@@ -6,12 +6,12 @@ use super::server::Memory;
 use super::{Event, MS, State, World};
 use crate::plan::{Direction, Fault, Recovery};
 
-/// The pace of a clock that stands still.
+/// The rate of a clock that stands still.
 const STOPPED: i64 = -1_000_000;
 
 impl World {
-    /// Something goes wrong.
-    pub(super) fn befall(&self, fault: Fault) {
+    /// Injects a fault.
+    pub(super) fn inject(&self, fault: Fault) {
         if let Fault::Kill { client } = fault {
             let mut state = self.state.borrow_mut();
             let is_there = state.clients.get(client).is_some_and(|client| client.is_alive);
@@ -23,10 +23,10 @@ impl World {
             }
             return;
         }
-        self.state.borrow_mut().befall(fault);
+        self.state.borrow_mut().inject(fault);
     }
 
-    /// Whatever has been stopped for long enough goes on.
+    /// Continues everything whose stop has ended.
     pub(super) fn resume(&self) {
         let mail: Vec<_> = {
             let mut state = self.state.borrow_mut();
@@ -40,7 +40,7 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more, and what did is over.
+    /// Ends all faults.
     pub(crate) fn heal(&self) {
         {
             let mut state = self.state.borrow_mut();
@@ -57,14 +57,14 @@ impl World {
             }
             (state.network.slow_percent, state.network.breaks_permille) = (0, 0);
             state.network.hints_lost_percent = 0;
-            state.story.say(now, "", || "nothing goes wrong any more".into());
+            state.story.say(now, "", || "the faults are over".into());
         }
         self.resume();
     }
 }
 
 impl State {
-    fn befall(&mut self, fault: Fault) {
+    fn inject(&mut self, fault: Fault) {
         let now = self.now;
         if let Some((who, what)) = fault.told() {
             self.story.say(now, &who, || what);
@@ -127,7 +127,7 @@ impl State {
             }
             Fault::FreezeClient { client, lasts } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
-                // One that is paused stays so: its clocks stand still.
+                // A paused client stays paused, because its clocks stand still.
                 let least = if client.is_paused { client.frozen_until } else { 0 };
                 client.frozen_until = least.max(now + lasts);
                 self.schedule(now + lasts, Event::Resume);
@@ -152,12 +152,12 @@ impl State {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 client.run_clocks(now, ppm);
             }
-            // By the world itself.
+            // Handled by the world.
             Fault::Kill { .. } => {}
         }
     }
 
-    /// Every connection hears that the node's memory was replaced, before anything that the node says from then on.
+    /// Tells every connection that the node's memory was replaced, before any later message of the node.
     fn tell_of_change(&mut self, node: usize) {
         for connection in 0..self.connections.len() {
             let of = &self.connections[connection];

@@ -1,4 +1,4 @@
-//! One node: the core's rules over a memory that may be lost, restored or emptied.
+//! A node: the core's rules over a memory that may be lost, restored or emptied.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -16,7 +16,7 @@ use super::wire::Up;
 use crate::clock::Clock;
 use crate::run::Flaw;
 
-/// What survives in a snapshot.
+/// The part of a node that a snapshot contains.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     life: Option<Incarnation>,
@@ -26,37 +26,37 @@ pub(crate) struct Memory {
 pub(crate) struct Server {
     index: usize,
     runs: u32,
-    /// How often this run took over other data.
+    /// How often this run loaded other data.
     promotions: u32,
     /// In nanoseconds since the Unix epoch.
     pub(super) clock: Clock,
-    /// By how much it has been set, in nanoseconds.
+    /// By how much it was set, in nanoseconds.
     set: i64,
     pub(super) memory: Memory,
     pub(super) snapshot: Option<Memory>,
-    /// What came back with a snapshot, and need not be taken back by anybody.
+    /// Attempts that came back with a snapshot, which no client has to release.
     restored: Vec<LeaseId>,
     restored_places: Vec<Ticket>,
     pub(super) frozen_until: u64,
     pub(super) down_until: u64,
-    /// What a frozen node has not read yet.
+    /// Messages that a frozen node has not read yet.
     pub(super) backlog: VecDeque<(usize, Up)>,
-    /// On which connection each client hears hints.
+    /// The connection on which each client listens for hints.
     pub(super) listeners: BTreeMap<Channel, usize>,
-    /// Whether fences are raised under others' votes, too: the other side of a rule that is switched off.
+    /// Whether fences are raised under votes of other attempts: the node's part of a rule that is switched off.
     raises_any: bool,
-    /// Whether claims are added: the other side of another one.
+    /// Whether claims are added up: the node's part of another rule.
     adds_claims: bool,
-    /// What it does wrong with retirements.
+    /// A deliberate bug in its retirements.
     flaw: Option<Flaw>,
-    /// Whom it has refused, for that.
+    /// The attempts that it refused because of that bug.
     refused: BTreeSet<LeaseId>,
 }
 
-/// Something about the lock with this key.
+/// A value for the lock with this key.
 pub(super) type Keyed<T> = (String, T);
 
-/// What a node has to say to others than the asker.
+/// A message to clients other than the sender of the request.
 pub(super) enum Aside {
     Hint(Channel, Ticket, Option<Handoff>),
     Broken(String),
@@ -85,29 +85,29 @@ impl Server {
         }
     }
 
-    /// Lets it be one that has been voting for long.
+    /// Makes it a node that has been voting for long.
     pub(crate) fn let_vote(&mut self, constants: Constants) {
         let init = NodeCommand::Init { identity: self.identity(), fresh: Epoch(u128::from(self.runs)), constants };
         let time = self.time(0);
         attend(&mut self.memory.life, &init, time);
     }
 
-    /// Lets it raise fences under others' votes, too.
+    /// Makes it raise fences under votes of other attempts, too.
     pub(crate) fn raises_any(&mut self, raises_any: bool) {
         self.raises_any = raises_any;
     }
 
-    /// Lets it add up the claims of how much of a quarantine has passed.
+    /// Makes it add up the claims about a quarantine.
     pub(crate) fn adds_claims(&mut self, adds_claims: bool) {
         self.adds_claims = adds_claims;
     }
 
-    /// Lets it break a rule.
+    /// Adds a deliberate bug.
     pub(crate) fn flaw(&mut self, flaw: Option<Flaw>) {
         self.flaw = flaw;
     }
 
-    /// Lets it remember a fence of an earlier lease, so far ahead of its clock.
+    /// Stores the fence of an earlier lease, this far ahead of its clock.
     pub(crate) fn remember(&mut self, key: String, ahead_micros: i64) {
         let fence = Fence::new(self.time(0).wall_micros.saturating_add_signed(ahead_micros));
         let (by, ticket, holder) = (LeaseId::from_bits(0), None, String::new());
@@ -115,7 +115,7 @@ impl Server {
         self.memory.records.entry(key).or_default().fence = Some(note);
     }
 
-    /// The name of the cluster that it belongs to.
+    /// The name of its cluster.
     pub(super) fn cluster(&self) -> Option<&str> {
         self.memory.life.as_ref().map(|life| life.constants.cluster.as_str())
     }
@@ -134,13 +134,13 @@ impl Server {
         self.set += by;
     }
 
-    /// Takes back by how much it was set, and lets it run as it should.
+    /// Undoes all changes of its clock.
     pub(super) fn put_clock_right(&mut self, now: u64) {
         self.set_clock(now, -self.set);
         self.clock.run(now, 0);
     }
 
-    /// Begins another run, with this memory.
+    /// Starts another run with this memory.
     pub(super) fn restart(&mut self, memory: Memory) {
         self.runs += 1;
         self.promotions = 0;
@@ -149,7 +149,7 @@ impl Server {
         self.listeners.clear();
     }
 
-    /// Takes over this memory in the same run, and keeps its connections.
+    /// Loads this memory in the same run, and keeps its connections.
     pub(super) fn roll_back(&mut self, memory: Memory) {
         self.promotions += 1;
         self.replace(memory);
@@ -162,7 +162,7 @@ impl Server {
         self.restored.extend(entries.map(|entry| entry.attempt));
         let places = || memory.records.values().flat_map(|record| &record.queue);
         self.restored_places.extend(places().map(|place| place.waiter.ticket));
-        // Until it is told of its new life, it may hand the vote to a place that came back.
+        // Until its new epoch is set, it may hand the vote to a restored queue position.
         self.restored.extend(places().filter_map(|place| Some(place.request.as_ref()?.1.attempt())));
         self.memory = memory;
     }
@@ -172,7 +172,7 @@ impl Server {
         self.memory = Memory::default();
     }
 
-    /// Carries out what it is asked.
+    /// Executes a request.
     pub(super) fn serve(&mut self, question: &Question, now: u64) -> (Said, Vec<Aside>) {
         let time = self.time(now);
         let mut asides = Vec::new();
@@ -197,7 +197,7 @@ impl Server {
         (said, asides)
     }
 
-    /// What is carried out instead by a node that adds claims.
+    /// The command that a node executes instead if it adds up claims.
     fn added(&self, node_command: &NodeCommand) -> Option<NodeCommand> {
         match (node_command, &self.memory.life) {
             (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if self.adds_claims => {
@@ -210,7 +210,7 @@ impl Server {
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, asides: &mut Vec<Aside>) -> Vote {
         let Memory { life, records } = &mut self.memory;
-        // A server without an epoch has nothing to say but that.
+        // A server without an epoch refuses everything.
         let Some(life) = life else { return Vote::Refusal(Refusal::WrongEpoch) };
         if !records.contains_key(key) {
             records.insert(key.to_owned(), Record::default());
@@ -218,7 +218,7 @@ impl Server {
         let Some(record) = records.get_mut(key) else { return Vote::Refusal(Refusal::Absent) };
         let can_hear = |channel| self.listeners.contains_key(&channel);
         let mut answer = apply(life, record, request, epoch, now, can_hear);
-        // Whoever does not wait asks twice for a seal only.
+        // A client that does not wait repeats an acquire only to seal.
         if let (true, Request::Acquire { proposal, waiter: None, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
             (self.raises_any, request, &answer.vote, &mut record.fence)
             && !self.refused.insert(request.attempt())
@@ -245,7 +245,7 @@ impl Server {
         answer.vote
     }
 
-    /// The attempts that have a vote here, and those who wait, unless they came with a snapshot.
+    /// The votes and queue positions here, except for those that came with a snapshot.
     pub(super) fn leftovers(&mut self, now: u64) -> (Vec<Keyed<LeaseId>>, Vec<Keyed<Waiter>>) {
         let time = self.time(now);
         let (mut votes, mut places) = (Vec::new(), Vec::new());

@@ -6,19 +6,19 @@ use std::task::{Context, Wake, Waker};
 
 use super::{World, mixed};
 
-/// Anything that can be waited for.
+/// The future of a task.
 pub(super) type Work = Pin<Box<dyn Future<Output = ()>>>;
 
 #[derive(Default)]
 pub(super) struct Tasks {
     slots: Vec<Slot>,
-    /// Those that want to be looked at.
+    /// The tasks that were woken.
     ready: Arc<Mutex<Vec<usize>>>,
 }
 
 struct Slot {
     client: usize,
-    /// `None` while it is being looked at, and when it is done.
+    /// `None` while it is polled, and when it has ended.
     work: Option<Work>,
     waker: Waker,
 }
@@ -49,19 +49,19 @@ impl Tasks {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
-    /// Everything of a client that has been killed.
+    /// Removes all tasks of a killed client.
     fn of(&mut self, client: usize) -> Vec<Work> {
         self.slots.iter_mut().filter(|slot| slot.client == client).filter_map(|slot| slot.work.take()).collect()
     }
 }
 
 impl World {
-    /// Begins a task of a user of this client.
+    /// Starts a task of a user of this client.
     pub(crate) fn begin(&self, client: usize, work: impl Future<Output = ()> + 'static) {
         self.tasks.borrow_mut().add(client, Box::pin(work));
     }
 
-    /// Lets everybody who can run do so, until all wait for something.
+    /// Polls woken tasks until all of them wait.
     pub(super) fn run_tasks(&self) {
         while let Some((task, client, mut work, waker)) = self.next_task() {
             self.run_as(client);
@@ -94,7 +94,7 @@ impl World {
         Some((task, slot.client, slot.work.take()?, slot.waker.clone()))
     }
 
-    /// Ends a client as a kill does: nothing of it runs any more.
+    /// Kills a client: none of its tasks runs any more.
     pub(super) fn kill(&self, client: usize) {
         {
             let mut state = self.state.borrow_mut();
@@ -103,11 +103,11 @@ impl World {
             state.ledger.kill(client);
         }
         let works = self.tasks.borrow_mut().of(client);
-        // Whatever they would still send is not sent.
+        // Messages that their destructors send are dropped.
         drop(works);
     }
 
-    /// Ends everything.
+    /// Ends all tasks.
     pub(crate) fn end(&self) {
         let clients = self.state.borrow().clients.len();
         for client in 0..clients {

@@ -1,4 +1,4 @@
-//! What happens, in words.
+//! The story of a run, as text.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use quorlock_model::words;
 
 use super::State;
 
-/// What happened, if anybody wants to know.
+/// The events of a run as text, if requested.
 pub(crate) struct Story {
     lines: Option<Vec<String>>,
     attempts: BTreeMap<LeaseId, String>,
@@ -46,7 +46,7 @@ impl Story {
 }
 
 impl State {
-    /// A node gave its vote to one who had not asked again.
+    /// Adds a handoff: a node gave its vote to a waiter.
     pub(super) fn tell_handoff(&mut self, listener: usize, handoff: Option<Handoff>) {
         let of = &self.connections[listener];
         let (client, node, now) = (client_name(of.client), format!("n{}", of.node + 1), self.now);
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// What a node did with a question.
+    /// Adds a node's reply to a request.
     pub(super) fn tell_answer(&mut self, connection: usize, question: &Question, said: &Said) {
         if self.story.lines.is_none() {
             return;
@@ -92,11 +92,11 @@ impl State {
     }
 }
 
-/// What becomes of the place in the queue.
+/// What a release does with the queue position.
 fn parting(request: &Request) -> &'static str {
     match request {
         Request::Release { parting: Some(Parting::Leave(_)), .. } => ", which leaves the queue,",
-        Request::Release { parting: Some(Parting::Yield(_)), .. } => ", which keeps its place,",
+        Request::Release { parting: Some(Parting::Yield(_)), .. } => ", which keeps its queue position,",
         _ => "",
     }
 }

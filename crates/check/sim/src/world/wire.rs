@@ -1,4 +1,4 @@
-//! Connections: each way in order, late or cut, and what is under way when they end.
+//! Connections: ordered in each direction, slow or cut, and their messages in flight when they end.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -8,11 +8,11 @@ use quorlock::sim::{Ear, Question, Said};
 use super::server::Aside;
 use super::{Event, State, World};
 
-/// What goes to a node.
+/// A message to a node.
 #[derive(Debug)]
 pub(crate) enum Up {
     Open,
-    /// A question, and when it was sent.
+    /// A request and its send time.
     Ask(Question, u64),
     Close,
 }
@@ -21,16 +21,16 @@ pub(crate) struct Connection {
     pub(super) client: usize,
     pub(super) node: usize,
     pub(super) ear: Rc<Ear>,
-    /// The client listens.
+    /// Whether the client still reads from it.
     pub(super) is_heard: bool,
-    /// The node has it.
+    /// Whether the node has accepted it.
     pub(super) is_open: bool,
-    /// What is under way to the node, or will be, gets lost.
+    /// Whether messages to the node are lost.
     up_lost: bool,
-    /// The earliest that anything arrives there: each way is in order.
+    /// The earliest arrival of the next message, because each direction is ordered.
     up_after: u64,
     down_after: u64,
-    /// What waits for the way to be free again.
+    /// Messages that wait for a cut to end.
     stalled_up: VecDeque<Up>,
     stalled_down: VecDeque<Said>,
 }
@@ -101,7 +101,7 @@ impl State {
         breaks
     }
 
-    /// How long a message takes: mostly short, sometimes not.
+    /// The delay of a message: usually short.
     fn delay(&mut self, node: usize) -> u64 {
         let pace = self.network.paces[node];
         let usual = pace / 2 + self.rng.below(pace);
@@ -109,7 +109,7 @@ impl State {
         if is_slow { usual + self.rng.below(self.network.slow_max) } else { usual }
     }
 
-    /// Takes a cut way into use again.
+    /// Ends a cut.
     pub(super) fn reopen(&mut self, client: usize, node: usize) {
         let way = self.ways[client][node];
         for connection in 0..self.connections.len() {
@@ -128,7 +128,7 @@ impl State {
         }
     }
 
-    /// The client hangs up. What is under way gets lost, or arrives, perhaps late.
+    /// The client closes the connection. Messages in flight are lost or arrive, perhaps late.
     pub(super) fn hang_up(&mut self, connection: usize) {
         let is_late = self.rng.percent(self.network.stray_percent);
         let until = self.now + self.rng.below(self.network.stray_max.max(1));
@@ -143,7 +143,7 @@ impl State {
         self.send_up(connection, Up::Close);
     }
 
-    /// What is under way on this connection arrives no earlier than this, in its order.
+    /// Delays all messages in flight on this connection until this time, in order.
     fn put_off(&mut self, connection: usize, until: u64) {
         let is_early = |(at, event): &(&(u64, u64), &Event)| {
             at.0 < until && matches!(event, Event::Up(of, _) if *of == connection)
@@ -156,7 +156,7 @@ impl State {
         }
     }
 
-    /// The connection is broken, by the network or by its node. The client may be told, or find out by itself.
+    /// The network or the node breaks the connection. The client may get an error, or time out.
     pub(super) fn break_off(&mut self, connection: usize, is_told: bool) {
         let of = &mut self.connections[connection];
         if !of.is_heard {
@@ -177,7 +177,7 @@ impl State {
         }
     }
 
-    /// Something has arrived at a node.
+    /// Handles a message at a node.
     pub(super) fn arrive(&mut self, connection: usize, up: Up) {
         let Connection { node, up_lost, is_open, is_heard, .. } = self.connections[connection];
         let server = &mut self.servers[node];
@@ -198,7 +198,7 @@ impl State {
                 self.connections[connection].is_open = true;
                 self.send_down(connection, Said::Open(identity));
             }
-            // Nobody waits for it any more.
+            // The client has closed the connection.
             Up::Open => self.connections[connection].is_open = true,
             Up::Ask(..) | Up::Close if !is_open => self.refuse(connection),
             Up::Close => {
@@ -207,7 +207,7 @@ impl State {
             }
             Up::Ask(question, sent) => {
                 if let (false, Question::Batch(_, messages)) = (is_heard, &question) {
-                    // The page's commands leave no tombstones, and others leave them for so long.
+                    // Plain locks leave no tombstones, and those of other locks expire.
                     let is_old = self.now.saturating_sub(sent) > self.network.tombstones;
                     let late = messages.iter().filter(|(_, request)| is_old || request.is_plain());
                     late.for_each(|(_, request)| self.ledger.excuse(request));
@@ -232,7 +232,7 @@ impl State {
 
     fn say_aside(&mut self, node: usize, aside: Aside) {
         match aside {
-            // A hint proves nothing, and may get lost.
+            // A hint may be lost, because nothing relies on it.
             Aside::Hint(.., None) if self.rng.percent(self.network.hints_lost_percent) => {}
             Aside::Hint(channel, ticket, handoff) => {
                 if let Some(listener) = self.servers[node].listeners.get(&channel).copied() {
@@ -252,7 +252,7 @@ impl State {
 }
 
 impl World {
-    /// Something has arrived at a client.
+    /// Handles a message at a client.
     pub(super) fn hear(&self, connection: usize, said: Said) {
         let ear = {
             let mut state = self.state.borrow_mut();
