@@ -1,5 +1,5 @@
-//! The shipped core, searched. Not a model of the code: the machines of `quorlock-core` themselves, clients and nodes,
-//! in every order of events within bounds; with all rules of the protocol in force, and without each of them in turn.
+//! Model-checks the shipped core: searches the state machines of `quorlock-core` themselves, clients and nodes, in
+//! every order of events within bounds, with all rules of the protocol and without each of them in turn.
 
 pub mod queue;
 pub mod report;

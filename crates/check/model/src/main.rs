@@ -8,17 +8,17 @@ use quorlock_model::report::{HEAD, Row, WIDE_HEAD, Wide, page, stories};
 use quorlock_model::run_info::RunInfo;
 use quorlock_model::scenario::ALL;
 
-/// Searches everything that can happen to the core within bounds: with all rules, and without each of them.
+/// Search every state of the core within bounds, with all rules and without each of them
 #[derive(Parser)]
 #[command(name = "./x model")]
 struct Options {
-    /// Only the scenarios that take seconds.
+    /// Run only the scenarios that take seconds.
     #[arg(long)]
     quick: bool,
-    /// Only the rule of this name, with its story.
+    /// Run only the scenario of this rule, and print its counter-example.
     #[arg(long)]
     rule: Option<String>,
-    /// Where to write the tables.
+    /// Write the page to this file.
     #[arg(long)]
     write: Option<PathBuf>,
 }
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
         eprintln!("{complaint}");
     }
     if rows.is_empty() {
-        eprintln!("no rule has this name");
+        eprintln!("unknown rule; see the names in crates/check/model/src/scenario.rs");
         return ExitCode::from(64);
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     for (path, text) in texts {
         let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         if let Err(error) = folder.and_then(|()| std::fs::write(&path, text)) {
-            eprintln!("{} cannot be written: {error}", path.display());
+            eprintln!("cannot write {}: {error}", path.display());
             return ExitCode::FAILURE;
         }
     }

@@ -1,4 +1,4 @@
-//! Waiting in the queue: who is served, and who is not, when a rule of waiting is missing.
+//! Searches of the waiting queue: whether every waiter is served, with all rules of waiting and without each.
 
 pub mod fair;
 pub mod search;

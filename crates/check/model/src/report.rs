@@ -1,4 +1,4 @@
-//! What the searches came to: tables for the page, and stories.
+//! The results of the searches: tables for the page, and counter-examples.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use crate::run_info::RunInfo;
 use crate::scenario::{Scenario, WIDE};
 use crate::search::{Counter, Finding};
 
-/// One rule: the search with it, and the search without.
+/// The results for one rule: the search with it, and the search without it.
 pub struct Row {
     scenario: Scenario,
     with: Finding,
@@ -19,38 +19,38 @@ impl Row {
         Self { scenario: *scenario, with: scenario.hunt.with(), without: scenario.hunt.without() }
     }
 
-    /// What is wrong with it: the rules are not enough, or this one is not needed.
+    /// The reason why this rule fails: the rules are not sufficient, or this one is not needed.
     pub fn complaint(&self) -> Option<String> {
         let name = self.scenario.name;
         if let Some(counter) = &self.with.counter {
-            return Some(format!("{name}: with all rules in force\n{}", told(counter)));
+            return Some(format!("{name}: a violation with all rules in force\n{}", describe(counter)));
         }
         if !self.with.exhausted {
-            return Some(format!("{name}: there is no end to the search"));
+            return Some(format!("{name}: the search did not end"));
         }
-        self.without.counter.is_none().then(|| format!("{name}: the mutant survives"))
+        self.without.counter.is_none().then(|| format!("{name}: no violation without the rule"))
     }
 
-    /// What happens without the rule.
+    /// The counter-example without the rule.
     pub fn story(&self) -> String {
         let Scenario { rule, mutant, .. } = self.scenario;
-        let ending = self.without.counter.as_ref().map_or_else(|| "nothing happens\n".into(), told);
+        let ending = self.without.counter.as_ref().map_or_else(|| "no violation\n".into(), describe);
         format!("rule: {rule}\nmutant: {mutant}\n{ending}")
     }
 
-    /// A line of the table.
+    /// The line of the table.
     pub fn line(&self) -> String {
         let Scenario { rule, mutant, .. } = self.scenario;
         let (length, breach) = match &self.without.counter {
             Some(counter) => (counter.length.to_string(), counter.breach.to_string()),
-            None => ("none".into(), "the mutant survives".into()),
+            None => ("none".into(), "no violation".into()),
         };
         let (with, without) = (self.with.states, self.without.states);
         format!("| {rule} | {mutant} | {with} | {without} | {length} | {breach} |")
     }
 }
 
-fn told(counter: &Counter) -> String {
+fn describe(counter: &Counter) -> String {
     let mut text = String::new();
     for (at, line) in counter.story.iter().enumerate() {
         let _ = writeln!(text, "{:>3}. {line}", at + 1);
@@ -59,49 +59,49 @@ fn told(counter: &Counter) -> String {
     text
 }
 
-/// A wider search, with all rules in force.
+/// A wider search, with all rules.
 pub struct Wide {
     name: &'static str,
     finding: Finding,
 }
 
 impl Wide {
-    /// Searches all of them.
+    /// Runs all wider searches.
     pub fn search_all() -> Vec<Self> {
         WIDE.iter().map(|(name, wide)| Self { name, finding: wide.search() }).collect()
     }
 
-    /// What is wrong with it: the rules are not enough.
+    /// The reason why it fails: the rules are not sufficient.
     pub fn complaint(&self) -> Option<String> {
         match &self.finding {
-            Finding { counter: Some(counter), .. } => Some(format!("{}\n{}", self.name, told(counter))),
-            Finding { exhausted: false, .. } => Some(format!("{}: there is no end to the search", self.name)),
+            Finding { counter: Some(counter), .. } => Some(format!("{}\n{}", self.name, describe(counter))),
+            Finding { exhausted: false, .. } => Some(format!("{}: the search did not end", self.name)),
             _ => None,
         }
     }
 
-    /// A line of its table.
+    /// The line of the table.
     pub fn line(&self) -> String {
         format!("| {} | {} |", self.name, self.finding.states)
     }
 }
 
-/// The head of the table.
+/// The head of the table of rules.
 pub const HEAD: &str = "\
-| rule | mutant | states with the rule, all seen | states until the counter-example | its length | what goes wrong |
+| rule | mutant | states with the rule | states until the counter-example | its length | violation |
 |---|---|---|---|---|---|";
 
 /// The head of the table of wider searches.
-pub const WIDE_HEAD: &str = "| what may happen | states, all seen |\n|---|---|";
+pub const WIDE_HEAD: &str = "| scenario | states |\n|---|---|";
 
-/// The page for `docs/evidence`.
+/// The page for `docs/evidence`, in Markdown.
 pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[Wide]) -> String {
-    let mut page = format!("# The shipped core, model-checked\n\n{}\n\n{INTRODUCTION}", run_info.line());
+    let mut page = format!("# Model checking of the shipped core\n\n{}\n\n{INTRODUCTION}", run_info.line());
     let _ = writeln!(page, "{HEAD}");
     for row in rows {
         let _ = writeln!(page, "{}", row.line());
     }
-    let _ = writeln!(page, "\n## Wider searches, with all rules in force\n\n{WIDE_HEAD}");
+    let _ = writeln!(page, "\n## Wider searches with all rules\n\n{WIDE_HEAD}");
     for search in wide {
         let _ = writeln!(page, "{}", search.line());
     }
@@ -114,48 +114,53 @@ pub fn stories(rows: &[Row]) -> String {
 }
 
 const INTRODUCTION: &str = "\
-The same comes of it every time: there is no chance in a search.
+For readers who want to know which rules of the protocol the search covers, and for engineers who repeat it. The search is
+deterministic: every run gives the same figures.
 
-What is searched is not a model of the code but the code: `Acquire`, `Hold` and `Delivery` as they run in clients, `node::apply`
-and `node::attend` as they run in nodes. The search decides what is delivered, held back or lost, which connection breaks, which
-server restarts, whose clock runs at which rate, and when time passes. Each scenario says how often each of these may happen,
-and is searched twice: with all rules in force, until every state within the bounds has been seen; and with one rule switched
-off, breadth first, until the shortest counter-example is found.
+The search runs the shipped code, not a model of it: `Acquire`, `Hold` and `Delivery` of the clients, `node::apply` and
+`node::attend` of the nodes. It decides what is delivered, held back or lost, which connection breaks, which server restarts, how fast each
+clock runs, and when time passes. Each scenario has budgets for these faults and is searched twice: with all rules, until
+every state within the bounds has been visited; and with one rule switched off, breadth first, until the shortest
+counter-example is found.
 
-What has to be true in every state: no two leases are valid that exclude each other, each judged by its own client's clock;
-every fence is above all that were handed out before; a lease that was lost stays lost; a lease that a majority has broken
-ends within a ttl, and as soon as its holder has been told and has asked, and no other than the one that was named; an owner
-that a majority has retired holds for no longer than a ttl after that, and holds other names as before; and when
-nothing is under way and nothing is owed, no vote stands that nobody has. For the line: from every state that is reached in any order of the first
-answers, a fair schedule serves everyone, and nobody asks more often than its polls say while nothing changes. The wider
-searches follow every fair schedule to its end: none leaves anybody waiting. Fair is one on which time passes only when
-everything under way has arrived.
+The search checks in every state:
 
-On a connection that stays, messages arrive once and in order, as TCP has it: one that is held back is late, or lost, which is
-the same until it arrives. What goes to a Redis server as one batch may be carried out in another order, but not what is about
-one name ([decision 28](../decisions/link.md#28-send-similar-requests-of-a-batch-as-one-command)), and a search is about one name. What comes twice
-or out of order does so where connections break. What was under way on them is a stray: it arrives whenever the search says,
-or never. Meanwhile the link sends the releases that it owes again on the next connection, and the client may ask anew. So a
-request may arrive behind its own release, and a release twice. That nothing is lost by itself is part of [decision
-20](../decisions/evidence.md#20-search-the-shipped-state-machines-one-scenario-per-rule).
+- No two valid leases exclude each other; each client's own clock decides whether its lease is valid.
+- Every fence is higher than all earlier ones.
+- A lost lease stays lost.
+- A lease that a majority has broken ends within a ttl, and as soon as its holder has been told and has asked. No other lease
+  ends.
+- An owner that a majority has retired holds the name for at most another ttl, and keeps its other names.
+- When nothing is in flight and no release is owed, every vote belongs to a client.
+- For the queue: after any order of the first replies, a fair schedule serves every waiter, and no waiter asks more often than
+  it polls while nothing changes. The wider searches follow every fair schedule to its end, and none leaves a waiter unserved.
+  A schedule is fair if time passes only when everything in flight has arrived.
 
-Where a wall clock jumps and votes lapse by it, as on a Redis server, votes vanish before their time and two may hold: those
-searches judge that fences differ, and that no server has granted the lower of two after the higher one. In all others votes
-lapse by a clock that does not jump, and a jump only makes a server look older.
+On a connection that stays open, messages arrive once and in order, as in TCP. A message that is held back is late or lost, which
+is the same until it arrives. A Redis server may execute the requests of a batch in another order, but not those about one name
+([decision 28](../decisions/link.md#28-send-similar-requests-of-a-batch-as-one-command)), and a search is about one name.
+Messages arrive twice or out of order only if a connection breaks: requests in flight then arrive at any time or never, the link
+repeats the releases that it owes on the next connection, and the client may ask again. So a request may arrive after its own
+release, and a release twice. [Decision 20](../decisions/evidence.md#20-search-the-shipped-state-machines-one-scenario-per-rule)
+explains why nothing else is lost.
 
-A step is one choice of the search: who is heard next, what is held back, what breaks, whether time passes. `./x model` writes every
-counter-example, step by step, to `target/model/stories.txt`; `./x model --rule NAME` prints one.
+In scenarios in which votes expire by a wall clock that jumps, as on a Redis server, votes vanish early and leases may overlap.
+Those searches check that fences differ, and that no server has granted the lower of two fences after the higher one. In all other
+scenarios votes expire by a clock that does not jump, and a jump only makes a server look older.
 
-Of the quarantine four milliseconds are taken, since three would not show: the 2 ms that the drift takes off a lease besides
-a tenth of it make up for 2.44, by clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.
+A step is one choice of the search: which message is delivered, what is held back, what breaks, whether time passes. `./x model`
+writes every counter-example, step by step, to `target/model/stories.txt`; `./x model --rule NAME` prints one.
 
-Three mutants lack two rules, since one of the two makes up for the other. Without the handshake's tie to its connection a
-request would still name another epoch, so that nobody checks that either; without the check alone, a server that is emptied
-shows it. Without a floor, a node that has no fence stored begins max_clock_skew below its clock, which is a floor, too: in
-\"it begins its fences anew\" and \"trust without a floor\" the clock counts for nothing either, nor does it bound proposals.
+The mutant of the quarantine is four milliseconds too short, because three would not show: drift takes 2 ms off a lease besides a
+tenth, which makes up for 2.44 ms with clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.
 
-Not covered: handshakes are atomic (a greeting that is delayed only begins later); time passes to the moments at which
-something is due and, in some scenarios, to those of a grid; a lease is broken by its fence only, as it is asked for first (the
-second question, by a digest, is in the [simulation](sim.md)); the Lua scripts are compared with `node::apply` elsewhere.
+Three mutants lack two rules, because one rule makes up for the other. If the handshake did not belong to its connection, a
+request would still name the old epoch, so this mutant does not check epochs either; the check alone is covered by an emptied
+server. Without a floor, a node without a stored fence starts max_clock_skew below its clock, which is a floor, too. So in
+\"it starts its fences from nothing\" and \"trust without a floor\" the clock does not count, and does not limit proposals.
+
+Not covered: handshakes are atomic (a delayed greeting only starts later); time passes only to the moments at which something is
+due and, in some scenarios, to those of a grid; a lease is broken only by its fence (the [simulation](sim.md) covers a break by
+digest); other tests compare the Lua scripts with `node::apply`.
 
 ";

@@ -1,4 +1,4 @@
-//! The scenarios: for each rule, a beginning from which its absence shows.
+//! The scenarios: for each rule, a setup in which its absence causes a violation.
 
 mod beginnings;
 
@@ -27,30 +27,30 @@ use beginnings::{
     two_everywhere, two_losses, two_readers_and_a_writer, two_who_wait, waiting_through_a_restart,
 };
 
-/// A rule, and the search that shows what it is for.
+/// A rule, and the search that shows why it is needed.
 #[derive(Clone, Copy)]
 pub struct Scenario {
-    /// What selects it.
+    /// The name for the command line.
     pub name: &'static str,
-    /// The rule that is missing.
+    /// The rule.
     pub rule: &'static str,
-    /// What is done instead.
+    /// The behaviour without the rule.
     pub mutant: &'static str,
-    /// How it is searched.
+    /// The search.
     pub hunt: Hunt,
-    /// Whether it takes seconds at most.
+    /// Whether it takes at most seconds.
     pub is_quick: bool,
 }
 
-/// Where a search begins, with all rules in force.
+/// The setup of a search, with all rules.
 pub type Beginning = fn() -> Setup;
 
-/// What is searched for, and how the rule is switched off.
+/// A kind of search, and how it switches the rule off.
 #[derive(Clone, Copy)]
 pub enum Hunt {
-    /// Leases and fences: the flaw, and where to begin with all rules in force.
+    /// Leases and fences: the flaw, and the setup with all rules.
     Lease(Flaw, Beginning),
-    /// Waiters.
+    /// The waiting queue.
     Queue(fn() -> Flaws),
 }
 
@@ -63,7 +63,7 @@ impl Hunt {
         }
     }
 
-    /// Searches without this one.
+    /// Searches without the rule.
     pub fn without(self) -> Finding {
         match self {
             Self::Lease(flaw, setup) => shortest(&Arc::new(Setup { flaw: Some(flaw), ..setup() })),
@@ -87,13 +87,13 @@ const fn waiting(name: &'static str, rule: &'static str, mutant: &'static str, f
 }
 
 impl Scenario {
-    /// One that takes its time.
+    /// Marks a scenario that takes more than seconds.
     const fn slow(self) -> Self {
         Self { is_quick: false, ..self }
     }
 }
 
-/// All of them.
+/// All scenarios.
 pub const ALL: &[Scenario] = &[
     scenario(
         "count-from-send",
@@ -104,8 +104,8 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "count-from-the-refused",
-        "a vote that is handed on counts from the send of what was refused",
-        "it counts from when it is heard of",
+        "a handed-over vote counts from the send of the refused request",
+        "it counts from the arrival of the handoff",
         Flaw::Core(Rule::CountFromSend),
         handed_on,
     ),
@@ -118,19 +118,19 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "attempt-shared",
-        "an attempt id is one client's",
+        "an attempt id belongs to one client",
         "two replicas share an attempt id",
         Flaw::AttemptShared,
         plainly_two,
     ),
     scenario(
         "replies-matched",
-        "an answer counts for the attempt that asked",
-        "answers are taken for those to the latest request",
+        "a reply counts for the attempt that asked",
+        "a reply counts for the latest request",
         Flaw::RepliesUnmatched,
         second_try_with_slow_answers,
     ),
-    scenario("drift", "drift is taken off the ttl", "the whole ttl is used", Flaw::NoDrift, rates_at_their_limit),
+    scenario("drift", "drift is subtracted from the ttl", "the whole ttl is used", Flaw::NoDrift, rates_at_their_limit),
     scenario("quarantine", "a node that lost its memory is quarantined", "no quarantine", Flaw::NoQuarantine, crash),
     scenario(
         "quarantine-length",
@@ -148,35 +148,35 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "epoch",
-        "a request is carried out in the epoch that it names",
+        "a request is executed only in the epoch that it names",
         "scripts do not check the epoch, and a server is emptied",
         Flaw::EpochUnchecked,
         flushed,
     ),
     scenario(
         "rollback",
-        "a running server that takes over other data begins a new life",
-        "nobody looks at a server's promotions, and a server takes over an old copy",
+        "a running server that loads other data starts a new incarnation",
+        "promotions are not checked, and a server loads an old copy",
         Flaw::RollbackUnnoticed,
         rolled_back,
     ),
     scenario(
         "claims",
         "clients claim how much of a quarantine has passed",
-        "a node's age is told by its uptime",
+        "a node's age is its uptime",
         Flaw::Uptime,
         crash_and_jump,
     ),
     scenario(
         "highest-claim",
         "the highest claim counts",
-        "claims are added",
+        "claims are added up",
         Flaw::Core(Rule::HighestClaim),
         two_claimants,
     ),
     scenario(
         "equal-fences",
-        "a majority carries one and the same fence",
+        "a majority has the same fence",
         "the highest fence of the majority is taken",
         Flaw::Core(Rule::EqualFences),
         one_node_ahead,
@@ -190,8 +190,8 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "floor",
-        "a node that lost its memory takes a floor",
-        "it begins its fences anew",
+        "a node that lost its memory has a floor",
+        "it starts its fences from nothing",
         Flaw::FloorLost,
         crash_with_clients_off_the_clock,
     ),
@@ -204,7 +204,7 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "trust-floor",
-        "a trusted single node takes a floor after a restart",
+        "a trusted single node has a floor after a restart",
         "trust without a floor",
         Flaw::TrustWithoutFloor,
         one_trusted_node,
@@ -226,8 +226,8 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "extend-only",
-        "a lease without its hold is only extended",
-        "a renewal re-creates a vote without a living hold",
+        "a detached lease is only extended",
+        "an extension of a detached lease re-creates a vote",
         Flaw::ExtensionRepairs,
         detached,
     ),
@@ -240,7 +240,7 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "tombstone",
-        "a release sent again leaves a tombstone",
+        "a repeated release leaves a tombstone",
         "no tombstone",
         Flaw::Core(Rule::LeaveTombstones),
         one_who_turns_away,
@@ -262,56 +262,56 @@ pub const ALL: &[Scenario] = &[
     scenario(
         "configured-majority",
         "N comes from the configuration",
-        "N is taken from who is connected",
+        "N is the number of connected nodes",
         Flaw::ReachableMajority,
         cut_off,
     ),
     scenario(
         "one-server-one-vote",
         "one server has one vote",
-        "one server is counted twice",
+        "one server counts twice",
         Flaw::ServerTwice,
         two_addresses,
     ),
     scenario(
         "plain-epoch",
-        "plain votes count if the epoch stayed",
-        "plain votes are counted after FLUSHALL",
+        "plain votes count only in the same epoch",
+        "plain votes count after FLUSHALL",
         Flaw::PlainUnchecked,
         plain_and_flushed,
     ),
     scenario(
         "own-entry",
-        "a release ends its own entry only",
+        "a release ends only its own entry",
         "a release voids the holds of other entries",
         Flaw::ReleaseVoids,
         two_readers_and_a_writer,
     ),
     scenario(
         "break-drains",
-        "a lease that is broken drains",
+        "a broken lease drains",
         "a break frees the name at once",
         Flaw::BreakFrees,
         broken_to_drain,
     ),
     scenario(
         "break-tombstone",
-        "what is broken leaves a tombstone",
-        "the holder's next renewal is carried out",
+        "a broken lease leaves a tombstone",
+        "the holder's next renewal is executed",
         Flaw::BreakForgets,
         broken_at_once,
     ),
     scenario(
         "break-by-fence",
         "a break ends the lease that it names",
-        "a break ends whatever stands",
+        "a break ends any lease",
         Flaw::BreakAny,
         broken_too_late,
     ),
     scenario(
         "doubt",
-        "who hears of a break asks after that",
-        "a renewal that is under way will do",
+        "a holder that learns of a break asks again",
+        "a renewal in flight is enough",
         Flaw::DoubtOnce,
         broken_while_renewing,
     ),
@@ -324,40 +324,40 @@ pub const ALL: &[Scenario] = &[
     ),
     scenario(
         "retire-one-name",
-        "a retirement acts on the name that it names",
+        "a retirement acts only on the name that it names",
         "it acts on every name of the owner",
         Flaw::RetireEverywhere,
         retired_elsewhere,
     ),
-    waiting("yield", "a waiter gives its votes back to a lower ticket", "queue without yield", || Flaws {
+    waiting("yield", "a waiter yields its votes to a lower ticket", "queue without yield", || Flaws {
         rules: Rules::without(Rule::Yield),
         ..Flaws::default()
     }),
     waiting(
         "yield-to-voters",
-        "also to one that has the vote of the node that refused",
+        "it also yields to a client that has the refusing node's vote",
         "yield only on \"not first\" refusals",
         || Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() },
     ),
-    waiting("quiet-yield", "a yield hints those in front of the yielder", "a yield that wakes itself", || Flaws {
+    waiting("quiet-yield", "a yield hints only earlier waiters", "a yield hints the yielder, too", || Flaws {
         self_waking: true,
         ..Flaws::default()
     }),
 ];
 
-/// A search with all rules in force.
+/// A search with all rules.
 #[derive(Clone, Copy)]
 pub enum Wide {
-    /// Leases and fences, with several mishaps at once.
+    /// Leases and fences, with several faults at once.
     Leases(Beginning),
     /// Waiters, on every fair schedule.
     Queue(fn() -> Fair),
-    /// Permits.
+    /// Slots.
     Slots(fn() -> Slots),
 }
 
 impl Wide {
-    /// Looks at all of it.
+    /// Runs the search.
     pub fn search(self) -> Finding {
         match self {
             Self::Leases(setup) => exhaust(&Arc::new(setup())),
@@ -369,62 +369,50 @@ impl Wide {
 
 /// The wider searches.
 pub const WIDE: &[(&str, Wide)] = &[
-    ("two clients that reach every node, an answer held back, a holder that lets go", Wide::Leases(two_everywhere)),
-    ("renewals, a restart, a holder that lets go", Wide::Leases(restless_holder)),
+    ("two clients that reach every node, a late reply, a release", Wide::Leases(two_everywhere)),
+    ("renewals, a restart, a release", Wide::Leases(restless_holder)),
     ("a restart and an emptied server, with clocks at their limit", Wide::Leases(two_losses)),
-    (
-        "a client that asks twice, an answer held back, a broken connection, a holder that lets go",
-        Wide::Leases(coming_back),
-    ),
-    (
-        "a waiter, an answer held back, a broken connection, a caller who turns away",
-        Wide::Leases(handed_on_with_mishaps),
-    ),
-    ("two waiters, one of whom may turn away", Wide::Leases(two_who_wait)),
+    ("a client that acquires twice, a late reply, a broken connection, a release", Wide::Leases(coming_back)),
+    ("a waiter, a late reply, a broken connection, a cancellation", Wide::Leases(handed_on_with_mishaps)),
+    ("two waiters, a cancellation", Wide::Leases(two_who_wait)),
     ("a waiter, and a server that restarts with its snapshot", Wide::Leases(waiting_through_a_restart)),
     (
-        "a lease that is renewed and broken, an answer held back, a broken connection, a holder that lets go",
+        "a lease that is renewed and broken, a late reply, a broken connection, a release",
         Wide::Leases(broken_with_mishaps),
     ),
+    ("a lease that is broken now, a waiter, a late reply: fences only", Wide::Leases(broken_at_once_for_a_waiter)),
+    ("an owner that renews and is retired, another owner, a late reply", Wide::Leases(retired_for_another)),
+    ("a reader that renews, a writer, a restart, a release", Wide::Leases(a_reader_a_writer_and_a_restart)),
     (
-        "a lease that is broken to be free at once, with a waiter and an answer held back: fences only",
-        Wide::Leases(broken_at_once_for_a_waiter),
+        "two readers, a writer, a restart, a release, without time passing",
+        Wide::Leases(two_readers_a_writer_and_a_restart),
     ),
+    ("an owner that renews, another owner, a restart, a release", Wide::Leases(two_owners_and_a_restart)),
     (
-        "an owner who renews and is retired, another who comes after it, an answer held back",
-        Wide::Leases(retired_for_another),
-    ),
-    ("a reader who renews, a writer, a restart, one who lets go", Wide::Leases(a_reader_a_writer_and_a_restart)),
-    ("two readers, a writer, a restart, one who lets go, at once", Wide::Leases(two_readers_a_writer_and_a_restart)),
-    ("an owner who renews, another, a restart, one who lets go", Wide::Leases(two_owners_and_a_restart)),
-    (
-        "an owner who enters twice, another, a restart, one who lets go, at once",
+        "an owner that enters twice, another owner, a restart, a release, without time passing",
         Wide::Leases(an_owner_who_enters_twice_and_a_restart),
     ),
+    ("a clock jump that drops votes, renewals, a late reply, a release: fences only", Wide::Leases(votes_that_vanish)),
     (
-        "a clock that jumps and drops votes, one who renews, an answer held back, a holder that lets go: fences only",
-        Wide::Leases(votes_that_vanish),
-    ),
-    (
-        "a clock that jumps twice and drops votes, three clients, an answer held back, at once: fences only",
+        "two clock jumps that drop votes, three clients, a late reply, without time passing: fences only",
         Wide::Leases(votes_that_vanish_twice),
     ),
     (
-        "a clock that jumps and drops votes, with a waiter and an answer held back, at once: fences only",
+        "a clock jump that drops votes, a waiter, a late reply, without time passing: fences only",
         Wide::Leases(votes_that_vanish_before_a_waiter),
     ),
-    ("three for one slot, who let go", Wide::Slots(slots::three_for_one)),
-    ("three for two slots, one who lets go", Wide::Slots(slots::three_for_two)),
-    ("three for two slots, a lost answer", Wide::Slots(slots::three_for_two_and_a_lost_answer)),
-    ("two who wait for one slot, one who lets go", Wide::Slots(slots::two_who_wait_for_one)),
-    ("two for two slots, a restart, one who lets go, at once", Wide::Leases(two_for_two_slots_and_a_restart)),
-    ("two waiters, a lost request: every fair schedule serves both", Wide::Queue(two_waiters)),
+    ("three clients for one slot, releases", Wide::Slots(slots::three_for_one)),
+    ("three clients for two slots, a release", Wide::Slots(slots::three_for_two)),
+    ("three clients for two slots, a lost reply", Wide::Slots(slots::three_for_two_and_a_lost_answer)),
+    ("two waiters for one slot, a release", Wide::Slots(slots::two_who_wait_for_one)),
     (
-        "two waiters, one of whom dies, a lost request: every fair schedule serves the other",
-        Wide::Queue(two_and_a_death),
+        "two clients for two slots, a restart, a release, without time passing",
+        Wide::Leases(two_for_two_slots_and_a_restart),
     ),
+    ("two waiters, a lost request: every fair schedule serves both", Wide::Queue(two_waiters)),
+    ("two waiters, a death, a lost request: every fair schedule serves the other", Wide::Queue(two_and_a_death)),
     (
-        "two waiters, a place that is forgotten, a lost request: every fair schedule serves both",
+        "two waiters, a forgotten queue position, a lost request: every fair schedule serves both",
         Wide::Queue(two_and_a_forgotten_place),
     ),
     ("two waiters without hints, a lost request: every fair schedule serves both", Wide::Queue(two_who_are_deaf)),
@@ -432,28 +420,28 @@ pub const WIDE: &[(&str, Wide)] = &[
     ("three waiters: every fair schedule serves one of them", Wide::Queue(three_waiters)),
 ];
 
-/// Two waiters, one of whom loses a request.
+/// Two waiters, and a lost request.
 pub fn two_waiters() -> Fair {
     let mishaps = Mishaps { loss: true, ..Mishaps::default() };
     Fair { waiters: 2, mishaps, to_the_last: true, flaws: Flaws::default() }
 }
 
-/// Two waiters, one of whom dies, and a lost request.
+/// Two waiters, one of which dies, and a lost request.
 pub fn two_and_a_death() -> Fair {
     Fair { mishaps: Mishaps { loss: true, death: true, ..Mishaps::default() }, ..two_waiters() }
 }
 
-/// Two waiters, one of whose places is forgotten, and a lost request.
+/// Two waiters, one of which loses a queue position, and a lost request.
 pub fn two_and_a_forgotten_place() -> Fair {
     Fair { mishaps: Mishaps { loss: true, forgotten: true, ..Mishaps::default() }, ..two_waiters() }
 }
 
-/// Two waiters who hear no hints, and not of votes that are handed on; and a lost request.
+/// Two waiters that get no hints and no handoffs, and a lost request.
 pub fn two_who_are_deaf() -> Fair {
     Fair { flaws: Flaws { deaf: true, ..Flaws::default() }, ..two_waiters() }
 }
 
-/// Three waiters and two nodes that answer.
+/// Three waiters, and two nodes that reply.
 pub fn three_and_a_node_down() -> Fair {
     Fair { waiters: 3, flaws: Flaws { down: Some(0), ..Flaws::default() }, ..two_waiters() }
 }

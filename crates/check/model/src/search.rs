@@ -1,4 +1,4 @@
-//! Looks at everything that can happen: breadth first for the shortest story, depth first for the proof that there is none.
+//! Searches all states: breadth first for the shortest counter-example, depth first to show that there is none.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -6,35 +6,35 @@ use std::sync::Arc;
 use crate::setup::Setup;
 use crate::world::{Action, Breach, Line, World};
 
-/// More states than any search needs: each is to end, also when a rule is broken in an unexpected way.
+/// More states than any search needs, so that a search ends even if a rule is broken in an unexpected way.
 pub const STATES_MAX: usize = 8_000_000;
 
-/// What a search came to.
+/// The result of a search.
 #[derive(Debug)]
 pub struct Finding {
-    /// How many states were seen.
+    /// The number of states.
     pub states: usize,
-    /// What went wrong, on the shortest way there.
+    /// The shortest counter-example, if there is one.
     pub counter: Option<Counter>,
-    /// Whether everything within the bounds was seen.
+    /// Whether every state within the bounds was visited.
     pub exhausted: bool,
 }
 
 /// A counter-example.
 #[derive(Debug)]
 pub struct Counter {
-    /// What went wrong.
+    /// The violation.
     pub breach: Breach,
-    /// How many actions it took.
+    /// The number of actions.
     pub length: usize,
-    /// What happened.
+    /// The events.
     pub story: Vec<Line>,
 }
 
-/// Looks for the shortest way to a breach.
+/// Searches for the shortest way to a violation.
 pub fn shortest(setup: &Arc<Setup>) -> Finding {
     let start = World::new(setup);
-    // Where each state came from.
+    // The predecessor of each state.
     let mut seen: HashMap<u64, Option<(u64, Action)>> = HashMap::from([(start.key(), None)]);
     let mut open = VecDeque::from([(start.key(), start)]);
     while let Some((key, world)) = open.pop_front() {
@@ -60,14 +60,14 @@ pub fn shortest(setup: &Arc<Setup>) -> Finding {
     Finding { states: seen.len(), counter: None, exhausted: true }
 }
 
-/// Looks at everything, in whichever order needs the least memory.
+/// Visits every state, in the order that needs the least memory.
 pub fn exhaust(setup: &Arc<Setup>) -> Finding {
     let start = World::new(setup);
     let mut seen = HashSet::from([start.key()]);
     let mut open = vec![start];
     while let Some(world) = open.pop() {
         if world.breach().is_some() {
-            // Told from the beginning, and in the shortest way.
+            // Searches again from the start, for the shortest counter-example.
             return shortest(setup);
         }
         if seen.len() > STATES_MAX {
@@ -84,7 +84,7 @@ pub fn exhaust(setup: &Arc<Setup>) -> Finding {
     Finding { states: seen.len(), counter: None, exhausted: true }
 }
 
-/// What led to this state, if each is noted with the one before it.
+/// The actions that led to this state, given the predecessor of each state.
 pub(crate) fn way_to<T: Copy>(seen: &HashMap<u64, Option<(u64, T)>>, end: u64) -> Vec<T> {
     let mut way = Vec::new();
     let mut at = end;

@@ -1,4 +1,4 @@
-//! What a search begins with: who there is, what may go wrong and how often, and which rule is missing.
+//! The setup of a search: servers, clients, fault budgets, and the rule that is missing.
 
 use std::time::Duration;
 
@@ -8,68 +8,69 @@ use quorlock_core::rules::{Rule, Rules};
 use quorlock_core::time::Drift;
 use quorlock_core::vote::BreakMode;
 
-/// The ttl of every lease, and the longest that the cluster allows.
+/// The ttl of every lease, and the cluster's maximum ttl.
 pub const TTL: Duration = Duration::from_secs(1);
-/// How far the nodes' wall clocks may be apart. With a `max_clock_step_back` of half of it, `max_ttl >= 2 * max_clock_skew + max_clock_step_back`.
+/// The maximum skew of the nodes' wall clocks. With half of it as `max_clock_step_back`,
+/// `max_ttl >= 2 * max_clock_skew + max_clock_step_back`.
 pub const MAX_SKEW_MICROS: u64 = 400_000;
 
 /// A rule of the protocol that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// One that the core's machines for clients keep.
+    /// A rule of the core's client state machines.
     Core(Rule),
-    /// A client signs all of its attempts alike.
+    /// A client uses one id for all of its attempts.
     AttemptReused,
-    /// All clients sign alike.
+    /// All clients use the same id.
     AttemptShared,
-    /// An answer is taken for one to the latest request.
+    /// A reply counts for the latest request.
     RepliesUnmatched,
-    /// A node votes as soon as it is back.
+    /// A node votes as soon as it has restarted.
     NoQuarantine,
-    /// Four milliseconds are missing from the quarantine. Three would not show: the 2 ms that the drift takes off a lease
-    /// besides a tenth make up for 2.44 by clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.
+    /// The quarantine is four milliseconds too short. Three would not show: drift takes 2 ms off a lease besides a
+    /// tenth, which makes up for 2.44 ms with clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.
     QuarantineShort,
-    /// A node's age is told from its own wall clock.
+    /// A node computes its age from its own wall clock.
     Uptime,
-    /// Connections outlive a restart, and nobody checks the epoch.
+    /// Connections survive a restart, and no epoch is checked.
     HandshakeUntied,
-    /// A server that was emptied carries out what was meant for its former life. Connections end with a restart.
+    /// An emptied server executes requests for its former life. Connections end with a restart.
     EpochUnchecked,
-    /// Nobody notices that a running server took over an old copy of its data.
+    /// No client notices that a running server loaded an old copy of its data.
     RollbackUnnoticed,
-    /// A node that lost its memory begins its fences anew.
+    /// A node that lost its memory starts its fences from nothing.
     FloorLost,
-    /// A restored fence is believed.
+    /// A restored fence counts.
     FenceRestored,
-    /// A single node that is trusted after a restart takes no floor.
+    /// A single node that is trusted after a restart has no floor.
     TrustWithoutFloor,
-    /// A raise is counted on nodes that did not vote for it.
+    /// A raise counts on nodes that did not vote for the attempt.
     RaiseAnyVote,
     /// Grants of an earlier renewal count for the latest one.
     RoundsAdded,
-    /// A lease that was detached is extended as if its hold were known.
+    /// A detached lease is extended as if its hold were known.
     ExtensionRepairs,
-    /// The majority is one of the nodes that can be reached.
+    /// The majority is that of the reachable nodes.
     ReachableMajority,
-    /// One server is counted under two addresses.
+    /// One server counts under two addresses.
     ServerTwice,
-    /// Votes of the page's commands count whatever the epoch.
+    /// Plain votes count in any epoch.
     PlainUnchecked,
-    /// A release ends the period, whoever else is in it.
+    /// A release ends the whole period, including other holders of it.
     ReleaseVoids,
-    /// A reader's fence is remembered for longer than its entries stand.
+    /// A reader's fence is stored for longer than its entries.
     StaleShare,
-    /// Nothing is taken off the ttl.
+    /// Nothing is subtracted from the ttl.
     NoDrift,
-    /// A lease that is broken is free at once.
+    /// A broken lease frees the name at once.
     BreakFrees,
-    /// A lease that is broken leaves no tombstone.
+    /// A broken lease leaves no tombstone.
     BreakForgets,
-    /// A break ends whatever stands.
+    /// A break ends any lease of the name.
     BreakAny,
-    /// Who hears of a break while it renews does not ask once more.
+    /// A holder that learns of a break during a renewal does not ask again.
     DoubtOnce,
-    /// A retirement leaves no tombstone: the owner's next request is carried out.
+    /// A retirement leaves no tombstone, so the owner's next request is executed.
     RetireForgets,
     /// A retirement acts on every name of the owner.
     RetireEverywhere,
@@ -78,56 +79,57 @@ pub enum Flaw {
 /// One client.
 #[derive(Clone, Debug)]
 pub struct ClientSpec {
-    /// Which server is behind each of its addresses.
+    /// The server behind each of its addresses.
     pub servers: Vec<usize>,
-    /// Which of them it can reach.
+    /// The addresses that it can reach.
     pub reaches: Vec<usize>,
-    /// By how much its clock is fast, in parts per million.
+    /// The rate of its clock: fast by this many parts per million.
     pub ppm: i64,
-    /// How far its idea of the nodes' clocks is ahead, in microseconds.
+    /// How far its estimate of the nodes' clocks is ahead, in microseconds.
     pub ahead: i64,
-    /// How it wants to hold.
+    /// The mode of its lock.
     pub mode: Mode,
-    /// With the page's commands.
+    /// Whether it uses plain locks.
     pub plain: bool,
-    /// How many times it wants the lock.
+    /// How many times it acquires the lock.
     pub starts: u8,
-    /// How long after a renewal the next one is sent, in milliseconds.
+    /// The time between two renewals, in milliseconds.
     pub renews: Option<u64>,
-    /// Whether it lines up when it is refused. It does not ask again by itself.
+    /// Whether it queues when it is refused. It does not poll.
     pub waits: bool,
     /// Whether its requests wait in its queues, to leave at any later time.
     pub queues: bool,
-    /// Whether it hands the lease over as soon as it has it; whoever gets it may extend it this often.
+    /// Whether it detaches the lease as soon as it has it; the receiver may extend it this often.
     pub hands_over: Option<u8>,
     /// Whether it breaks a lease, once, and how.
     pub ends: Option<BreakMode>,
     /// Whether it retires an owner, once.
     pub retires: Option<Retirement>,
-    /// Whether it then gives the lease to the nodes that have not granted it, once, and who got the detached lease.
-    pub mends_for: Option<Heir>,
+    /// Whether it then repairs the lease on the nodes that have not granted it, once, and who received the detached
+    /// lease.
+    pub mends_for: Option<Receiver>,
 }
 
 /// The retirement of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retirement {
-    /// The owner that is retired.
+    /// The owner.
     pub owner: OwnerId,
-    /// Whether it is retired from another name than the one that is searched.
+    /// Whether it is retired from another name than the searched one.
     pub elsewhere: bool,
 }
 
-/// Who was given a lease.
+/// The receiver of a detached lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heir {
-    /// One who stops at its end, for good.
+pub enum Receiver {
+    /// It stops at the end of the lease, for good.
     Obedient,
-    /// One who goes on when an extension succeeds after that.
+    /// It continues if an extension succeeds after that.
     Careless,
 }
 
 impl ClientSpec {
-    /// Someone who wants the lock once, for itself alone, and does not renew.
+    /// A client that acquires the exclusive lock once and does not renew.
     pub fn once() -> Self {
         Self {
             servers: vec![0, 1, 2],
@@ -147,26 +149,26 @@ impl ClientSpec {
         }
     }
 
-    /// An operator, who wants no lock and breaks one.
+    /// An operator that acquires nothing and breaks a lease.
     pub fn breaking(mode: BreakMode) -> Self {
         Self { starts: 0, ends: Some(mode), ..Self::once() }
     }
 
-    /// An operator, who wants no lock and retires an owner.
+    /// An operator that acquires nothing and retires an owner.
     pub fn retiring(retirement: Retirement) -> Self {
         Self { starts: 0, retires: Some(retirement), ..Self::once() }
     }
 
-    /// Someone who wants the lock once, within reach of these addresses only.
+    /// A client that acquires the lock once, and reaches only these addresses.
     pub fn reaching(nodes: &[usize]) -> Self {
         Self { reaches: nodes.to_vec(), ..Self::once() }
     }
 }
 
-/// How often each thing may happen.
+/// How often each fault may happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
-    /// Answers that are held back, to arrive at any later time.
+    /// Replies that are held back and arrive at any later time.
     pub slow: u8,
     /// Connections that break.
     pub breaks: u8,
@@ -174,69 +176,69 @@ pub struct Budget {
     pub losses: u8,
     /// Servers that restart empty.
     pub crashes: u8,
-    /// Snapshots that are taken.
+    /// Snapshots.
     pub saves: u8,
     /// Servers that restart with their snapshot.
     pub restores: u8,
     /// Servers that are emptied while they run.
     pub flushes: u8,
-    /// Servers that take over a copy from before the first vote while they run.
+    /// Servers that load a copy from before the first vote while they run.
     pub rollbacks: u8,
     /// Clocks that jump.
     pub jumps: u8,
-    /// Callers who lose interest.
+    /// Callers that cancel.
     pub cancels: u8,
-    /// Holders that let go.
+    /// Holders that release.
     pub frees: u8,
 }
 
-/// By which clock votes lapse.
+/// The clock by which votes expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// One that never jumps.
+    /// A clock that never jumps.
     Steady,
-    /// The wall clock, as on Redis: when it jumps ahead, votes vanish. Leases may overlap then, and what is judged is that fences
-    /// differ and are ordered like the votes.
+    /// The wall clock, as on Redis: when it jumps ahead, votes vanish. Leases may then overlap, and the search checks
+    /// that fences differ and are ordered like the votes.
     Wall,
 }
 
-/// A search's beginning.
+/// The setup of a search.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// How many servers there are.
+    /// The number of servers.
     pub servers: usize,
-    /// By how much each server's clock is fast, in parts per million.
+    /// The rate of the servers' clocks: fast by this many parts per million.
     pub ppm: i64,
     /// The clients.
     pub clients: Vec<ClientSpec>,
-    /// What may go wrong.
+    /// The fault budgets.
     pub budget: Budget,
-    /// The last moment that is looked at, in milliseconds.
+    /// The end of the search, in milliseconds.
     pub horizon: u64,
-    /// Time passes to multiples of this many milliseconds, besides the moments at which something is due.
+    /// Time passes to multiples of this many milliseconds, and to the moments at which something is due.
     pub grid: u64,
-    /// How long a client waits for a node, in milliseconds.
+    /// The node deadline of clients, in milliseconds.
     pub node_deadline: u64,
-    /// What servers have stored of earlier leases, in microseconds ahead of their clocks at the beginning.
+    /// Stored fences of earlier leases on servers, in microseconds ahead of their clocks at the start.
     pub fences: Vec<(usize, i64)>,
-    /// Which servers restart, are emptied, or have their clocks set.
+    /// The servers that may restart, be emptied, or have their clocks set.
     pub fragile: Vec<usize>,
-    /// How far ahead a jump takes a server's wall clock, in microseconds.
+    /// How far a jump moves a server's wall clock ahead, in microseconds.
     pub jump: i64,
-    /// Whether only fences are promised: a single node that is trusted after a restart may have two holders.
+    /// Whether only fences are guaranteed: a single node that is trusted after a restart may have two holders.
     pub only_fences: bool,
     /// By which clock votes lapse.
     pub expiry: Expiry,
     /// Whether clients claim at every moment, and not only when the quarantine is over.
     pub claims_often: bool,
-    /// Whether the servers are alike, so that only one order of their first appearances has to be tried.
+    /// Whether the servers are interchangeable, so that one order of their first use is enough.
     pub alike: bool,
-    /// Which rule is missing.
+    /// The rule that is missing.
     pub flaw: Option<Flaw>,
 }
 
 impl Setup {
-    /// Three servers and these clients, with nothing that may go wrong but delay.
+    /// Three servers and these clients, with no faults but delay.
     pub fn new(clients: Vec<ClientSpec>) -> Self {
         let (budget, flaw) = (Budget::default(), None);
         let alike = clients.iter().all(|spec| spec.servers == [0, 1, 2] && spec.reaches == [0, 1, 2]);
@@ -259,13 +261,13 @@ impl Setup {
         }
     }
 
-    /// Whether everybody who holds is told of every lease that is broken: no connection ends.
+    /// Whether every holder is told of every broken lease: no connection ends.
     pub fn tells_breaks(&self) -> bool {
         let Budget { breaks, crashes, restores, flushes, rollbacks, .. } = self.budget;
         [breaks, crashes, restores, flushes, rollbacks] == [0; 5]
     }
 
-    /// Whether votes lapse by the wall clock.
+    /// Whether votes expire by the wall clock.
     pub fn expires_by_wall(&self) -> bool {
         self.expiry == Expiry::Wall
     }
@@ -275,7 +277,7 @@ impl Setup {
         self.flaw == Some(flaw)
     }
 
-    /// The rules that the core's machines keep.
+    /// The rules of the core's state machines.
     pub fn rules(&self) -> Rules {
         match self.flaw {
             Some(Flaw::Core(rule)) => Rules::without(rule),
@@ -284,12 +286,12 @@ impl Setup {
         }
     }
 
-    /// What is taken off the ttl.
+    /// The drift that is subtracted from the ttl.
     pub fn drift(&self) -> Drift {
         if self.lacks(Flaw::NoDrift) { Drift { ppm: 0, fixed: Duration::ZERO } } else { Drift::default() }
     }
 
-    /// What a node that comes back may do at once.
+    /// Whether a restarted node may vote at once.
     pub fn trust(&self) -> Trust {
         let max_clock_skew = MAX_SKEW_MICROS.cast_signed();
         match self.flaw {
@@ -300,7 +302,7 @@ impl Setup {
         }
     }
 
-    /// What everyone agrees on.
+    /// The constants of the cluster.
     pub fn constants(&self) -> Constants {
         Constants {
             cluster: "c".into(),

@@ -1,13 +1,14 @@
-//! Never more than k holders: clients and nodes as they ship, three of each, in every order of delivery.
+//! Searches semaphores: never more than k holders, with the shipped clients and nodes, three of each, in every order of
+//! delivery.
 //!
-//! A request is delivered at any time, and its answer with it, unless that is lost; a holder lets go at any time. Releases
-//! arrive at once, or at any time where the search says so. Time stands still as long as
-//! anything else can happen, so each client makes one attempt, and as many more as it takes to settle on a slot; where
-//! that would be too much to search, so many as the bounds say. Nodes are alike, and clients without tickets, too: only
-//! one of the orders in which they come first is tried. In every state that is reached, and at every win, there are at
-//! most k holders, in different slots, and no fence is given twice.
+//! A request is delivered at any time together with its reply, unless that is lost; a holder releases at any time.
+//! Releases arrive at once, or at any time if the search allows it. Time stands still while anything else can happen,
+//! so each client makes one attempt, and as many more as it needs to settle on a slot; where that would be too many
+//! states, the bounds limit it. Nodes are interchangeable, and so are clients without tickets: the search tries only
+//! one order of their first use. In every state, and at every win, there are at most k holders, in different slots, and
+//! no fence is granted twice.
 //!
-//! Longer runs, with settling, dying and losing, are drawn at random in `tests/suite/waiting/served.rs`, with the same checks.
+//! `tests/suite/waiting/served.rs` draws longer runs at random, with settling, deaths and losses, and the same checks.
 
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;
@@ -18,47 +19,47 @@ use crate::queue::world::{Action, Flaws, World};
 use crate::search::Finding;
 use crate::world::Mixed;
 
-/// More than any of the searches needs: they are to end even if a rule is broken.
+/// More than any of the searches needs, so that they end even if a rule is broken.
 const STATES_MAX: usize = 200_000;
 
-/// What is searched, and how far.
+/// A search, and its bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct Slots {
-    /// How many want a slot.
+    /// The number of clients that want a slot.
     pub clients: usize,
-    /// How many slots there are.
+    /// The number of slots.
     pub permits: u32,
-    /// Whether they line up.
+    /// Whether clients queue.
     pub waits: bool,
     /// Whether releases arrive at any time, and not at once.
     pub late: bool,
-    /// What is wrong with the nodes.
+    /// The flaws of the nodes.
     pub flaws: Flaws,
-    /// How far to search.
+    /// The bounds of the search.
     pub bounds: Bounds,
 }
 
-/// How far to search.
+/// The bounds of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
-    /// How many attempts each client may begin.
+    /// The number of attempts of each client.
     pub attempts: usize,
-    /// How many answers may be lost.
+    /// The number of lost replies.
     pub lost: u32,
-    /// How many holders may let go.
+    /// The number of holders that release.
     pub freed: u32,
-    /// How often time may pass, when nothing else can happen.
+    /// How often time may pass when nothing else can happen.
     pub pauses: u32,
 }
 
-/// As many attempts as it takes, and everybody may let go.
+/// Unlimited attempts, and every holder may release.
 pub const ALL: Bounds = Bounds { attempts: usize::MAX, lost: 0, freed: u32::MAX, pauses: 0 };
 
 #[derive(Clone)]
 struct State {
     world: World,
     left: Bounds,
-    /// How many nodes and clients have come up yet; those that come next are alike.
+    /// The number of nodes and clients that were used so far; the others are interchangeable.
     nodes: usize,
     clients: usize,
 }
@@ -68,7 +69,7 @@ impl State {
         Mixed.hash_one((self.world.key(), self.left))
     }
 
-    /// Everything that can come of it, each after one more thing has happened.
+    /// All successors of this state.
     fn next(&self) -> Vec<Self> {
         let actions = self.world.enabled();
         if self.world.attempts_most() > self.left.attempts {
@@ -110,10 +111,10 @@ impl State {
 }
 
 impl Slots {
-    /// Searches everything within the bounds, and says how many held at a time, at most.
+    /// Visits every state within the bounds. Returns also the highest number of holders at one time.
     ///
     /// # Panics
-    /// If too many hold at a time, two hold the same slot, or a fence is given twice.
+    /// If there are too many holders, two hold the same slot, or a fence is granted twice.
     pub fn search(self) -> (Finding, usize) {
         let modes = vec![Mode::Slot { permits: self.permits, slot: 0 }; self.clients];
         let world = World::new(3, &modes, self.waits, self.flaws, None);
@@ -137,32 +138,32 @@ impl Slots {
     }
 }
 
-/// Three who want the one slot.
+/// Three clients for one slot.
 pub fn three_for_one() -> Slots {
     Slots { clients: 3, permits: 1, waits: false, late: false, flaws: Flaws::default(), bounds: ALL }
 }
 
-/// Three who want one of two slots, one of whom may let go.
+/// Three clients for two slots, one of which may release.
 pub fn three_for_two() -> Slots {
     Slots { permits: 2, bounds: Bounds { attempts: 1, freed: 1, ..ALL }, ..three_for_one() }
 }
 
-/// The same, with an answer that is lost instead.
+/// The same, with a lost reply instead.
 pub fn three_for_two_and_a_lost_answer() -> Slots {
     Slots { bounds: Bounds { attempts: 1, freed: 0, lost: 1, ..ALL }, ..three_for_two() }
 }
 
-/// Two who wait for one slot.
+/// Two waiters for one slot.
 pub fn two_who_wait_for_one() -> Slots {
     Slots { clients: 2, waits: true, bounds: Bounds { pauses: 1, freed: 1, ..ALL }, ..three_for_one() }
 }
 
-/// Three who want one of two slots, one of whom may let go, and whose releases arrive at any time.
+/// Three clients for two slots, one of which may release, with releases that arrive at any time.
 pub fn three_for_two_and_late_releases() -> Slots {
     Slots { late: true, ..three_for_two() }
 }
 
-/// Two slots on nodes that count permits, and give the same slot to two holders.
+/// Two slots on nodes that only count permits, and give one slot to two holders.
 pub fn nodes_without_slots() -> Slots {
     Slots { flaws: Flaws { slotless: true, ..Flaws::default() }, ..three_for_two() }
 }

@@ -1,11 +1,11 @@
-//! What clients ask and nodes say, in words.
+//! Requests and votes as text.
 
 use quorlock_core::vote::{BreakMode, Request, Vote};
 
-/// What a client asks; `again` when it has asked for the same attempt before.
+/// A request; `again` if it repeats one for the same attempt.
 pub fn of_request(request: &Request, again: bool) -> String {
     match (request, again) {
-        (Request::Acquire { proposal, .. }, true) => format!("once more for {proposal}"),
+        (Request::Acquire { proposal, .. }, true) => format!("acquire again, proposing {proposal}"),
         (Request::Acquire { proposal, .. }, false) => format!("acquire, proposing {proposal}"),
         (Request::Renew { repair: true, .. }, _) => "renewal".into(),
         (Request::Renew { .. }, _) => "extension".into(),
@@ -20,14 +20,14 @@ pub fn of_request(request: &Request, again: bool) -> String {
     }
 }
 
-/// What a node says to it.
+/// The vote of a node on a request.
 pub fn of_vote(request: &Request, vote: &Vote) -> String {
     match vote {
         Vote::Grant { fence, .. } if request.may_grant() => format!("grants, fence {fence}"),
-        Vote::Grant { .. } => "the vote is taken back".into(),
+        Vote::Grant { .. } => "the vote is released".into(),
         Vote::Refusal(why) => format!("refuses: {why}"),
         Vote::Broken { remaining, .. } if remaining.is_zero() => "broken, and free".into(),
-        Vote::Broken { remaining, .. } => format!("broken, and nobody's for another {remaining:?}"),
+        Vote::Broken { remaining, .. } => format!("broken, and drains for {remaining:?}"),
         Vote::Report(_) | Vote::Standing { .. } => "reports".into(),
     }
 }

@@ -1,8 +1,8 @@
-//! Nodes and clients as they ship, with the network, the clocks and everyone's luck in the hands of a search.
+//! The shipped nodes and clients; the search controls the network, the clocks and the faults.
 //!
-//! Every node runs `node::apply` and `node::attend`, every client the machines `Acquire` and `Hold`. Between them there
-//! are connections, ordered in both directions, that may break: what was under way may then arrive late, or never.
-//! Nothing moves by itself: an [`Action`] says what happens next. A message that is not delivered is late or lost.
+//! Every node runs `node::apply` and `node::attend`, every client the state machines `Acquire` and `Hold`. Connections
+//! between them are ordered in both directions and may break; messages in flight may then arrive late or never. Nothing
+//! moves by itself: an [`Action`] is the next event. A message that is not delivered is late or lost.
 
 mod breaking;
 mod choices;
@@ -39,20 +39,20 @@ pub(crate) use shared::Mixed;
 use shared::Shared;
 pub use tell::Line;
 
-/// Something that can happen next: to a client, to a client's connection with one of its addresses, or to a server.
+/// The next event: of a client, of a client's connection to one of its addresses, or of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// The client wants the lock.
+    /// The client starts to acquire the lock.
     Start(usize),
     /// The next request leaves the client's queue.
     Send(usize, usize),
-    /// The next request arrives, and the answer comes back at once.
+    /// The next request arrives, and the reply comes back at once.
     Exchange(usize, usize),
-    /// The next request arrives; the answer takes its time.
+    /// The next request arrives; its reply is held back.
     Deliver(usize, usize),
-    /// The next answer comes back.
+    /// The next reply arrives.
     Hear(usize, usize),
-    /// A request of a connection that has broken arrives.
+    /// A request of a broken connection arrives.
     Stray(usize, usize),
     /// A request of a connection that has broken never arrives.
     Lose(usize, usize),
@@ -60,21 +60,21 @@ pub enum Action {
     Break(usize, usize),
     /// The client notices that the server is gone.
     Notice(usize, usize),
-    /// The client connects and shakes hands.
+    /// The client connects and completes the handshake.
     Connect(usize, usize),
-    /// The client claims that time has passed for a quarantined node.
+    /// The client claims time for a quarantined node.
     Watch(usize, usize),
-    /// The holder lets go.
+    /// The holder releases.
     Free(usize),
-    /// The caller loses interest.
+    /// The caller cancels.
     Cancel(usize),
-    /// Whoever was given the lease extends it.
+    /// The receiver of a detached lease extends it.
     Extend(usize),
-    /// The operator breaks the lease that stands.
+    /// The operator breaks the current lease.
     End(usize),
     /// The operator retires an owner.
     Retire(usize),
-    /// Whoever won it, and gave it away, asks the nodes that have not granted it yet.
+    /// The winner of a detached lease asks the nodes that have not granted it yet.
     Mend(usize),
     /// The server restarts empty.
     Crash(usize),
@@ -84,7 +84,7 @@ pub enum Action {
     Restore(usize),
     /// The server is emptied while it runs.
     Flush(usize),
-    /// The server takes over an old copy of its data while it runs.
+    /// The server loads an old copy of its data while it runs.
     RollBack(usize),
     /// The server's wall clock jumps.
     Jump(usize),
@@ -92,7 +92,7 @@ pub enum Action {
     Pass,
 }
 
-/// Everything there is, at one instant.
+/// The state at one instant.
 #[derive(Clone, Debug)]
 pub struct World {
     setup: Arc<Setup>,
@@ -101,28 +101,28 @@ pub struct World {
     servers: Vec<Shared<Server>>,
     clients: Vec<Shared<Client>>,
     left: Budget,
-    /// The highest fence that was handed out.
+    /// The highest fence so far.
     highest: Option<Fence>,
-    /// Whose it is, of a reentrant lock.
+    /// The owner of that fence, for a reentrant lock.
     highest_owner: Option<OwnerId>,
-    /// The highest of those who may hold together, each with its own.
+    /// The highest fence of a lock that several hold together.
     highest_among: Option<Fence>,
-    /// The highest in each slot.
+    /// The highest fence of each slot.
     highest_in: Vec<(u32, Fence)>,
-    /// Where votes lapse by the wall clock.
+    /// Used if votes expire by the wall clock.
     order: Option<Order>,
     epochs: u64,
     broken: Option<Broken>,
     retired: Option<Retired>,
-    /// How many servers have come up; those that come next are alike.
+    /// The number of servers that were used so far; the others are interchangeable.
     touched: usize,
     breach: Option<Breach>,
-    /// What has happened, if anybody wants to know.
+    /// The events so far, if requested.
     story: Option<Vec<Line>>,
 }
 
 impl World {
-    /// Everyone is connected to nodes that vote, and the first client asks.
+    /// All clients are connected to nodes that vote, and the first client starts.
     pub fn new(setup: &Arc<Setup>) -> Self {
         Self::begin(setup, None)
     }
@@ -152,34 +152,34 @@ impl World {
             }
         }
         world.story = story;
-        // Whoever is the first to want it, time counts from then.
+        // Time counts from the first start.
         world.start(0);
         world
     }
 
-    /// The same, with somebody who writes down what happens.
+    /// The same, with a recorded story.
     pub fn told(setup: &Arc<Setup>) -> Self {
         Self::begin(setup, Some(Vec::new()))
     }
 
-    /// What has gone wrong, if anything has.
+    /// The violation, if there is one.
     pub fn breach(&self) -> Option<Breach> {
         self.breach
     }
 
-    /// What has happened.
+    /// The events so far.
     pub fn into_story(self) -> Vec<Line> {
         self.story.unwrap_or_default()
     }
 
-    /// Names the state. Two states with the same name have the same future.
+    /// A hash of the state. Two states with the same hash have the same future.
     pub fn key(&self) -> u64 {
         let fences = (self.highest, self.highest_owner, self.highest_among, &self.highest_in, &self.order);
         let rest = (self.left, fences, self.epochs, &self.broken, &self.retired, self.touched, self.breach);
         Mixed.hash_one((self.now, &self.servers, &self.clients, rest))
     }
 
-    /// Lets it happen.
+    /// Carries out an action.
     pub fn act(&mut self, action: Action) {
         if let Some(server) = self.server_of(action) {
             self.touched = self.touched.max(server + 1);
@@ -265,7 +265,7 @@ impl World {
         self.judge();
     }
 
-    /// Leaves out what makes no difference any more, so that states with the same future are the same.
+    /// Removes everything that makes no difference any more, so that states with the same future are equal.
     fn tidy(&mut self) {
         for index in 0..self.clients.len() {
             for node in 0..self.clients[index].links.len() {
@@ -280,7 +280,7 @@ impl World {
         }
     }
 
-    /// Whether the next request is a release of a vote that is not there and will not come.
+    /// Whether the next request is a release of a vote that does not exist and will not arrive.
     fn is_idle_release(&self, index: usize, node: usize) -> bool {
         let link = &self.clients[index].links[node];
         let server = &self.servers[self.setup.clients[index].servers[node]];
@@ -308,7 +308,7 @@ impl World {
     fn restart(&mut self, server: usize, memory: Memory, how: &str) {
         self.say_of_server(server, || how.into());
         let setup = Arc::clone(&self.setup);
-        // No server is back in the same millisecond.
+        // A restart takes at least a millisecond.
         self.now += 1_000;
         self.servers[server].restart(&setup, self.now, memory);
         self.catch_up();
@@ -317,7 +317,7 @@ impl World {
         }
         for (client, spec) in self.clients.iter_mut().zip(&setup.clients) {
             for (link, _) in client.links.iter_mut().zip(&spec.servers).filter(|(_, behind)| **behind == server) {
-                // What had not been read is gone with the process that would have read it.
+                // Unread requests are lost with the process.
                 link.strays.clear();
                 if let Some(connection) = &mut link.connection {
                     connection.is_dead = true;
@@ -326,7 +326,7 @@ impl World {
         }
     }
 
-    /// The next moment at which something is due, if it is not too late for this search.
+    /// The next moment at which something is due, within the horizon.
     fn next_moment(&self) -> Option<u64> {
         let setup = &self.setup;
         let mut due = vec![(self.now / 1_000 / setup.grid + 1) * setup.grid * 1_000];
@@ -360,7 +360,7 @@ impl World {
         self.catch_up();
     }
 
-    /// What is due happens.
+    /// Carries out everything that is due.
     fn catch_up(&mut self) {
         let setup = Arc::clone(&self.setup);
         for server in &mut self.servers {
@@ -375,7 +375,7 @@ impl World {
         }
     }
 
-    /// A client's clock.
+    /// The reading of a client's clock.
     fn moment(&self, index: usize) -> Moment {
         client_time(self.setup.clients[index].ppm, self.now)
     }

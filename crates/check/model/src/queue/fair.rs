@@ -1,10 +1,10 @@
-//! Looks at every fair schedule, to its end: does each of them serve somebody, or everyone?
+//! Follows every fair schedule to its end, and checks that each serves one waiter, or all.
 //!
-//! The search decides in which order requests and hints arrive and, where it may, which request gets lost, which waiter dies and
-//! which place is forgotten before its time, each once. Fair means
-//! that time passes only when everything under way has arrived; whoever gets the lock lets go at once. So a schedule that
-//! leaves somebody waiting for ever is one on which time passes and nobody gets the lock, one on which nothing happens any more, or
-//! a search without end: whoever asks without end begins attempt after attempt, and each is a state of its own.
+//! The search decides the order in which requests and hints arrive and, if allowed, which request is lost, which waiter
+//! dies and which queue position is forgotten early, each once. A schedule is fair if time passes only when everything
+//! in flight has arrived. Holders release at once. So a schedule that leaves a waiter unserved is one on which time
+//! passes without a grant, one on which nothing happens any more, or a search without end: a client that asks without
+//! end begins attempt after attempt, and each is a new state.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,36 +17,36 @@ use super::world::{Action, Flaws, TTL, World};
 use crate::search::{Counter, Finding, STATES_MAX, way_to};
 use crate::world::{Breach, Line, Mixed};
 
-/// Longer than an entry lease and a few polls of everyone, in seconds.
+/// Longer than an entry lease and a few polls of every waiter, in seconds.
 const LONG: f64 = 8.0;
 
-/// What is searched.
+/// A search.
 #[derive(Clone, Copy)]
 pub struct Fair {
-    /// How many wait.
+    /// The number of waiters.
     pub waiters: usize,
-    /// What may go wrong.
+    /// The faults that may happen.
     pub mishaps: Mishaps,
-    /// Whether the search goes on when the first is served, until all are.
+    /// Whether the search continues after the first waiter is served, until all are.
     pub to_the_last: bool,
-    /// What is wrong with this world.
+    /// The flaws of nodes and clients.
     pub flaws: Flaws,
 }
 
-/// What may go wrong, once.
+/// Faults that may happen once each.
 #[derive(Clone, Copy, Debug, Default, Hash)]
 pub struct Mishaps {
-    /// A request gets lost.
+    /// A request is lost.
     pub loss: bool,
-    /// A waiter dies, with the votes and places that it has.
+    /// A waiter dies with its votes and queue positions.
     pub death: bool,
-    /// A node forgets a place before its time.
+    /// A node forgets a queue position early.
     pub forgotten: bool,
 }
 
 struct State {
     world: World,
-    /// When somebody was last served, in seconds.
+    /// When a waiter was last served, in seconds.
     since: f64,
     left: Mishaps,
 }
@@ -92,7 +92,7 @@ impl State {
         Some(Self { world, since, left })
     }
 
-    /// Whoever has waited for too long, or has nothing left to wait for.
+    /// A waiter that has waited for too long, or has nothing left to wait for.
     fn starved(&self, patience: f64) -> Option<usize> {
         let waiter = *self.world.unserved().first()?;
         (self.world.is_still() || self.world.seconds() - self.since > patience).then_some(waiter)
@@ -100,10 +100,10 @@ impl State {
 }
 
 impl Fair {
-    /// Looks at all of it.
+    /// Runs the search.
     pub fn search(self) -> Finding {
         let start = self.beginning();
-        // Where each state came from.
+        // The predecessor of each state.
         let mut seen: HashMap<u64, Option<(u64, Turn)>> = HashMap::from([(start.key(), None)]);
         let mut open = vec![(start.key(), start)];
         while let Some((key, state)) = open.pop() {
@@ -133,7 +133,7 @@ impl Fair {
         Finding { states: seen.len(), counter: None, exhausted: true }
     }
 
-    /// How long may pass between one who is served and the next: the votes of the dead have to lapse.
+    /// The longest time between two served waiters: the votes of dead waiters have to expire.
     fn patience(self) -> f64 {
         if self.mishaps.death { LONG + TTL.as_secs_f64() } else { LONG }
     }

@@ -1,8 +1,8 @@
-//! Looks at every order in which three waiters can be answered, and goes on fairly from each state on the way.
+//! Visits every order in which three waiters can be answered, and continues fairly from each state on the way.
 //!
-//! Until then the search decides who is heard next. From then on everything is delivered, first come, first served, holders
-//! let go at once, and time passes when nothing else can happen: everyone has to be served. And while somebody holds and
-//! nothing else changes, nobody may ask more often than its polls say.
+//! At first the search decides which request is answered next. From then on everything is delivered in order, holders
+//! release at once, and time passes when nothing else can happen: every waiter must be served. And while a client holds
+//! and nothing else changes, no waiter may ask more often than it polls.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher as _;
@@ -14,12 +14,12 @@ use super::world::{Action, Flaws, World};
 use crate::search::{Counter, Finding};
 use crate::world::{Breach, Line, Mixed};
 
-/// How many requests are answered, at most, in the order that the search decides; one may get lost instead.
+/// The most requests that are answered in the order of the search; one may be lost instead.
 const DEPTH: usize = 6;
-/// Long enough for a hundred polls of everyone, in seconds.
+/// Long enough for a hundred polls of every waiter, in seconds.
 const LONG: f64 = 100.0;
-/// How long nothing changes, in seconds, and how often one waiter may ask one node or another meanwhile: eight polls of
-/// three nodes, and the requests that were under way.
+/// How long nothing changes, in seconds, and how many requests a waiter may send in that time: eight polls of three
+/// nodes, and the requests in flight.
 const STILL: (f64, usize) = (5.0, 30);
 
 /// Searches with these flaws.
@@ -72,7 +72,7 @@ fn turns(action: Action, way: &[Turn]) -> Vec<Turn> {
     turns
 }
 
-/// What becomes of it, if that is not what should.
+/// The violation that follows from this state, if there is one.
 fn fate(world: &World) -> Option<(Breach, Line)> {
     let mut end = world.clone();
     if let Some(waiter) = restless(&mut end) {
@@ -81,10 +81,10 @@ fn fate(world: &World) -> Option<(Breach, Line)> {
     }
     let mut end = world.clone();
     let waiter = starved(&mut end)?;
-    Some((Breach::Starved, line(&end, Some(waiter), "is not served in a hundred polls of everyone")))
+    Some((Breach::Starved, line(&end, Some(waiter), "is not served within a hundred polls of every waiter")))
 }
 
-/// Whoever is not served, though everything is fair from now on.
+/// A waiter that is not served, although the schedule is fair from now on.
 fn starved(world: &mut World) -> Option<usize> {
     let end = world.seconds() + LONG;
     while !world.unserved().is_empty() && world.seconds() < end {
@@ -99,7 +99,7 @@ fn starved(world: &mut World) -> Option<usize> {
     world.unserved().first().copied()
 }
 
-/// Whoever asks too often while somebody holds.
+/// A waiter that asks too often while another client holds.
 fn restless(world: &mut World) -> Option<usize> {
     let holders = world.holders();
     let (end, before) = (world.seconds() + STILL.0, world.asked.clone());

@@ -1,44 +1,44 @@
-//! What a search decides next, and how it is told.
+//! The next event of a search, and its description.
 
 use super::world::{Action, World};
 use crate::world::Line;
 
-/// What happens next.
+/// An event.
 #[derive(Clone, Copy)]
 pub(super) enum Turn {
-    /// A client's next request reaches a node, and the answer comes back at once.
+    /// A client's next request reaches a node, and the reply comes back at once.
     Answered(usize, usize),
-    /// A client's next request to a node gets lost.
+    /// A client's next request to a node is lost.
     Lost(usize, usize),
-    /// A client is gone, with all that it had not sent yet.
+    /// A client dies with everything that it has not sent.
     Died(usize),
-    /// A node forgets a place in its line.
+    /// A node forgets a queue position.
     Forgotten(usize, usize),
     /// A node's hint reaches a client.
     Hinted(usize, usize),
-    /// A client hears that a node has handed its vote on to it.
+    /// A client learns that a node has handed its vote to it.
     Handed(usize, usize),
-    /// A client is called, as it asked to be.
+    /// A timer of a client fires.
     Called(usize),
-    /// Time passes until somebody has to be called.
+    /// Time passes until the next timer.
     Pass,
 }
 
 impl Turn {
-    /// What can happen next, if no more requests get lost.
+    /// All possible next events, without losses.
     pub(super) fn all(world: &World) -> Vec<Self> {
         let turn = |action| match action {
             Action::Request(client, node) => Some(Self::Answered(client, node)),
             Action::Hint(client, node) => Some(Self::Hinted(client, node)),
             Action::Tick(client) => Some(Self::Called(client)),
-            // Answers come back at once: this is what comes without a question.
+            // Replies come back at once, so this one is unsolicited.
             Action::Reply(client, node) => Some(Self::Handed(client, node)),
             Action::Free(_) => None,
         };
         world.enabled().into_iter().filter_map(turn).collect()
     }
 
-    /// Whether a request gets lost.
+    /// Whether a request is lost.
     pub(super) fn is_loss(&self) -> bool {
         matches!(self, Self::Lost(..))
     }
@@ -51,7 +51,8 @@ impl Turn {
         }
     }
 
-    /// Lets it happen. Whether it could: releases are not lost, they are kept until they are acknowledged.
+    /// Carries out the event. Returns whether it was possible: releases are not lost, but repeated until they are
+    /// acknowledged.
     pub(super) fn take(self, world: &mut World) -> bool {
         match self {
             Self::Answered(client, node) => world.exchange(client, node),
@@ -66,7 +67,7 @@ impl Turn {
         true
     }
 
-    /// What happened, for the story, and how it stands after that.
+    /// Describes the event and the state after it.
     pub(super) fn tell(self, after: &World) -> Line {
         match self {
             Self::Answered(client, node) => line(after, Some(client), &format!("is answered by n{}", node + 1)),
@@ -83,7 +84,7 @@ impl Turn {
     }
 }
 
-/// A line of the story, about this client or all of them: what, and how votes and places stand.
+/// A line of the story, about this client or all of them: the event, then votes and queues.
 pub(super) fn line(world: &World, client: Option<usize>, what: &str) -> Line {
     let who = client.map(|client| name(client).to_string()).unwrap_or_default();
     Line { at: world.seconds() * 1_000.0, who, what: format!("{what}: {}", standing(world)) }

@@ -1,8 +1,8 @@
-//! Nodes and clients as they ship, with the network and the time in the hands of a test.
+//! The shipped nodes and clients; a test controls the network and the time.
 //!
-//! Every node is a record with the rules of `node::apply`, every client an `Acquire` machine. Between a client and a
-//! node there is a link, ordered in both directions; hints travel apart from it. Nothing moves by itself: a test, or a
-//! search, says what is delivered next, what gets lost, and when time passes.
+//! Every node is a record with the rules of `node::apply`, every client an `Acquire` state machine. A link between a
+//! client and a node is ordered in both directions; hints travel separately. Nothing moves by itself: a test or a
+//! search decides what is delivered next, what is lost, and when time passes.
 
 mod client;
 mod judge;
@@ -25,48 +25,48 @@ use client::{Client, Link, Message};
 /// The ttl of every lease.
 pub const TTL: Duration = Duration::from_secs(10);
 
-/// What is wrong with this world.
+/// The flaws of nodes and clients.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each may be wrong by itself")]
 pub struct Flaws {
-    /// The clients do not keep all rules.
+    /// The rules of the clients.
     pub rules: Rules,
-    /// Nodes vote for anyone when they are free, whoever waits.
+    /// A free node votes for any client, even if another one waits.
     pub headless: bool,
-    /// Nodes hint the yielder of its own vote.
+    /// A node hints the client that yielded the vote.
     pub self_waking: bool,
-    /// Hints get lost, and votes that are handed on.
+    /// Hints and handoffs are lost.
     pub deaf: bool,
-    /// Nodes go on with the request of one who has yielded.
+    /// A node executes the request of a client that has yielded.
     pub unyielding: bool,
-    /// Nodes keep places in the queue for ever.
+    /// A node keeps queue positions forever.
     pub lasting: bool,
-    /// Nobody looks at the clock: who waits does not ask again by itself, but when it is told to.
+    /// Clients have no timers: a waiter asks again only when it is told to.
     pub timeless: bool,
-    /// Nodes hand no votes on: whoever is told has to ask. Not a flaw of nodes that cannot.
+    /// Nodes hand no votes over, so a hinted client has to ask. Not a flaw, but a kind of node.
     pub empty_handed: bool,
-    /// Nodes count a semaphore's permits, and give the slot that is asked for although another holder has it.
+    /// A node counts a semaphore's permits, and grants the requested slot even if it has a holder.
     pub slotless: bool,
-    /// This node does not answer.
+    /// This node does not reply.
     pub down: Option<usize>,
 }
 
-/// Something that can happen next: a client and, but for the last two, a node.
+/// The next event: a client and, except for the last two, a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The client's next request reaches the node.
     Request(usize, usize),
-    /// The node's next answer reaches the client.
+    /// The node's next reply reaches the client.
     Reply(usize, usize),
     /// The node's hint reaches the client.
     Hint(usize, usize),
-    /// The client is called, as it asked to be.
+    /// A timer of the client fires.
     Tick(usize),
-    /// The holder is done.
+    /// The holder releases.
     Free(usize),
 }
 
-/// Nodes, clients, and what is under way between them.
+/// Nodes, clients, and messages in flight.
 #[derive(Clone, Debug)]
 pub struct World {
     now: Moment,
@@ -74,18 +74,19 @@ pub struct World {
     records: Vec<Record>,
     clients: Vec<Client>,
     flaws: Flaws,
-    /// Whose an attempt is, and the how-manieth.
+    /// The client of each attempt, and its number.
     attempts: BTreeMap<LeaseId, (usize, usize)>,
     fences: Vec<Fence>,
-    /// How many requests each client has sent to one node or another, releases left out.
+    /// The number of requests that each client has sent, without releases.
     pub asked: Vec<usize>,
 }
 
 impl World {
-    /// Clients that want the lock in these ways. All have asked and drawn their tickets, in this order; nothing has arrived.
+    /// Clients that want the lock in these modes. All have sent their requests and drawn their tickets, in this order;
+    /// nothing has arrived.
     ///
     /// # Panics
-    /// If so many nodes cannot decide anything.
+    /// If the number of nodes is invalid.
     pub fn new(nodes: usize, modes: &[Mode], waits: bool, flaws: Flaws, seed: Option<u64>) -> Self {
         let client = |(index, mode): (usize, &Mode)| Client::new(index, *mode, waits, nodes, flaws.rules, seed);
         let mut world = Self {
@@ -99,14 +100,14 @@ impl World {
             asked: vec![0; modes.len()],
         };
         for index in 0..modes.len() {
-            // Nobody draws a ticket in the same microsecond as another.
+            // No two tickets have the same microsecond.
             world.now = Moment::from_nanos(index as u64 * 1_000);
             world.act(Action::Tick(index));
         }
         world
     }
 
-    /// Everything that can happen next without time passing.
+    /// Every possible next event, without time passing.
     pub fn enabled(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         for (index, client) in self.clients.iter().enumerate() {
@@ -132,7 +133,7 @@ impl World {
         })
     }
 
-    /// Lets it happen, if it can.
+    /// Carries out an event, if it is possible.
     pub fn act(&mut self, action: Action) {
         let (now, micros) = (self.now, i64::try_from(self.node_time().wall_micros).ok());
         match action {
@@ -168,23 +169,23 @@ impl World {
         }
     }
 
-    /// When a client has to be called.
+    /// When the next timer of a client fires.
     fn wake(&self, client: &Client) -> Option<Moment> {
         client.machine.next_tick().filter(|_| !self.flaws.timeless && !client.is_dead)
     }
 
-    /// Until when time passes once nothing is under way: until a client has to be called, but no longer than anyone may hold.
+    /// The end of the next pause: the next timer, but no longer than a lease may last.
     fn next(&self) -> Option<Moment> {
         let ends = |client: &Client| [self.wake(client), client.won.as_ref().map(|won| won.valid_until)];
         self.clients.iter().flat_map(ends).flatten().min()
     }
 
-    /// Whether nothing will ever happen any more.
+    /// Whether nothing can happen any more.
     pub fn is_still(&self) -> bool {
         self.enabled().is_empty() && self.next().is_none()
     }
 
-    /// Nothing is under way: time passes. Whether anything is left to wait for.
+    /// Lets time pass. Returns whether anything is left to wait for.
     pub fn pass_time(&mut self) -> bool {
         let Some(next) = self.next() else { return false };
         self.now = self.now.max(next);
@@ -196,14 +197,14 @@ impl World {
         true
     }
 
-    /// Delivers all there is, first come, first served, until nothing is under way. Holders go on holding.
+    /// Delivers everything in order until nothing is in flight. Holders keep holding.
     pub fn settle(&mut self) {
         loop {
             let actions = self.enabled();
             let mut moved = false;
             for action in actions.into_iter().filter(|action| !matches!(action, Action::Free(_))) {
                 moved = true;
-                // An earlier action of this round may have used it up.
+                // An earlier event of this round may have consumed it.
                 if self.enabled().contains(&action) {
                     self.act(action);
                 }
@@ -214,7 +215,7 @@ impl World {
         }
     }
 
-    /// A request reaches its node, and the answer comes back at once, behind what the node has said before.
+    /// Delivers a request, and its reply after earlier messages of the node.
     pub fn exchange(&mut self, index: usize, node: usize) {
         self.act(Action::Request(index, node));
         while !self.clients[index].links[node].replies.is_empty() {
@@ -222,7 +223,7 @@ impl World {
         }
     }
 
-    /// Releases that would change nothing arrive at once: they commute with all else that can happen.
+    /// Delivers releases that change nothing, because they commute with everything else.
     pub fn drop_idle_releases(&mut self) {
         for index in 0..self.clients.len() {
             for node in 0..self.records.len() {
@@ -234,7 +235,7 @@ impl World {
         }
     }
 
-    /// All that the client has under way arrives.
+    /// Delivers everything that the client has in flight.
     pub fn drain(&mut self, index: usize) {
         let down = self.flaws.down;
         for node in (0..self.records.len()).filter(|node| down != Some(*node)) {
@@ -244,7 +245,7 @@ impl World {
         }
     }
 
-    /// The next request is lost, or the answer to it. A link keeps its releases until they are acknowledged.
+    /// Loses the next request or reply. A link keeps releases until they are acknowledged.
     pub fn lose(&mut self, action: Action) -> bool {
         match action {
             Action::Request(index, node) => {
@@ -264,14 +265,14 @@ impl World {
         }
     }
 
-    /// The client is gone, with all that it had not sent yet.
+    /// Kills the client. Everything that it has not sent is lost.
     pub fn kill(&mut self, index: usize) {
         let client = &mut self.clients[index];
         client.links.iter_mut().for_each(|link| *link = Link::default());
         (client.won, client.is_dead) = (None, true);
     }
 
-    /// A node forgets a place in the queue.
+    /// Makes a node forget a queue position.
     pub fn forget_place(&mut self, node: usize, at: usize) {
         let line = &mut self.records[node].queue;
         if !line.is_empty() {
@@ -279,35 +280,35 @@ impl World {
         }
     }
 
-    /// Who holds.
+    /// The clients that hold the lock.
     pub fn holders(&self) -> Vec<usize> {
         (0..self.clients.len()).filter(|index| self.clients[*index].won.is_some()).collect()
     }
 
-    /// Who is still alive and has never had it.
+    /// The living clients that have never held the lock.
     pub fn unserved(&self) -> Vec<usize> {
         let is_unserved = |index: &usize| !self.clients[*index].is_served && !self.clients[*index].is_dead;
         (0..self.clients.len()).filter(is_unserved).collect()
     }
 
-    /// Whose vote stands on each node.
+    /// The client that each node votes for.
     pub fn votes(&self) -> Vec<Option<usize>> {
         let voter = |record: &Record| record.vote.as_ref().and_then(|vote| self.attempts.get(&vote.attempt));
         self.records.iter().map(|record| voter(record).map(|(client, _)| *client)).collect()
     }
 
-    /// Who waits on each node, lowest ticket first.
+    /// The waiters of each node, lowest ticket first.
     pub fn queues(&self) -> Vec<Vec<usize>> {
         let line = |record: &Record| record.queue.iter().map(|place| place.waiter.channel.0 as usize).collect();
         self.records.iter().map(line).collect()
     }
 
-    /// How many attempts the client has begun that has begun most of them.
+    /// The highest number of attempts of any client.
     pub fn attempts_most(&self) -> usize {
         self.attempts.values().map(|(_, serial)| serial + 1).max().unwrap_or_default()
     }
 
-    /// How many seconds have passed.
+    /// The seconds that have passed.
     pub fn seconds(&self) -> f64 {
         self.now.as_nanos() as f64 / 1e9
     }

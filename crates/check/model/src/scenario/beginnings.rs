@@ -1,11 +1,11 @@
-//! Where the searches begin.
+//! The setups of the searches.
 
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_core::vote::BreakMode;
 
-use crate::setup::{Budget, ClientSpec, Expiry, Heir, Retirement, Setup};
+use crate::setup::{Budget, ClientSpec, Expiry, Receiver, Retirement, Setup};
 
-/// Time passes to moments at which something is due, and to no others.
+/// Time passes only to moments at which something is due.
 const NO_GRID: u64 = 1_000_000;
 const SECOND: i64 = 1_000_000;
 const NONE: Budget = Budget {
@@ -22,7 +22,7 @@ const NONE: Budget = Budget {
     frees: 0,
 };
 
-/// Two clients who meet on one node.
+/// Two clients whose majorities share one node.
 fn two_meeting_at(node: usize) -> Vec<ClientSpec> {
     vec![ClientSpec::reaching(&[0, 1]), ClientSpec::reaching(&[node, 2])]
 }
@@ -47,7 +47,7 @@ pub(super) fn second_try_with_slow_answers() -> Setup {
     Setup { budget: Budget { slow: 2, cancels: 1, ..NONE }, horizon: 0, ..Setup::new(clients) }
 }
 
-/// Nine tenths of what the fastest server counts are what the slowest client counts: 0.9 x 1.055555 = 0.95.
+/// Nine tenths of the fastest server's rate equal the slowest client's rate: 0.9 x 1.055555 = 0.95.
 pub(super) fn rates_at_their_limit() -> Setup {
     let mut clients = two_meeting_at(0);
     clients[0].ppm = -50_000;
@@ -125,9 +125,9 @@ pub(super) fn detached() -> Setup {
     Setup { budget: Budget { frees: 1, ..NONE }, ..Setup::new(clients) }
 }
 
-/// One who hands its lease over and gives it to the node that has not granted it, and one who comes after it.
-pub fn detached_and_repaired(heir: Heir) -> Setup {
-    let winner = ClientSpec { hands_over: Some(1), mends_for: Some(heir), ..ClientSpec::once() };
+/// A client that detaches its lease and repairs it on the node that has not granted it, and a later client.
+pub fn detached_and_repaired(receiver: Receiver) -> Setup {
+    let winner = ClientSpec { hands_over: Some(1), mends_for: Some(receiver), ..ClientSpec::once() };
     let budget = Budget { frees: 1, ..NONE };
     Setup { budget, grid: NO_GRID, alike: false, ..Setup::new(vec![winner, ClientSpec::reaching(&[1, 2])]) }
 }
@@ -169,8 +169,8 @@ pub(super) fn plain_and_flushed() -> Setup {
     Setup { budget: Budget { flushes: 1, ..NONE }, ..Setup::new(clients) }
 }
 
-/// A server's clock jumps ahead by more than a ttl, and its votes are gone: one who renews, one who comes meanwhile, and an answer
-/// that is held back.
+/// A server's clock jumps ahead by more than a ttl, and its votes vanish: a client that renews, another one, and a
+/// reply that is held back.
 pub fn votes_that_vanish() -> Setup {
     let mut clients = two_meeting_at(0);
     clients[0].renews = Some(500);
@@ -180,7 +180,7 @@ pub fn votes_that_vanish() -> Setup {
     Setup { budget, ..setup }
 }
 
-/// The same server's votes are gone twice, between three clients: one of the others is ahead with its fences.
+/// The same server's votes vanish twice, among three clients; another client proposes higher fences.
 pub fn votes_that_vanish_twice() -> Setup {
     let clients = vec![
         ClientSpec::once(),
@@ -193,7 +193,7 @@ pub fn votes_that_vanish_twice() -> Setup {
     Setup { budget, fences: vec![(0, 10)], fragile: vec![1], alike: false, ..setup }
 }
 
-/// Votes of a server that others wait for are gone, and are handed on.
+/// The votes of a server with waiters vanish, and are handed over.
 pub fn votes_that_vanish_before_a_waiter() -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), waiter(), ClientSpec::reaching(&[0, 2])];
     let budget = Budget { slow: 1, jumps: 1, frees: 1, ..NONE };
@@ -215,35 +215,35 @@ pub(super) fn two_readers_and_a_writer() -> Setup {
     Setup { budget, horizon: 0, ..Setup::new(vec![reader(1), reader(2), ClientSpec::reaching(&[0, 1])]) }
 }
 
-/// One spec that reads twice, at the same time or one after the other, and a writer.
+/// A client that reads twice, at the same time or one after the other, and a writer.
 pub fn a_reader_who_reads_again_and_a_writer() -> Setup {
     let budget = Budget { frees: 2, ..NONE };
     Setup { budget, horizon: 0, ..Setup::new(vec![reader(1), reader(1), ClientSpec::reaching(&[0, 1])]) }
 }
 
-/// One who reads and renews, one who writes, and a server that restarts between them.
+/// A reader that renews, a writer, and a server that restarts between them.
 pub fn a_reader_a_writer_and_a_restart() -> Setup {
     let clients = vec![ClientSpec { renews: Some(500), ..reader(1) }, ClientSpec::reaching(&[0, 2])];
     Setup { clients, ..restless_holder() }
 }
 
-/// An owner who renews, another, and a server that restarts between them.
+/// An owner that renews, another owner, and a server that restarts between them.
 pub fn two_owners_and_a_restart() -> Setup {
     let clients = vec![ClientSpec { renews: Some(500), ..owner(1, &[0, 1]) }, owner(2, &[0, 2])];
     Setup { clients, ..restless_holder() }
 }
 
-/// The server between two who read and one who writes restarts, while no time passes.
+/// The server shared by two readers and a writer restarts, without time passing.
 pub fn two_readers_a_writer_and_a_restart() -> Setup {
     at_once(vec![reader(1), reader(2), ClientSpec::reaching(&[0, 2])])
 }
 
-/// The server between an owner who enters twice and another restarts, while no time passes.
+/// The server shared by an owner that enters twice and another owner restarts, without time passing.
 pub fn an_owner_who_enters_twice_and_a_restart() -> Setup {
     at_once(vec![owner(1, &[0, 1]), owner(1, &[0, 1]), owner(2, &[0, 2])])
 }
 
-/// The server between two who want one of two slots restarts, while no time passes.
+/// The server shared by two clients for two slots restarts, without time passing.
 pub fn two_for_two_slots_and_a_restart() -> Setup {
     let spec =
         |reaches: &[usize]| ClientSpec { mode: Mode::Slot { permits: 2, slot: 0 }, ..ClientSpec::reaching(reaches) };
@@ -255,12 +255,12 @@ fn at_once(clients: Vec<ClientSpec>) -> Setup {
     Setup { budget, grid: NO_GRID, horizon: 0, ..Setup::new(clients) }
 }
 
-/// One who waits on two nodes.
+/// A waiter on two nodes.
 fn waiter() -> ClientSpec {
     ClientSpec { waits: true, ..ClientSpec::reaching(&[0, 1]) }
 }
 
-/// One who holds, one who waits for it, and the first again: on a single node.
+/// A holder, a waiter, and the holder again, on a single node.
 pub(super) fn handed_on() -> Setup {
     let spec = ClientSpec { servers: vec![0], ..ClientSpec::reaching(&[0]) };
     let clients = vec![ClientSpec { starts: 2, ..spec.clone() }, ClientSpec { waits: true, ..spec }];
@@ -285,12 +285,12 @@ pub(super) fn waiting_through_a_restart() -> Setup {
     Setup { budget, grid: NO_GRID, horizon: 1_210, ..Setup::new(clients) }
 }
 
-/// An operator who breaks a lease of others, where they are.
+/// An operator that breaks a lease on the nodes of the other clients.
 fn operator(mode: BreakMode) -> ClientSpec {
     ClientSpec { reaches: vec![0, 1], ..ClientSpec::breaking(mode) }
 }
 
-/// One who holds, one who asks, and an operator who breaks the lease.
+/// A holder, another client, and an operator that breaks the lease.
 fn broken(mode: BreakMode) -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), ClientSpec::reaching(&[0, 1]), ClientSpec::breaking(mode)];
     Setup { grid: NO_GRID, horizon: 1_010, ..Setup::new(clients) }
@@ -300,7 +300,7 @@ pub(super) fn broken_to_drain() -> Setup {
     broken(BreakMode::Drain)
 }
 
-/// The holder renews, and would come back.
+/// The holder renews, and could return.
 pub(super) fn broken_at_once() -> Setup {
     let mut holder = ClientSpec::reaching(&[0, 1]);
     holder.renews = Some(500);
@@ -309,19 +309,19 @@ pub(super) fn broken_at_once() -> Setup {
     Setup { budget: Budget { slow: 1, ..NONE }, ..setup }
 }
 
-/// The lease that is meant is given back, and another begins, before the break arrives.
+/// The targeted lease is released, and another begins, before the break arrives.
 pub(super) fn broken_too_late() -> Setup {
     Setup { budget: Budget { frees: 1, ..NONE }, horizon: 0, ..broken(BreakMode::Drain) }
 }
 
-/// The holder learns of it while it renews, or while others are still to be broken.
+/// The holder learns of the break during a renewal, or before all nodes have executed it.
 pub(super) fn broken_while_renewing() -> Setup {
     let clients = vec![ClientSpec::once(), ClientSpec::breaking(BreakMode::Drain)];
     let setup = Setup { grid: NO_GRID, horizon: 0, ..Setup::new(clients) };
     Setup { budget: Budget { slow: 1, ..NONE }, ..setup }
 }
 
-/// The holder renews, and a connection may break with everything on it.
+/// The holder renews, and a connection may break.
 pub(super) fn broken_with_mishaps() -> Setup {
     let mut clients = vec![ClientSpec::reaching(&[0, 1]), operator(BreakMode::Drain)];
     clients[0].renews = Some(500);
@@ -329,31 +329,31 @@ pub(super) fn broken_with_mishaps() -> Setup {
     Setup { budget, grid: NO_GRID, horizon: 1_510, ..Setup::new(clients) }
 }
 
-/// Freed at once, with somebody who waits for it.
+/// Freed at once, with a waiter.
 pub(super) fn broken_at_once_for_a_waiter() -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), waiter(), operator(BreakMode::Now)];
     let budget = Budget { slow: 1, frees: 1, ..NONE };
     Setup { budget, grid: NO_GRID, horizon: 300, only_fences: true, ..Setup::new(clients) }
 }
 
-/// An operator who retires the first owner, where it is.
+/// An operator that retires the first owner, on the owner's nodes.
 fn retiring(elsewhere: bool) -> ClientSpec {
     ClientSpec { reaches: vec![0, 1], ..ClientSpec::retiring(Retirement { owner: OwnerId::from_bits(1), elsewhere }) }
 }
 
-/// An owner who renews and is retired. A connection may break, and what is under way on it may be late.
+/// An owner that renews and is retired. A connection may break, and its messages may be late.
 pub(super) fn retired() -> Setup {
     let clients = vec![ClientSpec { renews: Some(500), ..owner(1, &[0, 1]) }, retiring(false)];
     Setup { budget: Budget { breaks: 1, ..NONE }, grid: NO_GRID, horizon: 1_510, ..Setup::new(clients) }
 }
 
-/// The same with another owner, who comes after it, and with an answer that may be late.
+/// The same, with a second owner after it, and a reply that may be late.
 pub(super) fn retired_for_another() -> Setup {
     let clients = vec![ClientSpec { renews: Some(500), ..owner(1, &[0, 1]) }, owner(2, &[0, 1]), retiring(false)];
     Setup { clients, budget: Budget { slow: 1, ..NONE }, ..retired() }
 }
 
-/// An owner who is retired from another name, and a second owner who wants this one.
+/// An owner that is retired from another name, and a second owner that wants this one.
 pub(super) fn retired_elsewhere() -> Setup {
     let clients = vec![owner(1, &[0, 1]), owner(2, &[0, 1]), retiring(true)];
     Setup { budget: Budget { slow: 1, ..NONE }, grid: NO_GRID, horizon: 0, ..Setup::new(clients) }

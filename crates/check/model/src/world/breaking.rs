@@ -1,4 +1,4 @@
-//! Ending somebody else's lease, and what must come of it.
+//! Breaking another client's lease, and the checks of it.
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::LeaseId;
@@ -11,19 +11,19 @@ use super::wire::listener;
 use super::{Breach, World};
 use crate::setup::{Flaw, TTL};
 
-/// A lease that somebody breaks.
+/// A lease that an operator breaks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Broken {
     fence: Fence,
     attempt: LeaseId,
-    /// The servers that have done it.
+    /// The servers that have executed the break.
     servers: Vec<usize>,
-    /// When the last one of a majority did, in microseconds.
+    /// When a majority had executed it, in microseconds.
     since: Option<u64>,
 }
 
 impl World {
-    /// The lease that can be broken: by its fence, as a look at the name would tell it.
+    /// The lease that can be broken, by its fence, as an inspection would show it.
     fn standing(&self) -> Option<(Fence, LeaseId)> {
         let holds = self.clients.iter().filter_map(|client| client.hold.as_ref().filter(|hold| hold.is_held()));
         holds.filter_map(|hold| Some((hold.fence()?, hold.attempt()))).max()
@@ -35,7 +35,7 @@ impl World {
         self.setup.clients[index].ends.is_some() && !has_begun && self.standing().is_some()
     }
 
-    /// The operator asks all nodes to break the lease that stands.
+    /// Sends the break of the current lease to all nodes.
     pub(super) fn end(&mut self, index: usize) {
         let (Some(mode), Some((fence, attempt))) = (self.setup.clients[index].ends, self.standing()) else { return };
         self.broken = Some(Broken { fence, attempt, servers: Vec::new(), since: None });
@@ -50,7 +50,7 @@ impl World {
         self.say_of_client(index, || format!("asks {} to break the lease with fence {fence}", server_names(asked)));
     }
 
-    /// A server has carried out a break: it tells everybody who may hold.
+    /// Records that a server has executed a break, and notifies all possible holders.
     pub(super) fn note_break(&mut self, server: usize, vote: &Vote) {
         let Vote::Broken { .. } = vote else { return };
         let (now, majority) = (self.now, quorlock_core::quorum::Quorum::majority_of(self.setup.servers));
@@ -73,7 +73,7 @@ impl World {
         }
     }
 
-    /// A node says that a lease was broken: perhaps it is this one.
+    /// Handles the message that a lease was broken: it may be this client's.
     pub(super) fn doubt(&mut self, index: usize) {
         let (now, is_hasty) = (self.moment(index), self.setup.lacks(Flaw::DoubtOnce));
         let Some(hold) = &mut self.clients[index].hold else { return };
@@ -81,7 +81,7 @@ impl World {
         self.perform(index, steps);
     }
 
-    /// Looks for what must not be of a lease that is broken.
+    /// Checks the guarantees about broken leases.
     pub(super) fn judge_broken(&self) -> Option<Breach> {
         let broken = self.broken.as_ref()?;
         let since = broken.since?;
@@ -97,7 +97,7 @@ impl World {
         (is_valid && is_told).then_some(Breach::Unaware)
     }
 
-    /// A lease was lost because it was broken, as its holder was told: it has to be the one that was meant.
+    /// Checks that a lease that its holder lost by a break is the targeted one.
     pub(super) fn judge_loss(&mut self, attempt: LeaseId) {
         if self.broken.as_ref().is_none_or(|broken| broken.attempt != attempt) {
             self.breach = self.breach.or(Some(Breach::Mistaken));

@@ -1,11 +1,11 @@
-//! Everything that can happen next.
+//! The possible next events.
 
 use quorlock_core::hold::Hold;
 
 use super::{Action, World};
 
 impl World {
-    /// Everything that can happen next.
+    /// All possible next events.
     pub fn enabled(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         if self.breach.is_some() {
@@ -45,7 +45,7 @@ impl World {
             Some(connection) => {
                 if let Some(letter) = link.out.front() {
                     actions.extend(link.back.is_empty().then_some(Action::Exchange(index, node)));
-                    // It makes no difference when a release is acknowledged on a connection that stays.
+                    // On a connection that stays open, the time of a release's acknowledgement makes no difference.
                     let may_wait = letter.request.may_grant() || self.left.breaks > 0;
                     actions.extend((self.left.slow > 0 && may_wait).then_some(Action::Deliver(index, node)));
                 }
@@ -66,7 +66,7 @@ impl World {
 
     fn extend_with_server(&self, server: usize, actions: &mut Vec<Action>) {
         let (left, is_blank) = (&self.left, self.servers[server].is_blank());
-        // A server that has voted for nobody has nothing to forget.
+        // A server without votes has nothing to forget.
         actions.extend((left.crashes > 0 && !is_blank).then_some(Action::Crash(server)));
         actions.extend((left.flushes > 0 && !is_blank).then_some(Action::Flush(server)));
         actions.extend((left.rollbacks > 0 && !is_blank).then_some(Action::RollBack(server)));
@@ -74,7 +74,7 @@ impl World {
         let may_restore = left.restores > 0 && self.servers[server].snapshot.is_some();
         actions.extend(may_restore.then_some(Action::Restore(server)));
         let has_restarted = is_blank && self.servers[server].run > 0;
-        // Votes that lapse by the wall clock vanish with a jump; others do not, and only a server's age is in doubt.
+        // Votes that expire by the wall clock vanish with a jump; others do not, and only a server's age is in doubt.
         let matters = if self.setup.expires_by_wall() { !is_blank } else { has_restarted };
         actions.extend((left.jumps > 0 && matters).then_some(Action::Jump(server)));
     }

@@ -1,4 +1,4 @@
-//! One client: the core's machines, and the links that they speak through.
+//! One client: the core's state machines, and its links.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use quorlock_core::watchdog::Renewals;
 use super::link::Link;
 use crate::setup::{ClientSpec, Flaw, Setup, TTL};
 
-/// Never the same twice, and the same in every run. Every delay is the shortest one.
+/// Unique numbers, the same in every run. Every delay is the shortest.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Thrown {
     who: u64,
@@ -35,15 +35,15 @@ impl Rng for Thrown {
     }
 }
 
-/// A lease that somebody was given as one word, and what is known of it.
+/// A detached lease, and what is known of it.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Detached {
     pub(super) attempt: LeaseId,
     pub(super) fence: Fence,
     pub(super) valid_until: Moment,
-    /// What the winner still knows of it, until it has asked those who had not granted it.
+    /// The winner's state, until it has asked the nodes that had not granted it.
     pub(super) winner: Option<Hold>,
-    /// For each node, the send of the extension that it granted.
+    /// For each node, the send time of the extension that it granted.
     pub(super) acks: Vec<Option<Moment>>,
     pub(super) extensions: u8,
 }
@@ -57,9 +57,9 @@ pub(super) struct Client {
     pub(super) parting: Option<Parting>,
     pub(super) rng: Thrown,
     pub(super) starts: u8,
-    /// Every attempt that it has begun, in this order.
+    /// All its attempts, in order.
     pub(super) attempts: Vec<LeaseId>,
-    /// The lease that it has, or had, was seen to be over.
+    /// Whether its lease was seen to be over.
     pub(super) was_over: bool,
     /// When the latest renewal was sent.
     pub(super) renewed: Option<Moment>,
@@ -86,7 +86,7 @@ impl Client {
         }
     }
 
-    /// How it asks.
+    /// The terms of its acquires.
     pub(super) fn terms(setup: &Setup, index: usize) -> Terms {
         let spec = &setup.clients[index];
         let renewals = spec.renews.map_or(Renewals::Off, |every| Renewals::Watchdog {
@@ -111,7 +111,7 @@ impl Client {
         }
     }
 
-    /// Holds what was won.
+    /// Holds the lease that was won.
     pub(super) fn keep(&mut self, spec: &ClientSpec, terms: Terms, won: Won, now: Moment) {
         (self.mode, self.was_over) = (won.mode, false);
         self.parting = won.waiter.map(Parting::Leave);
@@ -132,7 +132,7 @@ impl Client {
         held || self.detached.as_ref().is_some_and(|detached| now < detached.valid_until)
     }
 
-    /// Whether it has, or has had, a lease that has not been given back.
+    /// Whether it has, or has had, a lease that has not been released.
     pub(super) fn has_lease(&self) -> bool {
         self.hold.is_some() || self.detached.is_some()
     }
@@ -145,7 +145,7 @@ impl Client {
         is_over_full || is_over && (self.was_over || self.links.iter().any(|link| link.last_sent.is_some()))
     }
 
-    /// Forgets what makes no difference any more.
+    /// Forgets everything that makes no difference any more.
     pub(super) fn forget(&mut self) {
         let is_over = self.machine.is_none() && !self.has_lease();
         let current = self.attempts.last().copied().filter(|_| !is_over);
@@ -156,7 +156,7 @@ impl Client {
         }
     }
 
-    /// When it has to be called.
+    /// When its next timer fires.
     pub(super) fn next_tick(&self) -> Option<Moment> {
         let acquire = self.machine.as_ref().and_then(Acquire::next_tick);
         acquire.into_iter().chain(self.hold.as_ref().and_then(Hold::next_tick)).min()
@@ -169,7 +169,7 @@ impl Client {
 }
 
 impl Detached {
-    /// A node has let the vote stand for longer.
+    /// Records that a node has extended the vote.
     pub(super) fn take(&mut self, setup: &Setup, spec: &ClientSpec, node: usize, sent: Moment) {
         self.acks[node] = self.acks[node].max(Some(sent));
         let sends = self.acks.iter().flatten().copied();

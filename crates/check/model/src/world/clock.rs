@@ -1,11 +1,11 @@
-//! Everyone's clocks, as functions of real time in microseconds.
+//! The clocks of clients and servers, as functions of real time in microseconds.
 
 use quorlock_core::node::NodeTime;
 use quorlock_core::time::Moment;
 
-/// What the nodes' clocks say at the beginning, in microseconds.
+/// The start of the nodes' clocks, in microseconds.
 pub(super) const BASE: u64 = 1_000_000_000;
-/// What the clients' clocks say at the beginning, in microseconds.
+/// The start of the clients' clocks, in microseconds.
 const ORIGIN: u64 = 10_000_000;
 const MILLION: i64 = 1_000_000;
 
@@ -13,18 +13,18 @@ fn scaled(micros: u64, ppm: i64) -> u64 {
     micros * (MILLION + ppm).unsigned_abs() / MILLION.unsigned_abs()
 }
 
-/// A client's clock.
+/// The reading of a client's clock.
 pub(super) fn client_time(ppm: i64, now: u64) -> Moment {
     Moment::from_nanos((ORIGIN + scaled(now, ppm)) * 1_000)
 }
 
-/// A server's clocks: only the wall clock jumps.
+/// The readings of a server's clocks: only the wall clock jumps.
 pub(super) fn server_time(ppm: i64, offset: i64, now: u64) -> NodeTime {
     let even = BASE + scaled(now, ppm);
     NodeTime { wall_micros: even.saturating_add_signed(offset), life_millis: even / 1_000 }
 }
 
-/// The first microsecond of real time at which a client's clock has come to this moment.
+/// The first microsecond of real time at which a client's clock reaches this moment.
 pub(super) fn when_client(ppm: i64, moment: Moment) -> u64 {
     first(moment.as_nanos().div_ceil(1_000).saturating_sub(ORIGIN), ppm, |now| client_time(ppm, now) >= moment)
 }

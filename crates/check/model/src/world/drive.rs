@@ -14,7 +14,7 @@ use super::World;
 use super::client::{Client, ttl};
 use super::clock::BASE;
 use super::tell::server_names;
-use crate::setup::{Flaw, Heir};
+use crate::setup::{Flaw, Receiver};
 
 impl World {
     pub(super) fn start(&mut self, index: usize) {
@@ -25,7 +25,7 @@ impl World {
         self.tick(index);
     }
 
-    /// Calls whatever is due.
+    /// Fires the timers that are due.
     pub(super) fn tick(&mut self, index: usize) {
         let now = self.moment(index);
         let micros = (BASE + self.now).cast_signed() + self.setup.clients[index].ahead;
@@ -46,19 +46,19 @@ impl World {
         let Some(mut hold) = client.hold.take() else { return };
         if hold.release() {
             let parting = client.parting;
-            self.say_of_client(index, || "lets go".into());
+            self.say_of_client(index, || "releases".into());
             self.take_back(index, hold.attempt(), None, parting);
         }
     }
 
     pub(super) fn cancel(&mut self, index: usize) {
         let Some(mut machine) = self.clients[index].machine.take() else { return };
-        self.say_of_client(index, || "loses interest".into());
+        self.say_of_client(index, || "cancels".into());
         let steps = machine.cancel();
         self.perform(index, steps);
     }
 
-    /// Whoever has the word asks all nodes to let the votes stand.
+    /// The receiver of a detached lease asks all nodes to extend it.
     pub(super) fn extend(&mut self, index: usize) {
         let repair = self.setup.lacks(Flaw::ExtensionRepairs);
         let (now, mode) = (self.moment(index), self.clients[index].mode);
@@ -70,10 +70,10 @@ impl World {
         for link in &mut self.clients[index].links {
             link.ask(&request, 1, now);
         }
-        self.say_of_client(index, || "has given the lease away: whoever got it extends it".into());
+        self.say_of_client(index, || "its detached lease is extended by the receiver".into());
     }
 
-    /// The repair that a winner that has given its lease away may still ask for.
+    /// The repair that the winner of a detached lease may still send.
     pub(super) fn repair_by(&self, index: usize) -> Option<Step> {
         self.clients[index].detached.as_ref()?.winner.as_ref()?.repair(self.moment(index))
     }
@@ -87,10 +87,10 @@ impl World {
         for node in nodes.iter() {
             client.links[node].ask(&request, 0, now);
         }
-        self.say_of_client(index, || "gives it to those who have not granted it".into());
+        self.say_of_client(index, || "repairs the lease on the other nodes".into());
     }
 
-    /// A node says that it may be free, or has given its vote.
+    /// Handles a hint, or a handoff.
     pub(super) fn hinted(&mut self, index: usize, node: usize, handoff: Option<Handoff>) {
         let now = self.moment(index);
         let micros = Some((BASE + self.now).cast_signed() + self.setup.clients[index].ahead);
@@ -103,7 +103,7 @@ impl World {
         self.perform(index, steps);
     }
 
-    /// An answer for whichever machine it belongs to.
+    /// Passes a reply to its state machine.
     pub(super) fn take(&mut self, index: usize, node: usize, asked: (LeaseId, u32), outcome: Outcome) {
         let now = self.moment(index);
         let setup = Arc::clone(&self.setup);
@@ -112,12 +112,12 @@ impl World {
         let client = &mut *self.clients[index];
         if let Some(detached) = client.detached.as_mut().filter(|detached| detached.attempt == attempt) {
             if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (round, &outcome) {
-                // Whoever was told to stop then has.
-                if now < detached.valid_until || setup.clients[index].mends_for != Some(Heir::Obedient) {
+                // A receiver that was told to stop then has stopped.
+                if now < detached.valid_until || setup.clients[index].mends_for != Some(Receiver::Obedient) {
                     detached.take(&setup, &setup.clients[index], node, *sent);
                 }
             } else if let Some(winner) = detached.winner.as_mut().filter(|_| round == 0) {
-                // Nothing comes of that but who has granted.
+                // Only the set of granting nodes matters.
                 let _ = winner.take(0, node, outcome, now, &mut client.rng);
             }
         } else if let Some(hold) = client.hold.as_mut().filter(|hold| hold.attempt() == attempt) {
@@ -129,7 +129,7 @@ impl World {
         }
     }
 
-    /// What the client takes an answer for. With all rules, for what it is.
+    /// The attempt and outcome that the client takes a reply for. With all rules, the true ones.
     fn as_believed(
         &self,
         index: usize,

@@ -1,4 +1,4 @@
-//! What must not be, whatever happens.
+//! The guarantees that are checked in every state.
 
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
@@ -9,28 +9,28 @@ use super::link::Link;
 use super::server::Server;
 use super::shared::Shared;
 
-/// What must not be.
+/// A violated guarantee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Breach {
-    /// Two leases are valid that exclude each other.
+    /// Two valid leases exclude each other.
     TwoHolders,
-    /// A fence is not above all that were handed out before.
+    /// A fence is not higher than all earlier ones.
     FenceOrder,
-    /// A lease that was over is valid again.
+    /// A lost lease is valid again.
     Revived,
-    /// A vote stands that nobody has, and nothing is under way to take it back.
+    /// A vote exists that belongs to no client, and nothing is in flight that releases it.
     GhostVote,
-    /// A lease goes on for more than a ttl after a majority has broken it.
+    /// A lease lasts for more than a ttl after a majority has broken it.
     Unbroken,
-    /// A majority has broken a lease, everybody was told, and its holder goes on.
+    /// A majority has broken a lease and all holders were notified, but its holder continues.
     Unaware,
-    /// A lease is broken that nobody meant.
+    /// A lease is broken that was not targeted.
     Mistaken,
     /// An owner holds for more than a ttl after a majority has retired it.
     Unretired,
-    /// A waiter is never served, though everyone goes on asking and everything is delivered.
+    /// A waiter is never served, although every client keeps asking and everything is delivered.
     Starved,
-    /// Somebody asks without end, though nothing has changed.
+    /// A client sends requests without end, although nothing has changed.
     Restless,
 }
 
@@ -40,25 +40,25 @@ impl std::fmt::Display for Breach {
             Self::TwoHolders => "two holders",
             Self::FenceOrder => "fence out of order",
             Self::Revived => "a lost lease is valid again",
-            Self::GhostVote => "ghost vote",
-            Self::Unbroken => "a broken lease goes on",
+            Self::GhostVote => "a leftover vote",
+            Self::Unbroken => "a broken lease stays valid",
             Self::Unaware => "a holder does not learn that its lease is broken",
-            Self::Mistaken => "another lease is broken than was meant",
-            Self::Unretired => "a retired owner goes on",
+            Self::Mistaken => "the wrong lease is broken",
+            Self::Unretired => "a retired owner keeps holding",
             Self::Starved => "a waiter is never served",
-            Self::Restless => "asks without end",
+            Self::Restless => "sends requests without end",
         })
     }
 }
 
 impl World {
-    /// Looks for what must not be.
+    /// Checks the guarantees.
     pub(super) fn judge(&mut self) {
         for index in 0..self.clients.len() {
             let now = self.moment(index);
             let client = &self.clients[index];
             let is_valid = client.is_valid(now);
-            // Of a lease that was detached nobody knows whether it was over, unless somebody else has had the lock.
+            // The end of a detached lease is unknown, unless another client has held the lock since.
             let is_passed_by = client.detached.as_ref().is_none_or(|detached| Some(detached.fence) < self.highest);
             if is_valid && client.was_over && is_passed_by {
                 self.breach = self.breach.or(Some(Breach::Revived));
@@ -81,7 +81,7 @@ impl World {
             .clients
             .iter()
             .all(|client| client.machine.is_none() && !client.has_lease() && client.links.iter().all(Link::is_quiet));
-        // What came back with a snapshot lapses while its node is quarantined, and what was broken by itself.
+        // Votes that came back with a snapshot expire while their node is quarantined, and broken ones by themselves.
         let stands = |server: &Shared<Server>| server.may_vote() && server.has_vote();
         if is_drained && self.servers.iter().any(stands) {
             self.breach = self.breach.or(Some(Breach::GhostVote));
@@ -90,8 +90,8 @@ impl World {
 }
 
 impl World {
-    /// Looks at a fence that is handed out: it is above all earlier ones. Only readers who may hold together are in no order, nor
-    /// are slots, and entries of one owner share one. Where votes vanish before their time, it is in the order of the votes.
+    /// Checks a new fence: it must be higher than all earlier ones. Readers that may hold together, and slots, have no
+    /// order; entries of one owner share a fence. If votes vanish early, fences must have the order of the votes.
     pub(super) fn judge_fence(&mut self, mode: Mode, attempt: LeaseId, fence: Fence) {
         if let Some(order) = &mut self.order {
             if !order.decide(attempt, fence) {
@@ -123,7 +123,7 @@ impl World {
     }
 }
 
-/// Whether two may not hold at the same time.
+/// Whether two modes exclude each other.
 fn excludes(one: Mode, other: Mode) -> bool {
     match (one, other) {
         (Mode::Shared { .. }, Mode::Shared { .. }) => false,

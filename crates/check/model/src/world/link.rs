@@ -13,29 +13,29 @@ use quorlock_core::vote::{Request, Vote};
 
 use super::client::ttl;
 
-/// A request on its way.
+/// A request in flight.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Letter {
     pub(super) request: Request,
     pub(super) epoch: Epoch,
     pub(super) sent: Moment,
-    /// Whether it asks for more of what was asked before.
+    /// Whether it repeats an earlier request.
     pub(super) again: bool,
 }
 
-/// What is on its way back.
+/// A message from the node in flight.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Message {
     Reply(Box<Reply>),
-    /// To one who waits: it may be free, or the node has given it its vote.
+    /// To a waiter: the lock may be free, or the node has handed its vote over.
     Hint(Option<Handoff>),
-    /// To everybody: a lease was broken.
+    /// To all clients: a lease was broken.
     Broken,
-    /// To everybody: the server's memory may have been replaced.
+    /// To all clients: the server's memory may have been replaced.
     Changed,
 }
 
-/// An answer on its way.
+/// A reply in flight.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Reply {
     pub(super) letter: Letter,
@@ -44,20 +44,20 @@ pub(super) struct Reply {
     pub(super) epoch: Option<Epoch>,
 }
 
-/// A connection that has shaken hands.
+/// A connection after its handshake.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Connection {
     pub(super) epoch: Epoch,
     pub(super) is_voting: bool,
-    /// While the node is quarantined: the number to claim from.
+    /// While the node is quarantined: the base of claims.
     pub(super) seen: Option<Seen>,
-    /// When something was claimed last, where that matters.
+    /// When the last claim was sent, where that matters.
     pub(super) claimed: Option<Moment>,
-    /// The server is gone: answers that had left it may still come.
+    /// Whether the server is gone; replies that it has sent may still arrive.
     pub(super) is_dead: bool,
 }
 
-/// How much of a quarantine had passed, as a node reported it at this moment.
+/// The part of a quarantine that had passed, as a node reported it at this moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Seen {
     pub(super) elapsed_micros: u64,
@@ -65,7 +65,7 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// What may be claimed at a later moment.
+    /// The time that may be claimed at a later moment.
     pub(super) fn claim(self, now: Moment) -> u64 {
         self.elapsed_micros + now.since(self.at).as_micros() as u64
     }
@@ -80,18 +80,18 @@ impl Seen {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Link {
     pub(super) connection: Option<Connection>,
-    /// With each request, whether its attempt was asked for before.
+    /// For each request, whether it repeats an earlier one.
     pub(super) delivery: Delivery<bool>,
     /// Whether requests wait in the queue until the search sends them.
     queues: bool,
     pub(super) out: VecDeque<Letter>,
     pub(super) back: VecDeque<Message>,
-    /// What broken connections had under way: it may still arrive.
+    /// Requests of broken connections, which may still arrive.
     pub(super) strays: VecDeque<Letter>,
-    /// Attempts of which something was sent here.
+    /// Attempts that have sent requests here.
     asked: Vec<LeaseId>,
     pub(super) last_sent: Option<Moment>,
-    /// What the client's host has recorded of a quarantine: it outlives connections.
+    /// The quarantine record of the client's host, which outlives connections.
     pub(super) record: Option<(Epoch, Seen)>,
 }
 
@@ -110,7 +110,7 @@ impl Link {
         }
     }
 
-    /// Queues a request that wants a vote. Whether there is a connection that can take it.
+    /// Queues a request for a vote. Returns whether there is a connection for it.
     pub(super) fn ask(&mut self, request: &Request, round: u32, now: Moment) -> bool {
         if !self.connection.as_ref().is_some_and(|connection| connection.is_voting) {
             return false;
@@ -134,7 +134,7 @@ impl Link {
         }
     }
 
-    /// The client has shaken hands: what it owes is sent again.
+    /// Sends all owed releases again after a handshake.
     pub(super) fn connected(&mut self, connection: Connection, now: Moment) {
         self.delivery.connected(connection.is_voting);
         self.connection = Some(connection);
@@ -145,7 +145,7 @@ impl Link {
         while !self.queues && self.send(now) {}
     }
 
-    /// Sends the next request of the queue. Whether there was one.
+    /// Sends the next request of the queue. Returns whether there was one.
     pub(super) fn send(&mut self, now: Moment) -> bool {
         let Some(Connection { epoch, .. }) = self.connection else { return false };
         let mut sent = None;
@@ -155,8 +155,8 @@ impl Link {
         true
     }
 
-    /// The connection is gone. Returns the attempts and rounds that will not be answered; requests that had not arrived may
-    /// do so yet, unless the server is gone, too.
+    /// Ends the connection. Returns the attempts and rounds that will get no reply; requests in flight may still arrive, unless
+    /// the server is gone, too.
     pub(super) fn cut(&mut self, may_arrive: bool) -> Vec<Told<bool>> {
         self.connection = None;
         self.back.clear();
@@ -167,23 +167,23 @@ impl Link {
         self.delivery.lost()
     }
 
-    /// Whether something of its attempt may still arrive from a broken connection.
+    /// Whether a request of its attempt may still arrive from a broken connection.
     pub(super) fn is_stray(&self, letter: &Letter) -> bool {
         self.strays.iter().any(|stray| stray.request.attempt() == letter.request.attempt())
     }
 
-    /// How many attempts it remembers.
+    /// The number of attempts that it remembers.
     pub(super) fn known(&self) -> usize {
         self.asked.len()
     }
 
-    /// Forgets attempts that are over and owe nothing.
+    /// Forgets attempts that are over and owe no release.
     pub(super) fn forget(&mut self, current: Option<LeaseId>) {
         let delivery = &self.delivery;
         self.asked.retain(|attempt| Some(*attempt) == current || delivery.owes(*attempt));
     }
 
-    /// Whether nothing is under way and nothing is owed.
+    /// Whether nothing is in flight and no release is owed.
     pub(super) fn is_quiet(&self) -> bool {
         let is_idle = self.out.is_empty() && self.back.is_empty() && self.strays.is_empty();
         is_idle && self.delivery.owed() == 0 && self.delivery.queued() == 0

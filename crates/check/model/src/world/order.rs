@@ -1,4 +1,4 @@
-//! Whether fences differ and are ordered like the votes: what is left where votes vanish before their time.
+//! Checks that fences differ and are ordered like the votes, where votes may vanish early.
 
 use std::cmp::Ordering;
 
@@ -7,7 +7,7 @@ use quorlock_core::name::LeaseId;
 
 type Grant = (LeaseId, Fence);
 
-/// What each server has granted, the latest last, and what was decided.
+/// The grants of each server in order, and the decided leases.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Order {
     granted: Vec<Vec<Grant>>,
@@ -26,10 +26,10 @@ impl Order {
         }
     }
 
-    /// Takes note of a fence that is handed out. Whether it may be.
+    /// Records a new fence. Returns whether it is allowed.
     pub(super) fn decide(&mut self, attempt: LeaseId, fence: Fence) -> bool {
         let mine = (attempt, fence);
-        // No server has granted the lower one after the higher one.
+        // No server has granted the lower fence after the higher one.
         let are_ordered = |lower: &Grant, higher: &Grant| {
             self.granted.iter().all(|granted| {
                 let since = granted.iter().position(|grant| grant == higher).unwrap_or(granted.len());

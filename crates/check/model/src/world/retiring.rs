@@ -1,4 +1,4 @@
-//! The retirement of an owner, and what must come of it.
+//! The retirement of an owner, and the checks of it.
 
 use quorlock_core::mode::Mode;
 use quorlock_core::vote::{Refusal, Request};
@@ -8,13 +8,13 @@ use super::tell::server_names;
 use super::{Breach, World};
 use crate::setup::{Flaw, Retirement, TTL};
 
-/// An owner that somebody retires.
+/// An owner that an operator retires.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Retired {
     what: Retirement,
-    /// The servers that have done it.
+    /// The servers that have executed the retirement.
     servers: Vec<usize>,
-    /// When the last one of a majority did, in microseconds.
+    /// When a majority had executed it, in microseconds.
     since: Option<u64>,
 }
 
@@ -24,7 +24,7 @@ impl World {
         self.setup.clients[index].retires.is_some() && self.retired.is_none()
     }
 
-    /// The operator asks all nodes to retire the owner.
+    /// Sends the retirement to all nodes.
     pub(super) fn retire(&mut self, index: usize) {
         let Some(what) = self.setup.clients[index].retires else { return };
         self.retired = Some(Retired { what, servers: Vec::new(), since: None });
@@ -36,14 +36,14 @@ impl World {
         self.say_of_client(index, || format!("asks {} to retire the owner from {name}", server_names(asked)));
     }
 
-    /// What a server says to a request that is about another name.
+    /// A server's vote on a request for another name.
     pub(super) fn vote_elsewhere(&self, index: usize, letter: &Letter) -> Option<Refusal> {
         let is_elsewhere = self.setup.clients[index].retires.is_some_and(|what| what.elsewhere);
         let is_retirement = matches!(letter.request, Request::Retire { .. });
         (is_retirement && is_elsewhere && !self.setup.lacks(Flaw::RetireEverywhere)).then_some(Refusal::Absent)
     }
 
-    /// A server has carried out a retirement.
+    /// Records that a server has executed a retirement.
     pub(super) fn note_retirement(&mut self, server: usize, request: &Request) {
         let Request::Retire { .. } = request else { return };
         let (now, majority) = (self.now, self.setup.servers / 2 + 1);
@@ -56,13 +56,13 @@ impl World {
         }
     }
 
-    /// Whether somebody has begun to retire the owner that holds like this: it may go on for a ttl, and others need not
-    /// wait for its end.
+    /// Whether the owner of this hold is being retired: it may hold for another ttl, and other clients need not wait
+    /// for that.
     pub(super) fn is_retired(&self, mode: Mode) -> bool {
         self.retired.as_ref().is_some_and(|retired| !retired.what.elsewhere && mode.owner() == Some(retired.what.owner))
     }
 
-    /// Looks for an owner that holds for longer than a ttl after a majority has retired it.
+    /// Checks that no owner holds for longer than a ttl after a majority has retired it.
     pub(super) fn judge_retired(&self) -> Option<Breach> {
         let since = self.retired.as_ref()?.since?;
         let mut clients = 0..self.clients.len();

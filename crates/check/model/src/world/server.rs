@@ -1,4 +1,4 @@
-//! One node: the core's rules over a memory that may be lost, restored or emptied.
+//! A node: the core's rules over a memory that may be lost, restored or emptied.
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
@@ -15,7 +15,7 @@ use super::clock::{BASE, server_time};
 use super::link::Letter;
 use crate::setup::{Flaw, Setup};
 
-/// What survives in a snapshot.
+/// The part of a node that a snapshot contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Memory {
     pub(super) life: Option<Incarnation>,
@@ -27,7 +27,7 @@ pub(super) struct Memory {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Server {
     pub(super) run: u32,
-    /// How often this run took over other data.
+    /// How often this run loaded other data.
     promotions: u32,
     pub(super) memory: Memory,
     pub(super) snapshot: Option<Box<Memory>>,
@@ -38,7 +38,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// One that has been voting for long.
+    /// A node that has been voting for long.
     pub(super) fn voting(setup: &Setup, index: usize) -> Self {
         let mut server =
             Self { run: 0, promotions: 0, memory: Memory::default(), snapshot: None, offset: 0, started: 0 };
@@ -85,7 +85,7 @@ impl Server {
         standing
     }
 
-    /// What a node that adds claims would carry out instead.
+    /// The command that a node executes instead if it adds up claims.
     fn added(&self, setup: &Setup, node_command: &NodeCommand) -> Option<NodeCommand> {
         match (node_command, &self.memory.life) {
             (NodeCommand::Claim { epoch, elapsed_micros }, Some(life))
@@ -105,12 +105,12 @@ impl Server {
         self.memory.life.as_ref().is_some_and(|life| life.floor.is_some())
     }
 
-    /// Whether it may vote, and has been asked about its life since it began.
+    /// Whether it may vote, and a client has read its state since it started.
     pub(super) fn may_vote(&self) -> bool {
         self.is_voting() && self.memory.life.as_ref().is_some_and(|life| !life.is_replaced_by(&self.identity()))
     }
 
-    /// Whether it has given its vote to somebody. One that was broken is nobody's.
+    /// Whether it has a vote. A broken one does not count.
     pub(super) fn has_vote(&self) -> bool {
         let vote = self.memory.record.vote.as_ref();
         vote.is_some_and(|vote| !vote.attempt.reveal().ends_with(Digest::NOBODY))
@@ -121,7 +121,7 @@ impl Server {
         self.time(setup, now).wall_micros.saturating_sub(self.started)
     }
 
-    /// Votes, and hands the vote on to a waiter that can hear.
+    /// Votes, and hands the vote to a waiter that can be notified.
     pub(super) fn vote(
         &mut self,
         setup: &Setup,
@@ -165,7 +165,7 @@ impl Server {
             }
         }
         if let Some(note) = &mut record.fence {
-            // Nobody looks that far ahead, and nobody looks back.
+            // Nothing reads these fields here.
             (note.until, note.since_micros) = (u64::MAX, 0);
         }
         answer
@@ -183,7 +183,7 @@ impl Server {
         !has_vote && record.entries.iter().all(|entry| entry.attempt != *attempt)
     }
 
-    /// What the node knows of itself when it looks at a request.
+    /// The node's state for this request.
     fn life_for(&self, setup: &Setup, request: &Request, epoch: Epoch) -> Incarnation {
         let known = self.memory.life.clone().unwrap_or_else(|| Incarnation {
             identity: self.identity(),
@@ -196,19 +196,19 @@ impl Server {
             founders: String::new(),
             restarts: 0,
         });
-        // `SET NX PX` knows nothing of epochs: it is for the link to check them.
+        // `SET NX PX` has no epoch: the link checks it.
         if request.is_plain() || setup.lacks(Flaw::HandshakeUntied) || setup.lacks(Flaw::EpochUnchecked) {
             return Incarnation { epoch: Some(epoch), floor: known.floor.or(Some(Fence::default())), ..known };
         }
         let mut known = known;
         if setup.lacks(Flaw::FloorLost) || setup.lacks(Flaw::TrustWithoutFloor) {
-            // The clock counts for nothing either.
+            // The clock does not count either.
             known.constants.max_skew_micros = u64::MAX / 4;
         }
         known
     }
 
-    /// Restarts, with what was saved or with nothing.
+    /// Restarts with this memory.
     pub(super) fn restart(&mut self, setup: &Setup, now: u64, memory: Memory) {
         self.run += 1;
         self.promotions = 0;
@@ -216,7 +216,7 @@ impl Server {
         self.started = self.time(setup, now).wall_micros;
     }
 
-    /// Takes over a copy of its own life from before the first vote. Whether it can be told by its identity.
+    /// Loads a copy of its own life from before the first vote. Returns whether its identity shows that.
     pub(super) fn roll_back(&mut self, setup: &Setup) -> bool {
         let life = self.memory.life.take();
         self.memory = Memory { life, ..Memory::default() };
@@ -229,19 +229,19 @@ impl Server {
         self.offset += by;
     }
 
-    /// Whether it has nothing to lose by a jump of its clock.
+    /// Whether a jump of its clock cannot affect anything.
     pub(super) fn is_blank(&self) -> bool {
         self.memory.record.is_empty()
     }
 
-    /// Lets go of what has lapsed, so that states that mean the same are the same.
+    /// Removes everything that has expired, so that equivalent states are equal.
     pub(super) fn lapse(&mut self, setup: &Setup, now: u64) {
         let time = self.time(setup, now);
         self.memory.record.lapse(time);
         self.memory.record.sweep_tombstones(time);
     }
 
-    /// The last milliseconds in which something stands that others wait for, by a clock that has not jumped.
+    /// The last milliseconds of everything that clients may wait for, by a clock that has not jumped.
     pub(super) fn ends(&self, setup: &Setup) -> impl Iterator<Item = u64> + '_ {
         let record = &self.memory.record;
         let ends = record.vote.iter().map(|vote| vote.until).chain(record.entries.iter().map(|entry| entry.until));
@@ -250,7 +250,7 @@ impl Server {
     }
 }
 
-/// What a node without one of the rules of breaking would carry out instead.
+/// The request that a node executes instead if it lacks one of the rules of breaking.
 fn mutated_break(setup: &Setup, record: &Record, request: &Request) -> Option<Request> {
     let Request::Break { target, mode } = *request else { return None };
     match setup.flaw? {

@@ -1,11 +1,11 @@
-//! Parts of a world that most of its successors have in common.
+//! Parts of a state that most of its successors share.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// Copied when it is changed, and hashed once.
+/// Copied on write, and hashed once.
 #[derive(Clone, Debug)]
 pub(super) struct Shared<T> {
     part: Rc<T>,
@@ -41,7 +41,7 @@ impl<T: Hash> Hash for Shared<T> {
     }
 }
 
-/// Hashes quickly, and the same way in every run.
+/// A fast hasher, the same in every run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mixed;
 

@@ -1,4 +1,4 @@
-//! What happens, in words.
+//! The events of a search, as text.
 
 use std::fmt;
 
@@ -12,11 +12,11 @@ use crate::words;
 /// One line of a story.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// In milliseconds of real time.
+    /// Milliseconds of real time.
     pub at: f64,
     /// A client or a node.
     pub who: String,
-    /// Did what.
+    /// The event.
     pub what: String,
 }
 
@@ -46,7 +46,7 @@ impl World {
         }
     }
 
-    /// What a node did with a letter.
+    /// Adds a node's vote on a request.
     pub(super) fn say_vote(&mut self, server: usize, asker: usize, letter: &Letter, vote: &Vote, is_stray: bool) {
         if self.story.is_none() {
             return;

@@ -1,4 +1,4 @@
-//! Connections: what arrives, what breaks, and how a new one begins.
+//! Connections: deliveries, breaks, and reconnects.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ impl World {
         self.setup.clients[index].servers[node]
     }
 
-    /// The next request arrives.
+    /// Delivers the next request.
     pub(super) fn deliver(&mut self, index: usize, node: usize) {
         let Some(letter) = self.clients[index].links[node].out.pop_front() else { return };
         let reply = self.vote(index, node, letter, false);
@@ -58,12 +58,12 @@ impl World {
         Reply { letter, vote, epoch }
     }
 
-    /// Tells the first waiter, on the connection where it listens.
+    /// Notifies the first waiter, on the connection where it listens.
     fn tell_the_first(&mut self, server: usize, waiter: Waiter, node: usize, handoff: Option<Handoff>) {
         let index = waiter.channel.0 as usize;
         if let Some(Handoff { fence, .. }) = handoff {
             let whose = client_name(index);
-            self.say_of_server(server, || format!("hands its vote on to {whose}, fence {fence}"));
+            self.say_of_server(server, || format!("hands its vote to {whose}, fence {fence}"));
             if let (Some(order), Some(vote)) = (&mut self.order, &self.servers[server].memory.record.vote) {
                 order.grant(server, vote.attempt, fence);
             }
@@ -71,14 +71,14 @@ impl World {
         self.clients[index].links[node].back.push_back(Message::Hint(handoff));
     }
 
-    /// The next answer comes back, or a hint.
+    /// Delivers the next reply or hint.
     pub(super) fn hear(&mut self, index: usize, node: usize) {
         let link = &mut self.clients[index].links[node];
         let Reply { letter, mut vote, epoch } = match link.back.pop_front() {
             Some(Message::Reply(reply)) => *reply,
             Some(Message::Hint(handoff)) => return self.hinted(index, node, handoff),
             Some(Message::Broken) => return self.doubt(index),
-            // The look that follows finds a new promotion.
+            // The following check of the node finds a new promotion.
             Some(Message::Changed) => return self.cut(index, node, true),
             None => return,
         };
@@ -96,7 +96,7 @@ impl World {
         }
     }
 
-    /// The connection ends, and the client knows.
+    /// Ends the connection, and tells the client.
     pub(super) fn cut(&mut self, index: usize, node: usize, may_arrive: bool) {
         let behind = self.behind(index, node);
         let setup = Arc::clone(&self.setup);
@@ -120,7 +120,7 @@ impl World {
         !self.setup.lacks(Flaw::ServerTwice) && (0..servers.len()).any(is_there)
     }
 
-    /// Connects and shakes hands.
+    /// Connects and completes the handshake.
     pub(super) fn connect(&mut self, index: usize, node: usize) {
         if self.is_twin(index, node) {
             return;
@@ -151,7 +151,7 @@ impl World {
         link.connected(Connection { epoch, is_voting, seen, claimed, is_dead: false }, now);
         let how = if is_voting { "" } else { ", which is in quarantine" };
         self.say_of_client(index, || format!("connects to {}{how}", server_name(behind)));
-        // What the node has said meanwhile was not heard.
+        // Hints that the node sent meanwhile were lost.
         self.hinted(index, node, None);
     }
 
@@ -202,7 +202,7 @@ impl World {
     }
 }
 
-/// The connection on which a client hears this server.
+/// The connection on which a client listens to this server.
 pub(super) fn listener(setup: &Setup, clients: &[Shared<Client>], server: usize, channel: Channel) -> Option<usize> {
     let index = channel.0 as usize;
     let listens = |link: &Link| link.connection.as_ref().is_some_and(|connection| !connection.is_dead);

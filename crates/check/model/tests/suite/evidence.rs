@@ -1,18 +1,18 @@
-//! The page of evidence names tests and theorems that exist, and every rule that is searched; the proof's page says of every
-//! definition where it is in the code.
+//! Checks that the evidence page names existing tests and theorems, and every searched rule; and that the proof's page
+//! maps every definition to the code.
 
 use std::fs;
 use std::path::Path;
 
 use quorlock_model::scenario::{ALL, Scenario};
 
-/// What stands between backticks.
+/// The texts between backticks.
 fn quoted(page: &str) -> impl Iterator<Item = &str> {
     page.split('`').skip(1).step_by(2)
 }
 
 #[test]
-fn the_page_names_tests_that_exist() {
+fn the_page_names_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let page = fs::read_to_string(root.join("docs/evidence.md")).expect("the page of evidence");
     let mut named = 0;
@@ -25,7 +25,7 @@ fn the_page_names_tests_that_exist() {
 }
 
 #[test]
-fn the_page_names_theorems_that_are_proved() {
+fn the_page_names_proved_theorems() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let page = fs::read_to_string(root.join("docs/evidence.md")).expect("the page of evidence");
     let proved = fs::read_to_string(root.join("proof/Assumptions.v")).expect("the list of theorems");
@@ -45,13 +45,13 @@ fn the_page_names_theorems_that_are_proved() {
     }
 }
 
-/// The cells of a row of a table.
+/// The cells of a table row.
 fn cells(row: &str) -> Vec<&str> {
     row.trim_matches('|').split('|').map(str::trim).collect()
 }
 
 #[test]
-fn the_page_lists_every_rule_with_the_length_that_was_found() {
+fn the_page_lists_every_rule_with_its_counter_example_length() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let page = fs::read_to_string(root.join("docs/evidence.md")).expect("the page of evidence");
     let found = fs::read_to_string(root.join("docs/evidence/model.md")).expect("the page of the search");
@@ -65,7 +65,7 @@ fn the_page_lists_every_rule_with_the_length_that_was_found() {
     assert!(page.contains(&count), "the page does not say: {count}");
 }
 
-/// The names that a file of the proof defines, with the fields of its state, the steps, and what is given.
+/// The names that a file of the proof defines, including the fields of its state, the steps, and its variables.
 fn defined(proof: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let (mut in_state, mut in_step) = (false, false);
@@ -85,7 +85,7 @@ fn defined(proof: &str) -> Vec<&str> {
     names
 }
 
-/// Whether this line begins the definition of an item, a field or a variant of this name. To import it is not to define it.
+/// Whether this line begins the definition of an item, a field or a variant of this name. An import is no definition.
 fn begins(line: &str, name: &str) -> bool {
     let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty());
     let words: Vec<&str> = words.skip_while(|word| ["pub", "crate", "super"].contains(word)).collect();
@@ -97,7 +97,7 @@ fn begins(line: &str, name: &str) -> bool {
 }
 
 #[test]
-fn to_import_or_to_use_a_name_is_not_to_define_it() {
+fn an_import_or_a_use_is_no_definition() {
     for line in ["pub use plan::Won;", "    let won = Won {", "pub struct WonAgain;", "    self.won(Won, now)"] {
         assert!(!begins(line, "Won"), "{line}");
     }
@@ -107,7 +107,7 @@ fn to_import_or_to_use_a_name_is_not_to_define_it() {
 }
 
 #[test]
-fn the_proofs_page_says_where_every_definition_is_in_the_code() {
+fn the_proofs_page_maps_every_definition_to_the_code() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let page = fs::read_to_string(root.join("proof/README.md")).expect("the proof's page");
     let table = page.split("## Which definition is which code").nth(1).expect("the map").split("\n## ").next();
@@ -131,7 +131,7 @@ fn the_proofs_page_says_where_every_definition_is_in_the_code() {
     }
     for file in ["Majority.v", "Lease.v", "Kinds.v", "Fence.v", "Validity.v"] {
         let proof = fs::read_to_string(root.join("proof").join(file)).expect("a file of the proof");
-        // What one kind of lock shares with the others is given once.
+        // Definitions that several kinds of locks share are mapped once.
         let given = ["N", "len", "longest", "fenced"];
         for name in defined(&proof).into_iter().filter(|name| file == "Lease.v" || !given.contains(name)) {
             assert!(mapped.contains(&(file.to_owned(), name)), "{file}: {name} is not in the map");

@@ -1,4 +1,4 @@
-//! Where votes lapse by a wall clock that jumps, leases may overlap. Fences differ all the same, and are ordered like the votes.
+//! If votes expire by a wall clock that jumps, leases may overlap. Fences still differ, and are ordered like the votes.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ fn fences_are_ordered_like_votes_that_vanish_twice() {
 }
 
 #[test]
-fn fences_are_ordered_like_votes_that_are_handed_on_and_vanish() {
+fn fences_are_ordered_like_votes_that_are_handed_over_and_vanish() {
     assert_ordered(votes_that_vanish_before_a_waiter());
 }
 

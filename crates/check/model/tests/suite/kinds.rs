@@ -1,5 +1,5 @@
-//! Locks that several may hold together, through a restart: the rules are enough for them, and not without each. With a
-//! holder who lets go on top, `./x model` looks at the first two.
+//! Locks that several clients hold together, through a restart: the rules are sufficient, and each is needed.
+//! `./x model` also searches the first two with a holder that releases.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use quorlock_model::search::{exhaust, shortest};
 use quorlock_model::setup::{Budget, Flaw, Setup};
 use quorlock_model::world::Breach;
 
-/// Nobody lets go.
+/// Without releases.
 fn held(setup: Setup) -> Setup {
     Setup { budget: Budget { frees: 0, ..setup.budget }, ..setup }
 }
@@ -20,7 +20,7 @@ fn assert_safe_but_without(flaw: Flaw, setup: Setup) {
     assert_breaks(flaw, setup, Breach::TwoHolders);
 }
 
-/// With all rules nothing happens, and without this one that does.
+/// Checks that there is no violation with all rules, and this one without the rule.
 fn assert_breaks(flaw: Flaw, setup: Setup, breach: Breach) {
     let found = exhaust(&Arc::new(setup.clone()));
     println!("{} states", found.states);
@@ -30,7 +30,7 @@ fn assert_breaks(flaw: Flaw, setup: Setup, breach: Breach) {
 }
 
 #[test]
-fn a_reader_who_renews_and_a_writer_exclude_each_other_through_a_restart() {
+fn a_renewing_reader_and_a_writer_exclude_each_other_through_a_restart() {
     assert_safe_but_without(Flaw::NoQuarantine, held(a_reader_a_writer_and_a_restart()));
 }
 
@@ -40,7 +40,7 @@ fn owners_exclude_each_other_through_a_restart() {
 }
 
 #[test]
-fn a_reader_that_lets_go_leaves_the_others_in_through_a_restart() {
+fn a_reader_that_releases_does_not_affect_the_others_through_a_restart() {
     assert_safe_but_without(Flaw::ReleaseVoids, two_readers_a_writer_and_a_restart());
 }
 
@@ -50,7 +50,7 @@ fn a_reader_that_reads_again_has_its_fence_only_while_it_reads() {
 }
 
 #[test]
-fn an_entry_that_is_over_leaves_the_owners_others_in_through_a_restart() {
+fn an_ended_entry_does_not_affect_the_owners_others_through_a_restart() {
     assert_safe_but_without(Flaw::ReleaseVoids, an_owner_who_enters_twice_and_a_restart());
 }
 

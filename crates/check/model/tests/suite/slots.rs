@@ -5,11 +5,11 @@ use quorlock_model::slots::{
     three_for_two_and_late_releases, two_who_wait_for_one,
 };
 
-/// The most that ever held at a time.
+/// The most holders at one time.
 fn most_holders(slots: Slots) -> usize {
     let (found, most) = slots.search();
     println!("{} states", found.states);
-    assert!(found.exhausted, "there is no end to it");
+    assert!(found.exhausted, "the search did not end");
     most
 }
 
@@ -24,22 +24,22 @@ fn two_permits_have_two_holders() {
 }
 
 #[test]
-fn two_permits_have_two_holders_though_an_answer_is_lost() {
+fn two_permits_have_two_holders_despite_a_lost_reply() {
     assert_eq!(most_holders(three_for_two_and_a_lost_answer()), 2);
 }
 
 #[test]
-fn those_who_wait_for_one_permit_hold_it_one_after_the_other() {
+fn waiters_for_one_permit_hold_it_in_turn() {
     assert_eq!(most_holders(two_who_wait_for_one()), 1);
 }
 
 #[test]
-fn two_permits_have_two_holders_though_releases_are_late() {
+fn two_permits_have_two_holders_despite_late_releases() {
     assert_eq!(most_holders(three_for_two_and_late_releases()), 2);
 }
 
 #[test]
 #[should_panic(expected = "slot")]
-fn permits_that_are_only_counted_let_two_into_one_slot() {
+fn counting_permits_allows_two_holders_of_one_slot() {
     most_holders(nodes_without_slots());
 }

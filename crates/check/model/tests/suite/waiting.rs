@@ -1,7 +1,7 @@
-//! Waiting in the queue, with nodes and clients as they ship: which schedules hang without which rule, and that everyone is
-//! served with all of them.
+//! Waiting in the queue with the shipped nodes and clients: which schedules hang without which rule, and that all
+//! waiters are served with all rules.
 //!
-//! The schedules are those that a model checker found for the protocol on three nodes with three waiters.
+//! A model checker found these schedules for the protocol on three nodes with three waiters.
 
 mod served;
 mod stuck;

@@ -1,4 +1,4 @@
-//! A client: its machine, what is under way between it and each node, and what the machine wants done.
+//! A client: its state machine, and its messages in flight to and from each node.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub(super) struct Link {
     pub(super) hints: u32,
 }
 
-/// What comes back over a link, in its order.
+/// A message from a node, in order.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Vote(LeaseId, Outcome),
@@ -41,7 +41,7 @@ pub(super) struct Thrown {
 }
 
 impl Rng for Thrown {
-    // Never the same twice, and the same in every run. Without a seed every delay is the shortest one.
+    // Unique numbers, the same in every run. Without a seed every delay is the shortest.
     fn bits(&mut self) -> u64 {
         self.next += 1;
         self.seed.map_or(self.next, |seed| Seeded::new(seed ^ self.next).bits())

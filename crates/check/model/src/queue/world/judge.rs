@@ -1,4 +1,4 @@
-//! What is true whenever somebody wins.
+//! The guarantees that are checked at every win.
 
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
@@ -14,14 +14,14 @@ impl World {
                 assert!(modes.len() <= permits as usize, "{} holders of {permits} slots", modes.len());
                 let is_twice = modes.iter().enumerate().any(|(at, mode)| modes[..at].contains(mode));
                 assert!(!is_twice, "a slot has two holders: {modes:?}");
-                assert!(!self.fences.contains(&fence), "a fence was given twice");
+                assert!(!self.fences.contains(&fence), "a fence was granted twice");
             }
             Some(Mode::Shared { .. }) => assert!(modes.iter().all(|mode| mode.is_shared()), "a reader beside a writer"),
             _ => {
-                assert_eq!(modes.len(), 1, "somebody else holds it, too");
+                assert_eq!(modes.len(), 1, "there is another holder");
                 assert!(
                     self.fences.iter().all(|earlier| *earlier < fence),
-                    "a fence that is not above all earlier ones"
+                    "a fence is not higher than all earlier ones"
                 );
             }
         }

@@ -1,4 +1,4 @@
-//! What tells one state of the world from another.
+//! The identity of a state.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,9 +13,9 @@ use super::World;
 use super::client::Message;
 
 impl World {
-    /// All that matters for what can happen next, as text. Attempts, which `Debug` keeps secret, are told apart by whose
-    /// they are and how many that client has begun since; fences by their order and by how near they are to each other.
-    /// Random numbers are left out: without a seed they decide nothing.
+    /// Everything that affects the future, as text. Attempts, which `Debug` hides, are identified by client and by the
+    /// number of attempts that client began since; fences by their order and distance. Random numbers are left out,
+    /// because without a seed they decide nothing.
     pub fn key(&self) -> String {
         let mut begun = vec![0; self.clients.len()];
         self.attempts.values().for_each(|(client, serial)| begun[*client] = begun[*client].max(*serial));
@@ -58,7 +58,7 @@ impl World {
     }
 }
 
-/// The text with its fences brought close together: in the same order, and no nearer than they were, up to a few.
+/// The text with its fences moved together: in the same order, and with the same small distances.
 fn by_order(text: &str) -> String {
     const APART: u64 = 4;
     let number = |part: &str| part.split(')').next().and_then(|digits| digits.parse::<u64>().ok()).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The nodes: what a request does to a record, and whom the node tells.
+//! The nodes: the effect of a request on a record, and hints.
 
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
@@ -10,10 +10,10 @@ use super::World;
 use super::client::Message;
 
 const EPOCH: Epoch = Epoch(1);
-/// The nodes' clocks when ours begins, in milliseconds.
+/// The start of the nodes' clocks, in milliseconds.
 const CLOCK: u64 = 1_000_000;
 
-/// Every node's: one that has been voting for long.
+/// The state of every node: it has been voting for long.
 pub(super) fn life(nodes: usize) -> Incarnation {
     let constants = Constants { cluster: "c1".into(), nodes, max_ttl_millis: 60_000, max_skew_micros: 10_000_000 };
     Incarnation {
@@ -57,7 +57,7 @@ impl World {
         let request_kept = record.queue.iter_mut().find(is_theirs).and_then(|place| place.request.clone());
         let yields_to_itself =
             self.flaws.self_waking && matches!(request, Request::Release { parting: Some(Parting::Yield(_)), .. });
-        // A node sees when nobody listens any more, but not that what it says gets lost.
+        // A node notices that a client is gone, but not that its own messages are lost.
         let is_dead = |channel: Channel| self.clients[channel.0 as usize].is_dead;
         let hands_on = |channel| !is_dead(channel) && !self.flaws.empty_handed && !yields_to_itself;
         let mut answer = apply(&self.life, record, &request, EPOCH, now, hands_on);
@@ -72,7 +72,7 @@ impl World {
         }
         if !line.is_empty() {
             let Request::Acquire { waiter, .. } = &request else {
-                unreachable!("only who asks is kept from the queue")
+                unreachable!("only the sender of a request is kept out of the queue")
             };
             record.queue = line;
             record.queue.retain(|place| Some(place.waiter) != *waiter);

@@ -1,25 +1,25 @@
-//! With all rules everyone is served, whatever is delivered when, and with one thing or another broken.
+//! With all rules every waiter is served, in any order of delivery and with various faults.
 //!
-//! Schedules are drawn from seeds and fair in the long run; a failure names its seed.
+//! The schedules are random, but fair in the long run; a failure names its seed.
 
 use quorlock_core::mode::{Mode, OwnerId};
 use quorlock_model::queue::world::{Flaws, World};
 
-/// What may go wrong on the way.
+/// The faults of a schedule.
 #[derive(Clone, Copy, Default)]
 struct Mishaps {
     flaws: Flaws,
-    /// Of a thousand messages, how many get lost.
+    /// Lost messages per thousand.
     lost: u64,
-    /// Of a thousand turns, in how many a node forgets a place in the queue.
+    /// Turns per thousand in which a node forgets a queue position.
     forgotten: u64,
-    /// Of a thousand turns, in how many time passes before everything is delivered.
+    /// Turns per thousand in which time passes before everything is delivered.
     late: u64,
-    /// In which turn this client dies.
+    /// The client that dies, and the turn of its death.
     death: Option<(usize, usize)>,
 }
 
-/// No wait can be longer than this, with a few holders or voters that have to lapse one after the other.
+/// Longer than any wait, even if a few holders or voters have to expire one after the other.
 const PATIENCE: f64 = 120.0;
 
 struct Chance(u64);
@@ -35,7 +35,7 @@ impl Chance {
     }
 }
 
-/// Lets things happen in a random order until everyone is served. How many seconds that took.
+/// Carries out events in a random order until every waiter is served. Returns the seconds that took.
 fn serve(nodes: usize, modes: &[Mode], mishaps: Mishaps, seed: u64) -> f64 {
     let mut chance = Chance(seed);
     let mut world = World::new(nodes, modes, true, mishaps.flaws, Some(seed));
@@ -52,7 +52,7 @@ fn serve(nodes: usize, modes: &[Mode], mishaps: Mishaps, seed: u64) -> f64 {
         }
         let actions = world.enabled();
         if actions.is_empty() || chance.of_thousand(mishaps.late) {
-            assert!(world.pass_time() || !actions.is_empty(), "seed {seed}: nobody asks any more");
+            assert!(world.pass_time() || !actions.is_empty(), "seed {seed}: no client asks any more");
             continue;
         }
         let action = actions[chance.below(actions.len())];
@@ -63,7 +63,7 @@ fn serve(nodes: usize, modes: &[Mode], mishaps: Mishaps, seed: u64) -> f64 {
     world.seconds()
 }
 
-/// Tries so many schedules. How many seconds each took, the shortest first.
+/// Tries this many schedules. Returns the seconds that each took, sorted.
 fn serve_all(nodes: usize, modes: &[Mode], mishaps: Mishaps, schedules: u64) -> Vec<f64> {
     let mut took: Vec<f64> = (0..schedules).map(|seed| serve(nodes, modes, mishaps, seed)).collect();
     took.sort_by(f64::total_cmp);
@@ -78,7 +78,7 @@ fn slots(clients: usize, permits: u32) -> Vec<Mode> {
     vec![Mode::Slot { permits, slot: 0 }; clients]
 }
 
-/// Readers and writers, one after the other.
+/// Alternating readers and writers.
 fn mixed(clients: u128) -> Vec<Mode> {
     let mode = |client: u128| match OwnerId::from_bits(client) {
         owner if client.is_multiple_of(2) => Mode::Shared { owner, reenters: false },
@@ -98,13 +98,13 @@ fn everyone_is_served_with(mishaps: Mishaps) {
 }
 
 #[test]
-fn hints_are_enough_where_nothing_goes_wrong() {
+fn hints_are_enough_without_faults() {
     for modes in kinds() {
         for nodes in [1, 3, 5] {
             let took = serve_all(nodes, &modes, Mishaps::default(), 100);
             let (half, longest) = (took[took.len() / 2], took[took.len() - 1]);
-            assert!(half < 0.001, "as a rule, no time has to pass: {half} s");
-            assert!(longest < 0.7, "at worst a node deadline or two, but never a poll: {longest} s");
+            assert!(half < 0.001, "usually no time has to pass: {half} s");
+            assert!(longest < 0.7, "at worst one or two node deadlines, but never a poll: {longest} s");
         }
     }
 }
@@ -116,15 +116,15 @@ fn everyone_is_served_with_a_node_down() {
 }
 
 #[test]
-fn a_node_that_is_down_does_not_make_hints_useless() {
+fn hints_work_with_a_node_down() {
     let flaws = Flaws { down: Some(1), ..Flaws::default() };
     let took = serve_all(3, &exclusive(4), Mishaps { flaws, ..Mishaps::default() }, 100);
     assert!(took[took.len() / 2] < 0.001, "{took:?}");
 }
 
 #[test]
-fn slots_that_are_crossed_come_apart() {
-    // Two nodes are left, and each of two clients has one slot on the one and the other slot on the other.
+fn crossed_slots_are_resolved() {
+    // Two nodes are left, and each of two clients has one slot on one node and the other slot on the other.
     let flaws = Flaws { down: Some(1), ..Flaws::default() };
     let took = serve_all(3, &slots(4, 2), Mishaps { flaws, ..Mishaps::default() }, 100);
     assert!(took[took.len() - 1] < 5.0, "{took:?}");
@@ -137,29 +137,29 @@ fn everyone_is_served_without_hints() {
 }
 
 #[test]
-fn everyone_else_is_served_when_one_dies() {
+fn everyone_else_is_served_when_a_waiter_dies() {
     for (client, turn) in [(0, 1), (0, 10), (1, 10), (0, 20), (1, 40)] {
         everyone_is_served_with(Mishaps { death: Some((client, turn)), ..Mishaps::default() });
     }
 }
 
 #[test]
-fn everyone_is_served_though_places_are_forgotten() {
+fn everyone_is_served_despite_forgotten_positions() {
     everyone_is_served_with(Mishaps { forgotten: 50, ..Mishaps::default() });
 }
 
 #[test]
-fn everyone_is_served_though_messages_are_lost() {
+fn everyone_is_served_despite_lost_messages() {
     everyone_is_served_with(Mishaps { lost: 100, ..Mishaps::default() });
 }
 
 #[test]
-fn everyone_is_served_though_messages_are_late() {
+fn everyone_is_served_despite_late_messages() {
     everyone_is_served_with(Mishaps { late: 100, ..Mishaps::default() });
 }
 
 #[test]
-fn everyone_is_served_with_all_of_it_at_once() {
+fn everyone_is_served_with_all_faults_at_once() {
     let flaws = Flaws { down: Some(2), ..Flaws::default() };
     everyone_is_served_with(Mishaps { flaws, lost: 50, forgotten: 20, late: 50, death: Some((1, 30)) });
 }

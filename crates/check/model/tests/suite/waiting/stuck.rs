@@ -1,6 +1,6 @@
-//! Schedules that hang when a rule is missing, and end when it is not.
+//! Schedules that hang if a rule is missing, and end if it is not.
 //!
-//! All of them are fair: every client polls, every request is delivered and answered, again and again.
+//! All of them are fair: every client polls, and every request is delivered and answered.
 
 use quorlock_core::mode::Mode;
 use quorlock_core::rules::{Rule, Rules};
@@ -9,14 +9,14 @@ use quorlock_model::queue::world::{Action, Flaws, World};
 const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
-/// Long enough for a hundred polls of everyone.
+/// Long enough for a hundred polls of every waiter.
 const LONG: f64 = 100.0;
 
 fn three(flaws: Flaws) -> World {
     World::new(3, &[Mode::EXCLUSIVE; 3], true, flaws, None)
 }
 
-/// Each of the three has one vote, and all of them have asked everyone.
+/// Each of the three waiters has one vote, and all of them have asked all nodes.
 fn split(flaws: Flaws) -> World {
     let mut world = three(flaws);
     world.exchange(A, 0);
@@ -26,7 +26,7 @@ fn split(flaws: Flaws) -> World {
     world
 }
 
-/// Delivers everything at once, and lets holders go at once, until all are served. Whether that came to pass.
+/// Delivers everything at once, and releases at once, until all are served. Returns whether that happened.
 fn ends(mut world: World) -> bool {
     while !world.unserved().is_empty() && world.seconds() < LONG {
         world.settle();
@@ -38,7 +38,7 @@ fn ends(mut world: World) -> bool {
     world.unserved().is_empty()
 }
 
-/// The votes stay where they are, whatever is asked and answered.
+/// Checks that the votes do not change.
 fn stays_split(flaws: Flaws) {
     let mut world = split(flaws);
     while world.seconds() < LONG {
@@ -47,7 +47,7 @@ fn stays_split(flaws: Flaws) {
         assert_eq!(world.holders(), []);
         world.pass_time();
     }
-    assert!(world.asked.iter().all(|asked| *asked > 100), "everyone went on asking: {:?}", world.asked);
+    assert!(world.asked.iter().all(|asked| *asked > 100), "every waiter must keep asking: {:?}", world.asked);
 }
 
 #[test]
@@ -56,22 +56,22 @@ fn without_yield_split_votes_stay_stuck() {
 }
 
 #[test]
-fn with_yield_only_to_those_in_line_split_votes_stay_stuck() {
+fn with_yield_only_to_queued_waiters_split_votes_stay_stuck() {
     stays_split(Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() });
 }
 
 #[test]
-fn with_yield_split_votes_come_together() {
+fn with_yield_split_votes_are_resolved() {
     assert!(ends(split(Flaws::default())));
 }
 
 #[test]
-fn with_yield_split_votes_come_together_at_polling_pace_when_hints_are_lost() {
+fn with_yield_split_votes_are_resolved_by_polls_if_hints_are_lost() {
     assert!(ends(split(Flaws { deaf: true, ..Flaws::default() })));
 }
 
-/// In each turn `B` and `C` are quicker than `A` on one node, and give back what they got when they hear of `A`.
-/// Hints are lost. Whether `A` gets the lock all the same.
+/// In each turn `B` and `C` are quicker than `A` on one node, and yield their votes when they learn of `A`. Hints are
+/// lost. Returns whether `A` gets the lock.
 fn overtaken(headless: bool) -> bool {
     let mut world = three(Flaws { headless, deaf: true, empty_handed: true, ..Flaws::default() });
     while world.seconds() < LONG {
@@ -84,26 +84,26 @@ fn overtaken(headless: bool) -> bool {
         if world.holders() == [A] {
             return true;
         }
-        assert_eq!(world.votes(), [Some(A), None, None], "A keeps its vote, the others gave theirs back");
+        assert_eq!(world.votes(), [Some(A), None, None], "A keeps its vote, and the others yielded theirs");
         assert!(world.pass_time());
         (A..=C).for_each(|client| world.act(Action::Tick(client)));
     }
-    assert!(world.asked.iter().all(|asked| *asked > 100), "everyone went on asking: {:?}", world.asked);
+    assert!(world.asked.iter().all(|asked| *asked > 100), "every waiter must keep asking: {:?}", world.asked);
     false
 }
 
 #[test]
-fn yield_without_the_head_rule_is_overtaken_for_ever() {
+fn yield_without_the_head_rule_is_overtaken_forever() {
     assert!(!overtaken(true));
 }
 
 #[test]
-fn with_the_head_rule_nobody_is_overtaken_for_ever() {
+fn with_the_head_rule_no_waiter_is_overtaken_forever() {
     assert!(overtaken(false));
 }
 
-/// How often `B` asks in five seconds in which `A` holds and nothing changes, but for what `B` does itself.
-fn asked_in_vain(self_waking: bool) -> usize {
+/// How often `B` asks in five seconds in which `A` holds and nothing changes except by `B` itself.
+fn requests_while_held(self_waking: bool) -> usize {
     let mut world = World::new(3, &[Mode::EXCLUSIVE; 2], true, Flaws { self_waking, ..Flaws::default() }, None);
     world.exchange(A, 0);
     world.exchange(A, 1);
@@ -119,7 +119,7 @@ fn asked_in_vain(self_waking: bool) -> usize {
 
 #[test]
 fn a_yield_that_wakes_itself_asks_without_end() {
-    let (rule, flaw) = (asked_in_vain(false), asked_in_vain(true));
+    let (rule, flaw) = (requests_while_held(false), requests_while_held(true));
     println!("asked {rule} times; woken by itself, {flaw} times");
     assert!(rule <= 3 * 8, "eight polls of three nodes at most: {rule}");
     assert!(flaw > 2 * rule, "{flaw}");
