@@ -1,8 +1,8 @@
 //! Counts that do not depend on the load of the machine: instructions and allocations of one cycle of acquire and
 //! release.
 //!
-//! `quorlock-count` compares them with the committed counts, `--commit` commits them and `--json` prints them. `cycles
-//! KIND COUNT URL..` is the counted program. It is a separate process, because counting slows it down.
+//! `quorlock-count` compares them with the committed counts, `--commit` commits them and `--json` prints them.
+//! `cycles KIND COUNT URL..` is the counted program. It is a separate process, because counting slows it down.
 
 mod committed;
 mod counts;

@@ -33,8 +33,8 @@ pub struct Job {
     pub stop_file: PathBuf,
 }
 
-/// Works for the time that the job gives. Reports the beginning, heartbeats and the end, with the fence from `quorlock
-/// run`.
+/// Works for the time that the job gives. Reports the beginning, heartbeats and the end, with the fence from
+/// `quorlock run`.
 ///
 /// The judge counts a lease from the first event to the last heartbeat, because a killed command cannot report its end.
 ///

@@ -56,7 +56,7 @@ async fn drop_after_steps(acquire: impl Future<Output = Result<Lease, AcquireErr
 async fn is_free_for_anyone(cluster: &Wired, name: &str) {
     let fresh = connected(cluster.direct()).await;
     let lease = fresh.lock(name).try_acquire().await.expect("all nodes can vote");
-    lease.expect("nobody holds it").release().await.expect("all nodes can acknowledge");
+    lease.expect("the lock is free").release().await.expect("all nodes can acknowledge");
 }
 
 #[tokio::test]

@@ -25,7 +25,7 @@ const SHORT: Duration = Duration::from_millis(300);
 async fn connect_names_each_node_and_the_reason_when_no_majority_can_vote() {
     let mut urls = closed(2);
     urls.push("redis://no-such-host.invalid:6379".into());
-    let error = Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("nobody listens");
+    let error = Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("no server listens");
     let ConnectError::NoMajority { nodes, .. } = &error else { panic!("{error}") };
     assert!(nodes.iter().zip(&urls).all(|((node, why), url)| url.starts_with(node) && why.is_some()), "{nodes:?}");
     let text = error.to_string();
@@ -38,7 +38,8 @@ async fn connect_names_each_node_and_the_reason_when_no_majority_can_vote() {
 }
 
 fn blocking_error(urls: &[String]) -> ConnectError {
-    blocking::Client::start(Client::builder().nodes(urls).connect_timeout(SHORT).connect()).expect_err("nobody listens")
+    blocking::Client::start(Client::builder().nodes(urls).connect_timeout(SHORT).connect())
+        .expect_err("no server listens")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -100,7 +101,7 @@ async fn a_mistyped_host_is_named_by_an_acquire_after_connect_lazy() {
     let acquiring = tokio::task::spawn_blocking(move || {
         let client = blocking::Client::start(Client::connect_lazy(&refused));
         let client = client.expect("a node that cannot be reached is no error");
-        client.lock("a").try_acquire().expect_err("nobody listens")
+        client.lock("a").try_acquire().expect_err("no server listens")
     });
     let error = acquiring.await.expect("it does not panic");
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
@@ -184,7 +185,7 @@ impl Log {
     }
 
     fn lines(&self) -> Vec<String> {
-        self.0.lock().expect("nobody panics").clone()
+        self.0.lock().expect("the mutex is not poisoned").clone()
     }
 
     fn count(&self, words: &str) -> usize {
@@ -210,7 +211,7 @@ impl Subscriber for Log {
         }
         let mut text = Text(String::new());
         event.record(&mut text);
-        self.0.lock().expect("nobody panics").push(text.0);
+        self.0.lock().expect("the mutex is not poisoned").push(text.0);
     }
 
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}

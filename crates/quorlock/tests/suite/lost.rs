@@ -67,7 +67,7 @@ async fn a_lease_whose_majority_is_frozen_is_lost_and_stays_so() {
     assert!(soon(next.lock("job").acquire()).await.unwrap().fence().unwrap() > fence);
     // All nodes are back, and would grant a renewal.
     stays_lost(&lease, why).await;
-    eventually_async("nobody to hold it", async || (0..5).all(|node| cluster.lock_keys(node).is_empty())).await;
+    eventually_async("the lock to be free", async || (0..5).all(|node| cluster.lock_keys(node).is_empty())).await;
     assert!(lease.release().await.is_err());
 }
 
@@ -97,7 +97,7 @@ async fn a_released_lease_is_not_lost() {
     let _ = lease.release().await;
     let after = client.lock("another").renewals(Renewals::Off).acquire().await.unwrap();
     soon(after.lost()).await;
-    assert!(!is_lost(&mut lost), "released long ago, and lost all the same");
+    assert!(!is_lost(&mut lost), "a released lease is reported as lost");
 }
 
 /// Overwrites the votes of a lock on these nodes, as a program that breaks the rules would.
@@ -223,7 +223,7 @@ async fn renewals_end_with_the_lifetime() {
     let client = connected(cluster.builder().renewals(renewals)).await;
     let before = each(&cluster.servers, votes);
     let lease = client.lock("job").acquire().await.unwrap();
-    assert_eq!(soon(lease.lost()).await, LostError::Expired, "all nodes are well, and it ends all the same");
+    assert_eq!(soon(lease.lost()).await, LostError::Expired, "the lifetime ends it although all nodes are healthy");
     let after = each(&cluster.servers, votes);
     let renewed = after.iter().zip(&before).filter(|(after, before)| **after > **before + 1).count();
     assert!(renewed >= 2, "it was never renewed: {before:?} to {after:?}");

@@ -114,5 +114,5 @@ async fn holder() {
 }
 
 async fn acquire(client: &Client) -> Lease {
-    client.lock("a").acquire().await.expect("nobody else wants it")
+    client.lock("a").acquire().await.expect("the lock is free")
 }

@@ -90,7 +90,7 @@ async fn a_redirected_request_is_sent_again() {
     let new = cluster.masters.iter().find(|master| master.port() != old.port()).unwrap();
     cluster.move_slot("quorlock:moved", new);
     // One attempt, whose first reply is a redirection.
-    let lease = client.lock("moved").try_acquire().await.unwrap().expect("nobody has it");
+    let lease = client.lock("moved").try_acquire().await.unwrap().expect("the lock is free");
     assert_eq!(new.command(&["EXISTS", "quorlock:moved"]).as_int(), Some(1));
     lease.release().await.unwrap();
 }

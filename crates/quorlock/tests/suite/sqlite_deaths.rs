@@ -45,7 +45,7 @@ fn a_waiter_notices_the_death_of_the_holder() {
     let client = client(folder.path());
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| acquire(&client));
-        eventually("somebody waits", || waiting(folder.path()) == 1);
+        eventually("a waiter is queued", || waiting(folder.path()) == 1);
         holder.process.kill().unwrap();
         assert!(waiter.join().unwrap().fence().unwrap().get() > holder.fence);
     });

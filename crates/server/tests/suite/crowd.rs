@@ -35,7 +35,7 @@ fn a_thousand_waiters_of_one_name_are_all_served() {
         let fences: BTreeSet<u64> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
         assert_eq!(fences.len(), WAITERS, "a fence for each");
     });
-    eventually("nobody waits", || service.status("a")["waiting"] == 0);
+    eventually("the queue is empty", || service.status("a")["waiting"] == 0);
 }
 
 fn name_of(lock: &Value) -> String {

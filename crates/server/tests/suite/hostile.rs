@@ -181,11 +181,11 @@ fn a_client_that_does_not_read_is_disconnected() {
         metrics.as_str().unwrap().contains(&format!("quorlock_followers {count}\n"))
     };
     let _follower = ask(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    eventually("somebody follows", || followers(1));
+    eventually("a follower is connected", || followers(1));
     service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     let body = br#"{"name": "a", "wait_ms": 1000}"#;
     let _waiter = ask(&post_with("accept: text/event-stream\r\n", body));
     eventually("its wait is over", || log().contains("wait-timeout"));
     eventually("it does not wait", || service.status("a")["waiting"] == 0);
-    eventually("nobody follows", || followers(0));
+    eventually("the follower is disconnected", || followers(0));
 }

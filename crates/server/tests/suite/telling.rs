@@ -159,7 +159,7 @@ fn metrics_are_in_prometheus_format_and_name_no_lock() {
     assert!(!text.contains("a-lock") && !text.contains("no-such-call"), "{text}");
     drop(stream);
     service.release(&waiter);
-    eventually("nobody waits", || service.get("/metrics").body.as_str().unwrap().contains("quorlock_waiters 0"));
+    eventually("the queue is empty", || service.get("/metrics").body.as_str().unwrap().contains("quorlock_waiters 0"));
 }
 
 #[test]

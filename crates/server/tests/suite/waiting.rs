@@ -15,7 +15,7 @@ fn a_long_poll_waits_until_the_lock_is_free() {
     let granted = service.lock(&json!({"name": "a"})).expect(201);
     thread::scope(|scope| {
         let waiter = scope.spawn(|| service.lock(&json!({"name": "a", "wait_ms": 30_000})).expect(201));
-        eventually("somebody waits", || service.status("a")["waiting"] == 1);
+        eventually("a waiter is queued", || service.status("a")["waiting"] == 1);
         service.release(&granted);
         assert!(waiter.join().unwrap().number("fence") > granted.number("fence"));
     });

@@ -103,14 +103,14 @@ pub(crate) async fn another_fence_breaks_nothing(backend: &Backend) {
 
 pub(crate) async fn a_free_lock_is_not_broken(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let nobody = |broken| assert!(matches!(broken, Err(BreakError::NotHeld { .. })), "{broken:?}");
+    let not_held = |broken| assert!(matches!(broken, Err(BreakError::NotHeld { .. })), "{broken:?}");
     let lease = ours.lock("x").acquire().await.unwrap();
     let target = target(&theirs, "x").await;
     lease.release().await.unwrap();
     held_by(&theirs, "x", 0).await;
-    nobody(theirs.break_lock("x", Break::new(target, "too late")).await);
-    nobody(theirs.break_lock("x", Break::new(target, "too late").now()).await);
-    nobody(theirs.break_lock("never locked", Break::new(target, "nothing there")).await);
+    not_held(theirs.break_lock("x", Break::new(target, "too late")).await);
+    not_held(theirs.break_lock("x", Break::new(target, "too late").now()).await);
+    not_held(theirs.break_lock("never locked", Break::new(target, "nothing there")).await);
     assert!(matches!(theirs.break_lock("", Break::new(target, "")).await, Err(BreakError::Config(_))));
 }
 

@@ -108,7 +108,7 @@ impl Fake {
 
     /// Changes the behaviour.
     pub(crate) fn turn(&self, from: From, deed: Deed) {
-        *self.told.manners.lock().expect("nobody panics with it") = (from, deed);
+        *self.told.manners.lock().expect("the mutex is not poisoned") = (from, deed);
     }
 
     /// The number of misbehaved replies.
@@ -168,7 +168,7 @@ impl Told {
 
     /// Returns `None` when the connection is over.
     async fn answer(&self, stream: &mut TcpStream, stage: From, words: &[Vec<u8>]) -> Option<()> {
-        let (from, deed) = self.manners.lock().expect("nobody panics with it").clone();
+        let (from, deed) = self.manners.lock().expect("the mutex is not poisoned").clone();
         let misbehaves = stage == from || from == From::Greeting || (from, stage) == (From::NodeCommand, From::Vote);
         let honest = self.behave(words);
         let deed = if misbehaves { deed } else { Deed::Behave };
@@ -222,7 +222,7 @@ impl Told {
             )),
             "SCRIPT" => bulk(&"0".repeat(40)),
             "SUBSCRIBE" => push(&[bulk("subscribe"), bulk(&word(1)), int(1)]),
-            "GET" if self.constants.lock().expect("nobody panics with it").is_none() => b"_\r\n".to_vec(),
+            "GET" if self.constants.lock().expect("the mutex is not poisoned").is_none() => b"_\r\n".to_vec(),
             "GET" => bulk(MARK),
             "TIME" => array(&[bulk(&(now() / 1_000_000).to_string()), bulk(&(now() % 1_000_000).to_string())]),
             "HMGET" => array(&self.standing()[1..].iter().map(|word| bulk(word)).collect::<Vec<_>>()),
@@ -242,7 +242,7 @@ impl Told {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
         if word(5) == "hello" {
             let constants = [word(8), word(9), word(10), word(11)];
-            *self.constants.lock().expect("nobody panics with it") = Some(constants);
+            *self.constants.lock().expect("the mutex is not poisoned") = Some(constants);
         }
         let mut parts = vec![int(1), int(now())];
         parts.extend(self.standing().iter().map(|word| bulk(word)));
@@ -251,7 +251,7 @@ impl Told {
 
     /// The epoch mark, and the fields of meta.
     fn standing(&self) -> Vec<String> {
-        match &*self.constants.lock().expect("nobody panics with it") {
+        match &*self.constants.lock().expect("the mutex is not poisoned") {
             None => vec![String::new(); 12],
             Some([cluster, nodes, max_ttl, max_clock_skew]) => {
                 let words =

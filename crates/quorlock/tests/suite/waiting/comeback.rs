@@ -15,7 +15,7 @@ async fn waiters_queue_up_again_on_a_node_that_lost_its_memory() {
     for _ in 0..3 {
         clients.push(connected(cluster.builder()).await);
     }
-    let lease = clients[0].lock("job").acquire().await.expect("nobody else wants it");
+    let lease = clients[0].lock("job").acquire().await.expect("the lock is free");
     let first = Queued::placed(clients[1].lock("job")).await;
     queued(&cluster.servers, "job", 1).await;
     let second = Queued::placed(clients[2].lock("job")).await;
@@ -42,7 +42,7 @@ async fn waiters_are_served_while_a_node_that_lost_its_memory_is_quarantined() {
     let cluster = Wired::ready(3).await;
     let holder = connected(cluster.direct()).await;
     let client = connected(cluster.direct()).await;
-    let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
+    let lease = holder.lock("job").acquire().await.expect("the lock is free");
     let waiter = Queued::placed(client.lock("job")).await;
     queued(&cluster.servers, "job", 1).await;
     cluster.servers[0].restart_empty();
@@ -61,7 +61,7 @@ async fn a_reconnected_link_makes_the_waiter_ask_at_once() {
     let client = connected(cluster.builder()).await;
     let hears_no_poll = Retry { attempts: Some(1), ..Retry::default() };
     for _ in 0..TRIES {
-        let lease = soon(holder.lock("job").acquire()).await.expect("nobody else wants it");
+        let lease = soon(holder.lock("job").acquire()).await.expect("the lock is free");
         let waiter = Queued::placed(client.lock("job").retry(hears_no_poll)).await;
         cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
         cluster.proxies.iter().for_each(Proxy::cut);

@@ -50,7 +50,7 @@ async fn overtaken(cluster: &Wired, ttl: Duration) -> (ForeignClient<'_>, Client
     let holder = connected(cluster.direct()).await;
     let client = connected(cluster.builder()).await;
     let foreign = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
-    let lease = holder.lock("job").plain().acquire().await.expect("nobody else wants it");
+    let lease = holder.lock("job").plain().acquire().await.expect("the lock is free");
     let waiter = Queued::placed(client.lock("job")).await;
     queued(&cluster.servers, "job", 1).await;
     assert!(!foreign.acquire(ttl), "our lease excludes foreigners");
@@ -82,7 +82,7 @@ async fn a_foreign_client_cannot_overtake_a_handoff() {
     let holder = connected(cluster.direct()).await;
     let client = connected(cluster.builder()).await;
     let foreign = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
-    let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
+    let lease = holder.lock("job").acquire().await.expect("the lock is free");
     let waiter = Queued::placed(client.lock("job")).await;
     queued(&cluster.servers, "job", 1).await;
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));

@@ -44,7 +44,7 @@ fn carried(clients: &[Client]) -> Carried {
 /// Makes clients queue behind a holder, one after the other; then each holds for a millisecond.
 async fn take_turns(clients: Vec<Client>) -> (Vec<Turn>, Carried) {
     let before = carried(&clients);
-    let lease = clients[0].lock("job").acquire().await.expect("nobody else wants it yet");
+    let lease = clients[0].lock("job").acquire().await.expect("the lock is free");
     let (turns, busy) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
     let mut tasks = Vec::new();
     for (who, client) in clients.iter().enumerate() {

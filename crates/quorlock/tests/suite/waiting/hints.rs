@@ -20,7 +20,7 @@ async fn a_release_between_asking_and_listening_is_noticed() {
     const STEPS: usize = 40;
     let cluster = Wired::ready(3).await;
     let clients = [connected(cluster.direct()).await, connected(cluster.direct()).await];
-    let mut lease = clients[1].lock("job").acquire().await.expect("nobody else wants it");
+    let mut lease = clients[1].lock("job").acquire().await.expect("the lock is free");
     let mut late = 0;
     for turn in 0..HANDOFFS {
         let waiter = &clients[turn % 2];
@@ -52,7 +52,7 @@ async fn three_are_served(builder: impl Fn() -> ClientBuilder, servers: &[RedisS
     for _ in 0..4 {
         clients.push(connected(builder()).await);
     }
-    let lease = soon(clients[3].lock("job").acquire()).await.expect("nobody else wants it");
+    let lease = soon(clients[3].lock("job").acquire()).await.expect("the lock is free");
     let mut waiters = Vec::new();
     for (client, place) in clients[..3].iter().zip(1..) {
         waiters.push(Queued::placed(client.lock("job")).await);

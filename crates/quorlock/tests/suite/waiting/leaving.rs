@@ -21,7 +21,7 @@ async fn has_left(cluster: &Wired, client: Client) {
 async fn a_timed_out_wait_names_the_holder_and_leaves_the_queue() {
     let cluster = Wired::ready(NODES).await;
     let holder = connected(cluster.direct()).await;
-    let lease = holder.lock("job").label("night shift").acquire().await.expect("nobody else wants it");
+    let lease = holder.lock("job").label("night shift").acquire().await.expect("the lock is free");
     let client = connected(cluster.direct()).await;
     let lock = client.lock("job");
     let wait = tokio::spawn(async move { lock.acquire_within(Duration::from_millis(400)).await });
@@ -32,14 +32,14 @@ async fn a_timed_out_wait_names_the_holder_and_leaves_the_queue() {
     assert!(held.remaining.is_some());
     assert_eq!(held.fence, lease.fence().ok());
     has_left(&cluster, client).await;
-    lease.ensure(Duration::ZERO).expect("nobody took it from the holder");
+    lease.ensure(Duration::ZERO).expect("the holder still holds it");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_timed_out_wait_with_a_frozen_node_names_the_holder() {
     let cluster = Wired::ready(NODES).await;
     let holder = connected(cluster.direct()).await;
-    let _lease = holder.lock("job").label("night shift").acquire().await.expect("nobody else wants it");
+    let _lease = holder.lock("job").label("night shift").acquire().await.expect("the lock is free");
     let client = connected(cluster.direct()).await;
     cluster.servers[0].freeze();
     let error =
@@ -78,7 +78,7 @@ impl Scene {
     async fn new(way: fn(&Wired) -> ClientBuilder) -> Self {
         let cluster = Wired::ready(NODES).await;
         let holder = connected(cluster.direct()).await;
-        let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
+        let lease = holder.lock("job").acquire().await.expect("the lock is free");
         let client = connected(way(&cluster)).await;
         let waiter = Queued::placed(client.lock("job")).await;
         queued(&cluster.servers, "job", 1).await;
@@ -167,7 +167,7 @@ async fn wait_until_killed() {
 async fn a_killed_waiter_disappears_and_later_waiters_are_served() {
     let cluster = Wired::ready(NODES).await;
     let holder = connected(cluster.direct()).await;
-    let lease = holder.lock("job").acquire().await.expect("nobody else wants it");
+    let lease = holder.lock("job").acquire().await.expect("the lock is free");
     let urls: Vec<String> = cluster.servers.iter().map(quorlock_testkit::RedisServer::url).collect();
     let mut killed = Process::waits(&urls.join(","));
     queued(&cluster.servers, "job", 1).await;

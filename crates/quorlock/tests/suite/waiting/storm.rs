@@ -122,7 +122,7 @@ impl Storm {
     }
 
     fn lost(&self) -> u64 {
-        let parties = self.parties.lock().expect("nobody panics with it");
+        let parties = self.parties.lock().expect("the mutex is not poisoned");
         let proxies = parties.iter().flat_map(|party| &party.proxies);
         proxies.map(|proxy| proxy.dropped_up() + proxy.dropped_down()).sum()
     }
@@ -143,9 +143,9 @@ impl Storm {
                 self.die_holding(&party, wish).await;
             }
             let dead = std::mem::replace(&mut party, self.join(&mut draw).await);
-            self.parties.lock().expect("nobody panics with it").push(dead);
+            self.parties.lock().expect("the mutex is not poisoned").push(dead);
         }
-        self.parties.lock().expect("nobody panics with it").push(party);
+        self.parties.lock().expect("the mutex is not poisoned").push(party);
     }
 
     /// A new client, behind proxies that lose a tenth of the messages.
