@@ -5,39 +5,37 @@
 //! waking callers, calling observers) comes after it is unlocked.
 
 mod repair;
+mod stage;
+mod steps;
 
-use std::collections::VecDeque;
 use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
-use quorlock_core::delivery::Release;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
 use quorlock_core::quorum::{NodeVote, Tally, Verdict};
-use quorlock_core::rules::Rule;
-use quorlock_core::step::{Defeat, Step, Wait, Won};
+use quorlock_core::step::{Defeat, Wait};
 use quorlock_core::terms::Terms;
-use quorlock_core::ticket::{Handoff, Parting, Waiter};
+use quorlock_core::ticket::Handoff;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Request, Silence, Vote};
+use quorlock_core::vote::{Outcome, Silence, Vote};
 use tokio::sync::Notify;
 
+use self::stage::{Inner, Stage};
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
-use crate::cluster::owner::OwnerFence;
 use crate::detached::DetachedLease;
 use crate::error::{LeaseError, LostError, Operation};
-use crate::link::{ClaimEvents, Link, Sender, Voter};
+use crate::link::{ClaimEvents, Link, Voter};
 use crate::node::event::What;
 use crate::node::key::LockKey;
 use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 use crate::platform::sync::Mutex;
-use crate::platform::timers::{Call, Timed};
+use crate::platform::timers::Timed;
 
 /// The progress of an [`acquire`](crate::Lock::acquire), for its [observer](crate::Lock::observe).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,136 +62,6 @@ pub(crate) struct Claim {
     inner: Mutex<Inner>,
     /// Notified after every change that somebody may wait for.
     changed: Notify,
-}
-
-struct Inner {
-    stage: Stage,
-    /// The current attempt.
-    attempt: LeaseId,
-    /// Nodes that were asked by this attempt or an earlier one.
-    asked: NodeSet,
-    /// Whether this attempt has asked before.
-    has_asked: bool,
-    /// Whether it was refused, or has asked again: nodes may have a place for it in their queues, and it hears their hints.
-    listens: bool,
-    /// The position in the queue, after the win.
-    waiter: Option<Waiter>,
-    /// Nodes that have granted the acquire, after the win. A renewal that is granted does not end a place in the queue.
-    granted: NodeSet,
-    /// The end of its validity by the wall clock.
-    wall_until: i64,
-    /// Why it is over, unless it was released.
-    end: Option<LostError>,
-    /// The last renewal that was decided: its number, and the tally if it failed.
-    verdict: Option<(u32, Option<Box<Tally>>)>,
-    /// The fence that the entries of one owner share, of a reentrant lock.
-    owner_fence: Option<OwnerFence>,
-    /// The next call of the timers.
-    call: Option<Call>,
-    /// Nodes at whose links something has been queued.
-    queued: NodeSet,
-    /// Whether there was a change that somebody may wait for.
-    has_changed: bool,
-}
-
-enum Stage {
-    /// It asks for the lock.
-    Acquiring {
-        machine: Box<Acquire>,
-        /// The latest state of the queue that the observer has not seen.
-        news: Option<Wait>,
-    },
-    /// The lock was won. The hold says whether it is still held.
-    Held(Hold),
-    /// Others renew and release it. Nodes that do not have it are still asked.
-    Detached {
-        hold: Hold,
-        /// When they are asked next, and the pause after that. `None` once no more requests are sent.
-        next: Option<Moment>,
-        pause: Duration,
-    },
-    /// The lock was not won. The caller takes the defeat; there is none if the client was closed.
-    Over(Option<Box<Defeat>>),
-}
-
-impl Inner {
-    fn hold(&self) -> Option<&Hold> {
-        match &self.stage {
-            Stage::Held(hold) | Stage::Detached { hold, .. } => Some(hold),
-            Stage::Acquiring { .. } | Stage::Over(_) => None,
-        }
-    }
-
-    /// The moment by which to judge the hold: `now`, or its end if it is over by the wall clock. The clock of `now` stands
-    /// still while the machine is paused; the nodes' ttls do not. A wall clock that was set forward looks the same.
-    fn moment(&self, now: Moment, wall: impl FnOnce() -> i64) -> Moment {
-        let Some((_, until)) = self.hold().and_then(Hold::span) else { return now };
-        let notices = self.hold().is_some_and(|hold| hold.terms().rules.hold(Rule::NoticePauses));
-        if notices && wall() > self.wall_until { now.max(until) } else { now }
-    }
-
-    /// The hold may have been renewed: its end by the wall clock follows that by the boot-time clock.
-    fn follow_hold(&mut self) {
-        if let Some((from, until)) = self.hold().and_then(Hold::span) {
-            let lasts = i64::try_from(until.since(from).as_nanos()).unwrap_or(i64::MAX);
-            self.wall_until = clock::wall_at(from).saturating_add(lasts);
-        }
-    }
-
-    /// Takes a node's answer to the current attempt.
-    fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment) -> Vec<Step> {
-        let now = self.moment(now, clock::wall);
-        let rng = &mut SystemRng::default();
-        let steps = match &mut self.stage {
-            Stage::Acquiring { machine, .. } => return machine.take(self.attempt, node, outcome, now, rng),
-            Stage::Held(hold) => hold.take(round, node, outcome, now, rng),
-            Stage::Detached { hold, .. } => {
-                // All that counts is which nodes have granted it. A loss is found by those who have it now.
-                hold.take(round, node, outcome, now, rng);
-                Vec::new()
-            }
-            Stage::Over(_) => Vec::new(),
-        };
-        self.follow_hold();
-        steps
-    }
-
-    fn next_tick(&self) -> Option<Moment> {
-        match &self.stage {
-            Stage::Acquiring { machine, .. } => machine.next_tick(),
-            Stage::Held(hold) => hold.next_tick(),
-            Stage::Detached { next, .. } => *next,
-            Stage::Over(_) => None,
-        }
-    }
-
-    /// The moment for which the timers have yet to be asked.
-    fn unscheduled(&self) -> Option<Moment> {
-        self.next_tick().filter(|next| self.call.is_none_or(|(at, _)| *next < at))
-    }
-
-    /// Whether it has queued its last release.
-    fn is_settled(&self) -> bool {
-        match &self.stage {
-            Stage::Acquiring { .. } => false,
-            Stage::Held(hold) => !hold.is_held(),
-            Stage::Detached { .. } | Stage::Over(_) => true,
-        }
-    }
-
-    /// What happens to the position in each node's queue when the lease is over. A node that has granted it has no place
-    /// for it, unless it was asked more than once.
-    fn parting(&self) -> impl Fn(usize) -> Option<Parting> + use<> {
-        let (waiter, listens, granted) = (self.waiter, self.listens, self.granted);
-        move |node| waiter.filter(|_| listens || !granted.contains(node)).map(Parting::Leave)
-    }
-
-    /// Makes this the current attempt.
-    fn set_attempt(&mut self, attempt: LeaseId) {
-        if self.attempt != attempt {
-            (self.attempt, self.has_asked) = (attempt, false);
-        }
-    }
 }
 
 impl Claim {
@@ -435,134 +303,6 @@ impl Claim {
             let why = why.map(|why| why.to_string()).unwrap_or_default();
             self.cluster.lease_event(&self.key.name, hold, what).because(&why)
         });
-    }
-
-    fn perform(self: &Arc<Self>, inner: &mut Inner, steps: Vec<Step>) {
-        let mut steps = VecDeque::from(steps);
-        while let Some(step) = steps.pop_front() {
-            inner.has_changed |= !matches!(step, Step::Ask { .. } | Step::Release { .. });
-            match step {
-                Step::Ask { nodes, round, request } => steps.extend(self.ask(inner, nodes, round, request)),
-                Step::Release { attempt, nodes, parting } => {
-                    if let Some(Parting::Yield(_)) = parting {
-                        self.listen(inner);
-                    }
-                    // A machine that rested has asked nobody for this attempt yet.
-                    inner.set_attempt(attempt);
-                    self.give_back(inner, nodes, |_| parting, None);
-                }
-                Step::Waits(wait) => {
-                    if let Stage::Acquiring { news, .. } = &mut inner.stage {
-                        *news = Some(wait);
-                    }
-                }
-                Step::Won(won) => steps.extend(self.win(inner, won)),
-                Step::Defeated(defeat) => {
-                    self.stop_acquiring(inner, Stage::Over(Some(Box::new(defeat))));
-                }
-                Step::Renewed { round } => inner.verdict = Some((round, None)),
-                Step::Failed { round, tally } => inner.verdict = Some((round, Some(Box::new(tally)))),
-                Step::Lost(loss) => {
-                    let why = LostError::from(loss);
-                    inner.end = Some(why);
-                    self.cluster.counters.lost();
-                    tracing::warn!(name = %self.key.name, reason = %why, "lease lost");
-                    self.note(inner, What::Lost, inner.end);
-                    // The votes that are left are of no use to anyone.
-                    self.give_back_all(inner, None);
-                }
-            }
-        }
-    }
-
-    /// Asks these nodes. Those that cannot be asked are silent at once.
-    fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: NodeSet, round: u32, request: Request) -> Vec<Step> {
-        inner.set_attempt(request.attempt());
-        if std::mem::replace(&mut inner.has_asked, true) {
-            self.listen(inner);
-        }
-        let sender = Sender { key: Arc::clone(&self.key), voter: Some(Arc::clone(self) as Arc<dyn Voter>) };
-        inner.queued.extend(nodes.iter());
-        let silent = self.cluster.send(nodes, &Arc::new(request), round, &sender);
-        inner.asked.extend(nodes.iter().filter(|node| silent.iter().all(|(other, _)| other != node)));
-        let take = |(node, why)| inner.take(round, node, Outcome::Silent(why), clock::now());
-        silent.into_iter().flat_map(take).collect()
-    }
-
-    /// Releases the current attempt. Requests of it that are still queued will not be sent.
-    fn give_back(
-        &self,
-        inner: &mut Inner,
-        nodes: NodeSet,
-        parting: impl Fn(usize) -> Option<Parting>,
-        receipt: Option<&Arc<Broadcast>>,
-    ) {
-        let terms = match &inner.stage {
-            Stage::Acquiring { machine, .. } => machine.terms(),
-            Stage::Held(hold) | Stage::Detached { hold, .. } => hold.terms(),
-            Stage::Over(_) => return,
-        };
-        let release = self.release_of(inner.attempt, terms);
-        self.cluster.release(nodes, inner.asked, &release, parting, receipt);
-        inner.queued.extend(nodes.iter());
-    }
-
-    fn release_of(&self, attempt: LeaseId, terms: &Terms) -> Release<Sender> {
-        Release {
-            attempt,
-            ttl: terms.ttl,
-            is_plain: terms.plain,
-            parting: None,
-            is_foreign: false,
-            context: Sender { key: Arc::clone(&self.key), voter: None },
-        }
-    }
-
-    /// Releases a lease that is over.
-    fn give_back_all(&self, inner: &mut Inner, receipt: Option<&Arc<Broadcast>>) {
-        let parting = inner.parting();
-        self.give_back(inner, NodeSet::first(self.cluster.links.len()), parting, receipt);
-    }
-
-    /// The lock is won: the hold takes the place of the acquire, and takes all answers from now on.
-    fn win(self: &Arc<Self>, inner: &mut Inner, won: Won) -> Vec<Step> {
-        let Stage::Acquiring { machine, .. } = &inner.stage else { return Vec::new() };
-        let (now, terms) = (clock::now(), machine.terms().clone());
-        self.cluster.counters.won(&won);
-        inner.waiter = won.waiter;
-        if let (Mode::Reentrant { owner }, Some(fence)) = (won.mode, won.fence) {
-            inner.owner_fence = Some(self.cluster.owner_fences.enter(owner, &self.key.text, fence));
-        }
-        self.stop_acquiring(inner, Stage::Held(Hold::new(terms, won, now)));
-        inner.granted = inner.hold().map(Hold::nodes).unwrap_or_default();
-        inner.follow_hold();
-        self.note(inner, What::Granted, None);
-        let moment = inner.moment(now, clock::wall);
-        match &mut inner.stage {
-            Stage::Held(hold) if moment > now => hold.tick(moment, &mut SystemRng::default()),
-            _ => Vec::new(),
-        }
-    }
-
-    /// Ends the acquire: its machine is dropped, and hints do not reach it any more.
-    fn stop_acquiring(&self, inner: &mut Inner, next: Stage) {
-        if let Stage::Acquiring { machine, .. } = std::mem::replace(&mut inner.stage, next)
-            && let Some(ticket) = machine.ticket().filter(|_| inner.listens)
-        {
-            self.cluster.claims.end_wait(ticket);
-        }
-    }
-
-    /// Hears hints from now on: it is in the queue of a node, or may be soon. A node's hint comes after the answer that led
-    /// to it.
-    fn listen(self: &Arc<Self>, inner: &mut Inner) {
-        if let Stage::Acquiring { machine, .. } = &inner.stage
-            && let Some(ticket) = machine.ticket().filter(|_| !inner.listens)
-        {
-            inner.listens = true;
-            let this: Weak<Self> = Arc::downgrade(self);
-            self.cluster.claims.wait(ticket, this);
-        }
     }
 
     /// Unlocks the claim, sends what was queued, and wakes those who wait for a change. Answers may come in meanwhile.

@@ -11,7 +11,8 @@ use quorlock_core::nodes::NodeSet;
 use quorlock_core::step::Step;
 use quorlock_core::time::Moment;
 
-use super::{Claim, Inner, Stage};
+use super::Claim;
+use super::stage::{Inner, Stage};
 use crate::detached::{DetachedLease, ops};
 use crate::error::LostError;
 use crate::link::Link;

@@ -1,0 +1,150 @@
+//! The state of a claim, which its mutex guards.
+
+use std::time::Duration;
+
+use quorlock_core::acquire::Acquire;
+use quorlock_core::hold::Hold;
+use quorlock_core::name::LeaseId;
+use quorlock_core::nodes::NodeSet;
+use quorlock_core::quorum::Tally;
+use quorlock_core::rules::Rule;
+use quorlock_core::step::{Defeat, Step, Wait};
+use quorlock_core::ticket::{Parting, Waiter};
+use quorlock_core::time::Moment;
+use quorlock_core::vote::Outcome;
+
+use crate::cluster::owner::OwnerFence;
+use crate::error::LostError;
+use crate::platform::clock;
+use crate::platform::entropy::SystemRng;
+use crate::platform::timers::Call;
+
+pub(super) struct Inner {
+    pub(super) stage: Stage,
+    /// The current attempt.
+    pub(super) attempt: LeaseId,
+    /// Nodes that were asked by this attempt or an earlier one.
+    pub(super) asked: NodeSet,
+    /// Whether this attempt has asked before.
+    pub(super) has_asked: bool,
+    /// Whether it was refused, or has asked again: nodes may have a place for it in their queues, and it hears their hints.
+    pub(super) listens: bool,
+    /// The position in the queue, after the win.
+    pub(super) waiter: Option<Waiter>,
+    /// Nodes that have granted the acquire, after the win. A renewal that is granted does not end a place in the queue.
+    pub(super) granted: NodeSet,
+    /// The end of its validity by the wall clock.
+    pub(super) wall_until: i64,
+    /// Why it is over, unless it was released.
+    pub(super) end: Option<LostError>,
+    /// The last renewal that was decided: its number, and the tally if it failed.
+    pub(super) verdict: Option<(u32, Option<Box<Tally>>)>,
+    /// The fence that the entries of one owner share, of a reentrant lock.
+    pub(super) owner_fence: Option<OwnerFence>,
+    /// The next call of the timers.
+    pub(super) call: Option<Call>,
+    /// Nodes at whose links something has been queued.
+    pub(super) queued: NodeSet,
+    /// Whether there was a change that somebody may wait for.
+    pub(super) has_changed: bool,
+}
+
+pub(super) enum Stage {
+    /// It asks for the lock.
+    Acquiring {
+        machine: Box<Acquire>,
+        /// The latest state of the queue that the observer has not seen.
+        news: Option<Wait>,
+    },
+    /// The lock was won. The hold says whether it is still held.
+    Held(Hold),
+    /// Others renew and release it. Nodes that do not have it are still asked.
+    Detached {
+        hold: Hold,
+        /// When they are asked next, and the pause after that. `None` once no more requests are sent.
+        next: Option<Moment>,
+        pause: Duration,
+    },
+    /// The lock was not won. The caller takes the defeat; there is none if the client was closed.
+    Over(Option<Box<Defeat>>),
+}
+
+impl Inner {
+    pub(super) fn hold(&self) -> Option<&Hold> {
+        match &self.stage {
+            Stage::Held(hold) | Stage::Detached { hold, .. } => Some(hold),
+            Stage::Acquiring { .. } | Stage::Over(_) => None,
+        }
+    }
+
+    /// The moment by which to judge the hold: `now`, or its end if it is over by the wall clock. The clock of `now` stands
+    /// still while the machine is paused; the nodes' ttls do not. A wall clock that was set forward looks the same.
+    pub(super) fn moment(&self, now: Moment, wall: impl FnOnce() -> i64) -> Moment {
+        let Some((_, until)) = self.hold().and_then(Hold::span) else { return now };
+        let notices = self.hold().is_some_and(|hold| hold.terms().rules.hold(Rule::NoticePauses));
+        if notices && wall() > self.wall_until { now.max(until) } else { now }
+    }
+
+    /// The hold may have been renewed: its end by the wall clock follows that by the boot-time clock.
+    pub(super) fn follow_hold(&mut self) {
+        if let Some((from, until)) = self.hold().and_then(Hold::span) {
+            let lasts = i64::try_from(until.since(from).as_nanos()).unwrap_or(i64::MAX);
+            self.wall_until = clock::wall_at(from).saturating_add(lasts);
+        }
+    }
+
+    /// Takes a node's answer to the current attempt.
+    pub(super) fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment) -> Vec<Step> {
+        let now = self.moment(now, clock::wall);
+        let rng = &mut SystemRng::default();
+        let steps = match &mut self.stage {
+            Stage::Acquiring { machine, .. } => return machine.take(self.attempt, node, outcome, now, rng),
+            Stage::Held(hold) => hold.take(round, node, outcome, now, rng),
+            Stage::Detached { hold, .. } => {
+                // All that counts is which nodes have granted it. A loss is found by those who have it now.
+                hold.take(round, node, outcome, now, rng);
+                Vec::new()
+            }
+            Stage::Over(_) => Vec::new(),
+        };
+        self.follow_hold();
+        steps
+    }
+
+    pub(super) fn next_tick(&self) -> Option<Moment> {
+        match &self.stage {
+            Stage::Acquiring { machine, .. } => machine.next_tick(),
+            Stage::Held(hold) => hold.next_tick(),
+            Stage::Detached { next, .. } => *next,
+            Stage::Over(_) => None,
+        }
+    }
+
+    /// The moment for which the timers have yet to be asked.
+    pub(super) fn unscheduled(&self) -> Option<Moment> {
+        self.next_tick().filter(|next| self.call.is_none_or(|(at, _)| *next < at))
+    }
+
+    /// Whether it has queued its last release.
+    pub(super) fn is_settled(&self) -> bool {
+        match &self.stage {
+            Stage::Acquiring { .. } => false,
+            Stage::Held(hold) => !hold.is_held(),
+            Stage::Detached { .. } | Stage::Over(_) => true,
+        }
+    }
+
+    /// What happens to the position in each node's queue when the lease is over. A node that has granted it has no place
+    /// for it, unless it was asked more than once.
+    pub(super) fn parting(&self) -> impl Fn(usize) -> Option<Parting> + use<> {
+        let (waiter, listens, granted) = (self.waiter, self.listens, self.granted);
+        move |node| waiter.filter(|_| listens || !granted.contains(node)).map(Parting::Leave)
+    }
+
+    /// Makes this the current attempt.
+    pub(super) fn set_attempt(&mut self, attempt: LeaseId) {
+        if self.attempt != attempt {
+            (self.attempt, self.has_asked) = (attempt, false);
+        }
+    }
+}

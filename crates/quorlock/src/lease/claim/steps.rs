@@ -1,0 +1,153 @@
+//! Performing the steps that the core's machines decide on.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Weak};
+
+use quorlock_core::delivery::Release;
+use quorlock_core::hold::Hold;
+use quorlock_core::mode::Mode;
+use quorlock_core::name::LeaseId;
+use quorlock_core::nodes::NodeSet;
+use quorlock_core::step::{Step, Won};
+use quorlock_core::terms::Terms;
+use quorlock_core::ticket::Parting;
+use quorlock_core::vote::{Outcome, Request};
+
+use super::Claim;
+use super::stage::{Inner, Stage};
+use crate::cluster::broadcast::Broadcast;
+use crate::error::LostError;
+use crate::link::{Sender, Voter};
+use crate::node::event::What;
+use crate::platform::clock;
+use crate::platform::entropy::SystemRng;
+
+impl Claim {
+    pub(super) fn perform(self: &Arc<Self>, inner: &mut Inner, steps: Vec<Step>) {
+        let mut steps = VecDeque::from(steps);
+        while let Some(step) = steps.pop_front() {
+            inner.has_changed |= !matches!(step, Step::Ask { .. } | Step::Release { .. });
+            match step {
+                Step::Ask { nodes, round, request } => steps.extend(self.ask(inner, nodes, round, request)),
+                Step::Release { attempt, nodes, parting } => {
+                    if let Some(Parting::Yield(_)) = parting {
+                        self.listen(inner);
+                    }
+                    // A machine that rested has asked nobody for this attempt yet.
+                    inner.set_attempt(attempt);
+                    self.give_back(inner, nodes, |_| parting, None);
+                }
+                Step::Waits(wait) => {
+                    if let Stage::Acquiring { news, .. } = &mut inner.stage {
+                        *news = Some(wait);
+                    }
+                }
+                Step::Won(won) => steps.extend(self.win(inner, won)),
+                Step::Defeated(defeat) => {
+                    self.stop_acquiring(inner, Stage::Over(Some(Box::new(defeat))));
+                }
+                Step::Renewed { round } => inner.verdict = Some((round, None)),
+                Step::Failed { round, tally } => inner.verdict = Some((round, Some(Box::new(tally)))),
+                Step::Lost(loss) => {
+                    let why = LostError::from(loss);
+                    inner.end = Some(why);
+                    self.cluster.counters.lost();
+                    tracing::warn!(name = %self.key.name, reason = %why, "lease lost");
+                    self.note(inner, What::Lost, inner.end);
+                    // The votes that are left are of no use to anyone.
+                    self.give_back_all(inner, None);
+                }
+            }
+        }
+    }
+
+    /// Asks these nodes. Those that cannot be asked are silent at once.
+    fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: NodeSet, round: u32, request: Request) -> Vec<Step> {
+        inner.set_attempt(request.attempt());
+        if std::mem::replace(&mut inner.has_asked, true) {
+            self.listen(inner);
+        }
+        let sender = Sender { key: Arc::clone(&self.key), voter: Some(Arc::clone(self) as Arc<dyn Voter>) };
+        inner.queued.extend(nodes.iter());
+        let silent = self.cluster.send(nodes, &Arc::new(request), round, &sender);
+        inner.asked.extend(nodes.iter().filter(|node| silent.iter().all(|(other, _)| other != node)));
+        let take = |(node, why)| inner.take(round, node, Outcome::Silent(why), clock::now());
+        silent.into_iter().flat_map(take).collect()
+    }
+
+    /// Releases the current attempt. Requests of it that are still queued will not be sent.
+    fn give_back(
+        &self,
+        inner: &mut Inner,
+        nodes: NodeSet,
+        parting: impl Fn(usize) -> Option<Parting>,
+        receipt: Option<&Arc<Broadcast>>,
+    ) {
+        let terms = match &inner.stage {
+            Stage::Acquiring { machine, .. } => machine.terms(),
+            Stage::Held(hold) | Stage::Detached { hold, .. } => hold.terms(),
+            Stage::Over(_) => return,
+        };
+        let release = self.release_of(inner.attempt, terms);
+        self.cluster.release(nodes, inner.asked, &release, parting, receipt);
+        inner.queued.extend(nodes.iter());
+    }
+
+    pub(super) fn release_of(&self, attempt: LeaseId, terms: &Terms) -> Release<Sender> {
+        Release {
+            attempt,
+            ttl: terms.ttl,
+            is_plain: terms.plain,
+            parting: None,
+            is_foreign: false,
+            context: Sender { key: Arc::clone(&self.key), voter: None },
+        }
+    }
+
+    /// Releases a lease that is over.
+    pub(super) fn give_back_all(&self, inner: &mut Inner, receipt: Option<&Arc<Broadcast>>) {
+        let parting = inner.parting();
+        self.give_back(inner, NodeSet::first(self.cluster.links.len()), parting, receipt);
+    }
+
+    /// The lock is won: the hold takes the place of the acquire, and takes all answers from now on.
+    fn win(self: &Arc<Self>, inner: &mut Inner, won: Won) -> Vec<Step> {
+        let Stage::Acquiring { machine, .. } = &inner.stage else { return Vec::new() };
+        let (now, terms) = (clock::now(), machine.terms().clone());
+        self.cluster.counters.won(&won);
+        inner.waiter = won.waiter;
+        if let (Mode::Reentrant { owner }, Some(fence)) = (won.mode, won.fence) {
+            inner.owner_fence = Some(self.cluster.owner_fences.enter(owner, &self.key.text, fence));
+        }
+        self.stop_acquiring(inner, Stage::Held(Hold::new(terms, won, now)));
+        inner.granted = inner.hold().map(Hold::nodes).unwrap_or_default();
+        inner.follow_hold();
+        self.note(inner, What::Granted, None);
+        let moment = inner.moment(now, clock::wall);
+        match &mut inner.stage {
+            Stage::Held(hold) if moment > now => hold.tick(moment, &mut SystemRng::default()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Ends the acquire: its machine is dropped, and hints do not reach it any more.
+    pub(super) fn stop_acquiring(&self, inner: &mut Inner, next: Stage) {
+        if let Stage::Acquiring { machine, .. } = std::mem::replace(&mut inner.stage, next)
+            && let Some(ticket) = machine.ticket().filter(|_| inner.listens)
+        {
+            self.cluster.claims.end_wait(ticket);
+        }
+    }
+
+    /// Hears hints from now on: it is in the queue of a node, or may be soon. A node's hint comes after the answer that led
+    /// to it.
+    pub(super) fn listen(self: &Arc<Self>, inner: &mut Inner) {
+        if let Stage::Acquiring { machine, .. } = &inner.stage
+            && let Some(ticket) = machine.ticket().filter(|_| !inner.listens)
+        {
+            inner.listens = true;
+            let this: Weak<Self> = Arc::downgrade(self);
+            self.cluster.claims.wait(ticket, this);
+        }
+    }
+}
