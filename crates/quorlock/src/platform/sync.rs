@@ -1,7 +1,9 @@
 //! The only mutexes, and the only atomics of attempts, leases, links and timers. With the feature `sim` they let a test that
 //! [interleaves](crate::platform::sim::interleave) threads decide who goes on before each of their steps.
 
-use std::sync::{MutexGuard, PoisonError, TryLockError};
+#[cfg(feature = "sim")]
+use std::sync::TryLockError;
+use std::sync::{MutexGuard, PoisonError};
 
 #[cfg(feature = "sim")]
 pub(crate) use interleaved::{AtomicBool, AtomicI64, AtomicU64};
@@ -32,6 +34,7 @@ impl<T> Mutex<T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    #[cfg(feature = "sim")]
     fn lock_if_free(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
