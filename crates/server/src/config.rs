@@ -59,7 +59,8 @@ impl Config {
 pub struct Limits {
     /// How long a TLS handshake, or a request's body, may take to arrive.
     pub read: Duration,
-    /// How long a client may take nothing of what it is sent, or be silent to the network itself, before it counts as gone.
+    /// How long a client may read nothing of what it is sent before it is disconnected (only on Linux and Android), and how
+    /// long a host that no longer answers keeps its connection.
     pub write: Duration,
     /// How long the head of a request may take to arrive, from the answer before it or from the beginning of the connection.
     pub idle: Duration,

@@ -4,6 +4,10 @@
 //! around its async twin: the methods that wait are blocking here, and all others are those of the twin. What has no blocking
 //! method of its own goes through [`wait`](Blocking::wait).
 //!
+//! Every method that blocks panics within async code, such as a task of tokio: it would block a thread of the caller's
+//! runtime, and with it every task that the thread has to run. There, use the [async API](crate), or call from
+//! [`spawn_blocking`](tokio::task::spawn_blocking).
+//!
 //! ```
 //! use quorlock::blocking::Client;
 //!
