@@ -78,7 +78,7 @@ impl Place {
 fn a_lease_is_extended_checked_and_released_by_other_processes() {
     for place in places() {
         let lease = place.acquire(&["deploy", "--label", "us"]);
-        assert_fails(&place.output(&["acquire", "deploy", "-n"]), 75, "deploy is held by");
+        assert_fails(&place.decided(&["acquire", "deploy", "-n"]), 75, "deploy is held by");
         assert!(!place.is_free("deploy"));
         let extended = place.with(&lease, &["extend"]);
         assert!(extended.status.success(), "{}", stderr(&extended));
@@ -267,15 +267,15 @@ fn a_lease_outlives_the_process_that_acquired_it() {
 fn shares_and_slots_are_leases_too() {
     for place in places() {
         let (first, second) = (place.acquire(&["doc", "--shared"]), place.acquire(&["doc", "--shared"]));
-        assert_fails(&place.output(&["acquire", "doc", "-n"]), 75, "doc is held");
+        assert_fails(&place.decided(&["acquire", "doc", "-n"]), 75, "doc is held");
         place.with(&first, &["release"]);
-        assert_fails(&place.output(&["acquire", "doc", "-n"]), 75, "doc is held");
+        assert_fails(&place.decided(&["acquire", "doc", "-n"]), 75, "doc is held");
         assert!(place.with(&second, &["extend"]).status.success());
         place.with(&second, &["release"]);
         assert!(place.is_free("doc"));
         let slots = ["pool", "--slots", "2", "-n"];
         let (first, _second) = (place.acquire(&slots), place.acquire(&slots));
-        assert_fails(&place.output(&["acquire", "pool", "--slots", "2", "-n"]), 75, "pool is held");
+        assert_fails(&place.decided(&["acquire", "pool", "--slots", "2", "-n"]), 75, "pool is held");
         assert!(place.with(&first, &["check"]).status.success());
         assert!(place.with(&first, &["release"]).status.success());
         place.acquire(&slots);
@@ -308,9 +308,13 @@ fn a_lease_is_kept_only_while_a_process_lives() {
 #[test]
 fn a_keeper_ends_when_its_lease_is_released() {
     for place in places() {
-        let lease = place.acquire(&["deploy", "--ttl", "1s", "--keep-while-pid", &std::process::id().to_string()]);
+        let pid = std::process::id().to_string();
+        // The keeper starts within the ttl, and a third of it later learns of the release.
+        let flags = ["deploy", "--ttl", "6s", "--node-deadline", "3s", "--keep-while-pid", &pid];
+        let lease = place.acquire(&flags);
         assert_eq!(place.keepers().len(), 1);
-        assert_eq!(stdout(&place.with(&lease, &["release"])), "deploy is released\n");
+        let released = place.with(&lease, &["release", "--node-deadline", "10s"]);
+        assert_eq!(stdout(&released), "deploy is released\n", "{}", stderr(&released));
         eventually("the keeper to end", || place.keepers().is_empty());
         assert!(place.is_free("deploy"));
     }

@@ -284,7 +284,10 @@ fn the_node_deadline_can_be_raised_for_distant_nodes() {
     };
     assert_eq!(stdout(&run("11s", "1m")), "here\n");
     proxy.delay(Duration::from_millis(300));
-    assert_fails(&run("200ms", "0s"), 69, "no answer");
+    let late = run("200ms", "0s");
+    assert_eq!(late.status.code(), Some(69), "{}", stderr(&late));
+    // On a busy machine even the handshake is late.
+    assert!(["no answer", "not connected yet"].iter().any(|why| stderr(&late).contains(why)), "{}", stderr(&late));
     let output = run("10s", "1m");
     assert_eq!(stdout(&output), "here\n", "{}", stderr(&output));
     assert_fails(&run("16s", "0s"), 78, "at most half of the ttl");

@@ -1,6 +1,6 @@
 //! The nodes of a test.
 
-use std::process::Command;
+use std::process::{Command, Output};
 
 use quorlock_testkit::{RedisServer, eventually};
 
@@ -41,6 +41,17 @@ impl Place {
         let mut command = self.user.quorlock(&[]);
         command.args(&self.flags).args(arguments);
         command
+    }
+
+    /// Runs the command, again while it ends without a quorum: on a busy machine the nodes may answer too late.
+    pub(crate) fn decided(&self, arguments: &[&str]) -> Output {
+        let mut decided = None;
+        eventually("the nodes answer in time", || {
+            let output = self.quorlock(arguments).output().unwrap();
+            decided = Some(output).filter(|output| output.status.code() != Some(69));
+            decided.is_some()
+        });
+        decided.unwrap()
     }
 
     /// Whether a run gets the lock without waiting. Retries if the nodes of a busy machine reply too late.

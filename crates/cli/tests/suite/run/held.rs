@@ -13,13 +13,15 @@ use crate::common::{assert_fails, stderr, stdout};
 fn a_held_lock_is_refused_with_its_holder() {
     Place::both(|place| {
         let holder = place.hold(&["nightly", "--label", "the first"]);
-        let refused = place.run(&["nightly", "--", "echo", "never"]).output().unwrap();
-        let holds = format!("(pid {}, the first) for 0.", holder.0.id());
+        // Enough for the second question, since when the lock is held.
+        let deadline = ["--node-deadline", "10s"];
+        let refused = place.decided(&[&["run", "nightly"], &deadline[..], &["--", "echo", "never"]].concat());
+        let holds = format!("(pid {}, the first) for ", holder.0.id());
         assert_fails(&refused, 75, &holds);
-        assert!(stderr(&refused).contains("s; its lease ends in "), "{}", stderr(&refused));
+        assert!(stderr(&refused).contains("; its lease ends in "), "{}", stderr(&refused));
         assert!(stderr(&refused).contains("wait for it: --wait 5m    more: quorlock status nightly"));
         assert_eq!(stdout(&refused), "");
-        assert_fails(&place.run(&["nightly", "--wait", "50ms", "--", "true"]).output().unwrap(), 75, "is held");
+        assert_fails(&place.decided(&["run", "nightly", "--wait", "1s", "--", "true"]), 75, "is held");
         assert!(place.is_free("another"));
         assert_eq!(holder.end(), Some(0));
     });
@@ -29,7 +31,7 @@ fn a_held_lock_is_refused_with_its_holder() {
 fn if_held_selects_the_action() {
     let place = Place::file();
     let holder = place.hold(&["a"]);
-    let run = |flags: &[&str]| place.run(&[&["a"], flags, &["--", "echo", "never"]].concat()).output().unwrap();
+    let run = |flags: &[&str]| place.decided(&[&["run", "a"], flags, &["--", "echo", "never"]].concat());
     assert_fails(&run(&["--if-held", "fail"]), 75, "a is held");
     assert_fails(&run(&["-n", "-E", "17"]), 17, "a is held");
     assert_fails(&run(&["-E", "0"]), 0, "a is held");
@@ -37,7 +39,7 @@ fn if_held_selects_the_action() {
     assert_fails(&skipped, 0, "skipped: a is held");
     assert_eq!((stdout(&skipped).as_str(), stderr(&skipped).lines().count()), ("", 1), "{}", stderr(&skipped));
     assert_eq!(stderr(&run(&["--if-held", "skip", "-q"])), "");
-    assert_fails(&run(&["--if-held", "skip", "--wait", "50ms"]), 0, "skipped");
+    assert_fails(&run(&["--if-held", "skip", "--wait", "1s"]), 0, "skipped");
     let mut waiter = place.run(&["a", "--if-held", "wait", "--", "echo", "at last"]).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(waiter.stderr.take().unwrap()).read_line(&mut line).unwrap();

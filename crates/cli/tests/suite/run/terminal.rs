@@ -86,16 +86,17 @@ fn a_script_is_interrupted_together_with_its_command() {
     let place = Place::file();
     let mut shell = place.terminal();
     for program in ["bash", "sh"] {
+        // The lines of the program before are still on the screen.
+        let (begun, end) = (format!("begun {program}"), format!("end of {program}"));
         shell.type_keys(
-            format!("clear; {program} -c '$Q run a -- sh -c \"echo begun; exec sleep 1000\"; echo went on'\n")
-                .as_bytes(),
+            format!("{program} -c '$Q run a -- sh -c \"echo {begun}; exec sleep 1000\"; echo went on'\n").as_bytes(),
         );
-        eventually("begun", || count(&shell, "begun") == 1);
+        eventually(&begun, || count(&shell, &begun) == 1);
         shell.type_keys(CTRL_C);
         // Keys typed while the terminal changes its foreground group may be discarded.
         shell.shows_that("the prompt is back", |text| text.trim_end().ends_with("ready>"));
-        shell.type_keys(b"echo the end\n");
-        eventually("the end", || count(&shell, "the end") == 1);
+        shell.type_keys(format!("echo {end}\n").as_bytes());
+        eventually(&end, || count(&shell, &end) == 1);
         assert_eq!(count(&shell, "went on"), 0, "{program}: {}", shell.text());
     }
 }

@@ -1,5 +1,7 @@
 // A stream of events that the claim chooses, in the format of the service.
 
+import { Caller } from './visit.mjs';
+
 export class Tale {
   #locks;
   #nodes;
@@ -22,7 +24,7 @@ export class Tale {
 
   /** Reads a lock from the service. */
   static async of(address, name) {
-    const lock = await (await fetch(`${address}/v1/locks/${encodeURIComponent(name)}`)).json();
+    const lock = await new Caller(address).read(name);
     return { ...lock, renewals: 0, at_ms: Date.now() };
   }
 

@@ -122,6 +122,16 @@ export class Caller {
     }
   }
 
+  /** Reads a lock, and retries if the nodes were slow. */
+  async read(name) {
+    for (;;) {
+      const response = await fetch(`${this.address}/v1/locks/${encodeURIComponent(name)}`);
+      const answer = await response.json();
+      if (response.ok) return answer;
+      assert.equal(response.status, 503, JSON.stringify(answer));
+    }
+  }
+
   async lock(body, signal) {
     const lease = await this.ask('/v1/leases', body, signal);
     assert.equal(lease.status, 201, JSON.stringify(lease));
