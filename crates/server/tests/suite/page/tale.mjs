@@ -22,9 +22,9 @@ export class Tale {
     this.#nodes = { total: nodes.length, majority, voting, can_lose: Math.max(0, voting - majority), nodes };
   }
 
-  /** Reads a lock from the service. */
-  static async of(address, name) {
-    const lock = await new Caller(address).read(name);
+  /** Reads the lock that this lease holds from the service. */
+  static async of(address, lease) {
+    const lock = await new Caller(address).read(lease);
     return { ...lock, renewals: 0, at_ms: Date.now() };
   }
 

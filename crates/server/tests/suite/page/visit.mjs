@@ -122,13 +122,14 @@ export class Caller {
     }
   }
 
-  /** Reads a lock, and retries if the nodes were slow. */
-  async read(name) {
+  /** Reads a lock until this lease holds it: the service may answer with a copy of a second ago, or that it has none. */
+  async read({ name, fence }) {
     for (;;) {
       const response = await fetch(`${this.address}/v1/locks/${encodeURIComponent(name)}`);
       const answer = await response.json();
-      if (response.ok) return answer;
-      assert.equal(response.status, 503, JSON.stringify(answer));
+      if (response.ok && answer.fence === fence) return answer;
+      assert.ok([200, 429, 503].includes(response.status), JSON.stringify(answer));
+      await new Promise((done) => setTimeout(done, 100));
     }
   }
 

@@ -101,7 +101,7 @@ export const breaking = {
   async a_late_break_must_be_confirmed_again() {
     const first = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the first' });
     const door = await Door.open(address);
-    const tale = new Tale([await Tale.of(address, 'busy')]);
+    const tale = new Tale([await Tale.of(address, first)]);
     door.stream = tale.answer;
     const visit = await Visit.begin(door.address);
     const { page } = visit;
@@ -123,7 +123,7 @@ export const breaking = {
     );
     await page.fill('#break-reason', 'its host is still on fire');
     assert.ok(await go.isDisabled(), 'the same break cannot be sent again');
-    tale.change(await Tale.of(address, 'busy'));
+    tale.change(await Tale.of(address, second));
     await visit.sees('dialog .trouble', 'The holder has changed');
     await page.click('dialog .again');
     await visit.sees('dialog', 'the second holds it');

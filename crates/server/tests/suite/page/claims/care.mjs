@@ -74,9 +74,9 @@ export const care = {
 
   async no_text_is_cut_off() {
     const label = 'x'.repeat(60);
-    await caller.lock({ name: 'held', ttl_ms: LONG_MS, label });
+    const lease = await caller.lock({ name: 'held', ttl_ms: LONG_MS, label });
     const door = await Door.open(address);
-    const held = await Tale.of(address, 'held');
+    const held = await Tale.of(address, lease);
     const [node] = held.nodes;
     const on = (at, more) => ({ ...node, node: `redis://10.20.30.4${at}:6379`, waiting: 1_000, ...more });
     const nodes = [on(0), on(1, { fence: 1 }), on(2, { held: false, fence: null, left_ms: null })];
