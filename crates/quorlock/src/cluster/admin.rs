@@ -22,10 +22,10 @@ const NAMES_SHOWN: usize = 5;
 const INSPECTED_AT_ONCE: usize = 64;
 
 /// The nodes that failed, and why.
-type Failed = Vec<(String, Trouble)>;
+pub(crate) type Failed = Vec<(String, Trouble)>;
 
 /// Fails if any node did.
-fn check(failed: Failed) -> Result<(), ReconfigureError> {
+pub(crate) fn check(failed: Failed) -> Result<(), ReconfigureError> {
     if failed.is_empty() {
         return Ok(());
     }

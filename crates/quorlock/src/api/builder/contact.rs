@@ -1,10 +1,12 @@
 //! Waiting for the nodes after the client has started.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::vote::Silence;
 
 use crate::api::client::Client;
+use crate::cluster::admin::Failed;
 use crate::error::ConnectError;
 use crate::link::Link;
 use crate::node::Trouble;
@@ -16,9 +18,8 @@ const LAZY_PATIENCE: Duration = Duration::from_secs(2);
 const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Waits until all nodes have answered, or a majority can vote and the others had a moment more.
-pub(super) async fn first_contact(client: &Client) -> Result<(), ConnectError> {
-    let heard =
-        until(client, |nodes| nodes.pending() == 0 || nodes.can_vote() >= nodes.majority() || nodes.are_too_few());
+pub(super) async fn first_contact(client: &Client) -> Result<(), Failed> {
+    let heard = until(client, || pending(client) == 0 || has_majority(client) || are_too_few(client));
     let _ = runtime::timeout(LAZY_PATIENCE, async {
         heard.await;
         stragglers(client).await;
@@ -30,19 +31,18 @@ pub(super) async fn first_contact(client: &Client) -> Result<(), ConnectError> {
 /// Waits until a majority can vote, and a moment more for the rest.
 pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Result<(), ConnectError> {
     let began = runtime::now();
-    let decided = until(client, |nodes| {
-        if nodes.can_vote() >= nodes.majority() {
+    let decided = until(client, || {
+        if has_majority(client) {
             return true;
         }
         // Once every node has answered, there may be nothing left to wait for.
         let left = timeout.saturating_sub(runtime::since(began));
-        nodes.are_too_few() || nodes.pending() == 0 && nodes.quarantined_beyond(left) > nodes.can_miss()
+        are_too_few(client) || pending(client) == 0 && quarantined_beyond(client, left) > can_miss(client)
     });
     let _ = runtime::timeout(timeout, decided).await;
-    let nodes = Nodes(client);
-    if nodes.can_vote() >= nodes.majority() {
+    if has_majority(client) {
         stragglers(client).await;
-        return accept(client);
+        return Ok(accept(client)?);
     }
     accept(client)?;
     Err(ConnectError::NoMajority { nodes: client.nodes(), waited: runtime::since(began) })
@@ -50,68 +50,57 @@ pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Resu
 
 /// Waits a moment more for nodes that have not answered.
 async fn stragglers(client: &Client) {
-    let everyone = until(client, |nodes| nodes.pending() == 0 || nodes.can_vote() == nodes.links().len());
+    let everyone = until(client, || pending(client) == 0 || can_vote(client) == links(client).len());
     let _ = runtime::timeout(STRAGGLER_PATIENCE, everyone).await;
 }
 
 /// Waits until the condition holds, and checks it after every change of a link.
-async fn until(client: &Client, is_so: impl Fn(&Nodes<'_>) -> bool) {
-    let nodes = Nodes(client);
+async fn until(client: &Client, is_so: impl Fn() -> bool) {
     loop {
-        let news: Vec<_> = nodes.links().iter().map(|link| Box::pin(link.news.notified())).collect();
-        if is_so(&nodes) {
+        let news: Vec<_> = links(client).iter().map(|link| Box::pin(link.news.notified())).collect();
+        if is_so() {
             return;
         }
         futures_util::future::select_all(news).await;
     }
 }
 
-/// The nodes as they are now.
-struct Nodes<'a>(&'a Client);
+fn links(client: &Client) -> &[Arc<Link>] {
+    &client.cluster().links
+}
 
-impl Nodes<'_> {
-    fn links(&self) -> &[std::sync::Arc<Link>] {
-        &self.0.cluster().links
-    }
+/// The number of nodes that a majority can do without.
+fn can_miss(client: &Client) -> usize {
+    links(client).len() - client.cluster().settings.quorum.majority()
+}
 
-    fn majority(&self) -> usize {
-        self.0.cluster().settings.quorum.majority()
-    }
+fn pending(client: &Client) -> usize {
+    links(client).iter().filter(|link| link.is_connecting()).count()
+}
 
-    /// The number of nodes that a majority can do without.
-    fn can_miss(&self) -> usize {
-        self.links().len() - self.majority()
-    }
+fn can_vote(client: &Client) -> usize {
+    client.nodes().iter().filter(|(_, trouble)| trouble.is_none()).count()
+}
 
-    fn pending(&self) -> usize {
-        self.links().iter().filter(|link| link.is_connecting()).count()
-    }
+fn has_majority(client: &Client) -> bool {
+    can_vote(client) >= client.cluster().settings.quorum.majority()
+}
 
-    fn can_vote(&self) -> usize {
-        self.0.nodes().iter().filter(|(_, trouble)| trouble.is_none()).count()
-    }
+/// Each node that cannot be used before an operator acts, and the reason.
+fn unusable(client: &Client) -> Failed {
+    links(client).iter().filter_map(|link| Some((link.title.clone(), link.refusal()?))).collect()
+}
 
-    /// Each node that cannot be used before an operator acts, and the reason.
-    fn unusable(&self) -> impl Iterator<Item = (String, Trouble)> {
-        self.links().iter().filter_map(|link| Some((link.title.clone(), link.refusal()?)))
-    }
+/// Whether every node has answered, and too many of them cannot be used.
+fn are_too_few(client: &Client) -> bool {
+    let waiting = links(client).iter().filter(|link| waits(link));
+    waiting.count() == pending(client) && unusable(client).len() > can_miss(client)
+}
 
-    /// Whether every node has answered, and too many of them cannot be used.
-    fn are_too_few(&self) -> bool {
-        let waiting = self.links().iter().filter(|link| waits(link));
-        waiting.count() == self.pending() && self.unusable().count() > self.can_miss()
-    }
-
-    /// Whether every node cannot be used, or waits for those that cannot.
-    fn are_stuck(&self) -> bool {
-        self.links().iter().all(|link| link.refusal().is_some() || waits(link))
-    }
-
-    /// The number of nodes that stay in quarantine for longer than this.
-    fn quarantined_beyond(&self, left: Duration) -> usize {
-        let quarantine = |link: &Link| link.trouble().and_then(|why| why.quarantine_left());
-        self.links().iter().filter(|link| quarantine(link).is_some_and(|quarantine| quarantine > left)).count()
-    }
+/// The number of nodes that stay in quarantine for longer than this.
+fn quarantined_beyond(client: &Client, left: Duration) -> usize {
+    let quarantine = |link: &Link| link.trouble().and_then(|why| why.quarantine_left());
+    links(client).iter().filter(|link| quarantine(link).is_some_and(|quarantine| quarantine > left)).count()
 }
 
 /// Whether a node is there, and waits for others before it may vote.
@@ -123,13 +112,20 @@ fn waits(link: &Link) -> bool {
 ///
 /// A node that cannot be used never votes, so a minority of them is like as many dead nodes: running clients and new ones
 /// work without them.
-fn accept(client: &Client) -> Result<(), ConnectError> {
-    let nodes = Nodes(client);
-    let unusable: Vec<(String, Trouble)> = nodes.unusable().collect();
-    if unusable.len() <= nodes.can_miss() && (unusable.is_empty() || !nodes.are_stuck()) {
+fn accept(client: &Client) -> Result<(), Failed> {
+    let unusable = unusable(client);
+    // The others may only wait for those that cannot be used.
+    let are_stuck = || links(client).iter().all(|link| link.refusal().is_some() || waits(link));
+    if unusable.len() <= can_miss(client) && (unusable.is_empty() || !are_stuck()) {
         return Ok(());
     }
-    let is_denied = unusable.iter().any(|(_, trouble)| matches!(trouble, Trouble::Denied(_)));
-    let nodes = unusable.into_iter().map(|(title, trouble)| (title, trouble.to_string())).collect();
-    Err(if is_denied { ConnectError::Denied { nodes } } else { ConnectError::Unfit { nodes } })
+    Err(unusable)
+}
+
+impl From<Failed> for ConnectError {
+    fn from(failed: Failed) -> Self {
+        let is_denied = failed.iter().any(|(_, trouble)| matches!(trouble, Trouble::Denied(_)));
+        let nodes = failed.into_iter().map(|(title, trouble)| (title, trouble.to_string())).collect();
+        if is_denied { Self::Denied { nodes } } else { Self::Unfit { nodes } }
+    }
 }

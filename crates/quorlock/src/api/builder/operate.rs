@@ -9,7 +9,7 @@ use super::{ClientBuilder, first_contact};
 use crate::api::client::Client;
 use crate::cluster::admin;
 use crate::cluster::doctor::{self, Configured, Examination, Finding, Measure, Severity, Topic};
-use crate::error::{ConfigError, ConnectError, ReconfigureError};
+use crate::error::{ConfigError, ReconfigureError};
 use crate::node::key::LockKey;
 use crate::node::probe::Plan;
 use crate::platform::entropy;
@@ -56,15 +56,7 @@ impl ClientBuilder {
         let nodes = self.open_nodes(&settings.constants(String::new()))?;
         admin::reconfigure(&nodes, &settings).await?;
         let client = self.launch(settings, nodes)?;
-        first_contact(&client).await.map_err(|error| match error {
-            ConnectError::Config(error) => ReconfigureError::Config(error),
-            ConnectError::Unfit { nodes } => ReconfigureError::Failed { nodes },
-            ConnectError::Denied { nodes } => ReconfigureError::Denied { nodes },
-            ConnectError::NoMajority { nodes, .. } => {
-                let failed = nodes.into_iter().filter_map(|(title, why)| Some((title, why?.to_string())));
-                ReconfigureError::Failed { nodes: failed.collect() }
-            }
-        })?;
+        first_contact(&client).await.or_else(admin::check)?;
         Ok(client)
     }
 
