@@ -31,13 +31,21 @@ pub(super) use request::Writer;
 pub(super) use search::{page, search};
 
 /// The content of the epoch key while this life may vote. Nothing that a node stores is equal to that of no life.
-fn mark(life: Option<Life>) -> String {
+pub(super) fn mark(life: Option<Life>) -> String {
     let Some(life) = life else { return String::new() };
     let mut mark = String::with_capacity(64);
     write_hex(&mut mark, life.epoch.0);
     mark.push(' ');
     mark += decimal_text(life.floor.get(), &mut [0; DIGITS_MAX]);
     mark
+}
+
+/// Whether this is the mark of a life.
+fn is_mark(text: &[u8], life: Option<Life>) -> bool {
+    let (Some(life), Some((epoch, floor))) = (life, text.split_at_checked(32)) else { return false };
+    let mut buffer = [0; DIGITS_MAX];
+    let digits = decimal_text(life.floor.get(), &mut buffer).as_bytes();
+    epoch == quorlock_core::name::hex(life.epoch.0) && floor.strip_prefix(b" ").is_some_and(|floor| floor == digits)
 }
 
 /// Appends 32 digits. Formatting would cost several times as much, and each request has some.
@@ -63,7 +71,8 @@ pub(super) fn replies(
     if values.len() != bundles.values(messages.len()) + usize::from(looks) {
         return Err(malformed("a batch"));
     }
-    let same_life = life.is_some() && (!looks || values.last().and_then(Value::as_str) == Some(&mark(life)));
+    let same_life =
+        life.is_some() && (!looks || values.last().and_then(Value::as_bytes).is_some_and(|last| is_mark(last, life)));
     if *bundles == Bundles::default() {
         return reply_all(messages, values, same_life);
     }

@@ -28,7 +28,12 @@ impl Commands {
     }
 
     pub(super) fn word(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
-        self.joined([word.as_ref()])
+        let word = word.as_ref();
+        self.words += 1;
+        write_count(&mut self.bytes, b'$', word.len());
+        self.bytes.extend_from_slice(word);
+        self.bytes.extend_from_slice(b"\r\n");
+        self
     }
 
     pub(super) fn words(&mut self, words: &[&str]) -> &mut Self {
@@ -84,10 +89,18 @@ impl Commands {
     }
 }
 
+/// Writes most counts, which have one or two digits, in one piece.
 fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
-    bytes.push(kind);
-    bytes.extend_from_slice(decimal(count as u64, &mut [0; DIGITS_MAX]));
-    bytes.extend_from_slice(b"\r\n");
+    let digit = |value: usize| b'0' + (value % 10) as u8;
+    match count {
+        0..10 => bytes.extend_from_slice(&[kind, digit(count), b'\r', b'\n']),
+        10..100 => bytes.extend_from_slice(&[kind, digit(count / 10), digit(count), b'\r', b'\n']),
+        _ => {
+            bytes.push(kind);
+            bytes.extend_from_slice(decimal(count as u64, &mut [0; DIGITS_MAX]));
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
 }
 
 /// The digits of the largest number.

@@ -245,7 +245,8 @@ fn call(life: Life, [key, beside]: [&Arc<LockKey>; 2], question: &Question, toge
     let mut messages = vec![message(key), message(beside)];
     let is_bundle = together && Bundles::of(&messages) != Bundles::default();
     messages.truncate(if is_bundle { 2 } else { 1 });
-    codec::Writer::new(Some(life), &constants()).write_batch(&messages, &mut commands);
+    let (mark, constants) = (codec::mark(Some(life)), constants());
+    codec::Writer { mark: &mark, constants: &constants }.write_batch(&messages, &mut commands);
     let is_vote = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
     (Call::read(commands.as_bytes()), is_vote.then_some(if is_bundle { 4 } else { 6 }))
 }

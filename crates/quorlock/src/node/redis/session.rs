@@ -18,14 +18,17 @@ use super::trouble::malformed;
 use super::value::Value;
 use super::wire::{AbortOnDrop, Connecting, Wire};
 use super::{hints, history};
-use crate::node::{Answer, Inbox, Page, Question, Session, Trouble};
+use crate::node::{Answer, Inbox, Life, Page, Question, Session, Trouble};
 use crate::platform::sync::Mutex;
 
 pub(super) struct RedisSession {
     /// A connection to each master. Its index is a *lane*.
     wires: Vec<Wire>,
-    /// The commands for each lane. They are kept to use their space again.
+    /// The commands for each lane, and the lane of each value. They are kept to use their space again.
     commands: Vec<Commands>,
+    route: Vec<usize>,
+    /// The last life that voted, and the content of the epoch key in it.
+    mark: (Option<Life>, String),
     shards: Shards,
     home: Home,
     inflight: Arc<Inflight>,
@@ -55,42 +58,46 @@ impl RedisSession {
         let wires: Vec<Wire> = masters.into_iter().enumerate().map(start).collect();
         let commands = wires.iter().map(|_| Commands::default()).collect();
         let (home, identity) = (post.home(), Identity { run, promotion });
-        Self { wires, commands, shards, home, inflight, constants, identity, _watch: watch }
+        let (route, mark) = (Vec::new(), (None, String::new()));
+        Self { wires, commands, route, mark, shards, home, inflight, constants, identity, _watch: watch }
     }
 
-    /// Writes the commands of a question. Returns the lane of each, in the order in which their values are read.
-    fn write(&mut self, question: &Question) -> (Vec<usize>, Bundles) {
-        let Self { commands, shards, home, .. } = self;
-        let (home, lanes) = (*home, commands.len());
-        // The node's own keys are all with one master.
-        let own = shards.lane(Slot::of(home.epoch_key()));
-        let mut route = Vec::new();
-        match question {
-            Question::Votes(life, messages) => {
-                let writer = Writer::new(*life, &self.constants);
-                if home == Home::Server {
-                    let bundles = writer.write_batch(messages, &mut commands[0]);
-                    return (vec![0; commands[0].len()], bundles);
-                }
-                for message in messages {
-                    let lane = shards.lane(message.key.slot.unwrap_or_else(|| Slot::of(&message.key.text)));
-                    writer.write(message, &mut commands[lane]);
-                    route.push(lane);
-                }
-                return (route, Bundles::default());
+    /// Writes the commands of a question, and the lane of each in the order in which their values are read.
+    fn write(&mut self, question: &Question) -> Bundles {
+        let Self { commands, route, mark, shards, home, .. } = self;
+        let home = *home;
+        route.clear();
+        if let Question::Votes(life, messages) = question {
+            if mark.0 != *life {
+                *mark = (*life, codec::mark(*life));
             }
-            Question::NodeCommand(command) => codec::node_command(home, command, &mut commands[own]),
-            Question::Search(search) => {
-                let (lane, cursor) = parse_bookmark(&search.after, lanes);
-                codec::search(home, search, cursor, &mut commands[lane]);
+            let writer = Writer { mark: &mark.1, constants: &self.constants };
+            if home == Home::Server {
+                let bundles = writer.write_batch(messages, &mut commands[0]);
+                route.resize(commands[0].len(), 0);
+                return bundles;
+            }
+            for message in messages {
+                let lane = shards.lane(message.key.slot.unwrap_or_else(|| Slot::of(&message.key.text)));
+                writer.write(message, &mut commands[lane]);
                 route.push(lane);
             }
-            Question::Note(events) => history::note(home, events, &mut commands[own]),
-            Question::Recall(limit) => history::recall(home, *limit, &mut commands[own]),
+            return Bundles::default();
         }
-        if route.is_empty() {
-            route.resize(commands[own].len(), own);
+        // The node's own keys are all with one master.
+        let mut lane = shards.lane(Slot::of(home.epoch_key()));
+        match question {
+            Question::Votes(..) => {}
+            Question::NodeCommand(command) => codec::node_command(home, command, &mut commands[lane]),
+            Question::Search(search) => {
+                let (of_search, cursor) = parse_bookmark(&search.after, commands.len());
+                lane = of_search;
+                codec::search(home, search, cursor, &mut commands[lane]);
+            }
+            Question::Note(events) => history::note(home, events, &mut commands[lane]),
+            Question::Recall(limit) => history::recall(home, *limit, &mut commands[lane]),
         }
+        route.resize(commands[lane].len(), lane);
         if let Question::NodeCommand(_) = question {
             // What was fit in the handshake may have been set up otherwise since. Redis 6.2 takes one section at a time.
             for section in ["replication", "memory"] {
@@ -100,7 +107,7 @@ impl RedisSession {
                 }
             }
         }
-        (route, Bundles::default())
+        Bundles::default()
     }
 }
 
@@ -110,9 +117,9 @@ impl Session for RedisSession {
     }
 
     fn ask(&mut self, question: Question) {
-        let (route, bundles) = self.write(&question);
+        let bundles = self.write(&question);
         // Before the commands leave.
-        self.inflight.expect(question, bundles, &route);
+        self.inflight.expect(question, bundles, &self.route);
         for (wire, commands) in self.wires.iter().zip(&mut self.commands).filter(|(_, commands)| commands.len() > 0) {
             wire.send(commands.as_bytes());
             commands.clear();
@@ -144,7 +151,8 @@ struct State {
 struct Expected {
     question: Question,
     bundles: Bundles,
-    values: Vec<Option<Value>>,
+    /// Nil until they arrive.
+    values: Vec<Value>,
     missing: usize,
 }
 
@@ -162,7 +170,7 @@ impl Inflight {
         for (index, lane) in route.iter().enumerate() {
             state.lanes[*lane].push_back((number, index));
         }
-        let values = route.iter().map(|_| None).collect();
+        let values = route.iter().map(|_| Value::Nil).collect();
         state.questions.push_back(Expected { question, bundles, values, missing: route.len() });
     }
 
@@ -203,7 +211,7 @@ impl Inflight {
     }
 
     fn answer(&self, complete: Expected, lanes: usize) -> Result<Answer, Trouble> {
-        let values: Vec<Value> = complete.values.into_iter().flatten().collect();
+        let values = complete.values;
         Ok(match complete.question {
             Question::Votes(life, messages) => {
                 Answer::Votes(codec::replies(life, &messages, &complete.bundles, values)?)
@@ -235,7 +243,7 @@ impl State {
     fn fill(&mut self, lane: usize, value: Value) -> Option<()> {
         let (number, index) = self.lanes[lane].pop_front()?;
         let question = self.questions.get_mut(usize::try_from(number - self.answered).ok()?)?;
-        question.values[index] = Some(value);
+        question.values[index] = value;
         question.missing -= 1;
         Some(())
     }

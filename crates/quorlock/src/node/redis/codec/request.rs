@@ -1,30 +1,27 @@
 //! Writes requests as commands.
 
 use quorlock_core::mode::Mode;
+use quorlock_core::name::hex;
 use quorlock_core::node::{Constants, retention_millis};
 use quorlock_core::ticket::{Parting, Waiter};
 use quorlock_core::vote::{BreakMode, Request, Target};
 
-use super::super::commands::{Commands, DIGITS_MAX, decimal_text};
+use super::super::commands::Commands;
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, QUEUE};
 use super::super::scripts::{Home, Script, retired_key, tombstone_prefix};
 use super::bundle::{Bundles, Kind};
-use super::{looks_at_epoch, mark, write_hex};
+use super::looks_at_epoch;
+use crate::node::Message;
 use crate::node::key::{LockKey, RESERVED_PREFIX};
-use crate::node::{Life, Message};
 
 /// The arguments that all requests of a batch share.
 pub(in crate::node::redis) struct Writer<'a> {
     /// The content of the epoch key while this life may vote.
-    mark: String,
-    constants: &'a Constants,
+    pub(in crate::node::redis) mark: &'a str,
+    pub(in crate::node::redis) constants: &'a Constants,
 }
 
-impl<'a> Writer<'a> {
-    pub(in crate::node::redis) fn new(life: Option<Life>, constants: &'a Constants) -> Self {
-        Self { mark: mark(life), constants }
-    }
-
+impl Writer<'_> {
     /// Writes a batch for a server that has all keys, and returns the bundles in it. Plain requests know nothing of epochs,
     /// so a batch with any of them ends with a look at the epoch.
     pub(in crate::node::redis) fn write_batch(&self, messages: &[Message], commands: &mut Commands) -> Bundles {
@@ -60,8 +57,8 @@ impl<'a> Writer<'a> {
                 write_tombstone(key, attempt.reveal_digits(), commands);
                 write_companions(key, &[QUEUE, KEPT, HOLDS], commands);
                 match parting {
-                    Some(Parting::Leave(waiter)) => commands.word(format!("leave {}", queue_place(*waiter))),
-                    Some(Parting::Yield(waiter)) => commands.word(format!("yield {}", queue_place(*waiter))),
+                    Some(Parting::Leave(waiter)) => commands.joined([&b"leave "[..], &queue_place(*waiter)]),
+                    Some(Parting::Yield(waiter)) => commands.joined([&b"yield "[..], &queue_place(*waiter)]),
                     None => commands.word(""),
                 };
                 if let Some(tombstone) = tombstone {
@@ -82,7 +79,7 @@ impl<'a> Writer<'a> {
                 commands.script(sha(Script::Check), 4).word(epoch_key(key)).word(&key.text);
                 write_tombstone(key, attempt, commands);
                 write_companions(key, &[HOLDS], commands);
-                commands.word(&self.mark).word(attempt);
+                commands.word(self.mark).word(attempt);
                 match slot {
                     Some(slot) => commands.number(u64::from(*slot)),
                     None => commands.word(""),
@@ -127,7 +124,8 @@ impl<'a> Writer<'a> {
             commands.word(&key.text).word(request.attempt().reveal_digits());
             match &**request {
                 Request::Acquire { proposal, waiter, .. } => {
-                    commands.number(proposal.get()).word(waiter.map(queue_place).unwrap_or_default());
+                    commands.number(proposal.get());
+                    write_place(*waiter, commands);
                 }
                 Request::Renew { fence, .. } => _ = commands.number(fence.get()),
                 _ => {}
@@ -146,7 +144,7 @@ impl<'a> Writer<'a> {
         commands.script(Home::Server.sha(script), 0);
         match request {
             Request::Acquire { ttl, holder, .. } | Request::Renew { ttl, holder, .. } => {
-                commands.word(&self.mark).number(ttl.as_millis()).number(self.constants.max_skew_micros);
+                commands.word(self.mark).number(ttl.as_millis()).number(self.constants.max_skew_micros);
                 commands.number(retention_millis(self.constants)).word(&**holder);
             }
             Request::PlainExtend { ttl, .. } => _ = commands.number(ttl.as_millis()),
@@ -183,9 +181,9 @@ impl<'a> Writer<'a> {
         if let Some(owner) = owner {
             commands.word(retired_key(key, owner));
         }
-        commands.word(&self.mark).word(verb).number(fence.get()).number(ttl.as_millis());
+        commands.word(self.mark).word(verb).number(fence.get()).number(ttl.as_millis());
         commands.number(constants.max_skew_micros).number(retention_millis(constants)).word(&**holder);
-        commands.word(waiter.map(queue_place).unwrap_or_default());
+        write_place(waiter, commands);
         match mode {
             Mode::Exclusive { writer: None } => commands,
             Mode::Exclusive { writer: Some(writer) } => commands.word(writer.reveal()),
@@ -221,18 +219,29 @@ fn write_tombstone(key: &LockKey, attempt: [u8; 32], commands: &mut Commands) {
 
 /// The last time with 16 digits.
 const AT_MAX: u64 = 9_999_999_999_999_999;
+/// The bytes of a place in the queue.
+const PLACE_BYTES: usize = 68;
 
-/// A waiter's ticket and the rest of its place in the queue: `AT-ID KIND CHANNEL`, always of the same length.
-fn queue_place(Waiter { ticket, channel, shared }: Waiter) -> String {
+/// A waiter's ticket and the rest of its place in the queue: `AT-ID KIND CHANNEL`.
+fn queue_place(Waiter { ticket, channel, shared }: Waiter) -> [u8; PLACE_BYTES] {
+    let mut place = [b' '; PLACE_BYTES];
     // A clock after that time has no fences to give either.
-    let (at, kind) = (ticket.at.min(AT_MAX), if shared { "s" } else { "x" });
-    let mut place = String::with_capacity(80);
-    let (mut buffer, mut id) = ([0; DIGITS_MAX], String::with_capacity(32));
-    let digits = decimal_text(at, &mut buffer);
-    place.extend(std::iter::repeat_n('0', 16 - digits.len()));
-    place += digits;
-    write_hex(&mut id, ticket.id.into());
-    place.extend(["-", &id[16..], " ", kind, " "]);
-    write_hex(&mut place, channel.0);
+    let mut at = ticket.at.min(AT_MAX);
+    for digit in place[..16].iter_mut().rev() {
+        *digit = b'0' + (at % 10) as u8;
+        at /= 10;
+    }
+    place[16] = b'-';
+    place[17..33].copy_from_slice(&hex(ticket.id.into())[16..]);
+    place[34] = if shared { b's' } else { b'x' };
+    place[36..].copy_from_slice(&hex(channel.0));
     place
+}
+
+/// A waiter's place, or nothing.
+fn write_place(waiter: Option<Waiter>, commands: &mut Commands) {
+    match waiter {
+        Some(waiter) => commands.word(queue_place(waiter)),
+        None => commands.word(""),
+    };
 }
