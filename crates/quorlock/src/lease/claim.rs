@@ -155,16 +155,17 @@ impl Claim {
         let mut inner = self.inner();
         let now = inner.moment(now, clock::wall);
         let left = inner.hold().map_or(Duration::ZERO, |hold| hold.validity(now));
-        if let Stage::Held(hold) = &mut inner.stage
-            && left.is_zero()
+        if left.is_zero()
+            && let Stage::Held(hold) = &mut inner.stage
             && hold.is_held()
         {
             let steps = hold.tick(now, &mut SystemRng::default());
             self.perform(&mut inner, steps);
+            let end = inner.end;
+            self.finish(inner, Link::flush);
+            return end.map_or(Ok(left), Err);
         }
-        let end = inner.end;
-        self.finish(inner, Link::flush);
-        end.map_or(Ok(left), Err)
+        inner.end.map_or(Ok(left), Err)
     }
 
     /// The validity when the clocks say this. It changes nothing.
