@@ -138,6 +138,8 @@ impl<T: Clone> Delivery<T> {
         let (attempt, lapses) = (release.attempt, now + (release.ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK);
         self.serial += 1;
         self.owed.insert(attempt, Owed { release, lapses, serial: self.serial, is_resent: false });
+        // The release may be acknowledged before these are sent again.
+        self.moved.retain(|ask| !(ask.request.creates_vote() && ask.request.attempt() == attempt));
         if self.rules.hold(Rule::ReleaseInOrder) {
             self.queue.push_back(Item::Release(attempt));
         } else {
@@ -154,10 +156,7 @@ impl<T: Clone> Delivery<T> {
             match item {
                 Item::Ask { mut ask, is_resent } => {
                     self.leave_queue(&mut ask);
-                    let is_over = self.rules.hold(Rule::ReleaseInOrder)
-                        && ask.request.creates_vote()
-                        && self.owed.contains_key(&ask.request.attempt());
-                    if !is_over {
+                    if !self.is_over(&ask) {
                         send(Arc::clone(&ask.request), &ask.context);
                         batch.push(Item::Ask { ask, is_resent });
                     }
@@ -186,7 +185,7 @@ impl<T: Clone> Delivery<T> {
 
     fn settle(&mut self, item: Item<T>, fate: Fate) -> Option<Told<T>> {
         match (item, fate) {
-            (Item::Ask { ask, is_resent: false }, Fate::Moved) => {
+            (Item::Ask { ask, is_resent: false }, Fate::Moved) if !self.is_over(&ask) => {
                 self.is_moving = true;
                 self.moved.push(ask);
                 None
@@ -274,6 +273,13 @@ impl<T: Clone> Delivery<T> {
     /// The number of releases that are owed.
     pub fn owed(&self) -> usize {
         self.owed.len()
+    }
+
+    /// Whether the attempt was released, so that the request must not be sent any more.
+    fn is_over(&self, ask: &Ask<T>) -> bool {
+        self.rules.hold(Rule::ReleaseInOrder)
+            && ask.request.creates_vote()
+            && self.owed.contains_key(&ask.request.attempt())
     }
 
     fn leave_queue(&mut self, ask: &mut Ask<T>) {

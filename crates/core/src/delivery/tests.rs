@@ -165,3 +165,22 @@ fn while_a_request_may_still_arrive_its_release_does_not_lapse_before_the_client
     delivery.forget_lapsed(late, true);
     assert_eq!(delivery.owed(), 0);
 }
+
+#[test]
+fn a_request_whose_name_has_moved_is_not_sent_again_after_its_release() {
+    let mut delivery = delivery();
+    delivery.ask(acquire(1));
+    sent(&mut delivery);
+    assert_eq!(delivery.replied([Fate::Moved]), [None]);
+    delivery.release(release(1, None), NOW);
+    delivery.ask(acquire(2));
+    sent(&mut delivery);
+    delivery.release(release(2, None), NOW);
+    sent(&mut delivery);
+    assert_eq!(delivery.replied([Fate::Done, Fate::Moved]).len(), 2);
+    delivery.replied([Fate::Done]);
+    assert_eq!(delivery.owed(), 0);
+    delivery.lost();
+    delivery.connected(true);
+    assert_eq!(sent(&mut delivery), []);
+}
