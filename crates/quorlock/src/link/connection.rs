@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::heartbeat::lost_memory;
 use super::membership::Membership;
-use super::state::{Inner, LinkState, Sender};
+use super::state::{Inner, LinkState, Sender, ToldAll};
 use super::{Link, REPLACED};
 use crate::node::event::Event;
 use crate::node::{Answer, Message, Question, Reply, Session, Trouble};
@@ -91,10 +91,15 @@ impl Connection {
         self.under_way.iter().all(|under_way| under_way.asker.is_some())
     }
 
+    /// The batches that are on their way, oldest first. Other questions do not count: their answers send nothing.
+    fn batches(&self) -> impl Iterator<Item = &UnderWay> {
+        self.under_way.iter().filter(|under_way| under_way.requests > 0)
+    }
+
     /// Whether there is room for another batch on the way, when this many requests wait.
     fn has_room(&self, waiting: usize) -> bool {
-        let Some(oldest) = self.under_way.front() else { return true };
-        may_leave(self.under_way.len(), oldest.requests, waiting, || clock::now().since(oldest.at) > NEAR)
+        let Some(oldest) = self.batches().next() else { return true };
+        may_leave(self.batches().count(), oldest.requests, waiting, || clock::now().since(oldest.at) > NEAR)
     }
 }
 
@@ -224,7 +229,7 @@ impl Link {
         let Some(connection) = connection.as_mut().filter(|connection| connection.is_serving) else { return };
         let life = if let LinkState::Up(life) = state { Some(*life) } else { None };
         while delivery.queued() > 0 && connection.has_room(delivery.queued()) {
-            if may_gather && gathers(connection.under_way.len(), connection.last, delivery.queued()) {
+            if may_gather && gathers(connection.batches().count(), connection.last, delivery.queued()) {
                 if !std::mem::replace(&mut connection.is_gathering, true) {
                     self.wake.notify_one();
                 }
@@ -270,7 +275,7 @@ impl Link {
     /// The answer to the oldest question without one. Answers on an earlier connection are ignored: their questions are
     /// lost already.
     fn answered(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
-        let under_way = {
+        let (under_way, told) = {
             let mut inner = self.inner();
             let current = inner.connection.as_mut().filter(|current| current.number == connection);
             let Some(current) = current else { return Ok(()) };
@@ -283,35 +288,37 @@ impl Link {
                     return Ok(());
                 }
             }
-            current.under_way.remove(oldest)
+            (current.under_way.remove(oldest), inner.replied(&answer))
         };
-        under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer))
+        under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer, told))
     }
 
     /// Delivers the votes that waited for a look, in their order.
     pub(super) fn release_held(&self) -> Result<(), Trouble> {
         loop {
-            let (under_way, answer) = {
+            let (under_way, answer, told) = {
                 let mut inner = self.inner();
                 let Some(current) = inner.connection.as_mut().filter(|_| !self.is_doubted()) else { return Ok(()) };
                 let Some(answer) = current.under_way.front_mut().and_then(|oldest| oldest.held.take()) else {
                     current.is_holding = false;
                     return Ok(());
                 };
-                (current.under_way.pop_front(), answer)
+                let under_way = current.under_way.pop_front();
+                let told = inner.replied(&answer);
+                (under_way, answer, told)
             };
-            under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer))?;
+            under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer, told))?;
         }
     }
 
-    fn deliver(&self, under_way: UnderWay, answer: Answer) -> Result<(), Trouble> {
+    fn deliver(&self, under_way: UnderWay, answer: Answer, told: ToldAll) -> Result<(), Trouble> {
         let now = clock::now();
         if matches!(answer, Answer::Votes(_) | Answer::Standing(..)) {
             self.latency.took(now.since(under_way.at));
         }
         match (answer, under_way.asker) {
             (Answer::Votes(replies), _) => {
-                let trouble = self.tell_all(under_way.at, replies, now);
+                let trouble = self.tell_all(told, under_way.at, replies, now);
                 trouble.map_or(Ok(()), Err)?;
                 self.flush();
             }
@@ -327,19 +334,13 @@ impl Link {
         Ok(())
     }
 
-    /// Tells the senders of the oldest batch, which was sent at this moment. Returns why the connection is of no use any
+    /// Tells the senders of a batch, which was sent at this moment. Returns why the connection is of no use any
     /// more, if it is: the node lost its memory, or a name has moved.
     ///
     /// One look at the clock serves all of them: validity counts from the sending, and is checked again.
-    fn tell_all(&self, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
+    fn tell_all(&self, (told, is_news): ToldAll, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
         self.config.traffic.received(replies.len());
         let mut trouble = None;
-        let (told, is_news, closing) = {
-            let mut inner = self.inner();
-            let owed = inner.delivery.owed();
-            let told = inner.delivery.replied(replies.iter().map(Reply::fate));
-            (told, inner.delivery.owed() < owed, inner.closing)
-        };
         for (told, reply) in told.into_iter().zip(replies) {
             let outcome = match reply {
                 Reply::Voted { vote, at_micros } => {
@@ -364,7 +365,7 @@ impl Link {
         if is_news {
             self.news.notify_waiters();
         }
-        if closing {
+        if self.inner().closing {
             self.wake.notify_one();
         }
         trouble
@@ -417,29 +418,4 @@ pub(super) fn ended() -> Trouble {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_comes_while_a_larger_batch_is_under_way_to_a_near_node_is_one_batch() {
-        let near = |under_way, oldest, waiting| may_leave(under_way, oldest, waiting, || false);
-        assert!(near(1, ALONE, 1), "a release does not wait for the answer to its acquire");
-        assert!(!near(1, ALONE + 1, BATCH_MAX - 1));
-        assert!(near(1, ALONE + 1, BATCH_MAX), "a whole batch is worth sending");
-        assert!(!near(WINDOW_NEAR, 1, BATCH_MAX));
-    }
-
-    #[test]
-    fn where_the_last_batch_had_several_callers_the_next_one_waits_for_them() {
-        assert!(!gathers(0, ALONE, 1), "whoever is alone does not wait for others");
-        assert!(gathers(0, ALONE + 1, 1));
-        assert!(!gathers(0, ALONE + 1, BATCH_MAX), "a whole batch is worth sending");
-        assert!(!gathers(1, ALONE + 1, 1), "there are answers to come, and whoever brings them sends");
-    }
-
-    #[test]
-    fn to_a_node_that_is_far_more_is_under_way() {
-        assert!(may_leave(WINDOW_FAR - 1, BATCH_MAX, 1, || true));
-        assert!(!may_leave(WINDOW_FAR, 1, BATCH_MAX, || true));
-    }
-}
+mod tests;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorlock_core::delivery::Delivery;
+use quorlock_core::delivery::{Delivery, Told};
 use quorlock_core::rules::Rules;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::Silence;
@@ -11,7 +11,7 @@ use super::Voter;
 use super::connection::Connection;
 use super::history::Notes;
 use crate::node::key::LockKey;
-use crate::node::{Life, Trouble};
+use crate::node::{Answer, Life, Reply, Trouble};
 
 /// What a link keeps with a request until the reply comes.
 #[derive(Clone)]
@@ -19,6 +19,9 @@ pub(crate) struct Sender {
     pub(crate) key: Arc<LockKey>,
     pub(crate) voter: Option<Arc<dyn Voter>>,
 }
+
+/// For each request of a batch, whom to tell; and whether a release was acknowledged.
+pub(super) type ToldAll = (Vec<Option<Told<Sender>>>, bool);
 
 pub(super) struct Inner {
     pub(super) state: LinkState,
@@ -72,6 +75,15 @@ impl Inner {
     pub(super) fn set_state(&mut self, state: LinkState, now: Moment) {
         self.down_since = if let LinkState::Up(_) = state { None } else { self.down_since.or(Some(now)) };
         self.state = state;
+    }
+
+    /// Takes the replies to the oldest batch. The mutex must not be unlocked between this and finding their question: the
+    /// connection may be replaced, and then the oldest batch is another one.
+    pub(super) fn replied(&mut self, answer: &Answer) -> ToldAll {
+        let Answer::Votes(replies) = answer else { return ToldAll::default() };
+        let owed = self.delivery.owed();
+        let told = self.delivery.replied(replies.iter().map(Reply::fate));
+        (told, self.delivery.owed() < owed)
     }
 
     /// Whether neither votes nor notes are on their way.

@@ -1,0 +1,175 @@
+use std::sync::Mutex;
+
+use quorlock_core::fence::Fence;
+use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::node::{Epoch, Identity, Trust};
+use quorlock_core::quorum::Quorum;
+use quorlock_core::rules::Rules;
+use quorlock_core::ticket::Channel;
+use quorlock_core::time::Ttl;
+use quorlock_core::vote::Request;
+
+use super::*;
+use crate::link::quarantine_records::Records;
+use crate::link::{LinkConfig, Outages, Voter};
+use crate::node::Life;
+use crate::node::key::KeyTemplate;
+
+/// A session that counts its questions, and answers none.
+struct Mute {
+    identity: Identity,
+    questions: Arc<Mutex<usize>>,
+}
+
+impl Session for Mute {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn ask(&mut self, _: Question) {
+        *self.questions.lock().unwrap() += 1;
+    }
+}
+
+/// The attempts whose votes have come.
+#[derive(Default)]
+struct Heard(Mutex<Vec<LeaseId>>);
+
+impl Voter for Heard {
+    fn vote(self: Arc<Self>, _: usize, attempt: LeaseId, _: u32, outcome: Outcome, _: Moment) {
+        if let Outcome::Voted { .. } = outcome {
+            self.0.lock().unwrap().push(attempt);
+        }
+    }
+}
+
+fn link() -> Arc<Link> {
+    let patience = Duration::from_secs(1);
+    let config = LinkConfig {
+        handshake_deadline: patience,
+        silence_limit: patience,
+        heartbeat: patience,
+        look: (patience, patience),
+        rules: Rules::default(),
+        trust: Trust::Quarantine,
+        claims: Arc::default(),
+        channel: Channel(1),
+        traffic: Arc::default(),
+        outages: Arc::new(Outages::new(Quorum::new(1).unwrap(), false)),
+        records: Records::new(None),
+    };
+    Arc::new(Link::new(0, "node", config))
+}
+
+/// Gives the link a new connection to a node that votes. Returns the number of its questions.
+fn connect(link: &Link) -> Arc<Mutex<usize>> {
+    let questions = Arc::default();
+    let number = link.connections.fetch_add(1, Ordering::AcqRel) + 1;
+    let session = Box::new(Mute { identity: Identity::of_run("run"), questions: Arc::clone(&questions) });
+    let mut inner = link.inner();
+    inner.delivery.connected(true);
+    inner.connection = Some(Connection {
+        number,
+        session,
+        is_serving: true,
+        under_way: VecDeque::new(),
+        last: 0,
+        is_gathering: false,
+        is_holding: false,
+    });
+    inner.set_state(LinkState::Up(Life { epoch: Epoch(1), floor: Fence::new(1) }), clock::now());
+    questions
+}
+
+fn ask(link: &Link, attempt: u128, voter: &Arc<Heard>) {
+    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
+    let request = Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(attempt), ttl });
+    let key = Arc::new(KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().key(&Name::new("job").unwrap()).unwrap());
+    link.ask(&request, 0, Sender { key, voter: Some(Arc::clone(voter) as _) }).unwrap();
+    link.flush_now();
+}
+
+/// The test decides what happens before each step of the link.
+#[cfg(feature = "sim")]
+mod interleaved {
+    use std::cell::RefCell;
+    use std::panic::{self, AssertUnwindSafe};
+
+    use super::*;
+    use crate::platform::sim;
+
+    /// What happens at a step, and the number of steps until then.
+    type Meanwhile = (usize, Box<dyn FnOnce()>);
+
+    thread_local! {
+        static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
+    }
+
+    fn step() {
+        let meanwhile = MEANWHILE.take();
+        match meanwhile {
+            Some((0, happens)) => drop(panic::catch_unwind(AssertUnwindSafe(happens))),
+            Some((steps, happens)) => MEANWHILE.set(Some((steps - 1, happens))),
+            None => {}
+        }
+    }
+
+    #[test]
+    fn replies_that_are_taken_while_the_connection_is_replaced_answer_nothing_on_the_next() {
+        let grant = || Answer::Votes(vec![Reply::Voted { vote: Vote::grant(Fence::new(1)), at_micros: None }]);
+        for steps in 0.. {
+            let (link, first, second) = (link(), Arc::new(Heard::default()), Arc::new(Heard::default()));
+            connect(&link);
+            ask(&link, 1, &first);
+            let replaced = Arc::clone(&link);
+            let asked = Arc::clone(&second);
+            let replace = move || {
+                replaced.go_down(LinkState::Down(Silence::Unheard));
+                connect(&replaced);
+                ask(&replaced, 2, &asked);
+            };
+            MEANWHILE.set(Some((steps, Box::new(replace))));
+            // Where the link's mutex is held, nobody else can go on.
+            let turns = sim::interleave(step, || panic::resume_unwind(Box::new("the mutex is held")));
+            link.take(1, grant()).unwrap();
+            drop(turns);
+            assert_eq!(*second.0.lock().unwrap(), [], "after {steps} steps");
+            if MEANWHILE.take().is_some() {
+                assert!(steps > 1);
+                return;
+            }
+        }
+    }
+}
+
+#[test]
+fn other_questions_do_not_hold_up_requests_for_votes() {
+    let (link, voter) = (link(), Arc::new(Heard::default()));
+    let questions = connect(&link);
+    let _answers = [(); WINDOW_NEAR].map(|()| link.ask_node(Question::Recall(1)).unwrap());
+    ask(&link, 1, &voter);
+    assert_eq!(*questions.lock().unwrap(), WINDOW_NEAR + 1);
+}
+
+#[test]
+fn what_comes_while_a_larger_batch_is_under_way_to_a_near_node_is_one_batch() {
+    let near = |under_way, oldest, waiting| may_leave(under_way, oldest, waiting, || false);
+    assert!(near(1, ALONE, 1), "a release does not wait for the answer to its acquire");
+    assert!(!near(1, ALONE + 1, BATCH_MAX - 1));
+    assert!(near(1, ALONE + 1, BATCH_MAX), "a whole batch is worth sending");
+    assert!(!near(WINDOW_NEAR, 1, BATCH_MAX));
+}
+
+#[test]
+fn where_the_last_batch_had_several_callers_the_next_one_waits_for_them() {
+    assert!(!gathers(0, ALONE, 1), "whoever is alone does not wait for others");
+    assert!(gathers(0, ALONE + 1, 1));
+    assert!(!gathers(0, ALONE + 1, BATCH_MAX), "a whole batch is worth sending");
+    assert!(!gathers(1, ALONE + 1, 1), "there are answers to come, and whoever brings them sends");
+}
+
+#[test]
+fn to_a_node_that_is_far_more_is_under_way() {
+    assert!(may_leave(WINDOW_FAR - 1, BATCH_MAX, 1, || true));
+    assert!(!may_leave(WINDOW_FAR, 1, BATCH_MAX, || true));
+}
