@@ -275,6 +275,11 @@ impl<T: Clone> Delivery<T> {
         self.owed.len()
     }
 
+    /// The number of attempts with a request that may still arrive from a connection that has ended.
+    pub fn strays(&self) -> usize {
+        self.strays.len()
+    }
+
     /// Whether the attempt was released, so that the request must not be sent any more.
     fn is_over(&self, ask: &Ask<T>) -> bool {
         self.rules.hold(Rule::ReleaseInOrder)

@@ -206,6 +206,12 @@ impl Link {
         self.inner().delivery.owed()
     }
 
+    /// The number of attempts with a request that may still arrive from an earlier connection.
+    #[cfg(test)]
+    pub(crate) fn strays(&self) -> usize {
+        self.inner().delivery.strays()
+    }
+
     /// Whether the link's task has ended.
     pub(crate) fn is_finished(&self) -> bool {
         matches!(self.inner().state, LinkState::Ended)

@@ -419,10 +419,7 @@ impl ClaimEvents for Claim {
         let mut inner = self.inner();
         if let Stage::Detached { .. } = inner.stage {
             inner.stop_repair();
-            // It is never released from here.
-            for link in &self.cluster.links {
-                link.forget(inner.attempt);
-            }
+            self.forget(inner.attempt);
             self.finish(inner, Link::flush);
         } else {
             drop(inner);

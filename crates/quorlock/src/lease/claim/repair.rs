@@ -76,8 +76,9 @@ impl Claim {
     fn leave_queue(&self, inner: &mut Inner) {
         let Some(terms) = inner.hold().map(Hold::terms).filter(|_| inner.waiter.is_some()) else { return };
         let release = self.release_of(LeaseId::from_bits(entropy::bits()), terms);
-        let nodes = NodeSet::first(self.cluster.links.len());
-        self.cluster.release(nodes, inner.asked, &release, inner.parting(), None);
+        let parting = inner.parting();
+        let nodes: NodeSet = inner.asked.iter().filter(|node| parting(*node).is_some()).collect();
+        self.cluster.release(nodes, inner.asked, &release, parting, None);
         inner.queued.extend(nodes.iter());
     }
 
@@ -90,6 +91,18 @@ impl Claim {
         self.finish(inner, Link::flush);
         if is_complete {
             self.cluster.claims.end_repair(owner, id);
+            // A request may have been lost after the repair ended.
+            self.forget(id);
+        }
+    }
+
+    /// Nothing is released from here any more: no link need remember which requests were lost.
+    pub(super) fn forget(&self, attempt: LeaseId) {
+        for link in &self.cluster.links {
+            link.forget(attempt);
         }
     }
 }
+
+#[cfg(all(test, feature = "sim"))]
+mod tests;
