@@ -1,4 +1,5 @@
-//! The state machine of an acquire: ask all nodes, seal, won; or wait in the queue; or release, rest, ask again.
+//! The state machine of an acquire: it asks all nodes, then seals and wins, waits in the queue, or releases and
+//! retries.
 
 mod asking;
 mod settle;
@@ -23,29 +24,29 @@ use crate::validity::{self, valid_until};
 use crate::vote::{Outcome, Refusal, Request};
 use asking::Asking;
 
-/// How often one attempt tries to bring a majority to one fence before it starts over.
+/// The most times that one attempt tries to raise a majority to one fence before it starts over.
 pub const SEALS_MAX: u8 = 3;
-/// How often in a row one who was granted different slots tries to bring a majority to one of them.
+/// The most consecutive tries to settle on one slot when the nodes granted different ones.
 pub const SETTLES_MAX: u8 = 5;
 
-/// The machine behind `acquire`. It starts with [`tick`](Self::tick).
+/// The state machine behind `acquire`. The first call of [`tick`](Self::tick) starts it.
 #[derive(Clone, Debug, Hash)]
 pub struct Acquire {
     terms: Terms,
-    /// The attempt under way, or the next one while the machine rests.
+    /// The current attempt, or the next one while the machine rests.
     attempt: LeaseId,
     schedule: Schedule,
     seen: Fence,
-    /// Set once a proposal was too far ahead: from then on only the nodes' clocks are proposed.
+    /// Set once a node refused a proposal as too far ahead. From then on proposals come from the nodes' clocks only.
     by_clock_only: bool,
-    /// Drawn with the first request: the same for as long as this waits.
+    /// Drawn with the first request and kept until the acquire ends.
     ticket: Option<Ticket>,
-    /// Where to look for a free slot, of a semaphore.
+    /// The slot of a semaphore that nodes try first.
     slot: Option<u32>,
     settles: u8,
-    /// The last account of somebody else holding it.
+    /// The votes of the last round that found the lock held.
     held: Option<Tally>,
-    /// The last state of the queue that the driver was told.
+    /// The last state of the queue that the driver received.
     told: Option<Box<Wait>>,
     state: State,
 }
@@ -58,9 +59,9 @@ enum State {
 }
 
 impl Acquire {
-    /// A machine that has not asked anybody yet.
+    /// Creates a state machine that has sent no requests.
     pub fn new(terms: Terms, rng: &mut dyn Rng) -> Self {
-        // The last attempt begins early enough for slow nodes to answer before the caller has to be told.
+        // Start the last attempt early enough for slow nodes to answer before the caller's deadline.
         let last_call = terms.give_up.map(|end| end.before(terms.node_deadline));
         let schedule = Schedule::new(terms.retry, last_call);
         Self {
@@ -78,22 +79,23 @@ impl Acquire {
         }
     }
 
-    /// Whether there is nothing left to do.
+    /// Returns whether the acquire has ended.
     pub fn is_finished(&self) -> bool {
         matches!(self.state, State::Finished)
     }
 
-    /// What the lock is asked for.
+    /// Returns the terms of the acquire.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// The attempt under way, or the next one.
+    /// Returns the current attempt, or the next one while the machine rests.
     pub fn attempt(&self) -> LeaseId {
         self.attempt
     }
 
-    /// The next moment at which [`tick`](Self::tick) has something to do; `None` before the first and after the last.
+    /// Returns the next moment at which [`tick`](Self::tick) has work to do; `None` before the first call and after the
+    /// end.
     pub fn next_tick(&self) -> Option<Moment> {
         match &self.state {
             State::Finished => None,
@@ -102,12 +104,12 @@ impl Acquire {
         }
     }
 
-    /// The position in the queue, once there is one.
+    /// Returns the position in the queue, once there is one.
     pub fn ticket(&self) -> Option<Ticket> {
         self.ticket
     }
 
-    /// Time has passed. `node_micros` is the middle of the nodes' clocks now, where known.
+    /// Advances the state machine to `now`. `node_micros` is the median of the nodes' clocks, if known.
     pub fn tick(&mut self, now: Moment, node_micros: Option<i64>, rng: &mut dyn Rng) -> Vec<Step> {
         match &mut self.state {
             State::Finished => Vec::new(),
@@ -136,7 +138,7 @@ impl Acquire {
         }
     }
 
-    /// A node answered the attempt, or will not. Answers to other attempts are ignored.
+    /// Takes a node's outcome for an attempt. Ignores outcomes of other attempts.
     pub fn take(
         &mut self,
         attempt: LeaseId,
@@ -150,7 +152,7 @@ impl Acquire {
             return Vec::new();
         }
         let outcome = match outcome {
-            // Count from before sending: a grant may be as old as its request.
+            // Validity counts from the send, because a grant may be as old as its request.
             Outcome::Voted { vote, .. } if !self.terms.rules.hold(Rule::CountFromSend) => {
                 Outcome::Voted { vote, sent: now }
             }
@@ -158,14 +160,14 @@ impl Acquire {
         };
         let hinted = asking.take(node, outcome);
         let mut steps = self.decide(now, rng);
-        // The hint may have been for the moment right after the one in which the node refused.
+        // The node may have become free right after it sent the refusal.
         if hinted {
             steps.extend(self.ask_again(node, now));
         }
         steps
     }
 
-    /// A node says that it may be free now. It proves nothing: the node is asked again.
+    /// Takes a hint that the lock may be free on a node. A hint proves nothing, so the node is asked again.
     pub fn hint(&mut self, node: usize, now: Moment, node_micros: Option<i64>) -> Vec<Step> {
         let (proposal, pace) = (self.proposal(node_micros), self.pace());
         let waits = self.ticket.is_some();
@@ -184,7 +186,7 @@ impl Acquire {
         steps
     }
 
-    /// The caller has lost interest: whatever is under way is taken back.
+    /// Cancels the acquire, and releases every vote and queue position that was requested.
     pub fn cancel(&mut self) -> Vec<Step> {
         match core::mem::replace(&mut self.state, State::Finished) {
             State::Asking(asking) => alloc::vec![self.release(&asking, self.waiter().map(Parting::Leave))],
@@ -192,7 +194,7 @@ impl Acquire {
         }
     }
 
-    /// A fresh attempt, to all nodes.
+    /// Sends a new attempt to all nodes.
     fn ask(&mut self, now: Moment, node_micros: Option<i64>, rng: &mut dyn Rng) -> Vec<Step> {
         if let (None, Some(at), Some(_), false) = (self.ticket, node_micros, self.terms.channel, self.terms.plain) {
             self.ticket = u64::try_from(at).ok().map(|at| Ticket { at, id: rng.bits() });
@@ -205,7 +207,7 @@ impl Acquire {
         self.ask_all(now)
     }
 
-    /// The same attempt once more, to all nodes that do not owe an answer.
+    /// Sends the same attempt again to all nodes that do not owe an answer.
     fn poll(&mut self, now: Moment, node_micros: Option<i64>, rng: &mut dyn Rng) -> Vec<Step> {
         if self.schedule.is_last() {
             return self.defeat(Verdict::Held, now, rng);
@@ -223,7 +225,7 @@ impl Acquire {
         self.ask_nodes(nodes, now)
     }
 
-    /// Asks a node anew that gave a hint, and has refused or has not been asked in this turn.
+    /// Asks a node again after its hint, unless it has granted or owes an answer.
     fn ask_again(&mut self, node: usize, now: Moment) -> Vec<Step> {
         let over = self.is_over(now);
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
@@ -235,7 +237,7 @@ impl Acquire {
         self.ask_nodes([node].into_iter().collect(), now)
     }
 
-    /// Hints are missing, and votes are there: those who gave none are asked after all.
+    /// Asks the nodes that have not been asked in this turn, if the attempt has votes: their hints may be lost.
     fn complete_the_turn(&mut self, now: Moment) -> Vec<Step> {
         let over = self.is_over(now);
         let State::Asking(asking) = &self.state else { return Vec::new() };
@@ -275,7 +277,7 @@ impl Acquire {
         now + self.terms.node_deadline
     }
 
-    /// The verdict falls the moment it is certain.
+    /// Ends or continues the attempt as soon as its result is decided.
     fn decide(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
         let majority = self.terms.quorum.majority();
@@ -302,7 +304,7 @@ impl Acquire {
         if best + asking.round.open() < majority {
             return self.settle(now, rng);
         }
-        // After a seal that did not help, whoever has not answered yet may still complete the majority.
+        // After a failed seal, nodes that have not answered yet may still complete the majority.
         let stuck = asking.seals == 0 || asking.round.open() == 0;
         if best >= majority && asking.sealing.is_empty() && stuck {
             let seals_left = asking.seals < SEALS_MAX && !over;
@@ -347,7 +349,7 @@ impl Acquire {
         })
     }
 
-    /// A majority granted, with unequal fences: raise the lower ones, under our own votes.
+    /// Raises the lower fences of a majority that granted unequal ones, under its own votes.
     fn seal(&mut self, now: Moment) -> Vec<Step> {
         let deadline = self.deadline(now);
         let majority = self.terms.quorum.majority();
@@ -364,14 +366,14 @@ impl Acquire {
         asking.seals += 1;
         asking.sealing = lower;
         asking.set_pending(lower, deadline);
-        // Whoever is asked from now on had better agree with those who have been raised.
+        // Nodes that are asked later should grant the same fence.
         asking.proposal = target;
         alloc::vec![self.request(lower, target)]
     }
 
     fn defeat(&mut self, verdict: Verdict, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(asking) = core::mem::replace(&mut self.state, State::Finished) else { return Vec::new() };
-        // Votes and places that cannot come to anything would only hold up the others.
+        // Votes and queue positions of a failed attempt would only delay other clients.
         let mut steps = alloc::vec![self.release(&asking, self.waiter().map(Parting::Leave))];
         let is_told = asking.round.refusals().any(|why| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. }));
         let tally = match self.held.take() {
@@ -379,7 +381,7 @@ impl Acquire {
             _ => asking.round.tally(),
         };
         let ahead = asking.is_too_far_ahead();
-        // A fence that one node is alone in having seen must not keep the others out of reach.
+        // A fence that only one node has seen must not make all proposals too high for the other nodes.
         let again = ahead && !self.by_clock_only && !self.is_over(now);
         self.by_clock_only |= ahead;
         self.see(asking.round.highest_fence());

@@ -1,21 +1,21 @@
-//! Backoff: when to ask again. Random delays that grow within bounds, so that clients do not retry in step.
+//! Backoff: random delays that grow within bounds, so that clients do not retry in step.
 
 use core::time::Duration;
 
 use crate::rng::Rng;
 use crate::time::Moment;
 
-/// The shortest delay, whatever was asked for: asking without a pause helps nobody.
+/// The shortest delay, even if the caller asks for less: retrying without a pause only adds load.
 pub const DELAY_MIN: Duration = Duration::from_millis(1);
 
-/// How often and how patiently to ask again.
+/// The delays and the number of attempts of an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retry {
-    /// The shortest delay: a few rounds, so that whoever won the race is done with it.
+    /// The shortest delay: a few round trips, so that the client that won has finished its round.
     pub min: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// How many attempts in all; `None` for no limit but the caller's deadline.
+    /// The most attempts; `None` to be limited by the caller's deadline only.
     pub attempts: Option<u32>,
 }
 
@@ -26,11 +26,11 @@ impl Default for Retry {
 }
 
 impl Retry {
-    /// One attempt, no retry.
+    /// A single attempt without retry.
     pub const ONCE: Self = Self { min: Duration::ZERO, max: Duration::ZERO, attempts: Some(1) };
 }
 
-/// Where a waiter is in its retries.
+/// The progress of a client through its retries.
 #[derive(Clone, Debug, Hash)]
 pub struct Schedule {
     retry: Retry,
@@ -40,31 +40,31 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// Starts before the first attempt. No attempt begins after the last call.
+    /// Creates a schedule. No attempt begins after `last_call`.
     pub fn new(retry: Retry, last_call: Option<Moment>) -> Self {
         Self { retry, last_call, reach: retry.min, tried: 0 }
     }
 
-    /// Counts another attempt that failed. Whether there may be more of them.
+    /// Counts a failed attempt, and returns whether another one is allowed.
     pub fn count(&mut self) -> bool {
         self.tried = self.tried.saturating_add(1);
         self.retry.attempts.is_none_or(|most| self.tried < most)
     }
 
-    /// Whether the attempt under way is the last that may be made.
+    /// Returns whether the current attempt is the last one allowed.
     pub fn is_last(&self) -> bool {
         self.retry.attempts.is_some_and(|most| self.tried.saturating_add(1) >= most)
     }
 
-    /// How many attempts have failed.
+    /// Returns the number of failed attempts.
     pub fn tried(&self) -> u32 {
         self.tried
     }
 
-    /// The moment of the next attempt after one that failed at `now`, or `None` when it is time to give up.
+    /// Returns the moment of the next attempt after one failed at `now`, or `None` to give up.
     ///
-    /// Each delay is drawn between the shortest one and a reach that doubles, up to the longest one. A delay that would
-    /// pass the last call is cut to it, so that a waiter asks once more before it gives up.
+    /// Each delay is random, between the shortest one and a bound that doubles up to the longest one. A delay that
+    /// would pass the last call ends at the last call, so that the client asks once more before it gives up.
     pub fn next(&mut self, now: Moment, rng: &mut dyn Rng) -> Option<Moment> {
         if !self.count() {
             return None;

@@ -1,8 +1,8 @@
-//! Delivery of requests to one node: the queue, the batches under way, and the releases that are owed.
+//! Delivery of requests to one node: the queue, the batches in flight, and the owed releases.
 //!
-//! A connection delivers in order. A request that was under way when its connection ended may still arrive, much later.
-//! Therefore a release stays owed until the node acknowledges it or the vote has lapsed, it never overtakes a request of its
-//! attempt, and it leaves a tombstone if such a request may still arrive.
+//! A connection delivers in order. A request that was in flight when its connection ended may still arrive, much later.
+//! Therefore a release stays owed until the node acknowledges it or the vote has expired, it never overtakes a request
+//! of its attempt, and it leaves a tombstone if such a request may still arrive.
 
 #[cfg(test)]
 mod tests;
@@ -19,19 +19,19 @@ use crate::ticket::{ENTRY_LEASE, Parting};
 use crate::time::{Moment, Ttl};
 use crate::vote::Request;
 
-/// The most releases that may be owed to a node. A link that owes this many takes no new requests.
+/// The most releases that a link may owe to a node. A link that owes this many accepts no new requests.
 pub const OWED_MAX: usize = 65_536;
-/// How long after its vote has lapsed a release is still owed, for requests that were slow to arrive.
+/// How long a release stays owed after its vote has expired, for requests that arrive late.
 const OWED_SLACK: Duration = Duration::from_secs(1);
 
-/// A request for a vote, and what its sender keeps with it.
+/// A request for a vote, with its sender's context.
 #[derive(Clone, Debug, Hash)]
 pub struct Ask<T> {
     /// The request.
     pub request: Arc<Request>,
-    /// The renewal that it belongs to; 0 for any other request.
+    /// The number of the renewal; 0 for other requests.
     pub round: u32,
-    /// Whatever the sender needs when the reply comes.
+    /// The sender's data, returned with the reply.
     pub context: T,
 }
 
@@ -44,20 +44,20 @@ pub struct Release<T> {
     pub ttl: Ttl,
     /// Whether it uses the Redlock page's commands.
     pub is_plain: bool,
-    /// What becomes of the place in the queue.
+    /// What happens to the position in the queue.
     pub parting: Option<Parting>,
     /// Whether other processes may have sent requests for the attempt.
     pub is_foreign: bool,
-    /// Whatever the sender needs when the acknowledgement comes.
+    /// The sender's data, returned with the acknowledgement.
     pub context: T,
 }
 
 #[derive(Clone, Debug)]
 struct Owed<T> {
     release: Release<T>,
-    /// After this moment, everything that the release would free has lapsed.
+    /// The moment after which everything that the release would free has expired.
     lapses: Moment,
-    /// Its position among the releases that are owed.
+    /// The position among the owed releases.
     serial: u64,
     is_resent: bool,
 }
@@ -72,44 +72,44 @@ enum Item<T> {
     Release(LeaseId),
 }
 
-/// What a node did with a request.
+/// How a node handled a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// It voted, or acknowledged a release.
     Done,
-    /// It answered with an error: whether it did anything is not known.
+    /// It answered with an error, and may or may not have applied the request.
     Failed,
     /// It did nothing, because another of its servers has the name.
     Moved,
 }
 
-/// A request or release that has come to its end: its attempt, its round, and what its sender kept with it.
+/// A request or release that is complete: its attempt, round and context.
 pub type Told<T> = (LeaseId, u32, T);
 
-/// The requests for one node, from a sender's call to the reply.
+/// The requests for one node, from the sender's call to the reply.
 #[derive(Clone, Debug)]
 pub struct Delivery<T> {
     rules: Rules,
     queue: VecDeque<Item<T>>,
-    /// Batches, oldest first: the node answers in this order.
+    /// The batches in flight, oldest first: the node answers in this order.
     under_way: VecDeque<Vec<Item<T>>>,
     owed: BTreeMap<LeaseId, Owed<T>>,
-    /// The number of releases that were ever owed.
+    /// The number of releases so far.
     serial: u64,
     /// Releases that were answered with an error.
     failed: Vec<LeaseId>,
-    /// Requests whose names have moved: they are sent once more on the next connection.
+    /// Requests whose names have moved to another server. The next connection sends them once more.
     moved: Vec<Ask<T>>,
-    /// Whether the connection on which they moved is still there.
+    /// Whether the connection on which they moved is still open.
     is_moving: bool,
-    /// The last round of each lease whose renewal waits in the queue.
+    /// The last round of each lease whose renewal is in the queue.
     renewals: BTreeMap<LeaseId, u32>,
-    /// Attempts with a request that may still arrive from a connection that has ended.
+    /// Attempts with a request that may still arrive from a closed connection.
     strays: BTreeSet<LeaseId>,
 }
 
 impl<T: Clone> Delivery<T> {
-    /// A delivery with nothing in it.
+    /// Creates an empty delivery.
     pub fn new(rules: Rules) -> Self {
         Self {
             rules,
@@ -125,15 +125,15 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Queues a request. At most one renewal of a lease waits in the queue, and it counts for the last round: where a node
-    /// is slower than the renewals, more and more of them would wait.
+    /// Queues a request. The queue holds at most one renewal of a lease, which counts for the last round: otherwise
+    /// renewals would pile up for a slow node.
     pub fn ask(&mut self, ask: Ask<T>) {
         if ask.round == 0 || self.renewals.insert(ask.request.attempt(), ask.round).is_none() {
             self.queue.push_back(Item::Ask { ask, is_resent: false });
         }
     }
 
-    /// Owes a release from now on, until it is acknowledged or has lapsed.
+    /// Queues a release, which stays owed until the node acknowledges it or it expires.
     pub fn release(&mut self, release: Release<T>, now: Moment) {
         let (attempt, lapses) = (release.attempt, now + (release.ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK);
         self.serial += 1;
@@ -147,8 +147,8 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Takes the next batch of at most this many requests from the queue, in order, and gives each to `send`. Requests of
-    /// attempts that are over are left out: their releases are behind them.
+    /// Takes the next batch of at most `most` requests from the queue, in order, passes each to `send`, and returns the
+    /// size of the batch. Skips requests of attempts that are over, because their releases follow.
     pub fn drain(&mut self, most: usize, mut send: impl FnMut(Arc<Request>, &T)) -> usize {
         let mut batch = Vec::with_capacity(most.min(self.queue.len()));
         while batch.len() < most {
@@ -177,7 +177,7 @@ impl<T: Clone> Delivery<T> {
         size
     }
 
-    /// Takes the reply to the oldest batch. Returns, for each of its requests, whom to tell, if anybody.
+    /// Takes the reply to the oldest batch. Returns, for each of its requests, the sender to notify, if any.
     pub fn replied(&mut self, fates: impl IntoIterator<Item = Fate>) -> Vec<Option<Told<T>>> {
         let batch = self.under_way.pop_front().unwrap_or_default();
         batch.into_iter().zip(fates).map(|(item, fate)| self.settle(item, fate)).collect()
@@ -202,8 +202,8 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// A new connection is there. Queues every release that is owed once more, in order, and then, if the node `votes`, the
-    /// requests whose names have moved.
+    /// Starts a new connection. Queues every owed release again, in order, and then, if the node `votes`, the requests
+    /// whose names have moved.
     pub fn connected(&mut self, votes: bool) {
         let mut owed: Vec<(u64, LeaseId)> = self.owed.iter().map(|(attempt, owed)| (owed.serial, *attempt)).collect();
         owed.sort_unstable();
@@ -214,8 +214,8 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// The connection has ended. Returns whom to tell that there will be no reply. Releases stay owed; requests whose names
-    /// have moved wait for one more connection.
+    /// Ends the connection. Returns the senders whose requests will get no reply. Releases stay owed, and requests
+    /// whose names have moved wait for one more connection.
     pub fn lost(&mut self) -> Vec<Told<T>> {
         let mut told = Vec::new();
         for item in core::mem::take(&mut self.under_way).into_iter().flatten() {
@@ -243,34 +243,34 @@ impl<T: Clone> Delivery<T> {
         told
     }
 
-    /// Queues the releases once more that were answered with an error.
+    /// Queues the releases again that the node answered with an error.
     pub fn retry_failed(&mut self) {
         self.queue.extend(self.failed.drain(..).map(Item::Release));
     }
 
-    /// Forgets the releases that have lapsed. While the client lives, a release is owed for as long as a request of its
-    /// attempt may still arrive.
+    /// Removes expired releases. Until the client closes, a release stays owed while a request of its attempt may still
+    /// arrive.
     pub fn forget_lapsed(&mut self, now: Moment, is_closing: bool) {
         let strays = &self.strays;
         self.owed.retain(|attempt, owed| now < owed.lapses || strays.contains(attempt) && !is_closing);
     }
 
-    /// Forgets an attempt that will never be released from here.
+    /// Removes an attempt that this client will never release.
     pub fn forget(&mut self, attempt: LeaseId) {
         self.strays.remove(&attempt);
     }
 
-    /// The number of requests and releases in the queue.
+    /// Returns the number of requests and releases in the queue.
     pub fn queued(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether a release of this attempt is owed.
+    /// Returns whether a release of this attempt is owed.
     pub fn owes(&self, attempt: LeaseId) -> bool {
         self.owed.contains_key(&attempt)
     }
 
-    /// The number of releases that are owed.
+    /// Returns the number of owed releases.
     pub fn owed(&self) -> usize {
         self.owed.len()
     }
@@ -306,8 +306,8 @@ impl<T> Owed<T> {
         if self.release.is_plain {
             return Request::PlainRelease { attempt };
         }
-        // When a yield is sent again, its waiter may have left the queue, and must not come back. If it is still there, it
-        // must not be handed a vote for this attempt.
+        // When a yield is sent again, its waiter may have left the queue and must not return to it. If the waiter is
+        // still in the queue, it must not get a handoff for this attempt.
         let is_late_yield = self.is_resent && matches!(parting, Some(Parting::Yield(_)));
         let leaves_tombstone = (is_stray || is_foreign || is_late_yield) && rules.hold(Rule::LeaveTombstones);
         Request::Release {
@@ -318,7 +318,7 @@ impl<T> Owed<T> {
     }
 }
 
-/// Equal states have the same future until a release lapses.
+/// Leaves out times and serial numbers, so that states which behave alike until a release expires hash alike.
 impl<T: Hash> Hash for Delivery<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut owed: Vec<&Owed<T>> = self.owed.values().collect();

@@ -1,17 +1,17 @@
-//! What can be told of a vote's signature without giving it away.
+//! A digest of a vote's signature, which does not reveal the lease id.
 
 use alloc::string::String;
 use core::fmt;
 
 use crate::name::LeaseId;
 
-/// Stands for whoever signed a vote, to those who may know which vote it is but not its lease id: the first 64 bits of
-/// the SHA-1 of what is stored.
+/// Identifies the signer of a vote without revealing its lease id: the first 64 bits of the SHA-1 of the stored
+/// signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(u64);
 
 impl Digest {
-    /// The digest of a signature. That of a vote that was broken is the same as before.
+    /// Returns the digest of a signature. Breaking a vote does not change its digest.
     pub fn of(signature: LeaseId) -> Self {
         Self::of_broken(signature).unwrap_or_else(|| {
             let sha = sha1_smol::Sha1::from(signature.reveal()).digest().bytes();
@@ -19,26 +19,26 @@ impl Digest {
         })
     }
 
-    /// What a vote is signed with that was broken: nobody has an attempt like that.
+    /// Returns the signature of a broken vote, which no attempt uses as its id.
     pub(crate) fn signature(self) -> LeaseId {
         LeaseId::from_bits(u128::from(self.0) << 64)
     }
 
-    /// What [`signature`](Self::signature) was made of; `None` for any other.
+    /// Returns the digest in a signature made by [`signature`](Self::signature); `None` for any other.
     pub(crate) fn of_broken(signature: LeaseId) -> Option<Self> {
         let digits = signature.reveal();
         digits.strip_suffix(Self::NOBODY).and_then(Self::parse)
     }
 
-    /// How the signature of a vote that was broken ends.
+    /// The last digits of the signature of a broken vote.
     pub const NOBODY: &str = "0000000000000000";
 
-    /// Reads the 16 hexadecimal digits that `Display` writes.
+    /// Parses the 16 hexadecimal digits of `Display`.
     pub fn parse(text: &str) -> Option<Self> {
         crate::name::hex_digits::<16>(text).and_then(|bits| u64::try_from(bits).ok()).map(Self)
     }
 
-    /// The 16 hexadecimal digits.
+    /// Returns the 16 hexadecimal digits.
     pub fn digits(self) -> String {
         alloc::format!("{self}")
     }

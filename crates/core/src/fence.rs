@@ -1,30 +1,30 @@
-//! Numbers that grow with every lease of a name, across nodes that know nothing of each other.
+//! Fences (fencing tokens): numbers that grow with every lease of a name, across independent nodes.
 
 use core::fmt;
 
 use crate::nodes::gathered;
 
-/// A number that grows with every lease of a name; the resource that is protected checks it.
+/// A fencing token: a number that grows with every lease of a name. The protected resource checks it.
 ///
-/// Fences are drawn from the nodes' clocks, in microseconds, and are exact in a double: Lua has nothing else.
+/// Fences come from the nodes' clocks, in microseconds, and fit a double exactly, because Lua has no other numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(u64);
 
 impl Fence {
-    /// The largest fence: the last integer that a double tells from its neighbours.
+    /// The largest fence, up to which a double represents every integer exactly.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// A fence of this value, or [`Fence::MAX`].
+    /// Creates a fence of this value, at most [`Fence::MAX`].
     pub const fn new(value: u64) -> Self {
         if value > Self::MAX.0 { Self::MAX } else { Self(value) }
     }
 
-    /// The number itself.
+    /// Returns the number.
     pub const fn get(self) -> u64 {
         self.0
     }
 
-    /// The smallest fence above this one.
+    /// Returns the next higher fence, at most [`Fence::MAX`].
     #[must_use]
     pub const fn next(self) -> Self {
         Self::new(self.0 + 1)
@@ -37,7 +37,7 @@ impl fmt::Display for Fence {
     }
 }
 
-/// The middle of the nodes' readings; of an even number of them, the lower middle.
+/// Returns the median of the nodes' clocks; for an even number of them, the lower one of the middle two.
 pub fn median(readings: impl IntoIterator<Item = i64>) -> Option<i64> {
     let (mut of_nodes, count) = gathered(readings, 0);
     let readings = &mut of_nodes[..count];
@@ -46,18 +46,18 @@ pub fn median(readings: impl IntoIterator<Item = i64>) -> Option<i64> {
     Some(readings[middle])
 }
 
-/// What to propose: the middle of the nodes' clocks, but above every fence seen so far.
+/// Returns the fence to propose: the median of the nodes' clocks, but above every fence seen so far.
 ///
-/// The client's own wall clock plays no part, so a client whose clock is wrong is neither locked out nor ahead.
+/// It ignores the client's own wall clock, so a client with a wrong clock is neither locked out nor favoured.
 pub fn propose(node_micros: Option<i64>, seen: Fence) -> Fence {
     let clock = node_micros.and_then(|micros| u64::try_from(micros).ok()).unwrap_or(0);
     Fence::new(clock).max(if seen == Fence::default() { seen } else { seen.next() })
 }
 
-/// The fence to which a majority of unequal grants can be raised with the least lift: the m-th smallest.
+/// Returns the lowest fence to which a majority of unequal grants can be raised: the m-th smallest.
 ///
-/// Any value that a majority carries under one vote of ours is above all earlier fences; the smallest such value
-/// leaves out a node that is far ahead of the others.
+/// Any fence that a majority has granted under our votes is above all earlier fences. The lowest such fence leaves out
+/// a node that is far ahead of the others.
 pub fn seal_at(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
     let (mut of_nodes, count) = gathered(granted, Fence::default());
     let granted = &mut of_nodes[..count];
@@ -65,7 +65,7 @@ pub fn seal_at(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Opt
     granted.get(majority.checked_sub(1)?).copied()
 }
 
-/// The fence that a majority carries, if there is one.
+/// Returns the fence that a majority has granted, if there is one.
 pub fn sealed(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
     let (mut of_nodes, count) = gathered(granted, Fence::default());
     let granted = &mut of_nodes[..count];

@@ -1,4 +1,4 @@
-//! Holding a lock: held, renewing, then released or lost.
+//! The state machine of a held lease: held, renewing, then released or lost.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -17,7 +17,7 @@ use crate::validity::{self, mth_largest};
 use crate::vote::{Outcome, Refusal, Request, Silence, Vote};
 use crate::watchdog::{Renewals, Watchdog};
 
-/// The machine behind a lease.
+/// The state machine behind a lease.
 #[derive(Clone, Debug, Hash)]
 pub struct Hold {
     terms: Terms,
@@ -26,22 +26,22 @@ pub struct Hold {
     acks: Vec<Option<Moment>>,
     valid_until: Moment,
     watchdog: Watchdog,
-    /// Whether it is neither lost nor released.
+    /// Whether the lease is neither lost nor released.
     is_held: bool,
     loss: Option<Loss>,
     rounds: u32,
-    /// When the last of them began.
+    /// When the last round began.
     begun: Moment,
-    /// The replies to the renewal that is under way.
+    /// The replies to the current renewal.
     renewal: Option<Round>,
-    /// The renewal that is under way may be older than what gave rise to doubt: another has to follow.
+    /// Whether another renewal must follow the current one, which may have been sent before the doubt arose.
     doubted: bool,
-    /// Whether a node has said that the attempt is over, which its holder never said.
+    /// Whether a node reported a tombstone for the attempt, although the holder did not release it.
     broken: bool,
 }
 
 impl Hold {
-    /// Holds what was won on these terms.
+    /// Creates the hold of a lock that was won on these terms.
     pub fn new(terms: Terms, won: Won, now: Moment) -> Self {
         let watchdog = Watchdog::new(terms.renewals, terms.ttl, now);
         Self {
@@ -61,48 +61,48 @@ impl Hold {
         }
     }
 
-    /// The terms on which it is held.
+    /// Returns the terms of the lease.
     pub fn terms(&self) -> &Terms {
         &self.terms
     }
 
-    /// The lease's id.
+    /// Returns the lease id.
     pub fn attempt(&self) -> LeaseId {
         self.attempt
     }
 
-    /// The lease's fence; `None` for a plain lock.
+    /// Returns the lease's fence; `None` for a plain lock.
     pub fn fence(&self) -> Option<Fence> {
         self.fence
     }
 
-    /// What surely is left at `now`; zero when lost or released.
+    /// Returns the validity left at `now`; zero if the lease is lost or released.
     pub fn validity(&self, now: Moment) -> Duration {
         if self.is_held { validity::left(self.valid_until, now) } else { Duration::ZERO }
     }
 
-    /// The moment that its validity counts from, and the one at which it ends; `None` when it is over. Each node of some
-    /// majority that granted it was asked at the first of them or later.
+    /// Returns the start and end of the validity; `None` if the lease is over. Some majority granted requests that were
+    /// all sent at the start or later.
     pub fn span(&self) -> Option<(Moment, Moment)> {
         self.is_held.then_some((self.asked()?, self.valid_until))
     }
 
-    /// The nodes that have acknowledged it.
+    /// Returns the nodes that have granted the lease.
     pub fn nodes(&self) -> NodeSet {
         (0..self.acks.len()).filter(|node| self.acks[*node].is_some()).collect()
     }
 
-    /// Why it was lost, if it was.
+    /// Returns why the lease was lost, if it was.
     pub fn loss(&self) -> Option<Loss> {
         self.loss
     }
 
-    /// Whether it is neither lost nor released, as far as the last input told.
+    /// Returns whether the lease was neither lost nor released at the last input.
     pub fn is_held(&self) -> bool {
         self.is_held
     }
 
-    /// The next moment at which [`tick`](Self::tick) has something to do; `None` when it is over.
+    /// Returns the next moment at which [`tick`](Self::tick) has work to do; `None` if the lease is over.
     pub fn next_tick(&self) -> Option<Moment> {
         if !self.is_held {
             return None;
@@ -112,7 +112,7 @@ impl Hold {
         renewal.into_iter().chain(end).min()
     }
 
-    /// Time has passed.
+    /// Advances the state machine to `now`.
     pub fn tick(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.still_valid(now, &mut steps) {
@@ -129,8 +129,8 @@ impl Hold {
         steps
     }
 
-    /// Renews now. Returns the number of the round to wait for, which may be one that is already under way;
-    /// `None` when the lease is over.
+    /// Renews now, or joins the current renewal. Returns the number of the round to wait for; `None` if the lease is
+    /// over.
     pub fn extend(&mut self, now: Moment) -> (Option<u32>, Vec<Step>) {
         let mut steps = Vec::new();
         if !self.still_valid(now, &mut steps) {
@@ -142,18 +142,17 @@ impl Hold {
         (Some(self.rounds), steps)
     }
 
-    /// Somebody says that it may have been broken. That proves nothing: the nodes are asked, by a renewal that begins
-    /// after this.
+    /// Takes a hint that the lease may be broken. A hint proves nothing, so a renewal that begins after it asks the
+    /// nodes.
     pub fn doubt(&mut self, now: Moment) -> Vec<Step> {
         self.doubted = self.renewal.is_some();
         self.extend(now).1
     }
 
-    /// A node answered a renewal, or will not.
+    /// Takes a node's outcome for a renewal.
     ///
-    /// Whichever round an answer belongs to, it tells something about that node, and only about that node: it counts
-    /// from its own send, and never completes another round's majority. Answers to the acquire that come after the win
-    /// are round 0.
+    /// An answer to an older round still counts for its node, from its own send time, but never completes the majority
+    /// of another round. Answers to the acquire that arrive after the win are round 0.
     pub fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.still_valid(now, &mut steps) || node >= self.acks.len() {
@@ -166,10 +165,10 @@ impl Hold {
             other => other,
         };
         match &outcome {
-            // A late answer to the acquire may have been for another slot: no vote for this lease.
+            // A late answer to the acquire may be for another slot, and is then no vote for this lease.
             Outcome::Voted { vote: Vote::Grant { slot: Some(slot), .. }, .. } if !self.is_in(slot.index) => {}
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
-            // Its memory is gone, and with it our vote; but a quarantined node gives no other before our ttl is over.
+            // The node lost our vote with its memory, but its quarantine prevents other grants until our ttl is over.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
             Outcome::Silent(_)
             | Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. }, .. } => {}
@@ -190,29 +189,29 @@ impl Hold {
                 renewal.take(node, outcome);
                 self.settle(now, rng, &mut steps);
             }
-            // Too late for its round, and in time for the lease: there is no need to ask once more.
+            // The answer is too late for its round but completes a majority for the lease, so no retry is needed.
             None if self.watchdog.has_failed() && asked >= self.begun => self.watchdog.renewed(asked),
             Some(_) | None => {}
         }
         steps
     }
 
-    /// No earlier than this was each node of some majority asked, that has granted it.
+    /// Returns the latest moment at or after which a majority of granting nodes was asked.
     fn asked(&self) -> Option<Moment> {
         mth_largest(self.acks.iter().flatten().copied(), self.terms.quorum.majority())
     }
 
-    /// Somebody else renews it from now on, who knows nothing of this hold: it ends here with what it has. `false` when it
-    /// was over before.
+    /// Stops renewing, because another process that does not know this hold renews the lease from now on. Returns
+    /// `false` if the lease was already over.
     pub fn detach(&mut self, now: Moment) -> bool {
         self.watchdog = Watchdog::new(Renewals::Off, self.terms.ttl, now);
         self.renewal = None;
         self.is_held
     }
 
-    /// What to ask of which nodes, so that those have the lease as well that have not acknowledged it yet. `None` when all
-    /// have, and for a plain lock, which has no request for that; also when it is not surely held any more: whoever
-    /// cannot know that it was never lost must not bring a vote back.
+    /// Returns the request that gives the lease to the nodes that have not granted it. Returns `None` if all have
+    /// granted, and for a plain lock, which has no such request. Also returns `None` if the validity has ended: only a
+    /// lease that was certainly never lost may restore a vote.
     pub fn repair(&self, now: Moment) -> Option<Step> {
         if self.validity(now).is_zero() {
             return None;
@@ -222,7 +221,7 @@ impl Hold {
         (!nodes.is_empty()).then_some(Step::Ask { nodes, round: 0, request })
     }
 
-    /// The holder is done. `false` when it was over before.
+    /// Ends the lease at the holder's request. Returns `false` if it was already over.
     pub fn release(&mut self) -> bool {
         self.renewal = None;
         core::mem::replace(&mut self.is_held, false)
@@ -232,7 +231,7 @@ impl Hold {
         matches!(self.terms.mode, Mode::Slot { slot, .. } if slot == index)
     }
 
-    /// Lost is final: the check comes before anything else is counted.
+    /// Checks for expiry before anything else counts, because a lost lease stays lost.
     fn still_valid(&mut self, now: Moment, steps: &mut Vec<Step>) -> bool {
         let is_final = self.terms.rules.hold(Rule::LostIsFinal);
         if self.is_held && now >= self.valid_until && is_final {
@@ -259,12 +258,12 @@ impl Hold {
         Step::Ask { nodes: NodeSet::first(self.acks.len()), round: self.rounds, request }
     }
 
-    /// When nodes that have not answered the renewal count as silent.
+    /// Returns when nodes that have not answered the renewal count as silent.
     fn deadline(&self) -> Moment {
         self.begun + self.terms.node_deadline
     }
 
-    /// Renews it where it stands, and gives it where the node has lost it.
+    /// Returns a request that renews the vote, or restores it where the node has lost it.
     fn request_of(&self, fence: Fence) -> Request {
         let (holder, mode) = (self.terms.holder.clone(), self.terms.mode);
         Request::Renew { attempt: self.attempt, fence, ttl: self.terms.ttl, repair: true, holder, mode }

@@ -1,11 +1,13 @@
-//! The algorithm behind [quorlock](https://docs.rs/quorlock): who may hold a lock, for how long, and with which fence.
+//! The algorithm behind [quorlock](https://docs.rs/quorlock): which client may hold a lock, for how long, and with
+//! which fence.
 //!
-//! Nothing in here reads a clock, opens a socket or draws a random number of its own. Every machine takes an input and the current
-//! [`Moment`](time::Moment) and says what is to be done; the `quorlock` crate does it. That makes each rule a thing that
-//! can be stepped by hand, simulated and model-checked exactly as it ships.
+//! This crate performs no I/O: it reads no clock, opens no socket and has no random source of its own. Every state
+//! machine takes an input and the current [`Moment`](time::Moment) and returns instructions, which the `quorlock` crate
+//! carries out. Tests, simulation and model checker therefore run the same code that ships.
 //!
-//! Read upwards: [`time`] and [`validity`] are arithmetic, [`vote`] is what travels, [`round`] counts, [`acquire`] and
-//! [`hold`] decide, [`delivery`] carries their requests to one node. [`node`] is the other side: what a node does with a request.
+//! Read from the bottom up: [`time`] and [`validity`] are arithmetic, [`vote`] defines the messages, [`round`] counts
+//! votes, [`acquire`] and [`hold`] decide, and [`delivery`] carries their requests to one node. [`node`] is the server
+//! side: how a node handles a request.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

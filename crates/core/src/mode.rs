@@ -1,4 +1,4 @@
-//! How a lock is held: alone, by one owner several times, together with other readers, or in one of several slots.
+//! How a lock is held: exclusively, reentrantly by one owner, shared by readers, or in one of several slots.
 
 use alloc::string::String;
 use core::fmt;
@@ -6,25 +6,25 @@ use core::fmt;
 /// The most permits that a semaphore can have.
 pub const PERMITS_MAX: u32 = 1_024;
 
-/// The owner of a reentrant lock, which may enter it again, or a reader, which cannot write while it reads.
+/// The owner of a reentrant lock, which may re-enter it, or a reader, which cannot write while it reads.
 ///
-/// It is a secret, because everyone who knows it may enter: `Debug` does not show it, and there is no `Display`. Pass the text
-/// of [`reveal`](Self::reveal) to be the same owner in another process.
+/// It is a secret, because anyone who knows it may enter: `Debug` hides it, and there is no `Display`. Pass the text of
+/// [`reveal`](Self::reveal) to another process to act as the same owner there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(u128);
 
 impl OwnerId {
-    /// The owner with these bits: 128 random ones, or the hash of a secret.
+    /// Creates an owner from 128 random bits, or from the hash of a secret.
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
 
-    /// The owner as text: 32 hexadecimal digits.
+    /// Returns the owner as text: 32 hexadecimal digits.
     pub fn reveal(self) -> String {
         alloc::format!("{:032x}", self.0)
     }
 
-    /// Reads the text of [`reveal`](Self::reveal); `None` for any other text.
+    /// Parses the text of [`reveal`](Self::reveal); `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         crate::name::hex_digits::<32>(text).map(Self)
     }
@@ -41,7 +41,8 @@ impl fmt::Debug for OwnerId {
 pub enum Mode {
     /// By one lease at a time.
     Exclusive {
-        /// The party of a writer: if it reads the name itself, it gets an error instead of waiting for itself.
+        /// The owner id of a writer. If the same owner also reads the name, it gets an error instead of waiting for
+        /// itself.
         writer: Option<OwnerId>,
     },
     /// By one owner, with one lease for each entry.
@@ -51,25 +52,25 @@ pub enum Mode {
     },
     /// By any number of readers.
     Shared {
-        /// The party of the reader.
+        /// The owner id of the reader.
         owner: OwnerId,
-        /// Whether the party may read again while it reads: at once, with the same fence, also while writers wait.
+        /// Whether the owner may re-enter while it reads: at once, with the same fence, even while writers wait.
         reenters: bool,
     },
     /// By one lease in each slot.
     Slot {
-        /// The number of slots: all users must pass the same.
+        /// The number of slots. All users of the name must pass the same number.
         permits: u32,
-        /// The slot of a lease, or the slot that a node tries first. A lock to acquire ignores it: pass 0.
+        /// The slot of a lease, or the slot that a node tries first. An acquire ignores it: pass 0.
         slot: u32,
     },
 }
 
 impl Mode {
-    /// By one lease at a time, which is not a writer.
+    /// Exclusive, without the owner id of a writer.
     pub const EXCLUSIVE: Self = Self::Exclusive { writer: None };
 
-    /// The owner that enters or reads.
+    /// Returns the owner that enters or reads.
     pub fn owner(self) -> Option<OwnerId> {
         match self {
             Self::Reentrant { owner } | Self::Shared { owner, .. } => Some(owner),
@@ -77,41 +78,41 @@ impl Mode {
         }
     }
 
-    /// The word for it: `exclusive`, `reentrant`, `shared` or `slots`.
+    /// Returns `exclusive`, `reentrant`, `shared` or `slots`.
     pub const fn as_str(self) -> &'static str {
         Period::begun_by(self).as_str()
     }
 
-    /// Whether several may wait side by side and enter together.
+    /// Returns whether several waiters may enter together.
     pub fn is_shared(self) -> bool {
         matches!(self, Self::Shared { .. })
     }
 
-    /// Whether others may hold at the same time, each with a fence of its own.
+    /// Returns whether several clients may hold the lock at a time, each with its own fence.
     pub fn is_among_others(self) -> bool {
         matches!(self, Self::Shared { .. } | Self::Slot { .. })
     }
 }
 
-/// How a vote that stands is held on its node.
+/// How a node's current vote is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Period {
-    /// By one attempt, the one that signed the vote.
+    /// By the attempt that signed the vote.
     #[default]
     Exclusive,
     /// By entries of one owner.
     Reentrant(OwnerId),
     /// By readers.
     Shared,
-    /// By attempts in slots, of which there are so many.
+    /// By attempts in slots; the number of slots.
     Slots(u32),
 }
 
 impl Period {
-    /// The words for periods of one owner, who has one fence at a time.
+    /// The names of the periods that have one owner, and so one fence at a time.
     pub const ALONE: [&'static str; 2] = ["exclusive", "reentrant"];
 
-    /// The period that begins with a hold of this mode.
+    /// Returns the period that a hold of this mode begins.
     pub const fn begun_by(mode: Mode) -> Self {
         match mode {
             Mode::Exclusive { .. } => Self::Exclusive,
@@ -121,7 +122,7 @@ impl Period {
         }
     }
 
-    /// The word for it: `exclusive`, `reentrant`, `shared` or `slots`.
+    /// Returns `exclusive`, `reentrant`, `shared` or `slots`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exclusive => "exclusive",
@@ -131,7 +132,7 @@ impl Period {
         }
     }
 
-    /// The number of slots, of a semaphore.
+    /// Returns the number of slots; `None` if this is not a semaphore.
     pub const fn slots(self) -> Option<u32> {
         match self {
             Self::Slots(slots) => Some(slots),
@@ -139,7 +140,7 @@ impl Period {
         }
     }
 
-    /// The word, and behind it the owner, which is a secret, or the number of slots.
+    /// Returns the name of the period, followed by the owner (a secret) or the number of slots.
     pub fn reveal(self) -> String {
         let word = self.as_str();
         match self {
@@ -149,7 +150,7 @@ impl Period {
         }
     }
 
-    /// Reads what [`reveal`](Self::reveal) wrote.
+    /// Parses the text of [`reveal`](Self::reveal).
     pub fn parse(text: &str) -> Option<Self> {
         let period = match text.split_once(' ') {
             None if text == Self::Exclusive.as_str() => Self::Exclusive,

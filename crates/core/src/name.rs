@@ -1,4 +1,4 @@
-//! Names, lease ids and the readable holder.
+//! Names, lease ids and holders.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -6,20 +6,20 @@ use core::fmt;
 
 /// The longest name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 512;
-/// The longest label, in bytes; longer ones are cut, since a label is only ever looked at.
+/// The longest label, in bytes. Longer ones are cut, because labels are only for people.
 pub const LABEL_BYTES_MAX: usize = 128;
-/// The longest host name that is kept, in bytes.
+/// The longest host name, in bytes. Longer ones are cut.
 pub const HOST_BYTES_MAX: usize = 64;
 
-/// What is locked: 1 to [`NAME_BYTES_MAX`] bytes of UTF-8.
+/// The name of a lock: 1 to [`NAME_BYTES_MAX`] bytes of UTF-8.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Arc<str>);
 
 impl Name {
-    /// Checks a name.
+    /// Creates a name after checking its length.
     ///
     /// # Errors
-    /// [`NameError`] when it is empty or too long.
+    /// [`NameError`] if it is empty or too long.
     pub fn new(name: &str) -> Result<Self, NameError> {
         match name.len() {
             0 => Err(NameError::Empty),
@@ -28,7 +28,7 @@ impl Name {
         }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -46,51 +46,51 @@ impl fmt::Debug for Name {
     }
 }
 
-/// A name that cannot be one.
+/// An invalid lock name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// There is nothing to lock.
+    /// The name is empty.
     #[error("a name must not be empty")]
     Empty,
-    /// Longer than [`NAME_BYTES_MAX`].
+    /// The name is longer than [`NAME_BYTES_MAX`].
     #[error("a name of {bytes} bytes is too long: at most {NAME_BYTES_MAX} bytes of UTF-8")]
     TooLong {
-        /// How long it was.
+        /// The length of the name.
         bytes: usize,
     },
 }
 
-/// The random value that signs the grants of one attempt, and of the lease that comes of it.
+/// The random value that signs the grants of one attempt, and of the lease that it wins.
 ///
-/// It is a secret of the holder: whoever knows it can release the lock. `Debug` does not show it and there is no
-/// `Display`; [`reveal`](Self::reveal) says what it does.
+/// It is a secret of the holder: anyone who knows it can release the lock. `Debug` hides it and there is no `Display`;
+/// call [`reveal`](Self::reveal) to get the text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(u128);
 
 impl LeaseId {
-    /// Signs with 128 random bits.
+    /// Creates an id from 128 random bits.
     pub const fn from_bits(bits: u128) -> Self {
         Self(bits)
     }
 
-    /// The 32 hexadecimal digits that are stored on the nodes.
+    /// Returns the id as the 32 hexadecimal digits that the nodes store.
     pub fn reveal(self) -> String {
         self.reveal_digits().into_iter().map(char::from).collect()
     }
 
-    /// The same, where they are only passed on.
+    /// Returns the same digits without allocating.
     pub fn reveal_digits(self) -> [u8; 32] {
         hex(self.0)
     }
 
-    /// Reads what [`reveal`](Self::reveal) wrote.
+    /// Parses the text of [`reveal`](Self::reveal).
     pub fn parse(text: &str) -> Option<Self> {
         hex_digits::<32>(text).map(Self)
     }
 }
 
-/// The two digits of each byte. Every request has several ids, and a table writes them twice as fast.
+/// The two digits of each byte. Every request contains several ids, and the table makes writing them twice as fast.
 const HEX_PAIRS: [[u8; 2]; 256] = {
     let (digits, mut pairs, mut byte) = (b"0123456789abcdef", [[0; 2]; 256], 0);
     while byte < 256 {
@@ -100,7 +100,7 @@ const HEX_PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// All 32 hexadecimal digits.
+/// Returns all 32 hexadecimal digits.
 pub fn hex(bits: u128) -> [u8; 32] {
     let mut digits = [0; 32];
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bits.to_be_bytes()) {
@@ -109,7 +109,7 @@ pub fn hex(bits: u128) -> [u8; 32] {
     digits
 }
 
-/// Reads exactly `DIGITS` lower-case hexadecimal digits.
+/// Parses exactly `DIGITS` lower-case hexadecimal digits.
 pub(crate) fn hex_digits<const DIGITS: usize>(text: &str) -> Option<u128> {
     let plain = text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     plain.then(|| u128::from_str_radix(text, 16).ok()).flatten()
@@ -121,19 +121,19 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// Who holds a lock, for people to look at; never for decisions.
+/// The holder of a lock, for people to look at and never for decisions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The user and the host: `root@db-3`.
     pub host: String,
-    /// The process id there.
+    /// The process id on that host.
     pub pid: u32,
-    /// What the holder calls itself; may be empty.
+    /// The holder's own label; may be empty.
     pub label: String,
 }
 
 impl Holder {
-    /// Describes a holder; parts that are too long are cut.
+    /// Creates a holder. Cuts parts that are too long.
     pub fn new(host: &str, pid: u32, label: &str) -> Self {
         let host = cut(host, HOST_BYTES_MAX).replace(|c: char| c.is_whitespace() || c.is_control(), "_");
         Self {
@@ -143,22 +143,24 @@ impl Holder {
         }
     }
 
-    /// Describes a program that does not lock by these rules: its key on a Redis node is of this type. It has no process id.
+    /// Creates the holder for a key of this Redis type, which belongs to a program that does not use this protocol. It
+    /// has no process id.
     pub fn of_other_program(key_type: &str) -> Self {
         Self { host: "another program".into(), ..Self::new("", 0, &alloc::format!("key type {key_type}")) }
     }
 
-    /// Whether it is [another program](Self::of_other_program), whose lease this protocol can neither renew nor break.
+    /// Returns whether this is [another program](Self::of_other_program), whose lease this protocol can neither renew
+    /// nor break.
     pub fn is_other_program(&self) -> bool {
         self.pid == 0
     }
 
-    /// One line of text: `pid host label`.
+    /// Returns the holder as one line of text: `pid host label`.
     pub fn encode(&self) -> String {
         alloc::format!("{} {} {}", self.pid, self.host, self.label)
     }
 
-    /// Reads what [`encode`](Self::encode) wrote; `None` for anything else.
+    /// Parses the text of [`encode`](Self::encode); `None` for any other text.
     pub fn decode(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, ' ');
         let pid = parts.next()?.parse().ok()?;

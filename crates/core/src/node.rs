@@ -1,6 +1,6 @@
-//! The other side: what a node does with a request.
+//! The server side: how a node handles a request.
 //!
-//! Memory and SQLite nodes run this code; the Lua scripts for Redis mirror it line by line, and a test drives both with
+//! In-memory and SQLite nodes run this code. The Lua scripts for Redis mirror it line by line, and a test sends both
 //! the same requests at the same times.
 
 mod answer;

@@ -1,11 +1,11 @@
-//! A cluster's nodes: how many there may be, and sets of them.
+//! Sets of a cluster's nodes, and the most nodes that a cluster can have.
 
 use core::fmt;
 
 /// The most nodes that a cluster can have.
 pub const NODES_MAX: usize = 31;
 
-/// One value of each node in an array, which needs no allocation, and the number of values.
+/// Collects one value per node into an array, to avoid an allocation, and returns it with the number of values.
 pub(crate) fn gathered<T: Copy>(values: impl IntoIterator<Item = T>, blank: T) -> ([T; NODES_MAX], usize) {
     let (mut of_nodes, mut count) = ([blank; NODES_MAX], 0);
     for (at, value) in of_nodes.iter_mut().zip(values) {
@@ -20,17 +20,17 @@ pub(crate) fn gathered<T: Copy>(values: impl IntoIterator<Item = T>, blank: T) -
 pub struct NodeSet(u32);
 
 impl NodeSet {
-    /// The nodes before position `count`.
+    /// Returns the nodes before position `count`.
     pub fn first(count: usize) -> Self {
         (0..count).collect()
     }
 
-    /// Whether the node is in the set.
+    /// Returns whether the node is in the set.
     pub const fn contains(self, node: usize) -> bool {
         node < u32::BITS as usize && self.0 >> node & 1 == 1
     }
 
-    /// Whether the set is empty.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -47,12 +47,12 @@ impl NodeSet {
         }
     }
 
-    /// The number of nodes.
+    /// Returns the number of nodes.
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
-    /// The nodes, in the order of their positions.
+    /// Returns the nodes in the order of their positions.
     pub fn iter(self) -> impl Iterator<Item = usize> {
         (0..NODES_MAX).filter(move |node| self.contains(*node))
     }

@@ -1,4 +1,4 @@
-//! Majorities, and the account of who voted how.
+//! Majorities, and the tally of a round.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use core::time::Duration;
 use crate::nodes::NODES_MAX;
 use crate::vote::{Refusal, Silence};
 
-/// How many nodes there are, by configuration, and how many of them decide.
+/// The configured number of nodes, and the majority of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Quorum {
     nodes: usize,
@@ -18,10 +18,11 @@ impl Quorum {
     /// The quorum of a single node.
     pub const ONE: Self = Self { nodes: 1 };
 
-    /// A quorum over this many nodes.
+    /// Creates a quorum of this many nodes.
     ///
     /// # Errors
-    /// [`QuorumError`] when there are none, too many, or two: two nodes stop when either does and are worse than one.
+    /// [`QuorumError`] if there are none, too many, or two: two nodes stop when either fails, which is worse than one
+    /// node.
     pub fn new(nodes: usize) -> Result<Self, QuorumError> {
         match nodes {
             0 => Err(QuorumError::None),
@@ -31,40 +32,40 @@ impl Quorum {
         }
     }
 
-    /// All nodes, whether or not they can be reached.
+    /// Returns the number of nodes, reachable or not.
     pub const fn nodes(self) -> usize {
         self.nodes
     }
 
-    /// How many have to agree.
+    /// Returns the number of nodes that must agree.
     pub const fn majority(self) -> usize {
         Self::majority_of(self.nodes)
     }
 
-    /// How many of this many nodes have to agree.
+    /// Returns the majority of this many nodes.
     pub const fn majority_of(nodes: usize) -> usize {
         nodes / 2 + 1
     }
 
-    /// How long it takes until a majority of the nodes can vote, if it waits for quarantines that last this long. `None` if a
-    /// majority can vote, or needs a node that is neither voting nor in quarantine.
+    /// Returns how long quarantines keep a majority of the nodes from voting, if they last this long. Returns `None` if
+    /// a majority can vote already, or if it needs a node that neither votes nor is in quarantine.
     pub fn quarantine_left(nodes: usize, voting: usize, mut left: Vec<Duration>) -> Option<Duration> {
         left.sort_unstable();
         let missing = Self::majority_of(nodes).checked_sub(voting)?;
         left.get(missing.checked_sub(1)?).copied()
     }
 
-    /// How many may be missing.
+    /// Returns how many nodes may fail.
     pub const fn spare(self) -> usize {
         self.nodes - self.majority()
     }
 }
 
-/// A number of nodes that cannot decide anything sensibly.
+/// An invalid number of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum QuorumError {
-    /// No node at all.
+    /// There are no nodes.
     #[error("no nodes: at least one is needed")]
     None,
     /// Two nodes.
@@ -73,19 +74,19 @@ pub enum QuorumError {
     /// More than [`NODES_MAX`].
     #[error("{nodes} nodes are too many: at most {NODES_MAX}")]
     TooMany {
-        /// How many there were.
+        /// The number of nodes.
         nodes: usize,
     },
 }
 
-/// How one node voted.
+/// The vote of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum NodeVote {
-    /// In favour.
+    /// The node granted.
     Granted,
-    /// Against, and why.
+    /// The node refused, for this reason.
     Refused(Refusal),
-    /// Not at all, and why.
+    /// The node did not vote, for this reason.
     Silent(Silence),
 }
 
@@ -99,33 +100,33 @@ impl fmt::Display for NodeVote {
     }
 }
 
-/// Granted, refused and silent, node by node.
+/// The votes of a round: granted, refused and silent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Tally {
     /// Each node's vote, in the order of the configuration.
     pub votes: Vec<NodeVote>,
-    /// What each node is called, without secrets; filled in by whoever knows.
+    /// Each node's name without secrets. The core leaves it empty, and the driver fills it in.
     pub nodes: Vec<String>,
 }
 
 impl Tally {
-    /// How many nodes granted.
+    /// Counts the nodes that granted.
     pub fn granted(&self) -> usize {
         self.votes.iter().filter(|b| matches!(b, NodeVote::Granted)).count()
     }
 
-    /// How many nodes refused.
+    /// Counts the nodes that refused.
     pub fn refused(&self) -> usize {
         self.votes.iter().filter(|b| matches!(b, NodeVote::Refused(_))).count()
     }
 
-    /// How many nodes did not vote.
+    /// Counts the nodes that did not vote.
     pub fn silent(&self) -> usize {
         self.votes.iter().filter(|b| matches!(b, NodeVote::Silent(_))).count()
     }
 
-    /// How long it takes until a majority can vote, if it waits for quarantines. A node that was only late, or not heard, may
-    /// vote the next time.
+    /// Returns how long quarantines keep a majority from voting. Nodes that were only late or unheard count as able to
+    /// vote.
     pub fn quarantine_left(&self) -> Option<Duration> {
         let (mut voting, mut left) = (0, Vec::new());
         for vote in &self.votes {
@@ -140,7 +141,7 @@ impl Tally {
         Quorum::quarantine_left(self.votes.len(), voting, left)
     }
 
-    /// Each node's name with its vote.
+    /// Returns each node's name with its vote.
     pub fn by_node(&self) -> impl Iterator<Item = (&str, &NodeVote)> {
         let names = self.nodes.iter().map(String::as_str).chain(core::iter::repeat("node"));
         names.zip(&self.votes)
@@ -171,20 +172,20 @@ impl fmt::Display for Tally {
     }
 }
 
-/// What a round came to.
+/// The result of a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Verdict {
-    /// A majority is ours.
+    /// A majority granted.
     Won,
-    /// Somebody else's votes stand in the way.
+    /// Votes for other clients prevent a majority.
     Held,
     /// Too few nodes voted.
     NoQuorum,
-    /// The asker's own time was over before enough nodes had answered.
+    /// The caller's deadline passed before enough nodes answered.
     CutOff,
-    /// A majority granted, but too late for the lease to be of use.
+    /// A majority granted, but too late to leave a useful validity.
     TooSlow,
-    /// It was asked for in a way that does not go with how it is held.
+    /// The requested mode conflicts with the mode of the current holders.
     Mismatch,
 }
 

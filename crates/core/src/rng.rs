@@ -1,68 +1,68 @@
-//! Random numbers: what the core draws from, and a generator that a seed decides.
+//! Random numbers: the source that the core draws from, and a seeded generator.
 
 use core::time::Duration;
 
-/// The only randomness that the core ever sees.
+/// The core's only source of randomness.
 pub trait Rng {
-    /// 64 fresh random bits.
+    /// Returns 64 fresh random bits.
     fn bits(&mut self) -> u64;
 
-    /// 128 of them.
+    /// Returns 128 fresh random bits.
     fn wide_bits(&mut self) -> u128 {
         u128::from(self.bits()) << 64 | u128::from(self.bits())
     }
 
-    /// A duration drawn evenly from `low..=high`.
+    /// Returns a uniformly random duration in `low..=high`.
     fn between(&mut self, low: Duration, high: Duration) -> Duration {
         let span = high.saturating_sub(low).as_nanos().min(u128::from(u64::MAX - 1)) as u64;
-        // The high half of a 128-bit product: even enough for jitter, and without a loop.
+        // The high half of a 128-bit product is uniform enough for jitter and needs no loop.
         let share = ((u128::from(self.bits()) * (u128::from(span) + 1)) >> 64) as u64;
         low + Duration::from_nanos(share)
     }
 }
 
-/// `SplitMix64`: the same seed gives the same numbers in every version. Kept seeds of simulations rely on it.
+/// `SplitMix64`. The same seed gives the same numbers in every version, because stored simulation seeds rely on it.
 #[derive(Clone, Debug)]
 pub struct Seeded(u64);
 
 impl Seeded {
-    /// The numbers of this seed.
+    /// Creates a generator from a seed.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// Another generator, which this one decides.
+    /// Returns another generator, seeded from this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self(self.bits())
     }
 
-    /// A number below this one; zero if there is none.
+    /// Returns a number below `end`; zero if `end` is zero.
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both included.
     pub fn range(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// An index into something this long.
+    /// Returns an index into a collection of this length.
     pub fn index(&mut self, len: usize) -> usize {
         self.below(len as u64) as usize
     }
 
-    /// True in this many of a hundred cases.
+    /// Returns `true` with a probability of `share` percent.
     pub fn percent(&mut self, share: u64) -> bool {
         self.below(100) < share
     }
 
-    /// One of these.
+    /// Returns one of the choices.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.index(choices.len())]
     }
 
-    /// Milliseconds within these bounds.
+    /// Returns a duration between these numbers of milliseconds.
     pub fn millis(&mut self, low: u64, high: u64) -> Duration {
         self.between(Duration::from_millis(low), Duration::from_millis(high))
     }

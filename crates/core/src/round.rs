@@ -8,7 +8,7 @@ use crate::quorum::{NodeVote, Quorum, Tally, Verdict};
 use crate::time::Moment;
 use crate::vote::{GrantedSlot, Outcome, Refusal, Silence, Vote};
 
-/// Counts votes: one reply for each node, `None` until it answers.
+/// Counts the votes of one round: one reply for each node, `None` until it answers.
 #[derive(Clone, Debug, Hash)]
 pub struct Round {
     quorum: Quorum,
@@ -16,16 +16,16 @@ pub struct Round {
 }
 
 impl Round {
-    /// A round in which nobody has voted yet.
+    /// Creates a round without votes.
     pub fn new(quorum: Quorum) -> Self {
         Self { quorum, replies: alloc::vec![None; quorum.nodes()] }
     }
 
-    /// Takes a node's outcome. A later one replaces an earlier one, but a silence never replaces a grant.
+    /// Takes a node's outcome. A later outcome replaces an earlier one, but a silence never replaces a grant.
     pub fn take(&mut self, node: usize, outcome: Outcome) {
         let Some(reply) = self.replies.get_mut(node) else { return };
         *reply = Some(match outcome {
-            // A node that lost its memory has no vote for anybody: silence, and a new handshake for the link.
+            // A node that lost its memory has no vote for anyone: count it as silent. The link repeats the handshake.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
                 Outcome::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
             }
@@ -41,12 +41,12 @@ impl Round {
         }
     }
 
-    /// Each node's reply.
+    /// Returns each node's reply.
     pub fn replies(&self) -> &[Option<Outcome>] {
         &self.replies
     }
 
-    /// The slot of every grant, with node, fence and the moment at which its request was sent.
+    /// Returns every grant: node, fence, send time of the request, and slot.
     fn granted(&self) -> impl Iterator<Item = (usize, Fence, Moment, Option<&GrantedSlot>)> + '_ {
         self.replies.iter().enumerate().filter_map(|(node, reply)| match reply {
             Some(Outcome::Voted { vote: Vote::Grant { fence, slot }, sent }) => {
@@ -56,29 +56,29 @@ impl Round {
         })
     }
 
-    /// Every grant: node, fence and the moment at which its request was sent.
+    /// Returns every grant: node, fence, and send time of the request.
     pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
         self.granted().map(|(node, fence, sent, _)| (node, fence, sent))
     }
 
-    /// Every grant of this slot; all grants, of a lock without slots.
+    /// Returns every grant of this slot; with `None`, every grant of a lock without slots.
     pub fn grants_of(&self, slot: Option<u32>) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
         let granted = self.granted().filter(move |(.., granted)| slot == granted.map(|slot| slot.index));
         granted.map(|(node, fence, sent, _)| (node, fence, sent))
     }
 
-    /// The semaphore's slot that most nodes have granted.
+    /// Returns the slot that the most nodes have granted.
     pub fn best_slot(&self) -> Option<u32> {
         let slots = self.slots().map(|slot| slot.index);
         slots.max_by_key(|slot| (self.grants_of(Some(*slot)).count(), Reverse(*slot)))
     }
 
-    /// How many nodes have granted this slot of a semaphore, or could have.
+    /// Counts the nodes that have granted this slot or could have.
     pub fn offers_of(&self, slot: u32) -> usize {
         self.slots().filter(|granted| granted.index == slot || granted.free.contains(&slot)).count()
     }
 
-    /// The semaphore's slot that most nodes have granted or could grant.
+    /// Returns the slot that the most nodes have granted or could grant.
     pub fn likeliest_slot(&self) -> Option<u32> {
         let offered = self.slots().flat_map(|granted| granted.free.iter().chain([&granted.index])).copied();
         offered.max_by_key(|slot| (self.offers_of(*slot), Reverse(*slot)))
@@ -88,50 +88,50 @@ impl Round {
         self.granted().filter_map(|(.., slot)| slot)
     }
 
-    /// Forgets a node's reply, because it is asked again.
+    /// Removes a node's reply, because the node is asked again.
     pub fn forget(&mut self, node: usize) {
         if let Some(reply) = self.replies.get_mut(node) {
             *reply = None;
         }
     }
 
-    /// Whether so many nodes have refused or fallen silent that no majority of grants can come.
+    /// Returns whether a majority of grants is no longer possible.
     pub fn is_out_of_reach(&self) -> bool {
         self.replies.iter().filter(|reply| reply.is_some() && !is_grant(reply.as_ref())).count() > self.quorum.spare()
     }
 
-    /// Whether a majority has answered, in favour or not.
+    /// Returns whether a majority has answered, for or against.
     pub fn is_answered(&self) -> bool {
         let answers = self.replies.iter().filter(|reply| matches!(reply, Some(Outcome::Voted { .. })));
         answers.count() >= self.quorum.majority()
     }
 
-    /// Whether so many nodes are silent that a majority will not answer.
+    /// Returns whether too many nodes are silent for a majority to answer.
     pub fn is_unanswerable(&self) -> bool {
         self.silences().count() > self.quorum.spare()
     }
 
-    /// How many may still vote.
+    /// Counts the nodes that have not answered.
     pub fn open(&self) -> usize {
         self.replies.iter().filter(|reply| reply.is_none()).count()
     }
 
-    /// Every silence.
+    /// Returns every silence.
     pub fn silences(&self) -> impl Iterator<Item = &Silence> + '_ {
         self.replies.iter().filter_map(|reply| if let Some(Outcome::Silent(why)) = reply { Some(why) } else { None })
     }
 
-    /// Every refusal.
+    /// Returns every refusal.
     pub fn refusals(&self) -> impl Iterator<Item = &Refusal> + '_ {
         self.replies.iter().filter_map(|reply| refusal(reply.as_ref()))
     }
 
-    /// Every node that refused.
+    /// Returns every node that refused.
     pub fn refused(&self) -> impl Iterator<Item = usize> + '_ {
         self.replies.iter().enumerate().filter(|(_, reply)| refusal(reply.as_ref()).is_some()).map(|(node, _)| node)
     }
 
-    /// Why a round without a majority failed.
+    /// Returns why a round without a majority failed.
     pub fn defeat(&self) -> Verdict {
         if self.refusals().any(|why| matches!(why, Refusal::Permits { .. } | Refusal::Upgrade | Refusal::Retired)) {
             return Verdict::Mismatch;
@@ -147,7 +147,7 @@ impl Round {
         }
     }
 
-    /// The highest fence in any reply.
+    /// Returns the highest fence in any reply.
     pub fn highest_fence(&self) -> Fence {
         let refused = self.refusals().filter_map(|why| match why {
             Refusal::Held { fence, .. } | Refusal::Behind { fence, .. } => Some(*fence),
@@ -156,7 +156,7 @@ impl Round {
         self.grants().map(|(_, fence, _)| fence).chain(refused).max().unwrap_or_default()
     }
 
-    /// Each node's vote. Nodes that have not answered are named as unheard.
+    /// Returns each node's vote. Nodes that have not answered count as [`Silence::Unheard`].
     pub fn tally(&self) -> Tally {
         let votes = self.replies.iter().map(|reply| match reply {
             None => NodeVote::Silent(Silence::Unheard),

@@ -1,27 +1,27 @@
-//! Which rules of the protocol are in force: all of them, always, except in a test that shows what a rule is for.
+//! The rules of the protocol. All are in force, except in tests that show what a rule is for.
 
-/// A rule that a test may switch off, to see the check behind it go red.
+/// A rule that a test can switch off to make sure that its check then fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// A node that lost its memory does not vote before `max_ttl` has passed.
     Quarantine,
-    /// A quarantined node keeps the highest claim of the time that has passed, and adds none.
+    /// A quarantined node keeps the highest claim of elapsed time and never adds claims.
     HighestClaim,
-    /// A release goes to all nodes, also to those that did not answer.
+    /// A release goes to all nodes, including those that did not answer.
     ReleaseEverywhere,
     /// Validity counts from before the request was sent, not from the reply.
     CountFromSend,
-    /// A lease is handed out only when a majority carries one and the same fence.
+    /// An acquire succeeds only when a majority has granted the same fence.
     EqualFences,
-    /// A waiter with some votes gives them back when one with a lower ticket wants the lock, too.
+    /// A waiter with some votes yields them when a waiter with a lower ticket wants the lock.
     Yield,
-    /// It does so also when the lower ticket has the vote of the node that refused, not only when it waits there.
+    /// A waiter also yields when the lower ticket has the vote of the node that refused, not only when it waits there.
     YieldToVoters,
-    /// A lease whose validity has ended stays lost, whatever is granted later.
+    /// A lease whose validity has ended stays lost, even if nodes grant it later.
     LostIsFinal,
-    /// Only those are asked to raise their fence who voted for this attempt.
+    /// A seal asks only the nodes that voted for this attempt.
     RaiseOwnVotes,
-    /// A lease is lost when the wall clock says that its time is over, although the boot-time clock does not.
+    /// A lease is lost when its time is over by the wall clock, even if not by the boot-time clock.
     NoticePauses,
     /// A release stays owed when its connection ends before the node has acknowledged it.
     OweReleases,
@@ -58,7 +58,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// Whether a rule is in force. Without the `mutants` feature the answer is yes, at compile time.
+    /// Returns whether a rule is in force. Without the `mutants` feature this is always true, at compile time.
     #[inline]
     pub fn hold(self, rule: Rule) -> bool {
         #[cfg(feature = "mutants")]
@@ -70,7 +70,7 @@ impl Rules {
         }
     }
 
-    /// All rules but one: a mutant, for tests only.
+    /// Returns all rules but one: a mutant, for tests only.
     #[cfg(feature = "mutants")]
     pub fn without(rule: Rule) -> Self {
         Self { without: Some(rule) }

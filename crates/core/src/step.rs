@@ -1,4 +1,4 @@
-//! The instructions of the two machines, [`Acquire`](crate::acquire::Acquire) and [`Hold`](crate::hold::Hold).
+//! The instructions of the two state machines, [`Acquire`](crate::acquire::Acquire) and [`Hold`](crate::hold::Hold).
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,30 +12,30 @@ use crate::ticket::{Parting, Waiter};
 use crate::time::Moment;
 use crate::vote::Request;
 
-/// An instruction to the driver of a machine. Steps are to be carried out in order.
+/// An instruction to the driver of a state machine. The driver must carry out steps in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Send the request to these nodes.
     Ask {
         /// Positions in the configuration.
         nodes: NodeSet,
-        /// The number of the renewal; 0 for a request that is none. Answers come back with it.
+        /// The number of the renewal, which is returned with the answers; 0 for other requests.
         round: u32,
-        /// The same for all of them.
+        /// The request, the same for all nodes.
         request: Request,
     },
-    /// Mark the attempt done, then release its votes on these nodes.
+    /// Mark the attempt as done, then release its votes on these nodes.
     Release {
         /// The attempt that is over.
         attempt: LeaseId,
-        /// All nodes: a lost reply may hide a grant.
+        /// All nodes, because a lost reply may hide a grant.
         nodes: NodeSet,
         /// What happens to the position in the queue.
         parting: Option<Parting>,
     },
-    /// Somebody else holds the lock, and the state of the queue has changed.
+    /// Another client holds the lock, and the state of the queue has changed.
     Waits(Wait),
-    /// The lock is won: the acquire is over, and a hold begins.
+    /// The lock is won: the acquire ends and a hold begins.
     Won(Won),
     /// The acquire has failed.
     Defeated(Defeat),
@@ -51,21 +51,21 @@ pub enum Step {
         /// Each node's vote.
         tally: Tally,
     },
-    /// The lease is lost, for good.
+    /// The lease is lost. This is final.
     Lost(Loss),
 }
 
-/// The state of the queue as a waiter sees it: for people.
+/// The state of the queue as a waiter sees it, for people to look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Wait {
-    /// The holder, where a node knows it.
+    /// The holder, if a node knows it.
     pub holder: Option<Holder>,
-    /// How long the lock is theirs at most, unless they renew it.
+    /// The time until the holder's lease expires, unless it is renewed.
     pub remaining: Option<Duration>,
-    /// The highest fence that was seen.
+    /// The highest fence that any node reported.
     pub fence: Fence,
-    /// The own position in the queue, from 1, on the node where it is furthest back.
+    /// The waiter's own position, from 1, on the node where it is furthest back.
     pub place: Option<u32>,
     /// The number of waiters on the same node.
     pub waiting: u32,
@@ -78,26 +78,26 @@ pub struct Won {
     pub attempt: LeaseId,
     /// Its fence; `None` for a plain lock.
     pub fence: Option<Fence>,
-    /// How it is held; for a semaphore, with the slot that was granted.
+    /// How the lock is held; for a semaphore, with the granted slot.
     pub mode: Mode,
-    /// For every node whose grant counts, when its request was sent.
+    /// For every node whose grant counts, the send time of its request.
     pub acks: Vec<Option<Moment>>,
-    /// The end of validity.
+    /// The end of the validity.
     pub valid_until: Moment,
-    /// Whether a majority had to be raised to one fence first.
+    /// Whether the acquire had to seal: a majority did not grant one fence at first.
     pub sealed_late: bool,
-    /// The position in the queue that it had, and may still have on nodes that did not grant.
+    /// The waiter's queue position, which may still exist on nodes that did not grant.
     pub waiter: Option<Waiter>,
 }
 
 /// An acquire that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defeat {
-    /// Held, no quorum, too slow, or a mismatch.
+    /// The reason: held, no quorum, cut off, too slow, or a mismatch.
     pub verdict: Verdict,
     /// Each node's vote in the last round, or in the last one that named a holder.
     pub tally: Tally,
-    /// How many attempts were made.
+    /// The number of attempts.
     pub tried: u32,
 }
 
@@ -107,8 +107,8 @@ pub struct Defeat {
 pub enum Loss {
     /// Its validity ended before a renewal succeeded.
     Expired,
-    /// So many nodes refuse it that no majority is left.
+    /// Too many nodes refused it for a majority to remain.
     Taken,
-    /// The same, and nodes say that somebody broke it.
+    /// As `Taken`, and a node reported that the lease was broken.
     Broken,
 }

@@ -1,4 +1,4 @@
-//! What a lease is asked for.
+//! The terms of a lease.
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -14,7 +14,7 @@ use crate::watchdog::Renewals;
 /// How to acquire a lock, and how to hold it.
 #[derive(Clone, Debug, Hash)]
 pub struct Terms {
-    /// All nodes, by configuration.
+    /// The configured nodes.
     pub quorum: Quorum,
     /// The lifetime asked of the nodes, fixed for the life of the lease.
     pub ttl: Ttl,
@@ -22,11 +22,11 @@ pub struct Terms {
     pub drift: Drift,
     /// The least validity of a lease at the win. An attempt that leaves less is too slow.
     pub min_validity: Duration,
-    /// How long to wait for a node.
+    /// How long to wait for a node's answer.
     pub node_deadline: Duration,
-    /// When to ask again, and how often.
+    /// The delays and the number of attempts.
     pub retry: Retry,
-    /// The moment at which the acquire ends, also in the middle of an attempt.
+    /// The moment at which the acquire ends, even in the middle of an attempt.
     pub give_up: Option<Moment>,
     /// The channel for hints to a waiter; `None` to fail rather than wait in the queue.
     pub channel: Option<Channel>,
@@ -38,7 +38,7 @@ pub struct Terms {
     pub holder: Arc<str>,
     /// Whether and how often to renew.
     pub renewals: Renewals,
-    /// Whether a node that lost its memory may vote at once. Then a vote that it forgot counts for nothing.
+    /// Whether a node that lost its memory may vote at once. A vote that it lost then counts for nothing.
     pub trusting: bool,
     /// The rules in force.
     pub rules: Rules,

@@ -1,4 +1,4 @@
-//! What the machines' tests share: moments, random numbers and answers.
+//! Shared test code of the state machines: moments, random numbers and answers.
 
 use core::time::Duration;
 
@@ -8,19 +8,19 @@ use crate::ticket::QueuePosition;
 use crate::time::{Moment, Ttl};
 use crate::vote::{Outcome, Refusal, Silence, Vote};
 
-/// Never the same number twice.
+/// A source of random numbers that never repeats one.
 pub(crate) struct Loaded {
     next: u64,
     step: u64,
 }
 
 impl Loaded {
-    /// Every delay is the shortest one.
+    /// Makes every delay the shortest one.
     pub(crate) fn low() -> Self {
         Self { next: 1, step: 1 }
     }
 
-    /// Every delay is the longest one.
+    /// Makes every delay the longest one.
     pub(crate) fn high() -> Self {
         Self { next: u64::MAX, step: u64::MAX }
     }
@@ -37,7 +37,7 @@ pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// The moment so many milliseconds after the clock's origin.
+/// Returns the moment this many milliseconds after the clock's origin.
 pub(crate) const fn at(millis: u64) -> Moment {
     Moment::from_nanos(millis * 1_000_000)
 }
@@ -46,7 +46,7 @@ pub(crate) fn ttl(millis: u64) -> Ttl {
     Ttl::new(ms(millis), Duration::MAX).unwrap()
 }
 
-/// A grant of a request that was sent at so many milliseconds.
+/// Returns a grant of a request sent at this many milliseconds.
 pub(crate) fn grant(fence: u64, sent: u64) -> Outcome {
     Outcome::Voted { vote: Vote::grant(Fence::new(fence)), sent: at(sent) }
 }
@@ -55,12 +55,12 @@ pub(crate) fn refuse(why: Refusal) -> Outcome {
     Outcome::Voted { vote: Vote::Refusal(why), sent: at(0) }
 }
 
-/// Somebody else's vote stands, with this fence, and nobody waits.
+/// Returns a refusal because another client holds the lock with this fence and no one waits.
 pub(crate) fn held(fence: u64) -> Outcome {
     held_in(fence, QueuePosition::default())
 }
 
-/// Somebody else's vote stands, with this fence, and the queue looks like this.
+/// Returns a refusal because another client holds the lock with this fence, with this queue.
 pub(crate) fn held_in(fence: u64, queue: QueuePosition) -> Outcome {
     refuse(Refusal::Held { holder: None, remaining: Some(ms(1_000)), fence: Fence::new(fence), queue })
 }

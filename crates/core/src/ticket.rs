@@ -1,4 +1,4 @@
-//! Waiting in the queue: one ticket for each waiting episode, the same on every node.
+//! Tickets of waiters: one for each acquire that waits, the same on every node.
 
 use alloc::string::String;
 use core::fmt;
@@ -7,38 +7,38 @@ use core::time::Duration;
 use crate::digest::Digest;
 use crate::fence::Fence;
 
-/// How long a node keeps a waiter that it has not heard of again. A waiter that has died is gone after that.
+/// How long a node keeps a waiter after its last request. A dead waiter leaves the queue after this time.
 pub const ENTRY_LEASE: Duration = Duration::from_secs(5);
-/// A waiter asks again at least this often, also when nobody gave it a hint: well within its entry lease.
+/// The longest time between a waiter's requests, even without a hint: well within [`ENTRY_LEASE`].
 pub const POLL_MAX: Duration = Duration::from_secs(1);
 /// The most waiters for one name that a node keeps.
 pub const WAITERS_MAX: u32 = 10_000;
-/// The most waiters that are listed to people who look at a name.
+/// The most waiters that an inspection lists.
 pub const QUEUE_LISTED_MAX: usize = 20;
 
-/// A waiter's place in the queue: earlier tickets come first, on every node.
+/// A waiter's position in the queue: lower tickets come first, on every node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket {
-    /// When it was drawn, in microseconds by the middle of the nodes' clocks.
+    /// When the ticket was drawn, in microseconds by the median of the nodes' clocks.
     pub at: u64,
-    /// Random bits, for tickets of the same microsecond.
+    /// Random bits that order tickets of the same microsecond.
     pub id: u64,
 }
 
 impl Ticket {
-    /// Reads what `Display` wrote.
+    /// Parses the text of `Display`.
     pub fn parse(text: &str) -> Option<Self> {
         let (at, id) = text.split_once('-')?;
         let at = at.bytes().all(|b| b.is_ascii_digit()).then(|| at.parse().ok()).flatten()?;
         Some(Self { at, id: Self::parse_id(id)? })
     }
 
-    /// The random bits as 16 hexadecimal digits: in the order of the numbers.
+    /// Returns the random bits as 16 hexadecimal digits, which sort like the numbers.
     pub fn id_digits(self) -> String {
         alloc::format!("{:016x}", self.id)
     }
 
-    /// Reads what [`id_digits`](Self::id_digits) wrote.
+    /// Parses the text of [`id_digits`](Self::id_digits).
     pub fn parse_id(digits: &str) -> Option<u64> {
         crate::name::hex_digits::<16>(digits).and_then(|bits| u64::try_from(bits).ok())
     }
@@ -51,53 +51,53 @@ impl fmt::Display for Ticket {
     }
 }
 
-/// Names the channel on which one client hears hints.
+/// The channel on which a client receives hints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Channel(pub u128);
 
 impl Channel {
-    /// The 32 hexadecimal digits of its name.
+    /// Returns the name of the channel: 32 hexadecimal digits.
     pub fn digits(self) -> String {
         alloc::format!("{:032x}", self.0)
     }
 
-    /// Reads what [`digits`](Self::digits) wrote.
+    /// Parses the text of [`digits`](Self::digits).
     pub fn parse(text: &str) -> Option<Self> {
         crate::name::hex_digits::<32>(text).map(Self)
     }
 }
 
-/// Someone who wants the lock and would rather wait than be turned away.
+/// A client that waits for a held lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiter {
-    /// The place in the queue.
+    /// The position in the queue.
     pub ticket: Ticket,
-    /// Where to send a hint.
+    /// The channel for hints.
     pub channel: Channel,
-    /// Whether it wants to share: it need not wait for others that do.
+    /// Whether it wants a shared lock, and so need not wait for others that do.
     pub shared: bool,
 }
 
-/// Somebody in the queue, for people to look at.
+/// A waiter, for people to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting {
-    /// When its ticket was drawn, in microseconds by the middle of the nodes' clocks.
+    /// When its ticket was drawn, in microseconds by the median of the nodes' clocks.
     pub since_micros: u64,
-    /// Whether it wants to share.
+    /// Whether it wants a shared lock.
     pub shared: bool,
 }
 
-/// What becomes of a waiter's place when its votes are taken back.
+/// What happens to a waiter's queue position when its votes are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Parting {
-    /// It is given up.
+    /// The waiter leaves the queue.
     Leave(Waiter),
-    /// It is kept: somebody else is to have the lock first.
+    /// The waiter keeps its position, because a lower ticket comes first.
     Yield(Waiter),
 }
 
 impl Parting {
-    /// Who it is about.
+    /// Returns the waiter.
     pub fn waiter(self) -> Waiter {
         match self {
             Self::Leave(waiter) | Self::Yield(waiter) => waiter,
@@ -105,23 +105,23 @@ impl Parting {
     }
 }
 
-/// A vote that a node has given to the first waiter without being asked again, for the request that it had refused.
+/// A vote that a node gives to the first waiter without another request, for the request that it refused before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handoff {
-    /// Whose: the waiter may have gone on as another attempt.
+    /// The digest of the attempt. The waiter may have continued as another attempt since.
     pub attempt: Digest,
-    /// The fence that it stored.
+    /// The fence that the node stored.
     pub fence: Fence,
 }
 
-/// How the queue looks to whoever was refused.
+/// The queue as a refused client sees it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct QueuePosition {
-    /// The asker's own place, from 1; `None` for one without a ticket.
+    /// The client's own position, from 1; `None` without a ticket.
     pub place: Option<u32>,
-    /// How many wait, the asker included.
+    /// The number of waiters, including the client.
     pub waiting: u32,
-    /// Whether somebody with a lower ticket waits or votes here: then votes elsewhere are to be given back.
+    /// Whether a lower ticket waits here or has this node's vote. The client must then yield its votes on other nodes.
     pub lower: bool,
 }
 

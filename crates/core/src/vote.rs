@@ -1,4 +1,4 @@
-//! What travels between a client and a node about one name.
+//! Messages between a client and a node about one name.
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -14,86 +14,86 @@ use crate::name::{Holder, LeaseId};
 use crate::ticket::{Parting, QueuePosition, Waiter, Waiting};
 use crate::time::{Moment, Ttl};
 
-/// What a client asks of one node.
+/// A request to one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Vote for this attempt, with a fence of at least the proposal. Repeated under one's own vote it is the seal.
+    /// Asks for a vote with a fence of at least the proposal. Repeated under one's own vote, it is the seal.
     Acquire {
-        /// The attempt that asks.
+        /// The attempt that makes the request.
         attempt: LeaseId,
-        /// The fence that the client would like to get from every node.
+        /// The fence that the client wants every node to grant.
         proposal: Fence,
-        /// How long the vote shall stand.
+        /// The lifetime of the vote.
         ttl: Ttl,
-        /// Who asks, as text for people.
+        /// The holder, as text for people.
         holder: Arc<str>,
-        /// How it shall be held.
+        /// How to hold the lock.
         mode: Mode,
-        /// The asker's place in the queue. Without one, it does not wait, and does not overtake those who do.
+        /// The client's position in the queue. A client without one does not wait, and does not overtake waiters.
         waiter: Option<Waiter>,
     },
-    /// Let the vote stand for another ttl.
+    /// Extends the vote by another ttl.
     Renew {
-        /// The attempt that holds.
+        /// The attempt that holds the lock.
         attempt: LeaseId,
-        /// The lease's fence, for a node that has to be told.
+        /// The lease's fence, for a node that has lost it.
         fence: Fence,
-        /// How long from now.
+        /// The lifetime of the vote from now on.
         ttl: Ttl,
-        /// Vote anew where no vote stands. Only a hold that was never lost may ask for this.
+        /// Whether to restore a missing vote. Only a hold that was never lost may request this.
         repair: bool,
-        /// Who asks, as text for people.
+        /// The holder, as text for people.
         holder: Arc<str>,
-        /// How it is held.
+        /// How the lock is held.
         mode: Mode,
     },
-    /// Take the vote back.
+    /// Releases the vote.
     Release {
         /// The attempt that is over.
         attempt: LeaseId,
-        /// Also refuse requests of this attempt that are still under way, for this many milliseconds.
+        /// How many milliseconds the node refuses requests of this attempt that are still in flight.
         tombstone: Option<u64>,
-        /// What becomes of the place in the queue, for an attempt that had one.
+        /// What happens to the queue position of an attempt that has one.
         parting: Option<Parting>,
     },
-    /// Take back every entry that an owner has of this name, and refuse later ones.
+    /// Releases every entry that an owner has of this name, and refuses later ones.
     Retire {
-        /// Whose.
+        /// The owner.
         owner: OwnerId,
-        /// For how many milliseconds it is not let in.
+        /// How many milliseconds the node refuses the owner.
         tombstone: u64,
     },
-    /// Tell how the name stands, and change nothing.
+    /// Returns the state of the name without changing it.
     Inspect,
-    /// Tell whether this attempt's vote stands, and change nothing.
+    /// Returns whether this attempt's vote exists, without changing it.
     Check {
-        /// The attempt that is asked about.
+        /// The attempt to check.
         attempt: LeaseId,
-        /// Which slot it must be in, of a semaphore.
+        /// The slot that it must have, for a semaphore.
         slot: Option<u32>,
     },
-    /// End somebody else's lease, if it is still the one that is meant.
+    /// Breaks another client's lease, if it is still the current one.
     Break {
-        /// Which one.
+        /// The lease to break.
         target: Target,
-        /// When the next one may have the lock.
+        /// When the next client may have the lock.
         mode: BreakMode,
     },
-    /// `SET name id NX PX ttl`: the Redlock page to the letter.
+    /// `SET name id NX PX ttl`, exactly as on the Redlock page.
     PlainAcquire {
-        /// The attempt that asks.
+        /// The attempt that makes the request.
         attempt: LeaseId,
-        /// How long the vote shall stand.
+        /// The lifetime of the vote.
         ttl: Ttl,
     },
-    /// The page's compare-and-expire.
+    /// The compare-and-expire script of the Redlock page.
     PlainExtend {
-        /// The attempt that holds.
+        /// The attempt that holds the lock.
         attempt: LeaseId,
-        /// How long from now.
+        /// The lifetime of the vote from now on.
         ttl: Ttl,
     },
-    /// The page's compare-and-delete.
+    /// The compare-and-delete script of the Redlock page.
     PlainRelease {
         /// The attempt that is over.
         attempt: LeaseId,
@@ -101,7 +101,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// The attempt that it belongs to; no attempt's id for a request that belongs to none.
+    /// Returns the attempt of the request, or an id that no attempt has if the request belongs to none.
     pub fn attempt(&self) -> LeaseId {
         match self {
             Self::Acquire { attempt, .. }
@@ -115,7 +115,7 @@ impl Request {
         }
     }
 
-    /// The owner who enters, goes on or is retired with it.
+    /// Returns the owner that enters, renews or is retired.
     pub fn owner(&self) -> Option<OwnerId> {
         match self {
             Self::Acquire { mode, .. } | Self::Renew { mode, .. } => mode.owner(),
@@ -124,44 +124,45 @@ impl Request {
         }
     }
 
-    /// Whether it takes back votes, and tells no more than whether there were any.
+    /// Returns whether the request only releases votes. The answer then tells only whether there were any.
     pub fn is_release(&self) -> bool {
         matches!(self, Self::Release { .. } | Self::Retire { .. } | Self::PlainRelease { .. })
     }
 
-    /// Whether a vote may stand because of it.
+    /// Returns whether the request can give or extend a vote.
     pub fn may_grant(&self) -> bool {
         !self.is_release() && !matches!(self, Self::Break { .. }) && !self.is_look()
     }
 
-    /// Whether it may leave a vote, or a place in the queue, where there was none.
+    /// Returns whether the request can create a vote or a queue position.
     pub fn creates_vote(&self) -> bool {
         matches!(self, Self::Acquire { .. } | Self::PlainAcquire { .. } | Self::Renew { repair: true, .. })
     }
 
-    /// Whether it means anything only in the life of the node that the client knows. A vote that is taken back is gone
-    /// in any life, and a look at a name is for people.
+    /// Returns whether the request is valid only in the epoch from the client's handshake. A release is correct in any
+    /// epoch, and an inspection is only for people.
     pub fn needs_life(&self) -> bool {
         self.may_grant() || matches!(self, Self::Check { .. })
     }
 
-    /// Whether it leaves everything as it is.
+    /// Returns whether the request is read-only.
     pub fn is_look(&self) -> bool {
         matches!(self, Self::Inspect | Self::Check { .. })
     }
 
-    /// Whether it is one of the Redlock page's own commands, which know nothing of epochs.
+    /// Returns whether this is one of the Redlock page's own commands, which have no epochs.
     pub fn is_plain(&self) -> bool {
         matches!(self, Self::PlainAcquire { .. } | Self::PlainExtend { .. } | Self::PlainRelease { .. })
     }
 }
 
-/// Which lease is to be broken: never by its id, which is its holder's secret.
+/// The lease to break. It is never named by its id, which is a secret of its holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// The one with this fence. If several hold together, all of them, and this is the newest one's.
+    /// The lease with this fence. If several clients share the lock, this is the newest one's fence and all of their
+    /// leases are broken.
     Fence(Fence),
-    /// A plain lock, or one of another Redlock client: the vote with this digest.
+    /// A plain lock, or a lock of another Redlock client: the vote with this digest.
     Digest(Digest),
 }
 
@@ -174,48 +175,48 @@ impl fmt::Display for Target {
     }
 }
 
-/// When the next one may have a lock that is broken.
+/// When the next client may have a lock that was broken.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum BreakMode {
-    /// When the lease would have ended anyway, had it not been renewed.
+    /// When the lease would have expired without a renewal.
     #[default]
     Drain,
-    /// At once. Until the old holder learns of it there may be two.
+    /// At once. There may be two holders until the old one notices.
     Now,
 }
 
 /// A node's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Vote {
-    /// In favour. Of a release: the vote stood and is gone.
+    /// A vote in favour; for a release, the vote existed and is gone.
     Grant {
         /// The fence that the node stored; zero for releases and plain requests.
         fence: Fence,
-        /// Which slot it is, of a semaphore.
+        /// The slot, for a semaphore.
         slot: Option<GrantedSlot>,
     },
-    /// Against. Of a release: there was nothing to take back.
+    /// A vote against; for a release, there was no vote.
     Refusal(Refusal),
-    /// Neither: what an inspection found.
+    /// The result of an inspection.
     Report(Box<Report>),
-    /// The vote that was checked stands.
+    /// The checked vote exists.
     Standing {
-        /// For how long, unless it is renewed; unknown when it has no end.
+        /// The time until it expires, unless it is renewed; unknown if it never expires.
         remaining: Option<Duration>,
     },
-    /// The lease is broken here, now or since an earlier request.
+    /// The lease is broken here, by this request or an earlier one.
     Broken {
-        /// Who had signed it.
+        /// The digest of its signature.
         digest: Digest,
-        /// Whether there was a vote to break: if not, the lease can just not be repaired here.
+        /// Whether there was a vote to break. If not, the request only prevents a repair of the lease here.
         stood: bool,
-        /// How long nobody else gets it here.
+        /// How long this node grants the lock to no one else.
         remaining: Duration,
     },
 }
 
 impl Vote {
-    /// A grant with this fence, of a lock without slots.
+    /// Returns a grant with this fence, for a lock without slots.
     pub fn grant(fence: Fence) -> Self {
         Self::Grant { fence, slot: None }
     }
@@ -224,94 +225,94 @@ impl Vote {
 /// The most free slots that a grant lists.
 pub const FREE_LISTED_MAX: usize = 16;
 
-/// A slot that was granted, and which others would have been free.
+/// A granted slot, and other slots that were free.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct GrantedSlot {
-    /// From 0.
+    /// The number of the slot, from 0.
     pub index: u32,
-    /// Other slots that are free on this node, in the order of looking, at most [`FREE_LISTED_MAX`].
+    /// Other free slots on this node in search order, at most [`FREE_LISTED_MAX`].
     pub free: Vec<u32>,
 }
 
-/// How a name stands on one node.
+/// The state of a name on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Report {
-    /// The vote that stands.
+    /// The current vote.
     pub held: Option<HeldBy>,
-    /// The highest fence that is stored; zero for none.
+    /// The highest stored fence, or zero.
     pub fence: Fence,
-    /// Since when the last vote stands, by the node's clock in microseconds; zero when nothing is known.
+    /// The start of the last vote, by the node's clock in microseconds; zero if unknown.
     pub since_micros: u64,
-    /// How many wait in the queue.
+    /// The number of waiters.
     pub waiting: u32,
-    /// The first of them, no more than [`QUEUE_LISTED_MAX`](crate::ticket::QUEUE_LISTED_MAX).
+    /// The first waiters, at most [`QUEUE_LISTED_MAX`](crate::ticket::QUEUE_LISTED_MAX).
     pub queue: Vec<Waiting>,
 }
 
-/// A vote that stands, for people to look at.
+/// The current vote, for people to look at.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeldBy {
-    /// Who holds, where the node knows it: the last who entered, if several do.
+    /// The holder, if the node knows it; the last to enter, if there are several.
     pub holder: Option<Holder>,
-    /// How long it still stands, unless it is renewed; unknown when it has no end.
+    /// The time until it expires, unless it is renewed; unknown if it never expires.
     pub remaining: Option<Duration>,
-    /// How it is held.
+    /// How the lock is held.
     pub period: Period,
-    /// By how many.
+    /// The number of holders.
     pub holds: u32,
-    /// For a vote without a fence of its own, as of a plain lock: what to call it by.
+    /// The digest that identifies a vote without a fence, such as that of a plain lock.
     pub digest: Option<Digest>,
-    /// Whether it was broken, and only stands for as long as its lease would have lasted.
+    /// Whether the lease was broken and the vote only remains until it would have expired.
     pub broken: bool,
 }
 
-/// Why a node voted against.
+/// Why a node refused.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// Somebody else's vote stands.
+    /// Another client holds the lock.
     Held {
-        /// Who, where the node knows it.
+        /// The holder, if the node knows it.
         holder: Option<Holder>,
-        /// How long that vote still stands, unless it is renewed; unknown to plain requests.
+        /// The time until its vote expires, unless it is renewed; unknown for plain requests.
         remaining: Option<Duration>,
         /// The highest fence that the node has stored for the name.
         fence: Fence,
-        /// Who waits.
+        /// The client's view of the queue.
         queue: QueuePosition,
     },
-    /// It could be had, but others have waited for longer.
+    /// The lock is free, but earlier waiters come first.
     Behind {
         /// The highest fence that the node has stored for the name.
         fence: Fence,
-        /// Who waits.
+        /// The client's view of the queue.
         queue: QueuePosition,
     },
-    /// So many wait already that the node takes no more.
+    /// The node has reached its limit of waiters.
     QueueFull,
-    /// The semaphore has another number of permits.
+    /// The semaphore has a different number of permits.
     Permits {
-        /// How many it has, by those who hold it.
+        /// The number of permits of its current holders.
         stored: u32,
     },
-    /// The asker holds a share itself: it would wait for itself.
+    /// The client itself holds a shared lock, and would wait for itself.
     Upgrade,
-    /// No vote stands that could be extended or taken back.
+    /// There is no vote to extend or release.
     Absent,
-    /// Not the lease that was to be broken, but another.
+    /// The current lease is not the one to break.
     Other {
-        /// Its fence, if it has one.
+        /// The fence of the current lease, if it has one.
         fence: Option<Fence>,
-        /// Who signed it.
+        /// The digest of its signature.
         digest: Digest,
-        /// Who holds it, where the node knows it.
+        /// The holder, if the node knows it.
         holder: Option<Holder>,
     },
     /// The proposal is further ahead of the node's clock than the cluster's max clock skew.
     TooFarAhead,
-    /// The attempt is over here: it was released, or broken.
+    /// The attempt is over on this node: it was released or broken.
     Tombstoned,
-    /// The owner is not let in any more: everything it had was released at once.
+    /// The owner was retired: all its entries were released at once, and later ones are refused.
     Retired,
     /// The node lost its memory since the handshake.
     WrongEpoch,
@@ -348,38 +349,38 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// Why there is no vote. It is not a refusal: a grant may exist.
+/// Why a node did not vote. Not a refusal: the grant may exist.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Silence {
-    /// No connection, and why.
+    /// There is no connection, for this reason.
     Unreachable(String),
-    /// The node lost its memory, and may vote when this much time has passed.
+    /// The node lost its memory and may vote after this time.
     Quarantined(Duration),
-    /// The node and its cluster are new, and it may vote when this much time has passed.
+    /// The node and its cluster are new, and it may vote after this time.
     Founding(Duration),
-    /// The node can be reached, but cannot be used before others can, and why.
+    /// The node is reachable, but unusable until other nodes are usable, for this reason.
     Waiting(String),
-    /// The node cannot be used as it is set up.
+    /// The node's configuration makes it unusable, for this reason.
     Unfit(String),
-    /// The node's clock is this many microseconds away from the middle of all nodes.
+    /// The node's clock differs by this many microseconds from the median of all nodes.
     Skewed(i64),
-    /// Nothing came back by the node deadline.
+    /// The node did not answer by the node deadline.
     Late,
-    /// The asker's own time was over before the node deadline.
+    /// The caller's deadline passed before the node deadline.
     CutOff,
-    /// The connection ended before the answer came.
+    /// The connection ended before the answer arrived.
     Broken(String),
     /// The node answered with an error.
     Failed(String),
-    /// The link owes too many releases to take on another request.
+    /// The link owes too many releases to accept another request.
     Owing,
-    /// The decision fell before this node was heard.
+    /// The round was decided before this node answered.
     Unheard,
 }
 
 impl Silence {
-    /// How much of a quarantine is left, if that is the reason.
+    /// Returns the remaining quarantine, if that is the reason.
     pub fn quarantine_left(&self) -> Option<Duration> {
         match self {
             Self::Quarantined(left) | Self::Founding(left) => Some(*left),
@@ -407,16 +408,16 @@ impl fmt::Display for Silence {
     }
 }
 
-/// What came of one request to one node.
+/// The outcome of one request to one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     /// The node voted.
     Voted {
-        /// How.
+        /// The vote.
         vote: Vote,
-        /// When the request left: a grant may be as old as that.
+        /// When the request was sent. A grant may be as old as that.
         sent: Moment,
     },
-    /// It did not.
+    /// The node did not vote.
     Silent(Silence),
 }

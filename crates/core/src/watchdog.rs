@@ -1,23 +1,23 @@
-//! When to renew, and when to give up.
+//! The schedule of renewals: when to renew, and when to stop.
 
 use core::time::Duration;
 
 use crate::rng::Rng;
 use crate::time::{Moment, Ttl};
 
-/// How long a lease is renewed at most, unless its owner says otherwise: renewing for ever would break liveness.
+/// The default limit on how long a lease is renewed. Without a limit, a stuck holder would keep the lock forever.
 pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
 /// Whether and how a lease is renewed while its holder lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Renewals {
-    /// By nobody: the lease ends with its ttl unless it is extended by hand.
+    /// Never: the lease ends with its ttl unless the holder extends it.
     Off,
     /// By the watchdog.
     Watchdog {
-        /// How long after a renewal the next one is sent; `None` for a third of the ttl.
+        /// The time between renewals; `None` for a third of the ttl.
         every: Option<Duration>,
-        /// No renewal is sent later than this after the lock was won.
+        /// The time after the win at which renewals stop.
         lifetime: Duration,
     },
 }
@@ -34,15 +34,16 @@ pub struct Watchdog {
     every: Duration,
     end: Moment,
     due: Option<Moment>,
-    /// The longest delay before the next try, after one that failed; zero after one that did not.
+    /// The longest delay before the next try after a failed renewal; zero after a successful one.
     reach: Duration,
 }
 
-/// The delay between tries grows up to this part of the time between renewals: some ten tries before a lease is lost.
+/// The delay between tries grows up to the time between renewals divided by this, which allows about ten tries before a
+/// lease is lost.
 const TRIES: u32 = 8;
 
 impl Watchdog {
-    /// Watches over a lease won at `now`.
+    /// Creates the schedule of a lease that was won at `now`.
     pub fn new(renewals: Renewals, ttl: Ttl, now: Moment) -> Self {
         match renewals {
             Renewals::Off => Self { every: Duration::ZERO, end: now, due: None, reach: Duration::ZERO },
@@ -55,24 +56,24 @@ impl Watchdog {
         }
     }
 
-    /// When the next renewal is to be sent; `None` when it is off, or has done its last.
+    /// Returns when to send the next renewal; `None` if renewals are off or have ended.
     pub fn due(&self) -> Option<Moment> {
         self.due
     }
 
-    /// Whether the last round failed.
+    /// Returns whether the last round failed.
     pub fn has_failed(&self) -> bool {
         self.reach > Duration::ZERO
     }
 
-    /// A majority was asked no earlier than at `asked`, and has granted it.
+    /// Records a successful renewal: a majority was asked at `asked` or later and granted.
     pub fn renewed(&mut self, asked: Moment) {
         self.reach = Duration::ZERO;
         self.set(asked + self.every);
     }
 
-    /// A round failed at `now`: again soon, until it works or the lease is lost. A node that has too much to do is not helped
-    /// by more of it, so the next time may be later than this one.
+    /// Records a failed renewal, and schedules the next try soon. The delay grows with every failure, because faster
+    /// retries would not help an overloaded node.
     pub fn failed(&mut self, now: Moment, node_deadline: Duration, rng: &mut dyn Rng) {
         let longest = node_deadline.max(self.every / TRIES);
         let reach = self.reach.clamp(node_deadline, longest);

@@ -1,4 +1,4 @@
-//! One attempt under way: who was asked, who owes an answer, who gave a hint meanwhile.
+//! One attempt in progress: which nodes were asked, owe an answer, or sent a hint.
 
 use alloc::vec::Vec;
 
@@ -11,26 +11,26 @@ use crate::vote::{Outcome, Refusal, Silence, Vote};
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Asking {
-    /// The fence that is proposed to whoever is asked in this turn.
+    /// The fence proposed to the nodes that are asked in this turn.
     pub(super) proposal: Fence,
     pub(super) round: Round,
-    /// When those who owe an answer are taken for silent.
+    /// When nodes that owe an answer count as silent.
     pub(super) deadline: Option<Moment>,
-    /// When to ask everyone again; set while waiting in the queue.
+    /// When to ask all nodes again; set while waiting in the queue.
     pub(super) poll: Option<Moment>,
-    /// Nodes that have been asked to raise their fence and have not answered yet.
+    /// Nodes that were asked to raise their fence and have not answered.
     pub(super) sealing: NodeSet,
     pub(super) seals: u8,
-    /// Nodes whose votes the attempt before this one gave back: they have no vote for anybody, as far as is known, and
-    /// will give no hint to the one who yielded.
+    /// Nodes whose votes the previous attempt yielded. They may have no vote for anyone, and they send no hint to the
+    /// waiter that yielded.
     pub(super) given_back: NodeSet,
     /// Nodes that owe an answer.
     pending: NodeSet,
-    /// Nodes that gave a hint while they owed an answer.
+    /// Nodes that sent a hint while they owed an answer.
     hinted: NodeSet,
-    /// Nodes that owe the answer to a request to which a hint of theirs has led.
+    /// Nodes that owe the answer to a request that their hint caused.
     prompted: NodeSet,
-    /// For each node, when the request was sent that it has refused: it may still grant that by itself.
+    /// For each node, the send time of the request that it refused. The node may still grant that request by a handoff.
     refused: Vec<Option<Moment>>,
 }
 
@@ -55,7 +55,7 @@ impl Asking {
         self.pending.contains(node)
     }
 
-    /// Nodes that have granted, or may do so yet.
+    /// Returns the nodes that have granted or may still grant.
     pub(super) fn unrefused(&self) -> NodeSet {
         (0..self.refused.len()).filter(|node| self.is_granted(*node) || self.is_pending(*node)).collect()
     }
@@ -73,13 +73,13 @@ impl Asking {
         self.hinted.insert(node);
     }
 
-    /// A hint is the reason why this node is asked.
+    /// Records that a hint caused the request to this node.
     pub(super) fn note_prompt(&mut self, node: usize) {
         self.prompted.insert(node);
     }
 
-    /// Takes an answer, unless it is a refusal and the node has given a hint since it was asked: then it has to be asked
-    /// again. Returns whether it has.
+    /// Takes an answer. Discards a refusal if the node has sent a hint since it was asked, and returns `true`: the node
+    /// must be asked again.
     pub(super) fn take(&mut self, node: usize, outcome: Outcome) -> bool {
         if node >= self.refused.len() {
             return false;
@@ -94,7 +94,8 @@ impl Asking {
         if !is_old {
             self.round.take(node, outcome);
         }
-        // With votes in hand, whoever has not been asked yet will be: hints that get lost do not hold up the turn.
+        // With votes in hand, the nodes that were not asked yet are asked at the deadline, so lost hints do not block
+        // the turn.
         let waits_for_hints = self.round.grants().next().is_some() && !self.unasked().is_empty();
         if !waits_for_hints && self.pending.is_empty() {
             self.deadline = None;
@@ -102,18 +103,20 @@ impl Asking {
         is_old
     }
 
-    /// When the question was sent to which this node may give its vote by itself; `None` if it owes an answer or has voted.
+    /// Returns the send time of the request that this node may grant by a handoff; `None` if it owes an answer or has
+    /// granted.
     pub(super) fn refused(&self, node: usize) -> Option<Moment> {
         self.refused.get(node).copied().flatten().filter(|_| !self.is_pending(node) && !self.is_granted(node))
     }
 
-    /// A node has granted what it had refused. Others are given until the deadline to do so, too.
+    /// Takes a handoff, which grants a request that the node had refused. The other nodes have until `deadline` to do
+    /// the same.
     pub(super) fn take_handoff(&mut self, node: usize, fence: Fence, sent: Moment, deadline: Moment) {
         self.deadline = Some(deadline);
         self.take(node, Outcome::Voted { vote: Vote::grant(fence), sent });
     }
 
-    /// The deadline of the nodes has come, or that of the asker: whoever owes an answer is silent.
+    /// Counts every node that owes an answer as silent, because the node deadline or the caller's deadline has passed.
     pub(super) fn give_up_on_the_rest(&mut self, now: Moment) {
         let silence = if self.deadline.is_some_and(|at| now < at) { Silence::CutOff } else { Silence::Late };
         self.deadline = None;
@@ -128,24 +131,24 @@ impl Asking {
         }
     }
 
-    /// Nodes that owe an answer, and gave a hint to which there is none yet.
+    /// Returns the nodes whose hint has not been answered yet.
     pub(super) fn hinted(&self) -> NodeSet {
         self.hinted.iter().chain(self.prompted.iter()).collect()
     }
 
-    /// Whether somebody would have granted a lower proposal.
+    /// Returns whether a node refused the proposal as too far ahead.
     pub(super) fn is_too_far_ahead(&self) -> bool {
         self.round.refusals().any(|why| matches!(why, Refusal::TooFarAhead))
     }
 
-    /// Nodes that have not been asked in this turn.
+    /// Returns the nodes that have not been asked in this turn.
     pub(super) fn unasked(&self) -> NodeSet {
         let is_unasked = |node: &usize| self.round.replies()[*node].is_none() && !self.is_pending(*node);
         (0..self.refused.len()).filter(is_unasked).collect()
     }
 
-    /// Without votes, what was said before a hint is old: the next answer begins anew. Whoever owes one was asked with
-    /// the proposal that there is.
+    /// Starts a new turn after a hint: forgets older replies, unless the attempt has votes. Keeps the proposal while
+    /// nodes owe an answer, because they were asked with it.
     pub(super) fn begin_turn(&mut self, proposal: Fence) {
         if self.round.grants().next().is_some() {
             return;
@@ -156,7 +159,7 @@ impl Asking {
         (0..self.refused.len()).for_each(|node| self.round.forget(node));
     }
 
-    /// Everyone is asked anew; votes that stand keep their fence and count until then.
+    /// Prepares to ask all nodes again. Grants keep their fence and count until the new answer.
     pub(super) fn begin_poll(&mut self, proposal: Fence) {
         self.poll = None;
         self.seals = 0;

@@ -7,7 +7,7 @@ use super::{
 };
 
 impl Acquire {
-    /// What to ask for: of a semaphore, with the slot to look at first.
+    /// Returns the mode to request; for a semaphore, with the slot to try first.
     pub(super) fn mode(&self) -> Mode {
         match (self.terms.mode, self.slot) {
             (Mode::Slot { permits, .. }, Some(slot)) => Mode::Slot { permits, slot },
@@ -15,7 +15,7 @@ impl Acquire {
         }
     }
 
-    /// Every node granted another slot: give them back, and ask for the one that most nodes can give.
+    /// Returns grants of different slots, and asks for the slot that most nodes can grant.
     pub(super) fn settle(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         self.settles += 1;
         let State::Asking(asking) = &self.state else { return Vec::new() };
@@ -32,8 +32,8 @@ impl Acquire {
         let proposal = asking.proposal.max(asking.round.highest_fence().next());
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
         let mut fresh = Asking::new(self.terms.quorum, proposal);
-        // No slot could come to a majority while others keep theirs, and whoever asks at once gets back what it gave:
-        // pause until they, too, have heard from everyone and have given theirs back.
+        // No slot can get a majority while other clients keep theirs, and asking at once would win the same slots
+        // again. Pause until the others, too, have all their answers and have returned their slots.
         let is_slow = asking.round.silences().next().is_some();
         let pause = if is_slow { self.terms.node_deadline } else { self.terms.retry.min }.max(DELAY_MIN);
         fresh.poll = is_crossed.then(|| now + rng.between(pause, pause.saturating_mul(2)).min(POLL_MAX));

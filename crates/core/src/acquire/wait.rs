@@ -1,4 +1,4 @@
-//! Waiting in the queue: when to yield, when to ask again, and what to tell about it.
+//! Waiting in the queue: when to yield, when to ask again, and what to report to the driver.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -33,7 +33,7 @@ impl Wait {
         wait
     }
 
-    /// Whether it says the same to people, whatever the clocks say.
+    /// Returns whether the two differ in nothing but the remaining time.
     fn is_like(&self, other: &Self) -> bool {
         let Self { holder, fence, place, waiting, .. } = self;
         (holder, fence, place, waiting) == (&other.holder, &other.fence, &other.place, &other.waiting)
@@ -41,7 +41,7 @@ impl Wait {
 }
 
 impl Acquire {
-    /// Whether somebody with a lower ticket is kept from the lock by votes that are ours.
+    /// Returns whether our votes keep a waiter with a lower ticket from the lock.
     pub(super) fn must_yield(&self, asking: &Asking) -> bool {
         let yields_to = |why: &Refusal| match why {
             Refusal::Held { queue, .. } => queue.lower && self.terms.rules.hold(Rule::YieldToVoters),
@@ -54,7 +54,8 @@ impl Acquire {
             && asking.round.refusals().any(yields_to)
     }
 
-    /// Gives the votes back and keeps the place. From then on it is a fresh attempt, which asks when it is told to.
+    /// Yields: returns the votes and keeps the queue position. Continues as a new attempt, which asks after a hint or
+    /// at the next poll.
     pub(super) fn yield_votes(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
@@ -71,7 +72,8 @@ impl Acquire {
         self.state = State::Asking(fresh);
         self.held = Some(tally);
         steps.extend(self.tell(wait));
-        // What a hint said is as true as before, and the answer that it was kept for will not count.
+        // The hints are still valid, but the answers to the requests that they caused will not count for the new
+        // attempt.
         if !hinted.is_empty() {
             steps.extend(self.ask_nodes(hinted, now));
             steps.extend(self.ask_what_was_given_back(now));
@@ -79,7 +81,7 @@ impl Acquire {
         steps
     }
 
-    /// Something has changed since votes were given back for somebody else: they may be ours now.
+    /// Asks the nodes whose votes were yielded, because a hint or handoff shows that the queue has moved.
     pub(super) fn ask_what_was_given_back(&mut self, now: Moment) -> Vec<Step> {
         let over = self.is_over(now);
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
@@ -89,11 +91,11 @@ impl Acquire {
         if over || nodes.is_empty() { Vec::new() } else { self.ask_nodes(nodes, now) }
     }
 
-    /// A node says that it has given its vote to what it had refused before. Unless that is the attempt of now, and leaves
-    /// enough validity, it is as good as a hint.
+    /// Takes a handoff: a node's grant of a request that it had refused. Treats it as a hint unless it is for the
+    /// current attempt and leaves enough validity.
     ///
-    /// What a node says must come in the order in which it said it: a handoff behind the refusal that it takes back, and
-    /// before the answer to whatever was asked since.
+    /// The driver must deliver a node's messages in the order in which the node sent them: a handoff after the refusal
+    /// that it revokes, and before the answer to any later request.
     pub fn take_handoff(
         &mut self,
         node: usize,
@@ -105,7 +107,7 @@ impl Acquire {
         let Some(sent) = self.handed_for(node, handoff, now) else { return self.hint(node, now, node_micros) };
         let (pace, deadline) = (self.pace(), self.deadline(now));
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        // Whoever has to be asked after all had better agree.
+        // Nodes that are asked later should grant the same fence.
         asking.begin_turn(handoff.fence);
         asking.poll.get_or_insert(now + pace);
         asking.take_handoff(node, handoff.fence, sent, deadline);
@@ -114,13 +116,13 @@ impl Acquire {
         steps
     }
 
-    /// When the request was sent that this is a grant of, if it is one that can be counted.
+    /// Returns the send time of the request that the handoff grants, if the handoff counts as a vote.
     fn handed_for(&self, node: usize, handoff: Handoff, now: Moment) -> Option<Moment> {
         let State::Asking(asking) = &self.state else { return None };
         if handoff.attempt != Digest::of(self.attempt) || self.is_over(now) {
             return None;
         }
-        // The grant is as old as its request, and that has waited.
+        // The grant is as old as its request, which was sent before the wait.
         let sent =
             asking.refused(node).map(|sent| if self.terms.rules.hold(Rule::CountFromSend) { sent } else { now })?;
         let valid_until = valid_until([sent], 1, self.terms.ttl, self.terms.drift)?;
@@ -128,7 +130,7 @@ impl Acquire {
         (!left.is_zero() && left >= self.terms.min_validity).then_some(sent)
     }
 
-    /// Stays in the queue, with the votes that there are, until a hint or the next poll.
+    /// Stays in the queue and keeps its votes, until a hint or the next poll.
     pub(super) fn wait(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let pace = self.pace();
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
@@ -137,7 +139,7 @@ impl Acquire {
         let (mut pause, mut lapse) = (POLL_MAX, POLL_MAX);
         for why in asking.round.refusals() {
             match why {
-                // A lapse gives no hint.
+                // A node sends no hint when a vote expires.
                 Refusal::Held { remaining, queue, .. } if is_first(queue) => {
                     pause = pace;
                     lapse = remaining.map_or(lapse, |left| lapse.min(left + DELAY_MIN));
@@ -157,7 +159,7 @@ impl Acquire {
         (self.terms.ttl.duration() / 3).min(POLL_MAX)
     }
 
-    /// Says how the queue looks, if it looks different from what was last said.
+    /// Reports the state of the queue if it differs from the last report.
     fn tell(&mut self, wait: Wait) -> Vec<Step> {
         if self.told.as_ref().is_some_and(|told| told.is_like(&wait)) {
             return Vec::new();
@@ -166,7 +168,7 @@ impl Acquire {
         alloc::vec![Step::Waits(wait)]
     }
 
-    /// What to say at the end: answers that were cut off do not unsay that somebody else has it.
+    /// Returns the final verdict. Answers that were cut off do not cancel an earlier report that the lock is held.
     pub(super) fn last_heard(&self, verdict: Verdict) -> Verdict {
         if matches!(verdict, Verdict::NoQuorum | Verdict::CutOff) && self.held.is_some() {
             Verdict::Held

@@ -1,4 +1,4 @@
-//! What a node says after a request: to the asker, and to the first waiter.
+//! A node's reply to a request, and its message to the first waiter.
 
 use crate::ticket::{Handoff, Waiter};
 use crate::vote::{Refusal, Vote};
@@ -6,9 +6,9 @@ use crate::vote::{Refusal, Vote};
 /// A node's answer, and its message to the first waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// The answer to the asker.
+    /// The reply to the client that sent the request.
     pub vote: Vote,
-    /// The waiter that gets a hint, which says "perhaps free now" and proves nothing.
+    /// The waiter that gets a hint. A hint means "perhaps free now" and proves nothing.
     pub hint: Option<Waiter>,
     /// The vote that the hint carries.
     pub handoff: Option<Handoff>,

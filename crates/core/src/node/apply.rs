@@ -16,13 +16,13 @@ use crate::ticket::{Channel, Handoff, Parting, QueuePosition, Waiter};
 use crate::time::Ttl;
 use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Request, Vote};
 
-/// Carries out a request, atomically, and votes.
+/// Applies a request atomically and returns the node's vote.
 ///
-/// `epoch` is the life of the node that the client shook hands with: unless it is still this one, and may vote, the node
-/// refuses. Releases are exempt, since taking back a vote is right in any life, and so are inspections.
+/// `epoch` is the epoch from the client's handshake. The node refuses the request unless this is its current epoch and
+/// it may vote. Releases are exempt, because releasing a vote is correct in any epoch, and so are inspections.
 ///
-/// If the request frees the vote, it goes to the first waiter without another request, provided that the node can tell it:
-/// `can_hear` says whether it has a listener on the waiter's channel.
+/// If the request frees the vote, the node grants it to the first waiter without another request, provided that it can
+/// notify the waiter: `can_hear` returns whether it has a listener on the waiter's channel.
 pub fn apply(
     life: &Incarnation,
     record: &mut Record,
@@ -37,10 +37,10 @@ pub fn apply(
     Answer { handoff, ..answer }
 }
 
-/// Carries out the last request of the first waiter, as if it arrived now. `None` if the node does not grant it: then the
-/// waiter only gets the hint.
+/// Applies the last request of the first waiter, as if it arrived now. Returns `None` if the node does not grant it;
+/// the waiter then gets only the hint.
 ///
-/// A waiter that cannot be told would have a vote without knowing it.
+/// Call it only for a waiter that can be notified: any other would hold a vote without knowing it.
 fn hand_on(life: &Incarnation, record: &mut Record, waiter: Waiter, now: NodeTime) -> Option<Handoff> {
     let (epoch, request) = record.next(waiter)?.clone();
     match answer(life, record, &request, epoch, now).vote {
@@ -49,7 +49,7 @@ fn hand_on(life: &Incarnation, record: &mut Record, waiter: Waiter, now: NodeTim
     }
 }
 
-/// Carries out a request, and hands nothing on.
+/// Applies a request without a handoff.
 pub(super) fn answer(
     life: &Incarnation,
     record: &mut Record,
@@ -91,7 +91,7 @@ fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Re
         Request::Break { target, mode } => breaking::end(life, record, *target, *mode, now),
         Request::Inspect => Vote::Report(Box::new(report(record, now))).into(),
         Request::Check { attempt, slot } => check(record, *attempt, *slot, now).into(),
-        // The page's commands tell no more than yes or no.
+        // The commands of the Redlock page only answer yes or no.
         Request::PlainAcquire { .. } if record.vote.is_some() => {
             let (holder, remaining, fence, queue) = (None, None, Fence::default(), QueuePosition::default());
             Refusal::Held { holder, remaining, fence, queue }.into()
@@ -117,15 +117,15 @@ struct Bid<'a> {
     waiter: Option<Waiter>,
 }
 
-/// What a vote that stands means for one who wants another.
+/// How the current vote affects a request for another one.
 enum Admission {
-    /// Nothing is in the way but the queue.
+    /// Only the queue can prevent a grant.
     Open,
-    /// The asker's owner has entered before: the queue is for others.
+    /// The owner already has an entry, so the queue does not apply.
     Reentry,
-    /// Somebody else has it.
+    /// Another client holds the vote.
     Taken,
-    /// It will never do.
+    /// The request cannot be granted later either.
     Refused(Refusal),
 }
 
@@ -158,15 +158,16 @@ fn acquire(
     let is_reentry = matches!(admission, Admission::Reentry);
     let stored = record.fence.as_ref().map(|note| note.fence);
     let fence = match stored {
-        // One fence for all entries of an owner. Other readers may have been given higher ones since.
+        // All entries of an owner share one fence. Other readers may have received higher ones since.
         Some(stored) if is_reentry => record.fence_of_reader(bid.mode).unwrap_or(stored),
         _ if is_too_far_ahead(life, record, bid.fence, now) => return Refusal::TooFarAhead.into(),
-        // Nobody else can have been given one meanwhile: lost replies spend none, and the seal raises it.
+        // No other client can have received a fence meanwhile, so a repeat after a lost reply reuses this one. A seal
+        // raises it.
         Some(stored) if is_own && !bid.mode.is_among_others() => bid.fence.max(stored),
-        // There is no fence above the last one.
+        // There is no higher fence.
         Some(Fence::MAX) => return Refusal::TooFarAhead.into(),
         Some(stored) => bid.fence.max(floor).max(stored.next()),
-        // The clock enters only where nothing is stored: otherwise every round would end unequal.
+        // Use the clock only if no fence is stored: otherwise the nodes would grant different fences in every round.
         None => {
             let clock = now.wall_micros.saturating_sub(life.constants.max_skew_micros);
             bid.fence.max(floor).max(Fence::new(clock))
@@ -176,12 +177,12 @@ fn acquire(
     if let Some(waiter) = bid.waiter {
         record.leave_queue(waiter.ticket);
     }
-    // Whoever enters together with others leaves room for the next.
+    // An entry that shares the lock may leave room for the next waiter.
     let hint = if is_own || is_reentry || record.entries.is_empty() { None } else { record.hint() };
     Answer { hint, ..vote.into() }
 }
 
-/// Refuses an attempt that is over, and an owner that was retired.
+/// Returns the refusal for an attempt with a tombstone, or for a retired owner.
 fn refused_for_good(record: &Record, bid: &Bid<'_>, now: NodeTime) -> Option<Refusal> {
     if record.is_over(bid.attempt, now) {
         return Some(Refusal::Tombstoned);
@@ -190,8 +191,8 @@ fn refused_for_good(record: &Record, bid: &Bid<'_>, now: NodeTime) -> Option<Ref
     is_retired.then_some(Refusal::Retired)
 }
 
-/// Puts the asker in the queue. The node keeps the request of one that wants the lock for itself: it says all that a vote
-/// needs.
+/// Puts the client in the queue. For an exclusive request the node also stores the request, so that it can grant it by
+/// a handoff.
 fn enqueue(
     life: &Incarnation,
     record: &mut Record,
@@ -225,7 +226,7 @@ fn admit(record: &Record, mode: Mode) -> Admission {
     }
 }
 
-/// Whether those who have waited for longer will need all the room that there is.
+/// Returns whether earlier waiters need all the remaining room.
 fn is_behind(record: &Record, bid: &Bid<'_>) -> bool {
     let room = match bid.mode {
         Mode::Slot { permits, .. } => (permits as usize).saturating_sub(record.entries.len()),
@@ -251,9 +252,9 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         return Vote::Refusal(Refusal::TooFarAhead);
     }
     let fence = match &record.fence {
-        // The seal has seen to it that a majority carries the lease's fence: a renewal need not raise anything.
+        // The seal gave a majority the lease's fence, so a renewal need not raise it.
         Some(note) if is_own => note.fence,
-        // Whoever had the lock meanwhile: nobody is to enter again with a fence that was theirs.
+        // Another client may have held the lock meanwhile: no entry may reuse that client's fence.
         Some(note) if is_passed(record, note, bid) && note.fence == Fence::MAX => {
             return Vote::Refusal(Refusal::TooFarAhead);
         }
@@ -262,19 +263,20 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         None => bid.fence,
     };
     if !is_own && record.is_own(bid.attempt) {
-        // A slot that was granted here and not won is given back for the one that was.
+        // Replace a slot that this node granted, but that did not win, by the one that won.
         take_back(record, bid.attempt);
     }
     let entry = record.entry(bid.attempt).map_or(bid.fence, |entry| entry.fence);
     grant(life, record, bid, (fence, entry), is_own, now)
 }
 
-/// Whether the highest fence may be somebody else's by now, of an owner who comes back to a node where its vote is gone.
+/// Returns whether the highest fence may belong to another client: the owner of a reentrant lock repairs its vote on a
+/// node that no longer has it.
 fn is_passed(record: &Record, note: &FenceNote, bid: &Bid<'_>) -> bool {
     matches!(bid.mode, Mode::Reentrant { .. }) && record.vote.is_none() && note.by != bid.attempt
 }
 
-/// Whether an attempt's vote here is for the slot that it holds: a majority of votes for different slots is none.
+/// Returns whether the attempt's vote is for the slot that it holds. Votes for different slots do not form a majority.
 fn is_in_its_slot(record: &Record, bid: &Bid<'_>) -> bool {
     match bid.mode {
         Mode::Slot { slot, .. } => record.entry(bid.attempt).is_some_and(|entry| entry.slot == Some(slot)),
@@ -282,7 +284,7 @@ fn is_in_its_slot(record: &Record, bid: &Bid<'_>) -> bool {
     }
 }
 
-/// Whether a hold that was never lost can have its vote back here, whoever waits.
+/// Returns whether a hold that was never lost can restore its vote here. Waiters do not prevent it.
 fn is_repairable(record: &Record, mode: Mode) -> bool {
     match (record.vote.as_ref().map(|vote| vote.period), mode) {
         (None, _) | (Some(Period::Shared), Mode::Shared { .. }) => true,
@@ -309,8 +311,8 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
     fence > clock.max(stored)
 }
 
-/// Lets the vote stand, and answers with the first of the fences; the second is that of the entry, where there are entries.
-/// `goes_on` says whether it stood before, for this attempt or for another entry of its owner.
+/// Stores the vote and grants it with `fence`. `entry` is the fence of the entry, for modes that have entries.
+/// `goes_on` tells whether the vote existed before, for this attempt or for another entry of its owner.
 fn grant(
     life: &Incarnation,
     record: &mut Record,
@@ -333,7 +335,7 @@ fn grant(
     Vote::Grant { fence, slot }
 }
 
-/// Writes the vote down, and the entry where there are entries. It never ends earlier than it did.
+/// Stores the vote and, for modes that have them, the entry. Never shortens either.
 fn enter(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Option<GrantedSlot> {
     let mut until = now.life_millis.saturating_add(bid.ttl.as_millis());
     let mut granted = None;
@@ -370,20 +372,20 @@ fn stand_plain(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTime) -
     Vote::grant(Fence::default())
 }
 
-/// Takes a vote back, and gives up or keeps the place in the queue.
+/// Releases a vote, and leaves the queue or keeps the position.
 fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: NodeTime) -> Answer {
     let was_own = record.is_own(attempt);
     if was_own {
         take_back(record, attempt);
     }
     if let Some(Parting::Yield(waiter)) = parting {
-        // It goes on as another attempt.
+        // The waiter continues as another attempt.
         record.keep_request(waiter.ticket, None);
     }
     let hint = match parting {
         Some(Parting::Yield(waiter)) if was_own => {
             record.keep_place(waiter, now);
-            // Nobody behind the yielder could get the vote, and the yielder is not to wake itself.
+            // No later waiter could get the vote, and the one that yields must not wake itself.
             record.hint().filter(|hint| hint.ticket < waiter.ticket)
         }
         Some(Parting::Leave(waiter)) => {
@@ -397,7 +399,7 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
     Answer { hint, ..vote.into() }
 }
 
-/// Takes back what an owner has, however often it has entered. Those of its attempts that wait learn of it when they ask.
+/// Releases all entries of an owner. Its waiting attempts are refused at their next request.
 fn retire(record: &mut Record, owner: OwnerId) -> Answer {
     if record.entries.iter().all(|entry| entry.owner != Some(owner)) {
         return Refusal::Absent.into();
@@ -412,7 +414,7 @@ fn take_back(record: &mut Record, attempt: LeaseId) {
     end_with_the_last(record);
 }
 
-/// A vote ends with the last of its entries, and is gone when none is left.
+/// Ends the vote with its last entry, or removes it if no entry is left.
 fn end_with_the_last(record: &mut Record) {
     match (record.entries.iter().map(|entry| entry.until).max(), &mut record.vote) {
         (Some(until), Some(vote)) => vote.until = until,

@@ -1,8 +1,8 @@
-//! Ending a lease that is not one's own.
+//! Breaking another client's lease.
 //!
-//! Its attempts get tombstones, so that nothing of them is renewed, repaired or granted again. A vote that is to drain
-//! stays where it is, until when it would have stood, but signed by nobody: neither its old holder nor an owner or a
-//! reader who would join can prolong it.
+//! The attempts of the lease get tombstones, so that none of them is renewed, repaired or granted again. In drain mode
+//! the vote stays until it would have expired, but with a signature that no client has: neither the old holder nor an
+//! owner or reader that joins can extend it.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -16,7 +16,7 @@ use crate::node::restart::Incarnation;
 use crate::node::time::NodeTime;
 use crate::vote::{BreakMode, Refusal, Target, Vote};
 
-/// Breaks the lease that is meant, if it is still the one that stands.
+/// Breaks the target lease, if it is still the current one.
 pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode: BreakMode, now: NodeTime) -> Answer {
     let Some(vote) = record.vote.as_ref() else { return end_absent(life, record, target, now) };
     if !is_meant(record, vote, target) {
@@ -38,7 +38,7 @@ pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode:
     let had_fence = record.fence_of_vote().is_some();
     if let Some(note) = record.fence.as_mut().filter(|_| had_fence) {
         note.by = digest.signature();
-        // Nobody is to yield to it.
+        // No waiter should yield to a broken lease.
         note.ticket = None;
     }
     record.entries.clear();
@@ -56,19 +56,19 @@ pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode:
     Answer { hint, ..Vote::Broken { digest, stood: true, remaining }.into() }
 }
 
-/// Whether this is the vote that is to be broken.
+/// Returns whether this vote is the target.
 fn is_meant(record: &Record, vote: &VoteNote, target: Target) -> bool {
     let note = record.fence_of_vote();
     match target {
         Target::Fence(fence) => note.is_some_and(|note| note.fence == fence),
-        // A digest stands for the attempt that began a period, and says nothing of those who have joined since.
+        // A digest identifies the attempt that began a period, and does not cover entries that joined later.
         Target::Digest(digest) => {
             digest == Digest::of(vote.attempt) && (vote.period == Period::Exclusive || note.is_none())
         }
     }
 }
 
-/// No vote stands. If the lease that is meant was the last one, it is not to be repaired here.
+/// Handles a break without a current vote. If the target was the last lease, prevents its repair here.
 fn end_absent(life: &Incarnation, record: &mut Record, target: Target, now: NodeTime) -> Answer {
     let note = record.fence.as_ref().filter(|note| target == Target::Fence(note.fence));
     let Some(note) = note else { return Refusal::Absent.into() };
@@ -77,7 +77,8 @@ fn end_absent(life: &Incarnation, record: &mut Record, target: Target, now: Node
     Vote::Broken { digest: Digest::of(by), stood: Digest::of_broken(by).is_some(), remaining: Duration::ZERO }.into()
 }
 
-/// Tombstones for as long as anything of these attempts could be under way. One that was broken before has its own.
+/// Adds tombstones that last as long as a request of these attempts may be in flight. Attempts that were broken before
+/// already have one.
 fn bury(life: &Incarnation, record: &mut Record, attempts: impl IntoIterator<Item = LeaseId>, now: NodeTime) {
     let until = now.life_millis.saturating_add(life.constants.max_ttl_millis);
     for attempt in attempts.into_iter().filter(|attempt| Digest::of_broken(*attempt).is_none()) {

@@ -1,4 +1,4 @@
-//! How a name stands, for those who only look.
+//! Read-only views of a name's state.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::node::time::NodeTime;
 use crate::ticket::{QUEUE_LISTED_MAX, Waiting};
 use crate::vote::{HeldBy, Refusal, Report, Vote};
 
-/// Whose vote stands, and how.
+/// Returns the current holder.
 pub(super) fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
     let vote = record.vote.as_ref()?;
     let note = record.fence_of_vote();
@@ -23,7 +23,7 @@ pub(super) fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
     })
 }
 
-/// How a name stands.
+/// Returns the state of a name.
 pub(super) fn report(record: &Record, now: NodeTime) -> Report {
     Report {
         held: held_by(record, now),
@@ -38,7 +38,7 @@ fn waiting(place: &Place) -> Waiting {
     Waiting { since_micros: place.waiter.ticket.at, shared: place.waiter.shared }
 }
 
-/// How an attempt's own vote stands.
+/// Returns whether an attempt's vote exists, and for how long.
 pub(super) fn check(record: &Record, attempt: LeaseId, slot: Option<u32>, now: NodeTime) -> Vote {
     if record.is_over(attempt, now) {
         return Vote::Refusal(Refusal::Tombstoned);

@@ -1,4 +1,4 @@
-//! Who waits for a name on one node, and who is to be told when it may be free.
+//! The queue of a name on one node, and which waiter to notify when the lock may be free.
 
 use crate::mode::{Mode, Period};
 use crate::node::record::{Place, Record};
@@ -8,14 +8,14 @@ use crate::ticket::{ENTRY_LEASE, QueuePosition, Ticket, WAITERS_MAX, Waiter};
 use crate::vote::{Refusal, Request};
 
 impl Record {
-    /// How many wait with a lower ticket than the asker's, as far as they are in its way; all of them, if it has none.
+    /// Counts the waiters with a lower ticket that block this request; all blocking waiters if it has no ticket.
     pub(super) fn ahead(&self, mode: Mode, ticket: Option<Ticket>) -> usize {
         let lower = |place: &&Place| ticket.is_none_or(|ticket| place.waiter.ticket < ticket);
         let in_the_way = |place: &&Place| !(mode.is_shared() && place.waiter.shared);
         self.queue.iter().filter(lower).filter(in_the_way).count()
     }
 
-    /// Puts a waiter in the queue, or keeps it there for longer, and tells how the queue looks to it.
+    /// Adds a waiter to the queue or extends its stay, and returns its view of the queue.
     pub(super) fn enqueue(
         &mut self,
         mode: Mode,
@@ -35,16 +35,16 @@ impl Record {
         Ok(QueuePosition { place: Some(before as u32 + 1), waiting: self.queue.len() as u32, lower })
     }
 
-    /// Whether the vote that stands may be that of another waiter with a lower ticket, who has yet to win.
+    /// Returns whether the current vote may belong to a waiter with a lower ticket that has not won yet.
     fn is_voted_lower(&self, ticket: Ticket) -> bool {
         self.vote.as_ref().is_some_and(|vote| match vote.period {
             Period::Exclusive => self.fence_of_vote().and_then(|note| note.ticket).is_some_and(|voted| voted < ticket),
-            // Of several entries it is not known whose tickets are lower: better to yield once too often.
+            // The node does not know the tickets of all entries: an unnecessary yield is the safe choice.
             Period::Reentrant(_) | Period::Shared | Period::Slots(_) => true,
         })
     }
 
-    /// Keeps a waiter's place for another entry lease.
+    /// Keeps a waiter's position for another [`ENTRY_LEASE`].
     pub(super) fn keep_place(&mut self, waiter: Waiter, now: NodeTime) {
         let until = now.life_millis.saturating_add(ENTRY_LEASE.as_millis() as u64);
         match self.queue.binary_search_by_key(&waiter.ticket, |place| place.waiter.ticket) {
@@ -53,27 +53,27 @@ impl Record {
         }
     }
 
-    /// Remembers what a place is for, or that its waiter has to ask anew.
+    /// Stores a waiter's request for a handoff; `None` if the waiter must ask again.
     pub(super) fn keep_request(&mut self, ticket: Ticket, request: Option<(Epoch, Request)>) {
         if let Some(place) = self.queue.iter_mut().find(|place| place.waiter.ticket == ticket) {
             place.request = request;
         }
     }
 
-    /// What the first waiter waits for, if the vote is free.
+    /// Returns the stored request of the waiter, if it is first and the vote is free.
     pub(super) fn next(&self, waiter: Waiter) -> Option<&(Epoch, Request)> {
         let first = self.queue.first().filter(|place| self.vote.is_none() && place.waiter.ticket == waiter.ticket)?;
         first.request.as_ref()
     }
 
-    /// Gives a place up. Whether it was the first.
+    /// Removes a waiter, and returns whether it was first.
     pub(super) fn leave_queue(&mut self, ticket: Ticket) -> bool {
         let was_first = self.queue.first().is_some_and(|place| place.waiter.ticket == ticket);
         self.queue.retain(|place| place.waiter.ticket != ticket);
         was_first
     }
 
-    /// The first waiter, if it could get a vote now.
+    /// Returns the first waiter, if it could get a vote now.
     pub(super) fn hint(&self) -> Option<Waiter> {
         let first = self.queue.first()?.waiter;
         let is_open = match self.vote.as_ref().map(|vote| vote.period) {

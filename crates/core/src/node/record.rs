@@ -13,147 +13,150 @@ use crate::node::time::NodeTime;
 use crate::ticket::{Ticket, Waiter};
 use crate::vote::Request;
 
-/// Fences are kept at least this long after the last lease of a name, so that nothing piles up for ever.
+/// The least time that a node keeps a fence after the last lease of a name. The limit keeps unused names from
+/// accumulating.
 pub const FENCE_RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// How long a fence is kept: long enough for the clocks to be past it when it goes.
+/// Returns how long a node keeps a fence: long enough that all clocks have passed it when it expires.
 pub fn retention_millis(constants: &Constants) -> u64 {
     let four_sigma = constants.max_skew_micros.saturating_mul(4) / 1_000;
     (FENCE_RETENTION_MIN.as_millis() as u64).max(constants.max_ttl_millis.saturating_add(four_sigma))
 }
 
-/// A vote that stands.
+/// A vote that a node has given and that has not expired.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VoteNote {
-    /// Who signed it: the holder, or the first of the entries that the period began with.
+    /// The attempt that signed the vote: the holder, or the first entry of the period.
     pub attempt: LeaseId,
-    /// How it is held.
+    /// How the lock is held.
     pub period: Period,
-    /// The last millisecond in which it stands: that of the last entry, if it has entries.
+    /// The last millisecond of the vote; that of the last entry, if there are entries.
     pub until: u64,
 }
 
-/// One entering of a lock that several may hold at a time.
+/// One entry into a lock that allows several.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The attempt that entered.
     pub attempt: LeaseId,
-    /// Whose it is, where that matters.
+    /// The owner, for modes that have one.
     pub owner: Option<OwnerId>,
-    /// The slot that it is in, of a semaphore.
+    /// The slot, for a semaphore.
     pub slot: Option<u32>,
-    /// The fence that it was given here, or that its lease had when it was given again.
+    /// The fence that this node granted, or the lease's fence if the entry was repaired.
     pub fence: Fence,
-    /// The last millisecond in which it stands.
+    /// The last millisecond of the entry.
     pub until: u64,
 }
 
-/// A place in the queue.
+/// A position in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
-    /// Whose.
+    /// The waiter.
     pub waiter: Waiter,
-    /// The last millisecond in which it is kept, unless the waiter asks again.
+    /// The last millisecond of the position, unless the waiter asks again.
     pub until: u64,
-    /// The last request of a waiter for an exclusive lock, and the epoch that it was for. The node grants it without
-    /// another request when the waiter is first and the vote is free.
+    /// The last request of a waiter for an exclusive lock, and its epoch. The node grants it without another request
+    /// when the waiter is first and the vote is free.
     pub request: Option<(Epoch, Request)>,
 }
 
-/// The highest fence of a name, and who got it.
+/// The highest fence of a name, and the client that received it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FenceNote {
-    /// The number.
+    /// The fence.
     pub fence: Fence,
-    /// Who signed the vote that it was given under. If the standing vote is another's, the holder is unknown.
+    /// The attempt that signed the vote with this fence. If another attempt signed the current vote, the holder is
+    /// unknown.
     pub by: LeaseId,
-    /// Since when, by the node's wall clock.
+    /// The start of the vote, by the node's wall clock.
     pub since_micros: u64,
-    /// The ticket that it was given to, if there was one.
+    /// The ticket of the client that received it, if it had one.
     pub ticket: Option<Ticket>,
-    /// Who, as text for people.
+    /// The holder, as text for people.
     pub holder: String,
-    /// The last millisecond in which it is kept.
+    /// The last millisecond in which the node keeps the fence.
     pub until: u64,
 }
 
 /// What a node stores for one name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Record {
-    /// The vote that stands.
+    /// The current vote.
     pub vote: Option<VoteNote>,
-    /// Who has entered, unless the vote is exclusive. There is no entry without a vote.
+    /// The current entries; empty if the vote is exclusive. There is no entry without a vote.
     pub entries: Vec<Entry>,
     /// The highest fence.
     pub fence: Option<FenceNote>,
-    /// Who waits, lowest ticket first.
+    /// The waiters, lowest ticket first.
     pub queue: Vec<Place>,
-    /// Attempts that are over, each with the last millisecond in which the node refuses its requests. An attempt asks for
-    /// one name only.
+    /// Attempts that are over, each with the last millisecond in which the node refuses their requests. An attempt
+    /// concerns one name only.
     pub tombstones: BTreeMap<LeaseId, u64>,
-    /// Owners that were retired from this name, each with the last millisecond in which the node refuses its requests.
+    /// Owners retired from this name, each with the last millisecond in which the node refuses their requests.
     pub retired: BTreeMap<OwnerId, u64>,
 }
 
 impl Record {
-    /// Forgets votes, fences and places that have lapsed. Like Redis, a thing is still there in the millisecond in which
-    /// it ends.
+    /// Removes votes, fences and queue positions that have expired. As in Redis, a value still exists in the
+    /// millisecond in which it expires.
     pub fn lapse(&mut self, now: NodeTime) {
         let gone = |until: u64| now.life_millis > until;
         self.vote.take_if(|vote| gone(vote.until));
         self.entries.retain(|entry| !gone(entry.until));
         if self.vote.is_none() {
-            // Whatever ended the vote, it ended the period: nobody comes back with the next one.
+            // The period ended with its vote: entries must not carry over to the next one.
             self.entries.clear();
         }
         self.fence.take_if(|fence| gone(fence.until));
         self.queue.retain(|place| !gone(place.until));
     }
 
-    /// Forgets tombstones that have lapsed. There may be many: the rules only look at those of the asker.
+    /// Removes expired tombstones. This is separate from [`lapse`](Self::lapse) because there may be many, and a
+    /// request needs only those of its own attempt and owner.
     pub fn sweep_tombstones(&mut self, now: NodeTime) {
         self.tombstones.retain(|_, until| now.life_millis <= *until);
         self.retired.retain(|_, until| now.life_millis <= *until);
     }
 
-    /// Forgets what those in the queue wait for: they are given hints, and ask themselves.
+    /// Removes the stored requests of all waiters. They get hints instead of handoffs.
     pub fn forget_requests(&mut self) {
         self.queue.iter_mut().for_each(|place| place.request = None);
     }
 
-    /// Whether there is nothing to remember but tombstones.
+    /// Returns whether the record holds nothing but tombstones.
     pub fn is_empty(&self) -> bool {
         self.vote.is_none() && self.fence.is_none() && self.queue.is_empty()
     }
 
-    /// The highest fence that is stored; zero for none.
+    /// Returns the highest stored fence, or zero.
     pub(super) fn stored_fence(&self) -> Fence {
         self.fence.as_ref().map(|note| note.fence).unwrap_or_default()
     }
 
-    /// Refuses requests of this attempt until then, at least.
+    /// Refuses requests of this attempt at least until then.
     pub(super) fn bury(&mut self, attempt: LeaseId, until: u64) {
         let known = self.tombstones.entry(attempt).or_default();
         *known = until.max(*known);
     }
 
-    /// Refuses requests of this owner until then, at least.
+    /// Refuses requests of this owner at least until then.
     pub(super) fn retire(&mut self, owner: OwnerId, until: u64) {
         let known = self.retired.entry(owner).or_default();
         *known = until.max(*known);
     }
 
-    /// Whether an attempt is over.
+    /// Returns whether the attempt has a tombstone.
     pub(super) fn is_over(&self, attempt: LeaseId, now: NodeTime) -> bool {
         self.tombstones.get(&attempt).is_some_and(|until| now.life_millis <= *until)
     }
 
-    /// Whether the node refuses an owner.
+    /// Returns whether the owner is retired.
     pub(super) fn is_retired(&self, owner: OwnerId, now: NodeTime) -> bool {
         self.retired.get(&owner).is_some_and(|until| now.life_millis <= *until)
     }
 
-    /// Whether this attempt has a vote here.
+    /// Returns whether this node's vote is for the attempt.
     pub(super) fn is_own(&self, attempt: LeaseId) -> bool {
         self.vote.as_ref().is_some_and(|vote| match vote.period {
             Period::Exclusive => vote.attempt == attempt,
@@ -161,7 +164,7 @@ impl Record {
         })
     }
 
-    /// The fence that was given under the vote that stands, if one was.
+    /// Returns the fence that was granted with the current vote, if there is one.
     pub(super) fn fence_of_vote(&self) -> Option<&FenceNote> {
         let vote = self.vote.as_ref()?;
         self.fence.as_ref().filter(|note| note.by == vote.attempt)
@@ -171,7 +174,7 @@ impl Record {
         self.entries.iter().find(|entry| entry.attempt == attempt)
     }
 
-    /// The fence of a reader's entries here, if it has any and may read again with it.
+    /// Returns the fence of a reader's existing entries, if the reader may re-enter with it.
     pub(super) fn fence_of_reader(&self, mode: Mode) -> Option<Fence> {
         let Mode::Shared { owner, reenters: true } = mode else { return None };
         let is_shared = self.vote.as_ref().is_some_and(|vote| vote.period == Period::Shared);
@@ -179,7 +182,7 @@ impl Record {
         own.map(|entry| entry.fence).max()
     }
 
-    /// The slots that nobody has, in the order of looking from `start`.
+    /// Returns the free slots, in search order from `start`.
     pub(super) fn free_slots(&self, permits: u32, start: u32) -> impl Iterator<Item = u32> + '_ {
         let start = start.checked_rem(permits).unwrap_or(0);
         let all = (start..permits).chain(0..start);

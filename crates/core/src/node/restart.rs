@@ -1,4 +1,4 @@
-//! What a node does after it restarted, empty or not: a new epoch, the quarantine, and when it may vote again.
+//! Restart of a node, with or without memory loss: the new epoch, the quarantine, and when the node may vote again.
 
 use alloc::string::String;
 use core::time::Duration;
@@ -6,118 +6,119 @@ use core::time::Duration;
 use crate::fence::Fence;
 use crate::node::time::NodeTime;
 
-/// Names one life of a node's memory: 128 random bits.
+/// Identifies one incarnation of a node's memory: 128 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(pub u128);
 
-/// A server's own signs of which memory it has, as a client reads them.
+/// What a server reports about its memory, as a client reads it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Identity {
-    /// The server's process. A restart changes it.
+    /// Identifies the server's process. A restart changes it.
     pub run: String,
-    /// The last promotion of the server from replica to master, because a replica takes over another server's data. Empty
-    /// if the server reports none. A node of several servers joins theirs by `+`.
+    /// The last promotion of the server from replica to master, which replaces its data by another server's. Empty if
+    /// the server reports none. A node with several servers joins their values with `+`.
     pub promotion: String,
 }
 
 impl Identity {
-    /// The identity of a server that takes over nobody's data.
+    /// Returns the identity of a server that never takes over another server's data.
     pub fn of_run(run: impl Into<String>) -> Self {
         Self { run: run.into(), promotion: String::new() }
     }
 
-    /// Whether a server that reports `now` may have another memory than when it reported `self`.
+    /// Returns whether a server that now reports `now` may have a different memory than when it reported `self`.
     ///
-    /// A server stops reporting its promotion when it gets its first replica, so only a new promotion is news.
+    /// A server stops reporting its promotion when it gets its first replica, so only a new promotion counts as a
+    /// change.
     pub fn is_replaced_by(&self, now: &Self) -> bool {
         let is_known = |promotion| self.promotion.split('+').any(|known| known == promotion);
         self.run != now.run || now.promotion.split('+').any(|promotion| !promotion.is_empty() && !is_known(promotion))
     }
 }
 
-/// What everyone who uses a cluster has to agree on.
+/// The settings that all users of a cluster must agree on.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Constants {
     /// The cluster's random name.
     pub cluster: String,
-    /// How many nodes it has.
+    /// The number of nodes.
     pub nodes: usize,
     /// The longest ttl.
     pub max_ttl_millis: u64,
-    /// How far the nodes' wall clocks may be apart.
+    /// The maximum clock skew between nodes.
     pub max_skew_micros: u64,
 }
 
-/// The length of the quarantine of a node that lost its memory: the longest ttl and a tenth, for clocks that run fast.
+/// Returns the length of the quarantine after memory loss: the longest ttl plus a tenth, for clocks that run fast.
 pub fn quarantine_micros(constants: &Constants) -> u64 {
     constants.max_ttl_millis.saturating_mul(1_100)
 }
 
-/// What a node knows about itself.
+/// A node's record of its current incarnation.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation {
-    /// The server's signs of this memory.
+    /// The identity that the server reported for this memory.
     pub identity: Identity,
-    /// This life; `None` when something wiped it.
+    /// The current epoch; `None` if it was erased.
     pub epoch: Option<Epoch>,
     /// The number at or below which this node grants no fence; `None` while the node is quarantined.
     pub floor: Option<Fence>,
     /// The length of the quarantine.
     pub quarantine_micros: u64,
-    /// An operator has begun to change the cluster's constants: the quarantine does not end before that is done.
+    /// Whether an operator is changing the cluster's constants. The quarantine does not end before the change is
+    /// complete.
     pub suspended: bool,
-    /// How much of the quarantine has surely passed: the highest claim so far.
+    /// The part of the quarantine that has certainly passed: the highest claim so far.
     pub elapsed_micros: u64,
     /// The cluster's constants.
     pub constants: Constants,
-    /// The runs of all nodes at the cluster's founding, sorted and joined by commas.
+    /// The `run` of every node when the cluster was founded, sorted and joined by commas.
     pub founders: String,
-    /// How often it was found to have begun another life since the cluster was declared, as far as its memory goes.
+    /// The number of restarts since the cluster was declared, as far as the node remembers.
     pub restarts: u64,
 }
 
-/// What a node that comes back may do at once.
+/// What a restarted node may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// Nothing: it is quarantined.
+    /// It must wait in quarantine.
     Quarantine,
-    /// Vote, with fences from this far behind (negative) or ahead of its clock, in microseconds.
+    /// It may vote at once, with a floor relative to its clock.
     Vote {
-        /// Added to the node's clock to give the floor.
+        /// Microseconds added to the node's clock to get the floor; may be negative.
         floor_offset: i64,
     },
 }
 
-/// What a client asks about the node itself.
+/// A command that concerns the node itself and not a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeCommand {
-    /// How do you stand?
+    /// Returns the node's state.
     Look,
-    /// Every connection's first word: notices a new life and starts its epoch.
+    /// The first command on every connection: detects a new incarnation and starts its epoch.
     Hello {
         /// The server's identity, as the client read it.
         identity: Identity,
-        /// The epoch to install if the life is new.
+        /// The epoch to install for a new incarnation.
         fresh: Epoch,
-        /// What the client believes; installed on a blank node.
+        /// The client's constants; installed on a blank node.
         constants: Constants,
-        /// Installed on a blank node.
+        /// The founders to install on a blank node.
         founders: String,
-        /// What a new life may do.
+        /// What a new incarnation may do.
         trust: Trust,
     },
-    /// Claims that this much of the quarantine has passed, and ends the quarantine when that is all of it.
+    /// Claims that this much of the quarantine has passed. The quarantine ends when the claim covers all of it.
     ///
-    /// A client that read `elapsed_micros` in a reply may claim that number plus the time from the receipt of the reply
-    /// to the sending of the claim. Such a claim is true by itself, so it does not matter who else claims, in which order
-    /// claims arrive, or how often.
+    /// A client that read `elapsed_micros` in a reply may claim that number plus the time from receiving the reply to
+    /// sending the claim. Such a claim is true by itself, so other claims, their order and repetitions do not matter.
     Claim {
-        /// The epoch.
+        /// The quarantined epoch.
         epoch: Epoch,
-        /// The time that has passed since the epoch began, at least.
+        /// The least time that has passed since the epoch began.
         elapsed_micros: u64,
     },
-    /// An operator's word that no lock can be outstanding: a new epoch that may vote at once.
+    /// An operator asserts that no lock is outstanding: installs a new epoch that may vote at once.
     Init {
         /// The server's identity, as the client read it.
         identity: Identity,
@@ -126,7 +127,7 @@ pub enum NodeCommand {
         /// The constants to install.
         constants: Constants,
     },
-    /// An operator changes the constants of the same cluster: a new epoch, in quarantine for the longer `max_ttl`.
+    /// An operator changes the cluster's constants: installs a new epoch, in quarantine for the longer `max_ttl`.
     Reconfigure {
         /// The server's identity, as the client read it.
         identity: Identity,
@@ -134,25 +135,26 @@ pub enum NodeCommand {
         fresh: Epoch,
         /// The constants to install.
         constants: Constants,
-        /// What the new epoch may do. Whatever votes stand are kept.
+        /// What the new epoch may do. Existing votes are kept.
         trust: Trust,
-        /// Do not end the quarantine before this is said again without: some nodes may still know the old constants.
+        /// Whether to suspend the end of the quarantine until this command is repeated without it, because some nodes
+        /// may still have the old constants.
         suspend: bool,
     },
 }
 
-/// How a node stands, after a node command.
+/// A node's state after a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Whether the node command was carried out.
+    /// Whether the node accepted the command.
     pub accepted: bool,
-    /// What the node knows about itself; `None` when it is blank.
+    /// The node's incarnation; `None` if it is blank.
     pub life: Option<Incarnation>,
-    /// Its clock.
+    /// The node's wall clock.
     pub at_micros: u64,
 }
 
-/// Carries out a node command, atomically.
+/// Applies a node command atomically.
 pub fn attend(life: &mut Option<Incarnation>, node_command: &NodeCommand, now: NodeTime) -> Standing {
     let accepted = match (node_command, life.as_mut()) {
         (NodeCommand::Look, _) => true,
@@ -185,7 +187,7 @@ pub fn attend(life: &mut Option<Incarnation>, node_command: &NodeCommand, now: N
             true
         }
         (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if life.is_quarantined(*epoch) => {
-            // Never the sum: two clients that watched the same minute have seen one minute.
+            // Take the maximum, not the sum: two clients may have measured the same minute.
             life.elapsed_micros = life.elapsed_micros.max(*elapsed_micros);
             if !life.suspended && life.elapsed_micros >= life.quarantine_micros {
                 life.floor = Some(Fence::new(now.wall_micros.saturating_sub(life.constants.max_skew_micros)));
@@ -198,17 +200,17 @@ pub fn attend(life: &mut Option<Incarnation>, node_command: &NodeCommand, now: N
 }
 
 impl Incarnation {
-    /// Whether a server that reports `now` does not have the memory of this life any more.
+    /// Returns whether a server that now reports `now` no longer has the memory of this incarnation.
     pub fn is_replaced_by(&self, now: &Identity) -> bool {
         self.epoch.is_none() || self.identity.is_replaced_by(now)
     }
 
-    /// How much of the quarantine is left, as far as the node knows.
+    /// Returns how much of the quarantine is left, as far as the node knows.
     pub fn quarantine_left(&self) -> Duration {
         Duration::from_micros(self.quarantine_micros.saturating_sub(self.elapsed_micros))
     }
 
-    /// Whether this is the first life of a cluster that was founded by its first client: no lease can be older than it.
+    /// Returns whether this is the first incarnation in a cluster that its first client founded. No lease can be older.
     pub fn is_founding(&self) -> bool {
         self.restarts == 0 && !self.founders.is_empty()
     }
@@ -218,8 +220,8 @@ impl Incarnation {
     }
 }
 
-/// The next life of a node, after the one that it knows. Its quarantine is long enough for every lease by the constants of
-/// either life. If it is trusted, it may vote at once.
+/// Returns the incarnation that follows `known`. Its quarantine covers every lease under the constants of either. A
+/// trusted node may vote at once.
 fn succeed(
     known: Option<&Incarnation>,
     next: Incarnation,
