@@ -5,22 +5,22 @@ use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::vote::BreakMode;
 
-/// About how many events a node keeps: the newest ones.
+/// The approximate number of events that a node keeps.
 pub const HISTORY_MAX: usize = 10_000;
-/// The longest reason that is kept, in bytes; longer ones are cut.
+/// The longest stored reason, in bytes. Longer ones are truncated.
 pub const REASON_BYTES_MAX: usize = 512;
 
-/// What happened.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum What {
-    /// A lock was won.
+    /// The lock was acquired.
     Granted,
-    /// It was given back.
+    /// The lease was released.
     Released,
     /// A lease was lost: its validity ended before it was released.
     Lost,
-    /// Somebody's lease was broken.
+    /// An operator broke the lease.
     Broken,
 }
 
@@ -28,7 +28,7 @@ impl What {
     const ALL: [(Self, &str); 4] =
         [(Self::Granted, "granted"), (Self::Released, "released"), (Self::Lost, "lost"), (Self::Broken, "broken")];
 
-    /// One word.
+    /// Returns the kind as one word.
     pub fn as_str(self) -> &'static str {
         Self::ALL.iter().find(|(what, _)| *what == self).map_or("", |(_, word)| word)
     }
@@ -38,29 +38,29 @@ impl What {
     }
 }
 
-/// One thing that has happened to a lock.
+/// An event in the history of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event {
-    /// The same on every node that it was written to.
+    /// The event's id, the same on every node.
     pub(crate) id: u64,
-    /// When, by the middle of the nodes' clocks, in microseconds since the Unix epoch.
+    /// The time of the event in microseconds since the Unix epoch, by the median of the nodes' clocks.
     pub at_micros: u64,
-    /// To which lock.
+    /// The lock's name.
     pub name: Name,
-    /// What.
+    /// The kind of event.
     pub what: What,
     /// The lease's fence; `None` for a plain lock.
     pub fence: Option<Fence>,
-    /// Who held it; of a break, who broke it.
+    /// The holder; for a break, the client that broke the lease.
     pub holder: Option<Holder>,
-    /// How it was held: `exclusive`, `plain`, `reentrant`, `shared` or `slot`; of a break, `drain` or `now`.
+    /// The lease's mode: `exclusive`, `plain`, `reentrant`, `shared` or `slot`; for a break, `drain` or `now`.
     pub mode: String,
-    /// Why it was lost or broken, for people.
+    /// The reason why the lease was lost or broken, for people.
     pub reason: String,
 }
 
-/// The names of an event's parts, as nodes store them.
+/// The names of an event's fields, as nodes store them.
 pub(crate) const FIELDS: [&str; 8] = ["id", "at", "name", "what", "fence", "holder", "mode", "reason"];
 
 impl Event {
@@ -77,12 +77,12 @@ impl Event {
         }
     }
 
-    /// Adds the holder, and the mode as a word.
+    /// Sets the holder and the mode.
     pub(crate) fn by(self, holder: Option<Holder>, mode: &str) -> Self {
         Self { holder, mode: mode.into(), ..self }
     }
 
-    /// Adds the reason, cut to [`REASON_BYTES_MAX`] and without control characters.
+    /// Sets the reason, truncated to [`REASON_BYTES_MAX`] and without control characters.
     pub(crate) fn because(self, reason: &str) -> Self {
         let mut end = reason.len().min(REASON_BYTES_MAX);
         while !reason.is_char_boundary(end) {
@@ -91,7 +91,7 @@ impl Event {
         Self { reason: reason[..end].replace(char::is_control, " "), ..self }
     }
 
-    /// The values of the [`FIELDS`].
+    /// Returns the values of the [`FIELDS`].
     pub(crate) fn values(&self) -> [String; FIELDS.len()] {
         [
             format!("{:016x}", self.id),
@@ -105,7 +105,7 @@ impl Event {
         ]
     }
 
-    /// Reads what [`values`](Self::values) wrote; `None` for anything else.
+    /// Parses what [`values`](Self::values) returned; `None` for anything else.
     pub(crate) fn read(value: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let fence = value("fence")?;
         Some(Self {
@@ -121,7 +121,7 @@ impl Event {
     }
 }
 
-/// How a lease is held, in a word.
+/// Returns the word for a lease's mode.
 pub(crate) fn word_for(mode: Mode, fence: Option<Fence>) -> &'static str {
     match mode {
         Mode::Exclusive { .. } if fence.is_none() => "plain",
@@ -129,7 +129,7 @@ pub(crate) fn word_for(mode: Mode, fence: Option<Fence>) -> &'static str {
     }
 }
 
-/// How a lease was broken, in a word.
+/// Returns the word for a break's mode.
 pub(crate) fn word_for_break(mode: BreakMode) -> &'static str {
     match mode {
         BreakMode::Drain => "drain",

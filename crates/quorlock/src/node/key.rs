@@ -1,19 +1,19 @@
-//! Where a name's record is kept on a node.
+//! The keys under which nodes store the records of names.
 
 use quorlock_core::name::Name;
 
 use crate::error::ConfigError;
 use crate::node::redis::slot::Slot;
 
-/// Companion keys start with this, and no lock's key may.
+/// The prefix of companion keys. A lock's own key must not start with it.
 pub(crate) const RESERVED_PREFIX: &str = "quorlock~";
 
-/// How a name becomes a key.
+/// Maps names to keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyTemplate {
-    /// What stands before the name.
+    /// The text before the name.
     before: String,
-    /// What stands behind it.
+    /// The text after the name.
     after: String,
     in_cluster: bool,
 }
@@ -36,12 +36,12 @@ impl KeyTemplate {
         }
     }
 
-    /// The same keys, in a Redis Cluster.
+    /// Returns the same template for a Redis Cluster.
     pub(crate) fn in_cluster(self) -> Self {
         Self { in_cluster: true, ..self }
     }
 
-    /// The key of a name.
+    /// Returns the key of a name.
     pub(crate) fn key(&self, name: &Name) -> Result<LockKey, ConfigError> {
         let text = [&self.before, name.as_str(), &self.after].concat();
         if text.starts_with(RESERVED_PREFIX) {
@@ -51,7 +51,7 @@ impl KeyTemplate {
         Ok(LockKey { name: name.clone(), text, slot })
     }
 
-    /// The keys of all names that begin like this.
+    /// Returns the span of keys whose names start with `beginning`.
     pub(crate) fn span(&self, beginning: &str) -> KeySpan {
         let Self { before, after, .. } = self;
         KeySpan {
@@ -61,19 +61,19 @@ impl KeyTemplate {
         }
     }
 
-    /// Whose key it is, if it is one.
+    /// Returns the name that has this key, or `None` if it is not a lock's key.
     pub(crate) fn name_of(&self, key: &str) -> Option<Name> {
         let name = key.strip_prefix(&self.before)?.strip_suffix(&self.after)?;
         Name::new(name).ok().filter(|_| !key.starts_with(RESERVED_PREFIX))
     }
 }
 
-/// Where a group of names has its keys.
+/// The keys of all names with a common prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySpan {
     pub(crate) start: String,
     pub(crate) end: String,
-    /// Whether the template has a part of its own by which a key can be told from other data.
+    /// Whether the template has fixed text that distinguishes our keys from other data.
     pub(crate) is_fixed: bool,
 }
 
@@ -88,12 +88,12 @@ impl KeySpan {
 pub(crate) struct LockKey {
     pub(crate) name: Name,
     pub(crate) text: String,
-    /// Where that is in a Redis Cluster, for a client of one.
+    /// The key's slot, if the client uses a Redis Cluster.
     pub(crate) slot: Option<Slot>,
 }
 
 impl LockKey {
-    /// What companion keys have before the rest of their names, so that they live where the key does.
+    /// Returns the hash tag that companion keys start with, so that they are in the same slot as the key.
     pub(crate) fn tag(&self) -> String {
         self.slot.map(|slot| format!("{{{}}}:", slot.tag())).unwrap_or_default()
     }

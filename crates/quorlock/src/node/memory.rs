@@ -1,4 +1,4 @@
-//! Nodes in this process's memory: the core's rules under a mutex, for tests and embedding.
+//! Nodes in this process's memory, for tests and embedding: the core's rules under a mutex.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, MutexGuard};
@@ -17,10 +17,10 @@ use crate::platform::clock;
 use crate::platform::entropy;
 use crate::platform::sync::Mutex;
 
-/// Nodes that live in this process and are shared by every client that is given a clone.
+/// Nodes in this process's memory. Clients that get clones of one `MemoryNodes` share its nodes.
 ///
-/// For tests and demonstrations, each can be made to fail as a server would: [frozen](Self::freeze) and
-/// [thawed](Self::thaw), cut [off](Self::down) and back [up](Self::up), or [restarted empty](Self::restart_empty).
+/// Tests and demonstrations can make each node fail like a server: [freeze](Self::freeze) and [thaw](Self::thaw) it,
+/// take it [down](Self::down) and [up](Self::up) again, or [restart it empty](Self::restart_empty).
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -41,16 +41,16 @@ pub struct MemoryNodes {
 }
 
 impl MemoryNodes {
-    /// This many blank nodes.
+    /// Creates blank nodes.
     pub fn new(nodes: usize) -> Self {
         Self { nodes: (0..nodes).map(MemoryNode::new).collect() }
     }
 
-    /// The node loses its memory and every connection, as a server does that restarts empty. It can be reached, whatever
-    /// was done to it before.
+    /// Restarts the node with an empty memory, and closes every connection to it. Afterwards the node is up and not
+    /// frozen.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn restart_empty(&self, node: usize) {
         let node = &self.nodes[node];
         let mut state = node.state();
@@ -59,17 +59,17 @@ impl MemoryNodes {
         node.thawed.notify_waiters();
     }
 
-    /// The node stops, as a process does on SIGSTOP: its connections stay open, and what it is asked is answered when it
-    /// is [thawed](Self::thaw).
+    /// Stops the node like a process that gets SIGSTOP: its connections stay open, and it answers pending requests
+    /// after a [thaw](Self::thaw).
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn freeze(&self, node: usize) {
         self.nodes[node].state().frozen = true;
     }
 
-    /// A frozen node goes on: first with everything that it was asked meanwhile, in that order, whether or not anybody
-    /// still waits for the answer.
+    /// Resumes a frozen node. It first executes, in order, every request that arrived while it was frozen, even if the
+    /// client no longer waits for the reply.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -86,7 +86,7 @@ impl MemoryNodes {
     /// ```
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn thaw(&self, node: usize) {
         let node = &self.nodes[node];
         let mut state = node.state();
@@ -98,20 +98,20 @@ impl MemoryNodes {
         node.thawed.notify_waiters();
     }
 
-    /// The node loses every connection and takes no new ones, until it is [up](Self::up) again.
+    /// Closes every connection to the node. The node accepts no new ones until it is [up](Self::up) again.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn down(&self, node: usize) {
         let mut state = self.nodes[node].state();
         state.generation += 1;
         state.down = true;
     }
 
-    /// The node can be reached again, with its memory.
+    /// Makes the node reachable again. It has kept its memory.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// Panics if there is no such node.
     pub fn up(&self, node: usize) {
         self.nodes[node].state().down = false;
     }
@@ -131,21 +131,22 @@ struct MemoryNode {
 #[derive(Debug, Default)]
 struct NodeMemory {
     identity: Identity,
-    /// Sessions of an earlier generation have lost their connection.
+    /// Incremented when all connections close; a session of an earlier generation is disconnected.
     generation: u64,
     down: bool,
     frozen: bool,
-    /// What sessions of each generation asked while the node was frozen, and where the answers go.
+    /// Questions that arrived while the node was frozen: the session's generation, the question, and where to send the
+    /// answer.
     unread: Vec<(u64, Question, mpsc::UnboundedSender<Answer>)>,
     life: Option<Incarnation>,
     records: HashMap<String, Record>,
-    /// Who hears hints.
+    /// Sessions that receive hints.
     listeners: HashMap<Channel, mpsc::UnboundedSender<Answer>>,
-    /// How many requests came since the last sweep.
+    /// Requests since the last sweep.
     unswept: usize,
-    /// How many records and tombstones the last sweep left.
+    /// Records and tombstones that the last sweep left.
     kept: usize,
-    /// What has happened, newest last.
+    /// Recent events, newest last.
     history: VecDeque<Arc<Event>>,
 }
 
@@ -154,7 +155,7 @@ impl NodeMemory {
         Self { identity: Identity::of_run(format!("{:032x}", entropy::bits())), ..Self::default() }
     }
 
-    /// Answers a question, or keeps it until the node is thawed.
+    /// Answers a question, or queues it if the node is frozen.
     fn take(&mut self, generation: u64, question: Question, answers: &mpsc::UnboundedSender<Answer>) {
         let answer = if generation != self.generation {
             Answer::End(Trouble::Broken("the node closed the connection".into()))
@@ -164,7 +165,7 @@ impl NodeMemory {
         } else {
             self.answer(question, time())
         };
-        // A client that has hung up misses the answer, but the node has done what it asked.
+        // If the client has disconnected, it misses the answer, but the node has executed the request.
         let _ = answers.send(answer);
     }
 
@@ -216,20 +217,21 @@ impl NodeMemory {
         let answer = apply(known, record, &message.request, epoch, now, |channel| listener(channel).is_some());
         if let Vote::Broken { .. } = answer.vote {
             for listener in self.listeners.values() {
-                // Whoever has gone holds nothing.
+                // A session that has ended holds no lease.
                 let _ = listener.send(Answer::Broken(message.key.text.clone()));
             }
         }
         if let Some(hint) = answer.hint
             && let Some(listener) = listener(hint.channel)
         {
-            // A listener that has gone does not wait.
+            // A session that has ended has no waiters.
             let _ = listener.send(Answer::Hint(hint.ticket, answer.handoff));
         }
         Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) }
     }
 
-    /// Forgets what has lapsed, after as many requests as there were records and tombstones the last time.
+    /// Removes lapsed entries. Runs once per as many requests as records and tombstones were left, so its cost is
+    /// amortized.
     fn sweep(&mut self, requests: usize, now: NodeTime) {
         self.unswept += requests;
         if self.unswept < self.kept + 1_024 {
@@ -259,7 +261,7 @@ impl MemoryNode {
         self.state.lock()
     }
 
-    /// `None` from a node that is frozen: nobody is there to answer.
+    /// Opens a session. Returns `None` while the node is frozen.
     fn try_open(&self, inbox: &Inbox) -> Option<Result<Box<dyn Session>, Trouble>> {
         let mut state = self.state();
         if state.down {
@@ -274,7 +276,7 @@ impl MemoryNode {
         state.listeners.insert(inbox.channel, answers.clone());
         drop(state);
         let inbox = inbox.clone();
-        // Not from within a question: whoever asks may hold what the answer needs.
+        // Deliver from a task and not from within `ask`: the caller may hold a lock that the inbox needs.
         let delivery = tokio::spawn(async move {
             while let Some(answer) = outgoing.recv().await {
                 inbox.take(answer);

@@ -1,4 +1,4 @@
-//! What a node shows to whoever only looks: nothing is changed, no hello is said.
+//! Read-only examination of a node: changes nothing and sends no hello.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -11,28 +11,28 @@ use crate::node::key::LockKey;
 use crate::node::{Node, RequestReply, STEP_DEADLINE, Trouble, within};
 use crate::platform::clock;
 
-/// How often a node's clock is read in a row: the fastest answer tells most.
+/// The number of consecutive clock readings. The reading with the shortest round trip is the most exact.
 pub(crate) const READINGS: usize = 5;
 
-/// What is to be looked at.
+/// What to examine.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// For how long the node's clock is watched; zero to read it once.
+    /// The time between the first and the last clock readings; zero to read the clock once.
     pub(crate) watch: Duration,
-    /// A name that nobody has: what may be done with its keys may be done with all. `None` if keys cannot be made.
+    /// An unused name, whose keys show which commands are permitted on lock keys. `None` if no key can be built.
     pub(crate) key: Option<LockKey>,
 }
 
-/// What was seen of one node.
+/// What the examination of one node found.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Probe {
-    /// What it is and which version.
+    /// The server's product and version.
     pub(crate) server: Option<String>,
-    /// Why it was not seen to the end.
+    /// The reason why the examination stopped early.
     pub(crate) trouble: Option<Trouble>,
     pub(crate) identity: Option<Identity>,
     pub(crate) standing: Option<Standing>,
-    /// Readings of its clock, at the beginning and at the end.
+    /// Clock readings at the beginning and at the end.
     pub(crate) first: Vec<Reading>,
     pub(crate) last: Vec<Reading>,
     pub(crate) redis: Option<RedisFacts>,
@@ -52,50 +52,50 @@ impl Reading {
         self.heard.since(self.sent)
     }
 
-    /// The node's clock minus ours in the middle of the round trip, in microseconds.
+    /// Returns the node's clock minus ours at the middle of the round trip, in microseconds.
     pub(crate) fn offset(&self) -> i64 {
         let middle = (self.sent.as_nanos() / 2 + self.heard.as_nanos() / 2) / 1_000;
         i64::try_from(self.at_micros).unwrap_or(i64::MAX).saturating_sub(middle as i64)
     }
 }
 
-/// What a Redis server says about itself.
+/// What a Redis server reports about itself.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RedisFacts {
-    /// The answer to `INFO`.
+    /// The reply to `INFO`.
     pub(crate) info: String,
     pub(crate) config: HashMap<String, String>,
-    /// Why it cannot be a node.
+    /// The reason why the server cannot be a node.
     pub(crate) unfit: Option<Trouble>,
-    /// What the server said against what has to be done.
+    /// Commands that we need and the server refused.
     pub(crate) objections: Vec<Objection>,
 }
 
-/// Something that the server does not do for us.
+/// A command that the server refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Objection {
     /// The command.
     pub(crate) command: String,
-    /// The kind of key or channel, where it is about one.
+    /// The kind of key or channel, if the refusal concerns one.
     pub(crate) on: Option<String>,
-    /// In the server's words.
+    /// The server's error message.
     pub(crate) why: String,
 }
 
-/// What is to be said of a node's file.
+/// Facts about a node's file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileFacts {
     pub(crate) path: String,
     pub(crate) exists: bool,
     pub(crate) system: Option<String>,
-    /// Whether what is in it goes with the machine's next start.
+    /// Whether a reboot deletes the contents.
     pub(crate) volatile: bool,
     pub(crate) size: u64,
     pub(crate) free: Option<u64>,
     pub(crate) journal: Option<&'static str>,
 }
 
-/// Looks by way of a session, as a client has it.
+/// Examines a node through a session, as a client would use it.
 pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Probe {
     let mut probe = Probe::default();
     match within(STEP_DEADLINE, RequestReply::open(node, Channel(0))).await {

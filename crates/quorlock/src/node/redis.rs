@@ -1,8 +1,8 @@
-//! Redis and Valkey servers as nodes: one server, the master that sentinels name, or a whole Redis Cluster. The scripts
-//! decide.
+//! Redis and Valkey servers as nodes: one server, the master that sentinels name, or a Redis Cluster. Lua scripts
+//! implement the core's rules.
 //!
-//! Hints arrive as RESP3 pushes over the connection itself. Every server that is new enough for the scripts speaks RESP3,
-//! so there is no second connection to listen on. A server that does not allow to subscribe is a node without hints.
+//! Hints arrive as RESP3 pushes on the same connection. Every server that is new enough for the scripts supports RESP3,
+//! so no second connection is needed. A server that does not permit subscriptions still works as a node, without hints.
 
 mod codec;
 mod commands;
@@ -47,12 +47,12 @@ use trouble::{checked, malformed};
 use value::Value;
 use wire::Connecting;
 
-/// Redis servers that can be connected to.
+/// A node on one or more Redis servers.
 #[derive(Clone)]
 pub(crate) struct RedisNode {
     title: String,
     origin: Origin,
-    /// For the scripts; the name of the cluster plays no part in them.
+    /// Arguments for the scripts, which do not use the cluster's name.
     constants: Constants,
     connect_deadline: Duration,
 }
@@ -78,7 +78,7 @@ impl RedisNode {
         Ok(RedisSession::start(masters, shards, Post::of(&self.origin), inbox, self.constants.clone(), watch))
     }
 
-    /// Connects to a server, and reads who it is.
+    /// Connects to a server and reads its identity.
     async fn meet(&self, lane: usize, server: &Server, channel: Channel) -> Result<(Connecting, Identity), Trouble> {
         let post = Post::of(&self.origin);
         let met = async {
@@ -91,8 +91,8 @@ impl RedisNode {
         met.await.map_err(named)
     }
 
-    /// Logs in, reads what the server says of itself, loads the scripts, and listens for hints and for changes of the
-    /// server's memory: one round trip. Channel 0 is nobody's.
+    /// Logs in, reads the server's `INFO`, loads the scripts, and subscribes to hints and memory changes, in one round
+    /// trip. Channel 0 belongs to no client and receives no hints.
     async fn greet(
         &self,
         connecting: &mut Connecting,
@@ -110,12 +110,12 @@ impl RedisNode {
         }
         let listening = commands.len();
         let listens = channel != Channel(0);
-        // A message that is published on one server of a Cluster arrives on all. Each channel is confirmed by one push.
+        // In a Cluster, a message that is published on one server reaches all of them. One push confirms each channel.
         if listens && lane == 0 {
             commands.command("SUBSCRIBE").word(hint_channel(channel));
             commands.command("SUBSCRIBE").word(broken_channel());
         }
-        // The last command, because pushes may follow its reply. Changes before it show in the first look.
+        // Send this last, because pushes may follow its reply. The first look detects earlier changes.
         if listens {
             hints::track(home, &mut commands);
         }
@@ -150,7 +150,7 @@ impl Node for RedisNode {
     }
 }
 
-/// Says which protocol we speak, and who we are.
+/// Selects RESP3 and authenticates.
 fn hello(server: &Server, commands: &mut Commands) {
     commands.command("HELLO").word("3");
     if let Some((user, password)) = &server.login {
@@ -158,7 +158,7 @@ fn hello(server: &Server, commands: &mut Commands) {
     }
 }
 
-/// Begins a connection to a node.
+/// Authenticates and selects the database.
 fn login(server: &Server, commands: &mut Commands) {
     hello(server, commands);
     if server.db != 0 {

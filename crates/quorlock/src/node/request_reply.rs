@@ -1,4 +1,4 @@
-//! One question after the other, each with its answer: for those who have nothing else to do.
+//! A sequential client of one node: sends a question, then waits for its answer.
 
 use std::time::Duration;
 
@@ -11,26 +11,26 @@ use tokio::sync::mpsc;
 use crate::node::{Answer, Inbox, Life, Message, Node, Page, Question, Reply, Search, Session, Trouble};
 use crate::platform::runtime;
 
-/// How long each step of an operator's command may take on each node.
+/// The longest time that each step of an operator's command may take on each node.
 pub(crate) const STEP_DEADLINE: Duration = Duration::from_secs(5);
 
-/// Limits the time of one step.
+/// Limits the duration of one step.
 pub(crate) async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Trouble>>) -> Result<T, Trouble> {
     runtime::timeout(limit, work)
         .await
         .unwrap_or_else(|_| Err(Trouble::Unreachable(format!("no answer within {limit:?}"))))
 }
 
-/// A session of one's own.
+/// A session that this caller alone uses.
 pub(crate) struct RequestReply {
     session: Box<dyn Session>,
     answers: mpsc::UnboundedReceiver<Answer>,
-    /// Whoever asks after the end is told of it again.
+    /// The reason why the session ended, returned again to every later call.
     ended: Option<Trouble>,
 }
 
 impl RequestReply {
-    /// Connects, and hears hints on this channel.
+    /// Connects, and subscribes to hints on this channel.
     pub(crate) async fn open(node: &(impl Node + ?Sized), channel: Channel) -> Result<Self, Trouble> {
         let (inbox, answers) = Inbox::queue(channel);
         Ok(Self { session: node.open(inbox).await?, answers, ended: None })
@@ -48,12 +48,12 @@ impl RequestReply {
         }
     }
 
-    /// Sends a question. Its answer must be awaited in its turn.
+    /// Sends a question. The caller must await the answers in the order of the questions.
     pub(crate) fn post(&mut self, question: Question) {
         self.session.ask(question);
     }
 
-    /// The answer to the oldest question, which must have been for votes.
+    /// Waits for the answer to the oldest question, which must be a request for votes.
     pub(crate) async fn replies(&mut self) -> Result<Vec<Reply>, Trouble> {
         match self.next().await? {
             Answer::Votes(replies) => Ok(replies),
@@ -66,7 +66,7 @@ impl RequestReply {
         self.replies().await
     }
 
-    /// One page of keys.
+    /// Fetches one page of keys.
     pub(crate) async fn search(&mut self, search: Search) -> Result<Page, Trouble> {
         self.post(Question::Search(search));
         match self.next().await? {
@@ -76,7 +76,7 @@ impl RequestReply {
         }
     }
 
-    /// The answer to the oldest question.
+    /// Waits for the answer to the oldest question.
     async fn next(&mut self) -> Result<Answer, Trouble> {
         loop {
             if let Some(trouble) = &self.ended {
@@ -96,10 +96,10 @@ fn out_of_turn() -> Trouble {
     Trouble::Broken("an answer out of turn".into())
 }
 
-/// What only tests have to say.
+/// Test support.
 #[cfg(test)]
 impl RequestReply {
-    /// Connects, and gives hints a queue of their own.
+    /// Connects, and delivers hints to a separate queue.
     pub(crate) async fn listening(
         node: &dyn Node,
         channel: Channel,
@@ -113,7 +113,7 @@ impl RequestReply {
         Ok((Self { session: node.open(inbox).await?, answers, ended: None }, heard))
     }
 
-    /// Ends the session, and gives what still comes.
+    /// Ends the session, and returns the queue of answers that may still arrive.
     pub(crate) fn hang_up(self) -> mpsc::UnboundedReceiver<Answer> {
         self.answers
     }

@@ -1,4 +1,4 @@
-//! Nodes that are somewhere in the world.
+//! Nodes of a simulated world.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use tokio::sync::oneshot;
 use crate::node::{Answer, BoxFuture, Inbox, Node, Question, Reply, Session, Trouble};
 use crate::platform::sim::{self, Ear, Said, World, world};
 
-/// Who waits for a connection to come about: the server's identity, or why there is none.
+/// Receives the result of a connection attempt: the server's identity, or the reason for the failure.
 type Opened = oneshot::Sender<Result<Identity, String>>;
 
-/// So many nodes.
+/// Returns `count` simulated nodes.
 pub(crate) fn nodes(count: usize) -> Vec<Arc<dyn Node>> {
     let node = |index| Arc::new(SimulatedNode { index, title: format!("n{}", index + 1) }) as Arc<dyn Node>;
     (0..count).map(node).collect()
@@ -65,7 +65,7 @@ impl Node for SimulatedNode {
     }
 }
 
-/// A connection's number. Dropped, it is hung up.
+/// The number of a connection. Dropping it closes the connection.
 struct Connection(u64);
 
 impl Drop for Connection {

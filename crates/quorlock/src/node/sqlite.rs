@@ -1,15 +1,14 @@
-//! An SQLite file as a node: the core's rules, one transaction at a time, for all processes of one machine.
+//! A node in an SQLite file, shared by all processes of one machine: the core's rules, one transaction at a time.
 //!
-//! Votes lapse by the time since the machine started, which all its processes share, also those in other time
-//! namespaces, and nobody can set. It begins anew
-//! with each boot, so a new boot is a new life: its votes are void, and its fences start above a number, the reserve,
-//! that was on the disk before any fence below it was granted.
+//! Votes expire by the time since boot. All processes of the machine share this clock, even across time namespaces, and
+//! nobody can set it. It restarts at each boot, so a new boot is a new incarnation: earlier votes are void, and fences
+//! start above the *reserve*, a number that was synced to disk before any fence below it was granted.
 //!
-//! Whatever is stored says which processes stand behind it. When all of these are provably gone, it goes as well, before
-//! its time: as soon as it is in somebody's way.
+//! Each stored row lists the processes that keep it alive. If all of them are provably dead and the row blocks a
+//! request, the node removes the row before its ttl ends.
 //!
-//! A hint for another session is a row in the file. Whoever has waiters in the queue looks for it: often enough, and only if
-//! others have committed anything.
+//! A hint for another session is a row in the file. A session with queued waiters polls for hints, and reads them only
+//! if another connection has committed.
 
 mod column;
 mod database;
@@ -41,20 +40,20 @@ use worker::Worker;
 /// Reads a node's clocks.
 type Clock = Arc<dyn Fn() -> NodeTime + Send + Sync>;
 
-/// A file that can be opened.
+/// A node in an SQLite file.
 pub(crate) struct SqliteNode {
     title: String,
     path: PathBuf,
     processes: Processes,
-    /// The id of the boot and its clock, if they are not the machine's own: for tests.
+    /// The boot id and clock to use instead of the machine's, for tests.
     boot: Option<(String, Clock)>,
 }
 
 impl SqliteNode {
-    /// The node that is kept in this file, for a client that these processes stand behind. Nothing is opened yet.
+    /// Creates a node for the file at `path`. `processes` keep this client's leases alive. Does not open the file yet.
     pub(crate) fn new(path: PathBuf, processes: Processes) -> Self {
         let title = format!("sqlite:{}", path.display());
-        // A process that changes its directory must not find another file when it opens this one again.
+        // If the process changes its working directory, it must still reopen the same file.
         let path = std::path::absolute(&path).unwrap_or(path);
         Self { title, path, processes, boot: None }
     }
@@ -76,7 +75,7 @@ impl Node for SqliteNode {
         let thread = std::thread::Builder::new().name("quorlock-sqlite".into()).spawn(move || {
             match Worker::open(path, boot, processes, clock, inbox) {
                 Ok(mut worker) => {
-                    // Whoever has stopped waiting has dropped the other end of the queue as well.
+                    // If the caller has stopped waiting, it has also dropped the sender of `queue`, so `run` returns.
                     let _ = opened.send(Ok(()));
                     worker.run(&queue);
                 }
@@ -110,7 +109,7 @@ impl Session for SqliteSession {
     }
 
     fn ask(&mut self, question: Question) {
-        // A thread that is gone has reported the end.
+        // If the thread has ended, it has already reported the end.
         let _ = self.questions.send(question);
     }
 }

@@ -1,6 +1,6 @@
 //! The URLs of nodes: `scheme://[user:password@]host[:port],..[/path][?setting=value&..]`, `sqlite:PATH` and `memory:`.
 //!
-//! An error repeats no part of a URL that is wrong: a password with a stray character may be in any of them.
+//! Error messages never quote a malformed part of a URL: a stray character in a password can put pieces of it anywhere.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,18 +9,18 @@ use std::sync::Arc;
 
 use percent_encoding::percent_decode_str;
 
-/// A user and a password.
+/// A username and a password.
 pub(crate) type Login = (String, String);
 
 const SCHEMES: &str =
     "use redis://, rediss://, redis+sentinel://, redis+cluster://, redis+unix:PATH, sqlite:PATH or memory:";
 const ENCODING: &str = "in a user or password, write %23 for #, %2F for /, %3A for :, %3F for ? and %40 for @";
-/// The most servers that a URL may name.
+/// The most servers in one URL.
 const HOSTS_MAX: usize = 64;
 const REDIS_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
 
-/// What a node's URL says.
+/// A parsed node URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NodeUrl {
     Memory,
@@ -35,11 +35,11 @@ pub(crate) enum Origin {
     Server(Server),
     /// `redis+sentinel://`.
     Sentinels(Arc<Sentinels>),
-    /// `redis+cluster://`: some servers of a Redis Cluster.
+    /// `redis+cluster://`: some of the servers of a Redis Cluster.
     Cluster(Vec<Server>),
 }
 
-/// The sentinels that know the master of a service, and how to log in to that.
+/// The sentinels that watch a service, and the login for its master.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Sentinels {
     pub(crate) hosts: Vec<Server>,
@@ -48,7 +48,7 @@ pub(crate) struct Sentinels {
     pub(crate) db: u16,
 }
 
-/// Where a Redis server is, and how to log in.
+/// The address of a Redis server, and its login.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) address: Address,
@@ -73,7 +73,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// The URL without login and settings.
+/// Prints the URL without login and settings.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list =
@@ -91,10 +91,10 @@ impl fmt::Display for Origin {
 }
 
 impl NodeUrl {
-    /// Parses a URL. `login` is for Redis servers whose URL has no password.
+    /// Parses a URL. `login` applies to Redis servers whose URL has no password.
     ///
     /// # Errors
-    /// Says which part is wrong, and what to write instead.
+    /// Returns which part is wrong and what to write instead.
     pub(crate) fn parse(url: &str, login: Option<&Login>) -> Result<Self, String> {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| format!("it has no scheme: {SCHEMES}"))?;
         match scheme {
@@ -138,7 +138,7 @@ fn parse_unix(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
 
 fn parse_sentinels(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
     let (login, hosts, service, mut settings) = split(rest)?;
-    // Sentinel itself allows no other characters.
+    // Sentinel allows no other characters in a service name.
     if service.is_empty() || !is_name(service) {
         return Err("it names no service that the sentinels watch: write redis+sentinel://host:26379/mymaster".into());
     }
@@ -161,7 +161,7 @@ fn parse_cluster(rest: &str, default: Option<&Login>) -> Result<Origin, String> 
     Ok(Origin::Cluster(parse_servers(hosts, REDIS_PORT, tls, login.as_ref().or(default))?))
 }
 
-/// Splits what follows the scheme into login, hosts, path and settings.
+/// Splits the text after the scheme into login, hosts, path and settings.
 fn split(rest: &str) -> Result<(Option<Login>, &str, &str, Settings), String> {
     let rest = rest.strip_prefix("//").ok_or("it has no // after its scheme: write redis://host:6379")?;
     if rest.contains('#') {
@@ -176,7 +176,7 @@ fn split(rest: &str) -> Result<(Option<Login>, &str, &str, Settings), String> {
     Ok((login, hosts, path, Settings::parse(settings)?))
 }
 
-/// What follows the `?`.
+/// The settings after the `?`.
 struct Settings(HashMap<String, String>);
 
 impl Settings {
@@ -191,7 +191,7 @@ impl Settings {
         Ok(Self(settings))
     }
 
-    /// Takes a setting out; empty if it is not there.
+    /// Removes a setting and returns it; empty if it is missing.
     fn take(&mut self, name: &str) -> String {
         self.0.remove(name).unwrap_or_default()
     }
@@ -212,7 +212,7 @@ impl Settings {
         }
     }
 
-    /// Refuses settings that nobody took out.
+    /// Fails if a setting is left that nothing has taken.
     fn end(&self, known: &str) -> Result<(), String> {
         if self.0.is_empty() { Ok(()) } else { Err(format!("unknown setting after the ? (known here: {known})")) }
     }
@@ -248,7 +248,7 @@ fn parse_hosts(hosts: &str, default_port: u16) -> Result<Vec<Address>, String> {
 
 fn parse_host(text: &str, default_port: u16) -> Result<Address, String> {
     let (host, port) = match text.rsplit_once(':') {
-        // The colons of an address in brackets are its own.
+        // The colons inside the brackets belong to an IPv6 address.
         Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
         _ => (text, None),
     };
@@ -270,7 +270,7 @@ fn parse_host(text: &str, default_port: u16) -> Result<Address, String> {
     }
 }
 
-/// Whether the text has only characters of host names, services and numbers.
+/// Returns whether the text contains only characters that are valid in host names, service names and numbers.
 fn is_name(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte))
 }
@@ -282,7 +282,7 @@ fn parse_db(text: &str) -> Result<u16, String> {
     parse_number(text).ok_or_else(|| "its database must be a number from 0 to 65535".into())
 }
 
-/// Digits only: `parse` alone would take a sign, too.
+/// Parses digits only: `str::parse` would also accept a sign.
 fn parse_number(text: &str) -> Option<u16> {
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
@@ -292,9 +292,9 @@ fn decode(text: &str) -> Result<String, String> {
     decoded.map(Into::into).map_err(|_| "text that is written with % must be UTF-8".into())
 }
 
-/// A node's URL without its passwords, for logs and messages.
+/// Returns a node's URL without passwords, for logs and messages.
 ///
-/// Parts that are not as they should be are masked, too: a password with a stray character may be in any of them.
+/// Also masks malformed parts: a stray character in a password can put pieces of it anywhere.
 pub fn mask_url(url: &str) -> String {
     if url.starts_with("sqlite:") || url == "memory:" {
         return url.to_owned();
@@ -321,7 +321,7 @@ pub fn mask_url(url: &str) -> String {
 
 /// Masks `[user:password@]host[:port],..[/path]`.
 fn mask_servers(text: &str) -> String {
-    // A password may contain an @ or a / of its own: the last @ counts.
+    // A password may itself contain `@` or `/`, so split at the last `@`.
     let (login, rest) = text.rsplit_once('@').map_or((None, text), |(login, rest)| (Some(login), rest));
     let login = match login.map(|login| login.split_once(':')) {
         Some(Some((user, password))) if is_name(user) && !password.is_empty() => format!("{user}:***@"),

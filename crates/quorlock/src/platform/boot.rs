@@ -1,8 +1,8 @@
-//! The boot of this machine: its id, and its clock as the initial time namespace shows it.
+//! The boot of this machine: its id, and the boot-time clock of the initial time namespace.
 //!
-//! All processes of a machine have to store the same id and the same times. A container may have a time namespace, whose
-//! boot-time clock is ahead of the others', or a boot id of its own mounted over the kernel's. The first is corrected
-//! for; the second is refused, since it would look like a reboot, which voids all votes.
+//! All processes of a machine must store the same boot id and comparable times. A container may have a time namespace
+//! with an offset boot-time clock; this module corrects for it. A container may also have another boot id mounted over
+//! the kernel's; this module rejects it, because it would look like a reboot and void all votes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -15,36 +15,37 @@ use crate::platform::clock;
 
 const ID: &str = "/proc/sys/kernel/random/boot_id";
 const OFFSETS: &str = "/proc/self/timens_offsets";
-/// The time namespace of this process, and the one that its children will have.
+/// The time namespace of this process, and that of its future children.
 const NAMESPACES: [&str; 2] = ["/proc/self/ns/time", "/proc/self/ns/time_for_children"];
 
-/// The current boot. Valid for as long as this process has more than one thread: it cannot change its time namespace then.
+/// The current boot. Stays valid while this process has several threads: such a process cannot change its time
+/// namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Boot {
     pub(crate) id: String,
-    /// How far this process's boot-time clock is ahead of that of the initial time namespace, in nanoseconds.
+    /// The nanoseconds by which this process's boot-time clock is ahead of the initial time namespace's.
     ahead: i128,
 }
 
 impl Boot {
-    /// Reads it from `/proc`.
+    /// Reads the boot from `/proc`.
     pub(crate) fn read() -> Result<Self, String> {
         Ok(Self { id: id(Path::new(ID))?, ahead: ahead()? })
     }
 
-    /// The time by the wall clock, and since the machine started by the clock of the initial time namespace.
+    /// Returns the wall clock's time, and the time since boot by the clock of the initial time namespace.
     pub(crate) fn time(&self) -> NodeTime {
         NodeTime { wall_micros: clock::wall_micros(), life_millis: initial_millis(clock::boot_nanos(), self.ahead) }
     }
 }
 
-/// The kernel's name for this boot.
+/// Returns the kernel's id of this boot.
 pub(crate) fn current_id() -> Result<String, String> {
     id(Path::new(ID))
 }
 
-/// Names the clocks of this process: two processes with the same name read the same clocks. The number of a time namespace is
-/// used again when the namespace is gone, so its offsets are part of the name.
+/// Returns an identifier of this process's clocks: two processes with the same identifier read the same clocks. The
+/// kernel reuses the numbers of time namespaces, so the identifier includes the namespace's offsets.
 pub(crate) fn clocks() -> Result<String, String> {
     let boot = Boot::read()?;
     let Ok(namespace) = std::fs::read_link(NAMESPACES[0]) else { return Ok(format!("{} none", boot.id)) };
@@ -69,12 +70,13 @@ fn ahead() -> Result<i128, String> {
     let path = Path::new(OFFSETS);
     let [own, children] = NAMESPACES.map(std::fs::read_link);
     match (own, children) {
-        // The kernel has no time namespaces. Not because `/proc` is of another one: then it would not tell of ourselves.
+        // The kernel has no time namespaces. Reading `/proc/self/status` confirms that `/proc` is usable and shows this
+        // process.
         (Err(error), _) if error.kind() == ErrorKind::NotFound && !path.exists() => {
             read_own(Path::new("/proc/self/status")).map(|_| 0)
         }
         (Err(error), _) | (_, Err(error)) => Err(unreadable(Path::new(NAMESPACES[0]), &error)),
-        // The offsets are those of the children.
+        // The file holds the offsets of the children's namespace.
         (Ok(own), Ok(children)) if own != children => {
             Err(unfit(path, "this process has left its time namespace to its children; start it in the new one"))
         }
@@ -84,22 +86,22 @@ fn ahead() -> Result<i128, String> {
     }
 }
 
-/// Finds the offset of the boot-time clock, in nanoseconds: `boottime SECONDS NANOSECONDS`.
+/// Parses the offset of the boot-time clock, in nanoseconds, from `boottime SECONDS NANOSECONDS`.
 fn parse_offset(text: &str) -> Option<i128> {
     text.lines().find_map(|line| {
         let mut fields = line.split_ascii_whitespace();
-        // 7 is `CLOCK_BOOTTIME`, as the first kernels with time namespaces wrote it.
+        // The first kernels with time namespaces wrote 7, the number of `CLOCK_BOOTTIME`.
         let is_boottime = matches!(fields.next()?, "boottime" | "7");
         let (seconds, nanos): (i64, u32) = (fields.next()?.parse().ok()?, fields.next()?.parse().ok()?);
         is_boottime.then_some(i128::from(seconds) * 1_000_000_000 + i128::from(nanos))
     })
 }
 
-/// Reads a file of `/proc` that nothing is mounted over.
+/// Reads a file of `/proc`. Fails if something is mounted over it.
 fn read_own(path: &Path) -> Result<String, String> {
     let mut file = File::open(path).map_err(|error| unreadable(path, &error))?;
     let system = fstatfs(&file).map_err(|error| unreadable(path, &error.into()))?;
-    // Kernels before 5.8 do not tell whether a file is a mount.
+    // Kernels before 5.8 do not report whether a file is a mount point.
     let is_mount = statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::empty())
         .is_ok_and(|found| (found.stx_attributes & found.stx_attributes_mask).contains(StatxAttributes::MOUNT_ROOT));
     if is_mount || system.f_type != PROC_SUPER_MAGIC {

@@ -1,11 +1,11 @@
-//! The only `now()`, suspend-proof.
+//! The library's only clock. It also counts the time in which the machine is suspended.
 //!
-//! `std::time::Instant` stands still while a machine is suspended; the nodes' ttls do not. The boot-time clock counts a
-//! suspension but is slewed by NTP; the raw clock is not slewed but stands still. [`now`] goes as fast as the faster of
-//! the two, so it never says that less time has passed than has.
+//! `std::time::Instant` stops while a machine is suspended; the nodes' ttls do not. The boot-time clock counts a
+//! suspension but is slewed by NTP; the raw clock is not slewed but stops. [`now`] advances with the faster of the two,
+//! so it never reports less time than has passed.
 //!
-//! Both stand still while a virtual machine is paused, and after a restore from a snapshot or by CRIU. Only the wall clock
-//! is put right afterwards: [`now`] remembers how far it was ahead, for [`wall_at`].
+//! Both clocks stop while a virtual machine is paused, and across a restore from a snapshot or by CRIU. Only the wall
+//! clock is corrected afterwards. [`now`] therefore records how far the wall clock is ahead, for [`wall_at`].
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use quorlock_core::time::Moment;
 
 use crate::platform::sync::Mutex;
 
-/// The current moment.
+/// Returns the current moment.
 pub(crate) fn now() -> Moment {
     #[cfg(feature = "sim")]
     if let Some(world) = crate::platform::sim::world() {
         return Moment::from_nanos(world.now());
     }
-    // Before the other clocks: what passes in between must not make the wall clock seem further ahead than it is.
+    // Read the wall clock first: a delay before the other readings must not make it seem further ahead than it is.
     let wall = wall_nanos();
     let reading = ClockPair::take();
     let mut clock = CLOCK.lock();
@@ -29,7 +29,7 @@ pub(crate) fn now() -> Moment {
     Moment::from_nanos(moment)
 }
 
-/// What the wall clock says, in nanoseconds since the Unix epoch.
+/// Returns the wall clock's time in nanoseconds since the Unix epoch.
 pub(crate) fn wall() -> i64 {
     #[cfg(feature = "sim")]
     if let Some(world) = crate::platform::sim::world() {
@@ -38,7 +38,7 @@ pub(crate) fn wall() -> i64 {
     wall_nanos()
 }
 
-/// What the wall clock said at a moment that [`now`] has returned.
+/// Returns the wall clock's time at a moment that [`now`] has returned.
 pub(crate) fn wall_at(moment: Moment) -> i64 {
     let moment = moment.as_nanos();
     #[cfg(feature = "sim")]
@@ -48,7 +48,7 @@ pub(crate) fn wall_at(moment: Moment) -> i64 {
     CLOCK.lock().skew_at(moment).saturating_add_unsigned(moment)
 }
 
-/// Measures how long something stood, and never says more than that.
+/// Measures a lower bound of the elapsed time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(ClockPair);
 
@@ -57,28 +57,28 @@ impl Stopwatch {
         Self(ClockPair::take())
     }
 
-    /// At least this much has passed, by the slower of the two clocks.
+    /// Returns the time since the start by the slower of the two clocks: at least this much has passed.
     pub(crate) fn at_least(self) -> Duration {
         let now = ClockPair::take();
         let passed = now.boot.saturating_sub(self.0.boot).min(now.raw.saturating_sub(self.0.raw));
         Duration::from_nanos(passed)
     }
 
-    /// The readings of both clocks when it was started, in nanoseconds.
+    /// Returns the readings of both clocks at the start, in nanoseconds.
     pub(crate) fn started(self) -> (u64, u64) {
         (self.0.boot, self.0.raw)
     }
 
-    /// One that was started at these readings by another process with clocks of the same [`identity`]. `None` if a clock
-    /// says less now than it did then.
+    /// Restores a stopwatch that a process with the same clock [`identity`] started at these readings. Returns `None`
+    /// if a clock is now behind its reading.
     pub(crate) fn resume(boot: u64, raw: u64) -> Option<Self> {
         let now = ClockPair::take();
         (now.boot >= boot && now.raw >= raw).then_some(Self(ClockPair { boot, raw }))
     }
 }
 
-/// Names the clocks of this process: two processes with the same name read the same clocks. `None` where that cannot be
-/// told.
+/// Returns an identifier of this process's clocks: two processes with the same identifier read the same clocks. Returns
+/// `None` if the system does not provide one.
 pub(crate) fn identity() -> Option<String> {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
@@ -92,19 +92,19 @@ pub(crate) fn identity() -> Option<String> {
 
 static CLOCK: Mutex<Anchored> = Mutex::new(Anchored::new());
 
-/// The anchor is moved after this time, and not more often: each move may add the time between its two readings.
+/// The time between two moves of the anchor. Each move may add the time between its two readings, so moves are rare.
 const REANCHOR: Duration = Duration::from_secs(1);
-/// Smaller changes of the skew are not remembered: clocks that are read one after the other seem to differ by what passes in
+/// Smaller changes of the skew are ignored: two clocks that are read one after the other seem to differ by the time in
 /// between.
 const SKEW_GRAIN: u64 = 2_000_000;
-/// The most changes of the skew that are remembered. At the rate at which clocks are slewed, that is hours.
+/// The most remembered changes of the skew. At the rate at which clocks are slewed, they cover hours.
 const SKEWS_MAX: usize = 4_096;
 
-/// What connects the readings of the system's clocks.
+/// Relates the readings of the system's clocks to moments.
 struct Anchored {
-    /// A reading, and the moment that it is.
+    /// A reading, and its moment.
     anchor: Option<(ClockPair, u64)>,
-    /// How far the wall clock was ahead of [`now`], in nanoseconds, and since which moment, in the order of the moments.
+    /// How far the wall clock was ahead of [`now`], in nanoseconds, and since which moment; oldest first.
     skews: VecDeque<(u64, i64)>,
 }
 
@@ -123,17 +123,17 @@ impl Anchored {
         moment
     }
 
-    /// The wall clock said `wall` just before the moment, and `wall_after` tells what it says now.
+    /// Records the skew. `wall` was read just before `moment`; `wall_after` reads the wall clock again.
     fn note_skew(&mut self, moment: u64, wall: i64, wall_after: impl FnOnce() -> i64) {
         let skew = wall.saturating_sub_unsigned(moment);
         let mut moment = moment;
         if let Some((since, last)) = self.skews.back().copied() {
-            // Unchanged also if the thread was held up between the two clocks.
+            // The skew has not changed if the thread was only delayed between the two readings.
             let is_held_up = || skew < last && last <= wall_after().saturating_sub_unsigned(moment);
             if last.abs_diff(skew) < SKEW_GRAIN || is_held_up() {
                 return;
             }
-            // A thread that has read the clocks later may have been here first.
+            // A thread with later readings may have taken the lock first.
             moment = moment.max(since);
         }
         self.skews.push_back((moment, skew));
@@ -142,7 +142,7 @@ impl Anchored {
         }
     }
 
-    /// The skew at a moment; the first one that is remembered if the moment is older than that.
+    /// Returns the skew at a moment, or the oldest known skew if the moment is older.
     fn skew_at(&self, moment: u64) -> i64 {
         let after = self.skews.partition_point(|(since, _)| *since <= moment);
         self.skews.get(after.saturating_sub(1)).map_or(0, |(_, skew)| *skew)
@@ -182,22 +182,22 @@ impl ClockPair {
     }
 }
 
-/// Nanoseconds since the machine started, suspensions included, as the time namespace of this process shows them.
+/// Returns the nanoseconds since boot, including suspensions, as this process's time namespace shows them.
 #[cfg(target_os = "linux")]
 pub(crate) fn boot_nanos() -> u64 {
     ClockPair::take().boot
 }
 
-/// Microseconds since the Unix epoch. Only nodes that live in this process use it, as their own wall clock.
+/// Returns microseconds since the Unix epoch. Only nodes in this process use it, as their own wall clock.
 pub(crate) fn wall_micros() -> u64 {
     wall_nanos().unsigned_abs() / 1_000
 }
 
-/// Nanoseconds since the Unix epoch.
+/// Returns nanoseconds since the Unix epoch.
 fn wall_nanos() -> i64 {
     #[cfg(target_os = "linux")]
     {
-        // `SystemTime` would check more than is needed, at every `now`.
+        // `SystemTime` does checks that are not needed here, on every call of `now`.
         let time = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
         time.tv_sec.saturating_mul(1_000_000_000).saturating_add(time.tv_nsec)
     }
@@ -227,7 +227,7 @@ mod tests {
         let second = REANCHOR.as_nanos() as u64;
         let mut clock = Anchored::new();
         let mut last = 0;
-        // The raw clock is the slower one, then the faster one.
+        // The raw clock is first the slower one, then the faster one.
         for (boot, raw) in
             [(100, 50), (second, 60), (second * 3, second), (second * 3 + 9, second * 5), (second * 4, second * 5 + 1)]
         {
@@ -236,7 +236,7 @@ mod tests {
             assert!(moment >= last, "{moment} after {last}");
             last = moment;
         }
-        // By the boot-time clock, by the raw one, and by the boot-time clock again.
+        // Advanced by the boot-time clock, by the raw clock, and by the boot-time clock again.
         assert_eq!(last, (second * 3 - 100) + second * 4 + (second - 9));
     }
 
@@ -248,9 +248,9 @@ mod tests {
         let note = |clock: &mut Anchored, moment: u64, wall: i64| clock.note_skew(moment, wall, || wall);
         note(&mut clock, 0, wall);
         note(&mut clock, 5 * second, wall + 5 * second as i64 + 1_000_000);
-        // Held up for a second after the wall clock was read.
+        // The thread is delayed for a second after it read the wall clock.
         clock.note_skew(6 * second, wall + 5 * second as i64, || wall + 6 * second as i64);
-        // Ahead by a minute from here on, then back by an hour.
+        // The wall clock jumps ahead by a minute, then back by an hour.
         note(&mut clock, 7 * second, wall + 67 * second as i64);
         note(&mut clock, 9 * second, wall - 3_600 * second as i64);
         let says = |at: u64| clock.skew_at(at).saturating_add_unsigned(at) - wall;

@@ -1,13 +1,14 @@
-//! The only randomness.
+//! The library's only source of randomness.
 
 use quorlock_core::rng::Rng;
 
-/// Random numbers of the operating system; in a simulation, of its seed.
+/// Random numbers from the operating system or, in a simulation, from its seed.
 ///
-/// For one decision, and not to be kept: numbers that were drawn and not used yet would be the same in two copies of a machine.
+/// Use one for a single decision and drop it: after a virtual machine is cloned, both copies would return the same
+/// buffered numbers.
 #[derive(Default)]
 pub(crate) struct SystemRng {
-    /// What was drawn in one call, as each is one to the operating system: enough for a ticket and an attempt.
+    /// Numbers from one system call: enough for a ticket and an attempt.
     drawn: [u64; DRAWN],
     unused: usize,
 }
@@ -31,7 +32,7 @@ impl Rng for SystemRng {
     }
 }
 
-/// 128 fresh random bits.
+/// Returns 128 fresh random bits.
 pub(crate) fn bits() -> u128 {
     SystemRng::default().wide_bits()
 }

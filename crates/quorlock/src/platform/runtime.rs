@@ -1,14 +1,14 @@
-//! The only tasks and sleeps: tokio's, and those of a [simulation](crate::platform::sim) where there is one.
+//! The library's only tasks and sleeps: tokio's, or those of a [simulation](crate::platform::sim).
 
 use std::time::Duration;
 
 pub(crate) use tokio::time::Instant;
 
-/// The time was over before something was done.
+/// The time limit passed before the future completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeOver;
 
-/// Runs a task in the background.
+/// Spawns a background task.
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     #[cfg(feature = "sim")]
     if let Some(world) = crate::platform::sim::world() {
@@ -17,7 +17,7 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);
 }
 
-/// Runs what may wait for a disk, where no task waits for it. `None` if the runtime shuts down.
+/// Runs blocking work on a thread where it blocks no task. Returns `None` if the runtime shuts down.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
@@ -26,7 +26,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     tokio::task::spawn_blocking(work).await.ok()
 }
 
-/// The current instant, by the clock of [`sleep_until`].
+/// Returns the current instant by the clock of [`sleep_until`].
 pub(crate) fn now() -> Instant {
     #[cfg(feature = "sim")]
     if let Some(world) = crate::platform::sim::world() {
@@ -35,7 +35,7 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// How long ago that was.
+/// Returns the time since `earlier`.
 pub(crate) fn since(earlier: Instant) -> Duration {
     now().saturating_duration_since(earlier)
 }
@@ -52,7 +52,7 @@ pub(crate) async fn sleep(delay: Duration) {
     sleep_until(now() + delay).await;
 }
 
-/// What comes of the future, if it comes in time.
+/// Awaits the future for at most `limit`.
 pub(crate) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, TimeOver> {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
@@ -66,17 +66,17 @@ pub(crate) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>)
     tokio::time::timeout(limit, future).await.map_err(|_| TimeOver)
 }
 
-/// Lets the others have their turn.
+/// Yields to other tasks.
 pub(crate) async fn yield_now() {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
-        // Where nothing takes any time, whoever always has something to do would stop the clock.
+        // In a simulation, code takes no time: a task that always has work would stop the clock.
         return sleep(crate::platform::sim::TURN).await;
     }
     tokio::task::yield_now().await;
 }
 
-/// Whether this thread runs the client's tasks.
+/// Returns whether this thread runs the client's tasks.
 pub(crate) fn is_here() -> bool {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {

@@ -1,7 +1,7 @@
-//! What a simulation puts in place of clocks, random numbers, tasks and nodes. Test-only: behind the feature `sim`, and without effect
-//! on threads that have not entered a world.
+//! Replaces clocks, random numbers, tasks and nodes in a simulation. Test-only: requires the feature `sim`, and has no
+//! effect on threads that have not entered a world.
 //!
-//! A world runs on one thread. It knows whose client is running at any time: each may have a clock of its own.
+//! A world runs on one thread. It knows which client is running at any time, since each client may have its own clock.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -16,94 +16,95 @@ use quorlock_core::vote::{Request, Vote};
 
 use crate::platform::runtime::Instant;
 
-/// A task of a client's own.
+/// A task that a client has spawned.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// How long a task waits that lets others have their turn.
+/// The duration of a yield in a simulation.
 pub(crate) const TURN: Duration = Duration::from_micros(50);
 
-/// Everything that decides what happens.
+/// A simulated world: everything that the library gets from outside.
 pub trait World {
-    /// Nanoseconds on the running client's suspend-proof clock, by which it sleeps, too.
+    /// Returns nanoseconds on the running client's suspend-proof clock, which also times its sleeps.
     fn now(&self) -> u64;
 
-    /// Nanoseconds on its other clock: what the two agree on has surely passed.
+    /// Returns nanoseconds on the client's raw clock. The smaller advance of the two clocks has surely passed.
     fn raw(&self) -> u64;
 
-    /// Nanoseconds on the wall clock of the running client's machine.
+    /// Returns nanoseconds on the wall clock of the running client's machine.
     fn wall(&self) -> u64;
 
-    /// What that wall clock said when the suspend-proof clock said this.
+    /// Returns what the wall clock showed when the suspend-proof clock showed `nanos`.
     fn wall_at(&self, nanos: u64) -> u64;
 
-    /// Random bits.
+    /// Returns random bits.
     fn bits(&self) -> u64;
 
-    /// Runs a task of the running client.
+    /// Spawns a task of the running client.
     fn spawn(&self, task: Task);
 
-    /// Wakes whoever sleeps until its clock says so. The number that is returned names the call.
+    /// Wakes `waker` when the running client's clock reaches `nanos`. Returns the call's number.
     fn wake_at(&self, nanos: u64, waker: Waker) -> u64;
 
-    /// Nobody waits for this call any more.
+    /// Cancels a call of [`wake_at`](Self::wake_at).
     fn forget(&self, call: u64);
 
-    /// Begins a connection of the running client to a node, and gives it a number. What comes of it is said to the ear:
-    /// first [`Said::Open`], or the end.
+    /// Starts a connection of the running client to a node, and returns the connection's number. The ear receives
+    /// [`Said::Open`] first, or the end.
     fn connect(&self, node: usize, ear: Ear) -> u64;
 
-    /// Puts a question on its way.
+    /// Sends a question.
     fn ask(&self, connection: u64, question: Question);
 
-    /// The client has no use for the connection any more. What it has put on its way may still arrive.
+    /// Closes the connection. Questions that are already on their way may still arrive.
     fn hang_up(&self, connection: u64);
 
-    /// What the running client's host has recorded of a node's quarantine.
+    /// Returns what the running client's host has recorded about a node's quarantine.
     fn recorded(&self, _epoch: Epoch) -> Option<String> {
         None
     }
 
-    /// Records it.
+    /// Records the state of a node's quarantine.
     fn record(&self, _epoch: Epoch, _text: String) {}
 }
 
-/// What a client asks of a node.
+/// A client's question to a node.
 #[derive(Clone, Debug)]
 pub enum Question {
-    /// About the node itself.
+    /// A command about the node itself.
     NodeCommand(NodeCommand),
-    /// For votes: in this life of the node, about each key.
+    /// Requests for votes in this epoch, each with its key.
     Batch(Epoch, Vec<(String, Arc<Request>)>),
-    /// To write something into the history: nothing is kept, and [`Said::Noted`] is the answer.
+    /// Events for the history. The world stores nothing; the answer is [`Said::Noted`].
     Note,
-    /// For anything else: [`Said::Nothing`] is the answer.
+    /// Any other question. The answer is [`Said::Nothing`].
     Other,
 }
 
-/// What a node says.
+/// A message from a node.
 #[derive(Clone, Debug)]
 pub enum Said {
-    /// The connection is there, to a server with this identity.
+    /// The connection is open, to a server with this identity.
     Open(Identity),
-    /// To a node command, with the server's identity after it.
+    /// The answer to a node command, and the server's identity after it.
     Standing(Box<Standing>, Identity),
-    /// To a batch, at this time by the node's clock in microseconds.
+    /// The answer to a batch, with the node's clock in microseconds.
     Votes(Vec<Vote>, u64),
-    /// To a note.
+    /// The answer to a note.
     Noted,
-    /// To anything else.
+    /// The answer to any other question.
     Nothing,
-    /// To nobody's question: the name may be free, or is for this waiter already.
+    /// Notification: the lock may be free, or this waiter already has the vote.
     Hint(Ticket, Option<Handoff>),
-    /// To nobody's question: a lock with this key was broken.
+    /// Notification: the lock with this key was broken.
     Broken(String),
-    /// To nobody's question: the node's memory may have been replaced.
+    /// Notification: the node's memory may have been replaced.
     MemoryChanged,
-    /// The connection is over.
+    /// The connection has ended.
     End(String),
 }
 
-/// Where a connection's answers go. To be told while its client is the running one, and not from within a question.
+/// Receives a connection's messages. Call it only while the connection's client is the running one, and not from within
+/// a question.
 pub struct Ear {
     channel: Channel,
     hear: Box<dyn Fn(Said) + Send>,
@@ -114,12 +115,12 @@ impl Ear {
         Self { channel, hear: Box::new(hear) }
     }
 
-    /// On which hints for the client are heard.
+    /// Returns the channel of the client's hints.
     pub fn channel(&self) -> Channel {
         self.channel
     }
 
-    /// Tells it.
+    /// Delivers a message.
     pub fn hear(&self, said: Said) {
         (self.hear)(said);
     }
@@ -133,14 +134,14 @@ thread_local! {
     static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
 }
 
-/// Lets this thread live in a world, until what is returned is dropped.
+/// Makes this thread use `world` until the returned guard is dropped.
 #[must_use]
 pub fn enter(world: Rc<dyn World>) -> Entered {
     WORLD.set(Some(world));
     Entered(|| WORLD.set(None))
 }
 
-/// Dropped, the thread lives in the real world again, and takes its steps without asking.
+/// A guard that undoes [`enter`] or [`interleave`] when dropped.
 pub struct Entered(fn());
 
 impl Drop for Entered {
@@ -149,16 +150,16 @@ impl Drop for Entered {
     }
 }
 
-/// Waits for so long, by the running client's clock.
+/// Sleeps for `delay` by the running client's clock.
 ///
 /// # Cancel safety
-/// It only waits.
+/// This function is cancel safe: it only waits.
 pub async fn sleep(delay: Duration) {
     crate::platform::runtime::sleep(delay).await;
 }
 
-/// Lets a test decide in which order the threads that it plays on this thread take their steps, until what is returned is
-/// dropped. The library calls `step` before each step, and `wait` when another thread has to go on first.
+/// Lets a test that simulates several threads on this thread choose the order of their steps, until the returned guard
+/// is dropped. The library calls `step` before each step, and `wait` when another thread must proceed first.
 #[must_use]
 pub fn interleave(step: fn(), wait: fn()) -> Entered {
     TURNS.set(Some((step, wait)));
@@ -179,7 +180,7 @@ pub(crate) fn is_on() -> bool {
 
 static ORIGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// The instant at which a simulated clock says so.
+/// Converts a simulated clock's reading to an instant.
 pub(crate) fn instant(nanos: u64) -> Instant {
     *ORIGIN + Duration::from_nanos(nanos)
 }

@@ -1,5 +1,5 @@
-//! The only mutexes, and the only atomics of attempts, leases, links and timers. With the feature `sim` they let a test that
-//! [interleaves](crate::platform::sim::interleave) threads decide who goes on before each of their steps.
+//! The library's only mutexes, and the only atomics of attempts, leases, links and timers. With the feature `sim`, a
+//! test can [interleave](crate::platform::sim::interleave) threads: it chooses which thread takes each next step.
 
 #[cfg(feature = "sim")]
 use std::sync::TryLockError;
@@ -10,7 +10,7 @@ pub(crate) use interleaved::{AtomicBool, AtomicI64, AtomicU64};
 #[cfg(not(feature = "sim"))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
-/// A mutex that a panic does not poison: a panic in one caller must not take the locks away from all others.
+/// A mutex without poisoning: a panic in one caller must not make the locks unusable for all others.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -26,7 +26,7 @@ impl<T> Mutex<T> {
             loop {
                 match self.lock_if_free() {
                     Some(guard) => return guard,
-                    // All threads of such a test are one: to block it would be to block them all.
+                    // All simulated threads share this one: blocking it would block them all.
                     None => wait(),
                 }
             }
@@ -62,7 +62,7 @@ mod interleaved {
 
     macro_rules! atomics {
         ($($name:ident $of:ty: $($method:ident($($argument:ident: $type:ty),*) -> $result:ty),*;)*) => {$(
-            /// One that others may use first.
+            /// An atomic that calls the test's `step` before each operation.
             #[derive(Debug)]
             pub(crate) struct $name(atomic::$name);
 

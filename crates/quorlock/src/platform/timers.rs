@@ -1,6 +1,6 @@
-//! One queue of moments for everything that a client has to do at a time: deadlines, retries, renewals, lost latches.
+//! One timer queue for everything that a client does at a given time: deadlines, retries, renewals, lost leases.
 //!
-//! On Linux it is driven by a timer on the boot-time clock, which is due the moment a suspended machine wakes up.
+//! On Linux a timer on the boot-time clock drives it, so overdue calls run as soon as a suspended machine resumes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, MutexGuard, Weak};
@@ -13,41 +13,41 @@ use crate::platform::clock;
 use crate::platform::runtime;
 use crate::platform::sync::Mutex;
 
-/// Something that wants to be told when its time has come.
+/// An object that can be called at a given moment.
 pub(crate) trait Timed: Send + Sync {
-    /// Its time has come, or it was called early. Returns when to be called again.
+    /// Runs when the moment has come, or earlier. Returns the moment of the next call.
     fn tick(self: Arc<Self>, now: Moment) -> Option<Moment>;
 }
 
-/// The queue. [`run`](Self::run) is its task.
+/// The timer queue. [`run`](Self::run) is its task.
 #[derive(Default)]
 pub(crate) struct Timers {
     queue: Mutex<CallQueue>,
     wake: Notify,
 }
 
-/// Names a call: its moment, and its number in the order of asking.
+/// Identifies a scheduled call: its moment and a sequence number.
 pub(crate) type Call = (Moment, u64);
 
-/// A queue shorter than this is not swept.
+/// A shorter queue is not swept.
 const SWEEP_MIN: usize = 1_024;
 
 #[derive(Default)]
 struct CallQueue {
     calls: BTreeMap<Call, Weak<dyn Timed>>,
     number: u64,
-    /// How many calls were left by the last sweep.
+    /// The number of calls that the last sweep left.
     swept: usize,
-    /// The moment for which the task sleeps; `None` while it is awake, or sleeps without end.
+    /// The moment until which the task sleeps; `None` if it is awake, or has nothing to wait for.
     armed: Option<Moment>,
     closed: bool,
-    /// The task is gone: nobody will be called any more.
+    /// The task has ended: nothing will be called any more.
     ended: bool,
 }
 
 impl CallQueue {
     fn add(&mut self, at: Moment, whom: Weak<dyn Timed>) -> Call {
-        // A `Weak` keeps the memory of an owner that is gone: most are gone before their time comes.
+        // A `Weak` keeps its target's memory allocated, and most targets are dropped before their moment.
         if self.calls.len() > self.swept * 2 + SWEEP_MIN {
             self.calls.retain(|_, whom| whom.strong_count() > 0);
             self.swept = self.calls.len();
@@ -57,7 +57,7 @@ impl CallQueue {
         (at, self.number)
     }
 
-    /// The moment of the next call. Nobody wakes up for owners that are gone.
+    /// Returns the moment of the next call. Discards calls whose target was dropped.
     fn next(&mut self) -> Option<Moment> {
         while let Some(first) = self.calls.first_entry() {
             if first.get().strong_count() > 0 {
@@ -68,7 +68,7 @@ impl CallQueue {
         None
     }
 
-    /// The next call, if its time has come.
+    /// Removes and returns the next call if it is due.
     fn take_due(&mut self, now: Moment) -> Option<Weak<dyn Timed>> {
         self.next().filter(|at| *at <= now)?;
         self.calls.pop_first().map(|(_, whom)| whom)
@@ -76,7 +76,7 @@ impl CallQueue {
 }
 
 impl Timers {
-    /// Calls `whom` at `at`, if it still exists then. `None` when nobody will be called any more.
+    /// Schedules a call of `whom` at `at`, unless `whom` is dropped before. Returns `None` if the queue has ended.
     #[must_use]
     pub(crate) fn at(&self, at: Moment, whom: Weak<dyn Timed>) -> Option<Call> {
         let mut queue = self.queue();
@@ -85,7 +85,7 @@ impl Timers {
         }
         let call = queue.add(at, whom);
         if queue.armed.is_none_or(|armed| at < armed) {
-            // The next caller need not wake the task again for a later moment.
+            // Set this now, so that a caller with a later moment does not wake the task again.
             queue.armed = Some(at);
             drop(queue);
             self.wake.notify_one();
@@ -93,21 +93,20 @@ impl Timers {
         Some(call)
     }
 
-    /// Nobody waits for this any more: what it would have called can be freed, and the task sleeps on. It may be under
-    /// way, or over.
+    /// Cancels a call and frees its target. Does nothing if the call has run. A call that is running completes.
     pub(crate) fn cancel(&self, call: Call) {
         let whom = self.queue().calls.remove(&call);
         drop(whom);
     }
 
-    /// Calls everyone early, for they may have something to do now, and ends the task once nobody waits any more.
+    /// Calls every target early, since it may have work to do now, and ends the task once no calls are left.
     pub(crate) fn close(&self) {
         self.queue().closed = true;
         self.call_all(clock::now());
         self.wake.notify_one();
     }
 
-    /// The task is gone, and with it the time: calls everyone who still waits as if theirs had come.
+    /// Calls every remaining target as if its moment had come, because the task is gone.
     pub(crate) fn end(&self) {
         self.queue().ended = true;
         self.call_all(Moment::from_nanos(u64::MAX));
@@ -120,7 +119,7 @@ impl Timers {
         }
     }
 
-    /// Calls everyone whose time has come, until closed.
+    /// Runs due calls until the queue is closed.
     pub(crate) async fn run(self: Arc<Self>) {
         let mut alarm = Alarm::new();
         loop {
@@ -137,7 +136,7 @@ impl Timers {
             match next {
                 Some(at) if at <= clock::now() => {
                     self.call_due();
-                    // Somebody may always be due: the others on this thread want to live, too.
+                    // Targets may always be due: yield to the other tasks on this thread.
                     runtime::yield_now().await;
                 }
                 Some(at) => {
@@ -168,7 +167,7 @@ impl Timers {
         }
     }
 
-    /// How many calls there are to come, to those who still exist.
+    /// Returns the number of scheduled calls whose target still exists.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn to_come(&self) -> usize {
         self.queue().calls.values().filter(|whom| whom.strong_count() > 0).count()
@@ -179,7 +178,7 @@ impl Timers {
     }
 }
 
-/// A suspend-proof sleep; where the system has none to offer, the runtime's own.
+/// A suspend-proof sleep, or the runtime's sleep if the system does not provide one.
 struct Alarm {
     #[cfg(target_os = "linux")]
     timer: Option<tokio::net::unix::pipe::Receiver>,
@@ -195,7 +194,7 @@ impl Alarm {
         }
         let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)
             .map_err(std::io::Error::from)
-            // To the runtime a timer is a pipe out of which eight bytes come when it rings.
+            // To the runtime, a timerfd looks like a pipe that delivers eight bytes when the timer fires.
             .and_then(tokio::net::unix::pipe::Receiver::from_owned_fd_unchecked);
         if let Err(error) = &timer {
             tracing::warn!(%error, "no boot-time timer: a suspended machine notices a lost lease late");
@@ -203,11 +202,11 @@ impl Alarm {
         Self { timer: timer.ok() }
     }
 
-    /// Cancel safe: a ring that nobody waits for is forgotten with the next one.
+    /// Cancel safe: the next call resets the timer, which discards an expiration that nobody awaited.
     async fn ring_after(&mut self, delay: Duration) {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         let Some(timer) = &self.timer else { return runtime::sleep(delay).await };
-        // A zero would switch the timer off.
+        // Zero would disarm the timer.
         let delay = delay.max(Duration::from_nanos(1));
         let it_value = Timespec {
             tv_sec: i64::try_from(delay.as_secs()).unwrap_or(i64::MAX),
@@ -220,7 +219,7 @@ impl Alarm {
         loop {
             let mut expirations = [0; 8];
             match timer.readable().await.and_then(|()| timer.try_read(&mut expirations)) {
-                // Stale readiness, of a ring that was replaced by this one.
+                // Stale readiness of an earlier timer that this one replaced.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 _ => return,
             }

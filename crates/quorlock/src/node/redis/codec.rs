@@ -1,4 +1,5 @@
-//! Requests into commands, values into replies. A hostile reply is malformed at worst: never a panic, never a vote.
+//! Converts requests to commands, and values to replies. A hostile reply is at worst malformed: it causes no panic and
+//! yields no vote.
 
 mod bundle;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -30,7 +31,8 @@ use report::report;
 pub(super) use request::Writer;
 pub(super) use search::{page, search};
 
-/// The content of the epoch key while this life may vote. Nothing that a node stores is equal to that of no life.
+/// Returns the content of the epoch key while this incarnation may vote. Without an incarnation it is empty, which no
+/// node stores.
 pub(super) fn mark(life: Option<Life>) -> String {
     let Some(life) = life else { return String::new() };
     let mut mark = String::with_capacity(64);
@@ -40,7 +42,7 @@ pub(super) fn mark(life: Option<Life>) -> String {
     mark
 }
 
-/// Whether this is the mark of a life.
+/// Returns whether the text is the mark of this incarnation.
 fn is_mark(text: &[u8], life: Option<Life>) -> bool {
     let (Some(life), Some((epoch, floor))) = (life, text.split_at_checked(32)) else { return false };
     let mut buffer = [0; DIGITS_MAX];
@@ -48,7 +50,7 @@ fn is_mark(text: &[u8], life: Option<Life>) -> bool {
     epoch == quorlock_core::name::hex(life.epoch.0) && floor.strip_prefix(b" ").is_some_and(|floor| floor == digits)
 }
 
-/// Appends 32 digits. Formatting would cost several times as much, and each request has some.
+/// Appends 32 hexadecimal digits. `format!` is several times slower, and each request has several of them.
 fn write_hex(text: &mut String, bits: u128) {
     let digits = quorlock_core::name::hex(bits);
     *text += std::str::from_utf8(&digits).unwrap_or_default();
@@ -60,7 +62,7 @@ fn hex(epoch: Epoch) -> String {
     text
 }
 
-/// One reply for each message.
+/// Parses the replies, one for each message.
 pub(super) fn replies(
     life: Option<Life>,
     messages: &[Message],
@@ -95,7 +97,7 @@ pub(super) fn replies(
     Ok(replies)
 }
 
-/// A vote that was given together with others needs no more than its fence.
+/// Parses a grant of a bundle, which consists of the fence only.
 fn granted_together(at: &Value, fence: i64) -> Result<Reply, Trouble> {
     let granted = || {
         let vote = Vote::grant(Fence::new(u64::try_from(fence).ok()?));
@@ -104,8 +106,8 @@ fn granted_together(at: &Value, fence: i64) -> Result<Reply, Trouble> {
     granted().ok_or_else(|| malformed("a script"))
 }
 
-/// Whether a batch ends with a look at the epoch: a plain vote counts only if the server has not forgotten anything. In a
-/// Cluster the epoch may be elsewhere; there the connections to all masters show that.
+/// Returns whether a batch ends with a read of the epoch: a plain vote counts only if the server has not lost its
+/// memory. In a Cluster the epoch may be on another server; there, the connections to all masters detect a loss.
 fn looks_at_epoch(messages: &[Message]) -> bool {
     let needs_look =
         |Message { key, request }: &Message| request.is_plain() && request.may_grant() && key.slot.is_none();
@@ -122,7 +124,7 @@ fn reply_all(messages: &[Message], values: Vec<Value>, same_life: bool) -> Resul
 
 fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trouble> {
     if let Value::Error(error) = value {
-        // A key of another type is another program's: there is no vote of ours to extend or to take back.
+        // A key of another type belongs to another program, so there is no vote of ours to extend or release.
         if says(&error, "WRONGTYPE") && (message.request.is_release() || message.request.is_plain()) {
             return Ok(plain(Some(Refusal::Absent)));
         }
@@ -152,19 +154,19 @@ fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trou
     }
 }
 
-/// What a server says when it has no use for this connection as it is.
+/// Error codes after which the connection is unusable.
 ///
-/// A slot on its way from one master to another (ASK, TRYAGAIN) is not among them: it ends as MOVED, and until then it would
-/// be met again on the next connection.
+/// ASK and TRYAGAIN, which occur while a slot migrates, are not among them: a new connection would get them too. When
+/// the migration is complete, the server replies MOVED.
 const FATAL: [&str; 6] = ["NOSCRIPT", "READONLY", "NOAUTH", "CLUSTERDOWN", "MASTERDOWN", "LOADING"];
 
-/// Describes an error, unless it ends the connection.
+/// Describes an error. Fails if the error ends the connection.
 fn failed(error: &str) -> Result<String, Trouble> {
     let text = describe(error);
     if FATAL.iter().any(|code| says(error, code)) { Err(Trouble::Broken(text)) } else { Ok(text) }
 }
 
-/// Whether this is the error's code. Redis before 7 wraps the error of a script into one of its own.
+/// Returns whether the error has this code. Redis before 7 wraps a script's error in another error.
 fn says(error: &str, code: &str) -> bool {
     let is_wrapped =
         || error.contains("user_script") && error.split(|c: char| !c.is_ascii_uppercase()).any(|word| word == code);
@@ -203,7 +205,7 @@ fn scripted(request: &Request, value: &Value) -> Option<Reply> {
 fn granted(mode: Mode, parts: &[Value]) -> Option<Vote> {
     let (fence, slot) = match (mode, parts) {
         (Mode::Slot { permits, .. }, [fence, index, Value::Array(free)]) if free.len() <= FREE_LISTED_MAX => {
-            // Whoever hears of a slot may ask for it: one that there is not is no slot.
+            // Reject slots that do not exist: the client may ask for any slot in the reply.
             let slot = |value: &Value| small(value).filter(|slot| *slot < permits);
             let free = free.iter().map(slot).collect::<Option<_>>()?;
             (fence, Some(GrantedSlot { index: slot(index)?, free }))
@@ -269,17 +271,17 @@ fn parse_period(period: &str) -> Option<Period> {
     }
 }
 
-/// Who holds, by the text that clients store, or by the type of the key if that is another program's.
+/// Parses the holder that a client stored, or the type of a key that belongs to another program.
 fn holder(who: &str) -> Option<Holder> {
     who.strip_prefix("TYPE ").map(Holder::of_other_program).or_else(|| Holder::decode(who))
 }
 
-/// Text for people, as far as it can be read: no vote depends on it.
+/// Converts text for people, replacing invalid UTF-8: no vote depends on it.
 fn words(value: &Value) -> Option<String> {
     value.as_bytes().map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// A key without an expiry, which nobody but a stranger would set, has no end that could be told.
+/// Converts the remaining time. Only other programs set keys without an expiry; these have no remaining time.
 fn remaining(left: i64) -> Option<Duration> {
     u64::try_from(left).ok().map(Duration::from_millis)
 }

@@ -1,20 +1,20 @@
-//! Commands as a server reads them, written straight into the bytes that are sent.
+//! Builds RESP commands directly in the output buffer.
 
-/// The most space that is kept for the next commands.
+/// The most buffer space that is kept for reuse.
 const CAPACITY_KEPT_MAX: usize = 64 * 1_024;
 
-/// Commands, one after the other.
+/// A sequence of commands.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     bytes: Vec<u8>,
     count: usize,
-    /// Where the last command begins, and its words so far. Their number is written before them once it is known.
+    /// The start of the last command, and its number of words so far. `finish` inserts the number before the words.
     start: usize,
     words: usize,
 }
 
 impl Commands {
-    /// Begins a command.
+    /// Starts a command.
     pub(super) fn command(&mut self, name: &str) -> &mut Self {
         self.finish();
         self.start = self.bytes.len();
@@ -22,7 +22,7 @@ impl Commands {
         self.word(name)
     }
 
-    /// Begins a call of a script.
+    /// Starts a script call.
     pub(super) fn script(&mut self, sha: &str, keys: u64) -> &mut Self {
         self.command("EVALSHA").word(sha).number(keys)
     }
@@ -43,7 +43,7 @@ impl Commands {
         self
     }
 
-    /// One word, of several parts.
+    /// Appends one word that consists of several parts.
     pub(super) fn joined<'a>(&mut self, parts: impl AsRef<[&'a [u8]]>) -> &mut Self {
         let parts = parts.as_ref();
         self.words += 1;
@@ -59,14 +59,14 @@ impl Commands {
         self.word(decimal(number, &mut [0; DIGITS_MAX]))
     }
 
-    /// Removes all commands, but keeps the space.
+    /// Removes all commands, but keeps the buffer.
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
         self.bytes.shrink_to(CAPACITY_KEPT_MAX);
         (self.count, self.words) = (0, 0);
     }
 
-    /// The number of commands.
+    /// Returns the number of commands.
     pub(super) fn len(&self) -> usize {
         self.count
     }
@@ -76,7 +76,7 @@ impl Commands {
         &self.bytes
     }
 
-    /// Writes the number of words before those of the last command.
+    /// Inserts the number of words before those of the last command.
     fn finish(&mut self) {
         if self.words == 0 {
             return;
@@ -89,7 +89,7 @@ impl Commands {
     }
 }
 
-/// Writes most counts, which have one or two digits, in one piece.
+/// Writes a RESP count. Most have one or two digits, which it writes at once.
 fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
     let digit = |value: usize| b'0' + (value % 10) as u8;
     match count {
@@ -103,10 +103,10 @@ fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
     }
 }
 
-/// The digits of the largest number.
+/// The number of digits of the largest `u64`.
 pub(super) const DIGITS_MAX: usize = 20;
 
-/// A number's digits, at the end of the buffer.
+/// Formats a number at the end of the buffer.
 fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut at = DIGITS_MAX;
     loop {
@@ -119,7 +119,7 @@ fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
     }
 }
 
-/// The same as text.
+/// Like [`decimal`], but returns a `str`.
 pub(super) fn decimal_text(number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &str {
     std::str::from_utf8(decimal(number, buffer)).unwrap_or_default()
 }

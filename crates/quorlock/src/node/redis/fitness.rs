@@ -1,4 +1,5 @@
-//! Whether a server can be a node, and which memory it has: checked in the handshake and by every look at the node.
+//! Checks whether a server can be a node, and identifies its memory. Runs in the handshake and with every look at the
+//! node.
 
 use quorlock_core::node::Identity;
 
@@ -8,15 +9,15 @@ use super::value::Value;
 use crate::node::Trouble;
 use crate::node::url::Origin;
 
-/// The oldest server that has everything the scripts need (`SET .. PXAT`).
+/// The oldest version that has every command that the scripts use (`SET .. PXAT`).
 const VERSION_MIN: (u32, u32) = (6, 2);
 
-/// What a server has to be.
+/// The role that a server must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Post {
-    /// A master that depends on nobody.
+    /// A master that the URL names.
     Alone,
-    /// The master of the moment.
+    /// The current master according to the sentinels.
     Named,
     /// A master of a Redis Cluster.
     Cluster,
@@ -36,7 +37,7 @@ impl Post {
     }
 }
 
-/// The server's identity, if it reports all of it.
+/// Returns the server's identity. Fails if the server does not report all of it.
 pub(super) fn identity(info: &str) -> Result<Identity, Trouble> {
     let run = field(info, "run_id");
     if run.is_empty() {
@@ -45,7 +46,7 @@ pub(super) fn identity(info: &str) -> Result<Identity, Trouble> {
     Ok(Identity { run: run.to_owned(), promotion: promotion(info)? })
 }
 
-/// The last promotion of the server from replica to master. Zeros mean that it reports none.
+/// Returns the server's last promotion from replica to master. Zeros mean that there was none.
 fn promotion(info: &str) -> Result<String, Trouble> {
     let (id, offset) = (field(info, "master_replid2"), field(info, "second_repl_offset"));
     if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -61,13 +62,13 @@ fn hidden(field: &str) -> Trouble {
     Trouble::Unfit(format!("INFO does not show its {field}: without it nobody can tell whether it lost its memory"))
 }
 
-/// A field of the answer to `INFO`; empty if it is not there.
+/// Returns a field of the reply to `INFO`; empty if it is missing.
 pub(super) fn field<'a>(info: &'a str, name: &str) -> &'a str {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
     info.lines().find_map(value).unwrap_or_default().trim()
 }
 
-/// The identity of a server, or why it cannot be a node.
+/// Returns the identity of a server, or the reason why it cannot be a node.
 pub(super) fn identify(info: &str, post: Post) -> Result<Identity, Trouble> {
     let field = |name| field(info, name);
     let unfit = |why: String| Err(Trouble::Unfit(why));
@@ -100,13 +101,13 @@ fn is_master(post: Post, role: &str) -> Result<(), Trouble> {
             let role = readable(role);
             Err(Trouble::Unfit(format!("it is a replica (role {role:?}): every node must be an independent master")))
         }
-        // It takes a while for all of them to agree.
+        // After a failover, the sentinels take a while to agree.
         Post::Named => Err(Trouble::Unreachable("its sentinels name a server that is not the master".into())),
         Post::Cluster => Err(Trouble::Unreachable("it is not a master any more".into())),
     }
 }
 
-/// A server that evicts forgets votes, by itself and without a trace.
+/// Checks the eviction policy: eviction deletes votes without a trace.
 fn never_evicts(policy: &str) -> Result<(), Trouble> {
     if policy == "noeviction" {
         return Ok(());
@@ -117,21 +118,21 @@ fn never_evicts(policy: &str) -> Result<(), Trouble> {
     )))
 }
 
-/// The last promotion of a server that is still a master, from its answer to `INFO replication`. The rest of an identity
-/// cannot change while a connection lives.
+/// Returns the last promotion from the reply to `INFO replication`. Fails if the server is not a master any more. The
+/// rest of the identity cannot change during a connection.
 pub(super) fn last_promotion(post: Post, value: Value) -> Result<String, Trouble> {
     let info = info_text(value)?;
     is_master(post, field(&info, "role"))?;
     promotion(&info)
 }
 
-/// Checks that the server still keeps what it is told to keep, from its answer to `INFO memory`. Not from `CONFIG`: the
-/// handshake needs permission for `INFO` anyway.
+/// Checks from the reply to `INFO memory` that the server still never evicts. `CONFIG` would need another permission;
+/// the handshake needs `INFO` anyway.
 pub(super) fn keeps_all(value: Value) -> Result<(), Trouble> {
     never_evicts(field(&info_text(value)?, "maxmemory_policy"))
 }
 
-/// The answer to `INFO`.
+/// Returns the text of a reply to `INFO`.
 pub(super) fn info_text(value: Value) -> Result<String, Trouble> {
     match checked(value)? {
         Value::Text(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),

@@ -1,4 +1,4 @@
-//! Messages that a server pushes: hints on the client's own channel, locks that were broken, and changes of its memory.
+//! Messages that a server pushes: hints on the client's channel, broken locks, and changes of the server's memory.
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
@@ -15,7 +15,7 @@ pub(super) fn track(home: Home, commands: &mut Commands) {
     commands.command("CLIENT").words(&["TRACKING", "ON", "BCAST", "PREFIX", home.epoch_key()]);
 }
 
-/// Logs that the server does not let us subscribe. It votes all the same.
+/// Logs that the server does not permit a subscription. The server can still vote.
 pub(super) fn note(title: &str, answer: &Value) {
     let reason = match answer {
         Value::Push(parts) if parts.first().and_then(Value::as_str) == Some("subscribe") => return,
@@ -25,7 +25,7 @@ pub(super) fn note(title: &str, answer: &Value) {
     tracing::info!(node = %title, %reason, "no hints: waiters and holders ask again at their own pace");
 }
 
-/// Logs that the server does not announce changes of its memory. Then the periodic look notices them.
+/// Logs that the server does not announce changes of its memory. The periodic look detects them instead.
 pub(super) fn note_tracking(title: &str, answer: &Value) {
     if let Value::Error(error) = answer {
         let reason = describe(error);
@@ -33,7 +33,7 @@ pub(super) fn note_tracking(title: &str, answer: &Value) {
     }
 }
 
-/// A message on a channel that we listen to. Everything else that a server pushes is ignored.
+/// Converts a push on one of our channels. Ignores every other push.
 pub(super) fn heard(channel: Channel, push: &[Value]) -> Option<Answer> {
     match (push.first()?.as_str()?, push) {
         ("invalidate", _) => Some(Answer::MemoryChanged),
@@ -43,7 +43,7 @@ pub(super) fn heard(channel: Channel, push: &[Value]) -> Option<Answer> {
     }
 }
 
-/// A ticket, and the vote that it was given if it was given one: whose it is, and its fence.
+/// Parses a hint: a ticket and, if the vote was handed to it, the digest of its attempt and its fence.
 fn hint(said: &str) -> Option<Answer> {
     let mut words = said.split(' ');
     let ticket = Ticket::parse(words.next()?)?;

@@ -1,4 +1,4 @@
-//! The history as a stream on the server.
+//! The event history as a Redis stream.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) fn recall(home: Home, limit: usize, commands: &mut Commands) {
     commands.command("XREVRANGE").words(&[home.history_key(), "+", "-", "COUNT"]).number(limit as u64);
 }
 
-/// The answer to a note or a recall. Entries that another program wrote are left out.
+/// Parses the reply to a note or a recall. Skips entries that another program wrote.
 pub(super) fn answer(recalls: bool, values: &[Value]) -> Answer {
     let mut events = Vec::new();
     for value in values {

@@ -1,4 +1,4 @@
-//! A server seen by whoever wants to know what is wrong with it: one question after the other, and every refusal noted.
+//! Examines a server for `quorlock doctor`: sends one command at a time and records every refusal.
 
 use std::time::Duration;
 
@@ -20,10 +20,10 @@ use crate::node::{STEP_DEADLINE, Trouble, within};
 use crate::platform::clock;
 use crate::platform::entropy;
 
-/// What `INFO` does not tell.
+/// Settings that `INFO` does not report.
 const SETTINGS: [&str; 5] = ["maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save"];
 
-/// Everything that can be seen of the server with this login.
+/// Collects everything that this login can see of the server.
 pub(super) async fn examine(origin: &Origin, deadline: Duration, plan: &Plan) -> Probe {
     let mut probe = Probe::default();
     if let Err(trouble) = look(origin, deadline, plan, &mut probe).await {
@@ -78,7 +78,7 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Prob
 
 struct Visit {
     connection: Connecting,
-    /// The commands that are sent next.
+    /// The commands to send next.
     commands: Commands,
 }
 
@@ -114,7 +114,7 @@ impl Visit {
         Ok(readings)
     }
 
-    /// Does with keys of its own, and a channel that nobody hears, what is done with those of locks.
+    /// Tries the commands of locks on unused keys and on a channel without subscribers.
     async fn probe(&mut self, key: &LockKey, facts: &mut RedisFacts) -> Result<(), Trouble> {
         let channel = hint_channel(Channel(entropy::bits()));
         let own = |companion: String| {
@@ -144,7 +144,7 @@ impl Visit {
         Ok(())
     }
 
-    /// The last question of all: what is heard from then on may be anything.
+    /// Tries to subscribe. This must be the last step: afterwards pushes may arrive between replies.
     async fn listen(&mut self, facts: &mut RedisFacts) -> Result<(), Trouble> {
         hints::track(Home::Server, &mut self.commands);
         let answer = self.answer().await?;
@@ -174,7 +174,7 @@ impl RedisFacts {
         }
     }
 
-    /// The answer, unless it is an objection.
+    /// Returns the answer. If it is a refusal, records it and returns `None`.
     fn object(&mut self, command: &str, on: Option<String>, answer: Value) -> Option<Value> {
         match objection(command, on, &answer) {
             Some(objection) => {
@@ -185,7 +185,7 @@ impl RedisFacts {
         }
     }
 
-    /// Each of them once.
+    /// Records a refusal once.
     fn note(&mut self, objection: Objection) {
         if !self.objections.contains(&objection) {
             self.objections.push(objection);

@@ -1,4 +1,4 @@
-//! The scripts that mirror the core's rules for a node, and the keys that they work on.
+//! The Lua scripts that implement the core's rules for a node, and the keys that they use.
 
 mod include;
 
@@ -12,7 +12,7 @@ use sha1_smol::Sha1;
 use crate::node::key::{LockKey, RESERVED_PREFIX};
 use include::include;
 
-/// The fields of the meta key, in the order in which a node tells them.
+/// The fields of the meta key, in the order of the script's reply.
 pub(crate) const META_FIELDS: [&str; 11] = [
     "run",
     "cluster",
@@ -27,7 +27,7 @@ pub(crate) const META_FIELDS: [&str; 11] = [
     "promotion",
 ];
 
-/// A script and the name by which the server knows it.
+/// A script and its SHA-1.
 pub(crate) struct Loaded {
     pub(crate) source: String,
     pub(crate) sha: String,
@@ -83,11 +83,11 @@ static SCRIPTS: LazyLock<[Loaded; BODIES.len()]> = LazyLock::new(|| BODIES.map(|
 static CLUSTER_SCRIPTS: LazyLock<[Loaded; BODIES.len()]> =
     LazyLock::new(|| BODIES.map(|body| Loaded::new(body, Home::Cluster)));
 
-/// The script with which the doctor tries commands. Nobody else loads it.
+/// The script that tries commands for `quorlock doctor`. Only the doctor loads it.
 pub(crate) static PROBE: LazyLock<Loaded> =
     LazyLock::new(|| Loaded::new(include_str!("scripts/probe.lua"), Home::Server));
 
-/// What the scripts run on.
+/// The kind of server that the scripts run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Home {
     /// A server that has all keys.
@@ -112,7 +112,7 @@ impl Home {
         &self.scripts()[script as usize].sha
     }
 
-    /// The node's own keys. In a Cluster they are all in one slot.
+    /// Returns the key of the node's epoch. In a Cluster all of the node's own keys are in one slot.
     pub(crate) fn epoch_key(self) -> &'static str {
         match self {
             Self::Server => "quorlock~epoch",
@@ -134,7 +134,7 @@ impl Home {
         }
     }
 
-    /// The part of a companion key before the rest of its name, as a pattern for the server's own commands.
+    /// Returns a glob pattern for the hash tag at the start of a companion key's name.
     pub(crate) fn tag_pattern(self) -> &'static str {
         match self {
             Self::Server => "",
@@ -143,20 +143,21 @@ impl Home {
     }
 }
 
-/// What the keys that go with a name's own begin with, behind the reserved prefix.
+/// The prefixes of companion keys, after the reserved prefix.
 pub(crate) mod companion {
     pub(crate) const FENCE: &str = "fence:";
-    /// Who has entered, unless the vote is exclusive: a hash with a field for each attempt, void unless its `period` is
-    /// what the vote says.
+    /// Entries of a vote that is not exclusive: a hash with a field for each attempt. Void unless its field `period`
+    /// equals the vote.
     pub(crate) const HOLDS: &str = "holds:";
-    /// Who waits, by ticket.
+    /// The queue, sorted by ticket.
     pub(crate) const QUEUE: &str = "queue:";
-    /// Who waits, by the last millisecond in which the place is kept.
+    /// The queue, sorted by the last millisecond in which the position is kept.
     pub(crate) const KEPT: &str = "kept:";
-    /// What those in the queue wait for: a hash with a field for each place. What is there for others means nothing.
+    /// The requests of waiters: a hash with a field for each queue position. Fields of positions that are not in the
+    /// queue are ignored.
     #[cfg(test)]
     pub(crate) const ASKED: &str = "asked:";
-    /// Tombstones: of an attempt, by its id, and of an owner that was retired, by the name's key and the owner.
+    /// Tombstones: of an attempt, by its id; of a retired owner, by the lock's key and the owner.
     pub(crate) const DONE: &str = "done:";
 }
 
@@ -168,22 +169,23 @@ pub(crate) fn tombstone_key(key: &LockKey, attempt: LeaseId) -> String {
     format!("{}{}", tombstone_prefix(key), attempt.reveal())
 }
 
-/// The tombstone of an owner that was retired from a name. It ends with the owner, and no attempt's is as long.
+/// Returns the key of a retired owner's tombstone for a name. It ends with the owner, and is longer than the key of any
+/// attempt's tombstone.
 pub(crate) fn retired_key(key: &LockKey, owner: OwnerId) -> String {
     format!("{}{}:{}", tombstone_prefix(key), key.text, owner.reveal())
 }
 
-/// What comes before the attempt in the keys of tombstones.
+/// Returns the prefix of the keys of tombstones.
 pub(crate) fn tombstone_prefix(key: &LockKey) -> String {
     format!("{RESERVED_PREFIX}{}{}", companion::DONE, key.tag())
 }
 
-/// Where all clients hear of locks that were broken: each message is a key.
+/// Returns the channel on which all clients learn of broken locks. Each message is a lock's key.
 pub(crate) fn broken_channel() -> String {
     format!("{RESERVED_PREFIX}broken")
 }
 
-/// Where one client hears hints.
+/// Returns the channel of one client's hints.
 pub(crate) fn hint_channel(channel: Channel) -> String {
     format!("{}{}", hint_prefix(), channel.digits())
 }
@@ -196,7 +198,7 @@ fn hint_prefix() -> String {
 mod tests {
     use super::*;
 
-    /// What a server takes in one word from a client that has not said its password: a longer one ends the connection.
+    /// The longest argument that a server accepts before authentication. A longer one closes the connection.
     const WORD_MAX: usize = 16 * 1_024;
 
     #[test]

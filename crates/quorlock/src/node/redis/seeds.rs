@@ -1,4 +1,4 @@
-//! Several servers that know the same thing.
+//! Asks several servers the same question.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::wire::Connecting;
 use crate::node::Trouble;
 use crate::node::url::Server;
 
-/// Asks all servers at once. The first that knows decides: asked in turn, one that is silent would use up the time for the
-/// others. The question is over after the deadline.
+/// Asks all servers concurrently and returns the first good answer, within the deadline. One after the other, a silent
+/// server would use up the time of the rest.
 pub(super) async fn ask_all<T, F: Future<Output = Result<T, Trouble>>>(
     servers: &[Server],
     deadline: Duration,
@@ -40,7 +40,7 @@ pub(super) async fn ask_all<T, F: Future<Output = Result<T, Trouble>>>(
             }
         }
     }
-    // Waiting helps only if every server may answer something else later.
+    // Retrying helps only if every server may answer differently later.
     let hopeless = denied.or(unfit.filter(|_| !may_pass));
     Err(hopeless.unwrap_or_else(|| Trouble::Unreachable(reasons.join("; "))))
 }

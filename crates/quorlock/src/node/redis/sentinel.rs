@@ -1,8 +1,8 @@
-//! A master that sentinels name: another one after each failover, and one node all the same.
+//! A node on the master that sentinels name. After a failover it is another server, but still the same node.
 //!
-//! A server that is demoted learns of it many seconds later than the sentinels' subscribers. So the session listens to one
-//! sentinel and asks it again and again; if it names another master, the session ends. If it is silent or gone, the session
-//! goes on to another sentinel.
+//! A demoted server learns of its demotion many seconds after the sentinels' subscribers do. So the session subscribes
+//! to one sentinel and polls it. If the sentinel names another master, the session ends. If the sentinel is silent or
+//! gone, the session switches to another one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,20 +18,20 @@ use super::{hello, malformed};
 use crate::node::url::{Address, Sentinels, Server};
 use crate::node::{Answer, Inbox, Trouble};
 
-/// Where sentinels announce another master: `<service> <old host> <old port> <new host> <new port>`.
+/// The channel on which sentinels announce a new master: `<service> <old host> <old port> <new host> <new port>`.
 const SWITCH: &str = "+switch-master";
-/// How long after its last answer a sentinel is asked again, and how long it has to answer. Together less than a link's
-/// heartbeat, so that a change is noticed within that even if the sentinel hangs.
+/// The delay between a sentinel's answer and the next poll, and the time limit of a poll. Their sum is less than a
+/// link's heartbeat, so that a change is noticed within one heartbeat even if the sentinel hangs.
 const BEAT: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_millis(500);
-/// How long all sentinels have to answer, when they are asked together: the first answer counts, also a slow one.
+/// The time limit when all sentinels are asked at once. The first answer counts, so it can be generous.
 const ROUND: Duration = Duration::from_secs(5);
-/// The least time between two rounds of asking all sentinels.
+/// The shortest time between two rounds of asking all sentinels.
 const PAUSE: Duration = Duration::from_millis(250);
 
 impl Sentinels {
-    /// Asks for the master, and returns the connection to the sentinel that knows it, which announces changes from before
-    /// its answer. A wrong answer shows in the handshake with the server.
+    /// Asks for the master. Also returns the connection to the sentinel that answered, which was subscribed to changes
+    /// before it answered. The handshake with the server detects a wrong answer.
     pub(super) async fn master(&self, deadline: Duration) -> Result<(Server, Connecting), Trouble> {
         ask_all(&self.hosts, deadline, |mut connecting, sentinel| async move {
             let mut commands = Commands::default();
@@ -52,7 +52,7 @@ impl Sentinels {
         commands.command("SENTINEL").word("get-master-addr-by-name").word(&self.service);
     }
 
-    /// Ends the session once a sentinel names another master than this one.
+    /// Watches the sentinels, and ends the session when one names another master.
     pub(super) fn watch(self: &Arc<Self>, master: Address, sentinel: Connecting, inbox: Inbox) -> AbortOnDrop {
         let sentinels = Arc::clone(self);
         AbortOnDrop::new(&tokio::spawn(async move {
@@ -66,7 +66,7 @@ impl Sentinels {
                 match sentinels.master(ROUND).await {
                     Ok((named, sentinel)) if named.address == master => listened = Some(sentinel),
                     Ok(_) => break,
-                    // The master is no worse for sentinels that are gone.
+                    // The master may work well without its sentinels.
                     Err(_) => {}
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -75,8 +75,8 @@ impl Sentinels {
         }))
     }
 
-    /// Listens to this sentinel, and asks it again and again, until it names another master: true. False if it is silent,
-    /// gone, or does not know the service any more.
+    /// Subscribes to this sentinel and polls it. Returns true once it names another master, and false if it is silent,
+    /// gone, or no longer knows the service.
     async fn names_another(&self, sentinel: Connecting, master: &Address) -> bool {
         let (values, mut heard) = mpsc::unbounded_channel();
         let wire = sentinel.start(move |value| value.is_ok_and(|value| values.send(value).is_ok()));
@@ -117,7 +117,7 @@ fn parse_address(value: &Value) -> Option<Address> {
     (!host.is_empty()).then(|| Address::Tcp(host.to_owned(), port))
 }
 
-/// The new master of the service, if the sentinel announces one.
+/// Returns the new master of the service, if the push announces one.
 fn switched(service: &str, push: &[Value]) -> Option<Address> {
     let [kind, _, said] = push else { return None };
     let words: Vec<&str> = said.as_str()?.split(' ').collect();

@@ -1,6 +1,6 @@
 //! A session: one connection to a server, or one to each master of a Redis Cluster.
 //!
-//! Whatever is not as it was in the handshake ends the session, with all its connections.
+//! Any change since the handshake, and any error of a connection, ends the session and all its connections.
 
 use std::collections::VecDeque;
 use std::io;
@@ -22,12 +22,12 @@ use crate::node::{Answer, Inbox, Life, Page, Question, Session, Trouble};
 use crate::platform::sync::Mutex;
 
 pub(super) struct RedisSession {
-    /// A connection to each master. Its index is a *lane*.
+    /// A connection to each master. The index is a *lane*.
     wires: Vec<Wire>,
-    /// The commands for each lane, and the lane of each value. They are kept to use their space again.
+    /// The commands for each lane, and the lane of each expected value. Kept to reuse their buffers.
     commands: Vec<Commands>,
     route: Vec<usize>,
-    /// The last life that voted, and the content of the epoch key in it.
+    /// The incarnation of the last batch, and the content of the epoch key for it.
     mark: (Option<Life>, String),
     shards: Shards,
     home: Home,
@@ -39,7 +39,7 @@ pub(super) struct RedisSession {
 }
 
 impl RedisSession {
-    /// Starts to listen on connections that have shaken hands, each to the master of a lane.
+    /// Starts a session on connections that have completed their handshakes, one for each lane.
     pub(super) fn start(
         masters: Vec<(Connecting, Identity)>,
         shards: Shards,
@@ -62,7 +62,7 @@ impl RedisSession {
         Self { wires, commands, route, mark, shards, home, inflight, constants, identity, _watch: watch }
     }
 
-    /// Writes the commands of a question, and the lane of each in the order in which their values are read.
+    /// Writes the commands of a question, and the lane of each value in the order in which the answer uses them.
     fn write(&mut self, question: &Question) -> Bundles {
         let Self { commands, route, mark, shards, home, .. } = self;
         let home = *home;
@@ -84,7 +84,7 @@ impl RedisSession {
             }
             return Bundles::default();
         }
-        // The node's own keys are all with one master.
+        // One master has all of the node's own keys.
         let mut lane = shards.lane(Slot::of(home.epoch_key()));
         match question {
             Question::Votes(..) => {}
@@ -99,7 +99,7 @@ impl RedisSession {
         }
         route.resize(commands[lane].len(), lane);
         if let Question::NodeCommand(_) = question {
-            // What was fit in the handshake may have been set up otherwise since. Redis 6.2 takes one section at a time.
+            // The configuration may have changed since the handshake. Redis 6.2 accepts one section per command.
             for section in ["replication", "memory"] {
                 for (lane, commands) in commands.iter_mut().enumerate() {
                     commands.command("INFO").word(section);
@@ -118,7 +118,7 @@ impl Session for RedisSession {
 
     fn ask(&mut self, question: Question) {
         let bundles = self.write(&question);
-        // Before the commands leave.
+        // Register the question first: its reply may arrive as soon as the commands are sent.
         self.inflight.expect(question, bundles, &self.route);
         for (wire, commands) in self.wires.iter().zip(&mut self.commands).filter(|(_, commands)| commands.len() > 0) {
             wire.send(commands.as_bytes());
@@ -127,10 +127,10 @@ impl Session for RedisSession {
     }
 }
 
-/// The questions of a session that are not answered yet. The connections bring their values here.
+/// The questions of a session that have no answer yet. The connections deliver their values here.
 struct Inflight {
     inbox: Inbox,
-    /// The processes of all masters, which cannot change while the connections live.
+    /// The run ids of all masters, which cannot change during a connection.
     run: String,
     post: Post,
     state: Mutex<State>,
@@ -139,11 +139,12 @@ struct Inflight {
 struct State {
     /// Oldest first.
     questions: VecDeque<Expected>,
-    /// The number of questions before the oldest of them.
+    /// The number of the oldest question.
     answered: u64,
-    /// For each lane, the values that come next: the number of the question, and the index in it.
+    /// The values that each lane expects next: the number of the question, and the index in its values.
     lanes: Vec<VecDeque<(u64, usize)>>,
-    /// A task hands over answers. Others leave theirs to it: two at once would change their order.
+    /// A task is delivering answers. Other tasks leave theirs to it, because concurrent deliveries could change the
+    /// order.
     busy: bool,
 }
 
@@ -151,7 +152,7 @@ struct State {
 struct Expected {
     question: Question,
     bundles: Bundles,
-    /// Nil until they arrive.
+    /// Nil until the value arrives.
     values: Vec<Value>,
     missing: usize,
 }
@@ -163,7 +164,7 @@ impl Inflight {
         Self { inbox, run, post, state: Mutex::new(state) }
     }
 
-    /// Expects a value on each lane of the route.
+    /// Registers a question that expects a value on each lane of the route.
     fn expect(&self, question: Question, bundles: Bundles, route: &[usize]) {
         let mut state = self.state.lock();
         let number = state.answered + state.questions.len() as u64;
@@ -174,7 +175,7 @@ impl Inflight {
         state.questions.push_back(Expected { question, bundles, values, missing: route.len() });
     }
 
-    /// Takes what a connection brings. Returns whether it may bring more.
+    /// Handles a value or error of a connection. Returns whether to continue reading.
     fn receive(&self, lane: usize, value: io::Result<Value>) -> bool {
         let taken = match value {
             Ok(Value::Push(parts)) => {
@@ -202,7 +203,7 @@ impl Inflight {
         while let Some(complete) = state.pop() {
             let lanes = state.lanes.len();
             drop(state);
-            // Not under the lock: the receiver may ask the next question at once.
+            // Release the lock first: the receiver may ask the next question at once.
             self.inbox.take(self.answer(complete, lanes).unwrap_or_else(Answer::End));
             state = self.state.lock();
         }
@@ -239,7 +240,7 @@ impl Inflight {
 }
 
 impl State {
-    /// Puts a value where it belongs; `None` if no question expects it.
+    /// Stores a value with its question. Returns `None` if no question expects it.
     fn fill(&mut self, lane: usize, value: Value) -> Option<()> {
         let (number, index) = self.lanes[lane].pop_front()?;
         let question = self.questions.get_mut(usize::try_from(number - self.answered).ok()?)?;
@@ -248,7 +249,7 @@ impl State {
         Some(())
     }
 
-    /// The oldest question, if all its values are there.
+    /// Removes and returns the oldest question if all its values have arrived.
     fn pop(&mut self) -> Option<Expected> {
         self.questions.front().filter(|question| question.missing == 0)?;
         self.answered += 1;
@@ -256,14 +257,14 @@ impl State {
     }
 }
 
-/// Signs of all masters in one word, in an order of their own.
+/// Joins values of all masters into one word, sorted.
 fn join<'a>(signs: impl Iterator<Item = &'a str>) -> String {
     let mut signs: Vec<&str> = signs.filter(|sign| !sign.is_empty()).collect();
     signs.sort_unstable();
     signs.join("+")
 }
 
-/// Where the next page is: with the same master, or with the next one.
+/// Returns the bookmark of the next page: on the same master, or the start of the next one.
 fn bookmark(cursor: Option<String>, lane: usize, lanes: usize) -> Option<String> {
     match cursor {
         Some(cursor) => Some(format!("{lane} {cursor}")),
@@ -271,7 +272,7 @@ fn bookmark(cursor: Option<String>, lane: usize, lanes: usize) -> Option<String>
     }
 }
 
-/// The lane and the cursor of a bookmark. One of a Cluster that had more masters leads to the last.
+/// Parses a bookmark into lane and cursor. If the Cluster has fewer masters now, uses the last one.
 fn parse_bookmark(bookmark: &str, lanes: usize) -> (usize, &str) {
     let (lane, cursor) = bookmark.split_once(' ').unwrap_or(("0", "0"));
     (lane.parse().unwrap_or(0).min(lanes - 1), cursor)

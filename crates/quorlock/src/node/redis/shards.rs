@@ -1,4 +1,4 @@
-//! Which master has which slots.
+//! The slots of each master.
 
 use super::commands::Commands;
 use super::hello;
@@ -9,19 +9,19 @@ use super::wire::Connecting;
 use crate::node::Trouble;
 use crate::node::url::{Address, Server};
 
-/// The most masters that are connected to: more than a Cluster is made for.
+/// The most masters to connect to: more than a Cluster is designed for.
 const MASTERS_MAX: usize = 1_000;
 
 /// The masters of a Cluster, and their slots.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shards {
     pub(super) masters: Vec<Server>,
-    /// The index of each slot's master in that list; empty if one server has all slots.
+    /// The index in `masters` for each slot; empty if one server has all slots.
     lanes: Vec<u16>,
 }
 
 impl Shards {
-    /// One server that has all keys.
+    /// Returns the shards of a single server that has all keys.
     pub(super) fn single(server: Server) -> Self {
         Self { masters: vec![server], lanes: Vec::new() }
     }
@@ -40,8 +40,8 @@ impl Shards {
         Self::parse(values.last().unwrap_or(&Value::Nil), &server)
     }
 
-    /// Parses the answer of this server: for each range of slots its first and last, the master, and replicas. All masters
-    /// have the login of this server.
+    /// Parses the reply of this server: the first and last slot of each range, its master, and its replicas. All
+    /// masters get the login of this server.
     fn parse(value: &Value, asked: &Server) -> Result<Self, Trouble> {
         let mut masters: Vec<Server> = Vec::new();
         let mut lanes = vec![None; SLOTS.into()];
@@ -64,7 +64,7 @@ impl Shards {
         Ok(Self { masters, lanes: lanes.into_iter().flatten().collect() })
     }
 
-    /// The index of the master with this slot.
+    /// Returns the index of the master that has this slot.
     pub(super) fn lane(&self, slot: Slot) -> usize {
         self.lanes.get(slot.index()).copied().unwrap_or_default().into()
     }
@@ -76,7 +76,7 @@ fn parse_range(range: &Value, asked: &Server) -> Option<(usize, usize, Address)>
     let host = match (host, &asked.address) {
         (Value::Text(host), _) if host == b"?" => return None,
         (Value::Text(host), _) if !host.is_empty() => String::from_utf8(host.clone()).ok()?,
-        // A server that does not know its own address is where it was asked.
+        // A server that does not know its own address has the address at which we reached it.
         (Value::Nil | Value::Text(_), Address::Tcp(host, _)) => host.clone(),
         _ => return None,
     };

@@ -1,16 +1,16 @@
-//! Where a key lives in a Redis Cluster.
+//! Hash slots of a Redis Cluster.
 
 use std::sync::LazyLock;
 
-/// How many slots there are.
+/// The number of slots.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// One of the slots that a Cluster's keys are spread over.
+/// One of the slots over which a Cluster distributes its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u16);
 
 impl Slot {
-    /// The slot of a key: that of what stands in its first braces, if there is anything, else that of all of it.
+    /// Returns the slot of a key: the hash of its first hash tag if that is not empty, else of the whole key.
     pub(crate) fn of(key: &str) -> Self {
         let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
         Self(crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key)) % SLOTS)
@@ -20,13 +20,14 @@ impl Slot {
         self.0.into()
     }
 
-    /// A number that lives in this slot: in braces it takes any key there, whatever braces that has itself.
+    /// Returns a number that hashes to this slot. As a hash tag at the start of a key it decides the slot, even if the
+    /// rest of the key contains braces.
     pub(crate) fn tag(self) -> u32 {
         TAGS[self.index()]
     }
 }
 
-/// For each slot the lowest number that lives there.
+/// The lowest number that hashes to each slot.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     let mut tags = vec![None; SLOTS.into()];
     let mut left = tags.len();
@@ -43,7 +44,7 @@ static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
     tags.into_iter().flatten().collect()
 });
 
-/// CRC-16/XMODEM, as in the specification of Redis Cluster.
+/// CRC-16/XMODEM, as the Redis Cluster specification defines it.
 fn crc16(text: &str) -> u16 {
     let shift = |crc: u16, _bit| if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
     text.bytes().fold(0, |crc, byte| (0..8).fold(crc ^ (u16::from(byte) << 8), shift))
@@ -55,7 +56,7 @@ mod tests {
 
     #[test]
     fn keys_are_where_the_specification_says() {
-        // As `CLUSTER KEYSLOT` of a server answers.
+        // The replies of a server to `CLUSTER KEYSLOT`.
         for (key, slot) in [("123456789", 12_739), ("", 0), ("foo", 12_182), ("{user1000}.following", 3_443)] {
             assert_eq!(Slot::of(key), Slot(slot), "{key}");
         }

@@ -1,12 +1,12 @@
-//! What is wrong, in words: those of servers are cut, and free of control characters.
+//! Describes errors. Text from servers is truncated and stripped of control characters.
 
 use super::value::Value;
 use crate::node::Trouble;
 
-/// The longest that a server is quoted, in bytes.
+/// The longest quotation of a server's text, in bytes.
 const WORDS_BYTES_MAX: usize = 512;
 
-/// The value, unless it is an error that ends the connection.
+/// Returns the value. Fails if it is an error.
 pub(super) fn checked(value: Value) -> Result<Value, Trouble> {
     match value {
         Value::Error(error) => Err(trouble(&error)),
@@ -14,7 +14,7 @@ pub(super) fn checked(value: Value) -> Result<Value, Trouble> {
     }
 }
 
-/// What a server's error means for the link.
+/// Converts a server's error to what it means for the link.
 pub(super) fn trouble(error: &str) -> Trouble {
     let text = describe(error);
     match code(error) {
@@ -24,17 +24,17 @@ pub(super) fn trouble(error: &str) -> Trouble {
     }
 }
 
-/// The first word of an error.
+/// Returns the first word of an error.
 pub(super) fn code(error: &str) -> &str {
     error.split(' ').next().unwrap_or_default()
 }
 
-/// An error in words, without the parts of a command that it may repeat.
+/// Describes an error, without the command's arguments that it may repeat.
 pub(super) fn describe(error: &str) -> String {
     readable(error.split(", with args").next().unwrap_or_default())
 }
 
-/// What a server says, fit to be shown.
+/// Makes a server's text safe to show.
 pub(super) fn readable(words: &str) -> String {
     let mut end = words.len().min(WORDS_BYTES_MAX);
     while !words.is_char_boundary(end) {

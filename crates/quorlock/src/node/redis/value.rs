@@ -1,21 +1,21 @@
-//! RESP3 values, parsed from the bytes of a server.
+//! Parses RESP3 values from a server's bytes.
 
-/// The most bytes of one value: twice a whole history with the longest of everything.
+/// The largest value in bytes: twice a full history of the longest events.
 pub(super) const VALUE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// The most bytes of a line: a number, a short text, an error.
+/// The longest line in bytes: a number, a short text or an error.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// The most values inside one. In memory each takes many times the three bytes in which it can be sent.
+/// The most nested values in one value. In memory each takes many times the three bytes that it needs on the wire.
 const PARTS_MAX: usize = 512 * 1024;
-/// The most arrays inside each other: the replies to our commands have four at most.
+/// The deepest nesting of arrays. Replies to our commands nest at most four deep.
 const DEPTH_MAX: usize = 16;
-/// The most parts that space is reserved for before they have arrived.
+/// The most elements for which space is reserved before they arrive.
 const CAPACITY_MAX: usize = 129;
 /// The least free space for a read.
 const READ_MIN: usize = 4_096;
-/// The most space that is kept when little is in it.
+/// The largest mostly empty buffer that is kept.
 const CAPACITY_KEPT_MAX: usize = 64 * 1_024;
 
-/// A value that a server sent.
+/// A value from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Value {
     Nil,
@@ -23,12 +23,12 @@ pub(super) enum Value {
     Int(i64),
     Text(Vec<u8>),
     Array(Vec<Value>),
-    /// The keys and values in turn.
+    /// Alternating keys and values.
     Map(Vec<Value>),
-    /// A message that answers no command. Its first part says what it is.
+    /// An out-of-band message. Its first element is its kind.
     Push(Vec<Value>),
     Error(String),
-    /// A set, a boolean, a double or a big number, which none of our commands is answered with.
+    /// A set, a boolean, a double or a big number. No reply to our commands contains one.
     Other,
 }
 
@@ -46,20 +46,20 @@ impl Value {
     }
 }
 
-/// Parses values from bytes as they arrive. However small the pieces, no part of a value is parsed twice.
+/// Parses values incrementally. It parses each part of a value once, even if the bytes arrive in small pieces.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     bytes: Vec<u8>,
-    /// The bytes before this are parsed.
+    /// The number of bytes that are already parsed.
     at: usize,
-    /// The arrays whose parts are still arriving, outermost first.
+    /// Incomplete arrays, outermost first.
     open: Vec<Open>,
-    /// The bytes and parts of the current value so far.
+    /// The size of the current value so far.
     value_bytes: usize,
     value_parts: usize,
 }
 
-/// An array of which some parts have not arrived yet.
+/// An array that has not arrived completely.
 #[derive(Debug)]
 struct Open {
     kind: u8,
@@ -68,22 +68,22 @@ struct Open {
 }
 
 impl Parser {
-    /// Where the next bytes of the server go: at the end.
+    /// Returns the buffer to which the next bytes are appended.
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         self.bytes.drain(..self.at);
         self.at = 0;
         if self.bytes.len() < READ_MIN {
-            // One long value is no reason to keep the space for ever.
+            // One long value must not keep its space allocated forever.
             self.bytes.shrink_to(CAPACITY_KEPT_MAX);
         }
         self.bytes.reserve(READ_MIN);
         &mut self.bytes
     }
 
-    /// The next value; `None` until all of it has arrived.
+    /// Returns the next value, or `None` until it has arrived completely.
     ///
     /// # Errors
-    /// Says what is wrong with bytes that are not RESP3, or exceed a limit.
+    /// Returns what is wrong if the bytes are not RESP3 or exceed a limit.
     pub(super) fn next(&mut self) -> Result<Option<Value>, &'static str> {
         'parts: loop {
             let rest = &self.bytes[self.at..];
@@ -106,7 +106,7 @@ impl Parser {
                     match kind {
                         b'$' => Value::Text(text.to_vec()),
                         b'!' => Value::Error(lossy(text)),
-                        // After its format, such as `txt:`.
+                        // Skip the format, such as `txt:`.
                         _ => Value::Text(text.get(4..).ok_or("a text without a format")?.to_vec()),
                     }
                 }
@@ -151,7 +151,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A value that is too long is refused before it has arrived.
+    /// Rejects a value that is too long before it has arrived.
     fn check_length(&self, more: usize) -> Result<(), &'static str> {
         if self.value_bytes + more > VALUE_BYTES_MAX { Err(TOO_LONG) } else { Ok(()) }
     }
@@ -169,10 +169,10 @@ impl Open {
 }
 
 const TOO_LONG: &str = "a value that is too long";
-/// The length of the null of earlier protocols.
+/// The length of a null in RESP2.
 const NULL: &[u8] = b"-1";
 
-/// The first line without its end, and its length with it; `None` until its end has arrived.
+/// Returns the first line without its end, and its length including the end; `None` until the end has arrived.
 fn first_line(bytes: &[u8]) -> Result<Option<(&[u8], usize)>, &'static str> {
     match bytes.iter().take(LINE_BYTES_MAX).position(|byte| *byte == b'\n') {
         Some(end) => {

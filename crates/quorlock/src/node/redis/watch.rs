@@ -1,4 +1,4 @@
-//! A test's view of the requests to Redis servers.
+//! Lets tests observe the requests to Redis servers.
 
 use std::sync::OnceLock;
 
@@ -7,9 +7,8 @@ pub type Watcher = fn(key: &str, together: bool);
 
 static WATCHER: OnceLock<Watcher> = OnceLock::new();
 
-/// Calls the watcher for all requests of this process from now on, unless there is one already.
+/// Calls the watcher for all requests of this process from now on. The first watcher stays: later calls do nothing.
 pub fn watch_requests(watcher: Watcher) {
-    // The first one stays.
     let _ = WATCHER.set(watcher);
 }
 

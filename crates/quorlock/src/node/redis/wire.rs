@@ -1,7 +1,7 @@
-//! A connection to a server: bytes out in the order of the calls, values in.
+//! A connection to a server: sends bytes in the order of the calls, and receives values.
 //!
-//! The caller writes to the socket itself, as long as the socket takes the bytes: no task has to be woken for that. The
-//! connection's own task writes the rest, and everything over TLS, and reads.
+//! Callers write to the socket directly while it accepts bytes, so that no task has to wake up. The connection's task
+//! writes the rest, writes everything over TLS, and reads.
 
 use std::convert::Infallible;
 use std::io;
@@ -26,11 +26,11 @@ use crate::platform::sync::Mutex;
 type Reader = Box<dyn AsyncRead + Send + Unpin>;
 type TlsWriter = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// A connection before anything goes over it unasked.
+/// A connection during the handshake.
 pub(super) struct Connecting {
     reader: Reader,
     parser: Parser,
-    /// `None` over TLS.
+    /// `None` for TLS.
     socket: Option<Socket>,
     tls: Option<TlsWriter>,
 }
@@ -69,13 +69,13 @@ impl Connecting {
         Self { reader: Box::new(reader), parser: Parser::default(), socket, tls }
     }
 
-    /// Sends commands and waits for a value for each.
+    /// Sends commands and waits for one value each.
     pub(super) async fn ask(&mut self, commands: &mut Commands) -> Result<Vec<Value>, Trouble> {
         let count = commands.len();
         self.exchange(commands.as_bytes(), count).await.map_err(|error| Trouble::Broken(error.to_string()))
     }
 
-    /// Like [`ask`](Self::ask), but fails if any of the values is an error.
+    /// Like [`ask`](Self::ask), but fails if any value is an error.
     pub(super) async fn query(&mut self, commands: &mut Commands) -> Result<Vec<Value>, Trouble> {
         self.ask(commands).await?.into_iter().map(checked).collect()
     }
@@ -92,7 +92,8 @@ impl Connecting {
         Ok(values)
     }
 
-    /// From now on, `receive` gets each value that arrives, or why no more do. It returns whether to go on.
+    /// Starts the connection's task. It calls `receive` with each value, or with the error that ended the connection;
+    /// `receive` returns whether to continue.
     pub(super) fn start(self, mut receive: impl FnMut(io::Result<Value>) -> bool + Send + 'static) -> Wire {
         let Self { mut reader, mut parser, socket, tls } = self;
         let outgoing = Arc::new(Outgoing { socket, queue: Mutex::default(), more: Notify::new() });
@@ -110,7 +111,7 @@ impl Connecting {
     }
 }
 
-/// Ends a task when dropped.
+/// Aborts a task when dropped.
 pub(super) struct AbortOnDrop(AbortHandle);
 
 impl AbortOnDrop {
@@ -125,7 +126,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// A connection in use. Dropping it closes it.
+/// A running connection. Dropping it closes it.
 pub(super) struct Wire {
     outgoing: Arc<Outgoing>,
     _task: AbortOnDrop,
@@ -138,7 +139,7 @@ impl Wire {
         let mut queue = queue.lock();
         let mut written = 0;
         if let Some(socket) = socket.as_ref().filter(|_| queue.bytes.is_empty() && !queue.busy) {
-            // The task meets the same error, and reports it.
+            // On an error write nothing: the task gets the same error and reports it.
             written = socket.try_write(bytes).unwrap_or(0);
         }
         if written < bytes.len() {
@@ -158,12 +159,12 @@ struct Outgoing {
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// The task has taken bytes and not written all of them yet: new bytes must wait.
+    /// The task is writing bytes that it took from the queue, so new bytes must wait.
     busy: bool,
 }
 
 impl Outgoing {
-    /// Writes the bytes that callers left, until that fails.
+    /// Writes queued bytes until a write fails.
     async fn write(&self, mut tls: Option<TlsWriter>) -> io::Result<Infallible> {
         loop {
             self.more.notified().await;
@@ -204,7 +205,7 @@ impl Socket {
     }
 }
 
-/// Writes all bytes to the socket, or over TLS if there is none.
+/// Writes all bytes to the socket, or over TLS.
 async fn write(socket: Option<&Socket>, tls: &mut Option<TlsWriter>, mut bytes: &[u8]) -> io::Result<()> {
     if let Some(tls) = tls {
         tls.write_all(bytes).await?;
@@ -222,7 +223,7 @@ async fn write(socket: Option<&Socket>, tls: &mut Option<TlsWriter>, mut bytes: 
     Ok(())
 }
 
-/// Reads until that fails, or until nobody wants more.
+/// Reads until an error, or until `receive` returns false.
 async fn read(
     reader: &mut Reader,
     parser: &mut Parser,
@@ -249,7 +250,7 @@ fn malformed(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// The authorities that the system trusts, or those in `SSL_CERT_FILE`.
+/// The root certificates that the system trusts, or those in `SSL_CERT_FILE`.
 static TLS: LazyLock<Result<Arc<ClientConfig>, String>> = LazyLock::new(|| {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();

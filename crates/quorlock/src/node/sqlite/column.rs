@@ -1,4 +1,4 @@
-//! Values in rows, which are read with suspicion, and statements.
+//! Reads and validates values from rows, and runs statements.
 
 use quorlock_core::fence::Fence;
 use rusqlite::types::FromSql;
@@ -6,7 +6,7 @@ use rusqlite::{Connection, Params, Row};
 
 use crate::node::sqlite::fault::Fault;
 
-/// One value of a row, and where it stands.
+/// One value of a row, with its position for error messages.
 #[derive(Clone, Copy)]
 pub(super) struct Column<'a> {
     pub(super) row: &'a Row<'a>,
@@ -16,7 +16,7 @@ pub(super) struct Column<'a> {
 }
 
 impl Column<'_> {
-    /// Whatever was read, it cannot be missing.
+    /// Fails if the value is NULL.
     pub(super) fn must<T>(self, read: impl FnOnce(Self) -> Result<Option<T>, Fault>) -> Result<T, Fault> {
         read(self)?.ok_or(self.damage())
     }
@@ -47,7 +47,7 @@ impl Column<'_> {
         self.parsed(|text| u128::from_str_radix(text, 16).ok())
     }
 
-    /// Text, as whoever wrote it can read it.
+    /// Parses a text value.
     pub(super) fn parsed<T>(self, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Fault> {
         self.value::<String>()?.map(|text| parse(&text).ok_or(self.damage())).transpose()
     }
@@ -57,13 +57,13 @@ impl Column<'_> {
     }
 }
 
-/// Runs a statement that returns no rows, and keeps it ready.
+/// Runs a statement that returns no rows, and caches it.
 pub(super) fn run(connection: &Connection, sql: &str, params: impl Params) -> Result<(), Fault> {
     connection.prepare_cached(sql)?.execute(params)?;
     Ok(())
 }
 
-/// Bits as text.
+/// Formats bits as 32 hexadecimal digits.
 pub(super) fn hex(bits: u128) -> String {
     format!("{bits:032x}")
 }

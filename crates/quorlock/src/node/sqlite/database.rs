@@ -1,4 +1,4 @@
-//! Opening the file: whose it is, how it is set up, and how long to wait for it.
+//! Opens the file: checks its format, configures the connection, and retries while it is busy.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,30 +11,30 @@ use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::{file, reserve, store};
 use crate::platform::entropy;
 
-/// Marks a file as ours: "qloc".
+/// SQLite's application id for our files: "qloc".
 pub(super) const APPLICATION_ID: i32 = 0x716c_6f63;
-/// The version of the tables.
+/// The schema version.
 pub(super) const SCHEMA_VERSION: i32 = 7;
-/// How long to wait for another process, in all.
+/// The longest total wait for other processes.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(2);
-/// How long between two tries, about: a handover takes half of this.
+/// The average delay between two tries. On average, a waiter gets the file half of this after its release.
 const BUSY_NAP: Duration = Duration::from_millis(1);
-/// How many pages the log may have before a commit writes them back itself, in case nobody does so at leisure.
+/// The log length, in pages, at which a commit runs a checkpoint itself, in case no idle session does.
 const LOG_PAGES_MAX: u32 = 4_096;
-/// How much of the log may be left for the next one who opens the file: it has to read all of it if nobody else has the
-/// file open.
+/// The largest log to leave behind. If no other process has the file open, the next one to open it must read the whole
+/// log.
 pub(super) const LOG_BYTES_MAX: u64 = 512 * 1_024;
-/// How many statements are kept ready: all that there are.
+/// The size of the statement cache: enough for all our statements.
 const STATEMENTS_MAX: usize = 32;
 
-/// Opens the file, and gives the reserve that this has put on the disk: zero if it was there before.
+/// Opens the file. Also returns the reserve that this call synced to disk, or zero if the file was not new.
 pub(super) fn open(path: &Path, wall_micros: u64) -> Result<(Connection, u64), Fault> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;
     connection.busy_handler(Some(napping()))?;
     connection.set_prepared_statement_cache_capacity(STATEMENTS_MAX);
-    // The last to close the file would write the log back, and wait for the disk: a command that is done should be gone, and
-    // a file that is not ours stays as it is.
+    // By default the last connection to close runs a checkpoint and waits for the disk. A finished command should exit
+    // at once, and a file of another application must stay unchanged.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     let was_blank = patiently(|| is_blank(&connection.unchecked_transaction()?))?;
     if connection.is_readonly("main")? {
@@ -43,10 +43,10 @@ pub(super) fn open(path: &Path, wall_micros: u64) -> Result<(Connection, u64), F
     set_up(&connection)?;
     let mut synced = 0;
     if was_blank {
-        // Whoever sees the tables may rely on their names being on the disk.
+        // A process that sees the tables may rely on the directory entries being on disk.
         file::sync_names(path).map_err(|error| Fault::Unfit(format!("cannot sync its directory: {error}")))?;
         let transaction = patiently(|| Ok(begin(&connection)?))?;
-        // Another process may have made the tables meanwhile.
+        // Another process may have created the tables in the meantime.
         if is_blank(&transaction)? {
             synced = reserve::first(wall_micros);
             store::create(&transaction, synced)?;
@@ -60,13 +60,13 @@ pub(super) fn open(path: &Path, wall_micros: u64) -> Result<(Connection, u64), F
     Ok((connection, synced))
 }
 
-/// Whether every commit waits for the disk, or only those that write the log back.
+/// Sets whether every commit waits for the disk, or only checkpoints do.
 pub(super) fn set_durable(connection: &Connection, durable: bool) -> Result<(), Fault> {
     Ok(connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?)
 }
 
-/// Takes the write lock. It says so if the file is no longer the one that its name stands for: whoever opens that name
-/// now knows nothing of our votes.
+/// Takes the write lock. Fails if the path no longer names this file: a process that opens the path now would not see
+/// our votes.
 pub(super) fn begin_here(connection: &Connection) -> Result<Transaction<'_>, Fault> {
     let transaction = begin(connection)?;
     let mut moved = 0;
@@ -92,9 +92,9 @@ fn set_up(connection: &Connection) -> Result<(), Fault> {
         return Err(Fault::Unfit(format!("it cannot be shared by processes here: its journal mode stays {mode:?}")));
     }
     connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES_MAX, |_| Ok(()))?;
-    // A log that was written back and begun anew is cut to this, so that its size tells how long it is.
+    // Truncates the log to this size after a checkpoint, so that the file size reflects the log's length.
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX as i64, |_| Ok(()))?;
-    // As SQLite advises for files that may have been damaged on purpose.
+    // SQLite recommends these settings for files that may be damaged on purpose.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     connection.pragma_update(None, "trusted_schema", false)?;
     connection.pragma_update(None, "cell_size_check", true)?;
@@ -102,7 +102,7 @@ fn set_up(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Whether the file is blank; an error if it is another application's, or another version's.
+/// Returns whether the file is blank. Fails if it belongs to another application or has another schema version.
 fn is_blank(transaction: &Transaction<'_>) -> Result<bool, Fault> {
     let pragma = |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, i32>(0));
     let (application, version) = (pragma("application_id")?, pragma("user_version")?);
@@ -125,7 +125,7 @@ fn is_blank(transaction: &Transaction<'_>) -> Result<bool, Fault> {
     }
 }
 
-/// Tries again while other processes are in the way: not everything that can be busy asks the busy handler.
+/// Retries while other processes hold the file: SQLite does not call the busy handler in every case.
 fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
     let mut nap = napping();
     let mut tries = 0;
@@ -137,7 +137,8 @@ fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, Faul
     }
 }
 
-/// Waits a little before each further try, and says when it is enough. Naps vary, so that processes do not try in step.
+/// Returns a busy handler: it sleeps before each retry, and returns false once [`BUSY_MAX`] has passed. The delays are
+/// random, so that processes do not retry in step.
 fn napping() -> impl FnMut(i32) -> bool + Send + 'static {
     let mut rng = Seeded::new(entropy::bits() as u64);
     let mut since = Instant::now();

@@ -1,4 +1,4 @@
-//! Those who died with something in the file: what they would have asked for, had they had the time.
+//! Releases the locks and queue positions of dead processes.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::node::sqlite::column::Column;
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::processes::Processes;
 
-/// Lists of processes, and whether all of each are gone.
+/// Lists of processes, and whether all processes of a list are dead.
 type Known = HashMap<String, bool>;
 
-/// Whether it is worth a look who is dead: somebody is in the asker's way.
+/// Returns whether to look for dead processes: the request was refused because of other holders or waiters.
 pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
     let asks = matches!(request, Request::Acquire { .. } | Request::PlainAcquire { .. });
     let in_the_way = matches!(
@@ -32,9 +32,9 @@ pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
     asks && in_the_way
 }
 
-/// The releases that the dead owe for a name, those in the queue first. Those of holders leave this tombstone.
+/// Returns the releases that dead processes owe for a name, waiters first. A dead holder's release leaves `tombstone`.
 ///
-/// Of the queue, only its head is looked at: whoever is behind somebody who lives is in nobody's way yet.
+/// Checks only the head of the queue: a dead waiter behind a live one blocks nobody yet.
 pub(super) fn releases_owed(
     connection: &Connection,
     key: &str,
@@ -74,7 +74,7 @@ fn dead_waiters(
             break;
         }
         if let Some(place) = record.queue.iter().find(|place| place.waiter.ticket == ticket) {
-            // Whatever else the waiter had is a vote of its own.
+            // A vote of the same waiter is released separately, as a dead holder's.
             let (attempt, parting) = (LeaseId::from_bits(0), Some(Parting::Leave(place.waiter)));
             owed.push(Request::Release { attempt, tombstone: None, parting });
         }
@@ -108,9 +108,9 @@ fn dead_holders(
     Ok(dead)
 }
 
-/// Whether all processes of a list are gone; looked up once for each list.
+/// Returns whether all processes of a list are dead. Looks up each list once.
 fn is_dead(column: Column<'_>, processes: &Processes, known: &mut Known) -> Result<bool, Fault> {
-    // Nobody said whose it is, so nobody's death says anything.
+    // A row without a list does not depend on any process.
     let Some(behind) = column.value::<String>()? else { return Ok(false) };
     if let Some(is_dead) = known.get(&behind) {
         return Ok(*is_dead);

@@ -1,4 +1,4 @@
-//! What can go wrong with the file, and what that means for a link.
+//! Errors of the file, and what they mean for a link.
 
 use std::path::Path;
 
@@ -7,30 +7,30 @@ use rusqlite::ErrorCode;
 use crate::node::Trouble;
 use crate::node::sqlite::file;
 
-/// Why a transaction, or the opening of the file, did not succeed. It never holds a stored value: some are secret.
+/// The reason why a transaction or opening the file failed. Never contains a stored value: some are secret.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
-    /// SQLite's own words.
+    /// An error of SQLite.
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// A column holds what was never written there.
+    /// A column holds a value that we never write.
     #[error("the file is damaged: table {table}, column {column}")]
     Damaged {
-        /// Where.
+        /// The table's name.
         table: &'static str,
-        /// Where in it.
+        /// The column's name.
         column: &'static str,
     },
-    /// Another file is there now, or none.
+    /// The path names another file now, or none.
     #[error("the file was moved, replaced or deleted while it was open")]
     Moved,
-    /// It cannot be a node.
+    /// The file cannot be a node.
     #[error("{0}")]
     Unfit(String),
 }
 
 impl Fault {
-    /// Another process has the file, and may give it back.
+    /// Returns whether another process holds the file and may release it.
     pub(super) fn is_busy(&self) -> bool {
         matches!(
             self.code(),
@@ -38,12 +38,12 @@ impl Fault {
         )
     }
 
-    /// Nothing is wrong with the connection: the next transaction may succeed.
+    /// Returns whether the connection is still usable and the next transaction may succeed.
     pub(super) fn is_transient(&self) -> bool {
         self.is_busy() || self.code() == Some(ErrorCode::DiskFull)
     }
 
-    /// What it means when it happened while opening.
+    /// Converts an error that occurred while opening the file.
     pub(super) fn at_opening(&self, path: &Path) -> Trouble {
         let text = format!("{}: {self}", path.display());
         match self.code() {
@@ -51,7 +51,7 @@ impl Fault {
             Some(ErrorCode::NotADatabase) => {
                 Trouble::Unfit(format!("{}: it is not an SQLite database", path.display()))
             }
-            // Also said when there are no more file descriptors: that will pass.
+            // SQLite also reports this error if the process is out of file descriptors, which is temporary.
             Some(ErrorCode::CannotOpen) if !file::is_forbidden(path) => Trouble::Unreachable(text),
             Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => Trouble::Unreachable(text),
             _ => Trouble::Unfit(text),

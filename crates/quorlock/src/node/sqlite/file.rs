@@ -1,4 +1,4 @@
-//! The file before SQLite sees it: made with care, and refused where locks do not work.
+//! Creates and checks the file before SQLite opens it. Rejects file systems where locks do not work.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -10,15 +10,15 @@ use rustix::io::Errno;
 
 use crate::node::Trouble;
 
-/// The smallest page that SQLite knows.
+/// The smallest page size of SQLite.
 const DATABASE_BYTES_MIN: u64 = 512;
 const DIRECTORY_MODE: u32 = 0o700;
 const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 
-/// Makes the file and its directories where they are missing.
+/// Creates the file and its directories if they are missing.
 ///
-/// The file is never opened here. POSIX locks belong to a process: closing any descriptor of a file drops them all,
-/// also those of another session in this process.
+/// Never opens the file itself. POSIX locks belong to the process: closing any descriptor of the file would drop the
+/// locks of every other session in this process.
 pub(super) fn prepare(path: &Path) -> Result<(), Trouble> {
     let directory = directory(path);
     DirBuilder::new()
@@ -37,17 +37,17 @@ pub(super) fn prepare(path: &Path) -> Result<(), Trouble> {
         return Err(unfit(path, "it is not a regular file"));
     }
     if (1..DATABASE_BYTES_MIN).contains(&found.len()) && !companion(path, "-journal").exists() {
-        // SQLite takes such a file for an empty one.
+        // SQLite would treat such a file as empty.
         return Err(unfit(path, "it is not an SQLite database"));
     }
     if found.nlink() > 1 {
-        // SQLite keeps its log under the file's name, and would keep two.
+        // SQLite names its log after the file, so each hard link would get its own log.
         return Err(unfit(path, "it has several names (hard links), and locks need it to have one"));
     }
     Ok(())
 }
 
-/// Whether the lack of a permission explains why the file, or its companions beside it, cannot be opened.
+/// Returns whether missing permissions explain why the file, or its log, cannot be opened.
 pub(super) fn is_forbidden(path: &Path) -> bool {
     let lacks = |path: &Path, needed| {
         matches!(access(path, needed), Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOENT | Errno::NOTDIR))
@@ -55,17 +55,17 @@ pub(super) fn is_forbidden(path: &Path) -> bool {
     lacks(path, Access::READ_OK | Access::WRITE_OK) || lacks(directory(path), Access::WRITE_OK | Access::EXEC_OK)
 }
 
-/// Puts the file's name on the disk, and those of its directories, as far as we may: any of them may be new.
+/// Syncs the directory entries of the file and, where permitted, of its parent directories: any of them may be new.
 pub(super) fn sync_names(path: &Path) -> io::Result<()> {
     File::open(directory(path))?.sync_all()?;
     for ancestor in path.ancestors().skip(2) {
-        // Best effort: a directory that we may not read is not one that we made.
+        // Best effort: we cannot have created a directory that we may not read.
         let _ = File::open(ancestor).and_then(|directory| directory.sync_all());
     }
     Ok(())
 }
 
-/// The size of the log beside the file.
+/// Returns the size of the write-ahead log.
 pub(super) fn log_bytes(path: &Path) -> u64 {
     std::fs::metadata(companion(path, "-wal")).map_or(0, |log| log.len())
 }
@@ -93,9 +93,9 @@ fn refuse_network(path: &Path) -> Result<(), Trouble> {
     }
 }
 
-/// The name of a network file system, by the magic number that `statfs` gives.
+/// Returns the name of a network file system by its `statfs` magic number.
 pub(super) fn network(magic: i128) -> Option<&'static str> {
-    // The kernel's numbers have 32 bits; how they are signed depends on the machine.
+    // The kernel's magic numbers have 32 bits; their sign depends on the architecture.
     Some(match magic as u32 {
         0x6969 => "NFS",
         0x517b => "SMB",
@@ -115,7 +115,7 @@ fn unfit(path: &Path, why: &str) -> Trouble {
     Trouble::Unfit(format!("{}: {why}", path.display()))
 }
 
-/// Whether an error will pass by itself.
+/// Classifies an error as temporary or permanent.
 fn trouble(path: &Path, what: &str, error: &io::Error) -> Trouble {
     use io::ErrorKind::{Interrupted, OutOfMemory, QuotaExceeded, ResourceBusy, StorageFull};
     let text = format!("{}: {what}: {error}", path.display());

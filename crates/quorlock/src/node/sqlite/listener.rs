@@ -1,5 +1,5 @@
-//! Hints between sessions: rows that a release leaves for the first waiter, and a break for everybody; and an ear for
-//! them while somebody waits or holds.
+//! Hints between sessions. A release writes a row for the first waiter, and a break writes one for every session;
+//! sessions with waiters or holders poll for these rows.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -14,40 +14,40 @@ use crate::node::sqlite::column::{Column, run};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{Answer, Inbox, Message, Reply};
 
-/// How long a hint may go unnoticed while somebody waits.
+/// The longest delay until a hint is noticed while this session has a waiter.
 pub(super) const NOTICE_WITHIN: Duration = Duration::from_millis(2);
-/// How long a break may go unnoticed while somebody holds, and nobody waits.
+/// The longest delay until a break is noticed while this session only holds.
 const BREAK_NOTICE_WITHIN: Duration = Duration::from_millis(100);
-/// In place of a channel: a lock was broken, and the ticket is its key. Everybody listens to that.
+/// Used in place of a channel for a broken lock; the ticket is the lock's key. Every session reads these rows.
 pub(super) const BROKEN: &str = "broken";
-/// No client's channel: nobody listens there.
+/// The channel of sessions that receive no hints.
 const NOBODY: Channel = Channel(0);
 
-/// One session's ear.
+/// Reads hints for one session.
 pub(super) struct Listener {
     inbox: Inbox,
-    /// Who waits in the queue by way of this session, and until when the node keeps the place.
+    /// This session's waiters, and when their queue positions expire.
     waiters: HashMap<Ticket, u64>,
-    /// Who holds by way of this session, and until when unless it is renewed.
+    /// This session's holders, and when their votes expire unless renewed.
     holds: HashMap<LeaseId, u64>,
-    /// When the file was last looked at.
+    /// The time of the last poll.
     looked: Instant,
-    /// SQLite's count of other connections' commits, when the hints were last read.
+    /// SQLite's `data_version` when hints were last read. It changes when another connection commits.
     version: Option<i64>,
-    /// The last hint that was read, whoever it was for.
+    /// The last hint that was read, for any session.
     read: i64,
-    /// The last hint that was passed on and is still in the file.
+    /// The last delivered hint that is still in the file.
     told: Option<i64>,
 }
 
 impl Listener {
-    /// An ear for this client's hints.
+    /// Creates a listener for this client's hints.
     pub(super) fn new(inbox: Inbox) -> Self {
         let (waiters, holds) = (HashMap::new(), HashMap::new());
         Self { inbox, waiters, holds, looked: Instant::now(), version: None, read: 0, told: None }
     }
 
-    /// In what time to look again, if there is anybody who could do with a hint.
+    /// Returns the time until the next poll, or `None` if this session has no waiters and no holders.
     pub(super) fn due_in(&self) -> Option<Duration> {
         if !self.waiters.is_empty() {
             Some(NOTICE_WITHIN)
@@ -58,23 +58,24 @@ impl Listener {
         }
     }
 
-    /// Whether a look must not wait for the queue to be empty.
+    /// Returns whether to poll even if the queue of questions is not empty.
     pub(super) fn is_due(&self) -> bool {
         !self.waiters.is_empty() || self.due_in() == Some(Duration::ZERO)
     }
 
-    /// Passes on what is for this client.
+    /// Delivers hints to this client.
     pub(super) fn tell(&self, hints: impl IntoIterator<Item = Answer>) {
         hints.into_iter().for_each(|hint| self.inbox.take(hint));
     }
 
-    /// Writes down for all clients that a lock was broken; this one is to be told after the commit.
+    /// Writes a row that tells all other clients that a lock was broken. Returns the message for this client, to
+    /// deliver after the commit.
     pub(super) fn announce(transaction: &Connection, key: &str, now: NodeTime) -> Result<Answer, Fault> {
         leave(transaction, BROKEN, key, now)?;
         Ok(Answer::Broken(key.into()))
     }
 
-    /// Writes down a hint for another client; one for this client is given back, to be told after the commit.
+    /// Writes a hint for another client. Returns a hint for this client instead, to deliver after the commit.
     pub(super) fn leave(
         &self,
         transaction: &Connection,
@@ -89,14 +90,14 @@ impl Listener {
         Ok(None)
     }
 
-    /// Removes this client's hints that have been passed on. If nothing comes of it, the sweep does so.
+    /// Deletes this client's delivered hints. If the transaction fails, the sweep deletes them later.
     pub(super) fn tidy(&mut self, transaction: &Connection) -> Result<(), Fault> {
         let Some(told) = self.told.take() else { return Ok(()) };
         let sql = "DELETE FROM hint WHERE seq <= ?1 AND channel = ?2";
         run(transaction, sql, params![told, self.inbox.channel.digits()])
     }
 
-    /// Learns from a transaction that was committed who waits and who holds, and who no longer does.
+    /// Updates the waiters and holders from the requests and replies of a committed transaction.
     pub(super) fn learn<'a>(&mut self, answered: impl IntoIterator<Item = (&'a Message, &'a Reply)>, now: NodeTime) {
         if self.inbox.channel == NOBODY {
             return;
@@ -131,7 +132,7 @@ impl Listener {
                 }
             }
             Request::Release { attempt, .. } | Request::PlainRelease { attempt } => drop(self.holds.remove(attempt)),
-            // Of those that an owner has, what was not released lapses.
+            // A retired owner's remaining holds expire by themselves.
             Request::Inspect | Request::Check { .. } | Request::Break { .. } | Request::Retire { .. } => {}
         }
     }
@@ -142,21 +143,21 @@ impl Listener {
         }
     }
 
-    /// Passes on what other sessions have left for this client, if any of them has committed anything since the last
-    /// time: that costs no lock and hardly any time to find out.
+    /// Delivers hints that other sessions have written for this client. First checks whether another connection has
+    /// committed anything, which takes no lock and little time.
     pub(super) fn listen(&mut self, connection: &Connection, now: NodeTime) {
         self.looked = Instant::now();
         self.waiters.retain(|_, until| now.life_millis <= *until);
         self.holds.retain(|_, until| now.life_millis <= *until);
         if self.hear(connection, now).is_err_and(|fault| !fault.is_transient()) {
-            // Without hints people ask again all the same, and whatever is wrong with the file, they are told then.
+            // Waiters also retry without hints. If the file is damaged, their next request reports it.
             self.waiters.clear();
             self.holds.clear();
         }
     }
 
     fn hear(&mut self, connection: &Connection, now: NodeTime) -> Result<(), Fault> {
-        // Read before the hints: what is committed in between is looked at twice rather than never.
+        // Read the version before the hints: a commit in between is then read twice rather than missed.
         let version = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         if self.version == Some(version) {
             return Ok(());
@@ -182,13 +183,13 @@ impl Listener {
     }
 }
 
-/// Leaves a row for others, which is kept no longer than a place in the queue.
+/// Writes a hint row. It expires when a queue position would.
 fn leave(transaction: &Connection, channel: &str, ticket: &str, now: NodeTime) -> Result<(), Fault> {
     let sql = "INSERT INTO hint(channel, ticket, until) VALUES (?1, ?2, ?3)";
     run(transaction, sql, params![channel, ticket, lapse(now)])
 }
 
-/// Whether one who was refused so has a place in the queue now.
+/// Returns whether a waiter that got this refusal is in the queue.
 fn is_in_queue(refusal: &Refusal) -> bool {
     matches!(
         refusal,

@@ -1,4 +1,4 @@
-//! The file as the doctor sees it. It is not made if it is not there.
+//! Examines the file for `quorlock doctor`. Does not create a missing file.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::{SqliteNode, file};
 use crate::node::Trouble;
 use crate::node::probe::{self, FileFacts, Plan, Probe};
 
-/// Looks at the file and, if it is there, at what is in it.
+/// Examines the file and, if it exists, its contents.
 pub(super) async fn examine(node: &SqliteNode, plan: &Plan) -> Probe {
     let facts = look(&node.path);
     let mut probe = if facts.exists {
@@ -18,7 +18,7 @@ pub(super) async fn examine(node: &SqliteNode, plan: &Plan) -> Probe {
     } else {
         Probe { trouble: unmade(&node.path), ..Probe::default() }
     };
-    // A session refuses every other one.
+    // A session rejects every other journal mode.
     let journal = probe.standing.is_some().then_some("wal");
     probe.file = Some(FileFacts { journal, ..facts });
     probe
@@ -39,7 +39,7 @@ fn look(path: &Path) -> FileFacts {
     }
 }
 
-/// Why the file could not be made by whoever needs it first.
+/// Returns the reason why the file could not be created.
 fn unmade(path: &Path) -> Option<Trouble> {
     let directory = path.ancestors().skip(1).find(|ancestor| ancestor.exists())?;
     let why = if directory.is_dir() {
@@ -50,7 +50,7 @@ fn unmade(path: &Path) -> Option<Trouble> {
     Some(Trouble::Unfit(format!("{}: nothing can be made in it: {why}", directory.display())))
 }
 
-/// The name of a local file system, by the magic number that `statfs` gives.
+/// Returns the name of a local file system by its `statfs` magic number.
 fn local(magic: i128) -> Option<&'static str> {
     Some(match magic as u32 {
         0xef53 => "ext4",

@@ -1,7 +1,7 @@
-//! Which processes stand behind what a client has stored, and whether they are provably gone.
+//! Tracks the processes that keep a client's stored rows alive, and detects when they are provably dead.
 //!
-//! A process is told by its id and its start time, and both mean something only within one realm: one boot, one
-//! namespace of process ids and one of time. Whatever cannot be proved is taken for alive: then the ttl decides.
+//! A process is identified by its id and start time. Both are meaningful only within one *realm*: one boot, one pid
+//! namespace and one time namespace. Without proof of death a process counts as alive, and the ttl decides.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -13,21 +13,21 @@ use rustix::process::{Pid, test_kill_process, test_kill_process_group};
 use crate::node::Companion;
 use crate::platform::sync::Mutex;
 
-/// The processes behind one client, and where others are looked for.
+/// The processes that keep one client's leases alive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Processes {
-    /// Unknown where `/proc` is missing or shows another namespace than ours.
+    /// `None` if `/proc` is missing or shows another pid namespace.
     realm: Option<String>,
-    /// What is stored along with everything that this client is given; nothing if its death could not be proved.
-    /// Shared by clones.
+    /// The list to store with each of this client's rows; `None` if the death of one of the processes could not be
+    /// proved. Clones share it.
     behind: Arc<Mutex<Option<String>>>,
 }
 
 impl Processes {
-    /// These processes, of which the first is this one unless its leases outlive it.
+    /// Reads the given processes from `/proc`, and this process too if `with_own` is set.
     ///
     /// # Errors
-    /// The id of a process that is not there.
+    /// Returns the id of a process that does not exist.
     pub(crate) fn read(with_own: bool, others: &[u32]) -> Result<Self, u32> {
         let realm = realm();
         let own = with_own.then(std::process::id);
@@ -44,10 +44,11 @@ impl Processes {
         Ok(Self { realm, behind: Arc::new(Mutex::new(behind)) })
     }
 
-    /// Adds a process, or the process group that it leads. It counts for what this client is given or renews from now on.
+    /// Adds a process, or the process group that it leads. It counts for every vote that this client gets or renews
+    /// from now on.
     ///
     /// # Errors
-    /// Its id, if it is not there.
+    /// Returns the id of a process that does not exist.
     pub(super) fn add(&self, companion: Companion) -> Result<(), u32> {
         let (pid, sign) = match companion {
             Companion::Process(pid) => (pid, ""),
@@ -58,23 +59,23 @@ impl Processes {
             (_, Sight::Gone) => return Err(pid),
             (None, _) => {}
             (Some(list), Sight::There { start }) => drop(write!(list, " {sign}{pid}@{start}")),
-            // Its death could not be proved.
+            // Its death could not be proved later.
             (Some(_), Sight::Hidden) => *behind = None,
         }
         Ok(())
     }
 
-    /// What to store.
+    /// Returns the list to store.
     pub(super) fn behind(&self) -> Option<String> {
         self.behind.lock().clone()
     }
 
-    /// Whether all processes of a stored list are gone for sure. `None` if it cannot be read.
+    /// Returns whether all processes of a stored list are provably dead, or `None` if the list is malformed.
     pub(super) fn are_gone(&self, behind: &str) -> Option<bool> {
         are_gone(self.realm.as_deref(), behind, look, runs_in_group)
     }
 
-    /// Made up, for tests.
+    /// Creates a list for tests.
     #[cfg(test)]
     pub(super) fn made_up(realm: &str, behind: Option<&str>) -> Self {
         let behind = behind.map(|list| format!("{realm} {list}"));
@@ -82,17 +83,17 @@ impl Processes {
     }
 }
 
-/// In front of the id of a group.
+/// The prefix of a process group's id.
 const GROUP: &str = "-";
 
-/// What can be seen of a process id.
+/// What the system shows for a process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Sight {
-    /// There is no such process, or it runs no more code.
+    /// No such process, or a zombie.
     Gone,
-    /// A process that was started then.
+    /// A process with this start time.
     There { start: u64 },
-    /// There is one, and no more is known.
+    /// A process of which nothing else can be read.
     Hidden,
 }
 
@@ -112,7 +113,8 @@ fn are_gone(
             && match look(pid) {
                 // The members of a group may outlive its leader.
                 Sight::Gone => leader.is_none() || !runs_in_group(pid),
-                // The id has been given to another one. No process gets the id of a group that has members.
+                // The id was reused by another process. The kernel does not reuse an id while a group with that id has
+                // members.
                 Sight::There { start: now } => now != start,
                 Sight::Hidden => false,
             };
@@ -121,19 +123,20 @@ fn are_gone(
 }
 
 fn look(pid: u32) -> Sight {
-    // Not by what `/proc` lists: it may be mounted so that it hides the processes of other users.
+    // Do not rely on the listing of `/proc`: the `hidepid` mount option hides other users' processes.
     if !exists(pid) {
         return Sight::Gone;
     }
     match std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().as_deref().map(read_stat) {
         Some(Some(sight)) => sight,
-        // It may have ended in between.
+        // The process may have ended between the two checks.
         _ if !exists(pid) => Sight::Gone,
         _ => Sight::Hidden,
     }
 }
 
-/// Whether any process of this group still runs, and is not a zombie. What cannot be seen is taken for running.
+/// Returns whether a process of this group is running and not a zombie. Counts a process as running if its state cannot
+/// be read.
 fn runs_in_group(group: u32) -> bool {
     let Some(id) = i32::try_from(group).ok().and_then(Pid::from_raw) else { return true };
     if test_kill_process_group(id) == Err(Errno::SRCH) {
@@ -145,7 +148,7 @@ fn runs_in_group(group: u32) -> bool {
     stats.any(|stat| group_of(&stat) == Some(group) && read_stat(&stat) != Some(Sight::Gone))
 }
 
-/// The process group in `/proc/PID/stat`.
+/// Parses the process group from `/proc/PID/stat`.
 fn group_of(text: &str) -> Option<u32> {
     text.rsplit_once(')')?.1.split_ascii_whitespace().nth(2)?.parse().ok()
 }
@@ -155,18 +158,18 @@ fn exists(pid: u32) -> bool {
     pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
 }
 
-/// Reads `/proc/PID/stat`. The program's name is in parentheses and may hold anything, parentheses and spaces included.
+/// Parses `/proc/PID/stat`. The program name is in parentheses and may itself contain parentheses and spaces.
 fn read_stat(text: &str) -> Option<Sight> {
     let (_, fields) = text.rsplit_once(')')?;
     let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
     let (state, threads) = (*fields.first()?, fields.get(17)?.parse::<u64>().ok()?);
     let start = fields.get(19)?.parse().ok()?;
-    // A process whose first thread has ended looks like a zombie while others of its threads go on.
+    // If the first thread of a process has ended but others run, the process looks like a zombie.
     let is_over = matches!(state, "Z" | "X" | "x") && threads <= 1;
     Some(if is_over { Sight::Gone } else { Sight::There { start } })
 }
 
-/// Where process ids and start times mean the same, if `/proc` tells it.
+/// Returns the realm of this process, if `/proc` shows it.
 fn realm() -> Option<String> {
     let boot = crate::platform::boot::current_id().ok()?;
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -175,7 +178,7 @@ fn realm() -> Option<String> {
     }
     let namespace = |kind: &str| std::fs::read_link(Path::new("/proc/self/ns").join(kind));
     let pids = namespace("pid").ok()?;
-    // Start times are shown by the clock of whoever looks. Older kernels have one for all.
+    // `/proc` shows start times by the reader's clock. Kernels without time namespaces have a single clock.
     let time = match namespace("time") {
         Ok(time) => time.into_os_string().into_string().ok()?,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => "time:one".into(),
@@ -184,8 +187,7 @@ fn realm() -> Option<String> {
     Some(format!("{},{},{time}", boot, pids.to_str()?)).filter(|realm| !realm.contains(' '))
 }
 
-/// Whether `/proc` is of our own namespace of process ids: then we have one id there, and not one in each namespace
-/// between it and ours.
+/// Returns whether `/proc` shows our own pid namespace: then `NSpid` lists one id, and not one per nested namespace.
 fn is_seen_from_within(status: &str) -> bool {
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     ids.is_some_and(|ids| ids.split_ascii_whitespace().count() == 1)

@@ -1,7 +1,7 @@
-//! What the file says of one name.
+//! Loads and saves the record of one name.
 //!
-//! Entries and places have rows of their own, which are read only where the record says that there may be some: entries
-//! under a vote that is not exclusive, places where the record is marked.
+//! Entries and queue positions have tables of their own. They are read only if the record says that there may be some:
+//! entries if the vote is not exclusive, queue positions if the record is marked as waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,7 +16,7 @@ use rusqlite::{Connection, params};
 use crate::node::sqlite::column::{Column, run};
 use crate::node::sqlite::fault::Fault;
 
-/// Reads a name's record. Of the tombstones, which may be many, it reads those that the request meets.
+/// Loads a name's record. There may be many tombstones, so it loads only those that concern the request.
 pub(super) fn load(connection: &Connection, key: &str, request: &Request) -> Result<Record, Fault> {
     Ok(Record {
         tombstones: load_tombstone(connection, request)?.into_iter().collect(),
@@ -25,7 +25,7 @@ pub(super) fn load(connection: &Connection, key: &str, request: &Request) -> Res
     })
 }
 
-/// Reads a name's record without tombstones.
+/// Loads a name's record without tombstones.
 pub(super) fn load_standing(connection: &Connection, key: &str) -> Result<Record, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
@@ -64,10 +64,10 @@ pub(super) fn load_standing(connection: &Connection, key: &str) -> Result<Record
     })
 }
 
-/// Writes what has changed in a name's record. One that says nothing is removed.
+/// Writes the changes to a name's record. Deletes a record that has become empty.
 ///
-/// `behind` lists the processes that keep new rows alive. A row that goes on keeps its list, since a short-lived process
-/// may extend a lease; a list that begins with all of the stored one replaces it.
+/// `behind` lists the processes that keep new rows alive. An existing row keeps its list, since a short-lived process
+/// may extend a lease, unless the new list starts with the whole stored list: then the new list replaces it.
 pub(super) fn save(
     connection: &Connection,
     key: &str,
@@ -88,7 +88,7 @@ pub(super) fn save(
 
 fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<&str>) -> Result<(), Fault> {
     let (vote, fence) = (record.vote.as_ref(), record.fence.as_ref());
-    // Where there are entries, it is they who have processes.
+    // If there are entries, each entry has its own list of processes.
     let is_exclusive = vote.is_some_and(|vote| vote.period == Period::Exclusive);
     let sql = "INSERT INTO record(
             key, vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting, processes
@@ -197,7 +197,7 @@ fn save_queue(
     Ok(())
 }
 
-/// The rows that are gone, and the rows that are new or other than before.
+/// Returns the removed rows, and the new or changed rows.
 fn changes<'a, T: PartialEq, K: Ord>(
     before: &'a [T],
     after: &'a [T],
@@ -212,7 +212,7 @@ fn changes<'a, T: PartialEq, K: Ord>(
     (removed.collect(), after.iter().filter(|row| old.get(&key(row)) != Some(row)).collect())
 }
 
-/// Reads whether the attempt that asks for a vote, or after its vote, is over. The page's own commands know no tombstones.
+/// Loads the tombstone of the request's attempt. Plain requests ignore tombstones.
 fn load_tombstone(connection: &Connection, request: &Request) -> Result<Option<(LeaseId, u64)>, Fault> {
     if request.is_plain() || !request.needs_life() {
         return Ok(None);
@@ -221,7 +221,7 @@ fn load_tombstone(connection: &Connection, request: &Request) -> Result<Option<(
     Ok(load_until(connection, sql, params![attempt.reveal()], "tombstone")?.map(|until| (attempt, until)))
 }
 
-/// Reads whether the owner that asks was retired from this name.
+/// Loads the tombstone of the request's owner, if the owner was retired from this name.
 fn load_retired(connection: &Connection, key: &str, request: &Request) -> Result<Option<(OwnerId, u64)>, Fault> {
     let Some(owner) = request.owner() else { return Ok(None) };
     let sql = "SELECT until FROM retired WHERE key = ?1 AND owner = ?2";
@@ -242,9 +242,9 @@ fn load_until(
     }
 }
 
-/// Writes new tombstones, and longer ones. A longer one in the file, which was not read, stays.
+/// Writes new and extended tombstones. Keeps a longer one that is in the file but was not loaded.
 fn save_tombstones(connection: &Connection, key: &str, before: &Record, record: &Record) -> Result<(), Fault> {
-    // The client says how long a tombstone stands; the longest that can be written down is as good as for ever.
+    // The client chooses the tombstone's duration; cap it at the largest value that SQLite can store.
     let capped = |until: u64| i64::try_from(until).unwrap_or(i64::MAX);
     for (attempt, until) in record.tombstones.iter().filter(|(of, until)| before.tombstones.get(of) != Some(until)) {
         let sql = "INSERT INTO tombstone(attempt, until) VALUES (?1, ?2)

@@ -1,4 +1,4 @@
-//! The tables, what they say of the node as a whole, and how what has lapsed leaves them.
+//! The tables, the node's own state, and the sweep of lapsed rows.
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime};
@@ -8,7 +8,7 @@ use crate::node::sqlite::column::{Column, hex, run};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{PAGE_MAX, PAGE_STEPS_MAX, Page, Search};
 
-/// How many records, how many hints and how many tombstones of each kind a sweep looks at.
+/// The most records, hints and tombstones of each kind that one sweep visits.
 pub(super) const SWEEP_MAX: u32 = 1_000;
 
 const SCHEMA: &str = "
@@ -46,22 +46,22 @@ const SCHEMA: &str = "
     ) WITHOUT ROWID, STRICT;
     CREATE INDEX retired_until ON retired(until);";
 
-/// What the file says of the node as a whole.
+/// The node's own state in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeNote {
-    /// Above every fence ever granted. On the disk before [`sure`](Self::sure) says so.
+    /// A number above every fence ever granted. On disk before [`sure`](Self::sure) is raised to it.
     pub(super) reserve: u64,
-    /// A reserve that is known to be on the disk. After a crash of the process that raised it, the reserve itself may be
-    /// seen by others without ever having got there.
+    /// A reserve that is known to be on disk. If the process that raised `reserve` crashed, other processes may see the
+    /// new value although it was never synced.
     pub(super) sure: u64,
-    /// The last key that the sweep has come to.
+    /// The last key that the sweep visited.
     pub(super) swept: String,
-    /// What the node knows about itself; `None` when it is blank.
+    /// The node's incarnation; `None` if the node is blank.
     pub(super) life: Option<Incarnation>,
 }
 
 impl NodeNote {
-    /// A fence below this can be forgotten: no later one will be so low.
+    /// Returns the lowest fence that must be kept: later fences are all at or above it.
     pub(super) fn forgettable(&self, now: NodeTime) -> Fence {
         self.life.as_ref().map_or(Fence::default(), |life| {
             let clock = Fence::new(now.wall_micros.saturating_sub(life.constants.max_skew_micros));
@@ -70,13 +70,13 @@ impl NodeNote {
     }
 }
 
-/// Makes the tables of a new file.
+/// Creates the tables of a new file.
 pub(super) fn create(connection: &Connection, reserve: u64) -> Result<(), Fault> {
     connection.execute_batch(SCHEMA)?;
     run(connection, "INSERT INTO node(id, reserve, sure, swept) VALUES (1, ?1, 0, '')", params![reserve])
 }
 
-/// Reads what the file says of the node as a whole.
+/// Loads the node's own state.
 pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT reserve, sure, swept, run, epoch, floor, elapsed,
@@ -112,7 +112,7 @@ pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
     })
 }
 
-/// Writes what has changed about the node as a whole.
+/// Saves the node's own state if it has changed.
 pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeNote) -> Result<(), Fault> {
     if before == node {
         return Ok(());
@@ -141,7 +141,7 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
     run(connection, sql, params)
 }
 
-/// Forgets all votes, fences, waiters, hints and tombstones.
+/// Deletes all votes, fences, waiters, hints and tombstones.
 pub(super) fn wipe(connection: &Connection) -> Result<(), Fault> {
     for table in ["record", "entry", "place", "hint", "tombstone", "retired"] {
         connection.execute(&format!("DELETE FROM {table}"), [])?;
@@ -149,7 +149,7 @@ pub(super) fn wipe(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Removes what has lapsed among the next records after the last sweep's, and among the oldest hints and tombstones.
+/// Deletes lapsed rows among the records that follow the last sweep's, and among the oldest hints and tombstones.
 pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime) -> Result<(), Fault> {
     let (life_millis, forgettable) = (now.life_millis, node.forgettable(now).get());
     let last = connection
@@ -181,7 +181,7 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
     Ok(())
 }
 
-/// The next keys with a vote or a queue, in their order.
+/// Returns the next keys with a vote or a queue, in key order.
 pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) -> Result<Page, Fault> {
     let from = search.after.as_str().max(search.span.start.as_str());
     let mut statement = connection.prepare_cached(
@@ -193,7 +193,7 @@ pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) ->
     while let Some(row) = rows.next()? {
         let column = |index, name| Column { row, index, table: "record", name };
         let key: String = column(0, "key").must(Column::value)?;
-        // Keys that begin alike stand together.
+        // Keys are sorted, so keys with the same prefix are adjacent.
         if !key.starts_with(&search.span.start) {
             return Ok(Page { next: None, ..page });
         }

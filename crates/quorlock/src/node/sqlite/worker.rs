@@ -1,4 +1,4 @@
-//! The thread that owns the file, and what it does in one transaction.
+//! The thread that owns the SQLite connection, and the contents of one transaction.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -17,14 +17,14 @@ use crate::node::sqlite::{Clock, database, dead, file, history, record, reserve}
 use crate::node::{Answer, Inbox, Message, Question, Reply, Trouble};
 use crate::platform::entropy;
 
-/// About how many requests share one transaction at most.
+/// The approximate limit of requests per transaction.
 const MESSAGES_MAX: usize = 1_024;
-/// A sweep looks at twice as many records as there were requests since the last: it keeps up with any growth.
+/// A sweep visits twice as many records as there were requests since the last sweep, so it keeps up with any growth.
 const SWEEP_EVERY: u32 = store::SWEEP_MAX / 2;
-/// After so many transactions the log is written back, at leisure.
+/// The number of transactions between two checkpoints.
 const CHECKPOINT_EVERY: u32 = 256;
 
-/// A question, and the answer to it so far.
+/// A question and its answer so far.
 struct Job {
     question: Question,
     answer: Answer,
@@ -39,13 +39,13 @@ impl Job {
         if let Question::Votes(_, messages) = &self.question { messages } else { &[] }
     }
 
-    /// The requests and their replies.
+    /// Returns the requests with their replies.
     fn replies(&self) -> impl Iterator<Item = (&Message, &Reply)> {
         let replies = if let Answer::Votes(replies) = &self.answer { replies.as_slice() } else { &[] };
         self.messages().iter().zip(replies)
     }
 
-    /// Replaces the answer, because the transaction was rolled back.
+    /// Replaces the answer with an error after the transaction was rolled back.
     fn fail(&mut self, transient: bool, text: String) {
         self.answer = match &self.question {
             _ if !transient => Answer::End(Trouble::Broken(text)),
@@ -56,7 +56,7 @@ impl Job {
     }
 }
 
-/// The thread's own.
+/// The state of the thread.
 pub(super) struct Worker {
     connection: Connection,
     path: PathBuf,
@@ -65,11 +65,11 @@ pub(super) struct Worker {
     clock: Clock,
     inbox: Inbox,
     listener: Listener,
-    /// The highest reserve that this very connection has put on the disk.
+    /// The highest reserve that this connection has synced to disk.
     synced: u64,
-    /// How many requests there were since the last sweep.
+    /// Requests since the last sweep.
     unswept: u32,
-    /// How many transactions there were since the log was last written back.
+    /// Transactions since the last checkpoint.
     unwritten: u32,
 }
 
@@ -85,22 +85,22 @@ impl Worker {
         file::prepare(&path)?;
         let opened = database::open(&path, clock().wall_micros);
         let (connection, synced) = opened.map_err(|fault| fault.at_opening(&path))?;
-        // Processes that live for a few requests only have to take turns at sweeping.
+        // Start at a random count, so that processes that make only a few requests also sweep sometimes.
         let unswept = (entropy::bits() % u128::from(SWEEP_EVERY)) as u32;
-        // Nor do they ever get to write the log back at leisure, and whoever opens the file when nobody else has it open
-        // reads all of it.
+        // Such processes never reach a checkpoint either, and opening the file reads the whole log if no other process
+        // has it open. So run a checkpoint early if the log is long.
         let unwritten = if file::log_bytes(&path) > database::LOG_BYTES_MAX { CHECKPOINT_EVERY } else { 0 };
         let listener = Listener::new(inbox.clone());
         Ok(Self { connection, path, boot, processes, clock, inbox, listener, synced, unswept, unwritten })
     }
 
-    /// Works until the session is gone, and everything that it has queued is done.
+    /// Runs until the session is dropped and every queued question is answered.
     pub(super) fn run(&mut self, queue: &Receiver<Question>) {
         loop {
             match self.next(queue) {
                 Ok(first) => {
                     self.work(first, queue);
-                    // A queue that is never empty must not keep anybody from hearing.
+                    // Poll for hints even if the queue of questions never becomes empty.
                     if self.listener.is_due() {
                         self.listen();
                     }
@@ -115,7 +115,7 @@ impl Worker {
         self.listener.listen(&self.connection, (self.clock)());
     }
 
-    /// Waits for work: for as long as it takes, unless somebody has to be given hints meanwhile.
+    /// Waits for the next question, or until the next poll for hints is due.
     fn next(&self, queue: &Receiver<Question>) -> Result<Question, RecvTimeoutError> {
         match self.listener.due_in() {
             Some(time) => queue.recv_timeout(time),
@@ -136,12 +136,13 @@ impl Worker {
         for job in jobs {
             self.inbox.take(job.answer);
         }
-        // After the replies: whoever was refused in the same transaction is to know that first.
+        // Deliver hints after the replies: a waiter that was refused in the same transaction must get the refusal
+        // first.
         self.listener.tell(hinted);
         self.write_back();
     }
 
-    /// Does all jobs, and those that have queued up meanwhile, or none. Gives the hints for this client itself.
+    /// Executes the jobs, and those queued in the meantime, in one transaction. Returns the hints for this client.
     fn transact(&mut self, jobs: &mut Vec<Job>, queue: &Receiver<Question>) -> Result<Vec<Answer>, Fault> {
         let mut transaction = database::begin_here(&self.connection)?;
         gather(jobs, queue);
@@ -203,18 +204,18 @@ impl Worker {
         Ok(hinted)
     }
 
-    /// Writes the log back into the file every now and then, when nobody waits for an answer.
+    /// Runs a checkpoint once in [`CHECKPOINT_EVERY`] transactions, after the replies were sent.
     fn write_back(&mut self) {
         self.unwritten += 1;
         if self.unwritten >= CHECKPOINT_EVERY {
             self.unwritten = 0;
-            // If it fails, so will the next transaction that needs the disk.
+            // If the checkpoint fails, the next transaction that needs the disk fails too and reports the error.
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         }
     }
 }
 
-/// Adds what has queued up.
+/// Adds queued questions, up to the limit.
 fn gather(jobs: &mut Vec<Job>, queue: &Receiver<Question>) {
     let mut messages: usize = jobs.iter().map(|job| job.messages().len().max(1)).sum();
     while messages < MESSAGES_MAX {
@@ -236,7 +237,8 @@ fn run_node_command(
     let Some(life) = &mut node.life else { return Ok(standing) };
     let is_other_run = before.as_ref().is_none_or(|before| before.identity.run != life.identity.run);
     let is_new = is_other_run || before.as_ref().is_none_or(|before| before.epoch != life.epoch);
-    // Another run's times mean nothing now. An operator's new life in the same run keeps what it has.
+    // Times of another boot are meaningless now. If an operator starts a new incarnation within the same boot, the node
+    // keeps its records.
     if is_other_run || (is_new && !matches!(node_command, NodeCommand::Init { .. } | NodeCommand::Reconfigure { .. })) {
         store::wipe(transaction)?;
     }
@@ -264,13 +266,13 @@ fn answer(
     }
     let mut record = record::load(transaction, key, request)?;
     if let Some(note) = record.fence.as_mut().filter(|note| note.fence >= node.forgettable(now)) {
-        // The floor may be far ahead of the clock. Kept for as long as a later fence could come out lower.
+        // The floor may be far ahead of the clock. Keep the fence as long as a later fence could be lower.
         note.until = note.until.max(now.life_millis);
     }
-    // A waiter of another process may be dead: it is given a hint, and asks.
+    // A waiter of another process may be dead, so never hand the vote to it: it gets a hint and then asks.
     let ask = |record: &mut Record, request: &Request| apply(life, record, request, epoch, now, |_| false);
     if request.is_look() {
-        // A look leaves even what has lapsed as it is, and what the dead have left.
+        // A read-only request must not write: it removes neither lapsed rows nor those of dead processes.
         for release in dead::releases_owed(transaction, key, &record, processes, None)? {
             ask(&mut record, &release);
         }
@@ -289,7 +291,7 @@ fn answer(
             }
             answer = ask(&mut record, request);
             if matches!(answer.vote, Vote::Refusal(_)) {
-                // As after any release: somebody else is to have it, and may not know that it can.
+                // As after any release, the next waiter may be able to acquire the lock and must be told.
                 answer.hint = hint;
             }
         }
@@ -304,7 +306,7 @@ fn answer(
     }
     record.forget_requests();
     if record != before {
-        // Nobody's death frees what was broken: whoever broke it holds nothing.
+        // A broken lock's remaining row must not depend on processes: the client that broke the lock does not hold it.
         let behind = processes.behind().filter(|_| !matches!(request, Request::Break { .. }));
         record::save(transaction, key, &before, &record, behind.as_deref())?;
     }

@@ -1,4 +1,4 @@
-//! Which messages of a batch go together: one command for many of them costs a server much less than one for each.
+//! Bundles the messages of a batch: one command for many messages costs a server much less than one command each.
 
 use std::collections::HashMap;
 use std::vec::IntoIter;
@@ -11,10 +11,10 @@ use super::super::trouble::malformed;
 use super::super::value::Value;
 use crate::node::{Message, Trouble};
 
-/// The most messages of a batch that are bundled: scripts can unpack no list of any length.
+/// The most bundled messages of a batch: Lua's `unpack` is limited in length.
 const BUNDLED_MAX: usize = 128;
 
-/// The bundles of a batch, in the order in which they are sent: before all other messages, which keep theirs.
+/// The kinds of bundles, in the order in which they are sent. The other messages follow in their own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Release,
@@ -26,17 +26,19 @@ impl Kind {
     pub(super) const ALL: [Self; 3] = [Self::Release, Self::Acquire, Self::Renew];
 }
 
-/// The node's clock, where that comes with votes, and a value for each message of a bundle.
+/// The node's clock, if the reply has it, and one value for each message of a bundle.
 type Share = (Option<Value>, IntoIter<Value>);
 
-/// For each message of a batch the bundle that it is in; empty if there are none.
+/// The bundle of each message of a batch; empty if there are no bundles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::node::redis) struct Bundles(Vec<Option<Kind>>);
 
 impl Bundles {
-    /// Messages about one name keep their order, so that a name is at most once in a bundle.
+    /// Chooses the bundles of a batch. Messages about one name keep their order, so a bundle contains a name at most
+    /// once.
     ///
-    /// A batch that is plain in part, or leaves tombstones, which are one attempt's whatever the name, is sent as it is.
+    /// A batch is not bundled if only some of its requests are plain, or if any leaves a tombstone: a tombstone belongs
+    /// to an attempt and not to a name.
     pub(in crate::node::redis) fn of<'a>(messages: &'a [Message]) -> Self {
         let [first, _, ..] = messages else { return Self::default() };
         let is_plain = first.request.is_plain();
@@ -44,7 +46,7 @@ impl Bundles {
             return Self::default();
         }
         let (mut acquired, mut renewed) = (None, None);
-        // The names so far, and whether all that goes ahead of them is a bundled release.
+        // The names so far, and whether a bundled release is all that precedes them.
         let mut seen: HashMap<&'a str, bool> = HashMap::with_capacity(messages.len());
         let choose = |Message { key, request }: &'a Message| {
             let before = seen.insert(&key.text, false);
@@ -66,21 +68,21 @@ impl Bundles {
         let mut bundles = Self(messages.iter().take(BUNDLED_MAX).map(choose).collect());
         bundles.drop_single(Kind::Acquire);
         bundles.drop_single(Kind::Renew);
-        // A release that must go ahead of an acquire or a renewal does so even alone.
+        // A release that must precede an acquire or a renewal stays a bundle even if it is alone.
         if bundles.count(Kind::Acquire) + bundles.count(Kind::Renew) == 0 {
             bundles.drop_single(Kind::Release);
         }
         if bundles.0.iter().any(Option::is_some) { bundles } else { Self::default() }
     }
 
-    /// One message alone is no bundle.
+    /// Dissolves a bundle of one message.
     fn drop_single(&mut self, kind: Kind) {
         if self.count(kind) == 1 {
             self.0.iter_mut().filter(|other| **other == Some(kind)).for_each(|single| *single = None);
         }
     }
 
-    /// The bundle of a message.
+    /// Returns the bundle of a message.
     pub(super) fn kind(&self, at: usize) -> Option<Kind> {
         self.0.get(at).copied().flatten()
     }
@@ -89,12 +91,12 @@ impl Bundles {
         self.0.iter().filter(|other| **other == Some(kind)).count()
     }
 
-    /// The messages of a bundle.
+    /// Returns the messages of a bundle.
     pub(super) fn members<'a>(&self, kind: Kind, messages: &'a [Message]) -> impl Iterator<Item = &'a Message> {
         messages.iter().zip(&self.0).filter(move |(_, other)| **other == Some(kind)).map(|(message, _)| message)
     }
 
-    /// The number of values that answer this many messages.
+    /// Returns the number of values in the reply to this many messages.
     pub(super) fn values(&self, messages: usize) -> usize {
         messages - Kind::ALL.map(|kind| self.count(kind).saturating_sub(1)).iter().sum::<usize>()
     }
@@ -113,7 +115,7 @@ impl Bundles {
                 continue;
             }
             shares[kind as usize] = match values.next() {
-                // One error for all of them.
+                // One error applies to the whole bundle.
                 Some(error @ Value::Error(_)) => (None, vec![error; count].into_iter()),
                 Some(value) if count == 1 => (None, vec![value].into_iter()),
                 Some(Value::Array(parts)) if parts.len() == count + usize::from(has_clock) => {
@@ -126,26 +128,27 @@ impl Bundles {
         Ok(shares)
     }
 
-    /// Whether this message goes in one command with others.
+    /// Returns whether this message shares a command with others.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn is_shared(&self, at: usize) -> bool {
         self.kind(at).is_some_and(|kind| self.count(kind) > 1)
     }
 
-    /// When this message is sent, among those of its batch.
+    /// Returns the position in which this message is sent within its batch.
     #[cfg(test)]
     pub(in crate::node::redis) fn turn(&self, at: usize) -> (usize, usize) {
         (self.kind(at).map_or(Kind::ALL.len(), |kind| kind as usize), at)
     }
 
-    /// How many messages there are in each.
+    /// Returns the number of messages in each bundle.
     #[cfg(test)]
     pub(in crate::node::redis) fn counts(&self) -> [usize; 3] {
         Kind::ALL.map(|kind| self.count(kind))
     }
 }
 
-/// What all renewals of a bundle have in common. `None` if it is no renewal, or one of a lock with entries.
+/// Returns the arguments that all renewals of a bundle must share. Returns `None` for other requests, and for renewals
+/// of locks with entries.
 fn renewal_terms(request: &Request) -> Option<(Ttl, bool, &str)> {
     match request {
         Request::Renew { ttl, repair, holder, mode: Mode::EXCLUSIVE, .. } => Some((*ttl, *repair, holder)),
@@ -219,13 +222,13 @@ mod tests {
 
     const NONE: Vec<usize> = Vec::new();
 
-    /// The places of releases, of acquires and of renewals that go together.
+    /// Returns the positions of the bundled releases, acquires and renewals.
     fn chosen_of_all(messages: &[Message]) -> [Vec<usize>; 3] {
         let bundles = Bundles::of(messages);
         Kind::ALL.map(|kind| (0..messages.len()).filter(|at| bundles.kind(*at) == Some(kind)).collect())
     }
 
-    /// The same, where there are no renewals.
+    /// Returns the positions of the bundled releases and acquires. Asserts that no renewal is bundled.
     fn chosen(messages: &[Message]) -> [Vec<usize>; 2] {
         let [releases, acquires, renewals] = chosen_of_all(messages);
         assert_eq!(renewals, NONE);
@@ -256,7 +259,7 @@ mod tests {
 
     #[test]
     fn messages_about_one_name_keep_their_order() {
-        // The release of an attempt that was never heard of again must not pass its acquire.
+        // The release of an attempt without a reply must not overtake its acquire.
         let messages = [plain_acquire("a"), plain_release("a"), plain_release("b"), plain_release("c")];
         assert_eq!(chosen(&messages), [vec![2, 3], NONE]);
         let messages = [acquire("a"), release("a"), release("b"), release("c"), acquire("a"), acquire("b")];
@@ -297,13 +300,13 @@ mod tests {
 
     #[test]
     fn renewals_pass_no_message_about_their_name_and_none_passes_them() {
-        // Whoever lets go leaves before the next one renews; whoever renews does so before it lets go.
+        // A release is sent before the next holder's renewal, and a renewal before its own release.
         let messages = [release("a"), renew("a"), renew("b"), release("b")];
         assert_eq!(chosen_of_all(&messages), [vec![0], NONE, vec![1, 2]]);
         let messages = [renew("a"), acquire("a"), acquire("b"), renew("b"), acquire("c"), renew("d")];
         assert_eq!(chosen_of_all(&messages), [NONE, vec![2, 4], vec![0, 5]]);
         assert_eq!(chosen_of_all(&[renew("a"), renew("a")]), [NONE, NONE, NONE]);
-        // What goes by itself goes last.
+        // Messages outside of bundles are sent last.
         let messages = [acquire("a"), renew("a"), renew("b"), renew("c")];
         assert_eq!(chosen_of_all(&messages), [NONE, NONE, vec![2, 3]]);
     }

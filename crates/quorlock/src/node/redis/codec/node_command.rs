@@ -10,9 +10,9 @@ use super::super::value::Value;
 use super::{hex, unsigned};
 use crate::node::Trouble;
 
-/// Writes a node command. A look has no script, because every connection looks every few seconds and a script costs a
-/// server several times as much. Others may come in between, so meta is read before the epoch: a life that begins
-/// meanwhile shows.
+/// Writes a node command. A look uses plain commands, because every connection sends one every few seconds and a script
+/// costs a server several times as much. Other clients' commands may run in between, so the meta key is read before the
+/// epoch: a new incarnation that starts in between then shows.
 pub(in crate::node::redis) fn node_command(home: Home, node_command: &NodeCommand, commands: &mut Commands) {
     if *node_command == NodeCommand::Look {
         commands.command("TIME");
@@ -23,7 +23,7 @@ pub(in crate::node::redis) fn node_command(home: Home, node_command: &NodeComman
     script_call(home, node_command, commands);
 }
 
-/// Writes a node command as a call of its script, also a look.
+/// Writes a node command, including a look, as a script call.
 pub(in crate::node::redis) fn script_call(home: Home, node_command: &NodeCommand, commands: &mut Commands) {
     commands.script(home.sha(Script::NodeCommand), 2).word(home.epoch_key()).word(home.meta_key());
     match node_command {
@@ -65,7 +65,7 @@ fn write_life<'a>(
 
 static UNSET: Value = Value::Text(Vec::new());
 
-/// How a node stands after a command, from its first values.
+/// Parses the node's standing from the first values of a reply.
 pub(in crate::node::redis) fn standing_after(
     node_command: &NodeCommand,
     values: &mut impl Iterator<Item = Value>,
@@ -82,14 +82,14 @@ pub(in crate::node::redis) fn standing_after(
     looked().ok_or_else(|| malformed("a look"))
 }
 
-/// The answer to `TIME`, in microseconds.
+/// Parses the reply to `TIME`, in microseconds.
 pub(in crate::node::redis) fn time_micros(value: &Value) -> Option<u64> {
     let [seconds, micros] = value.as_array()? else { return None };
     let (seconds, micros): (u64, u64) = (seconds.as_str()?.parse().ok()?, micros.as_str()?.parse().ok()?);
     seconds.checked_mul(1_000_000)?.checked_add(micros)
 }
 
-/// How a node stands, from the answer of its script.
+/// Parses the node's standing from the reply of its script.
 pub(in crate::node::redis) fn standing(value: &Value) -> Result<Standing, Trouble> {
     let said = || match value.as_array()? {
         [accepted, at, words @ ..] => parse_standing(unsigned(accepted)? == 1, unsigned(at)?, words.iter()),
@@ -99,7 +99,7 @@ pub(in crate::node::redis) fn standing(value: &Value) -> Result<Standing, Troubl
 }
 
 fn parse_standing<'a>(accepted: bool, at_micros: u64, words: impl Iterator<Item = &'a Value>) -> Option<Standing> {
-    // Some of these are shown to people.
+    // Reject control characters: some of these values are shown to people.
     let word = |value: &'a Value| value.as_str().filter(|word| !word.contains(char::is_control));
     let words: Vec<&str> = words.map(word).collect::<Option<_>>()?;
     let [mark, run, cluster, nodes, max_ttl, max_clock_skew, elapsed, founders, rest @ ..] = words.as_slice() else {

@@ -1,4 +1,4 @@
-//! How a name stands, as a node tells it.
+//! Parses a node's report about a name.
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
@@ -29,7 +29,7 @@ pub(super) fn report(parts: &[Value]) -> Option<Report> {
     Some(Report { held, fence, since_micros, waiting: small(waiting)?, queue: waiting_in(queue)? })
 }
 
-/// Places, each followed by its ticket's time.
+/// Parses queue positions, each followed by its ticket's time.
 fn waiting_in(parts: &[Value]) -> Option<Vec<Waiting>> {
     let (pairs, rest) = parts.as_chunks::<2>();
     if pairs.len() > QUEUE_LISTED_MAX || !rest.is_empty() {

@@ -16,14 +16,14 @@ use crate::node::key::{LockKey, RESERVED_PREFIX};
 
 /// The arguments that all requests of a batch share.
 pub(in crate::node::redis) struct Writer<'a> {
-    /// The content of the epoch key while this life may vote.
+    /// The content of the epoch key while this incarnation may vote.
     pub(in crate::node::redis) mark: &'a str,
     pub(in crate::node::redis) constants: &'a Constants,
 }
 
 impl Writer<'_> {
-    /// Writes a batch for a server that has all keys, and returns the bundles in it. Plain requests know nothing of epochs,
-    /// so a batch with any of them ends with a look at the epoch.
+    /// Writes a batch for a server that has all keys, and returns its bundles. Plain requests do not check the epoch,
+    /// so a batch with plain requests ends with a read of the epoch.
     pub(in crate::node::redis) fn write_batch(&self, messages: &[Message], commands: &mut Commands) -> Bundles {
         let bundles = Bundles::of(messages);
         #[cfg(any(test, feature = "fuzzing"))]
@@ -115,7 +115,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes requests that go together, with the arguments that they share once.
+    /// Writes a bundle. Arguments that all its requests share are written once.
     fn write_bundle<'m>(&self, messages: impl Iterator<Item = &'m Message>, commands: &mut Commands) {
         for (index, Message { key, request }) in messages.enumerate() {
             if index == 0 {
@@ -167,7 +167,7 @@ impl Writer<'_> {
             _ => return,
         };
         let script = if matches!(mode, Mode::Exclusive { .. }) { Script::Acquire } else { Script::Enter };
-        // An argument costs the server as much as half a command: empty ones are left out.
+        // An argument costs the server as much as half a command, so empty ones are omitted.
         let has_entries = mode != Mode::EXCLUSIVE;
         let owner = mode.owner();
         commands.script(Home::of(key).sha(script), 6 + u64::from(has_entries) + u64::from(owner.is_some()));
@@ -198,7 +198,8 @@ fn renewing(repair: bool) -> &'static str {
     if repair { "repair" } else { "renew" }
 }
 
-/// Where a script finds the epoch's mark. In a Cluster, where it must not look, it gets a key that lives with the others.
+/// Returns the key that a script reads the epoch from. In a Cluster scripts do not read it, and get a key of the right
+/// slot instead.
 fn epoch_key(key: &LockKey) -> &str {
     match Home::of(key) {
         Home::Server => Home::Server.epoch_key(),
@@ -217,15 +218,15 @@ fn write_tombstone(key: &LockKey, attempt: [u8; 32], commands: &mut Commands) {
     commands.joined([RESERVED_PREFIX.as_bytes(), DONE.as_bytes(), key.tag().as_bytes(), &attempt]);
 }
 
-/// The last time with 16 digits.
+/// The largest time with 16 digits.
 const AT_MAX: u64 = 9_999_999_999_999_999;
-/// The bytes of a place in the queue.
+/// The length of a queue position in bytes.
 const PLACE_BYTES: usize = 68;
 
-/// A waiter's ticket and the rest of its place in the queue: `AT-ID KIND CHANNEL`.
+/// Formats a waiter's ticket and the rest of its queue position: `AT-ID KIND CHANNEL`.
 fn queue_place(Waiter { ticket, channel, shared }: Waiter) -> [u8; PLACE_BYTES] {
     let mut place = [b' '; PLACE_BYTES];
-    // A clock after that time has no fences to give either.
+    // A clock past this time cannot issue fences either.
     let mut at = ticket.at.min(AT_MAX);
     for digit in place[..16].iter_mut().rev() {
         *digit = b'0' + (at % 10) as u8;
@@ -238,7 +239,7 @@ fn queue_place(Waiter { ticket, channel, shared }: Waiter) -> [u8; PLACE_BYTES] 
     place
 }
 
-/// A waiter's place, or nothing.
+/// Writes a waiter's queue position, or an empty word.
 fn write_place(waiter: Option<Waiter>, commands: &mut Commands) {
     match waiter {
         Some(waiter) => commands.word(queue_place(waiter)),

@@ -8,7 +8,7 @@ use super::failed;
 use crate::node::key::{KeySpan, RESERVED_PREFIX};
 use crate::node::{Answer, PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};
 
-/// Writes the command for a page after this cursor.
+/// Writes the command that fetches the page at this cursor.
 pub(in crate::node::redis) fn search(home: Home, search: &Search, cursor: &str, commands: &mut Commands) {
     let KeySpan { start, end, is_fixed } = &search.span;
     let keys = format!("{}*{}", literal(start), literal(end));
@@ -19,12 +19,12 @@ pub(in crate::node::redis) fn search(home: Home, search: &Search, cursor: &str, 
     commands.word(votes).word(companions(companion::QUEUE)).number(u64::from(*is_fixed));
 }
 
-/// A pattern that fits this text and nothing else.
+/// Escapes text so that a glob pattern matches it literally.
 fn literal(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for letter in text.chars() {
         match letter {
-            // As a class of one letter: a server of a Cluster would take a tag for the only slot that is meant.
+            // Write `{` as a character class: a server of a Cluster would treat a hash tag as the only slot to search.
             '{' => pattern.push_str("[{]"),
             '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', letter]),
             _ => pattern.push(letter),
@@ -33,7 +33,7 @@ fn literal(text: &str) -> String {
     pattern
 }
 
-/// The page that was found. Keys that are not text belong to no name.
+/// Parses a page. Skips keys that are not UTF-8, since they belong to no name.
 pub(in crate::node::redis) fn page(value: &Value) -> Result<Answer, Trouble> {
     if let Value::Error(error) = value {
         return failed(error).map(Answer::Failed);

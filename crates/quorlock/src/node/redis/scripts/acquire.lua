@@ -1,18 +1,18 @@
--- A vote for an attempt that wants to be alone, or a renewal of it: `acquire` and `renew` of quorlock-core's node::apply.
+-- Votes for an exclusive attempt, or renews its vote: `acquire` and `renew` of quorlock-core's node::apply.
 -- KEYS  1 epoch   2 vote   3 fence   4 the attempt's tombstone, which ends with its id   5 queue   6 kept
 --       7 holds, for a writer
--- ARGV  1 the epoch's mark   2 'acquire', 'repair' (renew, vote anew if free) or 'renew' (only if own)
+-- ARGV  1 the epoch's mark   2 'acquire', 'repair' (renew, or vote again if free) or 'renew' (only an existing vote)
 --       3 proposal, or the lease's fence   4 ttl (ms)   5 skew (us)   6 fence retention (ms)   7 holder
---       8 the ticket, its time in 16 digits, and the rest of the place in the queue; or ''   9 the writer's owner, for a writer
--- Gives {1, now, fence}                                       granted
---       {0, now, left, fence, who, place, waiting, lower}     held by another
---       {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} too far ahead  {-4, now} absent
---       {-5, now, fence, place, waiting, lower} behind others  {-6, now} the queue is full  {-8, now} an upgrade
+--       8 the ticket, its time in 16 digits, and the rest of the queue position; or ''   9 owner, for a writer
+-- Returns {1, now, fence}                                       granted
+--         {0, now, left, fence, who, place, waiting, lower}     held by another
+--         {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} too far ahead  {-4, now} absent
+--         {-5, now, fence, place, waiting, lower} behind others  {-6, now} the queue is full  {-8, now} an upgrade
 --#begin
--- At most twice: MGET shows a key of another type as absent, and only SET finds it.
+-- Runs at most twice: MGET returns nil for a key of another type, and only SET detects it.
 while true do
   local own, reentry, among, passed = vote == attempt, false, false, false
-  -- A renewal does not care who waits.
+  -- A renewal ignores the queue.
   local first = verb == 'acquire' and redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES') or {}
   if not own and (vote or first[1] and first[1] ~= place) then
     --#period
@@ -38,10 +38,10 @@ while true do
     --#note
     since = by == attempt and began
   end
-  -- The fence first: a vote without its fence must not survive a server that runs out of memory in between.
+  -- Write the fence first: if the server runs out of memory in between, no vote may exist without its fence.
   --#write_fence
   if own then
-    -- It never ends earlier than it did.
+    -- Never shorten a vote.
     redis.call('SET', KEYS[2], attempt, 'PX', math.max(ARGV[4], redis.call('PTTL', KEYS[2])))
   else
     is_given = redis.call('SET', KEYS[2], attempt, 'NX', 'PX', ARGV[4])

@@ -1,9 +1,9 @@
--- Votes for several attempts that want to be alone: acquire.lua for each. Where nobody is in the way, with fewer commands:
--- one look for all of them, and for each its fence and its vote.
--- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
--- ARGV  1 the epoch's mark   2 ttl (ms)   3 skew (us)   4 fence retention (ms)   5 holder; and of each
---       its vote, no two the same, attempt, proposal, and the place in the queue as of acquire.lua
--- Gives {now, and of each its fence, or else what acquire.lua gives, or an error}
+-- Votes for several exclusive attempts, like acquire.lua for each. If the locks are free it needs fewer commands: one read
+-- for all of them, then each fence and vote is written.
+-- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
+-- ARGV  1 the epoch's mark   2 ttl (ms)   3 skew (us)   4 fence retention (ms)   5 holder; then for each:
+--       the vote's key (each key once), the attempt, the proposal, the queue position as in acquire.lua
+-- Returns {now, and for each its fence, or the result of acquire.lua, or an error}
 local function acquire(KEYS, ARGV)
   --#acquire
 end
@@ -12,7 +12,7 @@ local wanted, queues = {EPOCH_KEY}, {}
 for i = 1, (#ARGV - 5) / 4 do
   local of, at = i * 4 + 2, i * 3
   local key, attempt = ARGV[of], ARGV[of + 1]
-  -- What could not be read again is not written.
+  -- Reject values that would not be read back as written.
   if not (#attempt == 32 and string.find(attempt, '^%x+$')) then return redis.error_reply('ERR not an attempt') end
   wanted[at - 1], wanted[at], wanted[at + 1] = key, FENCE_OF .. key, DONE_OF .. attempt
   queues[i] = QUEUE_OF .. key
@@ -24,7 +24,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local since = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local is_sound = not got.err and got[1] == mark and string.find(ttl, '^%d+$') and #ttl < 9
--- The floor stands behind the 32 digits of the epoch.
+-- The floor follows the 32 digits of the epoch.
 local floor = is_sound and tonumber(string.sub(mark, 34))
 local gave = {now}
 for i in ipairs(queues) do
@@ -36,14 +36,14 @@ for i in ipairs(queues) do
     and asked <= math.min(math.max(now + skew, fence and fence + 1 or 0), FENCE_MAX) and is_quiet(i) then
     fence = math.max(asked, floor, fence and fence + 1 or now - skew)
     local digits = fence == asked and proposal or string.format('%.0f', fence)
-    -- The fence first: a vote without its fence must not survive a server that runs out of memory in between.
+    -- Write the fence first: if the server runs out of memory in between, no vote may exist without its fence.
     local stored = redis.pcall('SET', wanted[at], digits .. ' ' .. attempt .. ' ' .. since .. ' '
       .. (place == '' and '-' or string.sub(place, 1, 33)) .. ' ' .. holder, 'PX', retention)
     if not stored.err then stored = redis.pcall('SET', key, attempt, 'NX', 'PX', ttl) end
     if stored then
       gave[i + 1] = stored.err and fault(stored) or fence
     else
-      -- A key of another type: acquire.lua finds out more, and the fence is to be as it was.
+      -- The key has another type: restore the fence, and let acquire.lua handle it.
       redis.call(unpack(got[at] and {'SET', wanted[at], got[at], 'KEEPTTL'} or {'DEL', wanted[at]}))
     end
   end

@@ -1,9 +1,9 @@
--- Ends a lease that is not the asker's own: node::breaking of quorlock-core.
+-- Breaks another client's lease: node::breaking of quorlock-core.
 -- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
--- ARGV  1 'fence' or 'digest'   2 which one   3 'drain' or 'now'   4 how long tombstones stand (ms)
---       5 what the keys of tombstones begin with
--- Gives {3, now, digest, stood, left}     it is broken
---       {-4, now} nobody holds it         {-9, now, fence, digest, who} another lease stands
+-- ARGV  1 'fence' or 'digest'   2 its value   3 'drain' or 'now'   4 the tombstones' duration (ms)
+--       5 the prefix of tombstones' keys
+-- Returns {3, now, digest, stood, left}     broken
+--         {-4, now} not held                {-9, now, fence, digest, who} held by another lease
 local got = redis.call('MGET', KEYS[1], KEYS[1], KEYS[2])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -16,7 +16,7 @@ local fence = string.match(got[3] or '', '^%d+')
 --#digest
 local meant = ARGV[1] == 'fence' and fence and tonumber(fence) == tonumber(ARGV[2])
 
--- One that was broken before has its tombstone.
+-- An attempt that was already broken has its tombstone.
 local function bury(attempt)
   if broken_digest(attempt) then return end
   local key = ARGV[5] .. attempt
@@ -26,7 +26,7 @@ end
 
 if not vote then
   if redis.call('PTTL', KEYS[1]) ~= -2 then
-    -- MGET shows a key of another type as absent. It is another program's, and not ours to delete.
+    -- MGET returns nil for a key of another type. The key is another program's, so do not delete it.
     local other = 'TYPE ' .. (redis.pcall('TYPE', KEYS[1]).ok or 'unknown')
     return {-9, now, 0, digest(other), other}
   end
@@ -38,12 +38,12 @@ local own_fence, its = by == signed, digest(signed)
 if ARGV[1] == 'fence' then
   meant = meant and own_fence
 else
-  -- A digest stands for the attempt that began a period, and says nothing of those who have joined since.
+  -- A digest identifies the attempt that started a period, and says nothing about those that have joined since.
   meant = its == ARGV[2] and not (kind and own_fence)
 end
 if not meant then return {-9, now, own_fence and tonumber(fence) or 0, its, own_fence and who or ''} end
 
--- Tombstones first: whatever fails after that, nothing of these attempts comes back.
+-- Write the tombstones first: if a later step fails, these attempts still cannot return.
 if kind then
   for _, entry in ipairs(read_entries()) do bury(entry[1]) end
 elseif string.match(signed, '^%x+$') and #signed == 32 then
@@ -51,13 +51,13 @@ elseif string.match(signed, '^%x+$') and #signed == 32 then
 end
 local nobody = its .. NOBODY
 if own_fence then
-  -- Nobody is to yield to it.
+  -- Remove the attempt from the fence, so that no waiter yields to it.
   redis.call('SET', KEYS[2], fence .. ' ' .. nobody .. ' ' .. began .. ' - ' .. who, 'KEEPTTL')
 end
 redis.call('DEL', holds)
 if ARGV[3] == 'drain' then
   redis.call('SET', KEYS[1], nobody, 'KEEPTTL')
-  -- One without an end, which can only be a stranger's, gets one.
+  -- Only another program sets a vote without an expiry. Give it one.
   if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[4]) end
   local left = redis.call('PTTL', KEYS[1])
   redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])

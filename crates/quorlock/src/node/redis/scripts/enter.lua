@@ -1,13 +1,13 @@
--- A vote for an attempt that may hold together with others, or a renewal of it: as in acquire.lua, with entries.
--- KEYS  as of acquire.lua, for a writer   8 the owner's tombstone of this name, if it has an owner
--- ARGV  1 to 8 as of acquire.lua   9 owner, or the slot to begin at   10 'r' (reentrant), 's' (shared) or 'k' (slots)
---       11 permits; of a reader 1 if an owner that reads already reads again with the same fence
--- Gives as acquire.lua; of a slot {1, now, fence, slot, {other free ones}}; {-7, now, permits} other permits are in use
---       {-10, now} the owner is not let in any more
+-- Votes for an attempt that can hold together with others, or renews its vote: like acquire.lua, with entries.
+-- KEYS  as in acquire.lua, for a writer   8 the owner's tombstone for this name, if there is an owner
+-- ARGV  1 to 8 as in acquire.lua   9 owner, or the first slot to try   10 'r' (reentrant), 's' (shared) or 'k' (slots)
+--       11 permits; for a reader 1 if an owner that already reads may enter again with the same fence
+-- Returns as acquire.lua; for a slot {1, now, fence, slot, {other free slots}}; {-7, now, permits} other permits are in use
+--         {-10, now} the owner is retired
 --#begin
 if KEYS[8] and redis.call('EXISTS', KEYS[8]) == 1 then return {-10, now} end
 local whose, mode, permits = ARGV[9], ARGV[10], tonumber(ARGV[11])
--- What could not be read again is not written.
+-- Reject values that would not be read back as written.
 local sound = mode == 'k' and string.find(whose .. ARGV[11], '^%d+$') and permits >= 1 and permits <= PERMITS_MAX
   or (mode == 'r' or mode == 's') and #whose == 32 and string.find(whose, '^%x+$')
 if not sound then return redis.error_reply('ERR not a way to hold a lock') end
@@ -21,10 +21,10 @@ local ends, mine, its
 if not void and known[2] then ends, mine, its = string.match(known[2], '^(%d+) (%w+) (%d+)$') end
 ends = tonumber(ends)
 local own = ends and ends >= millis
--- A slot that was granted here and not won is given back for the one that was.
+-- The attempt has a slot here, but won another one: release this slot for that one.
 local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
 if moves then own = false end
--- The fence of an owner that reads already. Only a read that re-enters looks at all entries for it.
+-- The fence of an owner that already reads. Only a re-entering read has to look at all entries for it.
 local again
 if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's' and permits == 1)
   and string.find(table.concat(redis.call('HGETALL', holds), ' '), whose, 1, true) then
@@ -35,10 +35,10 @@ if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's'
 end
 local reentry = again or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
 local among = mode ~= 'r'
--- Whoever had the lock meanwhile: nobody is to enter again with a fence that was theirs.
+-- Somebody else may have held the lock in between: nobody may enter again with a fence of that holder.
 local passed = verb ~= 'acquire' and mode == 'r' and not vote and fence and by ~= attempt
 
--- Slots that somebody has, and how many have one.
+-- The slots in use, and their number.
 local taken, count = {}, 0
 if mode == 'k' and kind == 'k' then
   for _, entry in ipairs(read_entries()) do
@@ -47,7 +47,7 @@ if mode == 'k' and kind == 'k' then
   end
 end
 
--- The next slot that nobody has, in the order of looking; nil when all have been looked at.
+-- Returns the next free slot in search order, or nil after all slots were tried.
 local looked = 0
 local function next_free()
   while looked < permits do
@@ -57,7 +57,7 @@ local function next_free()
   end
 end
 
--- How many have a lower ticket than the asker; all of them, if it has none.
+-- Returns how many waiters have a lower ticket; all of them, if the request has no ticket.
 local function count_before()
   if place == '' then return redis.call('ZCARD', queue) end
   local rank = redis.call('ZRANK', queue, place)
@@ -87,7 +87,7 @@ elseif not own then
 end
 local stored = fence
 --#fence
--- What is answered, and what is stored as the highest.
+-- The fence to return (`given`), and the highest one to store (`fence`).
 local given = fence
 if again and stored then
   given, fence = again, math.max(again, stored)
@@ -118,8 +118,7 @@ if not vote then
   if mode == 'k' then vote = vote .. ' ' .. ARGV[11] end
 end
 local since = (own or reentry) and by == signed and began
--- The vote last: neither a vote without its fence nor one without its entry must survive a server that runs out of
--- memory in between.
+-- Write the vote last: if the server runs out of memory in between, no vote may exist without its fence and entry.
 --#write_fence
 if void then redis.call('DEL', holds) end
 redis.call('HSET', holds, 'period', vote, attempt, string.format('%.0f', till) .. ' ' .. mine .. ' ' .. string.format('%.0f', its))
@@ -134,13 +133,13 @@ if not kind then
   end
   redis.call('PEXPIREAT', holds, till)
 else
-  -- It never ends earlier than it did.
+  -- Never shorten a vote.
   local last = millis + redis.call('PTTL', KEYS[2])
   if till > last then redis.call('PEXPIREAT', KEYS[2], till) end
   if till > last or void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
 end
 if verb == 'acquire' and place ~= '' then redis.call('ZREM', queue, place) end
--- Whoever enters together with others leaves room for the next.
+-- Others may enter too: hint to the next waiter.
 if verb == 'acquire' and not own and not reentry then
   local first, taken, room = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'), mode, count + 1 < (permits or 0)
   local wanted

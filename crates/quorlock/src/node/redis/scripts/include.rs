@@ -1,7 +1,8 @@
 //! Assembles a script from its parts.
 //!
-//! A line `--#name` stands for the fragment of that name, and a name in capitals for a constant. A fragment that is
-//! needed rarely is included where it is needed: the server creates its functions anew in every run that gets there.
+//! A line `--#name` includes the fragment of that name, and a name in capitals is a constant. Rarely needed fragments
+//! are included inside the branch that needs them, because the server creates a fragment's functions on every run that
+//! reaches it.
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
@@ -12,11 +13,11 @@ use quorlock_core::vote::FREE_LISTED_MAX;
 use super::{Home, META_FIELDS, broken_channel, companion, hint_prefix};
 use crate::node::key::RESERVED_PREFIX;
 
-/// Replaces fragments and constants, and removes comments: a server that does not know the client's password yet closes
-/// the connection at 16 KiB in one argument.
+/// Replaces fragments and constants, and removes comments. The size matters: before authentication, a server closes the
+/// connection if an argument exceeds 16 KiB.
 ///
 /// # Panics
-/// If a fragment is unknown.
+/// Panics if a fragment is unknown.
 pub(super) fn include(body: &str, home: Home) -> String {
     let mut source = String::new();
     for line in body.lines().map(str::trim_start) {
@@ -34,12 +35,12 @@ pub(super) fn include(body: &str, home: Home) -> String {
 
 fn fragment(name: &str, home: Home) -> &'static str {
     match (name, home) {
-        // In a Redis Cluster the epoch is in another slot and cannot be read. The client's word counts, and its
-        // connections to all masters, which end with their memories.
+        // In a Redis Cluster the epoch is in another slot and the script cannot read it. The script trusts the client
+        // instead, whose connections to all masters end when a master loses its memory.
         ("life", Home::Cluster) => "got[1] = ARGV[1] ~= '' and ARGV[1]",
-        // A Cluster allows only keys that are declared.
+        // A Cluster permits only declared keys.
         ("life", Home::Server) | ("wanted" | "hand_on" | "keep_request" | "forget_request", Home::Cluster) => "",
-        // What the first waiter asked for.
+        // The request of the first waiter.
         ("wanted", Home::Server) => "if not keeps then wanted = redis.call('HMGET', ASKED, first[1])[1] end",
         ("forget_request", Home::Server) => "redis.call('HDEL', ASKED, gone)",
         ("hand_on", Home::Server) => include_str!("fragments/hand_on.lua"),
@@ -88,7 +89,7 @@ fn replace_constants(line: &str, home: Home) -> String {
 
 fn constant(name: &str, home: Home) -> Option<String> {
     let key = |kind: &str| format!("'{RESERVED_PREFIX}{kind}'");
-    // In a script a name is known by the key of its queue.
+    // Scripts derive the name from the key of its queue.
     let name_of_queue = || format!("string.sub(queue, {})", RESERVED_PREFIX.len() + companion::QUEUE.len() + 1);
     Some(match name {
         "ASKED" => format!("'{RESERVED_PREFIX}asked:' .. {}", name_of_queue()),
@@ -103,7 +104,7 @@ fn constant(name: &str, home: Home) -> Option<String> {
         "EPOCH_KEY" => format!("'{}'", home.epoch_key()),
         "HINT_CHANNEL" => format!("'{}'", hint_prefix()),
         "BROKEN_CHANNEL" => format!("'{}'", broken_channel()),
-        // The part of a companion key before the rest of its name, as a Lua pattern.
+        // A Lua pattern for the hash tag at the start of a companion key's name.
         "TAG" if home == Home::Cluster => "'{%d+}:'".into(),
         "TAG" => "''".into(),
         "ENTRY_LEASE" => ENTRY_LEASE.as_millis().to_string(),

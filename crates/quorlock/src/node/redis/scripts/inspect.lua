@@ -1,8 +1,8 @@
--- How a name stands: `report` of quorlock-core's node::apply. It changes nothing that has not lapsed.
+-- Reports the state of a name: `report` of quorlock-core's node::apply. Removes only lapsed queue positions.
 -- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
--- Gives {2, now, fence, since, waiting, queue}, and of a vote that stands also left, period, how many hold it, who, its digest
---       unless it has a fence of its own, and whether it was broken.
---       A period is 'x', 'r <owner>', 's' or 'k <permits>'. The queue is its first places, each followed by its ticket's time.
+-- Returns {2, now, fence, since, waiting, queue}; if there is a vote, also left, period, number of holders, who, its digest
+--         unless it has a fence of its own, and whether it was broken.
+--         A period is 'x', 'r <owner>', 's' or 'k <permits>'. The queue lists its first places, each with its ticket's time.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
@@ -16,7 +16,7 @@ local report = {2, now, fence, tonumber(began) or 0, redis.call('ZCARD', queue),
   redis.call('ZRANGE', queue, 0, QUEUE_LISTED_MAX - 1, 'WITHSCORES')}
 --#digest
 if not vote then
-  -- MGET shows a key of another type as absent: another program holds the lock.
+  -- MGET returns nil for a key of another type: another program holds the lock.
   local left = redis.call('PTTL', KEYS[1])
   if left == -2 then return report end
   local other = 'TYPE ' .. (redis.pcall('TYPE', KEYS[1]).ok or 'unknown')

@@ -1,7 +1,7 @@
--- Takes back the votes of several plain attempts: plain_release.lua for each, with two commands for all of them.
--- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
--- ARGV  of each the vote, no two the same, and the attempt
--- Gives a list of what plain_release.lua gives, or of errors
+-- Releases the votes of several plain attempts, like plain_release.lua for each, with two commands for all of them.
+-- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
+-- ARGV  for each: the vote's key (each key once), the attempt
+-- Returns a list of the results of plain_release.lua, or errors
 --#fault
 local names, own, gave = {}, {}, {}
 for i = 1, #ARGV / 2 do names[i] = ARGV[i * 2 - 1] end

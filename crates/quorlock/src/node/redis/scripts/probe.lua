@@ -1,6 +1,6 @@
--- Tries everything that the other scripts do, on a key that nobody has and a channel that nobody hears, and leaves nothing.
+-- Tries every command of the other scripts on an unused key and a channel without subscribers. Leaves nothing behind.
 -- KEYS  1 key   ARGV  1 channel
--- Gives, in turns, a command and what the server said against it
+-- Returns, alternating, a command and the server's error
 local said = {}
 local function note(command, answer)
   local against = type(answer) == 'table' and answer.err
@@ -22,11 +22,11 @@ try('SCAN', '0', 'COUNT', '1')
 for _, command in ipairs({'GET', 'MGET', 'EXISTS', 'PTTL', 'TYPE', 'HLEN', 'HGETALL', 'ZCARD'}) do try(command, key) end
 for _, command in ipairs({'HMGET', 'ZSCORE', 'ZRANK'}) do try(command, key, 'a') end
 for _, command in ipairs({'ZRANGE', 'ZRANGEBYSCORE', 'ZCOUNT'}) do try(command, key, 0, 0) end
--- The first write of all: a script that has written anything is let go on although the memory is full.
+-- This must be the first write: after a script has written, the server lets it continue even if memory is full.
 try('SET', key, '', 'PX', 1000)
 try('PEXPIRE', key, 1000)
 try('PEXPIREAT', key, 0)
--- Nothing is left that could not be deleted.
+-- Create other types only if the key can be deleted again.
 if try('DEL', key) then
   try('HDEL', key, 'a')
   try('HSET', key, 'a', '')

@@ -1,13 +1,13 @@
--- Takes a vote back, and gives up or keeps the place in the queue: `part` of quorlock-core's node::apply. Of an owner, all of its
--- entries: `retire`.
--- KEYS  1 vote   2 the attempt's tombstone, or the owner's of this name, which ends with its id   3 queue   4 kept   5 holds
--- ARGV  1 what becomes of the place in the queue: 'leave ' or 'yield ', and the ticket and the rest of it as of acquire.lua; or ''
---       2 how long the tombstone stands (ms), if there is to be one   3 anything, if it is an owner's
--- Gives 1: taken back   -4: there was nothing to take back
+-- Releases a vote, and leaves the queue or keeps the queue position: `part` of quorlock-core's node::apply.
+-- For an owner, releases all of its entries: `retire`.
+-- KEYS  1 vote   2 the tombstone of the attempt, or of the owner for this name; ends with the id   3 queue   4 kept   5 holds
+-- ARGV  1 'leave ' or 'yield ', then the ticket and queue position as in acquire.lua; or ''
+--       2 the tombstone's duration (ms), if one is wanted   3 any value, if KEYS[2] is an owner's
+-- Returns 1: released   -4: there was nothing to release
 local attempt, parting, queue, kept = string.sub(KEYS[2], -32), string.sub(ARGV[1], 1, 5), KEYS[3], KEYS[4]
 local vote, code = redis.pcall('GET', KEYS[1]), -4
 if type(vote) == 'table' then
-  -- A key of another type is another program's vote. Of a key that may not be looked at nothing is known.
+  -- A key of another type is another program's vote. Any other error means that we may not read the key: return it.
   if not string.find(vote.err, 'WRONGTYPE', 1, true) then return vote end
   vote = ''
 end
@@ -18,11 +18,11 @@ end
 local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
 local yields = parting == 'yield'
 if yields then
-  -- It goes on as another attempt.
+  -- The waiter continues as another attempt.
   local gone = string.sub(ARGV[1], 24)
   --#forget_request
 end
--- Nobody waits, and nobody else is in: that is all.
+-- There are no waiters, no other holders and no tombstone to write.
 if not (vote or first[1] or yields or ARGV[2]) then return code end
 
 local clock = redis.call('TIME')
@@ -56,13 +56,13 @@ if keeps or first[1] and (is_told or parting == 'leave') then
   --#queue
   --#wanted
   local is_there = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
-  -- Those behind the first matter only if it is gone.
+  -- The rest of the queue matters only if the first waiter has lapsed.
   if keeps or not is_there and tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
     wanted = nil
     drop_lapsed()
     if keeps then keep_place() end
     first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
-    -- Nobody behind one who yields could get the vote, and it is not to wake itself.
+    -- If the yielding waiter is still first, no other waiter could get the vote, and it must not wake itself.
     if keeps then is_told = first[1] ~= place end
   end
   if parting == 'leave' then
@@ -76,7 +76,7 @@ if keeps or first[1] and (is_told or parting == 'leave') then
   end
 end
 
--- After the vote is gone, whatever happens to these; an error of the tombstone keeps the release owed.
+-- Runs after the vote is deleted. If writing the tombstone fails, return the error, so that the client repeats the release.
 local done
 if ARGV[2] then
   done = redis.pcall('SET', KEYS[2], '1', 'PX', math.max(ARGV[2], redis.call('PTTL', KEYS[2])))

@@ -1,8 +1,8 @@
--- Takes back the votes of several attempts that neither have a place in the queue nor leave a tombstone: release.lua for each.
--- Where nobody waits, that takes three commands for all of them.
--- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
--- ARGV  of each the vote, no two the same, and the attempt
--- Gives a list of what release.lua gives, or of errors
+-- Releases the votes of several attempts without queue positions and tombstones, like release.lua for each.
+-- If nobody waits, three commands suffice for all of them.
+-- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
+-- ARGV  for each: the vote's key (each key once), the attempt
+-- Returns a list of the results of release.lua, or errors
 local function release(KEYS, ARGV)
   --#release
 end

@@ -1,9 +1,9 @@
--- Renews the votes of several attempts that are alone: acquire.lua for each. Where all is as it was left, with
--- fewer commands: one look for all of them, and for each its vote and its fence, which live on.
--- The votes are no keys of the command: a server that keeps one of them from us would refuse all.
--- ARGV  1 the epoch's mark   2 ttl (ms)   3 skew (us)   4 fence retention (ms)   5 holder   6 'repair' or 'renew'; and of
---       each its vote, no two the same, attempt and fence
--- Gives {now, and of each its fence, or else what acquire.lua gives, or an error}
+-- Renews the votes of several exclusive attempts, like acquire.lua for each. If the votes are unchanged it needs fewer
+-- commands: one read for all of them, then each vote and its fence are extended.
+-- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
+-- ARGV  1 the epoch's mark   2 ttl (ms)   3 skew (us)   4 fence retention (ms)   5 holder   6 'repair' or 'renew';
+--       then for each: the vote's key (each key once), the attempt, the fence
+-- Returns {now, and for each its fence, or the result of acquire.lua, or an error}
 local function acquire(KEYS, ARGV)
   --#acquire
 end
@@ -12,7 +12,7 @@ local wanted = {EPOCH_KEY}
 for i = 1, (#ARGV - 6) / 3 do
   local of = i * 3
   local key, attempt = ARGV[of + 4], ARGV[of + 5]
-  -- What could not be read again is not written.
+  -- Reject values that would not be read back as written.
   if not (#attempt == 32 and string.find(attempt, '^%x+$')) then return redis.error_reply('ERR not an attempt') end
   wanted[of - 1], wanted[of], wanted[of + 1] = key, FENCE_OF .. key, DONE_OF .. attempt
 end
@@ -20,7 +20,7 @@ end
 local got = redis.pcall('MGET', unpack(wanted))
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
--- No time at all would end what it is to prolong.
+-- PEXPIRE with zero would delete the key instead of extending it.
 local function is_time(text) return string.find(text, '^0*[1-9]%d*$') end
 local is_sound = not got.err and got[1] == mark and verb ~= 'acquire' and is_time(ttl) and #ttl < 9 and is_time(retention)
 local gave = {now}
@@ -30,7 +30,7 @@ for i = 1, (#ARGV - 6) / 3 do
   if is_sound and got[of - 1] == attempt and not got[of + 1] and got[of] and string.find(asked, '^%d+$') then
     local fence, by, who = string.match(got[of], '^(%d+) (%x+) %d+ %- (.*)$')
     if by == attempt and who == holder then
-      -- The fence first: a vote must not outlive it. And no vote ends earlier than it did.
+      -- Extend the fence first: a vote must not outlive it. Never shorten a vote.
       local kept = redis.pcall('PEXPIRE', wanted[of], retention)
       if kept == 1 then kept = redis.pcall('PTTL', key) end
       if type(kept) == 'number' then kept = redis.pcall('PEXPIRE', key, math.max(ttl, kept)) end

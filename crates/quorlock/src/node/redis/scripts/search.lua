@@ -1,10 +1,10 @@
--- Keys of locks that may be held or waited for: one page. It changes nothing.
--- The keys of votes are walked first, then those of queues. The server compares them with the pattern, so keys of other
--- kinds cost little: each name leaves a fence for a day.
--- ARGV  1 where to go on: a cursor, after a 'q' among the queues   2 how many keys to walk in a step, and to find at most
---       3 how many steps at most   4 the pattern of votes' keys, or of fences' keys   5 the pattern of queues' keys
---       6 '1' if a vote's key can be told from other data; if not, a fence has to vouch for it
--- Gives {where to go on, {keys}}
+-- Returns one page of keys of locks that may be held or waited for. Changes nothing.
+-- Scans the keys of votes first, then those of queues. SCAN filters by the pattern, so keys of other kinds cost little:
+-- each name leaves a fence for a day.
+-- ARGV  1 the cursor, with a leading 'q' for queues   2 keys to scan per step, and about the most keys to return
+--       3 the most steps   4 the pattern of votes' keys, or of fences' keys   5 the pattern of queues' keys
+--       6 '1' if the pattern identifies a vote's key; otherwise the fence's key must exist too
+-- Returns {next cursor, {keys}}
 local queues, cursor = string.match(ARGV[1], '^(q?)(%d+)$')
 local found, most = {}, tonumber(ARGV[2])
 for _ = 1, ARGV[3] do

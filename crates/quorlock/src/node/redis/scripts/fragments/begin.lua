@@ -1,4 +1,4 @@
--- What a vote begins with: whether this life of the node may vote, and what it has stored.
+-- The start of every vote: checks that this incarnation may vote, and reads the stored state.
 local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 --#life
 local clock = redis.call('TIME')
@@ -9,5 +9,5 @@ if got[4] then return {-2, now} end
 local vote, queue, kept, holds = got[2], KEYS[5], KEYS[6], KEYS[7]
 local attempt, verb, ticket = string.sub(KEYS[4], -32), ARGV[2], string.sub(ARGV[8], 1, 33)
 local at, place = string.sub(ticket, 1, 16), string.sub(ARGV[8], 18)
--- Whatever became of the rest, a fence is not forgotten.
+-- Read the fence even if the rest of the value is malformed: a fence must not be forgotten.
 local fence = got[3] and tonumber(string.match(got[3], '^%d+'))

@@ -1,4 +1,4 @@
--- What can be told of a signature: digest::Digest of quorlock-core. That of a broken vote is a digest already.
+-- The public digest of a signature: digest::Digest of quorlock-core. The signature of a broken vote contains its digest.
 local function broken_digest(signature)
   if #signature ~= 32 then return end
   local known = string.match(signature, '^(%x+)' .. NOBODY .. '$')

@@ -1,4 +1,4 @@
--- What a script gives in the place of another. What goes wrong with one name is no harm to others: its error is its answer.
+-- Runs a script for one name of several. An error is the result for that name and does not affect the others.
 --#fault
 local function each(script, keys, args)
   local done, gave = pcall(script, keys, args)

@@ -1,5 +1,5 @@
--- The entries that stand, each as {attempt, its last millisecond, owner or slot, fence}, and the attempts of lapsed ones.
--- Needs `holds`, `vote` and `millis`. Entries of another vote than the one that stands are void.
+-- Returns the valid entries, each as {attempt, last millisecond, owner or slot, fence}, and the attempts of lapsed ones.
+-- Needs `holds`, `vote` and `millis`. Entries are void if they belong to another vote than the current one.
 local function read_entries()
   local entries, lapsed = {}, {}
   local all, valid = redis.call('HGETALL', holds), false
@@ -16,11 +16,11 @@ local function read_entries()
   return entries, lapsed
 end
 
--- Removes an entry that would have ended with the millisecond `till`. Whether the vote still stands.
+-- Removes an entry that would have expired after millisecond `till`. Returns whether the vote still exists.
 local function take_back(key, attempt, till)
   redis.call('HDEL', holds, attempt)
   local ends = millis + redis.call('PTTL', key)
-  -- The others only matter if this was the one to end last, or the last one at all.
+  -- The other entries matter only if this one was the last to expire, or the only one.
   if till < ends and redis.call('HLEN', holds) > 1 then return true end
   local last = 0
   local entries, lapsed = read_entries()
@@ -31,7 +31,7 @@ local function take_back(key, attempt, till)
   end
   for _, gone in ipairs(lapsed) do redis.call('HDEL', holds, gone) end
   if last < ends then
-    -- An end that is now would be past already.
+    -- PEXPIREAT with the current time would delete the key.
     last = math.max(last, millis + 1)
     redis.call('PEXPIREAT', key, last)
     redis.call('PEXPIREAT', holds, last)

@@ -1,8 +1,8 @@
--- The fence of a vote that is given. Needs `own`, `reentry` for another entry of the same owner, `among` for one of
--- several holds with fences of their own, and `passed` for an owner who comes back where somebody else may have been.
+-- Computes the fence of a grant. Needs `own`; `reentry`: another entry of the same owner; `among`: one of several holds
+-- with fences of their own; `passed`: the owner returns after somebody else may have held the lock.
 local asked, skew = string.match(ARGV[3], '^%d+$'), ARGV[5]
 local lasts = string.match(ARGV[4], '^%d+$')
--- Numbers that would not be read again as they are written ('1e15', 'nan') are not written.
+-- Reject numbers that would not be read back as written ('1e15', 'nan').
 if not (asked and lasts and #lasts < 9) then return redis.error_reply('ERR not a fence and a ttl') end
 asked = tonumber(asked)
 if verb == 'acquire' and not (reentry and fence) or verb ~= 'acquire' and not (own and fence) then
@@ -12,7 +12,7 @@ if verb == 'acquire' and not (reentry and fence) or verb ~= 'acquire' and not (o
     fence = math.max(asked, passed and fence + 1 or fence or 0)
   else
     if fence == FENCE_MAX then return {-3, now} end
-    -- The floor stands behind the 32 digits of the epoch.
+    -- The floor follows the 32 digits of the epoch.
     fence = math.max(asked, string.sub(ARGV[1], 34), fence and fence + 1 or now - skew)
   end
 end

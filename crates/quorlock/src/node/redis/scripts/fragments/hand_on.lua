@@ -1,4 +1,4 @@
--- Gives the vote to `first` for what it has asked before, if it hears of that: `hand_on` of quorlock-core's node::apply.
+-- Hands the vote to `first` for its stored request, if its client listens: `hand_on` of quorlock-core's node::apply.
 wanted = wanted or not taken and redis.call('HMGET', ASKED, first[1])[1]
 if wanted and not taken then
   local heir, vote_key, fence_key = string.sub(wanted, 1, 32), WHICH, FENCE_OF .. WHICH
@@ -8,10 +8,10 @@ if wanted and not taken then
   local now = clock[1] * 1000000 + clock[2]
   if mark and not known[3] and string.sub(wanted, 113, 113 + #mark) == mark .. ' ' and last ~= FENCE_MAX
     and proposal <= math.max(now + skew, last and last + 1 or 0)
-    -- PUBLISH counts pattern subscribers too, such as a monitor. Without the right to ask, nobody is known to listen.
+    -- PUBLISH also counts pattern subscribers, such as a monitor. If NUMSUB is not permitted, assume that nobody listens.
     and (redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0) > 0 then
     local fence = string.format('%.0f', math.max(proposal, string.sub(mark, 34), last and last + 1 or now - skew))
-    -- The fence first, as for every vote; and whoever is told has to have it.
+    -- Write the fence first, as for every vote. Publish only after both are written.
     local voted = redis.pcall('SET', fence_key, fence .. ' ' .. heir .. ' ' .. clock[1]
       .. string.sub('00000', #clock[2]) .. clock[2] .. ' ' .. ticket .. ' ' .. string.sub(wanted, 114 + #mark),
       'PX', tonumber(string.sub(wanted, 81, 96)))

@@ -1,2 +1,2 @@
--- What goes with the fence: who signed the vote that it was given under, since when, with which ticket, and who it was.
+-- The data stored with the fence: the attempt that signed the vote, its start, its ticket, and its holder.
 local by, began, voted, who = string.match(got[3] or '', '^%d+ ?(%x*) ?(%d*) ?(%S*) ?(.*)$')

@@ -1,5 +1,5 @@
--- Another program holds the lock: its key is of another type, which MGET shows as absent. Undoes the fence. To those who
--- look further it is a vote that stands.
+-- Another program holds the lock: its key has another type, for which MGET returns nil. Restores the fence. The code that
+-- follows sees a vote.
 if got[3] then redis.call('SET', KEYS[3], got[3], 'KEEPTTL') else redis.call('DEL', KEYS[3]) end
 fence = got[3] and tonumber(string.match(got[3], '^%d+'))
 vote = '0'

@@ -1,6 +1,6 @@
--- Who waits, lowest ticket first: node::queue of quorlock-core. Needs `queue`, `kept`, `millis`, `at` and `place`.
--- A place is '<ticket id> <s or x> <channel>'. It is in two sorted sets: in `queue` by its ticket's time, where the ids
--- decide between equal times, and in `kept` by its last millisecond. What is in `kept` alone has left the queue.
+-- The queue, lowest ticket first: node::queue of quorlock-core. Needs `queue`, `kept`, `millis`, `at` and `place`.
+-- A place is '<ticket id> <s or x> <channel>'. It is in two sorted sets: `queue`, by the ticket's time and then by id, and
+-- `kept`, by its last millisecond. A place that is only in `kept` has left the queue.
 local function drop_lapsed()
   local lapsed = redis.call('ZRANGEBYSCORE', kept, '-inf', '(' .. string.format('%.0f', millis))
   for _, gone in ipairs(lapsed) do
@@ -10,7 +10,7 @@ local function drop_lapsed()
   end
 end
 
--- Hexadecimal digits by their value: compared as text they would follow the server's locale.
+-- Compares hexadecimal digits by value: a comparison of strings would depend on the server's locale.
 local function is_lower(time, id, other_time, other_id)
   if time ~= other_time then return time < other_time end
   local high, other_high = tonumber(string.sub(id, 1, 8), 16), tonumber(string.sub(other_id, 1, 8), 16)
@@ -18,8 +18,8 @@ local function is_lower(time, id, other_time, other_id)
   return tonumber(string.sub(id, 9, 16), 16) < tonumber(string.sub(other_id, 9, 16), 16)
 end
 
--- Puts the place in the queue, or keeps it there for longer. Whether it is a new one, as 1 or 0. The sets end later than anything in them, also when the clock has
--- been set back.
+-- Adds the place to the queue, or extends it. Returns 1 if it is new, else 0. The sets expire later than anything in
+-- them, even if the clock was set back.
 local function keep_place()
   if not (#place == 51 and string.find(place, '^%x+ [sx] %x+$') and string.sub(place, 17, 17) == ' '
     and string.find(at, '^%d+$')) then

@@ -1,19 +1,19 @@
--- Why not now: `held` of node::apply and `line_up` of node::queue. Needs what begins a vote, its period and the queue.
+-- Refusals: `held` of node::apply and `line_up` of node::queue. Needs the fragments begin, period and queue.
 --#note
 local function held(spot, waiting, lower)
   return {0, now, redis.call('PTTL', KEYS[2]), fence or 0, by == signed and who or '', spot, waiting, lower}
 end
 
--- Whether the vote that stands may be that of another waiter with a lower ticket, who has yet to win.
+-- Returns whether the current vote may belong to a waiter with a lower ticket that has not won yet.
 local function is_voted_lower()
   if not vote then return false end
-  -- Of several entries it is not known whose tickets are lower: better to yield once too often.
+  -- The tickets of several entries are not known: yielding once too often is safe.
   if kind then return true end
   local time, id = string.match(by == vote and voted or '', '^(%d+)-(%x+)$')
   return time and is_lower(tonumber(time), id, tonumber(at), place)
 end
 
--- How many of the first so many are in the way. Those who share pass others who do: for them, one tells as much as all.
+-- Returns how many of the first `before` waiters block this one. Shared waiters pass each other, so for them 1 means any.
 local function count_ahead(before, shares)
   if not shares then return before end
   for from = 0, before - 1, 64 do
@@ -24,7 +24,7 @@ local function count_ahead(before, shares)
   return 0
 end
 
--- Puts the asker in the queue, if it has a ticket, and tells how the queue looks to it.
+-- Adds the waiter to the queue if it has a ticket, and returns a refusal with its queue position.
 local function refuse(taken, shares)
   local spot, lower, waiting = 0, 0, redis.call('ZCARD', queue)
   if place ~= '' then
