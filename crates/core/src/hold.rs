@@ -81,8 +81,8 @@ impl Hold {
         if self.is_held { validity::left(self.valid_until, now) } else { Duration::ZERO }
     }
 
-    /// Returns the start and end of the validity; `None` if the lease is over. Some majority granted requests that were
-    /// all sent at the start or later.
+    /// Returns the start and end of the validity; `None` if the lease is over. A majority was asked at the start or
+    /// later and granted.
     pub fn span(&self) -> Option<(Moment, Moment)> {
         self.is_held.then_some((self.asked()?, self.valid_until))
     }
@@ -142,8 +142,8 @@ impl Hold {
         (Some(self.rounds), steps)
     }
 
-    /// Takes a hint that the lease may be broken. A hint proves nothing, so a renewal that begins after it asks the
-    /// nodes.
+    /// Takes a hint that the lease may be broken. A hint proves nothing, so it starts a renewal, after the current one
+    /// if there is one.
     pub fn doubt(&mut self, now: Moment) -> Vec<Step> {
         self.doubted = self.renewal.is_some();
         self.extend(now).1
@@ -196,7 +196,7 @@ impl Hold {
         steps
     }
 
-    /// Returns the latest moment at or after which a majority of granting nodes was asked.
+    /// Returns the latest moment such that a majority was asked at or after it and granted.
     fn asked(&self) -> Option<Moment> {
         mth_largest(self.acks.iter().flatten().copied(), self.terms.quorum.majority())
     }

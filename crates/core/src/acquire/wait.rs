@@ -33,7 +33,7 @@ impl Wait {
         wait
     }
 
-    /// Returns whether the two differ in nothing but the remaining time.
+    /// Returns whether two reports differ in the remaining time at most.
     fn is_like(&self, other: &Self) -> bool {
         let Self { holder, fence, place, waiting, .. } = self;
         (holder, fence, place, waiting) == (&other.holder, &other.fence, &other.place, &other.waiting)
@@ -54,8 +54,8 @@ impl Acquire {
             && asking.round.refusals().any(yields_to)
     }
 
-    /// Yields: returns the votes and keeps the queue position. Continues as a new attempt, which asks after a hint or
-    /// at the next poll.
+    /// Releases the votes and keeps the queue position. Continues as a new attempt, which asks after a hint or at the
+    /// next poll.
     pub(super) fn yield_votes(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];

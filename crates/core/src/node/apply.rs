@@ -270,8 +270,8 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
     grant(life, record, bid, (fence, entry), is_own, now)
 }
 
-/// Returns whether the highest fence may belong to another client: the owner of a reentrant lock repairs its vote on a
-/// node that no longer has it.
+/// Returns whether the highest fence may belong to another client. This matters when the owner of a reentrant lock
+/// repairs its vote on a node that no longer has it.
 fn is_passed(record: &Record, note: &FenceNote, bid: &Bid<'_>) -> bool {
     matches!(bid.mode, Mode::Reentrant { .. }) && record.vote.is_none() && note.by != bid.attempt
 }
