@@ -57,48 +57,48 @@ impl DetachedLease {
     /// The length of the longest text of a lease, in bytes, rounded up.
     pub const TEXT_BYTES_MAX: usize = 4_096;
 
-    /// The name that it holds.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
         &self.name
     }
 
-    /// The random value that signs this lease on the nodes. It is a secret: with it, anyone can release the lock.
+    /// Returns the random value that signs this lease on the nodes. It is a secret: with it, anyone can release the lock.
     pub fn id(&self) -> LeaseId {
         self.id
     }
 
-    /// The fence, which is higher than that of every earlier lease of this name; `None` for a plain lock. It does not say
-    /// whether the lease is still held: [check](crate::Client::check) it.
+    /// Returns the fence, which is higher than that of every earlier lease of this name, or `None` for a plain lock. A
+    /// fence does not show that the lease is still held: [check](crate::Client::check) it.
     pub fn fence(&self) -> Option<Fence> {
         self.fence
     }
 
-    /// The slot of a semaphore, from 0; `None` for other locks.
+    /// Returns the slot of a semaphore, from 0, or `None` for other locks.
     pub fn slot(&self) -> Option<u32> {
         if let Mode::Slot { slot, .. } = self.mode { Some(slot) } else { None }
     }
 
-    /// How it is held.
+    /// Returns the mode in which the lock is held.
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The owner of a reentrant lock, or the party of a reader.
+    /// Returns the owner of a reentrant lock, or the party of a reader.
     pub fn owner(&self) -> Option<Owner> {
         self.mode.owner()
     }
 
-    /// The lifetime after each extension.
+    /// Returns the lifetime after each extension.
     pub fn ttl(&self) -> Duration {
         self.ttl.duration()
     }
 
-    /// The client that acquired it. An extension by another client does not change it.
+    /// Returns the client that acquired the lease. An extension by another client does not change it.
     pub fn holder(&self) -> Option<Holder> {
         Holder::decode(&self.holder)
     }
 
-    /// The lease as one word of letters, digits and `.-_/:%`, which [`parse`](str::parse) reads. It is a secret.
+    /// Returns the lease as one word of letters, digits and `.-_/:%`, which [`parse`](str::parse) reads. It is a secret.
     pub fn reveal(&self) -> String {
         text::write(self)
     }
@@ -113,7 +113,7 @@ impl FromStr for DetachedLease {
     }
 }
 
-/// For people: `"deploy" with fence 1700000000123456`.
+/// Shows the name and the fence, without secrets: `"deploy" with fence 1700000000123456`.
 impl fmt::Display for DetachedLease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:?}", self.name)?;
@@ -135,9 +135,9 @@ impl fmt::Debug for DetachedLease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// It was held until now.
+    /// It was still held.
     Standing,
-    /// No majority is known to have had it: it was released or broken before, or its ttl had ended.
+    /// No majority is known to have had it: it was released or broken earlier, or its ttl had ended.
     Gone,
 }
 

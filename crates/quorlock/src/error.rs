@@ -153,7 +153,7 @@ pub enum ReadError {
     Closed,
 }
 
-/// An operation that too few nodes answered. It is displayed as the failure, such as `not extended`.
+/// An operation that too few nodes answered. `Display` shows the failure, such as `not extended`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -206,7 +206,7 @@ pub enum AcquireError {
         /// The number in use.
         stored: u32,
     },
-    /// The caller reads the name that it wants to write: it would wait for itself.
+    /// The caller holds a read lease of the name that it wants to write, so it would wait for itself.
     #[error("{name:?} is read by the same owner, who would wait for itself: release the read lease first")]
     Upgrade {
         /// The name of the lock.
@@ -249,7 +249,7 @@ pub enum LostError {
     /// The validity ended before a renewal succeeded.
     #[error("the lease is lost: its validity ran out before it was renewed")]
     Expired,
-    /// So many nodes refuse it that no majority is left: its keys were deleted, or it is a plain lock and was broken.
+    /// So many nodes refuse it that it has no majority: its keys were deleted, or it is a plain lock and was broken.
     #[error("the lease is lost: a majority of the nodes no longer has it")]
     Taken,
     /// Somebody broke it.
@@ -300,13 +300,13 @@ pub enum FenceError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseError {
-    /// The lease is over, which is final. After a check of a detached lease, see [`Client::check`](crate::Client::check).
+    /// The lease is over, which is final. For checks of detached leases see [`Client::check`](crate::Client::check).
     #[error(transparent)]
     Lost(#[from] LostError),
     /// Too few nodes answered by the node deadline.
     ///
-    /// A lease that was not extended or checked may be held until its validity ends. One that was not released is over: its
-    /// client keeps trying as long as it exists, and votes that it cannot release end with their ttl.
+    /// A lease that was not extended or checked may be held until its validity ends. A lease that was not released is over:
+    /// its client retries the release as long as it exists, and votes that it cannot release end with their ttl.
     #[error("{operation}: {}", Account(tally))]
     NoQuorum {
         /// The operation that failed.
@@ -314,10 +314,10 @@ pub enum LeaseError {
         /// The vote of each node; "granted" means extended, valid or released.
         tally: Tally,
     },
-    /// These nodes cannot have such a lease. Only for a detached lease: nothing was sent.
+    /// These nodes cannot have such a lease. Only for detached leases; nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The client was closed. Only for a detached lease, which does not end with it: it may be held until its ttl ends.
+    /// The client was closed. Only for detached leases, which stay held until their ttl ends.
     #[error("the client was closed")]
     Closed,
 }

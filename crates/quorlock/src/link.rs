@@ -1,4 +1,4 @@
-//! The connection to one node: ordered batches out, votes in, a handshake before anything, releases owed until delivered.
+//! The connection to one node: handshake, ordered batches of requests, replies, and releases that are owed until delivered.
 
 mod claims;
 mod connection;
@@ -42,62 +42,62 @@ use crate::platform::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
 use latency::Latency;
 use state::{Inner, LinkState};
 
-/// Who waits for a node's answer.
+/// Receives the replies of nodes.
 pub(crate) trait Voter: Send + Sync {
-    /// What came of a request to this node, and when that was heard.
+    /// Called with the outcome of a request to this node, and the time at which it was known.
     fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment);
 }
 
-/// How a link behaves.
+/// The settings of a link.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkConfig {
-    /// How long a handshake may take, each of its steps.
+    /// The deadline for each step of a handshake.
     pub(crate) handshake_deadline: Duration,
-    /// A connection that owes an answer for longer than this is replaced.
+    /// A connection that owes a reply for longer than this is replaced.
     pub(crate) silence_limit: Duration,
-    /// How often releases that failed are tried again, and a node that may not join yet is asked again.
+    /// The interval for retrying failed releases, and for asking again whether a node may join.
     pub(crate) heartbeat: Duration,
-    /// How often every connection looks at its node, at least and at most.
+    /// The shortest and longest interval at which every connection checks its node.
     pub(crate) look: (Duration, Duration),
     pub(crate) rules: Rules,
-    /// What a node may do that has lost its memory.
+    /// What a node that lost its memory may do.
     pub(crate) trust: Trust,
-    /// The claims of the client. A link that is closed waits until they are settled.
+    /// The claims of the client. A closing link waits until they are settled.
     pub(crate) claims: Arc<Claims>,
-    /// On which hints for this client are heard.
+    /// The channel for hints to this client.
     pub(crate) channel: Channel,
-    /// How much has gone over the links.
+    /// The counts of messages.
     pub(crate) traffic: Arc<Traffic>,
-    /// What the log says about nodes that cannot vote.
+    /// Logs outages of nodes.
     pub(crate) outages: Arc<Outages>,
-    /// What this host knows of quarantines.
+    /// This host's records of quarantines.
     pub(crate) records: Records,
 }
 
-/// One node's link.
+/// The link to one node.
 pub(crate) struct Link {
     pub(crate) node: usize,
     pub(crate) title: String,
     config: LinkConfig,
     inner: Mutex<Inner>,
     wake: Notify,
-    /// Fires when something changed that others may wait for: contact, state, releases delivered.
+    /// Notified when something changes that others may wait for: contact, state, delivered releases.
     pub(crate) news: Notify,
     /// The node's clock minus ours, in microseconds.
     clock_offset: AtomicI64,
-    /// Set when the connection shall be replaced, whatever its state; until then it is of no use.
+    /// Set when the connection must be replaced, in any state. It is unusable until then.
     stale: AtomicBool,
-    /// How the node does.
+    /// The node's latency and memory losses.
     pub(crate) latency: Latency,
-    /// How often this connection's node said that its memory may have been replaced, and how many of these a later look
-    /// has answered. Until they are equal, no vote counts.
+    /// How often the node reported on this connection that its memory may have been replaced, and how many of these reports
+    /// a later look has settled. Until they are equal, no vote counts.
     doubts: AtomicU64,
     settled_doubts: AtomicU64,
-    /// How many connections there have been.
+    /// The number of connections so far.
     connections: AtomicU64,
 }
 
-/// Why a connection that is about to be replaced cannot be used.
+/// The reason why a connection that is about to be replaced cannot be used.
 const REPLACED: &str = "it is being replaced";
 const OFFSET_UNKNOWN: i64 = i64::MIN;
 const BACKOFF_MIN: Duration = Duration::from_millis(10);
@@ -137,8 +137,8 @@ impl Link {
         Ok(())
     }
 
-    /// Releases an attempt: with the next [`flush`](Self::flush), or as soon as the node can be reached. `false` if the
-    /// attempt is another process's, and the link owes too many releases already.
+    /// Releases an attempt with the next [`flush`](Self::flush), or as soon as the node can be reached. Returns `false` if
+    /// the attempt belongs to another process and the link already owes too many releases.
     pub(crate) fn release(&self, release: Release<Sender>, now: Moment) -> bool {
         let mut inner = self.inner();
         let has_room = !release.is_foreign || inner.delivery.owed() < OWED_MAX;
@@ -148,51 +148,51 @@ impl Link {
         has_room
     }
 
-    /// Forgets an attempt that will never be released from here.
+    /// Forgets an attempt that this process will never release.
     pub(crate) fn forget(&self, attempt: LeaseId) {
         self.inner().delivery.forget(attempt);
     }
 
-    /// Why the node cannot be asked; `None` when it can.
+    /// Returns why the node cannot be asked, or `None` if it can.
     pub(crate) fn trouble(&self) -> Option<Silence> {
         let stale = || self.is_stale().then(|| Silence::Broken(REPLACED.into()));
         self.inner().state.trouble().or_else(stale)
     }
 
-    /// Whether the first contact has had no result yet.
+    /// Returns whether the first contact has had no result yet.
     pub(crate) fn is_connecting(&self) -> bool {
         matches!(self.inner().state, LinkState::Connecting | LinkState::Down(Silence::Waiting(_)))
     }
 
-    /// Why an operator has to change something before the node can be used.
+    /// Returns what an operator has to change before the node can be used.
     pub(crate) fn refusal(&self) -> Option<Trouble> {
         if let LinkState::Refused(trouble) = &self.inner().state { Some(trouble.clone()) } else { None }
     }
 
-    /// How long the node has not been able to vote; `None` while it is.
+    /// Returns how long the node has been unable to vote, or `None` if it can.
     pub(crate) fn silent_for(&self) -> Option<Duration> {
         self.inner().down_since.map(|since| clock::now().since(since))
     }
 
-    /// Delivers what is owed, then ends.
+    /// Closes the link after it has delivered all releases.
     pub(crate) fn close(&self) {
         self.inner().closing = true;
         self.wake.notify_one();
     }
 
-    /// Shakes hands anew: the node has been told something that this connection does not know.
+    /// Replaces the connection, because the node's state was changed over another connection.
     pub(crate) fn reconnect(&self) {
         self.stale.store(true, Ordering::Release);
         self.wake.notify_one();
     }
 
-    /// Something changed that a link which is closing may wait for.
+    /// Wakes the link's task: something changed that a closing link may wait for.
     pub(crate) fn nudge(&self) {
         self.wake.notify_one();
         self.news.notify_waiters();
     }
 
-    /// The number of the latest connection.
+    /// Returns the number of the latest connection.
     fn connection(&self) -> u64 {
         self.connections.load(Ordering::Acquire)
     }
@@ -201,35 +201,35 @@ impl Link {
         self.stale.load(Ordering::Acquire)
     }
 
-    /// How many releases are undelivered; none when the link has ended with nothing owed.
+    /// Returns the number of undelivered releases.
     pub(crate) fn owed(&self) -> usize {
         self.inner().delivery.owed()
     }
 
-    /// The number of attempts with a request that may still arrive from an earlier connection.
+    /// Returns the number of attempts with a request that may still arrive from an earlier connection.
     #[cfg(test)]
     pub(crate) fn strays(&self) -> usize {
         self.inner().delivery.strays()
     }
 
-    /// Whether the link's task has ended.
+    /// Returns whether the link's task has ended.
     pub(crate) fn is_finished(&self) -> bool {
         matches!(self.inner().state, LinkState::Ended)
     }
 
-    /// The node's clock minus ours, in microseconds, where known.
+    /// Returns the node's clock minus ours, in microseconds, if known.
     pub(crate) fn clock_offset(&self) -> Option<i64> {
         Some(self.clock_offset.load(Ordering::Relaxed)).filter(|offset| *offset != OFFSET_UNKNOWN)
     }
 
-    /// The link's task: connections, one after the other, until closed.
+    /// Runs the link's task: one connection after the other, until the link is closed.
     pub(crate) async fn run(self: Arc<Self>, node: Arc<dyn Node>, membership: Arc<Membership>) {
         let _end = Ending(&self);
         let mut backoff = BACKOFF_MIN;
         while !self.is_idle_and_closing() {
             let began = runtime::now();
             let (trouble, served) = self.connect_and_serve(&*node, &membership).await;
-            // A connection that broke at once has proved nothing.
+            // A connection that broke immediately does not reset the backoff.
             if served && runtime::since(began) > BACKOFF_MAX {
                 backoff = BACKOFF_MIN;
             }
@@ -237,7 +237,7 @@ impl Link {
                 Trouble::Unfit(_) | Trouble::Denied(_) => LinkState::Refused(trouble.clone()),
                 Trouble::Unreachable(_) | Trouble::Broken(_) => LinkState::Down(trouble.as_silence()),
             });
-            // A connection that is lost and replaced at once is no outage.
+            // A connection that is replaced at once is not an outage.
             if !served {
                 self.note_outage(trouble.as_silence());
             }
@@ -265,14 +265,15 @@ impl Link {
         self.serve(session, &mut answers, membership).await
     }
 
-    /// Where a connection's answers go: to those who wait for them, and its end to the link's task.
+    /// Returns the inbox for a connection's replies. It passes them to their voters, and the end of the connection to the
+    /// link's task.
     fn inbox(self: &Arc<Self>) -> (Inbox, mpsc::UnboundedReceiver<Answer>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let link = Arc::downgrade(self);
         let connection = self.connections.fetch_add(1, Ordering::AcqRel) + 1;
         let inbox = Inbox::new(self.config.channel, move |answer| {
             let Some(link) = link.upgrade() else { return };
-            // A thread outside of the runtime leaves all of it to the link's task, so that callers run on their runtime.
+            // A thread outside the runtime leaves everything to the link's task, so that callers run on their own runtime.
             let rest = if runtime::is_here() {
                 match link.take(connection, answer) {
                     Ok(()) => return,
@@ -281,13 +282,13 @@ impl Link {
             } else {
                 answer
             };
-            // The link's task may have ended meanwhile.
+            // The link's task may have ended.
             let _ = sender.send(rest);
         });
         (inbox, receiver)
     }
 
-    /// Waits before the next connection, unless closing has nothing left to wait for.
+    /// Waits before the next connection, unless a closing link has nothing left to wait for.
     async fn pause(&self, pause: Duration) {
         let until = runtime::now() + pause;
         while !self.is_stale() {
@@ -311,7 +312,7 @@ impl Link {
     fn go_down(&self, state: LinkState) {
         let why = state.trouble().unwrap_or(Silence::Unheard);
         tracing::debug!(node = %self.title, reason = %why, "no connection");
-        // The connection is not dropped under the mutex.
+        // Drop the connection after the mutex is unlocked.
         let (_connection, told) = {
             let mut inner = self.inner();
             inner.set_state(state, clock::now());
@@ -335,7 +336,7 @@ impl Link {
         }
     }
 
-    /// Logs that the node cannot vote, once, unless the client wants nothing of it any more.
+    /// Logs once that the node cannot vote, unless the client no longer needs it.
     fn note_outage(&self, why: Silence) {
         if !self.inner().closing {
             self.config.outages.begin(self.node, &self.title, why);
@@ -353,7 +354,7 @@ impl Link {
     }
 }
 
-/// Dropped with the link's task: when it is done, or with its runtime.
+/// Marks the link as ended when its task is dropped: when the task is done, or with its runtime.
 struct Ending<'a>(&'a Link);
 
 impl Drop for Ending<'_> {

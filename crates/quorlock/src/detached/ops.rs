@@ -1,4 +1,4 @@
-//! Extending, checking and releasing a lease by what was detached: nothing is known of it but that.
+//! Extending, checking and releasing a detached lease. Its text is all that this process knows about it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,17 +23,17 @@ use crate::node::event::{Event, What, word_for};
 use crate::node::key::LockKey;
 use crate::platform::clock;
 
-/// The longest that an owner is kept out: a week.
+/// The longest time for which a retired owner is refused: a week.
 const TOMBSTONE_MILLIS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
-/// How long a lease is remembered to be over, from the last time that it was found to be.
+/// How long this client remembers that a lease is over, counted from the last time it found that out.
 const ENDED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// Restarts the ttl where the vote stands: a vote that is gone is not given again, since nobody here knows whether the
-/// lease was lost meanwhile.
+/// Restarts the ttl on every node that still has the vote. A node that does not have it does not grant it again, because
+/// this client does not know whether the lease was lost meanwhile.
 ///
-/// A lease that no majority can have any more is given back where it stands, and this client does not extend it again: lost
-/// is final. One that no majority was known to have the last time is looked at first: whoever goes on asking must not keep a
-/// few votes standing that are of no use to anyone.
+/// If no majority can have the lease any more, this client releases the remaining votes and does not extend the lease
+/// again: lost is final. If the last extension found no majority, this one checks the lease first, so that a caller that
+/// keeps extending does not keep a useless minority of votes alive.
 pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Duration, LeaseError> {
     if cluster.ended.has(lease.id, clock::now()) {
         return Err(LostError::Ended.into());
@@ -41,7 +41,7 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Res
     if cluster.doubts.has(lease.id, clock::now()) {
         let look = Request::Check { attempt: lease.id, slot: lease.slot() };
         match outlook(cluster, lease, look, Operation::Extend).await {
-            // A majority still has it, for as long as it takes to extend it.
+            // A majority still has it, but not for long enough to rely on. The extension may be in time.
             Err(LeaseError::Lost(LostError::Expired)) => {}
             other => {
                 settle(cluster, lease, other)?;
@@ -57,7 +57,7 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Res
         None => Request::PlainExtend { attempt, ttl },
     };
     let outlook = match outlook(cluster, lease, request, Operation::Extend).await {
-        // The answers came too late to count. The nodes may well have extended it.
+        // The answers came too late to count, but the nodes may have extended the lease.
         Err(LeaseError::Lost(LostError::Expired)) => {
             let mut late = Round::new(cluster.settings.quorum);
             late.silence_the_rest(&Silence::Late);
@@ -68,7 +68,7 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Res
     settle(cluster, lease, outlook)
 }
 
-/// Remembers what came of an extension, for the next. A loss is told once, to those who look at the history.
+/// Remembers the result of an extension for the next one. Writes a loss to the history once.
 fn settle(
     cluster: &Arc<Cluster>,
     lease: &DetachedLease,
@@ -83,7 +83,7 @@ fn settle(
             if let Ok(key) = key(cluster, lease) {
                 give_back(cluster, lease, &key, None);
             }
-            // The call that ended it reports that.
+            // The call that released or broke the lease has reported it.
             if !is_known && *why != LostError::Ended {
                 cluster.note(|| event(cluster, lease, What::Lost).because(&why.to_string()));
             }
@@ -96,26 +96,26 @@ fn settle(
     outlook
 }
 
-/// Remembers that this client must not extend the lease any more. Says whether that was known.
+/// Remembers that this client must not extend the lease any more. Returns whether it knew that before.
 fn end_here(cluster: &Cluster, lease: &DetachedLease) -> bool {
     let now = clock::now();
     cluster.ended.add(lease.id, now + ENDED_FOR, now)
 }
 
-/// Something that has happened to a lease that was detached.
+/// Returns an event of a detached lease, dated now.
 pub(crate) fn event(cluster: &Cluster, lease: &DetachedLease, what: What) -> Event {
     let event = cluster.event(&lease.name, what, lease.fence);
     event.by(Holder::decode(&lease.holder), word_for(lease.mode, lease.fence))
 }
 
-/// Looks where the vote stands, and for how long.
+/// Checks which nodes have the vote, and for how long.
 pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Duration, LeaseError> {
     let request = Request::Check { attempt: lease.id, slot: lease.slot() };
     outlook(cluster, lease, request, Operation::Check).await
 }
 
-/// Takes the votes back, on every node, with a note that the attempt is over: what others may have under way for this
-/// lease is not known here.
+/// Releases the votes on every node and leaves a tombstone, because other processes may have requests for this lease under
+/// way.
 pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Released, LeaseError> {
     let key = key(cluster, lease)?;
     if cluster.is_closed() {
@@ -134,7 +134,7 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Re
     if round.is_answered() {
         return Ok(Released::Gone);
     }
-    // A node that cannot be reached is late, too; the reason why it cannot be says more.
+    // An unreachable node also counts as late. Let the tally show why it is unreachable instead.
     let mut tally = round.tally();
     for vote in tally.votes.iter_mut().filter(|vote| **vote == NodeVote::Silent(Silence::Late)) {
         *vote = NodeVote::Silent(Silence::Unheard);
@@ -142,7 +142,7 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Re
     Err(LeaseError::NoQuorum { operation: Operation::Release, tally: cluster.name_nodes(tally) })
 }
 
-/// Takes the votes back, without waiting for anything.
+/// Queues the releases, without waiting for replies.
 pub(crate) fn give_back(
     cluster: &Arc<Cluster>,
     lease: &DetachedLease,
@@ -163,8 +163,8 @@ pub(crate) fn give_back(
     cluster.flush();
 }
 
-/// Takes back every entry of an owner, on every node, with a note that keeps it out: what others may have under way for it
-/// is not known here. `lease` is one of them, where that is known.
+/// Releases every entry of an owner on every node, and leaves a tombstone that refuses the owner, because other processes
+/// may have requests for it under way. `lease` is one of the entries, if the caller has one.
 pub(crate) async fn retire(
     cluster: &Arc<Cluster>,
     key: &Arc<LockKey>,
@@ -173,7 +173,7 @@ pub(crate) async fn retire(
     lease: Option<&DetachedLease>,
 ) -> Result<Released, LeaseError> {
     let end = match lease {
-        // What was held cannot be asked for any more when it is known that something was.
+        // Read it before the release, for the history: afterwards the nodes no longer have it.
         None if cluster.settings.history => Some(end_of(cluster, key, owner).await),
         _ => None,
     };
@@ -199,8 +199,8 @@ pub(crate) async fn retire(
     Ok(Released::Standing)
 }
 
-/// How an owner holds a name, as far as the nodes can tell: its fence, who it is and in which mode. Readers are not told
-/// apart.
+/// Returns the fence, the holder and the mode with which an owner holds a name, as far as the nodes know. The nodes do not
+/// tell readers apart.
 async fn end_of(
     cluster: &Arc<Cluster>,
     key: &Arc<LockKey>,
@@ -215,7 +215,7 @@ async fn end_of(
         _ => None,
     });
     let held = reports.filter_map(|report| Some((report.fence, report.held?)));
-    // The seal has seen to it that a majority carries the highest.
+    // The seal ensures that a majority has the highest fence.
     let highest = held.max_by_key(|(fence, held)| (held.period == Period::Reentrant(owner), *fence));
     match highest {
         Some((fence, held)) if held.period == Period::Reentrant(owner) => {
@@ -226,7 +226,8 @@ async fn end_of(
     }
 }
 
-/// How long a majority lets the lease stand at least: the m-th largest end, each counted from its own send, less drift.
+/// Returns how long a majority keeps the lease at least: the m-th largest end, each counted from when its request was sent,
+/// less drift.
 async fn outlook(
     cluster: &Arc<Cluster>,
     lease: &DetachedLease,
@@ -246,7 +247,7 @@ async fn outlook(
         Some(until) => {
             let until = until.before(cluster.settings.drift.of(lease.ttl));
             let left = validity::left(until, clock::now());
-            // A pause of the machine since the request was sent is only seen on the wall clock.
+            // Only the wall clock shows whether the machine was paused after the request was sent.
             let lasts = i64::try_from(until.since(began).as_nanos()).unwrap_or(i64::MAX);
             if left.is_zero() || clock::wall() > wall.saturating_add(lasts) {
                 Err(LeaseError::Lost(LostError::Expired))
@@ -262,7 +263,7 @@ async fn outlook(
     }
 }
 
-/// When the vote that a node spoke of may end, by our clock.
+/// Returns when the vote that a node reported ends at the earliest, by our clock.
 fn end(outcome: &Outcome, ttl: Ttl) -> Option<Moment> {
     match outcome {
         Outcome::Voted { vote: Vote::Grant { .. }, sent } => Some(*sent + ttl.duration()),
@@ -273,14 +274,14 @@ fn end(outcome: &Outcome, ttl: Ttl) -> Option<Moment> {
     }
 }
 
-/// Whether so many nodes say that they have no vote for the lease that no majority can have one.
+/// Returns whether so many nodes have no vote for the lease that no majority can have one.
 fn is_gone(cluster: &Cluster, round: &Round) -> bool {
     let is_gone =
         |why: &&Refusal| matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned | Refusal::Retired);
     round.refusals().filter(is_gone).count() > cluster.settings.quorum.spare()
 }
 
-/// Where the lease is kept, if it can be one of this cluster's.
+/// Returns the key of the lease, if it can belong to this cluster.
 fn key(cluster: &Cluster, lease: &DetachedLease) -> Result<Arc<LockKey>, ConfigError> {
     let settings = &cluster.settings;
     Ttl::new(lease.ttl(), settings.max_ttl)?;

@@ -1,6 +1,6 @@
 //! A detached lease as one word: `q1.<name>.<lease id>.<fence>.<ttl>.<mode>.<holder>.<sum>`.
 //!
-//! The name and the holder are as readable as one word allows: bytes that are not plain stand as `%` and two digits.
+//! The name and the holder stay readable: only bytes that are not allowed in the word are escaped, as `%` and two digits.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -12,25 +12,25 @@ use quorlock_core::time::{TTL_MAX, Ttl};
 
 use super::DetachedLease;
 
-/// What the first version of the text begins with.
+/// The prefix of version 1 of the text.
 const VERSION: &str = "q1.";
-/// Longer than most are.
+/// Enough for most texts.
 const TEXT_BYTES_USUAL: usize = 256;
 
-/// A text that is not a lease. It is not repeated: it may hold most of a secret.
+/// A text is not a lease. The error does not repeat it, because it may contain most of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseTextError {
-    /// There is nothing to read.
+    /// The text is empty.
     #[error("a lease was expected, and there is none")]
     Empty,
-    /// It does not even begin like one.
+    /// The text does not have the prefix of a lease.
     #[error("this is not a lease: one begins with \"q1.\"")]
     Foreign,
-    /// It begins like one, of another version.
+    /// The text has the prefix of another version.
     #[error("this lease was written by a newer quorlock: this one reads version 1")]
     Version,
-    /// It was cut or changed on its way.
+    /// The text was truncated or changed.
     #[error("this lease was cut or changed on its way: copy the whole word, from \"q1.\" to its end")]
     Garbled,
 }
@@ -78,7 +78,7 @@ fn read_parts(text: &str) -> Option<DetachedLease> {
     let [_version, name, id, fence, ttl, mode, holder] = parts[..] else { return None };
     let fence = if fence == "-" { None } else { Some(Fence::new(number(fence)?)) };
     let mode = read_mode(mode)?;
-    // The page knows no other way to hold than alone.
+    // A plain lock can only be exclusive.
     if fence.is_none() && mode != Mode::EXCLUSIVE {
         return None;
     }
@@ -120,12 +120,12 @@ fn read_mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Digits and nothing else.
+/// Parses a number that consists of digits only.
 fn number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Adds a text as one word.
+/// Appends a text, with `%` escapes.
 fn escape(word: &mut String, text: &str) {
     let digit = |bits: u8| char::from(b"0123456789abcdef"[usize::from(bits & 15)]);
     for byte in text.bytes() {
@@ -151,7 +151,7 @@ fn unescape(word: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// Tells a slip of the hand from a lease; it is no protection. FNV-1a of 32 bits.
+/// Returns a checksum (32-bit FNV-1a) that detects typing errors. It does not protect against forgery.
 pub(crate) fn sum(text: &str) -> String {
     let sum = text.bytes().fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     format!("{sum:08x}")

@@ -2,14 +2,14 @@
 
 use super::{ConfigError, list};
 
-/// A new cluster was not made of the nodes, or its constants were not changed, or not on all nodes.
+/// The nodes were not made a new cluster, or the cluster's constants were not changed on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconfigureError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Some nodes show leases, or cannot list their names. Only for a new cluster: nothing was changed.
+    /// Some nodes have leases, or cannot list their names. Only for a new cluster; nothing was changed.
     #[error("leases are outstanding, or may be: {}", list(nodes))]
     Leases {
         /// Each such node, and its leases or why it cannot list them.
@@ -38,8 +38,8 @@ pub enum ReconfigureError {
         /// Each node that cannot be used, and the reason in the server's words.
         nodes: Vec<(String, String)>,
     },
-    /// Some nodes cannot be used. Nothing was changed, unless they failed after all nodes had answered. Then the changed nodes
-    /// do not vote with other constants until the call is repeated.
+    /// Some nodes cannot be used. Nothing was changed, unless a node failed after all of them had answered. In that case
+    /// the nodes that were changed do not vote until the call is repeated.
     #[error("not all nodes can be used: {}", list(nodes))]
     Failed {
         /// Each such node, and the reason.

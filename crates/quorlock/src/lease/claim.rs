@@ -1,8 +1,8 @@
-//! The object behind a lease, from the first request to the release. It drives the core's machines: first
+//! The object behind a lease, from the first request to the release. It drives the core's state machines: first
 //! [`Acquire`], then [`Hold`]. There is no task per claim.
 //!
-//! One mutex guards a claim. Requests and releases are queued at the links under it; what may run other code (sending,
-//! waking callers, calling observers) comes after it is unlocked.
+//! One mutex guards a claim. Requests and releases are queued at the links while it is locked. Everything that may run
+//! other code (sending, waking callers, calling observers) happens after it is unlocked.
 
 mod repair;
 mod stage;
@@ -41,7 +41,7 @@ use crate::platform::timers::Timed;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Somebody else has the lock: the holder, and the state of the queue. Reported again when that changes.
+    /// Somebody else holds the lock. Has the holder and the state of the queue, and is reported again when they change.
     Waiting(Wait),
     /// The lock was granted.
     Granted {
@@ -53,19 +53,19 @@ pub enum Progress {
 /// A callback for progress.
 pub(crate) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 
-/// A claim to a lock. It lives outside the caller's future, so that dropping the future is always clean.
+/// A claim to a lock. It lives outside the caller's future, so dropping the future is always safe.
 pub(crate) struct Claim {
     cluster: Arc<Cluster>,
     pub(crate) key: Arc<LockKey>,
-    /// Its number in the registry.
+    /// The claim's number in the registry.
     number: u64,
     inner: Mutex<Inner>,
-    /// Notified after every change that somebody may wait for.
+    /// Notified after every change that a caller may wait for.
     changed: Notify,
 }
 
 impl Claim {
-    /// Starts to acquire. [`won`](Self::won) waits for the result; [`let_go`](Self::let_go) ends it at any time.
+    /// Starts to acquire. [`won`](Self::won) waits for the result; [`let_go`](Self::let_go) ends the claim at any time.
     pub(crate) fn start(cluster: &Arc<Cluster>, key: &Arc<LockKey>, terms: Terms) -> Arc<Self> {
         let (now, mut rng) = (clock::now(), SystemRng::default());
         let mut machine = Box::new(Acquire::new(terms, &mut rng));
@@ -97,7 +97,7 @@ impl Claim {
         let weak: Weak<Self> = Arc::downgrade(&claim);
         cluster.claims.add(claim.number, weak);
         let mut inner = claim.inner();
-        // Only now: a client that is closed after this look finds the claim in the registry.
+        // Check only after registering: a client that is closed later finds the claim in the registry.
         if cluster.is_closed() {
             drop(inner);
             Arc::clone(&claim).close();
@@ -108,7 +108,7 @@ impl Claim {
         claim
     }
 
-    /// Waits until the lock is won, and reports the progress. The error says why it was not; there is no defeat if the
+    /// Waits until the lock is won, and reports the progress. The error says why it was not won; it has no defeat if the
     /// client was closed.
     pub(crate) async fn won(self: &Arc<Self>, observer: Option<&Observer>) -> Result<(), Option<Defeat>> {
         loop {
@@ -136,7 +136,8 @@ impl Claim {
         }
     }
 
-    /// The machine was paused after the requests were sent: the grants are too old.
+    /// Returns the defeat of an acquire whose grants are too old, because the machine was paused after the requests were
+    /// sent.
     fn expired_early(&self) -> Defeat {
         let granted = self.hold(Hold::nodes);
         let vote = |node| {
@@ -146,7 +147,7 @@ impl Claim {
         Defeat { verdict: Verdict::TooSlow, tally: Tally { votes, nodes: Vec::new() }, tried: 1 }
     }
 
-    /// The remaining validity, or why there is none. It looks at the clock rather than trust the timer.
+    /// Returns the remaining validity, or why there is none. It reads the clock, because the timer may be late.
     pub(crate) fn validity(self: &Arc<Self>) -> Result<Duration, LostError> {
         self.validity_at(clock::now())
     }
@@ -168,7 +169,7 @@ impl Claim {
         inner.end.map_or(Ok(left), Err)
     }
 
-    /// The validity when the clocks say this. It changes nothing.
+    /// Returns the validity at the given clock readings, without changing anything.
     #[cfg(feature = "sim")]
     pub(crate) fn peek(&self, now: Moment, wall: i64) -> Duration {
         let inner = self.inner();
@@ -176,7 +177,7 @@ impl Claim {
         inner.hold().map_or(Duration::ZERO, |hold| hold.validity(now))
     }
 
-    /// The end of its validity by the wall clock.
+    /// Returns the end of the validity by the wall clock.
     #[cfg(feature = "sim")]
     pub(crate) fn wall_until(&self) -> i64 {
         self.inner().wall_until
@@ -187,14 +188,14 @@ impl Claim {
         read(self.inner().hold().expect("a lease is given out after the win"))
     }
 
-    /// The fence. All entries of one owner have one: the highest that any of them was given for this name.
+    /// Returns the fence. All entries of one owner have the same: the highest that any of them was granted for this name.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let inner = self.inner();
         let fence = inner.hold()?.fence()?;
         Some(inner.owner_fence.as_ref().map_or(fence, |shared| shared.highest(fence)))
     }
 
-    /// The lease as text for others.
+    /// Returns the lease in its detached form.
     pub(crate) fn as_detached(&self) -> DetachedLease {
         let (name, fence) = (self.key.name.clone(), self.fence());
         self.hold(|hold| {
@@ -203,7 +204,7 @@ impl Claim {
         })
     }
 
-    /// Waits until it is over for another reason than its owner's release.
+    /// Waits until the claim is over for another reason than its owner's release.
     pub(crate) async fn lost(self: Arc<Self>) -> LostError {
         loop {
             let changed = self.changed.notified();
@@ -232,7 +233,7 @@ impl Claim {
                 if let Some(end) = inner.end {
                     return Err(end.into());
                 }
-                // A lease that ended without a reason was released, and then nobody is left to call this.
+                // A lease that ended without a reason was released, which consumes the lease: nobody can call this then.
                 let round = round.ok_or(LostError::Expired)?;
                 match &inner.verdict {
                     Some((decided, None)) if *decided >= round => return Ok(()),
@@ -261,12 +262,12 @@ impl Claim {
         Err(LeaseError::NoQuorum { operation: Operation::Release, tally })
     }
 
-    /// Ends it, unless it is over or detached, without waiting for anything.
+    /// Ends the claim, unless it is over or detached, without waiting for replies.
     pub(crate) fn let_go(self: &Arc<Self>) {
         self.end(None, None);
     }
 
-    /// Ends it, once. Returns why it was over before, if it was lost.
+    /// Ends the claim, once. Returns why it was over before, if it was lost.
     fn end(self: &Arc<Self>, reason: Option<LostError>, receipt: Option<&Arc<Broadcast>>) -> Option<LostError> {
         let mut inner = self.inner();
         if inner.is_settled() {
@@ -283,7 +284,7 @@ impl Claim {
         let now = inner.moment(clock::now(), clock::wall);
         let mut before = None;
         if let Stage::Held(hold) = &mut inner.stage {
-            // It may have expired before anyone noticed.
+            // It may have expired unnoticed.
             before = hold.validity(now).is_zero().then_some(LostError::Expired);
             hold.release();
         }
@@ -293,7 +294,7 @@ impl Claim {
         }
         self.note(&inner, if before.is_some() { What::Lost } else { What::Released }, inner.end);
         self.give_back_all(&mut inner, receipt);
-        // A caller that waits for the answers stays until they come; one that dropped the lease may be about to end.
+        // A caller that waits for the replies keeps the runtime alive. One that dropped the lease may be about to exit.
         self.finish(inner, if receipt.is_some() { Link::flush } else { Link::flush_now });
         before
     }
@@ -306,7 +307,8 @@ impl Claim {
         });
     }
 
-    /// Unlocks the claim, sends what was queued, and wakes those who wait for a change. Answers may come in meanwhile.
+    /// Unlocks the claim, sends the queued requests, and wakes callers that wait for a change. Replies may arrive
+    /// meanwhile.
     fn finish(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, flush: fn(&Link)) {
         let queued = std::mem::take(&mut inner.queued);
         let has_changed = std::mem::take(&mut inner.has_changed);
@@ -326,13 +328,13 @@ impl Claim {
         if has_changed && is_settled {
             self.cluster.settle(self.number);
         }
-        // After the requests have left: the timers are not in a hurry.
+        // Send the requests first: the timers can wait.
         if is_unscheduled {
             self.schedule();
         }
     }
 
-    /// Asks the timers for the next call. Without timers there is no client, and the claim ends with it.
+    /// Schedules the next timer call. If there are no timers, the client is closed, and the claim ends with it.
     fn schedule(self: &Arc<Self>) {
         let mut inner = self.inner();
         let Some(at) = inner.unscheduled() else { return };
@@ -355,7 +357,7 @@ impl Claim {
 impl Voter for Claim {
     fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment) {
         let mut inner = self.inner();
-        // An answer to an earlier attempt: its releases are on their way.
+        // A reply to an earlier attempt, whose releases are already on their way.
         if inner.attempt != attempt {
             return;
         }

@@ -11,7 +11,7 @@ use quorlock_core::ticket::{Handoff, Ticket};
 
 use crate::platform::sync::{AtomicU64, Mutex};
 
-/// The most detached leases that are repaired at a time. Others stay on the nodes that have granted them.
+/// The most detached leases that are repaired at a time. Further ones stay on the nodes that have granted them.
 pub(crate) const REPAIRS_MAX: usize = 65_536;
 
 /// The events that reach a claim through the registry.
@@ -34,7 +34,7 @@ pub(crate) trait ClaimEvents: Send + Sync {
 /// Its mutexes are never held while a claim is called, so a claim may use the registry under its own mutex.
 #[derive(Default)]
 pub(crate) struct Claims {
-    /// Claims that may still have something to release, by their numbers. A link that is closed waits until there is none.
+    /// The claims that may still have something to release, by number. A closing link waits until there are none.
     live: Mutex<BTreeMap<u64, Weak<dyn ClaimEvents>>>,
     waiting: Mutex<BTreeMap<Ticket, Weak<dyn ClaimEvents>>>,
     /// Detached leases that are not on all nodes yet.
@@ -60,12 +60,12 @@ impl Claims {
         self.live.lock().remove(&number);
     }
 
-    /// Whether no claim has anything left to release.
+    /// Returns whether no claim has anything left to release.
     pub(crate) fn is_settled(&self) -> bool {
         self.live.lock().is_empty()
     }
 
-    /// Passes the hints for this ticket to the claim, until it stops [waiting](Self::end_wait).
+    /// Passes hints for this ticket to the claim, until [`end_wait`](Self::end_wait).
     pub(crate) fn wait(&self, ticket: Ticket, claim: Weak<dyn ClaimEvents>) {
         self.waiting.lock().insert(ticket, claim);
     }
@@ -74,7 +74,7 @@ impl Claims {
         self.waiting.lock().remove(&ticket);
     }
 
-    /// Passes on a node's hint.
+    /// Passes a node's hint to the claim with this ticket.
     pub(crate) fn hint(&self, node: usize, ticket: Ticket, handoff: Option<Handoff>) {
         let waiter = self.waiting.lock().get(&ticket).and_then(Weak::upgrade);
         if let Some(waiter) = waiter {
@@ -82,7 +82,7 @@ impl Claims {
         }
     }
 
-    /// Hints all waiters: the node can be asked again, and its hints were not heard meanwhile.
+    /// Passes a hint to every waiter: the node can be asked again, and its hints were missed meanwhile.
     pub(crate) fn hint_all(&self, node: usize) {
         let waiting: Vec<_> = self.waiting.lock().values().filter_map(Weak::upgrade).collect();
         for waiter in waiting {
@@ -90,14 +90,14 @@ impl Claims {
         }
     }
 
-    /// Tells every claim of this key that the lock was broken.
+    /// Notifies every claim of this key that the lock was broken.
     pub(crate) fn broken(&self, key: &str) {
         for claim in self.live().into_iter().filter(|claim| claim.key() == key) {
             claim.doubt();
         }
     }
 
-    /// Adds a detached lease, until its [repair ends](Self::end_repair). Returns `false` if there are too many.
+    /// Adds a detached lease, until [`end_repair`](Self::end_repair). Returns `false` if there are too many.
     pub(crate) fn repair(&self, owner: Option<OwnerId>, id: LeaseId, claim: Arc<dyn ClaimEvents>) -> bool {
         let mut detached = self.detached.lock();
         let has_room = detached.len() < REPAIRS_MAX;
@@ -128,7 +128,7 @@ impl Claims {
         }
     }
 
-    /// Ends every claim and every repair. A claim that is added later has to see by itself that the client is closed.
+    /// Ends every claim and every repair. A claim that is added later must check by itself that the client is closed.
     pub(crate) fn close(&self) {
         let detached = std::mem::take(&mut *self.detached.lock());
         for claim in self.live().into_iter().chain(detached.into_values()) {

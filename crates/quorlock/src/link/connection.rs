@@ -1,7 +1,7 @@
-//! A connection's life after the handshake: batches out, votes in, and the watch over its memory and its silence.
+//! A connection after the handshake: sends batches, receives votes, and watches for memory loss and silence.
 //!
-//! Batches are sent by whoever asks, and by whoever brings answers; where several ask, by the link's own task, which looks
-//! after the rest.
+//! A batch is sent by the caller that queues a request, or by the code that takes a reply. If several callers are about to
+//! queue requests, the link's task sends the batch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,52 +25,53 @@ use crate::platform::runtime;
 /// The most requests in one batch: enough to share the cost of a batch, and few enough for the client to handle the replies
 /// while the node works on the next.
 const BATCH_MAX: usize = 128;
-/// How many batches may be under way to a node that is near: one that it works on, and the next. What comes meanwhile
-/// waits for an answer, and becomes a batch.
+/// The most batches under way to a near node: the one that it works on, and the next. Requests that arrive meanwhile wait
+/// for a reply and form the next batch.
 const WINDOW_NEAR: usize = 2;
-/// A batch of one does not hold up the next: its caller's release may come before all nodes have answered the acquire. Where
-/// batches are larger, those who come meanwhile are the next one: in two, they would be written, read and answered twice.
+/// A batch of one request does not delay the next batch, because its caller's release may come before all nodes have
+/// answered the acquire. Behind larger batches, requests are collected: two batches would be written, read and answered
+/// twice.
 const ALONE: usize = 1;
-/// How many to one that is far: enough to hide the way there and back.
+/// The most batches under way to a far node: enough to hide the round trip.
 const WINDOW_FAR: usize = 8;
-/// A node is far, or busy, when an answer takes longer than this.
+/// A node is far, or busy, if a reply takes longer than this.
 const NEAR: Duration = Duration::from_millis(1);
-/// How many times the task looks before it gives up on a connection that is silent.
+/// How often the task checks a silent connection within the limit before it gives up.
 const LOOKS: u32 = 4;
 
-/// A question on its way.
+/// A question without a reply.
 struct UnderWay {
-    /// The number of requests for votes; none for any other question.
+    /// The number of requests for votes; 0 for any other question.
     requests: usize,
-    /// Who waits for any other answer; nobody does for that to a note.
+    /// The receiver of the reply to any other question; `None` for a note.
     asker: Option<oneshot::Sender<Answer>>,
-    /// When it was sent.
+    /// The time at which it was sent.
     at: Moment,
-    /// The answer, while it waits for a look at the node's memory.
+    /// The reply, held back until a look has confirmed the node's memory.
     held: Option<Answer>,
 }
 
 /// The connection in use.
 pub(super) struct Connection {
-    /// Which of the link's connections it is.
+    /// The connection's number on its link.
     number: u64,
     session: Box<dyn Session>,
     /// Whether the handshake is over.
     is_serving: bool,
-    /// Oldest first: the node answers in this order.
+    /// Oldest first, which is the order in which the node replies.
     under_way: VecDeque<UnderWay>,
     /// The number of requests in the last batch.
     last: usize,
-    /// The link's task was told to send what is queued, after every runnable caller has queued its request.
+    /// Whether the link's task was asked to send the queue after every runnable caller has queued its request.
     is_gathering: bool,
-    /// Votes wait until a look has shown that the node's memory is still the one that was asked.
+    /// Whether votes are held back until a look has confirmed that the node's memory was not replaced.
     is_holding: bool,
 }
 
 impl Connection {
-    /// Sends a question: requests for votes, or one with an asker, or a note.
+    /// Sends a question: requests for votes, a question with an asker, or a note.
     fn ask(&mut self, question: Question, requests: usize, asker: Option<oneshot::Sender<Answer>>) {
-        // Before anything has left: a grant may be as old as its request.
+        // Read the clock before sending: a grant may be as old as its request.
         let at = clock::now();
         self.session.ask(question);
         self.under_way.push_back(UnderWay { requests, asker, at, held: None });
@@ -91,32 +92,33 @@ impl Connection {
         self.under_way.iter().all(|under_way| under_way.asker.is_some())
     }
 
-    /// The batches that are on their way, oldest first. Other questions do not count: their answers send nothing.
+    /// Returns the batches under way, oldest first. Other questions do not count: their replies send nothing.
     fn batches(&self) -> impl Iterator<Item = &UnderWay> {
         self.under_way.iter().filter(|under_way| under_way.requests > 0)
     }
 
-    /// Whether there is room for another batch on the way, when this many requests wait.
+    /// Returns whether another batch may be sent when this many requests wait.
     fn has_room(&self, waiting: usize) -> bool {
         let Some(oldest) = self.batches().next() else { return true };
         may_leave(self.batches().count(), oldest.requests, waiting, || clock::now().since(oldest.at) > NEAR)
     }
 }
 
-/// Whether another batch may leave while so many are under way, the oldest of so many requests, and so many requests wait.
+/// Returns whether another batch may be sent, given the number of batches under way, the number of requests in the oldest
+/// of them, and the number of waiting requests.
 fn may_leave(under_way: usize, oldest: usize, waiting: usize, is_far: impl FnOnce() -> bool) -> bool {
     under_way < WINDOW_NEAR && (oldest <= ALONE || waiting >= BATCH_MAX) || under_way < WINDOW_FAR && is_far()
 }
 
-/// Whether a batch that may leave waits for those who are awake: where the last one had several callers, others have heard
-/// the same answers and are about to ask, too. The first would leave alone, and the rest behind it.
+/// Returns whether a batch waits for other runnable callers. If the last batch had several requests, its replies woke
+/// several callers that are about to queue requests. Without waiting, the first would be sent alone and the others in a
+/// second batch.
 fn gathers(under_way: usize, last: usize, waiting: usize) -> bool {
     under_way == 0 && last > ALONE && waiting < BATCH_MAX
 }
 
 impl Link {
-    /// Serves a session until it ends, from the handshake on. Returns the reason for the end, and whether the handshake
-    /// succeeded.
+    /// Serves a session from the handshake until it ends. Returns why it ended, and whether the handshake succeeded.
     pub(super) async fn serve(
         &self,
         session: Box<dyn Session>,
@@ -149,7 +151,7 @@ impl Link {
     ) -> Result<(), Trouble> {
         let epoch = life.epoch.ok_or_else(lost_memory)?;
         {
-            // Before anybody asks anew.
+            // Before any caller queues a new request.
             let mut inner = self.inner();
             let closing = inner.closing;
             inner.delivery.forget_lapsed(clock::now(), closing);
@@ -169,7 +171,7 @@ impl Link {
             }
             self.gather().await;
             self.flush_now();
-            // Read once: a link that is closed after the notes were sent may have others to send.
+            // Read it once: if the link is closed after the notes were sent, there may be more notes to send.
             let closing = self.inner().closing;
             if closing || self.notes_due().is_some_and(|due| due <= runtime::now()) {
                 self.send_notes();
@@ -191,7 +193,7 @@ impl Link {
                     }
                     if runtime::now() >= retry {
                         retry = runtime::now() + self.config.heartbeat;
-                        // Releases that were answered with an error are tried again at this pace.
+                        // Failed releases are retried at this interval.
                         let mut inner = self.inner();
                         inner.delivery.forget_lapsed(clock::now(), closing);
                         inner.delivery.retry_failed();
@@ -201,7 +203,7 @@ impl Link {
         }
     }
 
-    /// Lets those who are awake ask first, if somebody has left it to the link's task to send.
+    /// Yields to runnable callers, if the link's task was asked to send the queue.
     async fn gather(&self) {
         let is_gathering = |inner: &Inner| inner.connection.as_ref().is_some_and(|connection| connection.is_gathering);
         if is_gathering(&self.inner()) {
@@ -212,8 +214,8 @@ impl Link {
         }
     }
 
-    /// Sends what is queued together with the requests of other callers who are about to ask. If so much is under way that it
-    /// is better to wait for more, the next replies send it.
+    /// Sends the queue, together with the requests of callers that are about to queue theirs. If too many batches are under
+    /// way, the next reply sends it.
     pub(crate) fn flush(&self) {
         self.send_queued(true);
     }
@@ -247,14 +249,14 @@ impl Link {
         }
     }
 
-    /// Takes what a connection brings. An error means that the connection is of no use any more.
+    /// Takes a message from a connection. An error means that the connection is unusable.
     pub(super) fn take(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
         let is_current = self.connection() == connection;
         match answer {
             Answer::End(trouble) => return Err(trouble),
             Answer::Hint(ticket, handoff) => {
                 self.config.traffic.heard_hint();
-                // A vote from an earlier connection, or from another memory, does not count.
+                // A vote from an earlier connection, or from a replaced memory, does not count.
                 let handoff = handoff.filter(|_| is_current && !self.is_doubted());
                 self.config.claims.hint(self.node, ticket, handoff);
             }
@@ -272,8 +274,8 @@ impl Link {
         Ok(())
     }
 
-    /// The answer to the oldest question without one. Answers on an earlier connection are ignored: their questions are
-    /// lost already.
+    /// Takes the reply to the oldest open question. Replies on an earlier connection are ignored: their questions have
+    /// already failed.
     fn answered(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
         let (under_way, told) = {
             let mut inner = self.inner();
@@ -293,7 +295,7 @@ impl Link {
         under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer, told))
     }
 
-    /// Delivers the votes that waited for a look, in their order.
+    /// Delivers the votes that were held back, in order.
     pub(super) fn release_held(&self) -> Result<(), Trouble> {
         loop {
             let (under_way, answer, told) = {
@@ -322,7 +324,7 @@ impl Link {
                 trouble.map_or(Ok(()), Err)?;
                 self.flush();
             }
-            // An asker that stopped waiting has dropped the other end.
+            // The asker may have stopped waiting.
             (answer, Some(asker)) => drop(asker.send(answer)),
             (answer, None) => {
                 if let Answer::Failed(why) = answer {
@@ -334,10 +336,10 @@ impl Link {
         Ok(())
     }
 
-    /// Tells the senders of a batch, which was sent at this moment. Returns why the connection is of no use any
-    /// more, if it is: the node lost its memory, or a name has moved.
+    /// Passes the replies to the senders of a batch, which was sent at `at`. Returns why the connection is unusable, if it
+    /// is: the node lost its memory, or a name has moved.
     ///
-    /// One look at the clock serves all of them: validity counts from the sending, and is checked again.
+    /// All of them share one reading of the clock: validity counts from the sending, and is checked again later.
     fn tell_all(&self, (told, is_news): ToldAll, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
         self.config.traffic.received(replies.len());
         let mut trouble = None;
@@ -371,7 +373,7 @@ impl Link {
         trouble
     }
 
-    /// Sends a question that is not for votes.
+    /// Sends a question other than a request for votes.
     pub(super) fn ask_node(&self, question: Question) -> Result<oneshot::Receiver<Answer>, Trouble> {
         let (asker, answer) = oneshot::channel();
         let mut inner = self.inner();
@@ -380,7 +382,7 @@ impl Link {
         Ok(answer)
     }
 
-    /// Asks a node that can vote, and waits for the answer.
+    /// Asks a node that can vote, and waits for the reply.
     pub(crate) async fn query(&self, question: Question, deadline: Duration) -> Result<Answer, Silence> {
         if let Some(trouble) = self.trouble() {
             return Err(trouble);
@@ -394,7 +396,7 @@ impl Link {
         }
     }
 
-    /// A connection that owes an answer for too long is of no use.
+    /// Fails if the connection has owed a reply for too long.
     fn check_silence(&self) -> Result<(), Trouble> {
         let limit = self.config.silence_limit;
         let inner = self.inner();
@@ -412,7 +414,7 @@ impl Link {
     }
 }
 
-/// A session that ended without a reason.
+/// Returns the error for a session that ended without a reason.
 pub(super) fn ended() -> Trouble {
     Trouble::Broken("the connection ended".into())
 }

@@ -1,4 +1,4 @@
-//! Every connection's beginning: whose node is this, is its memory the one we knew, and may it vote?
+//! The handshake of a connection: identifies the node, checks whether it lost its memory, and whether it may vote.
 
 use std::sync::atomic::Ordering;
 
@@ -22,8 +22,8 @@ const SUSPENDED: &str = "a change of the cluster's constants was begun and not f
                          reconfigure` once more";
 
 impl Link {
-    /// Looks, waits for admission, says hello. What comes back is one life of the node's memory, quarantined
-    /// or not.
+    /// Looks at the node, waits until it may join, and sends hello. Returns the current life of the node's memory, which
+    /// may be in quarantine.
     pub(super) async fn shake_hands(
         &self,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
@@ -40,7 +40,7 @@ impl Link {
                     if self.inner().closing {
                         return Err(Trouble::Broken("the client was closed".into()));
                     }
-                    // Whatever was learned meanwhile, the node itself may have changed too.
+                    // Look again after any wakeup: the node itself may have changed meanwhile.
                     tokio::select! {
                         biased;
                         () = changed => {}
@@ -62,7 +62,7 @@ impl Link {
                     match life {
                         Some(life) if accepted && life.suspended => return Err(Trouble::Unfit(SUSPENDED.into())),
                         Some(life) if accepted => return self.resume_quarantine(answers, life).await,
-                        // Somebody else was quicker, with another name: look again.
+                        // The hello of another client came first. Look again.
                         _ => runtime::sleep(super::BACKOFF_MIN).await,
                     }
                 }
@@ -70,7 +70,7 @@ impl Link {
         }
     }
 
-    /// Claims the time that this host has recorded of a quarantine, or begins the record.
+    /// Claims the part of a quarantine that this host has recorded, or starts a record.
     async fn resume_quarantine(
         &self,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
@@ -79,7 +79,7 @@ impl Link {
         let Some(epoch) = life.epoch.filter(|_| life.floor.is_none()) else { return Ok(life) };
         let (seen, records) = (Sighting::new(life.elapsed_micros), self.config.records.clone());
         let resumed = runtime::blocking(move || records.resume(epoch, seen));
-        // A disk that hangs must not keep the node from being used.
+        // A hanging disk must not keep the node from being used.
         let limit = self.config.handshake_deadline;
         let in_time = runtime::timeout(limit, resumed).await;
         if in_time.is_err() {
@@ -116,7 +116,7 @@ impl Link {
         in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))
     }
 
-    /// The answer to a node command.
+    /// Reads the reply to a node command.
     pub(super) fn standing(&self, answer: Result<Answer, RecvError>) -> Result<(Standing, Identity), Trouble> {
         match answer {
             Ok(Answer::Standing(standing, identity)) => {

@@ -1,4 +1,4 @@
-//! The watch over a node's memory: the heartbeat of a node that votes, and the claims that end a quarantine.
+//! Watches a node's memory: checks a voting node at intervals, and sends the claims that end a quarantine.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -15,23 +15,23 @@ use crate::node::{Answer, Life, Question, Trouble};
 use crate::platform::entropy::SystemRng;
 use crate::platform::runtime::{self, Instant};
 
-/// How often claims are sent, at most and at least.
+/// The shortest and longest interval between claims.
 const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// The watch over the memory behind one connection.
 pub(super) struct Watch {
     epoch: Epoch,
-    /// While the node is quarantined.
+    /// `None` if the node may vote.
     quarantine: Option<Quarantine>,
-    /// The answer to the node command that is under way.
+    /// The reply to the node command under way.
     under_way: Option<oneshot::Receiver<Answer>>,
-    /// When to send the next one.
+    /// The time of the next node command.
     due: Instant,
-    /// How many doubts there were when the node command that is under way was sent.
+    /// The number of doubts when the node command under way was sent.
     doubts: u64,
 }
 
-/// What one connection knows of a quarantine.
+/// The state of a quarantine, as this connection knows it.
 struct Quarantine {
     best: Sighting,
     micros: u64,
@@ -39,12 +39,12 @@ struct Quarantine {
 }
 
 impl Watch {
-    /// When the node has to be looked at next.
+    /// Returns when the node must be checked next.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
 
-    /// The answer to the node command that is under way, whenever it comes.
+    /// Waits for the reply to the node command under way; forever if there is none.
     pub(super) async fn answer(&mut self) -> Result<Answer, RecvError> {
         match &mut self.under_way {
             Some(answer) => answer.await,
@@ -54,7 +54,7 @@ impl Watch {
 }
 
 impl Link {
-    /// Ready at once, or when the quarantine is over.
+    /// Starts to watch the node. It can vote now, or after its quarantine.
     pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
         self.latency.lives(epoch);
         let watch = |quarantine: Option<Quarantine>| Watch {
@@ -76,14 +76,14 @@ impl Link {
         watch(Some(Quarantine { best: Sighting::new(life.elapsed_micros), micros, pace }))
     }
 
-    /// When to look at the node next, busy or not. Clients that began together do not look together for long.
+    /// Returns when to check the node next, even if it is busy. The jitter spreads out clients that started together.
     fn next_look(&self, quarantine: Option<&Quarantine>) -> Instant {
         let (least, most) = self.config.look;
         let wait = quarantine.map(|quarantine| quarantine.pace);
         runtime::now() + wait.unwrap_or_else(|| SystemRng::default().between(least, most))
     }
 
-    /// Sends the next word about the node's memory, unless one is under way.
+    /// Sends the next look or claim, unless one is under way.
     pub(super) fn look_after(&self, watch: &mut Watch) {
         watch.due = self.next_look(watch.quarantine.as_ref());
         if watch.under_way.is_some() {
@@ -98,7 +98,7 @@ impl Link {
         watch.under_way = self.ask_node(Question::NodeCommand(node_command)).ok();
     }
 
-    /// Takes the answer. An error means that the node's memory is another one.
+    /// Takes the reply. An error means that the node's memory was replaced.
     pub(super) fn watched(&self, watch: &mut Watch, answer: Result<Answer, RecvError>) -> Result<(), Trouble> {
         watch.under_way = None;
         let (standing, identity) = self.standing(answer)?;
@@ -119,16 +119,16 @@ impl Link {
                 self.set_state(LinkState::Down(quarantine_records::silence(&life)));
             }
         }
-        // If the answer is older than the last doubt, the votes wait for the next look.
+        // If a newer doubt has come up since the look was sent, the votes wait for the next look.
         self.release_held()
     }
 
-    /// Whether the node's memory may have been replaced since the last look.
+    /// Returns whether the node's memory may have been replaced since the last look.
     pub(super) fn is_doubted(&self) -> bool {
         self.doubts.load(Ordering::Acquire) != self.settled_doubts.load(Ordering::Acquire)
     }
 
-    /// Tells that a quarantine is over, and removes the record of it.
+    /// Logs the end of a quarantine, and removes its record.
     pub(super) fn out_of_quarantine(&self, epoch: Epoch) {
         tracing::info!(node = %self.title, "out of quarantine");
         if self.config.records.have_folder() {

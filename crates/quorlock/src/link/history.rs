@@ -1,7 +1,7 @@
-//! The events that a link has to write into its node's history.
+//! The events that a link writes to its node's history.
 //!
-//! Nothing hangs on it. Events wait for a second, so that many are written at once; those that a node cannot take are
-//! lost, and so are the oldest when there are too many.
+//! The history is best effort. Events are collected for up to a second and written together. Events that a node cannot take
+//! are lost, and so are the oldest if there are too many.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::platform::runtime::{self, Instant};
 
 /// The most events that wait to be written.
 const NOTES_MAX: usize = 1_000;
-/// How long they wait.
+/// The longest time that events wait.
 const NOTE_WITHIN: Duration = Duration::from_secs(1);
 
-/// What is to be written.
+/// The events to write.
 #[derive(Default)]
 pub(super) struct Notes {
     pending: VecDeque<Arc<Event>>,
-    /// When the oldest of them is to be written at the latest.
+    /// The latest time to write the oldest of them.
     due: Option<Instant>,
 }
 
 impl Link {
-    /// Writes an event into the node's history, soon or at once.
+    /// Queues an event for the node's history, or writes it at once.
     pub(crate) fn note(&self, event: Arc<Event>, at_once: bool) {
         let is_first = {
             let notes = &mut self.inner().notes;
@@ -45,18 +45,18 @@ impl Link {
         }
     }
 
-    /// Whether there is something to be written that can be.
+    /// Returns whether there are events to write, and the node can take them.
     pub(crate) fn is_noting(&self) -> bool {
         let inner = self.inner();
         inner.connection.as_ref().is_some_and(|connection| connection.is_noting() || !inner.notes.pending.is_empty())
     }
 
-    /// When to write next.
+    /// Returns when to write next.
     pub(super) fn notes_due(&self) -> Option<Instant> {
         self.inner().notes.due
     }
 
-    /// Writes what there is, if there is a connection.
+    /// Writes the queued events, if there is a connection.
     pub(crate) fn send_notes(&self) {
         let mut inner = self.inner();
         let Inner { connection: Some(connection), notes, .. } = &mut *inner else { return };

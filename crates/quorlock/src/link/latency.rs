@@ -1,4 +1,4 @@
-//! How a node does: how long its answers take, and how often it has lost its memory.
+//! The health of a node: its round trip times, and how often it has lost its memory.
 
 use crate::platform::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use quorlock_core::node::Epoch;
 
-/// How many round trips are remembered: the newest ones.
+/// The number of round trips that are kept: the newest ones.
 const TRIPS_KEPT: usize = 256;
 
-/// How long answers took, from the sending of a batch to its answer.
+/// The round trip times of a node, from sending a batch to its reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RoundTrips {
-    /// Half of them took no longer.
+    /// The median.
     pub p50: Duration,
-    /// 99 of 100 took no longer.
+    /// The 99th percentile.
     pub p99: Duration,
 }
 
-/// One node's pulse, taken by its link.
+/// The latency of one node, as measured by its link.
 #[derive(Debug)]
 pub(crate) struct Latency {
-    /// In microseconds, from 1; zero where there was none yet.
+    /// In microseconds, at least 1; zero for unused places.
     trips: [AtomicU32; TRIPS_KEPT],
     next: AtomicUsize,
     epoch: Mutex<Option<Epoch>>,
@@ -39,14 +39,14 @@ impl Latency {
         }
     }
 
-    /// An answer took so long.
+    /// Records a round trip.
     pub(super) fn took(&self, trip: Duration) {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % TRIPS_KEPT;
         let micros = u32::try_from(trip.as_micros()).unwrap_or(u32::MAX).max(1);
         self.trips[at].store(micros, Ordering::Relaxed);
     }
 
-    /// The node lives its life under this name; another than before means that it has forgotten.
+    /// Records the epoch of the node's memory. An epoch that differs from the last one counts as a memory loss.
     pub(super) fn lives(&self, epoch: Epoch) {
         let before = self.epoch.lock().replace(epoch);
         if before.is_some_and(|before| before != epoch) {
@@ -54,12 +54,12 @@ impl Latency {
         }
     }
 
-    /// How often the node has lost its memory, as far as this link has seen.
+    /// Returns how often this link has seen the node lose its memory.
     pub(crate) fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
     }
 
-    /// How long the newest answers took.
+    /// Returns the newest round trip times.
     pub(crate) fn round_trips(&self) -> Option<RoundTrips> {
         let taken = self.trips.iter().map(|trip| trip.load(Ordering::Relaxed)).filter(|trip| *trip > 0);
         let mut trips: Vec<u32> = taken.collect();

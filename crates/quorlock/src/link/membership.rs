@@ -1,4 +1,4 @@
-//! Which nodes belong together: who may join a cluster, and who may not.
+//! Decides which nodes form a cluster, and which nodes may join it.
 
 use std::sync::MutexGuard;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 use crate::platform::entropy;
 use crate::platform::sync::Mutex;
 
-/// What a client's links have learned about the nodes, together.
+/// What the links of a client have learned about the nodes.
 pub(crate) struct Membership {
     quorum: Quorum,
     titles: Vec<String>,
@@ -23,14 +23,14 @@ pub(crate) struct Membership {
 #[derive(Default)]
 struct Seen {
     nodes: Vec<Option<Member>>,
-    /// The cluster that a majority was once seen to carry.
+    /// The id of the cluster that a majority was seen to belong to.
     cluster: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 struct Member {
     run: String,
-    /// The cluster that it belongs to; `None` when it is blank.
+    /// The cluster that the node belongs to; `None` if it is blank.
     kin: Option<Kin>,
 }
 
@@ -40,14 +40,14 @@ struct Kin {
     founders: String,
 }
 
-/// What a link may do with the node it has looked at.
+/// What a link may do with a node after a look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Say hello with these.
+    /// Send hello with these.
     Hello { constants: Constants, founders: String },
-    /// More has to be known first.
+    /// Wait until more is known.
     Wait(String),
-    /// It does not belong here, and why.
+    /// The node does not belong to this cluster, for this reason.
     Refused(String),
 }
 
@@ -57,7 +57,7 @@ impl Membership {
         Self { quorum, titles, max_ttl_millis, max_skew_micros, seen: Mutex::new(seen), changed: Notify::new() }
     }
 
-    /// The constants of a cluster of this name, as this client is configured.
+    /// Returns the constants of a cluster with this id, as this client is configured.
     pub(crate) fn constants(&self, cluster: String) -> Constants {
         Constants {
             cluster,
@@ -67,7 +67,7 @@ impl Membership {
         }
     }
 
-    /// Takes down what a node said of itself. Returns why it cannot be counted: one server must not vote twice.
+    /// Records what a node reported. Returns an error if the same server is listed twice: one server must not vote twice.
     pub(crate) fn note(&self, node: usize, run: &str, life: Option<&Incarnation>) -> Result<(), String> {
         let mut seen = self.seen();
         let twin = seen
@@ -88,34 +88,35 @@ impl Membership {
             seen.cluster = Some(cluster);
         }
         drop(seen);
-        // Only news: links that wait look again for each, and would wake each other for ever.
+        // Notify only about changes: waiting links look again after each, and would otherwise wake each other forever.
         if before != member {
             self.changed.notify_waiters();
         }
         Ok(())
     }
 
-    /// The id of the cluster that a majority of the nodes carries, or carried when they were last seen.
+    /// Returns the id of the cluster that a majority of the nodes belongs to, as of when each was last seen.
     pub(crate) fn cluster(&self) -> Option<String> {
         self.seen().cluster.clone()
     }
 
-    /// Forgets everything: the nodes have been told to be another cluster.
+    /// Forgets everything, because the nodes were made another cluster.
     pub(crate) fn reset(&self) {
         *self.seen() = Seen { nodes: vec![None; self.quorum.nodes()], cluster: None };
         self.changed.notify_waiters();
     }
 
-    /// Something changed since this was called.
+    /// Waits for a change after this call.
     pub(crate) fn changed(&self) -> impl Future<Output = ()> + '_ {
         self.changed.notified()
     }
 
-    /// Whether a node that has been noted may be used, and how.
+    /// Decides whether and how a node may be used.
     ///
-    /// A blank node joins a cluster that a majority carries. A cluster is founded only when all nodes are there and
-    /// blank: the one with the lowest run gets a name first, so that clients that found at the same time agree, and
-    /// all of them keep the list of founders, so that an interrupted founding can be told from a strange node.
+    /// A blank node joins a cluster that a majority belongs to. A new cluster is founded only if all nodes are present and
+    /// blank. The node with the lowest run id gets the cluster id first, so that clients that found a cluster at the same
+    /// time agree. Every node stores the list of founders, which tells an interrupted founding from a node of another
+    /// cluster.
     pub(crate) fn admit(&self, node: usize) -> Admission {
         let seen = self.seen();
         let Some(member) = &seen.nodes[node] else { return Admission::Wait("it has not been looked at".into()) };
@@ -127,7 +128,7 @@ impl Membership {
                 )),
                 Some(kin) => self.hello(cluster, &kin.founders),
                 None => {
-                    // The last to be founded looks like the others to a client that saw all of them blank.
+                    // To a client that saw all nodes blank, the last node to be founded looks like the others.
                     let founders = founders(&seen, &cluster).filter(|founders| among(founders, &member.run));
                     let founders = founders.unwrap_or_default().to_owned();
                     self.hello(cluster, &founders)
@@ -176,7 +177,7 @@ impl Membership {
         candidates.find(|name| clusters().filter(|other| other == name).count() >= self.quorum.majority()).cloned()
     }
 
-    /// Everyone who uses a cluster has to agree on its constants.
+    /// Checks that the node has this client's constants.
     fn compare(&self, theirs: &Constants) -> Result<(), String> {
         let ours = self.constants(theirs.cluster.clone());
         let differs = |what, ours: String, theirs: String| {
@@ -201,7 +202,7 @@ impl Membership {
     }
 }
 
-/// The runs that a cluster was founded of, where a node knows.
+/// Returns the run ids of the nodes that founded a cluster, if a node knows them.
 fn founders<'a>(seen: &'a Seen, cluster: &str) -> Option<&'a str> {
     let kin = seen.nodes.iter().flatten().filter_map(|member| member.kin.as_ref());
     kin.filter(|kin| kin.cluster == cluster).map(|kin| kin.founders.as_str()).find(|founders| !founders.is_empty())

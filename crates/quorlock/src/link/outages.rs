@@ -10,7 +10,7 @@ use quorlock_core::vote::Silence;
 use crate::platform::clock;
 use crate::platform::sync::Mutex;
 
-/// The nodes of one client that are known to be out.
+/// The nodes of one client that cannot vote.
 #[derive(Debug)]
 pub(crate) struct Outages {
     quorum: Quorum,
@@ -30,7 +30,7 @@ impl Outages {
         Self { quorum, is_logged, out: Mutex::default() }
     }
 
-    /// A node cannot vote. Logged if that is new.
+    /// Records that a node cannot vote, and logs it if that is new.
     pub(crate) fn begin(&self, node: usize, title: &str, why: Silence) {
         if !self.is_logged {
             return;
@@ -43,14 +43,14 @@ impl Outages {
         }
         tracing::warn!(node = %title, reason = %why, "node is out: it cannot vote");
         out.insert(node, Outage { title: title.to_owned(), why, since: clock::now() });
-        // One node that stands alone has said it already.
+        // With a single node, the message above is enough.
         if had_majority && !self.has_majority(&out) && self.quorum.nodes() > 1 {
             let nodes: Vec<String> = out.values().map(|outage| format!("{} {}", outage.title, outage.why)).collect();
             tracing::warn!(nodes = %nodes.join("; "), "no majority: no lock can be acquired or renewed");
         }
     }
 
-    /// A node can vote. Logged if it was out.
+    /// Records that a node can vote, and logs it if it could not.
     pub(crate) fn end(&self, node: usize) {
         let mut out = self.out();
         let had_majority = self.has_majority(&out);

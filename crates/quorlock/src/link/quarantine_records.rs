@@ -1,8 +1,8 @@
-//! How much of a node's quarantine has surely passed, by the clocks of this host.
+//! Measures how much of a node's quarantine has surely passed, by the clocks of this host.
 //!
-//! A node reports a number: how much of its quarantine has passed. A client that received the number may later claim that
-//! number plus the time since. Records in the state folder of the host carry the number from one process to the next, so
-//! that the time between two short runs counts, too.
+//! A node reports how much of its quarantine has passed. A client that received this number may later claim the number plus
+//! the time since. Records in the host's state folder pass the number from one process to the next, so that the time
+//! between two short runs counts as well.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -23,13 +23,13 @@ const RECORDS_MAX: usize = 256;
 /// The first line of every record.
 const TITLE: &str = "quorlock quarantine 1";
 
-/// Why a quarantined node does not vote.
+/// Returns why a quarantined node does not vote.
 pub(crate) fn silence(life: &Incarnation) -> Silence {
     let left = life.quarantine_left();
     if life.is_founding() { Silence::Founding(left) } else { Silence::Quarantined(left) }
 }
 
-/// A number that a node reported, and a stopwatch that was started when the report had arrived.
+/// A number that a node reported, and a stopwatch that was started when the report arrived.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sighting {
     elapsed_micros: u64,
@@ -37,18 +37,18 @@ pub(crate) struct Sighting {
 }
 
 impl Sighting {
-    /// A number that has just been received.
+    /// Starts the stopwatch for a number that has just arrived.
     pub(crate) fn new(elapsed_micros: u64) -> Self {
         Self { elapsed_micros, since: Stopwatch::start() }
     }
 
-    /// The time of the quarantine that has surely passed by now.
+    /// Returns how much of the quarantine has surely passed by now.
     pub(crate) fn claim(self) -> u64 {
         let since = u64::try_from(self.since.at_least().as_micros()).unwrap_or(u64::MAX);
         self.elapsed_micros.saturating_add(since)
     }
 
-    /// The one of two that allows the higher claim.
+    /// Returns the one that allows the higher claim.
     pub(crate) fn better(self, other: Self) -> Self {
         if other.claim() > self.claim() { other } else { self }
     }
@@ -64,7 +64,7 @@ impl Sighting {
         text
     }
 
-    /// Reads a record. `None` unless it is whole, about this epoch, and by clocks that have gone on since.
+    /// Reads a record. Returns `None` if it is damaged, about another epoch, or from clocks that have been reset since.
     fn decode(text: &str, epoch: Epoch, clocks: &str) -> Option<Self> {
         let (body, sum) = text.split_at_checked(text.rfind("sum ")?)?;
         if sum != format!("sum {:016x}\n", checksum(body)) {
@@ -81,12 +81,12 @@ impl Sighting {
     }
 }
 
-/// FNV-1a: tells a damaged record from a whole one.
+/// Returns the FNV-1a hash, which detects damaged records.
 fn checksum(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Where this host keeps its records, if anywhere. Clones are the same.
+/// The folder of this host's records, if there is one. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     folder: Option<Arc<Path>>,
@@ -95,17 +95,17 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// Records in this state folder.
+    /// Keeps records in this state folder.
     pub(crate) fn new(state_folder: Option<&Path>) -> Self {
         Self { folder: state_folder.map(|folder| folder.join("quarantine").into()), trouble: Arc::default() }
     }
 
-    /// Why the folder cannot be used; `None` if it can, was not needed yet, or there is none.
+    /// Returns why the folder cannot be used; `None` if it can, was not needed yet, or there is none.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.noted().clone()
     }
 
-    /// Notes why the folder cannot be used, and warns of it once.
+    /// Remembers why the folder cannot be used, and logs a warning once.
     pub(crate) fn note_trouble(&self, why: impl std::fmt::Display) {
         let Some(folder) = &self.folder else { return };
         let text = format!("cannot use {}: {why}", folder.display());
@@ -118,9 +118,9 @@ impl Records {
         self.trouble.lock()
     }
 
-    /// The recorded sighting, if it allows a higher claim than this one. Otherwise this one is recorded.
+    /// Returns the recorded sighting if it allows a higher claim than `seen`, and otherwise records `seen`.
     ///
-    /// It may wait for the disk.
+    /// It may block on the disk.
     pub(crate) fn resume(&self, epoch: Epoch, seen: Sighting) -> Option<Sighting> {
         let Some(clocks) = clock::identity() else {
             self.note_trouble("the clocks of this host cannot be identified");
@@ -137,15 +137,15 @@ impl Records {
         None
     }
 
-    /// Whether there is a folder for them.
+    /// Returns whether there is a folder for records.
     pub(crate) fn have_folder(&self) -> bool {
         self.folder.is_some()
     }
 
-    /// Removes the record of a quarantine that is over. It may wait for the disk.
+    /// Removes the record of a quarantine that is over. It may block on the disk.
     pub(crate) fn remove(&self, epoch: Epoch) {
         if let Some(path) = self.path(epoch) {
-            // Another process may have been faster, and a record that stays does no harm.
+            // Another process may have removed it already, and a stale record is harmless.
             let _ = fs::remove_file(path);
         }
     }
@@ -162,7 +162,7 @@ impl Records {
         fs::read_to_string(self.path(epoch)?).ok()
     }
 
-    /// Writes a record as a whole or not at all.
+    /// Writes a record atomically.
     fn write(&self, epoch: Epoch, text: &str) -> io::Result<()> {
         #[cfg(feature = "sim")]
         if let Some(world) = crate::platform::sim::world() {
@@ -183,7 +183,7 @@ impl Records {
     }
 }
 
-/// Makes room for another record.
+/// Deletes old records to make room for another.
 fn prune(folder: &Path) -> io::Result<()> {
     let is_ours = |name: &OsStr| name.to_str().is_some_and(|name| name.trim_end_matches(".new").len() == 32);
     let mut files = Vec::new();

@@ -13,19 +13,19 @@ use super::history::Notes;
 use crate::node::key::LockKey;
 use crate::node::{Answer, Life, Reply, Trouble};
 
-/// What a link keeps with a request until the reply comes.
+/// What a link keeps with a request until the reply arrives.
 #[derive(Clone)]
 pub(crate) struct Sender {
     pub(crate) key: Arc<LockKey>,
     pub(crate) voter: Option<Arc<dyn Voter>>,
 }
 
-/// For each request of a batch, whom to tell; and whether a release was acknowledged.
+/// The sender of each request of a batch, and whether a release was acknowledged.
 pub(super) type ToldAll = (Vec<Option<Told<Sender>>>, bool);
 
 pub(super) struct Inner {
     pub(super) state: LinkState,
-    /// Since when the node cannot be asked.
+    /// When the node stopped being usable.
     pub(super) down_since: Option<Moment>,
     pub(super) closing: bool,
     pub(super) delivery: Delivery<Sender>,
@@ -37,7 +37,7 @@ pub(super) struct Inner {
 pub(super) enum LinkState {
     /// The first contact has had no result yet.
     Connecting,
-    /// The connection has shaken hands with a node that may vote.
+    /// The handshake is done, and the node may vote.
     Up(Life),
     Down(Silence),
     /// An operator has to change something before the node can be used.
@@ -47,7 +47,7 @@ pub(super) enum LinkState {
 }
 
 impl LinkState {
-    /// Why the node cannot be asked; `None` when it can.
+    /// Returns why the node cannot be asked, or `None` if it can.
     pub(super) fn trouble(&self) -> Option<Silence> {
         match self {
             Self::Up(_) => None,
@@ -71,7 +71,7 @@ impl Inner {
         }
     }
 
-    /// Another reason for the same outage does not start it anew.
+    /// Sets the state. A new reason for the same outage does not restart its time.
     pub(super) fn set_state(&mut self, state: LinkState, now: Moment) {
         self.down_since = if let LinkState::Up(_) = state { None } else { self.down_since.or(Some(now)) };
         self.state = state;
@@ -86,12 +86,12 @@ impl Inner {
         (told, self.delivery.owed() < owed)
     }
 
-    /// Whether neither votes nor notes are on their way.
+    /// Returns whether neither votes nor notes are under way.
     pub(super) fn is_quiet(&self) -> bool {
         self.connection.as_ref().is_none_or(Connection::is_quiet)
     }
 
-    /// Whether a link that is closing has delivered everything.
+    /// Returns whether a closing link has delivered everything.
     pub(super) fn is_drained(&self) -> bool {
         self.closing && self.delivery.owed() == 0
     }

@@ -1,8 +1,8 @@
-//! Counts of what goes over a client's links.
+//! Counts the messages on a client's links.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Requests, replies and hints, of all links together.
+/// The numbers of requests, replies and hints on all links together.
 #[derive(Debug, Default)]
 pub(crate) struct Traffic {
     pub(crate) requests: AtomicU64,

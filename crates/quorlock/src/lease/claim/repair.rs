@@ -1,7 +1,8 @@
-//! Giving a detached lease to the nodes that do not have it: a majority was enough to win it, and a lease that only just
-//! has a majority ends with the first of its nodes.
+//! Repairs a detached lease: asks the nodes that do not have it yet to grant it. A majority is enough to win a lease, but a
+//! lease with a bare majority is lost with the first of its nodes.
 //!
-//! Only the winner can do that, and only while it surely holds the lease: nobody else knows that it was never lost.
+//! Only the client that won the lease can do this, and only while the lease is surely valid: no other client knows that it
+//! was never lost.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -20,14 +21,14 @@ use crate::node::event::What;
 use crate::platform::{clock, entropy};
 
 impl Inner {
-    /// Sends nothing more for a detached lease.
+    /// Ends the repair: no more requests are sent for the detached lease.
     pub(super) fn stop_repair(&mut self) {
         if let Stage::Detached { next, .. } = &mut self.stage {
             *next = None;
         }
     }
 
-    /// Asks the nodes that do not have it, with longer and longer pauses: each may be away for a while.
+    /// Asks the nodes that do not have the lease, with growing pauses, because a node may be unreachable for a while.
     pub(super) fn repair(&mut self, now: Moment, moment: Moment) -> Vec<Step> {
         let Stage::Detached { hold, next, pause } = &mut self.stage else { return Vec::new() };
         let Some(step) = hold.repair(moment).filter(|_| next.is_some()) else { return Vec::new() };
@@ -38,8 +39,8 @@ impl Inner {
 }
 
 impl Claim {
-    /// Gives up the guard, and leaves the votes where they are. Nodes that have not granted the lease are still asked to, as
-    /// long as it surely holds.
+    /// Gives up the guard without releasing the votes. Nodes that have not granted the lease are still asked to, as long as
+    /// it is surely valid.
     pub(crate) fn detach(self: &Arc<Self>) -> Result<DetachedLease, LostError> {
         let now = clock::now();
         self.validity_at(now)?;
@@ -50,7 +51,7 @@ impl Claim {
         if !hold.detach(now) {
             return Err(end.unwrap_or(LostError::Expired));
         }
-        // Wait for the answers that are on their way before a node is asked again: most of them are grants.
+        // Wait for the replies under way before asking a node again: most of them are grants.
         let pause = hold.terms().node_deadline;
         let (hold, owner) = (hold.clone(), hold.terms().mode.owner());
         inner.stage = Stage::Detached { hold, next: Some(now + pause), pause };
@@ -60,19 +61,19 @@ impl Claim {
         if !is_kept || self.cluster.is_closed() {
             inner.stop_repair();
         }
-        // The caller may be about to end.
+        // The caller may be about to exit.
         self.finish(inner, Link::flush_now);
         self.end_repair_if_complete(self.inner());
         Ok(detached)
     }
 
-    /// Releases a lease that was detached and that nobody has been told of.
+    /// Releases a detached lease whose text was never passed to anyone.
     pub(crate) fn take_back_detached(&self, detached: &DetachedLease) {
         ops::give_back(&self.cluster, detached, &self.key, None);
         self.cluster.note(|| ops::event(&self.cluster, detached, What::Released));
     }
 
-    /// Gives up the places in the queues that may be left, and nothing else: nobody will ask there any more.
+    /// Gives up the queue positions that may be left, because no further request will use them. Votes stay.
     fn leave_queue(&self, inner: &mut Inner) {
         let Some(terms) = inner.hold().map(Hold::terms).filter(|_| inner.waiter.is_some()) else { return };
         let release = self.release_of(LeaseId::from_bits(entropy::bits()), terms);
@@ -82,7 +83,7 @@ impl Claim {
         inner.queued.extend(nodes.iter());
     }
 
-    /// Unlocks the claim and sends what was queued. If no node is left to be repaired, the repair ends.
+    /// Unlocks the claim and sends the queued requests. Ends the repair if every node has the lease.
     pub(super) fn end_repair_if_complete(self: &Arc<Self>, inner: MutexGuard<'_, Inner>) {
         let Stage::Detached { hold, next, .. } = &inner.stage else { return self.finish(inner, Link::flush) };
         let moment = inner.moment(clock::now(), clock::wall);

@@ -21,17 +21,16 @@ use crate::platform::timers::Call;
 
 pub(super) struct Inner {
     pub(super) stage: Stage,
-    /// The current attempt.
     pub(super) attempt: LeaseId,
-    /// Nodes that were asked by this attempt or an earlier one.
+    /// The nodes that this attempt or an earlier one asked.
     pub(super) asked: NodeSet,
-    /// Whether this attempt has asked before.
+    /// Whether this attempt has sent a request.
     pub(super) has_asked: bool,
-    /// Whether it was refused, or has asked again: nodes may have a place for it in their queues, and it hears their hints.
+    /// Whether it was refused, or has asked again: nodes may have it in their queues, so it listens for their hints.
     pub(super) listens: bool,
     /// The position in the queue, after the win.
     pub(super) waiter: Option<Waiter>,
-    /// Nodes that have granted the acquire, after the win. A renewal that is granted does not end a place in the queue.
+    /// The nodes that granted the acquire, after the win. A granted renewal does not end a queue position.
     pub(super) granted: NodeSet,
     /// The end of its validity by the wall clock.
     pub(super) wall_until: i64,
@@ -39,29 +38,29 @@ pub(super) struct Inner {
     pub(super) end: Option<LostError>,
     /// The last renewal that was decided: its number, and the tally if it failed.
     pub(super) verdict: Option<(u32, Option<Box<Tally>>)>,
-    /// The fence that the entries of one owner share, of a reentrant lock.
+    /// The fence that the entries of one owner of a reentrant lock share.
     pub(super) owner_fence: Option<OwnerFence>,
-    /// The next call of the timers.
+    /// The next timer call.
     pub(super) call: Option<Call>,
-    /// Nodes at whose links something has been queued.
+    /// The nodes at whose links requests are queued.
     pub(super) queued: NodeSet,
-    /// Whether there was a change that somebody may wait for.
+    /// Whether something changed that a caller may wait for.
     pub(super) has_changed: bool,
 }
 
 pub(super) enum Stage {
-    /// It asks for the lock.
+    /// The lock is being acquired.
     Acquiring {
         machine: Box<Acquire>,
         /// The latest state of the queue that the observer has not seen.
         news: Option<Wait>,
     },
-    /// The lock was won. The hold says whether it is still held.
+    /// The lock was won. The hold knows whether it is still held.
     Held(Hold),
-    /// Others renew and release it. Nodes that do not have it are still asked.
+    /// Other processes renew and release it. Nodes that do not have it are still asked.
     Detached {
         hold: Hold,
-        /// When they are asked next, and the pause after that. `None` once no more requests are sent.
+        /// The time of the next requests, and the pause after them. `None` once the repair is over.
         next: Option<Moment>,
         pause: Duration,
     },
@@ -77,15 +76,16 @@ impl Inner {
         }
     }
 
-    /// The moment by which to judge the hold: `now`, or its end if it is over by the wall clock. The clock of `now` stands
-    /// still while the machine is paused; the nodes' ttls do not. A wall clock that was set forward looks the same.
+    /// Returns the time by which to judge the hold: `now`, or the end of the hold if it is over by the wall clock. The
+    /// clock of `now` stops while the machine is paused, and the nodes' ttls do not. A wall clock that was set forward
+    /// looks the same.
     pub(super) fn moment(&self, now: Moment, wall: impl FnOnce() -> i64) -> Moment {
         let Some((_, until)) = self.hold().and_then(Hold::span) else { return now };
         let notices = self.hold().is_some_and(|hold| hold.terms().rules.hold(Rule::NoticePauses));
         if notices && wall() > self.wall_until { now.max(until) } else { now }
     }
 
-    /// The hold may have been renewed: its end by the wall clock follows that by the boot-time clock.
+    /// Updates the end by the wall clock after the hold may have been renewed.
     pub(super) fn follow_hold(&mut self) {
         if let Some((from, until)) = self.hold().and_then(Hold::span) {
             let lasts = i64::try_from(until.since(from).as_nanos()).unwrap_or(i64::MAX);
@@ -93,7 +93,7 @@ impl Inner {
         }
     }
 
-    /// Takes a node's answer to the current attempt.
+    /// Takes a node's reply to the current attempt.
     pub(super) fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment) -> Vec<Step> {
         let now = self.moment(now, clock::wall);
         let rng = &mut SystemRng::default();
@@ -101,7 +101,7 @@ impl Inner {
             Stage::Acquiring { machine, .. } => return machine.take(self.attempt, node, outcome, now, rng),
             Stage::Held(hold) => hold.take(round, node, outcome, now, rng),
             Stage::Detached { hold, .. } => {
-                // All that counts is which nodes have granted it. A loss is found by those who have it now.
+                // Only the set of nodes that have granted it matters here. The processes that have its text detect a loss.
                 hold.take(round, node, outcome, now, rng);
                 Vec::new()
             }
@@ -120,12 +120,12 @@ impl Inner {
         }
     }
 
-    /// The moment for which the timers have yet to be asked.
+    /// Returns the time for which no timer call is scheduled yet.
     pub(super) fn unscheduled(&self) -> Option<Moment> {
         self.next_tick().filter(|next| self.call.is_none_or(|(at, _)| *next < at))
     }
 
-    /// Whether it has queued its last release.
+    /// Returns whether the claim has queued its last release.
     pub(super) fn is_settled(&self) -> bool {
         match &self.stage {
             Stage::Acquiring { .. } => false,
@@ -134,14 +134,13 @@ impl Inner {
         }
     }
 
-    /// What happens to the position in each node's queue when the lease is over. A node that has granted it has no place
-    /// for it, unless it was asked more than once.
+    /// Returns what to do about the position in each node's queue when the lease is over. A node that granted the lease has
+    /// no position for it, unless it was asked more than once.
     pub(super) fn parting(&self) -> impl Fn(usize) -> Option<Parting> + use<> {
         let (waiter, listens, granted) = (self.waiter, self.listens, self.granted);
         move |node| waiter.filter(|_| listens || !granted.contains(node)).map(Parting::Leave)
     }
 
-    /// Makes this the current attempt.
     pub(super) fn set_attempt(&mut self, attempt: LeaseId) {
         if self.attempt != attempt {
             (self.attempt, self.has_asked) = (attempt, false);

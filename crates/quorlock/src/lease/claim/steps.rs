@@ -1,4 +1,4 @@
-//! Performing the steps that the core's machines decide on.
+//! Performs the steps that the core's state machines return.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -33,7 +33,7 @@ impl Claim {
                     if let Some(Parting::Yield(_)) = parting {
                         self.listen(inner);
                     }
-                    // A machine that rested has asked nobody for this attempt yet.
+                    // After a pause, the machine has not asked any node for this attempt yet.
                     inner.set_attempt(attempt);
                     self.give_back(inner, nodes, |_| parting, None);
                 }
@@ -54,14 +54,14 @@ impl Claim {
                     self.cluster.counters.lost();
                     tracing::warn!(name = %self.key.name, reason = %why, "lease lost");
                     self.note(inner, What::Lost, inner.end);
-                    // The votes that are left are of no use to anyone.
+                    // The remaining votes are useless.
                     self.give_back_all(inner, None);
                 }
             }
         }
     }
 
-    /// Asks these nodes. Those that cannot be asked are silent at once.
+    /// Sends a request to these nodes. A node that cannot be asked counts as silent at once.
     fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: NodeSet, round: u32, request: Request) -> Vec<Step> {
         inner.set_attempt(request.attempt());
         if std::mem::replace(&mut inner.has_asked, true) {
@@ -75,7 +75,7 @@ impl Claim {
         silent.into_iter().flat_map(take).collect()
     }
 
-    /// Releases the current attempt. Requests of it that are still queued will not be sent.
+    /// Releases the current attempt, and drops its requests that are still queued.
     fn give_back(
         &self,
         inner: &mut Inner,
@@ -110,7 +110,7 @@ impl Claim {
         self.give_back(inner, NodeSet::first(self.cluster.links.len()), parting, receipt);
     }
 
-    /// The lock is won: the hold takes the place of the acquire, and takes all answers from now on.
+    /// Replaces the acquire by the hold, which takes all replies from now on.
     fn win(self: &Arc<Self>, inner: &mut Inner, won: Won) -> Vec<Step> {
         let Stage::Acquiring { machine, .. } = &inner.stage else { return Vec::new() };
         let (now, terms) = (clock::now(), machine.terms().clone());
@@ -130,7 +130,7 @@ impl Claim {
         }
     }
 
-    /// Ends the acquire: its machine is dropped, and hints do not reach it any more.
+    /// Ends the acquire: drops its state machine, and stops listening for hints.
     pub(super) fn stop_acquiring(&self, inner: &mut Inner, next: Stage) {
         if let Stage::Acquiring { machine, .. } = std::mem::replace(&mut inner.stage, next)
             && let Some(ticket) = machine.ticket().filter(|_| inner.listens)
@@ -139,8 +139,8 @@ impl Claim {
         }
     }
 
-    /// Hears hints from now on: it is in the queue of a node, or may be soon. A node's hint comes after the answer that led
-    /// to it.
+    /// Listens for hints from now on: a node has the claim in its queue, or soon may. A node sends its hint after the reply
+    /// that queued the claim.
     pub(super) fn listen(self: &Arc<Self>, inner: &mut Inner) {
         if let Stage::Acquiring { machine, .. } = &inner.stage
             && let Some(ticket) = machine.ticket().filter(|_| !inner.listens)
