@@ -1,4 +1,4 @@
-//! What users of the library see: the client, the kinds of locks, and their leases.
+//! The public API: the client, the kinds of locks, and their leases.
 
 pub mod blocking;
 pub(crate) mod builder;

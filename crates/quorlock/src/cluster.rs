@@ -1,4 +1,4 @@
-//! A client's nodes, together: who to ask, what to propose, what is still held.
+//! The nodes of a client: sends requests to them, reads their clocks, and keeps track of the claims on them.
 
 pub(crate) mod admin;
 pub(crate) mod break_lock;
@@ -48,16 +48,16 @@ pub(crate) struct Cluster {
     membership: Arc<Membership>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) owner_fences: Arc<OwnerFences>,
-    /// Leases of others that may be lost.
+    /// Detached leases that may be lost.
     pub(crate) doubts: RecentLeases,
-    /// Leases that were detached, and are over as far as is known here: that is told once.
+    /// Detached leases that are over, as far as this client knows. A loss is reported once.
     pub(crate) ended: RecentLeases,
-    /// On which hints for them are heard.
+    /// The channel for hints to this client.
     pub(crate) channel: Channel,
     pub(crate) traffic: Arc<Traffic>,
-    /// What this host knows of quarantines.
+    /// This host's records of quarantines.
     pub(crate) records: Records,
-    /// When the last event of this client's was.
+    /// The time of this client's last event.
     pub(crate) chronicle: Chronicle,
     closed: AtomicBool,
 }
@@ -100,7 +100,7 @@ impl Cluster {
         cluster
     }
 
-    /// The middle of the nodes' clocks at `now`, in microseconds.
+    /// Returns the median of the nodes' clocks at `now`, in microseconds.
     pub(crate) fn node_micros(&self, now: Moment) -> Option<i64> {
         let offset = median(self.clock_offsets())?;
         Some(offset.saturating_add((now.as_nanos() / 1_000) as i64))
@@ -110,20 +110,20 @@ impl Cluster {
         self.links.iter().filter_map(|link| link.clock_offset())
     }
 
-    /// The middle of the nodes' clocks as an offset from ours, if there are enough of them to call one skewed: two clocks
-    /// that differ do not tell which of them is wrong.
+    /// Returns the median of the nodes' clocks as an offset from ours, if there are at least three: if two clocks differ,
+    /// neither is known to be wrong.
     pub(crate) fn middle(&self) -> Option<i64> {
         if self.clock_offsets().count() < 3 { None } else { median(self.clock_offsets()) }
     }
 
-    /// How far a node's clock is from the middle, if that is too far for its fences to be counted.
+    /// Returns how far a node's clock is from the median, if that is too far to count its fences.
     pub(crate) fn skew(&self, node: usize, middle: Option<i64>) -> Option<Silence> {
         let skew = self.links[node].clock_offset()?.saturating_sub(middle?);
         let limit = (self.settings.max_clock_skew / 2).as_micros() as u64;
         (skew.unsigned_abs() > limit).then_some(Silence::Skewed(skew))
     }
 
-    /// Names the nodes of a tally, and says of those that were not heard what is wrong with them, if anything is.
+    /// Adds the nodes' names to a tally, and for silent nodes the reason, if it is known.
     pub(crate) fn name_nodes(&self, mut tally: Tally) -> Tally {
         for (vote, link) in tally.votes.iter_mut().zip(&self.links) {
             if *vote == NodeVote::Silent(Silence::Unheard)
@@ -140,26 +140,26 @@ impl Cluster {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Ends every lease, and every link once it has delivered what it owes.
+    /// Ends every lease, and every link once it has delivered its releases.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.claims.close();
         for link in &self.links {
             link.close();
         }
-        // Whoever still asks is called now, sees that the client is closed, and gives back what it has.
+        // The timers call every claim that is still acquiring. It sees that the client is closed, and releases its votes.
         self.timers.close();
     }
 
-    /// Remembers on all nodes what has happened, if anybody wants that. It costs nobody who locks any time, and it may
-    /// fail: nothing hangs on it.
+    /// Writes an event to the history of all nodes, if this client records one. Acquires and releases do not wait for it,
+    /// and it may fail.
     pub(crate) fn note(&self, event: impl FnOnce() -> Event) {
         if self.settings.history {
             self.write_history(event(), false);
         }
     }
 
-    /// Remembers on all nodes what has happened, whoever wants that, and at once.
+    /// Writes an event to the history of all nodes at once, even if this client records no history.
     pub(crate) fn note_at_once(&self, event: Event) {
         self.write_history(event, true);
     }
@@ -171,12 +171,12 @@ impl Cluster {
         }
     }
 
-    /// Sends what has been queued at the links.
+    /// Sends the requests that are queued at the links.
     pub(crate) fn flush(&self) {
         self.links.iter().for_each(|link| link.flush());
     }
 
-    /// A claim has queued its last release: links that have waited for it may end.
+    /// Removes a claim that has queued its last release. Links that waited for it may end.
     pub(crate) fn settle(&self, claim: u64) {
         self.claims.remove(claim);
         if self.is_closed() {
@@ -199,7 +199,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until every link has ended: after `close`, when all that is owed is delivered or lapsed.
+    /// Waits until every link has ended: after `close`, when all releases are delivered or their ttl has ended.
     pub(crate) async fn finished(&self) {
         for link in &self.links {
             loop {
@@ -212,7 +212,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until everything owed is delivered, or for the deadline.
+    /// Waits until all releases are delivered, at most for the deadline.
     pub(crate) async fn drained(&self, deadline: Duration) -> Result<(), CloseError> {
         let wait = async {
             for link in &self.links {
@@ -232,17 +232,17 @@ impl Cluster {
         }
     }
 
-    /// The id of the cluster, once a majority of the nodes was seen to carry it.
+    /// Returns the id of the cluster, once a majority of the nodes was seen to have it.
     pub(crate) fn cluster_id(&self) -> Option<String> {
         self.membership.cluster()
     }
 
-    /// Counts a companion as keeping this client's leases alive. Whether any node knows of processes.
+    /// Counts a companion as keeping this client's leases alive. Returns whether any node tracks processes.
     pub(crate) fn also_alive_with(&self, companion: Companion) -> Result<bool, u32> {
         self.nodes.iter().try_fold(false, |known, node| Ok(node.also_alive_with(companion)? || known))
     }
 
-    /// Declares the cluster anew on every node, on connections of its own.
+    /// Makes the nodes one new cluster, over separate connections.
     pub(crate) async fn init(&self) -> Result<(), ReconfigureError> {
         admin::init(&self.nodes, &self.settings).await?;
         self.membership.reset();
@@ -257,8 +257,8 @@ impl Cluster {
     }
 }
 
-/// Dropped with the task of the timers, if need be because the runtime is: nobody is left then who would renew a lease,
-/// or tell that it is lost.
+/// Closes the cluster when the timer task is dropped, possibly with its runtime: from then on nothing renews a lease or
+/// reports its loss.
 struct EndOfTime(Weak<Cluster>);
 
 impl Drop for EndOfTime {

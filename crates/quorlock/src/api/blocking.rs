@@ -1,11 +1,11 @@
 //! The same API without async, for code that has no runtime.
 //!
-//! A client runs its connections on a thread of its own; callers block their own threads. Each type is a [`Blocking`] value
-//! around its async twin: the methods that wait are blocking here, and all others are those of the twin. What has no blocking
-//! method of its own goes through [`wait`](Blocking::wait).
+//! A client runs its connections on its own thread; callers block their own threads. Each type is a [`Blocking`] value
+//! around its async counterpart: methods that wait are blocking here, and all others are those of the counterpart. For
+//! async methods without a blocking version, use [`wait`](Blocking::wait).
 //!
-//! Every method that blocks panics within async code, such as a task of tokio: it would block a thread of the caller's
-//! runtime, and with it every task that the thread has to run. There, use the [async API](crate), or call from
+//! Every blocking method panics within async code, such as a tokio task: it would block a thread of the caller's runtime,
+//! and every task on that thread. There, use the [async API](crate), or call from
 //! [`spawn_blocking`](tokio::task::spawn_blocking).
 //!
 //! ```
@@ -91,7 +91,7 @@ impl<T> Blocking<T> {
         self.runtime.block_on(future)
     }
 
-    /// The async value. It works as long as a blocking value of the same client exists.
+    /// Returns the async value. It works as long as a blocking value of the same client exists.
     pub fn into_inner(self) -> T {
         self.inner
     }
@@ -186,7 +186,7 @@ impl Client {
         self.wrap(self.inner.election(name))
     }
 
-    /// Releases every lease, and waits until all nodes have acknowledged that, at most for the deadline.
+    /// Releases every lease, and waits until all nodes have acknowledged the releases, at most for the deadline.
     ///
     /// # Errors
     /// [`CloseError`] has the number of releases that were not delivered.
@@ -274,7 +274,7 @@ impl Lock {
         self.map(crate::Lock::plain)
     }
 
-    /// Reads who leads. See [`crate::Lock::leader`].
+    /// Reads the current leader. See [`crate::Lock::leader`].
     ///
     /// # Errors
     /// [`ReadError`] if too few nodes answer.
@@ -282,7 +282,7 @@ impl Lock {
         self.wait(self.inner.leader())
     }
 
-    /// The leader, and then every change. See [`crate::Lock::leader_changes`].
+    /// Returns the leader, and then every change. See [`crate::Lock::leader_changes`].
     pub fn leader_changes(&self) -> impl Iterator<Item = Option<Leader>> + use<> {
         let mut changes = self.wrap(Box::pin(self.inner.leader_changes()));
         std::iter::from_fn(move || changes.runtime.block_on(changes.inner.next()))
@@ -302,12 +302,12 @@ impl RwLock {
         self.map(|lock| lock.owned_by(owner))
     }
 
-    /// The lock for reading: shared with other readers.
+    /// Returns the lock for reading, which is shared with other readers.
     pub fn read(&self) -> Lock<Mode> {
         self.wrap(self.inner.read())
     }
 
-    /// The lock for writing: held alone.
+    /// Returns the lock for writing, which is exclusive.
     pub fn write(&self) -> Lock<Mode> {
         self.wrap(self.inner.write())
     }

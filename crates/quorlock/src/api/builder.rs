@@ -1,4 +1,4 @@
-//! The settings of a client, which are checked before anything is opened.
+//! The settings of a client. They are checked before any connection is opened.
 
 mod contact;
 mod host;
@@ -29,14 +29,14 @@ use crate::platform::entropy;
 use contact::{first_contact, majority_contact};
 pub(crate) use nodes::not_a_process;
 
-/// The interval after which a link retries what failed.
+/// The interval at which a link retries failed operations.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 /// The interval, with jitter, at which every connection checks its node. The guarantees promise ten seconds, and a thousand
 /// idle clients should cost a node less than one percent of a core.
 const LOOK: (Duration, Duration) = (Duration::from_secs(8), Duration::from_millis(9_500));
-/// The default of how long [`connect`](ClientBuilder::connect) waits for a majority.
+/// How long [`connect`](ClientBuilder::connect) waits for a majority by default.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// The shortest time after which a silent connection is given up.
+/// The shortest limit after which a silent connection is replaced.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
 /// Builds a [`Client`].
@@ -198,18 +198,18 @@ impl ClientBuilder {
         self
     }
 
-    /// Counts this process, too, as keeping this client's leases alive: for a wrapper with a guardian that ends its children
-    /// after it. Call it once for each process.
+    /// Counts this process, too, as keeping this client's leases alive: for a wrapper whose guardian process outlives it
+    /// and ends its children. Call it once for each process.
     ///
-    /// On an SQLite node, a lock is free before its ttl ends if every process that keeps it alive is provably gone. Without
-    /// this setting, that is only the process of the client. The process has to run when the client connects.
+    /// On an SQLite node, a lock is freed before its ttl ends if every process that keeps it alive is provably gone.
+    /// Without this setting, that is only the client's own process. The process must be running when the client connects.
     pub fn also_alive_with(mut self, pid: u32) -> Self {
         self.companions.push(pid);
         self
     }
 
-    /// Lets leases outlive the process of this client, because another process has their ids. Then they end with the processes
-    /// given to [`also_alive_with`](Self::also_alive_with), or without any with their ttl.
+    /// Lets leases outlive the process of this client, because another process has their ids. They end with the processes
+    /// given to [`also_alive_with`](Self::also_alive_with), or with their ttl if there are none.
     pub fn outlived_by_leases(mut self) -> Self {
         self.outlived = true;
         self
@@ -217,25 +217,25 @@ impl ClientBuilder {
 
     /// Sets a folder of this host in which clients record what they know of quarantines: none by default.
     ///
-    /// A node that lost its memory votes again when clients have seen enough time pass. Without a folder, only the time counts
-    /// while a client is connected. With one, the time between two short runs counts, too. It must not be shared with other
-    /// hosts, and may be lost at any time. A folder that cannot be used counts as none;
+    /// A node that lost its memory votes again when clients have seen enough time pass. Without a folder, only the time
+    /// while a client is connected counts. With a folder, the time between two short runs counts, too. Do not share the
+    /// folder with other hosts; its contents may be lost at any time. A folder that cannot be used counts as none;
     /// [`Client::state_folder_trouble`](crate::Client::state_folder_trouble) says why.
     pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_folder = Some(folder.into());
         self
     }
 
-    /// Lets nodes vote at once that have lost their memory.
+    /// Lets nodes that have lost their memory vote at once.
     ///
-    /// With three and more nodes this gives up mutual exclusion whenever a node restarts during a lease, and fences may not
-    /// grow. A single node is always trusted: it cannot disagree with others.
+    /// With three or more nodes this gives up mutual exclusion whenever a node restarts during a lease, and fences may not
+    /// grow. A single node is always trusted, because no other node can disagree with it.
     pub fn danger_trust_restarts(mut self) -> Self {
         self.settings.trusting = true;
         self
     }
 
-    /// Lets [`init_cluster`](Self::init_cluster) continue although nodes show leases, or cannot list their names.
+    /// Lets [`init_cluster`](Self::init_cluster) continue although nodes have leases, or cannot list their names.
     ///
     /// The holders of such leases may then share their locks with others.
     pub fn danger_discard_leases(mut self) -> Self {
@@ -243,7 +243,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Switches off a rule of the protocol, to show what it is for. Only for tests of this crate.
+    /// Switches off a rule of the protocol, to show what it prevents. Only for tests of this crate.
     #[cfg(feature = "mutants")]
     #[doc(hidden)]
     pub fn rules(mut self, rules: Rules) -> Self {
@@ -265,9 +265,10 @@ impl ClientBuilder {
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote, if there is no majority within the
-    /// [timeout](Self::connect_timeout); it comes sooner if no majority can leave quarantine in that time.
-    /// [`ConnectError::Unfit`] and [`ConnectError::Denied`] name the nodes that cannot be used, if no majority is left without
-    /// them. A minority of such nodes is logged, and does not vote. [`ConnectError::Config`] if the configuration is invalid.
+    /// [timeout](Self::connect_timeout). It is returned sooner if no majority can leave quarantine in that time.
+    /// [`ConnectError::Unfit`] and [`ConnectError::Denied`] name the nodes that cannot be used, if no majority is left
+    /// without them. A minority of such nodes is logged, and does not vote. [`ConnectError::Config`] if the configuration
+    /// is invalid.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
@@ -287,7 +288,7 @@ impl ClientBuilder {
     /// why; [`Client::nodes`] shows which nodes cannot vote. It waits at most two seconds for the first answers.
     ///
     /// # Errors
-    /// [`ConnectError`] if the configuration is invalid, or if so many nodes cannot be used that no majority is left.
+    /// [`ConnectError`] if the configuration is invalid, or if too many nodes cannot be used for a majority to remain.
     /// Unreachable nodes are not an error.
     ///
     /// # Cancel safety

@@ -59,7 +59,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other [`ConnectError`]s if the configuration is
-    /// invalid, or if so many nodes cannot be used that no majority is left. See [`ClientBuilder::connect`].
+    /// invalid, or if too many nodes cannot be used for a majority to remain. See [`ClientBuilder::connect`].
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
@@ -71,7 +71,7 @@ impl Client {
     /// background. See [`ClientBuilder::connect_lazy`].
     ///
     /// # Errors
-    /// [`ConnectError`] if the configuration is invalid, or if so many nodes cannot be used that no majority is left.
+    /// [`ConnectError`] if the configuration is invalid, or if too many nodes cannot be used for a majority to remain.
     /// Unreachable nodes are not an error.
     ///
     /// # Cancel safety
@@ -134,7 +134,7 @@ impl Client {
         Lock::new(self, self.key(name.as_ref()), mode)
     }
 
-    /// Returns a lock that its owner may enter again. The owner is new.
+    /// Returns a lock that its owner may enter again, with a new owner.
     pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
         Lock::new(self, self.key(name.as_ref()), self.new_owner())
     }
@@ -209,7 +209,7 @@ impl Client {
     /// order, and a page may have none. While locks come and go, any name may be missing or come twice.
     ///
     /// # Errors
-    /// [`ReadError`] if no majority of the nodes can be searched, or no page gave this position.
+    /// [`ReadError`] if no majority of the nodes can be searched, or if `position` did not come from a page.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -220,8 +220,8 @@ impl Client {
     /// Breaks somebody else's lease: the one with the given fence, and no newer one.
     ///
     /// The holder learns of it at once if hints reach it, and otherwise with its next renewal. It cannot get the lock back
-    /// under the same lease. Nobody else gets the lock before the lease would have ended anyway, unless the break is to free it
-    /// [now](Break::now). If several leases hold together, all of them are broken, by the newest fence.
+    /// under the same lease. Nobody else gets the lock before the lease would have ended, unless the break frees it
+    /// [now](Break::now). If several leases share the lock, the newest fence identifies them, and all of them are broken.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -246,16 +246,16 @@ impl Client {
         break_lock(self.cluster(), &self.key(name.as_ref())?, what).await
     }
 
-    /// Extends a [detached](crate::Lease::detach) lease: a majority of the nodes restarts the ttl. Returns how long it surely
-    /// holds from now.
+    /// Extends a [detached](crate::Lease::detach) lease: a majority of the nodes restarts the ttl. Returns how long the
+    /// lease is surely valid from now.
     ///
-    /// A node that does not have its vote any more does not grant it again: without the state of the guard, nobody knows
+    /// A node that no longer has its vote does not grant it again: without the state of the guard, this client cannot know
     /// whether the lease was lost meanwhile.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if no majority can have it any more. That is final: this client releases its remaining votes, and
-    /// does not extend it again. [`LeaseError::NoQuorum`] if too few nodes answered: it may still be held, until the end that
-    /// was known before.
+    /// [`LeaseError::Lost`] if no majority can have it any more. That is final: this client releases its remaining votes,
+    /// and does not extend it again. [`LeaseError::NoQuorum`] if too few nodes answered: it may still be held until the end
+    /// of the validity that was known before.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop an extension that was sent.
@@ -263,10 +263,10 @@ impl Client {
         ops::extend(self.cluster(), lease).await
     }
 
-    /// Checks whether a majority of the nodes has a detached lease now, and returns how long it surely holds.
+    /// Checks whether a majority of the nodes has a detached lease now, and returns how long it is surely valid.
     ///
-    /// [`LeaseError::Lost`] can be followed by a success while the client that acquired the lease still asks nodes that did not
-    /// have it, or its guard repairs it.
+    /// A check can succeed after [`LeaseError::Lost`] while the client that acquired the lease is still asking nodes that
+    /// did not have it, or its guard repairs it.
     ///
     /// # Errors
     /// [`LeaseError::Lost`] if no majority has it, or not for long enough to rely on. [`LeaseError::NoQuorum`] if too few nodes
@@ -292,10 +292,10 @@ impl Client {
     }
 
     /// Releases every lease that an owner has of this name, through any client and process, and refuses the owner for this
-    /// name for that long. Other names are not affected. Returns whether it had any.
+    /// name for the duration `keep_out`. Other names are not affected. Returns whether the owner had any lease.
     ///
-    /// Use it if the owner may have attempts under way that the caller does not know of, for example after lost replies. They
-    /// fail with [`AcquireError::Retired`](crate::AcquireError::Retired). Votes on nodes that cannot be reached now end with
+    /// Use it if the owner may have attempts under way that you do not know of, for example after lost replies. They fail
+    /// with [`AcquireError::Retired`](crate::AcquireError::Retired). Votes on nodes that cannot be reached now end with
     /// their ttl.
     ///
     /// ```
@@ -350,8 +350,8 @@ impl Client {
         self.add_companion(Companion::Process(pid))
     }
 
-    /// Counts every member of the process group of this leader as keeping this client's leases alive. The leader has to run
-    /// now; members may outlive it. Otherwise like [`also_alive_with`](Self::also_alive_with).
+    /// Counts every member of the process group of this leader as keeping this client's leases alive. The leader must be
+    /// running now; members may outlive it. Otherwise like [`also_alive_with`](Self::also_alive_with).
     ///
     /// # Errors
     /// [`ConfigError::Setting`] if there is no such process.
@@ -376,18 +376,18 @@ impl Client {
         history(self.cluster(), limit).await
     }
 
-    /// The id of the cluster: random, given once, kept on every node, and the same for every client of these nodes.
-    /// `None` until this client has seen it on a majority of the nodes.
+    /// Returns the id of the cluster: random, assigned once, stored on every node, and the same for every client of these
+    /// nodes. `None` until this client has seen it on a majority of the nodes.
     pub fn cluster_id(&self) -> Option<String> {
         self.cluster().cluster_id()
     }
 
-    /// The URL of each node, without secrets, and why it cannot vote now; `None` if it can.
+    /// Returns the URL of each node, without secrets, and why it cannot vote now; `None` if it can.
     pub fn nodes(&self) -> Vec<(String, Option<Silence>)> {
         self.node_stats().into_iter().map(|stats| (stats.node, stats.trouble)).collect()
     }
 
-    /// The health of each node: whether it can vote, its round trips, its clock, and how often it lost its memory.
+    /// Returns the health of each node: whether it can vote, its round trips, its clock, and how often it lost its memory.
     pub fn node_stats(&self) -> Vec<NodeStats> {
         let cluster = self.cluster();
         let middle = cluster.middle();
@@ -402,13 +402,14 @@ impl Client {
         cluster.links.iter().map(stats).collect()
     }
 
-    /// Why this client cannot use its [state folder](crate::ClientBuilder::state_folder), with the path; `None` if it can, has
-    /// not needed it yet, or has none. While it cannot, the time between two runs does not count towards a quarantine.
+    /// Returns why this client cannot use its [state folder](crate::ClientBuilder::state_folder), with the path; `None` if
+    /// it can, has not needed it yet, or has none. While the folder is unusable, the time between two runs does not count
+    /// towards a quarantine.
     pub fn state_folder_trouble(&self) -> Option<String> {
         self.cluster().records.trouble()
     }
 
-    /// What this client has done so far, in numbers. Clones count together.
+    /// Returns the counters of this client. Clones count together.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -424,22 +425,22 @@ impl Client {
         self.cluster().counters.read(&self.cluster().traffic)
     }
 
-    /// The number of pending timer calls: attempts, leases and requests under way. Only for tests of this project.
+    /// Returns the number of pending timer calls: attempts, leases and requests under way. Only for tests of this project.
     #[cfg(feature = "fuzzing")]
     #[doc(hidden)]
     pub fn calls_to_come(&self) -> usize {
         self.cluster().timers.to_come()
     }
 
-    /// Makes these nodes one new cluster, which may vote at once: a declaration that no lock can be outstanding on them.
-    /// Returns when every node can vote.
+    /// Makes these nodes one new cluster, which may vote at once. By calling it you declare that no lock can be outstanding
+    /// on them. Returns when every node can vote.
     ///
     /// For a new cluster this saves the quarantine of `max_ttl`. On a cluster in use it is dangerous: it can allow two holders.
     ///
     /// # Errors
-    /// [`ReconfigureError`] names the nodes that show a lease or cannot list their names, unless
-    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that could not be reached. If
-    /// there is any, no node is changed.
+    /// [`ReconfigureError`] names the nodes that could not be reached, and those that have a lease or cannot list their
+    /// names, unless [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set. If there are any, no
+    /// node is changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may have been changed and others not: repeat the call.
@@ -447,13 +448,13 @@ impl Client {
         self.cluster().init().await
     }
 
-    /// Releases every lease, and waits until all nodes have acknowledged that, at most for the deadline.
+    /// Releases every lease, and waits until all nodes have acknowledged the releases, at most for the deadline.
     ///
     /// # Errors
     /// [`CloseError`] has the number of releases that were not delivered: those votes end with their ttl.
     ///
     /// # Cancel safety
-    /// Dropping the future stops the waiting, not the closing.
+    /// Dropping the future does not stop the client from closing.
     pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
         let cluster = Arc::clone(self.cluster());
         cluster.close();

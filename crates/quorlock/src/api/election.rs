@@ -14,8 +14,8 @@ use crate::platform::runtime;
 /// An election of one leader at a time. [`Client::election`](crate::Client::election) makes one.
 ///
 /// It is the exclusive lock of the name: candidates [`acquire`](Lock::acquire) it, and the [`Lease`](crate::Lease) is the
-/// leadership. Its fence is the term, which grows from leader to leader; releasing it steps down.
-/// [`leader`](Lock::leader) and [`leader_changes`](Lock::leader_changes) are for followers.
+/// leadership. Its fence is the term, which grows from leader to leader. A leader steps down by releasing the lease.
+/// Followers use [`leader`](Lock::leader) and [`leader_changes`](Lock::leader_changes).
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -41,9 +41,9 @@ pub struct Leader {
     pub term: Fence,
 }
 
-/// For the followers of an [`Election`].
+/// Methods for the followers of an [`Election`].
 impl Lock {
-    /// Reads who leads, according to a majority of the nodes.
+    /// Reads the leader on which a majority of the nodes agrees.
     ///
     /// # Errors
     /// [`ReadError`] if too few nodes answer.
@@ -55,7 +55,7 @@ impl Lock {
         Ok(found.holder().map(|(holder, term)| Leader { holder, term }))
     }
 
-    /// The leader, and then every change; `None` while nobody leads.
+    /// Returns the leader, and then every change; `None` while there is no leader.
     ///
     /// It reads the nodes about once a second, or three times in a ttl if that is more often, so it may miss shorter terms.
     /// While no majority answers, it waits. It keeps the client open, and ends when the client is closed.

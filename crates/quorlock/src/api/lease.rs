@@ -1,4 +1,4 @@
-//! The guard over a won lock.
+//! The guard of an acquired lock.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::lease::claim::{Claim, Observer};
 ///
 /// The watchdog renews it in the background. It can still be lost if the nodes cannot be reached or this process is paused:
 /// watch [`lost`](Self::lost), call [`ensure`](Self::ensure) before each step, and pass the [`fence`](Self::fence) to the
-/// resource that the lock protects, so that it can refuse a step that comes too late.
+/// resource that the lock protects, so that the resource can refuse late steps.
 ///
-/// Dropping a lease releases the lock, without waiting and without blocking. A lease keeps its client's connections open, so it
-/// holds the lock also after the last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped.
+/// Dropping a lease releases the lock without waiting or blocking. A lease keeps its client's connections open, so it holds
+/// the lock even after the last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped.
 /// [`Client::close`](crate::Client::close) ends it. A lease that is leaked ([`std::mem::forget`]) is renewed until the
 /// lifetime limit of its [`Renewals`](crate::Renewals), by default one hour.
 #[must_use = "a lease that is dropped at once protects nothing"]
@@ -33,12 +33,12 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// The guard of a claim that has yet to be won.
+    /// Returns the guard of a claim that is not won yet.
     pub(crate) fn new(claim: Arc<Claim>, client: Client) -> Self {
         Self { claim, _client: client }
     }
 
-    /// Waits until the lock is won. The error says why it was not; there is no defeat if the client was closed.
+    /// Waits until the lock is won. The error says why it was not won; it has no defeat if the client was closed.
     pub(crate) async fn won(&self, observer: Option<&Observer>) -> Result<(), Option<Defeat>> {
         self.claim.won(observer).await
     }
@@ -48,17 +48,17 @@ impl Lease {
         &self.claim
     }
 
-    /// The name that it holds.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &Name {
         &self.claim.key.name
     }
 
-    /// The random value that signs this lease on the nodes. It is a secret: with it, anyone can release the lock.
+    /// Returns the random value that signs this lease on the nodes. It is a secret: with it, anyone can release the lock.
     pub fn id(&self) -> LeaseId {
         self.claim.hold(Hold::attempt)
     }
 
-    /// The fence: a number that is higher than that of every earlier lease of this name.
+    /// Returns the fence: a number that is higher than that of every earlier lease of this name.
     ///
     /// # Errors
     /// [`FenceError::Lost`] if the lease is over by the local clock. [`FenceError::Plain`] for a plain lock.
@@ -67,35 +67,36 @@ impl Lease {
         self.claim.fence().ok_or(FenceError::Plain)
     }
 
-    /// The slot of a [semaphore](crate::Semaphore), from 0; `None` for other locks.
+    /// Returns the slot of a [semaphore](crate::Semaphore), from 0, or `None` for other locks.
     pub fn slot(&self) -> Option<u32> {
         self.claim.hold(|hold| if let Mode::Slot { slot, .. } = hold.terms().mode { Some(slot) } else { None })
     }
 
-    /// The number of nodes that are known to have granted it: at least a majority, because it does not wait for slow nodes.
+    /// Returns the number of nodes that are known to have granted it: at least a majority, because an acquire does not wait
+    /// for slow nodes.
     pub fn nodes(&self) -> usize {
         self.claim.hold(Hold::nodes).len()
     }
 
-    /// The lifetime on the nodes after each renewal.
+    /// Returns the lifetime on the nodes after each renewal.
     pub fn ttl(&self) -> Duration {
         self.claim.hold(|hold| hold.terms().ttl.duration())
     }
 
-    /// How long the lease surely holds without another renewal; zero if it is over.
+    /// Returns how long the lease is surely valid without another renewal; zero if it is over.
     ///
-    /// Counted by the boot-time clock. If the wall clock ran ahead of that by more than is left, the machine was paused, and
-    /// the lease is lost.
+    /// It is measured by the boot-time clock. If the wall clock has advanced further than the boot-time clock by more than
+    /// the remaining validity, the machine was paused, and the lease is lost.
     pub fn validity(&self) -> Duration {
         self.claim.validity().unwrap_or_default()
     }
 
     /// Checks by the local clock that the lease is valid for at least this long.
     ///
-    /// It asks no node. A lease that somebody [broke](crate::Client::break_lock) with [`now`](crate::Break::now), or whose owner was
-    /// [retired](crate::Client::retire), passes until this client has heard of it: a break is announced at once where the
-    /// nodes can send hints, everything else is found with the next renewal. Somebody else may hold the lock in that time,
-    /// with a higher fence. [`extend`](Self::extend) asks the nodes.
+    /// It does not ask the nodes. If the lease was [broken](crate::Client::break_lock) with [`now`](crate::Break::now), or
+    /// its owner was [retired](crate::Client::retire), the check passes until this client learns of it. A hint announces a
+    /// break at once, if hints reach this client; otherwise the next renewal fails. Until then somebody else may hold the
+    /// lock, with a higher fence. [`extend`](Self::extend) asks the nodes.
     ///
     /// # Errors
     /// [`LostError::TooShort`] if less is left, or the reason why the lease is over.
@@ -104,11 +105,11 @@ impl Lease {
         if left < needed { Err(LostError::TooShort { left, needed }) } else { Ok(()) }
     }
 
-    /// Waits until the lease is lost. It fires at the end of validity at the latest, from a timer of its own; it never
-    /// fires for a lease that is released. A pause of the machine is noticed with the next renewal.
+    /// Waits until the lease is lost. The future resolves by the end of the validity at the latest, and never for a lease
+    /// that is released. If the machine was paused, the next renewal notices it.
     ///
     /// # Cancel safety
-    /// The future changes nothing and may be dropped.
+    /// Dropping the future changes nothing.
     pub fn lost(&self) -> impl Future<Output = LostError> + Send + Sync + 'static {
         Arc::clone(&self.claim).lost()
     }
@@ -116,22 +117,23 @@ impl Lease {
     /// Renews the lease now: a majority of the nodes restarts the ttl.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] when the lease is over: nothing revives it. [`LeaseError::NoQuorum`] when no majority
-    /// renewed it in time; it still holds until its validity ends.
+    /// [`LeaseError::Lost`] if the lease is over, which is final. [`LeaseError::NoQuorum`] if no majority renewed it in
+    /// time; it is still held until its validity ends.
     ///
     /// # Cancel safety
-    /// Dropping the future does not stop a renewal that is under way; the lease stays held.
+    /// Dropping the future does not stop a renewal that is under way. The lease stays held.
     pub async fn extend(&self) -> Result<(), LeaseError> {
         self.claim.extend().await
     }
 
     /// Releases the lock, and waits until a majority of the nodes has acknowledged it.
     ///
-    /// Dropping the lease gives it back as well; this is for those who want to know.
+    /// Dropping the lease releases it as well, but does not report the result.
     ///
     /// # Errors
-    /// [`LeaseError`] when the lease was lost before, or when too few nodes acknowledged by the node deadline. The
-    /// lease is over in either case; what could not be delivered is delivered later, or lapses with its ttl.
+    /// [`LeaseError`] if the lease was lost before, or if too few nodes acknowledged by the node deadline. The lease is
+    /// over in either case. Releases that could not be delivered are retried; votes that are never released end with their
+    /// ttl.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.
@@ -139,19 +141,21 @@ impl Lease {
         self.claim.release().await
     }
 
-    /// Gives up the guard without giving the lock back: nobody renews it from now on, and what is returned can be
-    /// extended, checked and released by any client of these nodes. It lasts for its ttl from the last renewal, and does
-    /// not end with this client, nor keep it open. While the client lives, nodes that had not granted it yet are still asked to, for as long
-    /// as it surely holds without a renewal. On an SQLite node it may end with this process, unless the client was built to be
-    /// [outlived by its leases](crate::ClientBuilder::outlived_by_leases).
+    /// Gives up the guard without releasing the lock.
+    ///
+    /// Nothing renews the lease from now on. Any client of these nodes can extend, check and release it. It lasts for its
+    /// ttl from the last renewal, does not end with this client, and does not keep the client open. While the client lives,
+    /// it still asks nodes that have not granted the lease, as long as the lease is surely valid without a renewal. On an
+    /// SQLite node the lease may end with this process, unless the client was built with
+    /// [`outlived_by_leases`](crate::ClientBuilder::outlived_by_leases).
     ///
     /// # Errors
-    /// [`LostError`] when the lease is over.
+    /// [`LostError`] if the lease is over.
     pub fn detach(self) -> Result<DetachedLease, LostError> {
         self.claim.detach()
     }
 
-    /// Detaches all of these, or none: if one is over, the others are released.
+    /// Detaches all of these leases, or none: if one is over, the others are released.
     pub(crate) fn detach_all(leases: Vec<Self>) -> Result<Vec<DetachedLease>, LostError> {
         let mut done: Vec<(Arc<Claim>, DetachedLease)> = Vec::with_capacity(leases.len());
         for lease in leases {
@@ -169,8 +173,8 @@ impl Lease {
         Ok(done.into_iter().map(|(_, detached)| detached).collect())
     }
 
-    /// The lease as [`detach`](Self::detach) would give it, while this guard goes on: for work in other processes
-    /// that wants to [check](crate::Client::check) it.
+    /// Returns the lease in its detached form and keeps the guard: for other processes that want to
+    /// [check](crate::Client::check) it.
     pub fn as_detached(&self) -> DetachedLease {
         self.claim.as_detached()
     }

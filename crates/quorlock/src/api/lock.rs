@@ -176,7 +176,8 @@ impl<K: Kind> Lock<K> {
 }
 
 impl<K: Kind<Lease = Lease>> Lock<K> {
-    /// Acquires the lock, does the work, and releases. If the lease is lost meanwhile, the work is dropped at its next await.
+    /// Acquires the lock, does the work, and releases the lock. If the lease is lost meanwhile, the work is dropped at its
+    /// next await.
     ///
     /// A panic in the work releases the lock by unwinding.
     ///
@@ -196,13 +197,13 @@ impl<K: Kind<Lease = Lease>> Lock<K> {
     /// Dropping the future drops the work and releases the lock.
     pub async fn run<T>(&self, work: impl AsyncFnOnce(&Lease) -> T) -> Result<T, RunError> {
         let lease = self.acquire().await?;
-        // The loss is polled first: work that has lost its lock must not take another step.
+        // Poll the loss first: work whose lease is lost must not take another step.
         let done = match select(pin!(lease.lost()), pin!(work(&lease))).await {
             Either::Left((lost, _)) => return Err(lost.into()),
             Either::Right((done, _)) => done,
         };
         lease.ensure(Duration::ZERO)?;
-        // The work is done, also if too few nodes acknowledge the release.
+        // The work is done, even if too few nodes acknowledge the release.
         let _ = lease.release().await;
         Ok(done)
     }
@@ -211,8 +212,8 @@ impl<K: Kind<Lease = Lease>> Lock<K> {
 impl Lock {
     /// Uses the original Redlock commands: `SET name id NX PX ttl` and a compare-and-delete script; no fence, no queue.
     ///
-    /// This is cheaper, but a reported refusal takes one more round, which finds the holder. A plain lock and a fenced lock of
-    /// the same name exclude each other. A plain one may overtake waiters in the queue.
+    /// This is cheaper, but finding the holder after a refusal takes one more round. A plain lock and a fenced lock of the
+    /// same name exclude each other. A plain lock may overtake waiters in the queue.
     pub fn plain(mut self) -> Self {
         self.spec.plain = true;
         self

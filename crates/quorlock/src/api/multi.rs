@@ -89,17 +89,17 @@ impl From<Lease> for Leases {
 }
 
 impl Leases {
-    /// The lease of each name.
+    /// Returns the lease of each name.
     pub fn iter(&self) -> impl Iterator<Item = &Lease> {
         self.0.iter()
     }
 
-    /// The lease of one name.
+    /// Returns the lease of one name.
     pub fn get(&self, name: &str) -> Option<&Lease> {
         self.iter().find(|lease| lease.name().as_str() == name)
     }
 
-    /// The fence of one name.
+    /// Returns the fence of one name.
     ///
     /// # Errors
     /// [`FenceError::Lost`] if its lease is over. [`FenceError::NotHeld`] if the name is not one of these.
@@ -107,12 +107,12 @@ impl Leases {
         self.get(name).ok_or(FenceError::NotHeld)?.fence()
     }
 
-    /// The shortest lifetime of these leases after a renewal.
+    /// Returns the shortest ttl of these leases.
     pub fn ttl(&self) -> Duration {
         self.iter().map(Lease::ttl).min().unwrap_or_default()
     }
 
-    /// How long all of them surely hold without another renewal; zero if one of them is over.
+    /// Returns how long all of them are surely valid without another renewal; zero if one of them is over.
     pub fn validity(&self) -> Duration {
         self.iter().map(Lease::validity).min().unwrap_or_default()
     }
@@ -128,7 +128,7 @@ impl Leases {
     /// Waits until the first of them is lost, and returns its name.
     ///
     /// # Cancel safety
-    /// The future changes nothing and may be dropped.
+    /// Dropping the future changes nothing.
     pub async fn lost(&self) -> (Name, LostError) {
         let (lost, index, _) = select_all(self.iter().map(|lease| Box::pin(lease.lost()))).await;
         (self.0[index].name().clone(), lost)
@@ -137,7 +137,7 @@ impl Leases {
     /// Releases all of them, and waits until a majority of the nodes has acknowledged each release.
     ///
     /// # Errors
-    /// [`LeaseError`] of the first that was lost before, or not acknowledged. All of them are over in either case.
+    /// [`LeaseError`] of the first that was lost before, or not acknowledged. All of them are over in any case.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the releases.
@@ -153,7 +153,7 @@ impl Leases {
         Lease::detach_all(self.0)
     }
 
-    /// The leases, each on its own.
+    /// Returns the separate leases.
     pub fn into_vec(self) -> Vec<Lease> {
         self.0
     }

@@ -41,7 +41,7 @@ impl Reentrant {
         self
     }
 
-    /// The owner that this lock enters as.
+    /// Returns the owner as which this lock enters.
     pub fn owner(&self) -> Owner {
         self.kind
     }

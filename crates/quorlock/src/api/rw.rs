@@ -49,7 +49,7 @@ impl Party {
     }
 }
 
-/// Another party.
+/// A clone is another party.
 impl Clone for Party {
     fn clone(&self) -> Self {
         Self::new()
@@ -66,12 +66,12 @@ impl RwLock {
         self
     }
 
-    /// The lock for reading: shared with other readers.
+    /// Returns the lock for reading, which is shared with other readers.
     pub fn read(&self) -> Lock<Mode> {
         self.in_mode(Mode::Shared { owner: self.kind.owner, reenters: self.kind.reenters })
     }
 
-    /// The lock for writing: held alone.
+    /// Returns the lock for writing, which is exclusive.
     pub fn write(&self) -> Lock<Mode> {
         self.in_mode(Mode::Exclusive { writer: Some(self.kind.owner) })
     }

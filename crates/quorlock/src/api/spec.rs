@@ -22,7 +22,7 @@ use crate::lease::claim::{Claim, Observer};
 use crate::node::key::LockKey;
 use crate::platform::clock;
 
-/// How to acquire a name and how to hold it: what all kinds of locks have in common.
+/// How to acquire and hold a name: the settings that all kinds of locks share.
 ///
 /// Invalid names and settings are reported by the first acquire, before anything is sent.
 #[derive(Clone)]
@@ -45,14 +45,14 @@ impl fmt::Debug for Spec {
     }
 }
 
-/// How long to try.
+/// How long to try to acquire.
 #[derive(Clone, Copy, Debug)]
 pub enum Patience {
     /// Once, without a position in the queue.
     Once,
-    /// As the retry policy says.
+    /// According to the retry policy.
     Policy,
-    /// As the retry policy says, and at most until then.
+    /// According to the retry policy, but at most until this time.
     Until(Moment),
 }
 
@@ -63,7 +63,7 @@ impl Patience {
 }
 
 impl Spec {
-    /// The client's defaults.
+    /// Returns the client's defaults.
     pub(crate) fn new(client: &Client, key: Result<Arc<LockKey>, ConfigError>) -> Self {
         let settings = &client.cluster().settings;
         Self {
@@ -82,7 +82,7 @@ impl Spec {
         self.key.as_ref().map_err(Clone::clone)
     }
 
-    /// Asks the nodes who holds a plain lock: their refusal does not say.
+    /// Asks the nodes for the holder of a plain lock, because their refusals do not name it.
     pub(crate) async fn find_holder(&self, held: &mut HeldError) {
         if held.tally.refused() > 0
             && let Ok(key) = &self.key

@@ -1,4 +1,4 @@
-//! An operator's word to all nodes: to be one new cluster, or the same one with other constants.
+//! Changes to all nodes by an operator: a new cluster, or other constants for the same cluster.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::{Message, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
 use crate::platform::entropy;
 
-/// How many names of leases are shown for each node.
+/// The most names of leases that are shown for each node.
 const NAMES_SHOWN: usize = 5;
-/// How many names are inspected at a time.
+/// The number of names that are inspected at a time.
 const INSPECTED_AT_ONCE: usize = 64;
 
-/// The nodes that failed, and why.
+/// The nodes that failed, each with the reason.
 pub(crate) type Failed = Vec<(String, Trouble)>;
 
-/// Fails if any node did.
+/// Returns an error if any node failed.
 pub(crate) fn check(failed: Failed) -> Result<(), ReconfigureError> {
     if failed.is_empty() {
         return Ok(());
@@ -68,7 +68,7 @@ async fn refuse_leases(
     if found.is_empty() { Ok(()) } else { Err(ReconfigureError::Leases { nodes: found }) }
 }
 
-/// The names that are held on a node: all of them, or enough to show.
+/// Returns names that are held on a node: all of them, or enough to show.
 async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Vec<Name>, Trouble> {
     let span = template.span("");
     let (mut held, mut after) = (Vec::new(), String::new());
@@ -82,7 +82,7 @@ async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Ve
             for (key, reply) in keys.iter().zip(replies) {
                 match reply {
                     Reply::Voted { vote: Vote::Report(report), .. } if report.held.is_none() => {}
-                    // Another program's data, under a name that could be a lock's.
+                    // The key holds another program's data.
                     Reply::Failed(why) if why.contains("WRONGTYPE") => {}
                     Reply::Failed(why) | Reply::Moved(why) => return Err(Trouble::Broken(why)),
                     Reply::Voted { .. } => held.push(key.name.clone()),
@@ -97,10 +97,10 @@ async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Ve
     Err(Trouble::Unfit("it has too many keys to look through".into()))
 }
 
-/// Gives the nodes' cluster these constants. They vote again after a quarantine, unless they are trusted.
+/// Changes the constants of the nodes' cluster. The nodes vote again after a quarantine, unless they are trusted.
 ///
-/// Every node stops voting before the first quarantine may end: an old majority and a new one need not have a node in
-/// common. If that fails half-way, those that were told stay suspended until it is said again.
+/// Every node stops voting before the first quarantine may end, because an old majority and a new one need not share a
+/// node. If the change fails half-way, the changed nodes stay suspended until it is repeated.
 pub(crate) async fn reconfigure(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), ReconfigureError> {
     let mut sessions = open_all(nodes).await?;
     let mut lives = Vec::new();
@@ -124,7 +124,7 @@ pub(crate) async fn reconfigure(nodes: &[Arc<dyn Node>], settings: &Settings) ->
     tell_all(nodes, &mut sessions, node_command(false)).await
 }
 
-/// The name of the one cluster that these nodes belong to, if no majority of it is elsewhere.
+/// Returns the id of the cluster that these nodes belong to, if the other nodes of that cluster are no majority.
 fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
     let clusters: BTreeSet<&str> = lives.iter().map(|life| life.constants.cluster.as_str()).collect();
     let cluster = match clusters.into_iter().collect::<Vec<_>>().as_slice() {
@@ -132,7 +132,7 @@ fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
         [cluster] => (*cluster).to_owned(),
         [..] => return Err(ReconfigureError::Mixed),
     };
-    // Whoever still goes by the old constants must not find a majority that has not heard of the new ones.
+    // Clients with the old constants must not find a majority of nodes that do not know the new ones.
     let before = lives.iter().map(|life| life.constants.nodes).max().unwrap_or(0);
     let present = lives.len();
     if present < Quorum::majority_of(before) {
@@ -141,7 +141,7 @@ fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
     Ok(cluster)
 }
 
-/// All or none: a cluster that is declared on some of its nodes is worse than one that is not.
+/// Opens a session to every node, or fails: a cluster that is declared on only some of its nodes is worse than none.
 async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<RequestReply>, ReconfigureError> {
     let mut sessions: Vec<RequestReply> = Vec::new();
     let mut titles = Vec::new();

@@ -1,4 +1,4 @@
-//! Breaking a lease of somebody else: by its fence, on a majority of the nodes.
+//! Breaks another client's lease, identified by its fence, on a majority of the nodes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,20 +17,20 @@ use crate::error::BreakError;
 use crate::node::event::{What, word_for_break};
 use crate::node::key::LockKey;
 
-/// What is to be broken, how, and why.
+/// A request to break a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Break {
-    /// Which lease: one that has been acquired since is left alone.
+    /// The lease to break. A lease that was acquired since is left alone.
     pub target: Target,
-    /// When the next one may have the lock.
+    /// When the next waiter may get the lock.
     pub mode: BreakMode,
-    /// Why, for people: it is written into the history, with who did it.
+    /// The reason, for people. It is written to the history together with the client that broke the lease.
     pub reason: String,
 }
 
 impl Break {
-    /// Breaks the lease with this fence, or without a fence the vote with this digest, as [`Inspection::target`] tells
+    /// Breaks the lease with this fence, or for a plain lock the vote with this digest, as [`Inspection::target`] returns
     /// it. Nobody else gets the lock before the lease would have ended.
     ///
     /// [`Inspection::target`]: crate::Inspection::target
@@ -38,7 +38,7 @@ impl Break {
         Self { target, mode: BreakMode::Drain, reason: reason.into() }
     }
 
-    /// The next one may have the lock at once: until the old holder learns that it is broken, there may be two.
+    /// Frees the lock at once. Until the old holder learns that its lease is broken, there may be two holders.
     #[must_use]
     pub fn now(mut self) -> Self {
         self.mode = BreakMode::Now;
@@ -46,19 +46,19 @@ impl Break {
     }
 }
 
-/// What came of breaking a lease.
+/// The result of breaking a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Broken {
-    /// What was locked.
+    /// The name of the lock.
     pub name: Name,
-    /// On how many nodes the lease is broken: at least a majority.
+    /// The number of nodes on which the lease is broken: at least a majority.
     pub nodes: usize,
-    /// How long nobody else gets the lock; zero for one that was freed at once.
+    /// How long nobody else gets the lock; zero if it was freed at once.
     pub drains: Duration,
 }
 
-/// Asks every node to break the lease, and waits until all have answered or the deadline is over.
+/// Asks every node to break the lease, and waits until all have answered or the deadline has passed.
 pub(crate) async fn break_lock(
     cluster: &Cluster,
     key: &Arc<LockKey>,
@@ -66,7 +66,7 @@ pub(crate) async fn break_lock(
 ) -> Result<Broken, BreakError> {
     let name = key.name.clone();
     let mut round = ask(cluster, key, target, mode).await?;
-    // Nodes may carry another fence for the same lease: only a majority is sure to carry the one it is known by.
+    // A node may store another fence for the same lease: only a majority is sure to store the fence of the lease.
     let digests: BTreeSet<Digest> = broken(&round).map(|(digest, ..)| digest).collect();
     for digest in digests {
         let missed = others(&round).filter(|(.., other)| *other == digest).map(|(node, ..)| node);
@@ -115,7 +115,8 @@ async fn ask(cluster: &Cluster, key: &Arc<LockKey>, target: Target, mode: BreakM
     Broadcast::ask(cluster, key, request, patience, |_| false).await.ok_or(BreakError::Closed)
 }
 
-/// The nodes on which the lease is broken: its digest, whether there was a vote to break, and how long nobody else gets it.
+/// Returns for each node on which the lease is broken: its digest, whether there was a vote, and how long nobody else gets
+/// it.
 fn broken(round: &Round) -> impl Iterator<Item = (Digest, bool, Duration)> {
     round.replies().iter().flatten().filter_map(|outcome| match outcome {
         Outcome::Voted { vote: Vote::Broken { digest, stood, remaining }, .. } => Some((*digest, *stood, *remaining)),
@@ -123,7 +124,7 @@ fn broken(round: &Round) -> impl Iterator<Item = (Digest, bool, Duration)> {
     })
 }
 
-/// The nodes that left another lease alone: its fence, if it has one, and its digest.
+/// Returns each node that left another lease alone, with its fence, if it has one, and its digest.
 fn others(round: &Round) -> impl Iterator<Item = (usize, Option<Fence>, Digest)> {
     round.replies().iter().enumerate().filter_map(|(node, reply)| match reply {
         Some(Outcome::Voted { vote: Vote::Refusal(Refusal::Other { fence, digest, .. }), .. }) => {

@@ -37,7 +37,7 @@ impl Cluster {
         nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
     }
 
-    /// Queues a release at the links of these nodes that were asked. A node that was never asked acknowledges nothing.
+    /// Queues a release at the links of those nodes that were asked. A node that was never asked sends no acknowledgement.
     pub(crate) fn release(
         &self,
         nodes: NodeSet,
@@ -74,7 +74,7 @@ pub(crate) struct Broadcast {
 }
 
 impl Broadcast {
-    /// No node has replied yet. Those that have not by the deadline count as silent.
+    /// Starts without replies. Nodes that have not replied by the deadline count as silent.
     pub(crate) fn new(cluster: &Cluster, patience: Duration) -> Arc<Self> {
         let round = Mutex::new(Round::new(cluster.settings.quorum));
         Arc::new(Self { deadline: clock::now() + patience, round, changed: Notify::new() })

@@ -1,7 +1,7 @@
-//! The nodes as the doctor sees them: what is wrong, how bad that is, and what to do about it.
+//! Examines the nodes: what is wrong, how severe it is, and what to do about it.
 //!
-//! Whoever examines only looks. It says no hello, so a blank node stays blank and a new life goes unnoticed; what it
-//! tries on a Redis server, it tries within one script on keys that nobody has, and leaves nothing.
+//! An examination only reads. It sends no hello, so a blank node stays blank and a new life of a node is not recorded. On a
+//! Redis server it tries commands within one script, on unused keys, and leaves no data.
 
 mod finding;
 mod judge;
@@ -20,38 +20,38 @@ pub use finding::{Finding, Severity, Topic};
 use crate::node::probe::{Plan, Probe};
 use crate::node::{Node, Trouble};
 
-/// Every node as it was found, and what that means for the locks on them.
+/// The result of examining all nodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Examination {
     /// Each node, in the order of the configuration.
     pub nodes: Vec<ExaminedNode>,
-    /// What is to be said of all of them together.
+    /// The findings about all nodes together.
     pub findings: Vec<Finding>,
-    /// How many of them have to vote for a lock.
+    /// The number of nodes that must vote for a lock.
     pub majority: usize,
 }
 
 impl Examination {
-    /// Everything that was found, with the node that it is about.
+    /// Returns every finding, with the node that it is about.
     pub fn all(&self) -> impl Iterator<Item = (Option<&ExaminedNode>, &Finding)> {
         let of_nodes =
             self.nodes.iter().flat_map(|node| node.findings.iter().map(move |finding| (Some(node), finding)));
         of_nodes.chain(self.findings.iter().map(|finding| (None, finding)))
     }
 
-    /// The worst of it.
+    /// Returns the highest severity of all findings.
     pub fn worst(&self) -> Severity {
         self.all().map(|(_, finding)| finding.severity).max().unwrap_or(Severity::Ok)
     }
 
-    /// How many nodes can vote just now.
+    /// Returns the number of nodes that can vote now.
     pub fn voting(&self) -> usize {
         self.nodes.iter().filter(|node| node.state == NodeState::Voting).count()
     }
 }
 
-/// One node as it was found.
+/// The result of examining one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExaminedNode {
@@ -59,23 +59,23 @@ pub struct ExaminedNode {
     pub title: String,
     /// Whether it can vote.
     pub state: NodeState,
-    /// What it is, and which version.
+    /// The kind of server, and its version.
     pub server: Option<String>,
-    /// The beginning of the server's own name for its run.
+    /// The beginning of the server's run id.
     pub run: Option<String>,
-    /// The beginning of the name of this life of its memory.
+    /// The beginning of the epoch of its memory.
     pub epoch: Option<String>,
-    /// The beginning of the name of the cluster that it belongs to.
+    /// The beginning of the id of its cluster.
     pub cluster: Option<String>,
-    /// How often it was seen to have restarted since the cluster was declared, as far as its memory goes.
+    /// The number of restarts since the cluster was made, as far as the node remembers.
     pub restarts: Option<u64>,
     /// The fastest of several round trips.
     pub round_trip: Option<Duration>,
-    /// How far its clock is ahead of the middle of all nodes, in microseconds, where there are enough of them to tell.
+    /// How far its clock is ahead of the median of all nodes, in microseconds, if there are at least three.
     pub skew_micros: Option<i64>,
-    /// How much faster than ours its clock runs, in millionths, if it was watched.
+    /// How much faster than ours its clock runs, in millionths, if it was measured.
     pub rate_ppm: Option<i64>,
-    /// What was found about it.
+    /// The findings about it.
     pub findings: Vec<Finding>,
 }
 
@@ -83,24 +83,24 @@ pub struct ExaminedNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// It can.
+    /// It can vote.
     Voting,
     /// It lost its memory.
     Quarantined {
-        /// How much of the quarantine is left, as far as the node knows.
+        /// The rest of the quarantine, as far as the node knows.
         left: Duration,
     },
-    /// It restarted, or was wiped, and no client has met it since.
+    /// It restarted, or was wiped, and no client has connected to it since.
     Restarted,
     /// It belongs to no cluster yet.
     Blank,
-    /// A change of the cluster's constants was begun and not finished.
+    /// A change of the cluster's constants was started and not finished.
     Suspended,
-    /// It can be reached, but not be used.
+    /// It can be reached, but cannot be used.
     Unfit(String),
-    /// Its clock is this many microseconds from the middle of all nodes.
+    /// Its clock is this many microseconds from the median of all nodes.
     Skewed(i64),
-    /// It does not let us in, or not do what has to be done.
+    /// It rejects the password, or denies permissions.
     Denied(String),
     /// It does not answer.
     Unreachable(String),
@@ -122,9 +122,9 @@ impl fmt::Display for NodeState {
     }
 }
 
-/// What the nodes are measured by.
+/// The settings by which the nodes are judged.
 pub(crate) struct Measure {
-    /// What everyone should agree on, but for the cluster's name.
+    /// The constants that all clients and nodes must share, without the cluster's id.
     pub(crate) constants: Constants,
     pub(crate) drift: Drift,
     pub(crate) node_deadline: Duration,
@@ -136,7 +136,7 @@ impl Measure {
     }
 }
 
-/// A node that was configured: as such, or why its URL cannot be read.
+/// A configured node, or the title and the error of a URL that is invalid.
 pub(crate) type Configured = Result<Arc<dyn Node>, (String, String)>;
 
 impl ExaminedNode {
@@ -145,12 +145,12 @@ impl ExaminedNode {
     }
 }
 
-/// What the node knows about itself, as far as it was seen.
+/// Returns the life of the node's memory, if it was read.
 fn life(probe: &Probe) -> Option<&Incarnation> {
     probe.standing.as_ref()?.life.as_ref()
 }
 
-/// Looks at all nodes at the same time, and judges what was seen.
+/// Probes all nodes at the same time, and judges the results.
 pub(crate) async fn examine(nodes: Vec<Configured>, plan: &Plan, measure: &Measure) -> Examination {
     let probes = nodes.into_iter().map(async |configured| match configured {
         Ok(node) => (node.title().to_owned(), node.examine(plan).await),
@@ -163,17 +163,17 @@ pub(crate) async fn examine(nodes: Vec<Configured>, plan: &Plan, measure: &Measu
     Examination { nodes, findings, majority: Quorum::majority_of(measure.constants.nodes) }
 }
 
-/// Enough of a random name to tell it from others.
+/// Shortens a random id. The rest is enough to tell ids apart.
 fn shorten(name: &str) -> String {
     name.chars().take(8).collect()
 }
 
-/// How long a node is quarantined that lost its memory, for people.
+/// Returns for how long a node that lost its memory is quarantined, for messages.
 fn quarantine(measure: &Measure) -> String {
     spell(Duration::from_micros(quarantine_micros(&measure.constants)))
 }
 
-/// A duration for people.
+/// Formats a duration for messages.
 fn spell(duration: Duration) -> String {
     if duration < Duration::from_secs(10) { format!("{duration:.1?}") } else { format!("{duration:.0?}") }
 }

@@ -20,36 +20,37 @@ use crate::node::{Answer, Question};
 use crate::platform::clock;
 use crate::platform::entropy;
 
-/// The least patience with a node that is asked for its history.
+/// The shortest deadline for a node that is asked for its history.
 const RECALL_DEADLINE_MIN: Duration = Duration::from_secs(1);
 
-/// When a client's last event was. What is known of the nodes' clocks changes with every answer, by a little: what comes
-/// later must not seem to have come before.
+/// The time of a client's last event. The estimate of the nodes' clocks changes a little with every reply; a later event
+/// must not get an earlier time.
 #[derive(Debug, Default)]
 pub(crate) struct Chronicle(AtomicU64);
 
 impl Chronicle {
-    /// This moment, or the one after the last event.
+    /// Returns `at`, or the microsecond after the last event if that is later.
     fn after_the_last(&self, at: u64) -> u64 {
         let later = |last: u64| at.max(last.saturating_add(1));
-        // It never declines.
+        // The closure never returns `None`.
         let last = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(later(last)));
         last.map_or(at, later)
     }
 }
 
-/// How far apart the times may be that two clients have, in microseconds: the nodes' clocks are asked over the network.
+/// The most by which two clients' estimates of the time may differ, in microseconds: they read the nodes' clocks over the
+/// network.
 const CLOCKS_APART_MICROS: u64 = 100_000;
 
 impl Cluster {
-    /// An event that happens now.
+    /// Returns an event that happens now.
     pub(crate) fn event(&self, name: &Name, what: What, fence: Option<Fence>) -> Event {
         let at = self.node_micros(clock::now()).and_then(|micros| u64::try_from(micros).ok());
         let (id, at) = (entropy::bits() as u64, self.chronicle.after_the_last(at.unwrap_or_default()));
         Event::new(id, at, name, what, fence)
     }
 
-    /// An event that happens to a lease now.
+    /// Returns an event that happens to a lease now.
     pub(crate) fn lease_event(&self, name: &Name, hold: &Hold, what: What) -> Event {
         let (terms, fence) = (hold.terms(), hold.fence());
         self.event(name, what, fence).by(Holder::decode(&terms.holder), word_for(terms.mode, fence))
@@ -57,12 +58,12 @@ impl Cluster {
 }
 
 impl Event {
-    /// Whether it frees the lock for the next holder.
+    /// Returns whether it frees the lock for the next holder.
     fn lets_go(&self) -> bool {
         self.what == What::Released && self.is_alone()
     }
 
-    /// Whether it is a grant that was possible only after the other event.
+    /// Returns whether it is a grant that was possible only after the other event.
     fn follows(&self, other: &Self) -> bool {
         self.what == What::Granted && self.is_alone() && self.name == other.name && self.fence > other.fence
     }
@@ -72,7 +73,7 @@ impl Event {
     }
 }
 
-/// Reads all nodes' histories, and puts them together, newest first. What was written to several nodes is there once.
+/// Reads the histories of all nodes and merges them, newest first. An event that several nodes have is returned once.
 pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<Event>, ReadError> {
     if cluster.is_closed() {
         return Err(ReadError::Closed);
@@ -92,8 +93,8 @@ pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<
     Ok(events)
 }
 
-/// Oldest first, by their times; but where a lock was released and granted again, fences know better: clients are not quite
-/// of one mind about what time it is, and it would look as if two had held it.
+/// Sorts events by time, oldest first. Where a lock was released and granted again, the fences decide, because the clients'
+/// clocks differ slightly and two holders would seem to overlap.
 fn in_order(mut events: Vec<Event>) -> Vec<Event> {
     events.sort_by_key(|event| (event.at_micros, event.id));
     let mut told = Vec::with_capacity(events.len());

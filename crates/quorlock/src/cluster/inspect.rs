@@ -1,4 +1,4 @@
-//! A look at a name on every node, which changes nothing.
+//! Reads the state of a name on every node, without changing it.
 
 use std::sync::Arc;
 
@@ -13,44 +13,44 @@ use crate::cluster::broadcast::Broadcast;
 use crate::error::{Operation, ReadError};
 use crate::node::key::LockKey;
 
-/// How a name stands on every node.
+/// The state of a name on every node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Inspection {
-    /// What was looked at.
+    /// The name that was inspected.
     pub name: Name,
-    /// Each node's URL, without secrets, and what it said, or why it did not.
+    /// Each node's URL, without secrets, and its report, or why there is none.
     pub nodes: Vec<(String, Result<Report, Silence>)>,
     quorum: Quorum,
 }
 
 impl Inspection {
-    /// Who holds the name by the word of a majority, and with which fence; `None` when nobody does, or when the nodes
-    /// were caught in the middle of a change.
+    /// Returns the holder and the fence on which a majority agrees. `None` if nobody holds the name, or if the nodes were
+    /// read in the middle of a change.
     pub fn holder(&self) -> Option<(Option<Holder>, Fence)> {
         let (_, fence, held) = self.majority()?;
         Some((held.holder.clone(), fence))
     }
 
-    /// Whether anybody has it or waits for it, on any node.
+    /// Returns whether any node has a holder or a waiter.
     pub fn is_in_use(&self) -> bool {
         let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
         self.waiting() > 0 || reports.into_iter().any(|report| report.held.is_some())
     }
 
-    /// What [`break_lock`](crate::Client::break_lock) has to be told to break what stands now, by the word of a majority:
-    /// its fence, or its digest if it has none. `None` when nobody holds it, or the nodes were caught in a change.
+    /// Returns the target with which [`break_lock`](crate::Client::break_lock) breaks the current lease: its fence, or its
+    /// digest if it is a plain lock. `None` if nobody holds the name, or if the nodes were read in the middle of a change.
     pub fn target(&self) -> Option<Target> {
         Some(self.majority()?.0)
     }
 
-    /// What stands on a majority of the nodes.
+    /// Returns the lease that a majority of the nodes has.
     fn majority(&self) -> Option<(Target, Fence, &HeldBy)> {
         let carried = |target: Target| self.held().filter(|(other, ..)| *other == target).count();
         self.held().find(|(target, ..)| carried(*target) >= self.quorum.majority())
     }
 
-    /// What stands on each node: by which it is known, the fence that is stored, and the rest.
+    /// Returns the lease on each node: its target, the stored fence, and its report.
     fn held(&self) -> impl Iterator<Item = (Target, Fence, &HeldBy)> {
         let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
         reports.filter_map(|report| {
@@ -59,20 +59,20 @@ impl Inspection {
         })
     }
 
-    /// The first who wait in the queue, in order, on the node where most do: no more than
+    /// Returns the first waiters in the queue, in order, on the node with the most waiters: at most
     /// [`QUEUE_LISTED_MAX`](crate::QUEUE_LISTED_MAX).
     pub fn queue(&self) -> &[Waiting] {
         let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
         reports.max_by_key(|report| report.waiting).map_or(&[], |report| &report.queue)
     }
 
-    /// How many wait in the queue, on the node where most do.
+    /// Returns the number of waiters, on the node with the most.
     pub fn waiting(&self) -> u32 {
         self.nodes.iter().filter_map(|(_, said)| Some(said.as_ref().ok()?.waiting)).max().unwrap_or_default()
     }
 }
 
-/// Asks every node, and waits until all have answered or the deadline is over.
+/// Asks every node, and waits until all have answered or the deadline has passed.
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, key: &Arc<LockKey>) -> Result<Inspection, ReadError> {
     let patience = cluster.settings.look_deadline();
     let round = Broadcast::ask(cluster, key, Request::Inspect, patience, |_| false).await.ok_or(ReadError::Closed)?;

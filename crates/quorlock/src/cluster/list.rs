@@ -1,4 +1,4 @@
-//! Which names are held or waited for, page by page from every node.
+//! Lists the names that are held or waited for, page by page from every node.
 
 mod glob;
 mod page;
@@ -25,16 +25,16 @@ use glob::Glob;
 
 /// The most names that a listing can have.
 pub const LIST_MAX: usize = 10_000;
-/// How many names a listing has at most, unless said otherwise.
+/// The default limit of a listing.
 pub const LIST_DEFAULT: usize = 1_000;
-/// How many pages of a node are looked at. A node walks a bounded number of keys for each.
+/// The most pages that are read from a node. A node reads a bounded number of keys for each.
 pub(crate) const PAGES_MAX: usize = 1_000;
-/// How many names are inspected at a time.
+/// The number of names that are inspected at a time.
 const INSPECTED_AT_ONCE: usize = 64;
-/// The least patience with a node that looks for keys.
+/// The shortest deadline for a node that searches for keys.
 const PAGE_DEADLINE_MIN: Duration = Duration::from_secs(1);
 
-/// Which names to list.
+/// Selects the names to list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     glob: Glob,
@@ -43,29 +43,30 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Names that fit this pattern: `*` stands for any text, `?` for any one letter, and everything else for itself.
+    /// Selects names that match this pattern: `*` matches any text, `?` any one character, and every other character
+    /// itself.
     pub fn new(glob: &str) -> Self {
         Self { glob: Glob::new(glob), limit: LIST_DEFAULT, among: None }
     }
 
-    /// Names that begin like this, with whatever letters.
+    /// Selects names with this prefix. `*` and `?` are ordinary characters in it.
     pub fn beginning_with(beginning: &str) -> Self {
         Self { glob: Glob::beginning_with(beginning), ..Self::default() }
     }
 
-    /// Only names that one of these fits as well.
+    /// Selects only names that also match one of these.
     #[must_use]
     pub fn among(mut self, others: &[Filter]) -> Self {
         self.among = Some(others.into());
         self
     }
 
-    /// Whether a name is among those that are to be listed.
+    /// Returns whether a name matches.
     pub fn fits(&self, name: &str) -> bool {
         self.glob.fits(name) && self.among.as_ref().is_none_or(|others| others.iter().any(|other| other.fits(name)))
     }
 
-    /// How many names at most: no more than [`LIST_MAX`].
+    /// Limits the number of names, to at most [`LIST_MAX`].
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit.min(LIST_MAX);
@@ -73,22 +74,22 @@ impl Filter {
     }
 }
 
-/// All names.
+/// Selects all names.
 impl Default for Filter {
     fn default() -> Self {
         Self::new("*")
     }
 }
 
-/// What was held or waited for while the nodes were looked through. It is not one moment's picture.
+/// The names that were held or waited for while the nodes were searched. It is not a snapshot of one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listing {
-    /// Each name, in order, and how it stands on every node.
+    /// Each name, in order, with its state on every node.
     pub names: Vec<Inspection>,
-    /// Whether there may be more: the limit was reached, or a node has more keys than anybody wants to look through.
+    /// Whether there may be more: the limit was reached, or a node has more keys than are searched.
     pub is_cut: bool,
-    /// The nodes that could not be looked through, and why.
+    /// The nodes that could not be searched, and why.
     pub missing: Vec<(String, Silence)>,
 }
 
@@ -110,14 +111,15 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
 }
 
 impl Cluster {
-    /// Why a question to all nodes failed: each node's reason, or `None` for a node that answered.
+    /// Returns the error of a read that too few nodes answered. `silences` has each node's reason, or `None` for a node
+    /// that answered.
     pub(super) fn no_quorum(&self, operation: Operation, silences: impl Iterator<Item = Option<Silence>>) -> ReadError {
         let votes = silences.map(|why| why.map_or(NodeVote::Granted, NodeVote::Silent)).collect();
         ReadError::NoQuorum { operation, tally: self.name_nodes(Tally { votes, nodes: Vec::new() }) }
     }
 }
 
-/// Adds the names that one node has, until it has no more or there are enough. Whether there may be more.
+/// Adds the names that one node has, until it has no more or there are enough. Returns whether there may be more.
 async fn look_through(
     cluster: &Cluster,
     link: &Link,
@@ -143,7 +145,7 @@ async fn look_through(
     Ok(true)
 }
 
-/// Asks one node for a page of keys: the names that fit, and where the next page begins.
+/// Reads a page of keys from one node. Returns the names that match, and the position of the next page.
 async fn search(
     cluster: &Cluster,
     link: &Link,
@@ -160,7 +162,7 @@ async fn search(
     Ok((names.filter(|name| filter.fits(name.as_str())).collect(), page.next))
 }
 
-/// How each name stands; those that nobody has or wants any more are left out.
+/// Returns the state of each name. Names that are no longer held or waited for are left out.
 async fn inspect_all<'a>(
     cluster: &Arc<Cluster>,
     names: impl IntoIterator<Item = &'a Name>,
@@ -172,7 +174,7 @@ async fn inspect_all<'a>(
         for inspection in join_all(chunk.iter().map(|key| inspect(cluster, key))).await {
             match inspection {
                 Ok(inspection) => inspected.push(inspection),
-                // The key holds other data: it is nobody's lock.
+                // The key holds other data, not a lock.
                 Err(ReadError::NoQuorum { tally, .. }) if tally.votes.iter().any(is_failed) => {}
                 Err(ReadError::NoQuorum { tally, .. }) => {
                     return Err(ReadError::NoQuorum { operation: Operation::List, tally });

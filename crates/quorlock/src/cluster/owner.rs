@@ -12,7 +12,7 @@ use crate::platform::sync::Mutex;
 
 /// The fences of the reentrant locks that a client holds, by owner and key.
 ///
-/// A name's fences say nothing about those of another name, so each has its own.
+/// Fences of different names are unrelated, so each name has its own.
 #[derive(Default)]
 pub(crate) struct OwnerFences {
     shared: Mutex<BTreeMap<Key, Shared>>,
@@ -47,14 +47,14 @@ impl fmt::Debug for OwnerFences {
     }
 }
 
-/// One entry's part in the fence of its owner. The fence is forgotten with the last of them.
+/// One entry's share in the fence of its owner. The fence is forgotten with the last entry.
 pub(crate) struct OwnerFence {
     all: Arc<OwnerFences>,
     key: Key,
 }
 
 impl OwnerFence {
-    /// The highest fence of the owner's entries, of which this is one.
+    /// Returns the highest fence of the owner's entries, including this one.
     pub(crate) fn highest(&self, own: Fence) -> Fence {
         self.all.shared().get(&self.key).map_or(own, |(highest, _)| own.max(*highest))
     }

@@ -1,4 +1,4 @@
-//! Leases of which something is known here.
+//! Remembers leases for a limited time, in bounded memory.
 
 use std::collections::HashMap;
 
@@ -10,17 +10,17 @@ use crate::platform::sync::Mutex;
 /// The size of one generation of remembered leases.
 const NOTED_MAX: usize = 32_768;
 
-/// Leases, each remembered until a moment.
+/// A set of leases, each remembered until its own deadline.
 ///
-/// There are two generations. When the newer one is full, it replaces the older one, which is forgotten at once: nobody
-/// looks through all of them.
+/// There are two generations. When the newer one is full, it replaces the older one, which is dropped as a whole, so no
+/// lookup or cleanup has to scan all leases.
 #[derive(Debug, Default)]
 pub(crate) struct RecentLeases {
     ends: Mutex<[HashMap<LeaseId, Moment>; 2]>,
 }
 
 impl RecentLeases {
-    /// Remembers the lease until then, and says whether it was remembered before.
+    /// Remembers the lease until `until`. Returns whether it was remembered before.
     pub(crate) fn add(&self, lease: LeaseId, until: Moment, now: Moment) -> bool {
         let mut ends = self.ends.lock();
         let before = is_among(&ends, lease, now);

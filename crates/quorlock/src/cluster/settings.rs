@@ -47,11 +47,11 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     /// Whether nodes that lost their memory may vote at once.
     pub(crate) trusting: bool,
-    /// Whether `init_cluster` goes on although nodes show leases.
+    /// Whether `init_cluster` continues although nodes have leases.
     pub(crate) discards_leases: bool,
     /// Whether grants, releases and losses are written into the nodes' history.
     pub(crate) history: bool,
-    /// Whether the node is a local file: slower than a fast network, but always there.
+    /// Whether the node is a local file: slower than a fast network, but always reachable.
     pub(crate) embedded: bool,
     pub(crate) quorum: Quorum,
     pub(crate) template: KeyTemplate,
@@ -150,7 +150,7 @@ impl Settings {
         Ok(ttl)
     }
 
-    /// How long to wait for a node: short compared with the ttl, as Redlock requires.
+    /// Returns how long to wait for a node: short compared with the ttl, as Redlock requires.
     pub(crate) fn node_deadline(&self, ttl: Ttl) -> Duration {
         let half = ttl.duration() / 2;
         match self.node_deadline {
@@ -161,7 +161,7 @@ impl Settings {
         }
     }
 
-    /// How long to wait for a node that is only read.
+    /// Returns how long to wait for a node in a request that only reads.
     pub(crate) fn look_deadline(&self) -> Duration {
         self.node_deadline.unwrap_or(if self.embedded { EMBEDDED_DEADLINE_MAX } else { NODE_DEADLINE_MAX })
     }
@@ -170,7 +170,7 @@ impl Settings {
         self.min_validity.unwrap_or(ttl.duration() / 2)
     }
 
-    /// The constants of a cluster with this id.
+    /// Returns the constants of a cluster with this id.
     pub(crate) fn constants(&self, cluster: String) -> Constants {
         Constants {
             cluster,
@@ -180,12 +180,12 @@ impl Settings {
         }
     }
 
-    /// What a node that lost its memory may do.
+    /// Returns what a node that lost its memory may do.
     pub(crate) fn trust(&self) -> Trust {
         let max_clock_skew = self.max_clock_skew.as_micros() as i64;
         if self.quorum.nodes() == 1 {
-            // Above every fence that was granted before: at most the max clock skew ahead of the clock, and once more for
-            // its steps.
+            // The floor must be above every fence that was granted before. A fence is at most the max clock skew ahead of
+            // the clock, and the clock may since have stepped back by as much.
             Trust::Vote { floor_offset: 2 * max_clock_skew }
         } else if self.trusting {
             Trust::Vote { floor_offset: -max_clock_skew }

@@ -1,4 +1,4 @@
-//! What a client has done so far, in numbers.
+//! Counters of a client's operations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,16 +10,15 @@ use quorlock_core::vote::Silence;
 use crate::link::{RoundTrips, Traffic};
 use crate::platform::sync::Mutex;
 
-/// What a client has done since it was connected, in numbers: for logs and metrics.
+/// The counters of a client since it connected, for logs and metrics.
 ///
-/// Every number only grows. They are read one after the other, so a set that is taken while leases come and go may be
-/// a moment apart in itself.
+/// Every number only grows. They are read one after the other, so they may differ by the events of a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Locks that were won.
+    /// Locks that were acquired.
     pub acquired: u64,
-    /// Of those, how many took a second round, because the nodes had granted unequal fences.
+    /// Acquires that took a second round, because the nodes had granted different fences.
     pub sealed_late: u64,
     /// Acquires that ended because somebody else held the lock.
     pub held: u64,
@@ -29,33 +28,33 @@ pub struct Stats {
     pub too_slow: u64,
     /// Leases that were lost: their validity ended before they were released.
     pub lost: u64,
-    /// Requests that were sent to nodes, each node counted.
+    /// Requests that were sent, counted for each node.
     pub requests: u64,
-    /// Answers that came back.
+    /// Replies that were received.
     pub replies: u64,
-    /// Hints that were heard.
+    /// Hints that were received.
     pub hints: u64,
 }
 
-/// How one node does, as this client has seen it.
+/// The health of one node, as this client has seen it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {
     /// Its URL, without secrets.
     pub node: String,
-    /// Why it cannot vote just now; `None` when it can.
+    /// Why it cannot vote now; `None` if it can.
     pub trouble: Option<Silence>,
-    /// For how long it has not been able to vote, as far as this client knows; `None` for one that can.
+    /// How long it has been unable to vote, as far as this client knows; `None` if it can.
     pub silent_for: Option<Duration>,
-    /// How long its newest answers took; `None` before the first.
+    /// Its newest round trip times; `None` before the first reply.
     pub round_trips: Option<RoundTrips>,
-    /// How far its clock is from the middle of all, in microseconds, where three clocks or more are known.
+    /// How far its clock is from the median of all, in microseconds, if at least three clocks are known.
     pub skew_micros: Option<i64>,
-    /// How often it has lost its memory since this client first met it.
+    /// How often it has lost its memory since this client first connected to it.
     pub restarts: u64,
 }
 
-/// The numbers behind [`Stats`], except those of the links' traffic.
+/// The counters behind [`Stats`], except those of the links' traffic.
 #[derive(Debug, Default)]
 pub(crate) struct Counters(Mutex<Stats>);
 
@@ -72,7 +71,7 @@ impl Counters {
             Verdict::Held => stats.held += 1,
             Verdict::NoQuorum | Verdict::CutOff => stats.no_quorum += 1,
             Verdict::TooSlow | Verdict::Won => stats.too_slow += 1,
-            // Nothing went wrong but the question.
+            // Only the request was wrong.
             Verdict::Mismatch => {}
         }
     }

@@ -1,4 +1,4 @@
-//! How a name stands, summed up once for everyone who shows it.
+//! A summary of a name's state, shared by everything that shows it.
 
 use std::fmt;
 use std::time::Duration;

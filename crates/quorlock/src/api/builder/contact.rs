@@ -17,7 +17,7 @@ const LAZY_PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for the rest once a majority can vote.
 const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Waits until all nodes have answered, or a majority can vote and the others had a moment more.
+/// Waits until all nodes have answered, or until a majority can vote and the others had a short grace period.
 pub(super) async fn first_contact(client: &Client) -> Result<(), Failed> {
     let heard = until(client, || pending(client) == 0 || has_majority(client) || are_too_few(client));
     let _ = runtime::timeout(LAZY_PATIENCE, async {
@@ -28,14 +28,14 @@ pub(super) async fn first_contact(client: &Client) -> Result<(), Failed> {
     accept(client)
 }
 
-/// Waits until a majority can vote, and a moment more for the rest.
+/// Waits until a majority can vote, and a short grace period for the others.
 pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Result<(), ConnectError> {
     let began = runtime::now();
     let decided = until(client, || {
         if has_majority(client) {
             return true;
         }
-        // Once every node has answered, there may be nothing left to wait for.
+        // Once every node has answered, waiting longer may be useless.
         let left = timeout.saturating_sub(runtime::since(began));
         are_too_few(client) || pending(client) == 0 && quarantined_beyond(client, left) > can_miss(client)
     });
@@ -48,13 +48,13 @@ pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Resu
     Err(ConnectError::NoMajority { nodes: client.nodes(), waited: runtime::since(began) })
 }
 
-/// Waits a moment more for nodes that have not answered.
+/// Waits a short grace period for nodes that have not answered.
 async fn stragglers(client: &Client) {
     let everyone = until(client, || pending(client) == 0 || can_vote(client) == links(client).len());
     let _ = runtime::timeout(STRAGGLER_PATIENCE, everyone).await;
 }
 
-/// Waits until the condition holds, and checks it after every change of a link.
+/// Waits until the condition holds. Checks it after every change of a link.
 async fn until(client: &Client, is_so: impl Fn() -> bool) {
     loop {
         let news: Vec<_> = links(client).iter().map(|link| Box::pin(link.news.notified())).collect();
@@ -69,7 +69,7 @@ fn links(client: &Client) -> &[Arc<Link>] {
     &client.cluster().links
 }
 
-/// The number of nodes that a majority can do without.
+/// Returns the number of nodes that may be missing from a majority.
 fn can_miss(client: &Client) -> usize {
     links(client).len() - client.cluster().settings.quorum.majority()
 }
@@ -86,35 +86,35 @@ fn has_majority(client: &Client) -> bool {
     can_vote(client) >= client.cluster().settings.quorum.majority()
 }
 
-/// Each node that cannot be used before an operator acts, and the reason.
+/// Returns each node that is unusable until an operator acts, with the reason.
 fn unusable(client: &Client) -> Failed {
     links(client).iter().filter_map(|link| Some((link.title.clone(), link.refusal()?))).collect()
 }
 
-/// Whether every node has answered, and too many of them cannot be used.
+/// Returns whether every node has answered, and too many of them are unusable.
 fn are_too_few(client: &Client) -> bool {
     let waiting = links(client).iter().filter(|link| waits(link));
     waiting.count() == pending(client) && unusable(client).len() > can_miss(client)
 }
 
-/// The number of nodes that stay in quarantine for longer than this.
+/// Returns the number of nodes that stay in quarantine for longer than this.
 fn quarantined_beyond(client: &Client, left: Duration) -> usize {
     let quarantine = |link: &Link| link.trouble().and_then(|why| why.quarantine_left());
     links(client).iter().filter(|link| quarantine(link).is_some_and(|quarantine| quarantine > left)).count()
 }
 
-/// Whether a node is there, and waits for others before it may vote.
+/// Returns whether a node is reachable, and waits for other nodes before it may vote.
 fn waits(link: &Link) -> bool {
     matches!(link.trouble(), Some(Silence::Waiting(_)))
 }
 
-/// Refuses nodes that cannot be used if no majority can come about without an operator.
+/// Returns the unusable nodes as an error if there can be no majority until an operator acts.
 ///
-/// A node that cannot be used never votes, so a minority of them is like as many dead nodes: running clients and new ones
-/// work without them.
+/// An unusable node never votes, so a minority of them is like as many dead nodes: running clients and new ones work
+/// without them.
 fn accept(client: &Client) -> Result<(), Failed> {
     let unusable = unusable(client);
-    // The others may only wait for those that cannot be used.
+    // The other nodes may be waiting only for the unusable ones.
     let are_stuck = || links(client).iter().all(|link| link.refusal().is_some() || waits(link));
     if unusable.len() <= can_miss(client) && (unusable.is_empty() || !are_stuck()) {
         return Ok(());

@@ -5,9 +5,9 @@ use quorlock_core::name::Holder;
 use super::ClientBuilder;
 
 impl ClientBuilder {
-    /// The holder of this client's leases.
+    /// Returns the holder of this client's leases.
     pub(super) fn holder(&self) -> Holder {
-        // The same on every machine, so that a simulation can be repeated.
+        // The same on every machine, so that simulations are reproducible.
         #[cfg(feature = "sim")]
         if self.simulated.is_some() {
             return Holder::new("simulated", 0, &self.label);
@@ -16,7 +16,7 @@ impl ClientBuilder {
     }
 }
 
-/// `root@db-3`, or the host alone if the user is not known.
+/// Returns `root@db-3`, or only the host if the user is not known.
 fn user_and_host() -> String {
     let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
     let user = named("LOGNAME").or_else(|| named("USER"));
@@ -25,7 +25,7 @@ fn user_and_host() -> String {
     user.map_or_else(host, |user| format!("{user}@{}", host()))
 }
 
-/// The user's name in `/etc/passwd`: cron jobs and containers often lack the variables.
+/// Returns the user's name in `/etc/passwd`: cron jobs and containers often lack the environment variables.
 #[cfg(target_os = "linux")]
 fn user_of_the_system() -> Option<String> {
     let uid = rustix::process::getuid().as_raw().to_string();

@@ -13,7 +13,7 @@ use crate::node::memory::MemoryNodes;
 use crate::node::redis::RedisNode;
 use crate::node::url::{NodeUrl, Origin, mask_url};
 
-/// How long connecting to a server may take.
+/// The deadline for connecting to a server.
 const CONNECT_DEADLINE: Duration = SILENCE_MIN;
 
 const PROMOTED: &str = "a replica that is promoted may have missed votes, and its old master may still give some";
@@ -38,7 +38,7 @@ impl ClientBuilder {
         self.urls.iter().enumerate().map(|(index, url)| self.open_node(index, url, constants)).collect()
     }
 
-    /// The template for keys on these nodes.
+    /// Returns the template for keys on these nodes.
     pub(super) fn keys(&self) -> Result<KeyTemplate, ConfigError> {
         let template = self.template.as_deref().map_or(Ok(KeyTemplate::default()), KeyTemplate::new)?;
         let in_cluster = self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("redis+cluster:"));

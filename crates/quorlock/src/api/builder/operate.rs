@@ -15,13 +15,13 @@ use crate::node::probe::Plan;
 use crate::platform::entropy;
 
 impl ClientBuilder {
-    /// Connects, and [makes](Client::init_cluster) these nodes one new cluster, which may vote at once: a declaration that no
-    /// lock can be outstanding on them.
+    /// Connects, and [makes](Client::init_cluster) these nodes one new cluster, which may vote at once. By calling it you
+    /// declare that no lock can be outstanding on them.
     ///
     /// # Errors
-    /// [`ReconfigureError`] names the nodes that show a lease or cannot list their names, unless
-    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, and those that cannot be used. If there is
-    /// any, no node is changed.
+    /// [`ReconfigureError`] names the nodes that cannot be used, and those that have a lease or cannot list their names,
+    /// unless [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set. If there are any, no node is
+    /// changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may have been changed and others not: repeat the call.
@@ -37,13 +37,13 @@ impl ClientBuilder {
     /// Changes the constants of the cluster that these nodes belong to: the number of nodes, `max_ttl` and `max_clock_skew`
     /// become those of this builder.
     ///
-    /// Leases with the old constants are not renewed any more. The call returns when every node has the new constants, but
+    /// Leases with the old constants are no longer renewed. The call returns when every node has the new constants, but
     /// before the nodes may vote: they are quarantined for the longer `max_ttl` of both. A single node votes at once.
     ///
     /// A majority of the cluster's nodes must be among these; the others may be new and blank.
     ///
     /// # Errors
-    /// [`ReconfigureError`] names the nodes that cannot be used. If there is any, no node is changed.
+    /// [`ReconfigureError`] names the nodes that cannot be used. If there are any, no node is changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may have been changed and others not: repeat the call. Until then, the changed
@@ -62,7 +62,7 @@ impl ClientBuilder {
 
     /// Examines every node and reports what is wrong, also if [`connect`](Self::connect) would fail. It changes nothing.
     ///
-    /// It observes the nodes' clocks for the time `watch`; with zero it does not measure their rates.
+    /// It observes the nodes' clocks for the duration `watch`; with zero it does not measure their rates.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -94,7 +94,7 @@ impl ClientBuilder {
         found
     }
 
-    /// Each node, or the error in its URL.
+    /// Returns each node, or the error in its URL.
     fn configured(&self, constants: &Constants) -> Vec<Configured> {
         if let Some(memory) = &self.memory {
             return memory.iter().map(Ok).collect();
@@ -109,7 +109,7 @@ impl ClientBuilder {
         self.urls.iter().enumerate().map(configure).collect()
     }
 
-    /// The key of a random name, if the template is valid.
+    /// Returns the key of a random name, if the template is valid.
     fn random_key(&self) -> Option<LockKey> {
         let name = Name::new(&format!("{:032x}", entropy::bits())).ok()?;
         self.keys().ok()?.key(&name).ok()

@@ -1,79 +1,79 @@
-//! What was found, how bad it is, and what to do about it.
+//! Findings: what was found, how severe it is, and what to do about it.
 
 use std::fmt;
 
-/// How bad it is.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Severity {
-    /// As it should be.
+    /// Nothing is wrong.
     Ok,
     /// Worth knowing.
     Note,
-    /// It works, but not as well as it could, or not for long.
+    /// It works, but is slow, fragile, or will stop working.
     Warning,
-    /// It keeps a node from voting, or locks from being safe.
+    /// It keeps a node from voting, or makes locks unsafe.
     Wrong,
 }
 
-/// One word.
+/// Shows one word.
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{self:?}").to_lowercase())
     }
 }
 
-/// What a finding is about.
+/// The topic of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Topic {
-    /// Whether it answers, and how fast.
+    /// Whether the node answers, and how fast.
     Reach,
-    /// Whether it lets us in, and do what has to be done.
+    /// Whether the node accepts our login, and permits the commands that locks need.
     Access,
-    /// Which server it is: its version and role, and whether it is there twice.
+    /// The server: its version and role, and whether it is listed twice.
     Server,
-    /// What it keeps over a restart.
+    /// What the node keeps across a restart.
     Persistence,
-    /// What it does when its memory is full.
+    /// What the node does when its memory is full.
     Memory,
-    /// Whether it may vote: its epoch, quarantine and restarts.
+    /// Whether the node may vote: its epoch, quarantine and restarts.
     Life,
-    /// What everyone who uses the cluster has to agree on.
+    /// The constants that all users of the cluster must share.
     Constants,
-    /// Its wall clock.
+    /// The node's wall clock.
     Clock,
     /// The file of an SQLite node.
     File,
-    /// How many nodes there are, and how many may fail.
+    /// The number of nodes, and how many may fail.
     Quorum,
-    /// What was configured on this side.
+    /// The configuration of this client.
     Settings,
 }
 
-/// One word.
+/// Shows one word.
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{self:?}").to_lowercase())
     }
 }
 
-/// One thing that was found.
+/// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Finding {
-    /// How bad it is.
+    /// How severe it is.
     pub severity: Severity,
-    /// What it is about.
+    /// The topic.
     pub topic: Topic,
-    /// What was found, in one sentence.
+    /// The finding in one sentence.
     pub text: String,
-    /// What to do about it, unless that is nothing.
+    /// What to do about it, if anything.
     pub advice: Option<String>,
 }
 
 impl Finding {
-    /// A finding with advice; an empty one is none.
+    /// Returns a finding. Empty advice counts as none.
     pub(crate) fn new(severity: Severity, topic: Topic, text: impl Into<String>, advice: &str) -> Self {
         let advice = (!advice.is_empty()).then(|| advice.to_owned());
         Self { severity, topic, text: text.into(), advice }

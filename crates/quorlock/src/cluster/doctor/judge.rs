@@ -8,14 +8,14 @@ use super::{ExaminedNode, Measure, NodeState, life, quarantine, shorten, spell};
 use crate::node::Trouble;
 use crate::node::probe::{FileFacts, Objection, Probe, Reading, RedisFacts};
 
-/// A clock that runs this much faster or slower than ours is worth a warning, whatever the drift allows.
+/// A clock whose rate differs from ours by more than this is worth a warning, even if the drift setting allows more.
 const RATE_PPM_MAX: u64 = 10_000;
-/// Less free space than this on a disk will not last.
+/// Less free disk space than this is worth a warning.
 const FREE_MIN: u64 = 16 << 20;
 /// A server that uses more than this part of its memory may refuse locks soon.
 const FULL_PERCENT: u64 = 90;
 
-/// What was seen of a node, and what that means.
+/// Judges one node by its probe.
 pub(super) fn node(title: String, probe: &Probe, measure: &Measure) -> ExaminedNode {
     let known = life(probe);
     let readings = probe.first.iter().chain(&probe.last);
@@ -106,7 +106,7 @@ fn living(life: &Incarnation, identity: Option<&Identity>) -> NodeState {
     }
 }
 
-/// Whether the server can be a node at all.
+/// Checks that the server can be a node at all.
 fn fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
     let why = match &facts.unfit {
         None => return,
@@ -137,7 +137,7 @@ fn fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
     }
 }
 
-/// Commands that locks do not need, and what is missing without them.
+/// Commands that locks do not need, and the feature that is missing without them.
 const OPTIONAL: [(&[&str], Severity, &str, &str); 6] = [
     (
         &["CONFIG GET"],
@@ -172,7 +172,7 @@ const OPTIONAL: [(&[&str], Severity, &str, &str); 6] = [
     ),
 ];
 
-/// What the server does not let us do.
+/// Reports the commands that the server does not permit.
 fn access(node: &mut ExaminedNode, facts: &RedisFacts) {
     let (denied, failed): (Vec<&Objection>, Vec<&Objection>) =
         facts.objections.iter().partition(|objection| is_denial(&objection.why));
@@ -211,7 +211,7 @@ fn access(node: &mut ExaminedNode, facts: &RedisFacts) {
     }
 }
 
-/// Whether it is for want of permission. Redis before 7 has other words for it within scripts.
+/// Returns whether an error is about missing permissions. Redis before 7 words it differently within scripts.
 fn is_denial(why: &str) -> bool {
     ["NOPERM", "can't run this command", "can't access", "can't publish", "no permissions", "No permissions"]
         .iter()
@@ -304,7 +304,7 @@ fn file(node: &mut ExaminedNode, facts: &FileFacts, in_trouble: bool) {
     }
 }
 
-/// Whether the node may vote, or when.
+/// Reports whether the node may vote, or when.
 fn vote(node: &mut ExaminedNode, known: Option<&Incarnation>, measure: &Measure) {
     let wait = "wait for it: quorlock nodes wait";
     match &node.state {
@@ -337,7 +337,7 @@ fn vote(node: &mut ExaminedNode, known: Option<&Incarnation>, measure: &Measure)
     }
 }
 
-/// How fast its clock runs, from two looks at it.
+/// Computes the rate of its clock from two readings.
 fn rate(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
     let sharpest = |readings: &[Reading]| readings.iter().copied().min_by_key(Reading::round_trip);
     let (Some(first), Some(last)) = (sharpest(&probe.first), sharpest(&probe.last)) else { return };

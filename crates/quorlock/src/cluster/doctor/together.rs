@@ -1,4 +1,4 @@
-//! The findings about the nodes together: twins, clusters, clocks, and how many may fail.
+//! The findings about the nodes together: duplicates, clusters, clocks, and how many may fail.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::finding::{Finding, Topic};
 use super::{ExaminedNode, Measure, NodeState, life, quarantine, shorten, spell};
 use crate::node::probe::{Probe, Reading};
 
-/// Judges the nodes together, and corrects what was found of each.
+/// Judges the nodes together, and corrects the findings about each.
 pub(super) fn judge(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) -> Vec<Finding> {
     twins(probes, nodes);
     constants(probes, nodes, measure);
@@ -21,7 +21,8 @@ pub(super) fn judge(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Meas
     newcomers(probes, nodes, measure).into_iter().chain(quorum(nodes, measure)).collect()
 }
 
-/// One server must not vote twice, and servers that replicate from one another, which share a replication id, are one.
+/// Reports servers that are listed twice. Servers that replicate from one another share a replication id, and count as one:
+/// one server must not vote twice.
 fn twins(probes: &[Probe], nodes: &mut [ExaminedNode]) {
     let run = |node: usize| probes[node].identity.as_ref().map(|identity| &identity.run);
     let replication = |node: usize| probes[node].redis.as_ref().map(|facts| facts.field("master_replid"));
@@ -47,7 +48,7 @@ fn twins(probes: &[Probe], nodes: &mut [ExaminedNode]) {
     }
 }
 
-/// Every client and node has to use the same constants.
+/// Reports nodes with other constants: every client and node must use the same.
 fn constants(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) {
     for (probe, node) in probes.iter().zip(nodes) {
         let Some(theirs) = life(probe).map(|life| &life.constants) else { continue };
@@ -63,7 +64,7 @@ fn constants(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) {
     }
 }
 
-/// A node that cannot be used with the others.
+/// Marks a node that cannot be used together with the others.
 fn misfit(node: &mut ExaminedNode, text: String, advice: &str) {
     if !matches!(node.state, NodeState::Unfit(_) | NodeState::Denied(_) | NodeState::Unreachable(_)) {
         node.state = NodeState::Unfit(text.clone());
@@ -83,7 +84,7 @@ fn differences(ours: &Constants, theirs: &Constants) -> Vec<String> {
     differs.map(|(what, ours, theirs)| format!("{what} {theirs} there, {ours} here")).collect()
 }
 
-/// All nodes have to be of one cluster.
+/// Reports nodes of another cluster.
 fn clusters(probes: &[Probe], nodes: &mut [ExaminedNode]) {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for life in probes.iter().filter_map(life) {
@@ -101,7 +102,7 @@ fn clusters(probes: &[Probe], nodes: &mut [ExaminedNode]) {
     }
 }
 
-/// How far each clock is from the middle. Two that differ do not tell which of them is wrong.
+/// Measures how far each clock is from the median. If only two clocks differ, neither is known to be wrong.
 fn clocks(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) {
     let sharpest = |probe: &Probe| probe.first.iter().copied().min_by_key(Reading::round_trip);
     let readings: Vec<Reading> = probes.iter().filter_map(sharpest).collect();
@@ -133,7 +134,7 @@ fn clocks(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) {
     }
 }
 
-/// Nodes that belong to no cluster yet.
+/// Reports nodes that belong to no cluster yet.
 fn newcomers(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) -> Option<Finding> {
     let quarantine = quarantine(measure);
     let members = probes.iter().filter_map(life).count();
@@ -166,7 +167,7 @@ fn newcomers(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) ->
     None
 }
 
-/// How many may fail.
+/// Reports how many nodes may fail.
 fn quorum(nodes: &[ExaminedNode], measure: &Measure) -> Vec<Finding> {
     let count = measure.constants.nodes;
     let majority = Quorum::majority_of(count);
@@ -174,7 +175,7 @@ fn quorum(nodes: &[ExaminedNode], measure: &Measure) -> Vec<Finding> {
     let voting = in_state(|state| *state == NodeState::Voting);
     let find = |severity, text: String| Finding::new(severity, Topic::Quorum, text, "");
     if count == 1 {
-        // A node that stands alone votes as soon as somebody comes.
+        // A single node votes as soon as a client connects.
         let ready = in_state(|state| matches!(state, NodeState::Blank | NodeState::Restarted));
         let text = "one node: when it fails, nobody gets a lock, and it is trusted after a restart";
         return vec![if voting + ready == 1 {

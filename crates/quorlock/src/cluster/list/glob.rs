@@ -1,6 +1,6 @@
-//! Patterns for names: `*` is any text, `?` any one letter.
+//! Patterns for names: `*` matches any text, `?` any one character.
 
-/// A pattern: what stands for itself at its beginning, and the rest.
+/// A pattern: its literal prefix, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
     beginning: String,
@@ -13,12 +13,12 @@ impl Glob {
         Self { beginning: beginning.into(), rest: rest.into() }
     }
 
-    /// Whatever begins like this, stars and question marks included.
+    /// Matches every name with this prefix, in which stars and question marks are ordinary characters.
     pub(super) fn beginning_with(beginning: &str) -> Self {
         Self { beginning: beginning.into(), rest: "*".into() }
     }
 
-    /// What every name begins with that fits.
+    /// Returns the prefix that every matching name has.
     pub(super) fn beginning(&self) -> &str {
         &self.beginning
     }
@@ -26,7 +26,8 @@ impl Glob {
     pub(super) fn fits(&self, name: &str) -> bool {
         let Some(behind) = name.strip_prefix(&self.beginning) else { return false };
         let (mut pattern, mut rest) = (self.rest.as_str(), behind);
-        // The last star, and what it has not swallowed yet: it takes one letter more whenever what follows fails.
+        // The pattern after the last star, and the text that the star has not matched yet. When the rest fails to match,
+        // the star takes one more character.
         let mut star: Option<(&str, &str)> = None;
         loop {
             let (mut letters, mut wanted) = (rest.chars(), pattern.chars());
@@ -60,7 +61,7 @@ mod tests {
 
     use super::*;
 
-    /// By the definition, however long it takes.
+    /// Matches by the definition, in exponential time.
     fn fits_slowly(pattern: &[char], name: &[char]) -> bool {
         match (pattern, name) {
             ([], []) => true,

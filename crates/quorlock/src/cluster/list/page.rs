@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::cluster::inspect::Inspection;
 use crate::error::{Operation, ReadError};
 
-/// How many times the nodes are asked for keys, at most.
+/// The most searches for keys in one page.
 const SEARCHES_MAX: usize = 20;
 
 /// Some of the names that are held or waited for, in the order in which the nodes keep their keys.
@@ -25,13 +25,13 @@ pub struct ListPage {
     pub missing: Vec<(String, Silence)>,
 }
 
-/// How far a listing has come. The nodes are searched one after the other.
+/// A position in a listing. The nodes are searched one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Position {
     node: usize,
-    /// Where the page of keys begins, in the node's own words.
+    /// The node's cursor of the page of keys.
     after: String,
-    /// The last name of that page of keys that was looked at.
+    /// The last name of that page of keys that was inspected.
     seen: String,
 }
 
@@ -51,7 +51,7 @@ impl Position {
         format!("{node} {} {after}{seen}", after.len())
     }
 
-    /// After a page of keys: the next one of the same node, or the first one of the next node.
+    /// Returns the position after a page of keys: the next page of the same node, or the first page of the next node.
     fn advance(&self, next: Option<String>) -> Self {
         let node = self.node + usize::from(next.is_none());
         Self { node, after: next.unwrap_or_default(), seen: String::new() }
@@ -64,7 +64,7 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
     }
     let mut at = Position::parse(position).ok_or(ReadError::Position)?;
     let mut page = ListPage::default();
-    // Names that an earlier page had count as well: each has to be looked at.
+    // Names of an earlier page count as well, because each of them is inspected again.
     let mut looks_left = filter.limit.max(INSPECTED_AT_ONCE);
     for _ in 0..SEARCHES_MAX {
         let Some(link) = cluster.links.get(at.node) else { return Ok(page) };
@@ -97,13 +97,13 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
     Ok(page)
 }
 
-/// Whether the search of an earlier node has found the name.
+/// Returns whether the search of an earlier node has found the name.
 fn is_listed_before(inspection: &Inspection, node: usize) -> bool {
     let reports = inspection.nodes.iter().take(node).filter_map(|(_, said)| said.as_ref().ok());
     reports.into_iter().any(|report| report.held.is_some() || report.waiting > 0)
 }
 
-/// Fails if too few nodes are left to find every name that is held.
+/// Returns an error if too few nodes are left to find every held name.
 fn check_quorum(cluster: &Cluster, page: &ListPage) -> Result<(), ReadError> {
     if page.missing.len() <= cluster.settings.quorum.spare() {
         return Ok(());
