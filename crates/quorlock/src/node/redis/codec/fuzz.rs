@@ -1,4 +1,4 @@
-//! What has to hold for whatever a server says: for property tests and fuzzers.
+//! Invariants that must hold for any bytes from a server, for property tests and fuzzers.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ fn message(name: &str, request: Request) -> Message {
     Message { key: Arc::new(key), request: Arc::new(request) }
 }
 
-/// Messages that go together, of each kind that does.
+/// Returns pairs of messages that are bundled, one pair for each kind of bundle.
 fn bundles() -> [[Message; 2]; 5] {
     let attempt = LeaseId::from_bits(1);
     let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
@@ -69,7 +69,7 @@ pub(super) fn messages() -> Vec<Message> {
     requests.into_iter().map(|request| message("name", request)).collect()
 }
 
-/// Whether a value says yes to a request, word for word as the scripts and the page's commands do.
+/// Returns whether a value is a grant for a request, in exactly the form that the scripts and plain commands reply.
 pub(super) fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
     let is_number = |value: &Value| matches!(value, Value::Int(0..));
     match request {
@@ -89,12 +89,12 @@ pub(super) fn says_yes(request: &Request, value: &Value, same_life: bool) -> boo
     }
 }
 
-/// What a value says to each of two who asked together: of acquires and renewals, behind the node's clock.
+/// Returns whether a value grants each of two bundled requests. For acquires and renewals the node's clock comes first.
 fn shares(request: &Request, value: &Value) -> Option<[bool; 2]> {
     let Value::Array(parts) = value else { return None };
     let is_number = |value: &Value| matches!(value, Value::Int(0..));
     match (request, parts.as_slice()) {
-        // A grant that is given together with others is its fence alone.
+        // A grant in a bundle consists of the fence only.
         (Request::Acquire { .. } | Request::Renew { .. }, [at, shares @ ..]) => {
             let share = |value| is_number(at) && is_number(value) || says_yes(request, value, true);
             <&[Value; 2]>::try_from(shares).ok().map(|shares| shares.each_ref().map(share))
@@ -122,15 +122,15 @@ fn take_bundle(messages: &[Message; 2], value: &Value) {
                 messages[0].request
             );
         }
-        // One who answers nonsense to the other is not believed at all.
+        // If one of the two replies is malformed, the whole reply is rejected.
         Err(_) => assert_ne!(said, [true; 2], "{value:?} to {:?}", messages[0].request),
     }
 }
 
-/// Takes bytes for the answer to every question that there is.
+/// Parses the bytes as the answer to every kind of question.
 ///
 /// # Panics
-/// If a value depends on the pieces in which it arrives, or anything but a grant is taken for one.
+/// Panics if a value depends on the pieces in which it arrives, or if anything but a grant is parsed as a grant.
 pub(crate) fn take_anything(bytes: &[u8]) {
     let mut parser = Parser::default();
     parser.buffer().extend_from_slice(bytes);

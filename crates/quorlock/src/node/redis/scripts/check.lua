@@ -1,4 +1,4 @@
--- Checks whether an attempt's vote exists: `check` of quorlock-core's node::apply. Changes nothing.
+-- Checks whether an attempt's vote exists: `check` of quorlock-core's node::inspect. Changes nothing.
 -- KEYS  1 epoch   2 vote   3 the attempt's tombstone   4 holds
 -- ARGV  1 epoch and floor   2 attempt   3 the slot that it must have, or ''
 -- Returns {3, now, left} it exists   {-1, now} wrong epoch   {-2, now} tombstoned   {-4, now} absent

@@ -35,7 +35,7 @@ if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's'
 end
 local reentry = again or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
 local among = mode ~= 'r'
--- Somebody else may have held the lock in between: nobody may enter again with a fence of that holder.
+-- Another holder may have come in between: its fence must not be used to enter again.
 local passed = verb ~= 'acquire' and mode == 'r' and not vote and fence and by ~= attempt
 
 -- The slots in use, and their number.

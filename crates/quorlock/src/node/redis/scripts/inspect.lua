@@ -1,4 +1,4 @@
--- Reports the state of a name: `report` of quorlock-core's node::apply. Removes only lapsed queue positions.
+-- Reports the state of a name: `report` of quorlock-core's node::inspect. Removes only lapsed queue positions.
 -- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
 -- Returns {2, now, fence, since, waiting, queue}; if there is a vote, also left, period, number of holders, who, its digest
 --         unless it has a fence of its own, and whether it was broken.

@@ -3,7 +3,7 @@
 -- each name leaves a fence for a day.
 -- ARGV  1 the cursor, with a leading 'q' for queues   2 keys to scan per step, and about the most keys to return
 --       3 the most steps   4 the pattern of votes' keys, or of fences' keys   5 the pattern of queues' keys
---       6 '1' if the pattern identifies a vote's key; otherwise the fence's key must exist too
+--       6 '1' if ARGV[4] is for votes' keys; otherwise it is for fences' keys, and each name's vote must exist
 -- Returns {next cursor, {keys}}
 local queues, cursor = string.match(ARGV[1], '^(q?)(%d+)$')
 local found, most = {}, tonumber(ARGV[2])

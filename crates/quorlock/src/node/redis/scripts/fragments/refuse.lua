@@ -1,4 +1,4 @@
--- Refusals: `held` of node::apply and `line_up` of node::queue. Needs the fragments begin, period and queue.
+-- Refusals: `held` of node::apply and `enqueue` of node::queue. Needs the fragments begin, period and queue.
 --#note
 local function held(spot, waiting, lower)
   return {0, now, redis.call('PTTL', KEYS[2]), fence or 0, by == signed and who or '', spot, waiting, lower}
