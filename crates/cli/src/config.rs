@@ -1,4 +1,4 @@
-//! Settings, and where each came from: flags, environment, file, defaults, in this order.
+//! The settings and their origins: flags, environment, file and defaults, in this order of precedence.
 
 mod file;
 mod key;
@@ -15,16 +15,16 @@ pub(crate) use key::{KEYS, Key, args as flag_args, typed as typed_flags};
 use value::Kind;
 pub(crate) use value::Value;
 
-/// Where a value came from.
+/// The origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A flag.
     Flag(String),
-    /// A variable of the environment.
+    /// An environment variable.
     Environment(String),
     /// A line of a file, and the profile that it belongs to.
     File { path: PathBuf, line: usize, profile: Option<String> },
-    /// Nobody said anything.
+    /// The default.
     Default,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// What was typed on the command line: a key's flag and its text.
+/// The settings on the command line: each key, and its text.
 pub(crate) type Flags = Vec<(&'static Key, String)>;
 
 /// Every setting with its origin.
@@ -51,14 +51,14 @@ pub(crate) struct Settings {
     values: Vec<(&'static Key, Option<Value>, Origin)>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
-    /// The paths where a file was looked for, in order; the last one is the file, if there is one.
+    /// The paths that were searched for a file, in order; the last one is the file, if there is one.
     pub(crate) looked_for: Vec<PathBuf>,
     /// The profile that was chosen.
     pub(crate) profile: Option<String>,
 }
 
 impl Settings {
-    /// Reads them all. `config` names a file that has to be there; `profile` one of its profiles.
+    /// Reads all settings. `config` names a file that must exist, and `profile` one of its profiles.
     pub(crate) fn read(flags: &Flags, config: Option<PathBuf>, profile: Option<String>) -> Result<Self, Failure> {
         variable::check()?;
         let (file, looked_for) = File::find(config)?;
@@ -90,7 +90,7 @@ impl Settings {
     ) -> Result<(&'static Key, Option<Value>, Origin), Failure> {
         let read = |text: &str, origin: Origin| match key.kind.read(text) {
             Ok(value) => Ok((key, Some(value), origin)),
-            // A blank list of nodes is most likely a variable that was not set, and not a typing mistake.
+            // A blank list of nodes most likely comes from an unset variable, and not from a typing error.
             Err(why) if matches!(origin, Origin::Flag(_)) && key.kind != Kind::Nodes => {
                 Err(Failure::usage(format_args!("{origin}: {why}")))
             }
@@ -111,7 +111,7 @@ impl Settings {
         }
     }
 
-    /// Each key with its value and where that came from.
+    /// Returns each key with its value and the origin of the value.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static Key, Option<&Value>, &Origin)> {
         self.values.iter().map(|(key, value, origin)| (*key, value.as_ref(), origin))
     }
@@ -122,7 +122,7 @@ impl Settings {
         found.map_or((None, &Origin::Default), |(_, value, origin)| (value.as_ref(), origin))
     }
 
-    /// A text, if there is one.
+    /// Returns a text, if it is set.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         match self.value(name).0 {
             Some(Value::Text(text)) => Some(text),
@@ -130,7 +130,7 @@ impl Settings {
         }
     }
 
-    /// A duration that has a default.
+    /// Returns a duration that has a default.
     pub(crate) fn duration(&self, name: &str) -> Duration {
         self.optional_duration(name).unwrap_or_default()
     }
@@ -142,22 +142,22 @@ impl Settings {
         }
     }
 
-    /// Whether it is switched on.
+    /// Returns whether a switch is on.
     pub(crate) fn is_on(&self, name: &str) -> bool {
         matches!(self.value(name).0, Some(Value::Switch(true)))
     }
 
-    /// Whether it was typed, rather than found in the environment or a file.
+    /// Returns whether it was set on the command line.
     pub(crate) fn is_typed(&self, name: &str) -> bool {
         matches!(self.value(name).1, Origin::Flag(_))
     }
 
-    /// Where a value came from.
+    /// Returns the origin of a value.
     pub(crate) fn origin(&self, name: &str) -> &Origin {
         self.value(name).1
     }
 
-    /// The nodes' URLs, secrets included; `None` if the setting is absent. The list is never empty.
+    /// Returns the nodes' URLs, with secrets; `None` if they are not set. The list is never empty.
     pub(crate) fn nodes(&self) -> Option<&[String]> {
         match self.value("nodes").0 {
             Some(Value::List(nodes)) => Some(nodes),
@@ -165,7 +165,7 @@ impl Settings {
         }
     }
 
-    /// The password for nodes whose URL has none, from its file or the environment.
+    /// Returns the password for nodes whose URL has none, from its file or the environment.
     pub(crate) fn password(&self) -> Result<Option<String>, Failure> {
         if let Some(password) = variable::read("QUORLOCK_PASSWORD")? {
             return Ok(Some(password));
@@ -182,7 +182,7 @@ impl Settings {
     }
 }
 
-/// Paths for people to read.
+/// Formats paths for messages.
 pub(crate) fn list(paths: &[impl AsRef<Path>]) -> String {
     paths.iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(", ")
 }

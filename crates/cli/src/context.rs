@@ -1,4 +1,4 @@
-//! What every command starts from: the settings, the nodes, and where to print.
+//! The state that every command starts from: the settings, the nodes, and the output.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use crate::duration::{show, show_exactly};
 use crate::exit::{Failure, between_runs};
 use crate::output::Output;
 
-/// The settings, and where to print.
+/// The settings, and the output.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub(crate) settings: Settings,
@@ -22,12 +22,12 @@ pub(crate) struct Context {
 /// How long to wait for nodes to acknowledge a release, beyond the majority.
 pub(crate) const FLUSH: Duration = Duration::from_secs(1);
 
-/// The nodes and how to use them, secrets included: everything that another process needs to be their client.
+/// The nodes and how to use them, with secrets: everything that another process needs to connect to them.
 #[derive(Clone, Serialize, Deserialize)]
 pub(crate) struct Access {
     nodes: Vec<String>,
     key_template: String,
-    /// User name and password.
+    /// The username and the password.
     login: Option<(String, String)>,
     pub(crate) ttl: Duration,
     max_ttl: Duration,
@@ -63,7 +63,7 @@ impl Access {
 }
 
 impl Context {
-    /// The configured nodes.
+    /// Returns the configured nodes.
     pub(crate) fn access(&self) -> Result<Access, Failure> {
         let settings = &self.settings;
         let user = settings.text("username").unwrap_or("default");
@@ -80,22 +80,22 @@ impl Context {
         })
     }
 
-    /// A builder for the configured nodes.
+    /// Returns a builder for the configured nodes.
     pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
         Ok(self.access()?.builder())
     }
 
-    /// A builder for those who take no lock: the ttl plays no part.
+    /// Returns a builder for commands that acquire no lock, for which the ttl does not matter.
     pub(crate) fn operator(&self) -> Result<ClientBuilder, Failure> {
         Ok(self.builder()?.ttl(self.settings.duration("max_ttl").min(TTL_DEFAULT)))
     }
 
-    /// Connects to the configured nodes to take no lock, and says so if they may not vote yet.
+    /// Connects to the configured nodes for a command that acquires no lock, and warns if they cannot vote yet.
     pub(crate) async fn connect(&self) -> Result<Client, Failure> {
         self.open(self.operator()?).await
     }
 
-    /// Connects, and warns about nodes that cannot vote until an operator acts, and about too many in quarantine.
+    /// Connects, and warns about nodes that cannot vote until an operator acts, and if too many are in quarantine.
     pub(crate) async fn open(&self, builder: ClientBuilder) -> Result<Client, Failure> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
@@ -113,7 +113,7 @@ impl Context {
         Ok(client)
     }
 
-    /// Connects for a service, which stays whatever the nodes do, and logs which of them do not vote.
+    /// Connects for a service, which keeps running if nodes fail, and logs which of them do not vote.
     pub(crate) async fn open_to_stay(&self, builder: ClientBuilder) -> Result<Client, Failure> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
@@ -129,7 +129,7 @@ impl Context {
         Ok(client)
     }
 
-    /// The ttl of a flag, if it was given, else the one that is set.
+    /// Returns the ttl of the flag, if it was given, or else the configured one.
     pub(crate) fn ttl(&self, flag: Option<Duration>) -> Result<Duration, Failure> {
         let most = self.settings.duration("max_ttl");
         match flag {
@@ -142,7 +142,7 @@ impl Context {
         }
     }
 
-    /// Refuses nodes that lock nobody else out.
+    /// Refuses nodes whose locks exclude nobody else.
     pub(crate) fn outlasts(&self, command: &str) -> Result<(), Failure> {
         if self.settings.nodes().unwrap_or_default().iter().any(|url| url.starts_with("memory:")) {
             let why = "memory: is gone with the process, so it locks nobody else out";
@@ -151,7 +151,7 @@ impl Context {
         Ok(())
     }
 
-    /// The nodes' URLs, secrets included: the configured ones, or the file of this user and host.
+    /// Returns the nodes' URLs, with secrets: the configured ones, or the file of this user and host.
     pub(crate) fn urls(&self) -> Result<Vec<String>, Failure> {
         let nodes = self.settings.nodes();
         let local = nodes.is_none_or(|nodes| nodes.iter().any(|url| is_local(url)));
@@ -170,7 +170,7 @@ impl Context {
         Failure::config(format!("require_cluster ({origin}) refuses locks of this host alone, {what}"))
     }
 
-    /// Says which nodes are used and who chose them, without passwords.
+    /// Prints which nodes are used and where they were configured, without passwords.
     pub(crate) fn name_nodes(&self) -> Result<(), Failure> {
         if !self.output.verbose && !std::io::stderr().is_terminal() {
             return Ok(());
@@ -183,18 +183,18 @@ impl Context {
     }
 }
 
-/// Whether a node's locks are seen by processes of this host alone.
+/// Returns whether only processes of this host see the locks of a node.
 fn is_local(url: &str) -> bool {
     url.starts_with("sqlite:") || url.starts_with("memory:")
 }
 
-/// A warning about an even number of nodes: its majority is larger than that of one node less.
+/// Returns a warning about an even number of nodes, which tolerates no more failures than one node less.
 fn even_number(nodes: usize) -> Option<String> {
     let text = || format!("{nodes} nodes tolerate no more failures than {}: use an odd number", nodes - 1);
     (nodes > 0 && nodes.is_multiple_of(2)).then(text)
 }
 
-/// A warning if so many nodes are in quarantine that nobody can acquire a lock.
+/// Returns a warning if too many nodes are in quarantine for anyone to acquire a lock.
 fn quarantine(nodes: &[(String, Option<Silence>)]) -> Option<String> {
     let voting = nodes.iter().filter(|(_, trouble)| trouble.is_none()).count();
     let left: Vec<Duration> = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left()).collect();
@@ -209,7 +209,7 @@ fn quarantine(nodes: &[(String, Option<Silence>)]) -> Option<String> {
     Some(format!("{quarantined} of {} nodes {why}, and can vote in {}; {advice}", nodes.len(), show(wait)))
 }
 
-/// Why the time between two runs does not count towards a quarantine; `None` if it does.
+/// Returns why the time between two runs does not count towards a quarantine; `None` if it does.
 pub(crate) fn unrecorded(client: &Client) -> Option<String> {
     if state_folder().is_none() {
         return Some("neither XDG_STATE_HOME nor HOME names a state folder".into());
@@ -217,14 +217,14 @@ pub(crate) fn unrecorded(client: &Client) -> Option<String> {
     client.state_folder_trouble()
 }
 
-/// `$XDG_STATE_HOME/quorlock`, or below `~/.local/state`, if either is set.
+/// Returns `$XDG_STATE_HOME/quorlock`, or the folder below `~/.local/state`, if either variable is set.
 fn state_folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
     Some(state?.join("quorlock"))
 }
 
-/// `$XDG_STATE_HOME/quorlock/locks.db`, or below `~/.local/state`.
+/// Returns `$XDG_STATE_HOME/quorlock/locks.db`, or the file below `~/.local/state`.
 pub(crate) fn default_file() -> Result<PathBuf, Failure> {
     let folder = state_folder().ok_or_else(|| {
         Failure::config("neither XDG_STATE_HOME nor HOME says where to keep locks: use --nodes sqlite:/some/path")

@@ -1,10 +1,10 @@
-//! Durations as people write them.
+//! Parsing and formatting of durations.
 
 use std::time::Duration;
 
 const UNITS: [(&str, u64); 5] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000), ("d", 86_400_000)];
 
-/// Reads `500ms`, `30s`, `5m`, `2h` or `1d`. A bare number is refused: seconds or milliseconds?
+/// Parses `500ms`, `30s`, `5m`, `2h` or `1d`. A number without a unit is refused as ambiguous.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
@@ -21,12 +21,12 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     millis.map(Duration::from_millis).ok_or_else(|| format!("{text} is too long"))
 }
 
-/// Whole milliseconds, for programs.
+/// Returns whole milliseconds, for programs.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// As it would be typed: `500ms`, `30s`, `5m`.
+/// Formats a duration exactly, as it would be typed: `500ms`, `30s`, `5m`.
 pub(crate) fn show_exactly(duration: Duration) -> String {
     let millis = duration.as_millis();
     let fits = |(_, unit): &&(&str, u64)| millis != 0 && millis.is_multiple_of(u128::from(*unit));
@@ -34,7 +34,7 @@ pub(crate) fn show_exactly(duration: Duration) -> String {
     format!("{}{name}", millis / u128::from(unit))
 }
 
-/// `2m10s`, `21s`, `0.4s`.
+/// Formats a duration for people: `2m10s`, `21s`, `0.4s`.
 pub(crate) fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match seconds {

@@ -27,7 +27,7 @@ impl Exit {
     pub(crate) const NOT_EXECUTABLE: Self = Self(126);
     pub(crate) const NOT_FOUND: Self = Self(127);
 
-    /// Killed, or interrupted, by this signal.
+    /// Returns the exit code for a process that was killed or interrupted by this signal.
     pub(crate) fn signal(number: i32) -> Self {
         Self(u8::try_from(128 + number).unwrap_or(Self::INTERNAL.0))
     }
@@ -39,7 +39,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// Why a command did not do what it was asked, and its exit code.
+/// The failure of a command, with its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
@@ -63,12 +63,12 @@ impl Failure {
         Self::new(Exit::INTERNAL, text)
     }
 
-    /// For `map_err`: `cannot WHAT: ERROR`.
+    /// Returns a function for `map_err` that makes `cannot WHAT: ERROR`.
     pub(crate) fn cannot<E: fmt::Display>(what: &str) -> impl Fn(E) -> Self {
         move |error| Self::internal(format_args!("cannot {what}: {error}"))
     }
 
-    /// A lock that was not acquired. `details` are of the client that asked.
+    /// Returns the failure to acquire a lock. `details` come from the client that tried.
     pub(crate) fn not_acquired(error: AcquireError, details: &Details) -> Self {
         match error {
             AcquireError::WaitTimeout(held) if held.tally.refused() == 0 => {
@@ -84,7 +84,7 @@ impl Failure {
         }
     }
 
-    /// Prints it, and gives the code.
+    /// Prints the failure, and returns its exit code.
     pub(crate) fn report(&self) -> ExitCode {
         self.print();
         self.exit.into()
@@ -101,7 +101,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// What a client knows beyond an error.
+/// What a client knows besides the error.
 #[derive(Debug, Default)]
 pub(crate) struct Details {
     /// How long the caller has waited for the lock.
@@ -200,7 +200,7 @@ impl From<BreakError> for Failure {
     }
 }
 
-/// Who holds it, for how long, until when, and what to do.
+/// Describes the holder, how long it has held the lock, until when, and what to do.
 fn describe_held(error: &HeldError, details: &Details) -> String {
     let name = &error.name;
     let (begin, advice) = match details.waited {
@@ -214,7 +214,7 @@ fn describe_held(error: &HeldError, details: &Details) -> String {
     format!("{begin}{name} is held{by}{since}{end}\n  {advice}more: quorlock status {name}")
 }
 
-/// Without a quorum, one line for each node, and what to do.
+/// Describes a missing quorum: one line for each node, and what to do.
 fn no_quorum(what: &str, tally: &Tally, details: &Details) -> Failure {
     let silent = |is: fn(&Silence) -> bool| {
         tally.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(why) if is(why))).count()
@@ -241,12 +241,12 @@ fn no_quorum(what: &str, tally: &Tally, details: &Details) -> Failure {
     Failure::new(Exit::NO_QUORUM, lines.join("\n"))
 }
 
-/// What follows for short runs from a quarantine that cannot be recorded.
+/// Describes the effect on short runs if a quarantine cannot be recorded.
 pub(crate) fn between_runs(unrecorded: &str) -> String {
     format!("  the time between runs does not count: {unrecorded}")
 }
 
-/// How long a node has been silent, unless that has just begun.
+/// Describes how long a node has been silent, unless that has just begun.
 pub(crate) fn for_so_long(silent: Option<Duration>) -> String {
     let worth_a_word = silent.filter(|silent| *silent >= Duration::from_secs(1));
     worth_a_word.map_or_else(String::new, |silent| format!("; no vote for {}", show(silent)))

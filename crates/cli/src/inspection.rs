@@ -11,7 +11,7 @@ use crate::table::{Cell, one_line};
 /// The titles of [`cells`].
 pub(crate) const TITLES: [&str; 6] = ["HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING"];
 
-/// How a lock is held: on one node, or by the summary of all.
+/// Returns the table cells of a lock: on one node, or summed up for all.
 pub(crate) fn cells(lock: &LockOnNode) -> [Cell; 6] {
     let (who, paint) = match (&lock.trouble, &lock.holder) {
         (Some(trouble), _) => (trouble.clone(), Some(Paint::Bad)),
@@ -36,7 +36,7 @@ pub(crate) fn cells(lock: &LockOnNode) -> [Cell; 6] {
     ]
 }
 
-/// A lock by the word of a majority, in the form of one node's report.
+/// Returns the state on which a majority agrees, in the form of one node's report.
 pub(crate) fn summary(lock: &LockView) -> LockOnNode {
     let is_changing = !lock.held && lock.nodes.iter().any(|node| node.held);
     LockOnNode {
@@ -56,7 +56,7 @@ pub(crate) fn summary(lock: &LockView) -> LockOnNode {
     }
 }
 
-/// `shared by 3`, `2 of 5 slots`; `None` for a single holder.
+/// Returns `shared by 3` or `2 of 5 slots`; `None` for a single holder.
 pub(crate) fn sharing(lock: &LockOnNode) -> Option<String> {
     let holds = lock.holds;
     match (lock.mode?, lock.slots) {
@@ -67,18 +67,18 @@ pub(crate) fn sharing(lock: &LockOnNode) -> Option<String> {
     }
 }
 
-/// `db-3 (pid 4121, backup.sh)`.
+/// Formats a holder: `db-3 (pid 4121, backup.sh)`.
 pub(crate) fn show_holder(holder: Option<&HolderView>) -> String {
     holder.map_or_else(|| "an unknown holder".into(), |holder| one_line(&holder.to_string()))
 }
 
-/// The time since this moment by a node's clock, which may be a little ahead of ours.
+/// Returns the time since this moment by a node's clock, which may be slightly ahead of ours.
 pub(crate) fn elapsed(since_ms: u64) -> Option<Duration> {
     let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(since_ms))?;
     Some(since.elapsed().unwrap_or_default())
 }
 
-/// A duration, or a dash.
+/// Formats a duration, or a dash.
 pub(crate) fn or_dash(duration: Option<Duration>) -> String {
     duration.map_or_else(|| "-".into(), show)
 }

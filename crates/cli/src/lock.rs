@@ -1,4 +1,4 @@
-//! The options of a lock, and acquiring it while a person watches.
+//! The options of a lock, and acquiring it with a progress display.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -44,13 +44,13 @@ pub(crate) struct LockArgs {
 }
 
 impl LockArgs {
-    /// How long to wait, or `None` for ever; `is_patient` is the word of another flag, if there is one.
+    /// Returns how long to wait; `None` for no limit. `is_patient` is the choice of another flag, if there is one.
     pub(crate) fn patience(&self, is_patient: Option<bool>) -> Option<Duration> {
         let is_patient = is_patient.unwrap_or_else(|| std::io::stderr().is_terminal() && !self.no_wait);
         self.wait.or((!is_patient).then_some(Duration::ZERO))
     }
 
-    /// The mode; `owner` is the owner of a shared lock.
+    /// Returns the mode; `owner` is the owner of a shared lock.
     pub(crate) fn mode(&self, owner: Owner) -> Mode {
         match self.slots {
             Some(permits) => Mode::Slot { permits, slot: 0 },
@@ -59,7 +59,7 @@ impl LockArgs {
         }
     }
 
-    /// `exclusive`, `shared` or `slots`.
+    /// Returns `exclusive`, `shared` or `slots`.
     pub(crate) fn kind(&self) -> &'static str {
         match self.slots {
             Some(_) => "slots",
@@ -68,7 +68,7 @@ impl LockArgs {
         }
     }
 
-    /// The lock in this mode, with a ttl and a label. `program` is the label if none is set.
+    /// Returns the lock in this mode, with a ttl and a label. `program` is the default label.
     pub(crate) fn lock(
         &self,
         context: &Context,
@@ -82,7 +82,7 @@ impl LockArgs {
     }
 }
 
-/// Acquires a lock within `wait`, and shows how the waiting goes.
+/// Acquires a lock within `wait`, and shows the progress of the wait.
 pub(crate) async fn acquire(
     context: &Context,
     client: &Client,

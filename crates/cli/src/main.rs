@@ -29,7 +29,7 @@ use output::Output;
 /// The result of a command.
 type Outcome = Result<Exit, Failure>;
 
-/// Faster for the many small objects of the service, which often cross threads.
+/// Faster for the many small objects of the service, which often move between threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
     let (cli, flags) = match args::parse() {
         Ok(parsed) => parsed,
         Err(error) => {
-            // Help and version are no mistakes.
+            // Help and version are not errors.
             let _ = error.print();
             if !error.use_stderr() {
                 return ExitCode::SUCCESS;
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
 }
 
 fn start(cli: Cli, flags: &Flags) -> Outcome {
-    // Neither needs settings or nodes.
+    // These commands need neither settings nor nodes.
     match &cli.command {
         Command::Completions { shell } => {
             clap_complete::generate(*shell, &mut args::command(), "quorlock", &mut std::io::stdout());

@@ -1,4 +1,4 @@
-//! Where things are printed: data on stdout, everything else on stderr.
+//! Printing: data on stdout, everything else on stderr.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::exit::{Exit, Failure};
 use crate::table::cut_painted;
 
-/// What a text means, by which it is coloured.
+/// The meaning of a text, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     Good,
@@ -16,24 +16,24 @@ pub(crate) enum Paint {
     Warn,
     Dim,
     Bold,
-    /// One of the 256 colours of terminals.
+    /// One of the 256 colours of a terminal.
     Color(u8),
 }
 
 /// How to print.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    /// One JSON object instead of text for people.
+    /// Print JSON.
     pub(crate) json: bool,
-    /// Nothing but errors and what was asked for.
+    /// Print only errors and results.
     pub(crate) quiet: bool,
-    /// More than the usual.
+    /// Print details.
     pub(crate) verbose: bool,
     color: Option<bool>,
 }
 
 impl Output {
-    /// `color` is `auto`, `always` or `never`; `NO_COLOR` stands behind it, and the terminal last.
+    /// Returns an output. `color` is `auto`, `always` or `never`; `auto` follows `NO_COLOR`, and then the terminal.
     pub(crate) fn new(json: bool, quiet: bool, verbose: bool, color: &str) -> Self {
         let color = match color {
             "always" => Some(true),
@@ -44,26 +44,26 @@ impl Output {
         Self { json, quiet, verbose, color }
     }
 
-    /// Says something on the side, unless it is to be quiet.
+    /// Prints a note on stderr, unless the output is quiet.
     pub(crate) fn note(self, text: impl std::fmt::Display) {
         if !self.quiet {
             eprintln!("quorlock: {text}");
         }
     }
 
-    /// Says what only some want to know.
+    /// Prints a detail on stderr, if the output is verbose.
     pub(crate) fn detail(self, text: impl std::fmt::Display) {
         if self.verbose {
             self.note(text);
         }
     }
 
-    /// Prints one line of data. That nobody reads any more is no error of ours.
+    /// Prints one line of data. A reader that has left is not an error.
     pub(crate) fn line(self, text: impl std::fmt::Display) -> Result<(), Failure> {
         self.text(&format!("{text}\n")).map(drop)
     }
 
-    /// Prints this, and says whether anybody reads it: a reader that left, as `head` does, is no failure.
+    /// Prints a text. Returns whether anybody still reads: a reader that has left, such as `head`, is not an error.
     #[expect(clippy::unused_self, reason = "printing is done through an output")]
     pub(crate) fn text(self, text: &str) -> Result<bool, Failure> {
         let mut stdout = io::stdout();
@@ -74,7 +74,7 @@ impl Output {
         }
     }
 
-    /// Prints one JSON object, with the version of its shape.
+    /// Prints one JSON object, with its schema version.
     pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
         self.line(json_text(value)?)
     }
@@ -85,30 +85,30 @@ impl Output {
         printed.map(|()| Exit::OK)
     }
 
-    /// Whether colours are wanted on stdout.
+    /// Returns whether stdout is coloured.
     pub(crate) fn is_colored(self) -> bool {
         self.color.unwrap_or_else(|| io::stdout().is_terminal())
     }
 
-    /// A text for stdout, in its colour.
+    /// Colours a text for stdout.
     pub(crate) fn paint(self, paint: Paint, text: impl std::fmt::Display) -> String {
         painted(self.is_colored(), paint, &text.to_string())
     }
 
-    /// A text for stderr, in its colour.
+    /// Colours a text for stderr.
     pub(crate) fn paint_note(self, paint: Paint, text: impl std::fmt::Display) -> String {
         painted(self.color.unwrap_or_else(|| io::stderr().is_terminal()), paint, &text.to_string())
     }
 }
 
-/// One JSON object as text, with the version of its shape.
+/// Serializes one JSON object, with its schema version.
 pub(crate) fn json_text(value: &impl Serialize) -> Result<String, Failure> {
     let mut json = serde_json::to_value(value).map_err(Failure::cannot("write JSON"))?;
     json["v"] = 1.into();
     Ok(json.to_string())
 }
 
-/// Asks the person at the terminal, and reads one line.
+/// Asks the user at the terminal, and reads one line.
 pub(crate) fn ask(question: impl std::fmt::Display) -> Result<String, Failure> {
     let mut answer = String::new();
     eprint!("quorlock: {question} ");
@@ -117,28 +117,28 @@ pub(crate) fn ask(question: impl std::fmt::Display) -> Result<String, Failure> {
     Ok(answer.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Lines on stderr that are drawn again and again in the same place. Dropped, they are gone.
+/// Lines on stderr that are redrawn in place. Dropping this removes them.
 pub(crate) struct LiveText {
     /// The number of lines on the terminal.
     lines: usize,
 }
 
 impl LiveText {
-    /// `None` without a terminal, and where nobody wants it.
+    /// Returns `None` without a terminal, and if the output is quiet.
     pub(crate) fn new(output: Output) -> Option<Self> {
         (!output.quiet && io::stderr().is_terminal()).then_some(Self { lines: 0 })
     }
 
-    /// Replaces the lines. They are cut to the width of the terminal.
+    /// Replaces the lines, cut to the width of the terminal.
     pub(crate) fn draw<const LINES: usize>(&mut self, lines: [String; LINES]) {
         let columns = room(io::stderr()).0.max(20) - 1;
         let text = format!("{}{}", self.back(), lines.map(|line| cut_painted(&line, columns)).join("\n"));
         self.lines = LINES;
-        // One write, so that nothing comes in between.
+        // A single write, so that no other output comes in between.
         let _ = io::stderr().write_all(text.as_bytes());
     }
 
-    /// From the last of the lines to the beginning of the first, and everything below away.
+    /// Returns the codes that move from the last line to the beginning of the first, and clear everything below.
     fn back(&self) -> String {
         let up = self.lines.saturating_sub(1);
         if up == 0 { "\r\u{1b}[J".into() } else { format!("\u{1b}[{up}A\r\u{1b}[J") }
@@ -153,7 +153,7 @@ impl Drop for LiveText {
     }
 }
 
-/// How many columns and rows a terminal has. One that does not know is taken for an ordinary one.
+/// Returns the columns and rows of a terminal, with defaults if the terminal does not know them.
 pub(crate) fn room(terminal: impl AsFd) -> (usize, usize) {
     let size = rustix::termios::tcgetwinsize(terminal).ok();
     let known = |count: u16| Some(usize::from(count)).filter(|count| *count > 0);

@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::Failure;
 
-/// A process that has been seen alive, told from a later one with the same id by the time of its start. It may lead a
-/// process group.
+/// A process that was alive. Its start time distinguishes it from a later process with the same id. It may lead a process
+/// group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
-    /// In ticks since the host was started.
+    /// The start time, in ticks since the host was started.
     pub(crate) start: u64,
 }
 
 impl Process {
-    /// The process with this id.
+    /// Returns the process with this id.
     pub(crate) fn find(pid: u32) -> Result<Self, Failure> {
         let own = std::fs::read_link("/proc/self").ok();
         if own.is_some_and(|own| own.to_str() != Some(&std::process::id().to_string())) {
@@ -41,8 +41,8 @@ impl Process {
         Pid::from_raw(i32::try_from(self.pid).ok()?)
     }
 
-    /// The group that it leads, unless that is gone. The kernel gives the id of a group to no process while the group has
-    /// members.
+    /// Returns the group that it leads, unless the group is gone. The kernel does not reuse the id of a group while the
+    /// group has members.
     fn group(self) -> Option<Pid> {
         let is_replaced = start_of(self.pid).is_ok_and(|start| start.is_some_and(|start| start != self.start));
         self.as_pid().filter(|_| !is_replaced)
@@ -56,13 +56,13 @@ impl Process {
         }
     }
 
-    /// Whether its group has members, zombies included.
+    /// Returns whether its group has members, including zombies.
     pub(crate) fn group_has_members(self) -> bool {
         self.group().is_some_and(|id| test_kill_process_group(id) != Err(Errno::SRCH))
     }
 
-    /// Whether any process of its group still runs: examines every process of the host. Zombies do not run, and not every
-    /// system has an init that reaps orphans.
+    /// Returns whether any process of its group still runs, by examining every process of the host. Zombies do not count,
+    /// because not every system has an init that reaps orphans.
     pub(crate) fn group_is_alive(self) -> bool {
         let Some(id) = self.group().filter(|_| self.group_has_members()) else { return false };
         // If /proc cannot be read, the group counts as alive.
@@ -73,12 +73,12 @@ impl Process {
     }
 }
 
-/// The time of the start of the process with this id; `None` if there is none, or it has ended.
+/// Returns the start time of the process with this id; `None` if there is none, or it has ended.
 fn start_of(pid: u32) -> io::Result<Option<u64>> {
     Ok(Stat::read(pid)?.filter(|stat| !stat.is_over).map(|stat| stat.start))
 }
 
-/// The parent of a process.
+/// Returns the parent of a process.
 pub(crate) fn parent(process: Pid) -> Option<Pid> {
     Pid::from_raw(Stat::read(process.as_raw_nonzero().get().unsigned_abs()).ok()??.parent)
 }
@@ -88,7 +88,7 @@ pub(crate) fn parent(process: Pid) -> Option<Pid> {
 struct Stat {
     parent: i32,
     group: i32,
-    /// Whether it runs no more code.
+    /// Whether it no longer runs any code.
     is_over: bool,
     start: u64,
 }
@@ -105,14 +105,14 @@ impl Stat {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        // The program's name is in parentheses and may hold anything.
+        // The program's name is in parentheses and may contain any character.
         let (_, fields) = text.rsplit_once(')')?;
         let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
         let threads: u64 = fields.get(17)?.parse().ok()?;
         Some(Self {
             parent: fields.get(1)?.parse().ok()?,
             group: fields.get(2)?.parse().ok()?,
-            // A process whose first thread has ended looks like a zombie while others of its threads run.
+            // A process whose main thread has ended looks like a zombie while its other threads run.
             is_over: matches!(fields[0], "Z" | "X" | "x") && threads <= 1,
             start: fields.get(19)?.parse().ok()?,
         })

@@ -1,4 +1,4 @@
-//! The signals that are passed on, or end the waiting.
+//! The signals that are passed on to the command, or end a wait.
 
 use std::task::Poll;
 
@@ -7,27 +7,29 @@ use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
 use crate::exit::Failure;
 
-/// What is passed on to the command, and ends the waiting.
+/// The signals that are passed on to the command, or end a wait.
 const PASSED_ON: [Signal; 7] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
-/// What concerns the command while it runs: it has changed, or we are to stop and have to stop it first.
+/// The signals that matter while a command runs: it has changed, or this process must stop and has to stop the command
+/// first.
 const WHILE_RUNNING: [Signal; 2] = [Signal::CHILD, Signal::TSTP];
 
-/// Those that are heard. Signals that were ignored from the start, as under `nohup`, stay so: for the command as well.
+/// The signals that this process handles. Signals that were ignored from the start, as under `nohup`, stay ignored, also
+/// for the command.
 pub(crate) struct Signals {
     heard: Vec<(Signal, Heard)>,
     ignored: u64,
 }
 
 impl Signals {
-    /// Listens for the signals that would end us.
+    /// Listens for the signals that would end this process.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let mut signals = Self { heard: Vec::with_capacity(9), ignored: ignored() };
         signals.hear(&PASSED_ON)?;
         Ok(signals)
     }
 
-    /// Listens for the signals that concern a command, too.
+    /// Also listens for the signals that matter while a command runs.
     pub(crate) fn listen_while_running(&mut self) -> Result<(), Failure> {
         self.hear(&WHILE_RUNNING)
     }
@@ -40,7 +42,7 @@ impl Signals {
         Ok(())
     }
 
-    /// The next signal. Cancel safe.
+    /// Waits for the next signal. Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
             let mut heard = self.heard.iter_mut();
@@ -50,7 +52,7 @@ impl Signals {
         .await
     }
 
-    /// The next one that would have ended us. Cancel safe.
+    /// Waits for the next signal that would have ended this process. Cancel safe.
     pub(crate) async fn next_fatal(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -61,11 +63,11 @@ impl Signals {
     }
 }
 
-/// Which signals were ignored when we were started, one bit each.
+/// Returns the signals that were ignored when this process started, one bit each.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
-    // A SIGCHLD that is ignored would leave us without the command's exit code.
+    // If SIGCHLD were ignored, the exit code of the command would be lost.
     mask & !(1 << (Signal::CHILD.as_raw() - 1))
 }

@@ -1,4 +1,4 @@
-//! Columns for people.
+//! Tables for people.
 
 use crate::exit::Failure;
 use crate::output::{Output, Paint};
@@ -28,7 +28,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(|(cell, paint)| (one_line(&cell), paint)).collect());
     }
 
-    /// The lines, without trailing blanks.
+    /// Returns the lines, without trailing blanks.
     pub(crate) fn lines(&self, output: Output) -> Vec<String> {
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| Some(row.get(column)?.0.chars().count()));
@@ -49,23 +49,22 @@ impl Table {
         std::iter::once(&head).chain(&self.rows).map(line).collect()
     }
 
-    /// Prints it.
     pub(crate) fn print(&self, output: Output) -> Result<(), Failure> {
         output.line(self.lines(output).join("\n"))
     }
 }
 
-/// A text that comes from anywhere: it must not move the cursor or break the line.
+/// Makes an untrusted text safe to print: it must not move the cursor or break the line.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Cuts a line that may be coloured to this many columns.
+/// Cuts a line, which may be coloured, to this many columns.
 pub(crate) fn cut_painted(line: &str, columns: usize) -> String {
     let (mut cut, mut shown, mut in_colour) = (String::new(), 0, false);
     for c in line.chars() {
         in_colour |= c == '\u{1b}';
-        // Colours take no room, and the last one must be ended.
+        // Colour codes take no columns, and the last colour must be ended.
         if in_colour || shown < columns {
             cut.push(c);
             shown += usize::from(!in_colour);
@@ -75,7 +74,7 @@ pub(crate) fn cut_painted(line: &str, columns: usize) -> String {
     cut
 }
 
-/// The columns that a line takes, which may be coloured.
+/// Returns the number of columns of a line, which may be coloured.
 pub(crate) fn width_painted(line: &str) -> usize {
     let mut in_colour = false;
     let is_shown = |c: &char| {

@@ -9,22 +9,22 @@ use crate::duration::show;
 use crate::exit::for_so_long;
 use crate::output::{LiveText, Output, Paint};
 
-/// How often the spinner turns.
+/// The interval at which the spinner turns.
 const TURN: Duration = Duration::from_millis(100);
-/// How often a line is printed where there is no terminal.
+/// The interval at which a line is printed without a terminal.
 const REPEAT: Duration = Duration::from_secs(30);
-/// How long the nodes may take before it is said that they do.
+/// How long the nodes may take before the display mentions it.
 const PATIENCE: Duration = Duration::from_secs(1);
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
-/// Shows how the waiting goes, until it is dropped.
+/// Shows the progress of a wait, until it is dropped.
 pub(crate) struct Display<'a> {
     output: Output,
     client: &'a Client,
     name: &'a str,
     news: watch::Receiver<Option<Wait>>,
     begun: Instant,
-    /// When the latest news came.
+    /// The time of the latest progress.
     heard: Instant,
     since: Option<SystemTime>,
     is_renewing: bool,
@@ -36,7 +36,7 @@ impl<'a> Display<'a> {
         Self { output, client, name, news, begun: now, heard: now, since: None, is_renewing: false }
     }
 
-    /// Shows it. Never returns.
+    /// Shows the progress. Never returns.
     pub(crate) async fn show(&mut self) -> std::convert::Infallible {
         if self.output.quiet || self.output.json {
             return std::future::pending().await;
@@ -80,11 +80,11 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Notes since when a holder has the lock, and whether it renews.
+    /// Records since when a holder has the lock, and whether it renews.
     async fn update(&mut self, before: Option<&Wait>, wait: Option<&Wait>, is_other: bool) {
         let grew = before.zip(wait).is_some_and(|(before, wait)| {
             let counted_down = before.remaining.map(|left| left.saturating_sub(self.heard.elapsed()));
-            // By more than a reply can be late.
+            // The difference is larger than the delay of a reply.
             wait.remaining.zip(counted_down).is_some_and(|(now, then)| now > then + Duration::from_millis(500))
         });
         self.is_renewing = !is_other && (self.is_renewing || grew);
@@ -94,7 +94,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Who has it, for how long, and until when.
+    /// Describes the holder, how long it has held the lock, and until when.
     fn holding(&self, wait: &Wait) -> String {
         let mut text = match &wait.holder {
             Some(holder) => format!("held by {holder}"),
@@ -121,7 +121,7 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Which nodes keep us waiting.
+    /// Describes the nodes that cause the delay.
     fn silence(&self) -> String {
         let describe =
             |node: NodeStats| Some(format!("{} {}{}", node.node, node.trouble?, for_so_long(node.silent_for)));
@@ -135,7 +135,7 @@ impl<'a> Display<'a> {
     }
 }
 
-/// Since when the name is held, by the nodes' word.
+/// Returns since when the name is held, according to the nodes.
 pub(crate) async fn held_since(client: &Client, name: &str) -> Option<SystemTime> {
     let inspection = client.inspect(name).await.ok()?;
     let held =
@@ -144,12 +144,12 @@ pub(crate) async fn held_since(client: &Client, name: &str) -> Option<SystemTime
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(since))
 }
 
-/// Who it is that has it: another lease of the same process is another holder.
+/// Identifies the holder. Another lease of the same process is another holder.
 fn who(wait: Option<&Wait>) -> Option<(Option<Holder>, Fence)> {
     wait.map(|wait| (wait.holder.clone(), wait.fence))
 }
 
-/// `1st`, `2nd`, `3rd`, `4th`, `11th`.
+/// Formats an ordinal: `1st`, `2nd`, `3rd`, `4th`, `11th`.
 pub(crate) fn ordinal(number: u32) -> String {
     let ending = match (number % 10, number % 100) {
         (_, 11..=13) => "th",

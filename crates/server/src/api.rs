@@ -1,4 +1,4 @@
-//! The calls.
+//! The handlers of the HTTP calls.
 
 mod acquire;
 mod breaking;
@@ -48,11 +48,11 @@ use crate::trace;
 )]
 struct Document;
 
-/// The statuses of problems: of calls with a body, and of calls that only read.
+/// The problem statuses of calls with a body, and of calls that only read.
 const CALL_PROBLEMS: [u16; 12] = [400, 401, 403, 404, 408, 409, 410, 413, 415, 429, 500, 503];
 const READ_PROBLEMS: [u16; 7] = [400, 401, 403, 404, 429, 500, 503];
 
-/// Adds what all calls have in common: authentication and problems.
+/// Adds what all calls share to the document: authentication and problems.
 fn complete(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.get_or_insert_default();
     let mut bearer = Http::new(HttpAuthScheme::Bearer);
@@ -74,7 +74,7 @@ fn complete(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// All calls, and the document that describes them.
+/// Returns the router of all calls, and serves the document that describes them.
 pub(crate) fn router(service: &Arc<Service>) -> Router {
     let reads = OpenApiRouter::default()
         .routes(routes!(locks::list))
@@ -107,7 +107,7 @@ pub(crate) fn router(service: &Arc<Service>) -> Router {
         .with_state(Arc::clone(service))
 }
 
-/// Answers readers on their own thread: long answers are encoded there, and no lock waits for it.
+/// Answers readers on a separate thread, so that encoding a long answer does not delay a lock.
 ///
 /// # Cancel safety
 /// Dropping the future drops the request.

@@ -1,4 +1,4 @@
-//! Who asks, and what they may do.
+//! Authentication and authorization of callers.
 
 mod caller;
 mod file;
@@ -15,38 +15,38 @@ use sha2::{Digest, Sha256};
 use crate::problem::{Code, Problem};
 use crate::rate::share_of;
 
-/// The clients that a service knows: read from a file with a line for each, by [`parse`](Self::parse).
+/// The clients that may call a service. [`parse`](Self::parse) reads them from a file with a line for each.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
     known: Vec<Arc<Identity>>,
 }
 
 impl Clients {
-    /// Whose proof it is. Only hashes are compared, so the time that it takes tells nothing about a secret.
+    /// Returns the client with this proof. Only hashes are compared, so the timing reveals nothing about a secret.
     fn find(&self, proof: Proof) -> Option<&Arc<Identity>> {
         self.known.iter().find(|known| known.proof == Some(proof))
     }
 }
 
-/// A client, and what it may do.
+/// A client, and its permissions.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) name: String,
-    /// Under which name its requests, waits and connections are counted.
+    /// The name under which its requests, waits and connections are counted.
     pub(crate) share: Arc<str>,
-    /// `None` where there is no authentication.
+    /// `None` without authentication.
     proof: Option<Proof>,
     scopes: Vec<Scope>,
-    /// The names that it may see and lock.
+    /// The names that the client may see and lock.
     pub(crate) names: Vec<Filter>,
 }
 
-/// How a client is known.
+/// How a client authenticates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
-    /// By the hash of its bearer token.
+    /// With the hash of its bearer token.
     Bearer([u8; 32]),
-    /// By the hash of its certificate.
+    /// With the hash of its certificate.
     Certificate([u8; 32]),
 }
 
@@ -70,7 +70,7 @@ impl Scope {
 }
 
 impl Identity {
-    /// Somebody at this address, where there is no authentication.
+    /// Returns the identity of any caller at this address, for a service without authentication.
     pub(crate) fn anybody(address: IpAddr) -> Arc<Self> {
         Arc::new(Self {
             name: address.to_string(),
@@ -81,7 +81,7 @@ impl Identity {
         })
     }
 
-    /// Makes sure that the caller may make this kind of call.
+    /// Checks that the caller may make this kind of call.
     pub(crate) fn may(&self, scope: Scope) -> Result<(), Problem> {
         if self.scopes.contains(&scope) {
             return Ok(());
@@ -90,7 +90,7 @@ impl Identity {
         Err(Problem::new(Code::Forbidden, format!("{:?} does not have the scope {word:?}", self.name)))
     }
 
-    /// Makes sure that the caller may make this kind of call with a name.
+    /// Checks that the caller may make this kind of call with this name.
     pub(crate) fn may_with(&self, scope: Scope, name: &str) -> Result<(), Problem> {
         self.may(scope)?;
         if self.sees(name) {
@@ -99,7 +99,7 @@ impl Identity {
         Err(Problem::new(Code::Forbidden, format!("{name:?} is not among the names of {:?}", self.name)))
     }
 
-    /// Whether the name is among the caller's.
+    /// Returns whether the caller may see the name.
     pub(crate) fn sees(&self, name: &str) -> bool {
         self.names.iter().any(|names| names.fits(name))
     }
@@ -109,7 +109,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {
     Sha256::digest(bytes).into()
 }
 
-/// Two hexadecimal digits for each byte.
+/// Formats bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     let digit = |byte: u8| char::from_digit(byte.into(), 16).unwrap_or_default();
     bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()

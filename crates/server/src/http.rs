@@ -1,4 +1,4 @@
-//! Connections: accepting them, TLS, callers that hang up, and requests as they arrive.
+//! Connections: accepting, TLS, callers that hang up, and parsing of requests.
 
 mod fd_limit;
 pub(crate) mod hang_up;

@@ -1,7 +1,7 @@
-//! The shared copy of what the nodes know: read at most once a second, for everyone who asks or follows.
+//! A shared copy of the nodes' state, read at most once a second for all readers and followers.
 //!
 //! Lists, histories and looks are answered from the copy, so a thousand readers cost the nodes as much as one. The reads
-//! run on a thread of their own, with connections of their own: nothing that is locked waits behind them.
+//! use a separate thread and separate connections, so they do not delay locks.
 
 mod answer;
 mod change;
@@ -30,13 +30,13 @@ pub(crate) use mark::Mark;
 use snapshot::Snapshot;
 use state::{Read, State};
 
-/// How old the copy may be.
+/// The longest age of the copy.
 const PACE: Duration = Duration::from_secs(1);
-/// The next read begins no sooner than this many times the length of the last one.
+/// The next read begins no sooner than this multiple of the duration of the last one.
 const REST: u32 = 4;
-/// Events of the history in a snapshot.
+/// The number of history events in a snapshot.
 const HISTORY_SHOWN: usize = 200;
-/// How many events are read: more only while those do not reach back to the known ones.
+/// The numbers of events to read: the next larger one only if the events do not reach back to known ones.
 const HISTORY_READ: [usize; 3] = [HISTORY_SHOWN, 2_000, HISTORY_MAX];
 
 /// One event of the stream.
@@ -50,11 +50,11 @@ pub(crate) struct News {
     name: Option<Arc<str>>,
 }
 
-/// Reads the nodes, and keeps and tells what it found.
+/// Reads the nodes, keeps the result, and publishes the changes.
 pub(crate) struct Hub {
-    /// The service's own client: what it knows of the nodes' health costs no request.
+    /// The service's own client, which knows the nodes' health without a request.
     client: Client,
-    /// Reads the nodes, on connections of its own.
+    /// The client that reads the nodes, on separate connections.
     reader: Client,
     stopping: watch::Receiver<bool>,
     /// The mark of the newest event.
@@ -62,14 +62,14 @@ pub(crate) struct Hub {
     /// The number of reads of the copy so far.
     copies: watch::Sender<u64>,
     wanted: Notify,
-    /// Held during every read of the nodes: one is in flight at a time.
+    /// Locked during every read of the nodes, so that only one is in flight.
     reading: tokio::sync::Mutex<()>,
     reads: Counter,
     state: Mutex<State>,
 }
 
 impl Hub {
-    /// `reads` counts the reads of the nodes.
+    /// Returns a hub. `reads` counts the reads of the nodes.
     pub(crate) fn new(client: Client, reader: Client, reads: Counter, stopping: watch::Receiver<bool>) -> Arc<Self> {
         let state = State::new(NodesView::new(client.node_stats()));
         Arc::new(Self {
@@ -85,7 +85,7 @@ impl Hub {
         })
     }
 
-    /// Keeps the copy fresh while anyone asks or follows, until the service stops.
+    /// Keeps the copy fresh while anyone reads or follows, until the service stops.
     pub(crate) async fn watch(self: Arc<Self>) {
         let mut stopping = self.stopping.clone();
         loop {
@@ -101,7 +101,7 @@ impl Hub {
         if self.told.receiver_count() == 0 {
             tokio::select! {
                 () = self.wanted.notified() => {}
-                // Only a replica that looks sees an outage.
+                // A replica sees an outage only if it looks.
                 () = tokio::time::sleep(PACE) => return self.glance(),
             }
         }
@@ -109,7 +109,7 @@ impl Hub {
         tokio::time::sleep(good_for.saturating_sub(began.elapsed())).await;
     }
 
-    /// Looks at what the service's client knows of the nodes anyway.
+    /// Records what the service's client already knows about the nodes.
     fn glance(&self) {
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
@@ -119,14 +119,14 @@ impl Hub {
         self.told.send_replace(state.last);
     }
 
-    /// Reads the nodes into the copy. Returns when the read began, and how long the copy is good from then.
+    /// Reads the nodes into the copy. Returns when the read began, and how long the copy is fresh from then.
     async fn look(&self) -> (Instant, Duration) {
         let reading = self.read().await;
         let (began, as_of) = (Instant::now(), unix_millis());
         let filter = Filter::default().limit(LIST_MAX);
         let (listing, history) = tokio::join!(self.reader.list(&filter), self.happened());
         drop(reading);
-        // Before the state is locked: others do not wait for it.
+        // Do this before locking the state, so that others do not wait for it.
         let listed = listing.as_ref().map(|_| ()).map_err(Clone::clone);
         let recalled = history.as_ref().map(|_| ()).map_err(Clone::clone);
         let (locks, is_cut, missing) = match listing {
@@ -139,7 +139,7 @@ impl Hub {
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
         state.see_outages(&nodes);
-        // Round trips and clocks are never the same.
+        // Always publish them: round trips and clocks change with every read.
         state.tell("nodes", to_json(&nodes), None);
         state.nodes = nodes;
         state.take_in(locks, is_cut, history.ok());
@@ -152,7 +152,7 @@ impl Hub {
             "trouble": listed.as_ref().err().map(ToString::to_string),
         });
         state.tell("look", looked.to_string(), None);
-        // A failure is not repeated for longer than necessary.
+        // A failure is not cached for longer than necessary.
         let good_for = if listed.is_ok() { PACE.max(took * REST) } else { PACE + took };
         state.read = Some(Read { as_of, good_until: began + good_for, listed, is_cut, missing, recalled });
         state.drop_idle_snapshot();
@@ -162,9 +162,9 @@ impl Hub {
         (began, good_for)
     }
 
-    /// The newest events, newest first, and whether that is all that the nodes keep.
+    /// Returns the newest events, newest first, and whether these are all that the nodes keep.
     async fn happened(&self) -> Result<(Vec<EventView>, bool), ReadError> {
-        // The first time, everything: whether the grant of a lock was written down shows only there.
+        // The first read needs all events, to know which locks have their grant in the history.
         let is_first = self.state().read.is_none();
         let limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
         let mut read = (Vec::new(), true);
@@ -188,18 +188,18 @@ impl Hub {
         reading
     }
 
-    /// Returns once the copy is fresh.
+    /// Waits until the copy is fresh.
     async fn refresh(&self) {
         let mut copies = self.copies.subscribe();
         let seen = *copies.borrow_and_update();
         if !self.state().read.as_ref().is_some_and(Read::is_good) {
             self.wanted.notify_one();
-            // The hub has the sender.
+            // The hub owns the sender, so this cannot fail.
             let _ = copies.wait_for(|copies| *copies > seen).await;
         }
     }
 
-    /// Follows what changes, from now on or after the last event that was read.
+    /// Follows the changes from now on, or after the last event that the reader has.
     pub(crate) async fn subscribe(self: &Arc<Self>, caller: Arc<Identity>, last: Option<Mark>) -> Follower {
         // Followers keep the copy fresh.
         let told = self.told.subscribe();

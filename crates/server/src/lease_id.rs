@@ -1,30 +1,30 @@
-//! What a caller has of a lease: one word, which is a secret, and is signed.
+//! The lease id that a caller gets: one word, which is secret and signed.
 //!
-//! The signature shows that a replica over these nodes made the word. A release leaves a note on every node, also of a lease
-//! that is not there, so words that a caller made up must not reach them.
+//! The signature shows that a replica over these nodes made the word. A release leaves a tombstone on every node, even if
+//! there is no such lease, so forged words must not reach the nodes.
 
 use quorlock::DetachedLease;
 
 use crate::auth::{hex, sha256};
 use crate::problem::{Code, Problem};
 
-/// What the word begins with if the lease was asked for with a key: it is the key that is released then.
+/// The prefix of a lease that was requested with a key. Releasing it releases the key.
 const KEYED: &str = "key.";
-/// How many bytes of its signature a word ends with.
+/// The number of bytes of the signature at the end of a word.
 const SIGNATURE_BYTES: usize = 16;
-/// The longest lease id. Its characters stand for themselves in JSON.
+/// The length of the longest lease id. JSON escapes none of its characters.
 pub(crate) const LEASE_ID_BYTES_MAX: usize = KEYED.len() + DetachedLease::TEXT_BYTES_MAX + 1 + 2 * SIGNATURE_BYTES;
 
-/// A lease, as the service gives it away.
+/// A lease in the form that callers get.
 pub(crate) struct LeaseWord {
     pub(crate) lease: DetachedLease,
-    /// Whether it was asked for with a key.
+    /// Whether it was requested with a key.
     pub(crate) is_keyed: bool,
 }
 
-/// Signs words, and reads those that it or another replica has signed.
+/// Signs words, and reads words that it or another replica signed.
 ///
-/// The key is made of the cluster's id, which every replica reads from the nodes and no caller is told.
+/// The signing key is derived from the cluster's id, which every replica reads from the nodes and callers never see.
 pub(crate) struct Signer {
     key: [u8; 32],
 }
@@ -34,7 +34,7 @@ impl Signer {
         Self { key: sha256(format!("quorlock lease {cluster_id}").as_bytes()) }
     }
 
-    /// Reads the word, which has to be for this name.
+    /// Reads a word, which must be for this name.
     pub(crate) fn read(&self, name: &str, word: &str) -> Result<LeaseWord, Problem> {
         let foreign = || Problem::new(Code::NotHolder, "this is no lease_id of this service: send it as it was given");
         let (body, signature) = word.rsplit_once('.').ok_or_else(foreign)?;
@@ -55,7 +55,7 @@ impl Signer {
         format!("{text}.{}", self.sign(&text))
     }
 
-    /// Hashed twice with the key: nobody can go on from one signature to that of a longer word.
+    /// Hashes twice with the key, which prevents length extension.
     fn sign(&self, body: &str) -> String {
         let inner = sha256(&[&self.key, body.as_bytes()].concat());
         let outer = sha256(&[self.key, inner].concat());
@@ -63,7 +63,7 @@ impl Signer {
     }
 }
 
-/// In a time that does not tell where they differ.
+/// Compares in constant time.
 fn is_same(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }

@@ -1,20 +1,19 @@
 //! Locks over HTTP, for programs in any language: the service behind `quorlock serve`.
 //!
-//! It is a client of the library's public API and keeps nothing that a caller depends on: any number of replicas can
-//! stand over the same nodes, and any of them takes any request. What the calls are is in `docs/service.md`, and in the
-//! `OpenAPI` document that the service makes of its own code, at `/openapi.json`.
+//! It is a client of the library's public API and keeps no state that a caller depends on: any number of replicas can serve
+//! the same nodes, and each of them can take any request. `docs/service.md` describes the calls, and so does the `OpenAPI`
+//! document that is generated from the code, at `/openapi.json`.
 //!
 //! # The page
 //!
-//! Files of the page live in `assets/` of this crate, are built into the binary, and are served at `/` and
-//! `/assets/..`, without authentication: there is no secret in them. The page is a client of this API and of nothing
-//! else. It reads [`/v1/events`](#the-stream-of-events) by `fetch`, since an `EventSource` cannot send an
-//! `Authorization` header.
+//! The files of the page are in `assets/` of this crate, are built into the binary, and are served at `/` and `/assets/..`
+//! without authentication, because they contain no secret. The page uses only this API. It reads
+//! [`/v1/events`](#the-stream-of-events) with `fetch`, because an `EventSource` cannot send an `Authorization` header.
 //!
 //! # The stream of events
 //!
-//! `GET /v1/events` is `text/event-stream`. It begins with a `snapshot`, unless it can go on behind the
-//! `Last-Event-ID` that the reader names, and then tells what has changed:
+//! `GET /v1/events` is `text/event-stream`. It starts with a `snapshot`, unless it can continue after the `Last-Event-ID`
+//! of the reader, and then reports changes:
 //!
 //! | event | data |
 //! |---|---|
@@ -27,8 +26,8 @@
 //! | `node` | `{at_ms, node, what, reason}`: a node that stopped or began to vote, or has restarted, as this replica has seen it |
 //! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the nodes were looked at; about once a second. A stream without it has stalled. With `trouble`, the locks could not be looked at, and are as they were |
 //!
-//! Every event has an `id`. Another replica does not know it, and begins with a `snapshot`. A reader that is so slow that the
-//! events after its snapshot are gone is disconnected, and begins again.
+//! Every event has an `id`. Another replica does not know it, and starts with a `snapshot`. A reader that is too slow for
+//! the events after its snapshot is disconnected, and has to start again.
 
 mod api;
 mod auth;

@@ -1,4 +1,4 @@
-//! What a replica has done, in numbers: for Prometheus. No label is ever a lock's name.
+//! Metrics of a replica for Prometheus. A lock's name is never a label.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ use quorlock::Client;
 use crate::problem::{Code, word};
 use crate::view::NodesView;
 
-/// What the text is called.
+/// The content type of the metrics.
 pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds in seconds: from a lock that is free on one machine to a long wait.
+/// Upper bounds in seconds: from acquiring a free lock on one machine to a long wait.
 const BUCKETS: [f64; 12] = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 30.0, 600.0];
 
 /// Names and values of labels.
 type Labels<const N: usize> = [(&'static str, String); N];
 
-/// The numbers, and how they are written.
+/// The metrics and their registry.
 pub(crate) struct Metrics {
     registry: Registry,
     requests: Family<Labels<3>, Counter>,
@@ -35,7 +35,7 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     pub(crate) waiters: Gauge,
     pub(crate) followers: Gauge,
-    /// Callers that did not wait for their answers, or for the end of their waiting.
+    /// Callers that hung up before their answer, or during a wait.
     pub(crate) hangups: Counter,
     pub(crate) renewals: Counter,
     pub(crate) releases: Counter,
@@ -87,7 +87,7 @@ impl Metrics {
         self.problems.get_or_create(&[("code", word(code))]).inc();
     }
 
-    /// The text that is scraped.
+    /// Returns the text for a scrape.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -102,13 +102,13 @@ fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, he
     metric
 }
 
-/// Callers may think of any method: each would be a line of its own for ever.
+/// Returns the method, or a fixed word for unknown ones: callers can invent methods, and each would add a time series.
 fn known(method: &Method) -> &'static str {
     let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
     known.into_iter().find(|known| method == known).unwrap_or("other")
 }
 
-/// What the library counts, read when it is asked for.
+/// The library's counters, read at each scrape.
 #[derive(Debug)]
 struct ClientStats(Client);
 

@@ -11,7 +11,7 @@ use crate::sync::lock;
 /// How long the nodes keep the fence of a name after its last use.
 const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Counts the names of each client that the nodes may still know.
+/// Counts the names of each client that the nodes may still store.
 pub(crate) struct UsedNames {
     pub(crate) most: usize,
     hasher: RandomState,
@@ -21,10 +21,10 @@ pub(crate) struct UsedNames {
 /// The names of one client, by their hashes. A name is forgotten one to two days after its last use, which is after the
 /// nodes have forgotten it.
 struct Used {
-    /// When the day began that `current` is of.
+    /// The beginning of the day of `current`.
     begun: Instant,
     current: HashSet<u64>,
-    /// Names that were used the day before, and not since.
+    /// The names that were used the day before, and not since.
     previous: HashSet<u64>,
 }
 
@@ -33,7 +33,7 @@ impl UsedNames {
         Self { most, hasher: RandomState::new(), clients: Mutex::default() }
     }
 
-    /// Counts the names that a client wants to lock, all of them or none. `Err` is the time until names are forgotten.
+    /// Counts the names that a client wants to lock, all of them or none. The error is the time until names are forgotten.
     pub(crate) fn add(&self, client: &Arc<str>, names: &[String], now: Instant) -> Result<(), Duration> {
         let hashes: HashSet<u64> = names.iter().map(|name| self.hasher.hash_one(name)).collect();
         let mut clients = lock(&self.clients);
@@ -49,7 +49,7 @@ impl UsedNames {
         Ok(())
     }
 
-    /// Notes that a client has renewed a lease: the nodes keep its fence for another day.
+    /// Records that a client has renewed a lease: the nodes keep its fence for another day.
     pub(crate) fn keep(&self, client: &Arc<str>, name: &str, now: Instant) {
         let hash = self.hasher.hash_one(name);
         let mut clients = lock(&self.clients);
@@ -58,7 +58,7 @@ impl UsedNames {
         used.add(hash);
     }
 
-    /// Forgets clients whose names are forgotten.
+    /// Forgets clients that have no names left.
     pub(crate) fn forget(&self, now: Instant) {
         lock(&self.clients).retain(|_, used| {
             used.turn(now);
@@ -72,7 +72,7 @@ impl Used {
         Self { begun: now, current: HashSet::new(), previous: HashSet::new() }
     }
 
-    /// Begins the day that it is now.
+    /// Starts a new day if the last one is over.
     fn turn(&mut self, now: Instant) {
         let passed = now.saturating_duration_since(self.begun);
         if passed >= FENCE_KEPT {

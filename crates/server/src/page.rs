@@ -1,4 +1,4 @@
-//! The page: a client of the calls and of nothing else, from files that are built into the binary.
+//! The page: a client of this API, served from files in the binary.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,10 +15,10 @@ use crate::auth::{Anybody, hex, sha256};
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 
-/// Scripts, styles and data of this origin only; nothing in line, and nobody may frame it.
+/// Allows only scripts, styles and data of this origin; no inline code, and no framing.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
-/// How much of a file's hash names its version, in bytes.
+/// The number of bytes of a file's hash in its `ETag`.
 const TAG_BYTES: usize = 12;
 
 macro_rules! files {
@@ -36,10 +36,10 @@ static FILES: [(&str, &[u8]); 30] = files! {
     "uplot/uplot.js" "uplot/uplot.css"
 };
 
-/// What each file is called in this version.
+/// The `ETag` of each file.
 static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| FILES.iter().map(|(_, content)| tag(content)).collect());
 
-/// `/` and `/assets/..`: there is no secret in them, and nobody is asked who they are.
+/// Returns the routes `/` and `/assets/..`. They need no authentication, because the files contain no secret.
 pub(crate) fn routes() -> Router<Arc<Service>> {
     let file = async |_: Anybody, Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers);
     Router::new()
@@ -51,7 +51,7 @@ fn serve(path: &str, headers: &HeaderMap) -> Response {
     let Some(at) = FILES.iter().position(|(known, _)| *known == path) else {
         return Problem::new(Code::NotFound, "the page has no such file").into_response();
     };
-    // Files name each other without their versions: they are asked for each time, and sent when they are new.
+    // Files refer to each other without versions, so browsers must revalidate them each time.
     let always = [
         (ETAG, TAGS[at].clone()),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),

@@ -1,4 +1,4 @@
-//! What went wrong, as RFC 9457 has it, under the same names as the library's errors.
+//! Problem details (RFC 9457), with the same codes as the library's errors.
 
 mod from;
 
@@ -14,10 +14,10 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
 use crate::view::{NodesView, millis};
 
-/// When to ask again, unless something better is known.
+/// The default pause before a retry.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What a node that has not voted is said to be.
+/// The vote of a quarantined node.
 const QUARANTINED: &str = "quarantined";
 const SILENT: &str = "silent";
 
@@ -75,7 +75,7 @@ pub(crate) enum Code {
     Internal,
 }
 
-/// Each code, the status of the answer, and the code in words.
+/// Each code, its status, and its title.
 const CODES: [(Code, StatusCode, &str); 24] = [
     (Code::LockHeld, StatusCode::CONFLICT, "The lock is held"),
     (Code::WaitTimeout, StatusCode::CONFLICT, "Timed out waiting for the lock"),
@@ -104,19 +104,19 @@ const CODES: [(Code, StatusCode, &str); 24] = [
 ];
 
 impl Code {
-    /// The status and the title.
+    /// Returns the status and the title.
     fn describe(self) -> (StatusCode, &'static str) {
         let row = CODES.iter().find(|(code, ..)| *code == self);
         row.map_or((StatusCode::INTERNAL_SERVER_ERROR, ""), |(_, status, title)| (*status, title))
     }
 
-    /// Whether the same request may succeed in a moment.
+    /// Returns whether the same request may succeed soon.
     fn is_passing(self) -> bool {
         matches!(self.describe().0, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 
-/// What went wrong. Small, since every call may come to one.
+/// A problem. Boxed, so that results stay small.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Problem(Box<Account>);
@@ -189,7 +189,7 @@ impl Problem {
         Self::new(Code::InvalidRequest, detail)
     }
 
-    /// With where in the request it is.
+    /// Adds the place in the request.
     pub(crate) fn at(mut self, place: impl fmt::Display) -> Self {
         self.0.detail = format!("{place}: {}", self.0.detail);
         self
@@ -199,7 +199,7 @@ impl Problem {
         Self::new(Code::Draining, "this replica is about to stop: ask another, or again")
     }
 
-    /// Nothing can be locked: too few nodes vote.
+    /// Returns the problem that too few nodes can vote.
     pub(crate) fn no_majority(nodes: &NodesView) -> Self {
         let detail = format!("{} of {} nodes vote", nodes.voting, nodes.nodes.len());
         let mut problem = Self::new(Code::NoQuorum, detail);
@@ -213,7 +213,7 @@ impl Problem {
         problem.not_before(Quorum::quarantine_left(nodes.nodes.len(), nodes.voting, left.collect()))
     }
 
-    /// It makes no sense to ask before this, if it is known.
+    /// Sets the time before which a retry is useless, if it is known.
     fn not_before(self, pause: Option<Duration>) -> Self {
         match pause {
             Some(pause) => self.retry_after(pause.max(PAUSE)),
@@ -226,9 +226,9 @@ impl Problem {
         self
     }
 
-    /// As the whole answer to a request that is not read.
+    /// Returns a whole HTTP response, for a request that is not read.
     pub(crate) fn to_http(&self) -> Vec<u8> {
-        // A string and numbers can always be written down.
+        // Strings and numbers can always be serialized.
         let body = serde_json::to_vec(self).unwrap_or_default();
         let head = format!(
             "HTTP/1.1 {}\r\ncontent-type: {PROBLEM_JSON}\r\ncontent-length: {}\r\nretry-after: 1\r\nconnection: close\r\n\r\n",
@@ -259,7 +259,7 @@ impl Problem {
     }
 }
 
-/// The code as it is written.
+/// Returns the code in its serialized form.
 pub(crate) fn word(code: Code) -> String {
     match serde_json::to_value(code) {
         Ok(serde_json::Value::String(word)) => word,
@@ -267,12 +267,12 @@ pub(crate) fn word(code: Code) -> String {
     }
 }
 
-/// What a problem's body is called.
+/// The content type of a problem.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        // A string and numbers can always be written down.
+        // Strings and numbers can always be serialized.
         let body = serde_json::to_vec(&self).unwrap_or_default();
         let Account { code, retry_after_ms, .. } = *self.0;
         let mut response = (code.describe().0, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
@@ -288,7 +288,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// The answers of a call with these statuses, for the document.
+/// Returns the responses of a call with these statuses, for the document.
 pub(crate) fn responses(statuses: &[u16]) -> impl Iterator<Item = (String, RefOr<utoipa::openapi::Response>)> {
     statuses.iter().map(|status| {
         let titles = CODES.iter().filter(|(_, known, _)| known == status).map(|(_, _, title)| *title);

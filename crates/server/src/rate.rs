@@ -1,4 +1,4 @@
-//! How much one caller may ask for: requests a second, waiters and connections at a time, and names in a day.
+//! Limits for each caller: requests per second, waiters and connections at a time, and names in a day.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -16,10 +16,10 @@ use crate::names::UsedNames;
 use crate::problem::{Code, Problem};
 use crate::sync::lock;
 
-/// How often callers that have been quiet are forgotten.
+/// The interval at which idle callers are forgotten.
 pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(60);
 
-/// Counts what each caller asks for.
+/// The rate limiters of all callers.
 pub(crate) struct Rates {
     clock: DefaultClock,
     requests_per_second: NonZeroU32,
@@ -53,28 +53,28 @@ impl Rates {
         self.requests.check_key(caller).map_err(|early| self.limited(more_than(self.requests_per_second), &early))
     }
 
-    /// Counts what a request asks for beyond the first lease: each is as much work as a request of its own.
+    /// Counts the leases of a request after the first: each is as much work as a separate request.
     pub(crate) fn batch(&self, caller: &Arc<str>, leases: usize) -> Result<(), Problem> {
         let leases = u32::try_from(leases).unwrap_or(u32::MAX);
         let Some(more) = NonZeroU32::new(leases.saturating_sub(1)) else { return Ok(()) };
         let most = self.requests_per_second;
-        // The request itself is counted already, so this many may be within the limit and yet never left.
+        // The request itself is already counted, so a batch of the whole limit would never fit.
         if leases > most.get() {
             let why = format!("{leases} leases count as {leases} requests, and {most} a second are allowed");
             return Err(Problem::invalid(format!("{why}: send fewer at a time")));
         }
-        // After a second, all of the limit is left.
+        // After a second, the whole limit is available again.
         let too_early = || Problem::new(Code::RateLimited, more_than(most));
         self.requests.check_key_n(caller, more).ok().and_then(Result::ok).ok_or_else(too_early)
     }
 
-    /// Counts a read of the nodes on behalf of one caller: one a second.
+    /// Counts a read of the nodes for one caller: one per second.
     pub(crate) fn read(&self, caller: &Arc<str>) -> Result<(), Problem> {
         let detail = "the nodes are asked once a second for each client, and no copy has this";
         self.reads.check_key(caller).map_err(|early| self.limited(detail, &early))
     }
 
-    /// Counts keys that are released: the nodes have to keep each of them out for a while.
+    /// Counts released keys: the nodes must refuse each of them for a while.
     pub(crate) fn release_keys(&self, caller: &Arc<str>, keys: usize) -> Result<(), Problem> {
         let Some(keys) = u32::try_from(keys).ok().and_then(NonZeroU32::new) else { return Ok(()) };
         let detail =
@@ -88,7 +88,7 @@ impl Rates {
         }
     }
 
-    /// Counts the names that a client wants to lock, unless it has used them before: the nodes keep each for a day.
+    /// Counts the names that a client wants to lock, except those that it has used before: the nodes keep each for a day.
     pub(crate) fn names(&self, caller: &Arc<str>, names: &[String]) -> Result<(), Problem> {
         self.names.add(caller, names, Instant::now()).map_err(|pause| {
             let most = self.names.most;
@@ -98,7 +98,7 @@ impl Rates {
         })
     }
 
-    /// Notes that a client has renewed a lease of this name.
+    /// Records that a client has renewed a lease of this name.
     pub(crate) fn renewed(&self, caller: &Arc<str>, name: &str) {
         self.names.keep(caller, name, Instant::now());
     }
@@ -107,7 +107,7 @@ impl Rates {
         Problem::new(Code::RateLimited, detail).retry_after(early.wait_time_from(self.clock.now()))
     }
 
-    /// Forgets callers that have been quiet.
+    /// Forgets idle callers.
     pub(crate) fn forget(&self) {
         self.requests.retain_recent();
         self.reads.retain_recent();
@@ -120,15 +120,15 @@ fn more_than(requests: NonZeroU32) -> String {
     format!("more than {requests} requests a second")
 }
 
-/// No more than `most` at any time, each of which lasts this long: half of them at once, and the other half in the time
-/// that one lasts.
+/// Returns a quota for at most `most` at any time, if each lasts this long: half of them in a burst, and the other half
+/// spread over that time.
 fn at_a_time(most: u32, lasting: Duration) -> Quota {
     let burst = NonZeroU32::new(most / 2).unwrap_or(NonZeroU32::MIN);
     let each = (lasting / burst.get()).max(Duration::from_nanos(1));
     Quota::with_period(each).map_or(Quota::per_second(burst), |quota| quota.allow_burst(burst))
 }
 
-/// Under which name an address is counted. A client with one IPv6 address usually has its whole /64 network.
+/// Returns the name under which an address is counted. A client with one IPv6 address usually has its whole /64 network.
 pub(crate) fn share_of(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
@@ -144,7 +144,7 @@ pub(crate) fn share_of(address: IpAddr) -> String {
 pub(crate) struct Shares {
     what: &'static str,
     most: usize,
-    /// How many all callers have together.
+    /// The number that all callers have together.
     total: Gauge,
     taken: Mutex<HashMap<String, usize>>,
 }
@@ -154,7 +154,7 @@ impl Shares {
         Arc::new(Self { what, most, total: total.clone(), taken: Mutex::default() })
     }
 
-    /// Counts one for the caller, for as long as the share lives.
+    /// Counts one for the caller until the share is dropped.
     pub(crate) fn take(self: &Arc<Self>, caller: &str) -> Result<Share, Problem> {
         let mut taken = lock(&self.taken);
         let count = taken.entry(caller.to_owned()).or_default();
@@ -168,7 +168,7 @@ impl Shares {
     }
 }
 
-/// One of a caller's, until it is dropped.
+/// One unit of a caller's limit, until it is dropped.
 pub(crate) struct Share {
     caller: String,
     shares: Arc<Shares>,

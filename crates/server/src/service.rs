@@ -1,4 +1,4 @@
-//! What every call has at hand.
+//! The state that all calls share.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::problem::Problem;
 use crate::rate::{FORGET_EVERY, Rates};
 use crate::view::NodesView;
 
-/// What every call has at hand.
+/// The state that all calls share.
 pub(crate) struct Service {
     pub(crate) client: Client,
     /// The runtime that serves readers.
@@ -24,9 +24,9 @@ pub(crate) struct Service {
     /// The number of nodes, by configuration.
     pub(crate) nodes_total: usize,
     pub(crate) hub: Arc<Hub>,
-    /// Who may call; `None` for anybody.
+    /// The clients that may call; `None` for anybody.
     pub(crate) clients: Option<Clients>,
-    /// Whether it serves this machine alone, without authentication.
+    /// Whether it serves only this machine, without authentication.
     pub(crate) is_local: bool,
     pub(crate) metrics: Metrics,
     pub(crate) rates: Rates,
@@ -56,7 +56,7 @@ impl Service {
         NodesView::new(self.client.node_stats())
     }
 
-    /// Signs leases, and recognizes its own: the same on every replica.
+    /// Returns the signer of leases, which is the same on every replica.
     pub(crate) fn signer(&self) -> Result<Signer, Problem> {
         let cluster = self.client.cluster_id();
         cluster.map(|id| Signer::new(&id)).ok_or_else(|| Problem::no_majority(&self.nodes()))
@@ -66,13 +66,13 @@ impl Service {
         *self.stopping.borrow()
     }
 
-    /// Returns when the service is about to stop.
+    /// Waits until the service is about to stop.
     pub(crate) async fn stopping(&self) {
-        // Without the sender there is nothing left to serve.
+        // If the sender is gone, the service has stopped.
         let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
     }
 
-    /// The result of the work, unless the service is about to stop: then the work is dropped.
+    /// Returns the result of the work. Drops the work if the service is about to stop.
     pub(crate) async fn unless_stopping<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
         if self.is_stopping() {
             return Err(Problem::draining());
@@ -84,7 +84,7 @@ impl Service {
         }
     }
 
-    /// Forgets callers that have been quiet, until the service stops.
+    /// Forgets idle callers, until the service stops.
     pub(crate) async fn forget_quiet_callers(self: Arc<Self>) {
         while self.unless_stopping(tokio::time::sleep(FORGET_EVERY)).await.is_ok() {
             self.rates.forget();

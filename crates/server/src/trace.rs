@@ -1,4 +1,4 @@
-//! Every request has a number, a line in the log and a place in the metrics. Nothing that is in its body is in either.
+//! Gives every request an id, logs it, and counts it in the metrics. Nothing from its body is logged or counted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,11 +15,11 @@ use crate::problem::{Code, word};
 use crate::service::Service;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// The longest number of a request that is taken over from the caller.
+/// The longest request id that is accepted from the caller.
 const REQUEST_ID_MAX: usize = 128;
 
-/// Follows a request through the service. It names a call by its path in the document, not by that of the request, so
-/// that names of locks stay out of the log and the metrics.
+/// Logs and counts a request. It names a call by its path template, so that names of locks stay out of the log and the
+/// metrics.
 pub(crate) async fn follow(
     State(service): State<Arc<Service>>,
     path: Option<MatchedPath>,
@@ -51,7 +51,7 @@ pub(crate) async fn follow(
     response
 }
 
-/// A request that is under way. If it is dropped unanswered, its caller has hung up, which is logged and counted.
+/// A request without an answer yet. If it is dropped, its caller has hung up, which is logged and counted.
 pub(crate) struct UnansweredRequest {
     service: Arc<Service>,
     span: Span,
@@ -64,7 +64,7 @@ impl UnansweredRequest {
         Self { service: Arc::clone(service), span, began: Instant::now(), is_answered: false }
     }
 
-    /// Logs the answer, and returns the time that it took.
+    /// Logs the answer, and returns how long it took.
     pub(crate) fn answered(mut self, log: impl FnOnce(u64)) -> Duration {
         self.is_answered = true;
         let took = self.began.elapsed();
@@ -82,7 +82,7 @@ impl Drop for UnansweredRequest {
     }
 }
 
-/// The caller's own number, if it is one, and else a new one.
+/// Returns the caller's request id if it is valid, or else a new one.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
     let is_plain = |id: &&HeaderValue| {
         let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
@@ -91,13 +91,13 @@ fn request_id(headers: &HeaderMap) -> HeaderValue {
     headers.get(REQUEST_ID).filter(is_plain).map_or_else(fresh_id, Clone::clone)
 }
 
-/// Sixteen hexadecimal digits.
+/// Returns sixteen random hexadecimal digits.
 fn fresh_id() -> HeaderValue {
     let bits = fastrand::u64(..);
     HeaderValue::from_str(&format!("{bits:016x}")).unwrap_or_else(|_| bits.into())
 }
 
-/// The trace and the caller's span, of a `traceparent` as W3C has it.
+/// Returns the trace id and the parent span id of a W3C `traceparent`.
 fn trace_of(text: &str) -> Option<(&str, &str)> {
     let mut parts = text.split('-');
     let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);

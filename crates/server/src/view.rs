@@ -1,4 +1,4 @@
-//! How locks, nodes and what has happened are shown to callers.
+//! The JSON forms of locks, nodes and events.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use quorlock::{Event, HolderView, LockView, NodeStats, Quorum, Silence};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-/// Whole milliseconds.
+/// Returns whole milliseconds.
 pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
@@ -84,7 +84,7 @@ impl NodesView {
         Self { total, majority, voting, can_lose: voting.saturating_sub(majority), nodes }
     }
 
-    /// Whether a majority can vote.
+    /// Returns whether a majority can vote.
     pub(crate) fn has_quorum(&self) -> bool {
         self.voting >= self.majority
     }
@@ -136,7 +136,7 @@ pub(crate) struct EventView {
 }
 
 impl EventView {
-    /// What was seen to lapse at about this time.
+    /// Returns the event of a lease that lapsed at about this time.
     pub(crate) fn lapsed(lock: &LockView, at_ms: u64) -> Self {
         Self {
             at_ms,
@@ -149,7 +149,7 @@ impl EventView {
         }
     }
 
-    /// Whether a lease has ended with it.
+    /// Returns whether it ends a lease.
     pub(crate) fn is_end(&self) -> bool {
         self.what != quorlock::What::Granted.as_str()
     }

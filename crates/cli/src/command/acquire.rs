@@ -1,4 +1,4 @@
-//! `quorlock acquire`: a lease for scripts, which somebody else extends and releases.
+//! `quorlock acquire`: a lease for scripts, which other processes extend and release.
 
 mod keeper;
 
@@ -64,14 +64,14 @@ Example:
   quorlock release";
 
 impl AcquireArgs {
-    /// Whether a shell takes what is printed for its own commands: then it has to hear of a failure, too.
+    /// Returns whether a shell evaluates the output. If so, it must also learn of a failure.
     pub(crate) fn is_for_eval(&self) -> bool {
         self.format == Format::Sh
     }
 }
 
-/// The same of arguments that are mistaken somewhere: a format that is none, and `sh` after a flag that is none, are taken
-/// for it, since a shell would make a success of silence.
+/// Returns the same for arguments that could not be parsed. An unknown format counts as `sh`, and so does `sh` after an
+/// unknown flag, because a shell would take empty output for success.
 pub(crate) fn seems_for_eval(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let words = arguments.into_iter().map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
     let mut words = words.skip_while(|word| word != "acquire").skip(1);
@@ -85,15 +85,15 @@ pub(crate) fn seems_for_eval(arguments: impl IntoIterator<Item = OsString>) -> b
     })
 }
 
-/// Lets a shell that evaluates what is printed come to the same code: of nothing at all it would make a success.
+/// Prints a command that makes an evaluating shell fail with this code. The shell would take empty output for success.
 pub(crate) fn pass_on(exit: Exit) {
     if exit != Exit::OK {
-        // A shell that does not read this does not evaluate it either.
+        // If nobody reads this, nobody evaluates it.
         let _ = writeln!(std::io::stdout(), "(exit {})", exit.0);
     }
 }
 
-/// Acquires, prints, and leaves.
+/// Acquires the lock, and prints the lease.
 pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outcome {
     context.outlasts("acquire")?;
     if let Some(pid) = args.keep_while_pid.filter(|_| keeper::is_keeper()) {
@@ -110,12 +110,12 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
         signal = signals.next_fatal() => return Ok(Exit::signal(signal.as_raw())),
     };
     let mode = args.lock.mode(client.new_owner());
-    // Others renew it.
+    // Other processes renew it.
     let lock = args.lock.lock(context, &client, mode, || caller(args.keep_while_pid))?.renewals(Renewals::Off);
     let lease = tokio::select! {
         lease = lock::acquire(context, &client, &args.lock.name, lock, args.lock.patience(None)) => lease?,
         signal = signals.next_fatal() => {
-            // Dropping the attempt gave everything back; what is left is to deliver it.
+            // Dropping the attempt released everything. Wait until that is delivered.
             let _ = client.close(FLUSH).await;
             return Ok(Exit::signal(signal.as_raw()));
         }
@@ -130,7 +130,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
     if told.is_err()
         && let Err(error) = client.release(&lease).await
     {
-        // Nobody has the lease who could release it.
+        // Nobody has the text of the lease, so nobody could release it.
         context.output.note(error);
     }
     if let Err(error) = client.close(FLUSH).await {
@@ -139,14 +139,14 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
     told.map(|()| Exit::OK)
 }
 
-/// The program on whose behalf it is: this process is gone before anybody looks.
+/// Returns the label: the program that called us, because this process ends at once.
 fn caller(keep_while_pid: Option<u32>) -> String {
     let pid = keep_while_pid.unwrap_or_else(parent_id);
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     comm.trim_end().to_owned()
 }
 
-/// Prints the lease. Unlike elsewhere, that nobody reads it is an error: nobody could release it.
+/// Prints the lease. If nobody reads it, that is an error, because nobody could release it.
 fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Duration) -> Result<(), Failure> {
     let fence = lease.fence().map(quorlock::Fence::get);
     let (name, ttl_ms) = (lease.name().as_str(), millis(lease.ttl()));
@@ -172,7 +172,7 @@ fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Dur
     written.map_err(|error| Failure::internal(format!("cannot print the lease: {error}; it is released")))
 }
 
-/// One word for a shell, whatever is in it.
+/// Quotes a text as one word for a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

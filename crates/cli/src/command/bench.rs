@@ -1,4 +1,4 @@
-//! `quorlock bench`: how fast these nodes are.
+//! `quorlock bench`: measures the speed of the nodes.
 
 mod measure;
 mod servers;
@@ -24,14 +24,14 @@ use measure::{Case, cycles, handoffs, with_warm_up};
 use servers::Servers;
 use spread::Spread;
 
-/// How long the releases at the end may take.
+/// The longest time for the releases at the end.
 const CLOSE: Duration = Duration::from_secs(2);
-/// How many clients hand a name to each other.
+/// The number of clients that hand a name to each other.
 const CONTENDERS: usize = 2;
 const CALLERS_MAX: u64 = 10_000;
-/// A client cannot have more nodes.
+/// The most nodes of a client.
 const LOCAL_MAX: u64 = 31;
-/// The width of the progress bar, and how often it is drawn.
+/// The width of the progress bar in columns, and the interval of its updates.
 const BAR: usize = 30;
 const FRAME: Duration = Duration::from_millis(100);
 
@@ -70,14 +70,14 @@ pub(crate) struct BenchArgs {
     yes: bool,
 }
 
-/// Measures, and prints the result.
+/// Measures the nodes, and prints the result.
 pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
     let output = context.output;
-    // Dropped after the clients, however this ends.
+    // Dropped after the clients.
     let _servers;
     let (mut signals, bench);
     if let Some(count) = args.local {
-        // From here on a signal ends the servers, too.
+        // From here on a signal also ends the servers.
         signals = Signals::listen()?;
         let servers = Servers::start(count).await?;
         let builder = Client::builder().nodes(servers.urls());
@@ -114,7 +114,7 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
     Ok(Exit::OK)
 }
 
-/// The clients, and the beginning of the names that they use.
+/// The clients, and the prefix of the names that they use.
 struct Bench {
     clients: Vec<Client>,
     prefix: String,
@@ -135,12 +135,12 @@ impl Bench {
         self.clients[0].nodes().into_iter().map(|(node, _)| node).collect()
     }
 
-    /// How long each part takes.
+    /// Returns the duration of each part.
     fn length(&self) -> Duration {
         Duration::from_secs(self.args.seconds)
     }
 
-    /// How long all parts take.
+    /// Returns the duration of all parts.
     fn total(&self) -> Duration {
         with_warm_up(self.length()) * (self.args.callers.len() as u32 + u32::from(!self.args.plain))
     }
@@ -150,7 +150,7 @@ impl Bench {
         output.note(format_args!("this puts load on {nodes} for {seconds:.0}s"));
     }
 
-    /// Asks the person at the terminal, unless all nodes are on this host.
+    /// Asks for confirmation, unless all nodes are on this host.
     fn confirm(&self) -> Result<(), Failure> {
         let is_person = io::stdin().is_terminal() && io::stderr().is_terminal();
         if self.args.yes || !is_person || self.nodes().iter().all(|node| is_on_this_host(node)) {
@@ -164,7 +164,7 @@ impl Bench {
 
     async fn measure(&self, output: Output) -> Result<(Vec<Case>, Option<Spread>), Failure> {
         let client = &self.clients[0];
-        // Nodes that cannot vote are reported at once, and not after every caller has timed out.
+        // Fail now if the nodes cannot vote, not after every caller has timed out.
         drop(self.lock(client, "probe").try_acquire().await?);
         let began = Instant::now();
         let mut cases = Vec::new();
@@ -182,7 +182,7 @@ impl Bench {
         Ok((cases, Some(handoff)))
     }
 
-    /// Does a part of the work, and shows how far the whole is: `████████░░░░  7s left  64 callers`.
+    /// Does a part of the work, and shows the progress of the whole: `████████░░░░  7s left  64 callers`.
     async fn with_progress<T>(&self, output: Output, began: Instant, title: &str, work: impl Future<Output = T>) -> T {
         let (mut live, mut frames, total) = (LiveText::new(output), interval(FRAME), self.total());
         tokio::pin!(work);
@@ -205,12 +205,12 @@ impl Bench {
     }
 }
 
-/// 64 random bits, seeded by the operating system each time.
+/// Returns 64 random bits, seeded by the operating system each time.
 fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Whether a node, by its URL without secrets, is on this host.
+/// Returns whether a node, given by its URL without secrets, is on this host.
 fn is_on_this_host(node: &str) -> bool {
     let (scheme, rest) = node.split_once(':').unwrap_or((node, ""));
     if !scheme.starts_with("redis") || scheme.ends_with("unix") {

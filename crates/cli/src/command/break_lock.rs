@@ -1,4 +1,4 @@
-//! `quorlock break`: ends somebody else's lease, and no newer one.
+//! `quorlock break`: ends another client's lease, and no newer one.
 
 use std::io::{self, IsTerminal};
 
@@ -48,7 +48,6 @@ pub(crate) struct BreakArgs {
     yes: bool,
 }
 
-/// Breaks the lease that is named.
 pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> crate::Outcome {
     let target = match (args.fence, args.digest) {
         (_, Some(digest)) => Target::Digest(digest),
@@ -81,12 +80,12 @@ pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> crate::Out
     };
     let of = client.nodes().len();
     context.output.result(&json, format_args!("{name} is broken on {nodes} of {of} nodes, {then}"))?;
-    // The nodes that have not answered yet hear of it, too, if they can be reached.
+    // Also wait for nodes that have not answered yet, if they can be reached.
     let _ = client.close(FLUSH).await;
     Ok(Exit::OK)
 }
 
-/// Lets the person at the terminal type the name: it may be the wrong one.
+/// Makes the user type the name, to prevent mistakes.
 fn confirm(name: &str, target: Target) -> Result<(), Failure> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(format_args!(

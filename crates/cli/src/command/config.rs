@@ -38,7 +38,7 @@ pub(crate) fn config(context: &Context) -> crate::Outcome {
     Ok(Exit::OK)
 }
 
-/// The value of a key that has no fixed default.
+/// Returns the value of a key that has no fixed default.
 fn fallback(settings: &Settings, key: &str) -> Option<String> {
     (key == "nodes" && !settings.is_on("require_cluster"))
         .then(|| default_file().ok().map(|path| format!("sqlite:{}", path.display())))?

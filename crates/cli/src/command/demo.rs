@@ -35,11 +35,11 @@ const NAMES: [&str; 3] = ["deploy", "report", "invoices/42"];
 /// Short, so that a whole quarantine can be watched.
 const TTL: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(3);
-/// The longest ttl and a tenth.
+/// The longest ttl plus a tenth.
 const QUARANTINE: Duration = Duration::from_millis(3_300);
-/// How often the picture is drawn.
+/// The interval between two frames.
 const FRAME: Duration = Duration::from_millis(80);
-/// How long the workers may take to release their locks at the end.
+/// The longest time for the workers to release their locks at the end.
 const CLOSE: Duration = Duration::from_secs(2);
 /// The number of violations that are printed.
 const VIOLATIONS_MAX: usize = 10;
@@ -111,7 +111,7 @@ fn exit(findings: &Findings, signal: Option<i32>) -> Exit {
     }
 }
 
-/// Shows the scene until the time is over, or the user types q: as a picture on a terminal, else as lines.
+/// Shows the scene until the time is over, or the user types q: as a picture on a terminal, otherwise as lines.
 async fn show(output: Output, scene: &Mutex<Scene>) -> Result<(), Failure> {
     let is_drawn = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     let terminal =

@@ -1,4 +1,4 @@
-//! `quorlock doctor`: problems with the nodes, and how to fix them.
+//! `quorlock doctor`: finds problems with the nodes, and says how to fix them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::exit::{Exit, Failure};
 use crate::output::{Output, Paint};
 
-/// For how long the nodes' clocks are observed.
+/// How long the nodes' clocks are observed.
 const OBSERVE: Duration = Duration::from_secs(1);
 
 pub(crate) async fn doctor(context: &Context) -> crate::Outcome {
@@ -54,7 +54,7 @@ fn print(output: Output, findings: &[Finding]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What `--json` prints: the nodes as `quorlock nodes` prints them, and the findings.
+/// Returns the output of `--json`: the nodes as `quorlock nodes` prints them, and the findings.
 fn report(found: &Examination) -> Value {
     let findings = |findings: &[Finding]| -> Vec<Value> {
         let one = |finding: &Finding| {
@@ -77,7 +77,8 @@ fn report(found: &Examination) -> Value {
     report
 }
 
-/// Access first, since nothing else can be said without it; then whether enough nodes answer; then the configuration.
+/// Returns the exit code: access first, because without it nothing else is known; then whether enough nodes answer; then
+/// the configuration.
 fn exit(found: &Examination) -> Exit {
     if found.worst() < Severity::Wrong {
         return Exit::OK;

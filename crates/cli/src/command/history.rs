@@ -1,4 +1,4 @@
-//! `quorlock history`: what has happened to locks.
+//! `quorlock history`: shows the history of locks.
 
 use clap::Args;
 use quorlock::{Event, HolderView, What};
@@ -32,7 +32,7 @@ pub(crate) struct HistoryArgs {
 
 pub(crate) async fn history(context: &Context, args: &HistoryArgs) -> crate::Outcome {
     let client = context.connect().await?;
-    // A name's own events may be among many others.
+    // The events of one name may be scattered among many others.
     let searched = if args.name.is_some() { quorlock::HISTORY_MAX } else { args.limit };
     let events = client.history(searched).await.map_err(|error| Failure::new(Exit::NO_QUORUM, error))?;
     let is_wanted = |event: &&Event| args.name.as_ref().is_none_or(|name| event.name.as_str() == name);

@@ -12,7 +12,7 @@ use crate::duration::{millis, show};
 use crate::exit::{Exit, Failure};
 use crate::table::one_line;
 
-/// The variable in which a script has its lease.
+/// The variable with the lease of a script.
 const VARIABLE: &str = "QUORLOCK_LEASE";
 
 #[derive(Args, Debug)]
@@ -81,7 +81,7 @@ pub(crate) async fn release(context: &Context, args: &LeaseArgs) -> crate::Outco
     let lease = args.read()?;
     let client = context.connect().await?;
     let released = client.release(&lease).await;
-    // The nodes beyond the majority hear of it, too, if they can be reached.
+    // Also wait for the nodes beyond the majority, if they can be reached.
     if let Err(error) = client.close(FLUSH).await {
         context.output.detail(error);
     }

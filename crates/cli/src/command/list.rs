@@ -56,7 +56,7 @@ pub(crate) fn views(listing: &Listing) -> Vec<LockView> {
     listing.names.iter().map(LockView::from).collect()
 }
 
-/// What may be missing in a listing.
+/// Returns remarks on what a listing may lack.
 pub(crate) fn remarks(listing: &Listing) -> Vec<String> {
     let cut = listing.is_cut.then(|| "there are more: give a pattern, or raise --limit".to_owned());
     let missing = listing.missing.iter().map(|(node, why)| format!("{node} was not searched: {why}"));

@@ -53,7 +53,7 @@ Example:
     },
 }
 
-/// Shows the nodes, or does something about them.
+/// Shows the nodes, or performs an action on them.
 pub(crate) async fn nodes(context: &Context, action: Option<Action>) -> crate::Outcome {
     match action {
         None => list(context).await,
@@ -128,7 +128,7 @@ async fn reconfigure(context: &Context, yes: bool) -> crate::Outcome {
     context.output.result(&json!({ "nodes": nodes.len(), "quarantine_left_ms": millis(left) }), text)
 }
 
-/// Makes sure that the operator means it: by `--yes`, or by a word that is typed on a terminal.
+/// Asks the operator to confirm: with `--yes`, or by typing a word on a terminal.
 fn confirm(yes: bool, warning: &str, condition: &str, command: &str) -> Result<(), Failure> {
     if yes {
         return Ok(());
@@ -140,13 +140,13 @@ fn confirm(yes: bool, warning: &str, condition: &str, command: &str) -> Result<(
     if answer.trim() == "yes" { Ok(()) } else { Err(Failure::usage("nothing was changed")) }
 }
 
-/// Whether a lock can be acquired. A single node votes as soon as a client connects.
+/// Returns whether a lock can be acquired. A single node votes as soon as a client connects.
 fn is_able(found: &Examination) -> bool {
     let ready = |node: &ExaminedNode| matches!(node.state, NodeState::Blank | NodeState::Restarted);
     found.voting() >= found.majority || (found.nodes.len() == 1 && found.nodes.iter().all(ready))
 }
 
-/// The colour of a state.
+/// Returns the colour of a state.
 pub(super) fn paint(state: &NodeState) -> Paint {
     match state {
         NodeState::Voting => Paint::Good,
@@ -169,7 +169,7 @@ fn reason(state: &NodeState) -> Option<&str> {
     }
 }
 
-/// What `--json` prints.
+/// Returns the output of `--json`.
 pub(super) fn json_of(found: &Examination) -> Value {
     let node = |node: &ExaminedNode| {
         json!({

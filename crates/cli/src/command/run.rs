@@ -1,4 +1,4 @@
-//! `quorlock run`: a command that runs while the lock is held, and no longer.
+//! `quorlock run`: runs a command while the lock is held, and no longer.
 
 mod environment;
 mod exec;
@@ -108,14 +108,14 @@ With --json, what came of it is printed behind the command's own output.
 Example:
   quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh";
 
-/// How soon a nested run asks again whether the run around it still holds the lock.
+/// The interval at which a nested run checks whether the outer run still holds the lock.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// In the place of a gate.
+/// Stands for no gate.
 const NO_GATE: &str = "-";
 /// The hidden command that dies by a signal, so that the shell of a script notices.
 const DIE: &str = "__die";
 
-/// What is put in front of a command so that it is killed when this process ends, however that may be.
+/// Returns a command prefix with which a command is killed when this process ends for any reason.
 ///
 /// With a gate, the command waits until something is written to that pipe.
 pub(crate) fn mortal(gate: Option<RawFd>) -> Command {
@@ -124,15 +124,15 @@ pub(crate) fn mortal(gate: Option<RawFd>) -> Command {
     program
 }
 
-/// This program, for one of the commands that nobody types.
+/// Returns this program, to be started with a hidden command.
 fn hidden(command: &str) -> Command {
-    // Not by its name: it is the same program even if that has been replaced by a newer one.
+    // Not the program's path, which may lead to a newer version by now.
     let mut program = Command::new("/proc/self/exe");
     program.arg0("quorlock").arg(command);
     program
 }
 
-/// The commands that nobody types. They are started with every run, so they come before everything else.
+/// Runs a hidden command, if this process was started for one. Every run starts them, so this comes before everything else.
 pub(crate) fn hidden_command() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     let command = arguments.next()?;
@@ -148,7 +148,7 @@ pub(crate) fn hidden_command() -> Option<ExitCode> {
     }
 }
 
-/// Dies by this signal, without a core dump: there is nothing wrong here.
+/// Dies by this signal, without a core dump, because nothing is wrong here.
 fn die(signal: Option<Signal>) -> ExitCode {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
@@ -158,7 +158,7 @@ fn die(signal: Option<Signal>) -> ExitCode {
     signal.map_or(Exit::INTERNAL, |signal| Exit::signal(signal.as_raw())).into()
 }
 
-/// Acquires, runs, releases, and tells what came of it.
+/// Acquires the lock, runs the command, releases the lock, and reports the result.
 pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
     context.outlasts("run")?;
     let ttl = context.ttl(args.lock.ttl)?;
@@ -171,7 +171,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::HELD => {
             let text = failure.to_string();
-            // What else could be done is for whoever wanted it done.
+            // The report has the first line only: the rest is advice for the user.
             let reason = text.lines().next().unwrap_or_default();
             report.reason = Some(reason.to_owned());
             if args.if_held == Some(IfHeld::Skip) {
@@ -193,7 +193,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
     report.exit = exit.0;
     let exit = tell(context, &args, &report, exit);
     if let Some(signal) = report.signal.filter(|_| report.is_from_terminal) {
-        // A shell that runs a script goes on after a command that has handled its interrupt. This one has not.
+        // A shell continues its script after a command that handled the interrupt itself, so die by the signal instead.
         let _ = hidden(DIE).arg(signal.to_string()).exec();
     }
     exit
@@ -253,7 +253,7 @@ async fn attempt(
     limits: Limits,
     report: &mut Report,
 ) -> crate::Outcome {
-    // Without a /proc that shows our processes the command cannot be watched: say so before there is a lock.
+    // The command cannot be watched without a /proc that shows our processes: fail before acquiring the lock.
     Process::find(std::process::id())?;
     let outer = nesting::inherited();
     context.name_nodes()?;
@@ -263,7 +263,7 @@ async fn attempt(
     access.ttl = ttl;
     let mut builder = access.builder();
     if let Some(guard) = guard.id() {
-        // A lock in a file is free as soon as every process that keeps it alive is gone.
+        // A lock in a file is freed as soon as every process that keeps it alive is gone.
         builder = builder.also_alive_with(guard);
     }
     let begun = Instant::now();
@@ -274,7 +274,7 @@ async fn attempt(
     let lease = tokio::select! {
         lease = acquire(context, args, &outer, &client) => lease,
         signal = signals.next_fatal() => {
-            // Dropping the attempt gave everything back; what is left is to deliver it.
+            // Dropping the attempt released everything. Wait until that is delivered.
             let _ = client.close(FLUSH).await;
             report.waited_ms = millis(begun.elapsed());
             return Ok(interrupted(report, signal));
@@ -312,7 +312,7 @@ async fn attempt(
     conclude(report, run)
 }
 
-/// Acquires the lock, or enters it again if a run around this one holds it.
+/// Acquires the lock, or enters it again if an outer run holds it.
 async fn acquire(
     context: &Context,
     args: &RunArgs,
@@ -323,7 +323,7 @@ async fn acquire(
     let lease = acquire_within(context, args, around, client).await?;
     let owner = lease.as_detached().owner();
     let Some(around) = around.filter(|around| owner.is_some() && around.owner() == owner) else { return Ok(lease) };
-    // If that run ended before we entered, others may have entered with its owner, too.
+    // If the outer run ended before we entered, others may have entered with its owner, too.
     let is_held = loop {
         match nesting::is_held(around, client).await {
             Ok(is_held) => break is_held,
@@ -344,7 +344,7 @@ async fn acquire(
     acquire_within(context, args, None, client).await
 }
 
-/// Acquires the lock, or enters the lock of a run around this one.
+/// Acquires the lock, or enters the lock of an outer run.
 async fn acquire_within(
     context: &Context,
     args: &RunArgs,
@@ -356,13 +356,13 @@ async fn acquire_within(
         let program = args.command.first().and_then(|program| Path::new(program).file_name());
         program.unwrap_or_default().to_string_lossy().into_owned()
     };
-    // A run may take as long as it likes.
+    // A run may take any time.
     let renewals = Renewals::Watchdog { every: None, lifetime: Duration::MAX };
     let lock = args.lock.lock(context, client, mode, program)?.renewals(renewals);
     lock::acquire(context, client, &args.lock.name, lock, wait).await
 }
 
-/// A signal while waiting: everything is given back.
+/// Reports a signal that ended the wait. All grants are released.
 fn interrupted(report: &mut Report, signal: Signal) -> Exit {
     report.outcome = "interrupted";
     report.signal = Some(signal.as_raw());
@@ -371,7 +371,7 @@ fn interrupted(report: &mut Report, signal: Signal) -> Exit {
     Exit::signal(signal.as_raw())
 }
 
-/// A majority knows of the release; the others shall, too, if they can be reached.
+/// Releases the lease, and waits for the nodes beyond the majority, if they can be reached.
 async fn release(context: &Context, lease: Lease, client: Client) {
     if let Err(error) = lease.release().await {
         context.output.detail(error);
@@ -381,7 +381,7 @@ async fn release(context: &Context, lease: Lease, client: Client) {
     }
 }
 
-/// What the run comes to. The command's own code counts only if the lock was provably held throughout.
+/// Returns the outcome of the run. The command's own code counts only if the lock was provably held throughout.
 fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
     report.signal = run.status.terminating_signal();
     report.lost = run.lost.is_some();
@@ -393,7 +393,7 @@ fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
         report.outcome = match cause {
             Cause::MaxHold => "max-hold",
             Cause::Unguarded => "unguarded",
-            // The lock was kept after all, but the command may have given up when it was asked to end.
+            // The lock was not lost in the end, but the command may have stopped early when it was asked to end.
             Cause::Loss | Cause::Broken => "asked-to-end",
         };
         return Ok(Exit::LOST);
@@ -403,7 +403,7 @@ fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
         && let Some(signal) = report.signal.and_then(Signal::from_named_raw)
     {
         report.is_from_terminal = true;
-        // The shell of a script was not in the terminal's foreground, as it would have been without us.
+        // Without us, the terminal would have sent the signal to the shell of the script as well.
         let _ = kill_current_process_group(signal);
     }
     Ok(match (run.status.exit_status(), report.signal) {

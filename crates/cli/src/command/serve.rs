@@ -1,4 +1,4 @@
-//! `quorlock serve`: the locks over HTTP.
+//! `quorlock serve`: serves the locks over HTTP.
 
 mod demo;
 mod log;
@@ -17,10 +17,10 @@ use crate::duration::parse_duration;
 use crate::exit::{Exit, Failure};
 use crate::signals::Signals;
 
-/// How long nodes that do not answer are waited for, when everything is done.
+/// How long to wait at the end for nodes that do not answer.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// What chance does in a demonstration is the same every time.
+/// A fixed seed, so that the demonstration is the same every time.
 const DEMO_SEED: u64 = 7;
 
 /// Serve the locks over HTTP, for programs in any language.
@@ -117,7 +117,7 @@ struct Serving {
     address: String,
 }
 
-/// Serves until a signal comes.
+/// Serves until a signal arrives.
 pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome {
     if args.hash_token {
         return hash(context);
@@ -132,7 +132,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     let demo = if args.demo { Some(demo::Demo::start(DEMO_SEED).await?) } else { None };
     let client = match &demo {
         Some(demo) => demo.client.clone(),
-        // Leases belong to callers, who outlive any replica.
+        // Leases belong to callers, which outlive any replica.
         None => context.open_to_stay(context.builder()?.outlived_by_leases().history(true)).await?,
     };
     let mut config = Config::new(args.listen, client.clone());
@@ -158,7 +158,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
         tracing::info!(signal = signal.as_raw(), "stopping");
     });
     served.await.map_err(Failure::internal)?;
-    // What is owed to nodes that do not answer lapses with its ttl.
+    // Votes on nodes that do not answer end with their ttl.
     let _ = client.close(CLOSING).await;
     Ok(Exit::OK)
 }
@@ -172,7 +172,7 @@ fn hash(context: &Context) -> crate::Outcome {
     Ok(Exit::OK)
 }
 
-/// The first address of those that a name has.
+/// Returns the first address of a host name.
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     let hint = "an address and a port are needed, as 127.0.0.1:7677, [::1]:7677 or localhost:7677";
     let mut found = text.to_socket_addrs().map_err(|error| format!("{error}: {hint}"))?;

@@ -1,4 +1,4 @@
-//! `quorlock status`: who holds a lock, and who waits for it.
+//! `quorlock status`: shows the holder of a lock, and its waiters.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(crate) async fn status(context: &Context, name: &str) -> crate::Outcome {
     Ok(Exit::OK)
 }
 
-/// The word of a majority, in one line.
+/// Returns the state on which a majority agrees, in one line.
 fn sentence(lock: &LockView) -> String {
     let (name, summary) = (one_line(&lock.name), summary(lock));
     let who = match (lock.held, &summary.trouble) {

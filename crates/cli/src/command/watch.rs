@@ -1,4 +1,4 @@
-//! `quorlock watch`: the locks that are held or waited for, as they change.
+//! `quorlock watch`: shows the locks that are held or waited for, as they change.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
@@ -55,7 +55,7 @@ pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> crate::Outcome
     }
 }
 
-/// Returns when nobody reads the output any more.
+/// Follows the locks until nobody reads the output any more.
 async fn follow(client: &Client, filter: &Filter, every: Duration, view: &mut View) -> Result<(), Failure> {
     let mut is_read = view.show(&client.list(filter).await?)?;
     while is_read {
@@ -68,18 +68,18 @@ async fn follow(client: &Client, filter: &Filter, every: Duration, view: &mut Vi
     Ok(())
 }
 
-/// What has been shown.
+/// The state of the display.
 struct View {
     output: Output,
     is_drawn: bool,
-    /// How many lines stand on the terminal.
+    /// The number of lines on the terminal.
     lines: usize,
     known: BTreeMap<String, LockView>,
-    /// What was last said on the side.
+    /// The remarks that were last printed.
     said: Vec<String>,
 }
 
-/// Whether a lock has changed; time that passes is no change.
+/// Returns whether a lock is unchanged, apart from times that pass.
 fn is_same(one: &LockView, other: &LockView) -> bool {
     let state = |lock: &LockView| (lock.held, lock.holder.clone(), lock.fence, lock.waiting);
     state(one) == state(other)
@@ -91,7 +91,7 @@ impl View {
         Self { output, is_drawn, lines: 0, known: BTreeMap::new(), said: Vec::new() }
     }
 
-    /// Whether anybody reads it.
+    /// Shows a listing. Returns whether anybody still reads the output.
     fn show(&mut self, listing: &Listing) -> Result<bool, Failure> {
         let (locks, remarks) = (views(listing), remarks(listing));
         if self.is_drawn {
@@ -116,7 +116,7 @@ impl View {
         Ok(is_read)
     }
 
-    /// The nodes could not be searched this time.
+    /// Reports that the nodes could not be searched.
     fn miss(&mut self, error: &ReadError) -> Result<bool, Failure> {
         if self.is_drawn {
             return self.draw(vec![one_line(&error.to_string())]);
@@ -142,7 +142,7 @@ impl View {
         })
     }
 
-    /// Says what is new on the side.
+    /// Prints the remarks that are new.
     fn say(&mut self, remarks: Vec<String>) {
         for remark in remarks.iter().filter(|remark| !self.said.contains(remark)) {
             self.output.note(remark);
@@ -150,7 +150,7 @@ impl View {
         self.said = remarks;
     }
 
-    /// Draws these lines in the place of the last ones, as far as there is room.
+    /// Replaces the lines on the terminal, as far as there is room.
     fn draw(&mut self, mut lines: Vec<String>) -> Result<bool, Failure> {
         let (columns, rows) = room(std::io::stdout());
         let rows = rows.max(4);
@@ -159,7 +159,7 @@ impl View {
             lines.truncate(rows - 2);
             lines.push(format!(".. and {hidden} more"));
         }
-        // A second row of a line that is too long would spoil the count.
+        // A line that wraps would make the count of lines wrong.
         let cut: Vec<String> = lines.iter().map(|line| cut_painted(line, columns)).collect();
         let back = if self.lines == 0 { String::new() } else { format!("\u{1b}[{}A", self.lines) };
         let text = format!("{back}\r\u{1b}[J{}\n", cut.join("\n"));

@@ -1,4 +1,4 @@
-//! The configuration file: the settings at its top, and profiles that differ in some.
+//! The configuration file: common settings at the top, and profiles that override some.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -12,22 +12,21 @@ use crate::config::value::{Kind, Value, checked};
 use crate::config::{Origin, variable};
 use crate::exit::Failure;
 
-/// One value and the line that it stands on.
+/// A value, and the line that it is on.
 type Entry = (&'static Key, Value, usize);
 
-/// A file that was read and understood, to the last key.
+/// A configuration file without errors.
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) path: PathBuf,
-    /// The profile that holds when none is chosen.
+    /// The profile that applies if none is chosen.
     pub(crate) default_profile: Option<String>,
     top: Vec<Entry>,
     profiles: Vec<(String, Vec<Entry>)>,
 }
 
 impl File {
-    /// Reads the file that was named, or the first of the usual ones that exists. Also returns the paths that it tried,
-    /// in order.
+    /// Reads the given file, or the first of the default ones that exists. Also returns the paths that it tried, in order.
     pub(crate) fn find(named: Option<PathBuf>) -> Result<(Option<Self>, Vec<PathBuf>), Failure> {
         let named = match named {
             Some(path) => Some(path),
@@ -37,7 +36,8 @@ impl File {
         let mut tried = Vec::new();
         for path in named.map_or_else(usual_places, |path| vec![path]) {
             tried.push(path.clone());
-            // A file behind a broken link or a closed folder is there: without it, this host might lock by itself.
+            // A file behind a broken link or in an unreadable folder counts as present: without it, this host might use its
+            // own locks.
             let is_missing = std::fs::symlink_metadata(&path)
                 .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory));
             if is_missing && !is_named {
@@ -51,7 +51,7 @@ impl File {
         Ok((None, tried))
     }
 
-    /// Understands a file, or says in which line it does not. Values are not repeated: they may hold passwords.
+    /// Parses a file. The error names the line, and never repeats a value, which may contain a password.
     pub(crate) fn parse(path: PathBuf, text: &str) -> Result<Self, Failure> {
         let reader = Reader { path: &path, text };
         let table = DeTable::parse(text).map_err(|error| {
@@ -74,7 +74,7 @@ impl File {
         Ok(Self { path, default_profile, top, profiles })
     }
 
-    /// Whether there is such a profile.
+    /// Checks that the profile exists.
     pub(crate) fn check_profile(&self, name: &str) -> Result<(), Failure> {
         if self.profiles.iter().any(|(profile, _)| profile == name) {
             return Ok(());
@@ -84,7 +84,7 @@ impl File {
         Err(Failure::config(format!("{}: no profile {name:?}; {known}", self.path.display())))
     }
 
-    /// What the file says about a key: the profile first.
+    /// Returns the value of a key: that of the profile first.
     pub(crate) fn value(&self, key: &'static Key, profile: Option<&str>) -> Option<(Value, Origin)> {
         let pick = |entries: &[Entry], profile: Option<&str>| {
             let (_, value, line) = entries.iter().find(|(found, ..)| found.name == key.name)?;
@@ -153,8 +153,8 @@ fn unknown(name: &str) -> String {
     format!("unknown key {name:?}{hint}\n  known are {}", known.join(", "))
 }
 
-/// Refuses a missing file if a folder of its path is a link that leads to no folder: that file is elsewhere, and was not
-/// left out.
+/// Refuses a missing file if a folder of its path is a broken link: the file exists elsewhere, and was not omitted on
+/// purpose.
 fn check_folders(path: &Path) -> Result<(), Failure> {
     let broken = path.ancestors().skip(1).find(|folder| folder.is_symlink() && !folder.is_dir());
     let Some((link, target)) = broken.and_then(|link| Some((link, std::fs::read_link(link).ok()?))) else {
@@ -168,7 +168,7 @@ fn check_folders(path: &Path) -> Result<(), Failure> {
     )))
 }
 
-/// Where a file is looked for when none is named.
+/// Returns the default paths of the file.
 fn usual_places() -> Vec<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let user = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));

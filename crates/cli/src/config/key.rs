@@ -1,4 +1,4 @@
-//! Every setting, in one table: flags, environment, files and `quorlock config` read it.
+//! The table of all settings, which the flags, the environment, the file and `quorlock config` share.
 
 use clap::{Arg, ArgAction, ArgMatches};
 
@@ -8,7 +8,7 @@ use crate::config::value::Kind;
 /// One setting.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// Its name in a file.
+    /// Its name in the file.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: Option<&'static str>,
@@ -62,7 +62,7 @@ impl Key {
         format!("QUORLOCK_{}", self.name.to_uppercase())
     }
 
-    /// Whether every command has the flag.
+    /// Returns whether every command has the flag.
     pub(crate) fn is_global(&self) -> bool {
         !["ttl", "kill_grace", "label"].contains(&self.name)
     }
@@ -88,12 +88,12 @@ impl Key {
     }
 }
 
-/// The flags that every command has.
+/// Returns the flags that every command has.
 pub(crate) fn args() -> impl Iterator<Item = Arg> {
     KEYS.iter().filter(|key| key.is_global()).map(Key::arg)
 }
 
-/// The settings that were typed as such flags.
+/// Returns the settings that were given as such flags.
 pub(crate) fn typed(matches: &ArgMatches) -> Flags {
     let text = |key: &'static Key| match key.kind {
         Kind::Switch => matches.get_flag(key.name).then(|| (key, "true".to_owned())),
@@ -102,7 +102,7 @@ pub(crate) fn typed(matches: &ArgMatches) -> Flags {
     KEYS.iter().filter(|key| key.is_global()).filter_map(text).collect()
 }
 
-/// The key of this name.
+/// Returns the key with this name.
 pub(crate) fn find(name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| key.name == name)
 }

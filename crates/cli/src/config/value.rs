@@ -7,7 +7,7 @@ use crate::duration::{parse_duration, show_exactly};
 /// The kind of value that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Any text, and the word for it in the help.
+    /// Any text, with its placeholder in the help.
     Text(&'static str),
     /// A number with a unit.
     Duration,
@@ -15,12 +15,12 @@ pub(crate) enum Kind {
     Switch,
     /// One of these words.
     Choice(&'static [&'static str]),
-    /// URLs of nodes, which may hold passwords.
+    /// URLs of nodes, which may contain passwords.
     Nodes,
 }
 
 impl Kind {
-    /// The accepted values, for error messages.
+    /// Returns the accepted values, for error messages.
     pub(crate) fn accepts(self) -> String {
         match self {
             Self::Text(_) => "a text, as in \"nightly\"".into(),
@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// Reads a text from a flag, a variable or a file. Its errors never repeat a URL.
+    /// Parses a text from a flag, a variable or a file. Its errors never repeat a URL.
     pub(crate) fn read(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Text(_) => Ok(Value::Text(text.to_owned())),
@@ -60,7 +60,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// For people to look at: passwords are left out.
+    /// Formats the value for people, without passwords.
     pub(crate) fn show(&self) -> String {
         match self {
             Self::Text(text) => text.clone(),
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Value {
     }
 }
 
-/// The value of a list of nodes. A list that lacks an entry is most likely made of variables of which one is missing.
+/// Checks a list of nodes. A blank entry most likely comes from an unset variable.
 pub(crate) fn checked(nodes: Vec<String>) -> Result<Value, String> {
     if nodes.iter().all(|node| node.trim().is_empty()) {
         return Err("the list of nodes is empty; list them, or leave the setting out".into());
@@ -88,7 +88,7 @@ pub(crate) fn checked(nodes: Vec<String>) -> Result<Value, String> {
     }
 }
 
-/// Splits a list of nodes at commas. A URL may have commas of its own: the next one begins with its scheme.
+/// Splits a list of nodes at commas that are followed by the scheme of the next URL, because a URL may contain commas.
 /// Blank entries are kept.
 pub(crate) fn split_nodes(text: &str) -> Vec<String> {
     let mut nodes: Vec<String> = Vec::new();

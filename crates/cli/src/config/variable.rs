@@ -1,4 +1,4 @@
-//! Our variables in the environment: which there are, and how one is read.
+//! The environment variables of quorlock.
 
 use std::ffi::OsStr;
 
@@ -6,9 +6,9 @@ use crate::config::key::{KEYS, Key};
 use crate::exit::Failure;
 
 const PREFIX: &str = "QUORLOCK_";
-/// Settings that have no key: a file cannot contain them.
+/// Settings that a file cannot contain.
 const SETTINGS: [&str; 3] = ["QUORLOCK_CONFIG", "QUORLOCK_PROFILE", "QUORLOCK_PASSWORD"];
-/// What `run` gives to its command, and `acquire --format sh` to a shell, besides settings.
+/// The variables that `run` sets for its command, and `acquire --format sh` for a shell, besides settings.
 const GIVEN: [&str; 8] = [
     "QUORLOCK_NAME",
     "QUORLOCK_KIND",
@@ -19,7 +19,7 @@ const GIVEN: [&str; 8] = [
     "QUORLOCK_TTL_MS",
     "QUORLOCK_OUTER",
 ];
-/// What the tests of this project read.
+/// The variables of this project's tests.
 const TESTS: [&str; 8] = [
     "QUORLOCK_CLOCK_FILE",
     "QUORLOCK_DISK_FILE",
@@ -31,11 +31,11 @@ const TESTS: [&str; 8] = [
     "QUORLOCK_WRITE_HELP",
 ];
 const TESTS_PREFIX: &str = "QUORLOCK_TEST";
-/// A name with more mistakes than this is no misspelling.
+/// A name with more mistakes than this is not a misspelling.
 const MISTAKES_MAX: usize = 3;
 
-/// Reads one of our variables. One that is set but empty is an error: most likely it was made of another one that is
-/// missing, and ignoring it could leave this host with locks of its own.
+/// Reads one of our variables. A variable that is set but empty is an error: most likely it was built from an unset one,
+/// and ignoring it could make this host use its own locks.
 pub(crate) fn read(name: &str) -> Result<Option<String>, Failure> {
     let Some(text) = std::env::var_os(name) else { return Ok(None) };
     match text.into_string() {
@@ -47,8 +47,8 @@ pub(crate) fn read(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Refuses variables that look like ours and are not. A misspelt one would leave its setting out, and this host with
-/// locks of its own.
+/// Refuses unknown variables that look like ours. Ignoring a misspelt one would drop its setting, and could make this host
+/// use its own locks.
 pub(crate) fn check() -> Result<(), Failure> {
     let is_like_ours = |name: &OsStr| name.as_encoded_bytes().starts_with(PREFIX.as_bytes());
     let names = std::env::vars_os().map(|(name, _)| name).filter(|name| is_like_ours(name));
@@ -64,7 +64,7 @@ pub(crate) fn check() -> Result<(), Failure> {
     }))
 }
 
-/// The variables that people set.
+/// Returns the variables that users set.
 fn settings() -> impl Iterator<Item = String> {
     SETTINGS.into_iter().map(ToOwned::to_owned).chain(KEYS.iter().map(Key::variable))
 }
@@ -76,14 +76,15 @@ fn is_known(name: &str) -> bool {
         || is_of_kubernetes(name)
 }
 
-/// Kubernetes tells every container where a service is; one that is called quorlock gets variables that begin like ours.
+/// Returns whether Kubernetes set the variable: for a service called quorlock, it sets variables with our prefix in every
+/// container.
 fn is_of_kubernetes(name: &str) -> bool {
     let is_port =
         |rest: &str| rest.is_empty() || rest.strip_prefix('_').is_some_and(|rest| rest.starts_with(char::is_numeric));
     name.contains("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.split("_PORT").skip(1).any(is_port)
 }
 
-/// How many letters have to be added, removed or changed to get from one word to the other.
+/// Returns the edit distance: how many letters must be added, removed or changed.
 fn mistakes(one: &str, other: &str) -> usize {
     let mut row: Vec<usize> = (0..=other.len()).collect();
     for (i, a) in one.bytes().enumerate() {

@@ -1,4 +1,4 @@
-//! Acquiring: at once, by a long poll, or with a stream of events about the wait.
+//! Acquires leases: at once, by a long poll, or with a stream of events about the wait.
 
 mod stream;
 
@@ -75,11 +75,11 @@ enum GrantedLeases {
 }
 
 impl Outlook {
-    /// Reads the elapsed time before the validity: the time in between counts twice rather than not at all.
+    /// Reads the elapsed time before the validity: the time in between then counts twice, and never not at all.
     pub(super) fn new(began: Instant, ttl: Duration, validity: impl FnOnce() -> Duration) -> Result<Self, Problem> {
         let elapsed = began.elapsed();
         let validity = validity();
-        // A caller that waited for longer renews before use.
+        // A caller that waited longer must renew before use.
         let counted = validity + elapsed.min(ttl / 2);
         let margin = counted.mul_f64(f64::from(CALLER_DRIFT.ppm) / 1e6) + CALLER_DRIFT.fixed;
         let left = validity.saturating_sub(margin);
@@ -91,7 +91,7 @@ impl Outlook {
 }
 
 impl Granted {
-    /// Detaches the leases. If too little is left of them, they are released.
+    /// Detaches the leases, or releases them if too little of their validity is left.
     fn new(service: &Service, order: &Order, began: Instant, won: Leases) -> Result<Self, Problem> {
         let nodes_ok = won.iter().map(Lease::nodes).min().unwrap_or_default();
         let outlook = Outlook::new(began, won.ttl(), || won.validity())?;
@@ -146,7 +146,7 @@ pub(super) async fn acquire(
     Ok((StatusCode::CREATED, axum::Json(granted)).into_response())
 }
 
-/// Counts a caller that waits, and ends its connection if it hangs up.
+/// Counts a waiting caller, and ends its connection if it hangs up.
 type WaitGuard = (Share, Waiting);
 
 fn wants_stream(headers: &HeaderMap) -> bool {

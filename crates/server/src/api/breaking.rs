@@ -1,4 +1,4 @@
-//! Ending somebody else's lease.
+//! Breaks another client's lease.
 
 use std::sync::Arc;
 

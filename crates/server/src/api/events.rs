@@ -17,7 +17,7 @@ use crate::hub::Mark;
 use crate::problem::Problem;
 use crate::service::Service;
 
-/// Pieces of the stream that are written ahead of a reader.
+/// The number of pieces of the stream that are buffered for a reader.
 const PIECES_AHEAD: usize = 1;
 
 /// Follow changes of locks, nodes and the history.
@@ -42,7 +42,7 @@ pub(super) async fn events(
     let readers = service.readers.clone();
     let tell = async move {
         loop {
-            // So that a caller that is gone is noticed.
+            // The keep-alive detects a caller that is gone.
             let told = tokio::time::timeout(KEEP_ALIVE, follower.next());
             let text = match service.unless_stopping(told).await {
                 Ok(Ok(Some(text))) => text,

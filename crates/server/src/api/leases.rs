@@ -23,7 +23,7 @@ use crate::service::Service;
 const RENEW_FORMS: &str = "either a name and a lease_id, or leases";
 const RELEASE_FORMS: &str = "either a name and a lease_id, or a name and a key, or leases";
 
-/// How many leases of one request are worked on at a time.
+/// The number of leases of one request that are processed at a time.
 const AT_ONCE: usize = 64;
 
 /// A lease, by its name and its id.
@@ -52,7 +52,7 @@ pub(super) struct LeaseRefs {
 }
 
 impl LeaseRefs {
-    /// The leases, and whether they are a list. `forms` says how leases can be named.
+    /// Returns the leases, and whether they were given as a list. `forms` describes the accepted forms, for the error.
     fn check(self, limits: Limits, forms: &str) -> Result<(Vec<LeaseRef>, bool), Problem> {
         match (self.name, self.lease_id, self.leases) {
             (Some(name), Some(lease_id), None) => Ok((vec![LeaseRef { name, lease_id }], false)),
@@ -132,7 +132,7 @@ async fn renew_one(service: &Service, caller: &Caller, lease: &LeaseRef, began: 
     service.metrics.renewals.inc();
     service.rates.renewed(&caller.share, lease.name().as_str());
     let at = Instant::now();
-    // Less the time since then.
+    // Subtract the time since the extension.
     let outlook = Outlook::new(began, lease.ttl(), || extended.saturating_sub(at.elapsed()))?;
     Ok(Renewal { name: lease.name().to_string(), fence: lease.fence().map(quorlock::Fence::get), outlook })
 }
@@ -176,7 +176,7 @@ pub(super) async fn release(
         caller.may_with(Scope::Lock, &name)?;
         let key = order::check_secret(order::KEY, key)?;
         service.rates.release_keys(&caller.share, 1)?;
-        // This ends everything that any replica has, or is about to get, for the key.
+        // This ends every lease that any replica has, or is about to get, for the key.
         service.client.retire(&name, order::of_key(&name, &key), service.limits.released_key()).await?;
         service.metrics.releases.inc();
         return Ok(StatusCode::NO_CONTENT);
@@ -187,7 +187,7 @@ pub(super) async fn release(
     let at = |index: usize, problem: Problem| {
         if is_list { problem.at(format_args!("leases[{index}]")) } else { problem }
     };
-    // All of them are read before the first is released: if one is refused, none is released.
+    // Read all of them before releasing the first: if one is refused, none is released.
     let read = |(index, lease)| read(&service, &caller, lease).map_err(|problem| at(index, problem));
     let leases: Vec<LeaseWord> = leases.iter().enumerate().map(read).collect::<Result<_, _>>()?;
     let keyed = leases.iter().filter(|lease| lease.is_keyed).count();
@@ -201,7 +201,7 @@ pub(super) async fn release(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The lease, if the caller may use its name.
+/// Returns the lease, if the caller may use its name.
 fn read(service: &Service, caller: &Caller, lease: &LeaseRef) -> Result<LeaseWord, Problem> {
     caller.may_with(Scope::Lock, &lease.name)?;
     service.signer()?.read(&lease.name, &lease.lease_id)

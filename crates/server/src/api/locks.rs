@@ -1,4 +1,4 @@
-//! Who has what, and what has happened.
+//! Lists locks, shows one lock, and reads the history.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use crate::problem::Problem;
 use crate::service::Service;
 use crate::view::{EventView, LockPage};
 
-/// How many locks or events are in an answer, unless set.
+/// The default number of locks or events in an answer.
 const LIMIT_DEFAULT: usize = 100;
-/// How many locks are in a page, at most.
+/// The most locks in a page.
 const PAGE_MAX: usize = 1_000;
 
 fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, Problem> {

@@ -1,4 +1,4 @@
-//! What a caller wants to lock, and how.
+//! Checks a request for a lease, and acquires it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use crate::config::Limits;
 use crate::problem::Problem;
 use crate::service::Service;
 
-/// The shortest key, and the shortest owner: 128 random bits as base64 have so many letters.
+/// The shortest key or owner: the length of 128 random bits in base64.
 const SECRET_BYTES_MIN: usize = 22;
-/// The longest key, and the longest owner.
+/// The longest key or owner.
 const SECRET_BYTES_MAX: usize = 256;
 /// The two kinds of secret, in messages.
 pub(super) const KEY: &str = "a key";
@@ -67,11 +67,11 @@ pub(super) enum HoldMode {
     Slots,
 }
 
-/// A request that makes sense.
+/// A valid request.
 pub(super) struct Order {
-    /// The names, as they were given.
+    /// The names, in the order of the request.
     pub(super) names: Vec<String>,
-    /// How to hold the one name; `None` if `names` was given, each of which is held alone.
+    /// The mode of the one name; `None` if `names` was given, each of which is exclusive.
     pub(super) mode: Option<Mode>,
     pub(super) ttl: Option<Duration>,
     pub(super) wait: Duration,
@@ -139,7 +139,7 @@ pub(super) fn check_secret(what: &str, secret: String) -> Result<String, Problem
     Err(Problem::invalid(format!("{what} has {bounds}, of 128 random bits or more")))
 }
 
-/// The owner that a key stands for: another one for each name.
+/// Returns the owner that a key stands for, which differs from name to name.
 pub(super) fn of_key(name: &str, key: &str) -> Owner {
     hashed(&[b"quorlock key", name.as_bytes(), key.as_bytes()])
 }
@@ -149,17 +149,17 @@ fn of(owner: &str) -> Owner {
 }
 
 fn hashed(parts: &[&[u8]]) -> Owner {
-    // With their lengths, so that no two lists of parts have the same bytes.
+    // Include the lengths, so that no two lists of parts have the same bytes.
     let with_length = |part: &&[u8]| [&(part.len() as u64).to_be_bytes(), *part].concat();
     let hash = sha256(&parts.iter().flat_map(with_length).collect::<Vec<u8>>());
     Owner::from_bits(hash.iter().take(16).fold(0, |bits, byte| bits << 8 | u128::from(*byte)))
 }
 
-/// Who is told how the waiting goes.
+/// A callback for the progress of a wait.
 pub(super) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 
 impl Order {
-    /// The problem that a failed acquire is reported as.
+    /// Returns the problem for a failed acquire.
     fn refused(&self, error: AcquireError) -> Problem {
         let is_taken = matches!(
             &error,
@@ -167,7 +167,7 @@ impl Order {
         );
         let problem = Problem::from(error);
         match self.mode {
-            // Taken, or blocked by a holder in another mode.
+            // All slots are taken, or somebody holds the name in another mode.
             Some(Mode::Slot { permits, .. }) if is_taken => {
                 problem.at(format_args!("none of the {permits} slots is free"))
             }
@@ -175,7 +175,7 @@ impl Order {
         }
     }
 
-    /// Acquires the names. Dropping the future releases everything.
+    /// Acquires the names. Dropping the future releases all of them.
     pub(super) async fn acquire(&self, service: &Service, observer: Option<&Observer>) -> Result<Leases, Problem> {
         let acquired = service.unless_stopping(self.acquire_from(&service.client, observer)).await?;
         acquired.map_err(|error| self.refused(error))

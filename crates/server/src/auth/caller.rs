@@ -21,11 +21,11 @@ use crate::sync::lock;
 /// The other end of a connection.
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
-    /// The hash of the certificate that it has shown.
+    /// The hash of the client certificate.
     certificate: Option<[u8; 32]>,
-    /// Whose connection it is: the address's, until a known client has asked for something on it.
+    /// The share that the connection counts for: that of the address, until a known client makes a request.
     seat: Mutex<Share>,
-    /// The caller where there is no authentication.
+    /// The identity of callers without authentication.
     anybody: Arc<Identity>,
     /// Whether a request on the connection waits for a lock, or follows events.
     pub(crate) is_waiting: Arc<AtomicBool>,
@@ -48,7 +48,7 @@ impl Peer {
     }
 }
 
-/// The caller of a request. Of a service without clients, anybody.
+/// The caller of a request, authenticated if the service has clients.
 pub(crate) struct Caller {
     pub(crate) identity: Arc<Identity>,
     peer: Arc<Peer>,
@@ -63,7 +63,7 @@ impl Deref for Caller {
 }
 
 impl Caller {
-    /// While this lives, the connection ends if the caller hangs up.
+    /// Marks the caller as waiting. While the returned value lives, the connection ends if the caller hangs up.
     pub(crate) fn wait(&self) -> Waiting {
         Waiting::new(&self.peer.is_waiting)
     }
@@ -81,7 +81,7 @@ impl FromRequestParts<Arc<Service>> for Caller {
                 let token = bearer_token(parts).map(|token| Proof::Bearer(sha256(token.as_bytes())));
                 let certificate = peer.certificate.map(Proof::Certificate);
                 let Some(known) = token.or(certificate).and_then(|proof| clients.find(proof)) else {
-                    // Guessing is limited like anything else.
+                    // Failed logins count towards the rate limit of the address, to limit guessing.
                     service.rates.request(&peer.anybody.share)?;
                     return Err(Problem::new(Code::Unauthenticated, "a known bearer token is needed"));
                 };
@@ -98,7 +98,7 @@ impl FromRequestParts<Arc<Service>> for Caller {
     }
 }
 
-/// A request that anybody may make: counted for the address that it comes from.
+/// A request that needs no authentication. It counts for the address that it comes from.
 pub(crate) struct Anybody;
 
 impl FromRequestParts<Arc<Service>> for Anybody {

@@ -1,4 +1,4 @@
-//! The file of clients: a line for each, with the hash of its bearer token or certificate, its scopes and its names.
+//! The file of clients: one line for each, with the hash of its bearer token or certificate, its scopes and its names.
 
 use std::sync::Arc;
 
@@ -6,33 +6,33 @@ use quorlock::Filter;
 
 use super::{Clients, Identity, Proof, Scope, hex, sha256};
 
-/// The shortest bearer token that gets a hash: shorter ones can be guessed.
+/// The shortest bearer token that is accepted: shorter ones can be guessed.
 const TOKEN_BYTES_MIN: usize = 32;
 
-/// A line that cannot be read. What stands in it is not repeated: it may be a secret that was put there by mistake.
+/// The file of clients is invalid. The error does not repeat the line, which may contain a secret by mistake.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientsError {
-    /// A line has too few or too many parts, or one of them cannot be read.
+    /// A line has too few or too many parts, or one of them is invalid.
     #[error("line {line}: {why}")]
     Line {
-        /// From 1.
+        /// The number of the line, from 1.
         line: usize,
         /// What is wrong with it.
         why: String,
     },
-    /// There is nobody in it.
+    /// The file has no client.
     #[error("it names no client")]
     Empty,
-    /// The bearer token is too short to be a secret.
+    /// The bearer token is too short to be secret.
     #[error("a bearer token has at least {TOKEN_BYTES_MIN} letters, at random: try `openssl rand -hex 32`")]
     Short,
 }
 
-/// The hash of a bearer token, as the file has it. White space around the token is not part of it.
+/// Returns the hash of a bearer token for the file of clients. White space around the token is ignored.
 ///
 /// # Errors
-/// [`ClientsError::Short`] when the token could be guessed.
+/// [`ClientsError::Short`] if the token is short enough to be guessed.
 pub fn hash_bearer_token(token: &str) -> Result<String, ClientsError> {
     let token = token.trim();
     if token.len() < TOKEN_BYTES_MIN {
@@ -42,7 +42,7 @@ pub fn hash_bearer_token(token: &str) -> Result<String, ClientsError> {
 }
 
 impl Clients {
-    /// Reads the text of a file of clients. Each line has four parts, and what follows a `#` is for people:
+    /// Reads the text of a file of clients. Each line has four parts; `#` starts a comment:
     ///
     /// ```text
     /// # client  bearer token, or cert:..       scopes      names
@@ -86,7 +86,7 @@ fn read(line: &str) -> Result<Identity, String> {
     Ok(Identity { name: name.to_owned(), share: name.into(), proof: Some(proof), scopes, names })
 }
 
-/// 64 hexadecimal digits; certificate tools put colons in between.
+/// Reads 64 hexadecimal digits. Certificate tools put colons between them.
 fn bytes(digits: &str) -> Option<[u8; 32]> {
     let digits: String = digits.chars().filter(|digit| *digit != ':').collect();
     if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {

@@ -1,22 +1,22 @@
-//! Open files: every connection is one, and the nodes must not go without because callers have taken them all.
+//! The limit of open files. Every connection needs one, and callers must not use up those that the nodes need.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is kept for everything but connections of callers: the runtimes, the log, files.
+/// The files kept for everything except callers and nodes: the runtimes, the log, files.
 const OWN: usize = 32;
-/// And for each node: its connections, and those that replace them.
+/// The files kept for each node: its connections, and those that replace them.
 const EACH_NODE: usize = 8;
 
-/// How many connections may be open, of as many as are wanted. Raises the limit of open files as far as the system allows.
+/// Returns how many of the wanted connections may be open. Raises the limit of open files as far as the system allows.
 pub(crate) fn room_for(connections: usize, nodes: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
-    // If it fails, the limit stays.
+    // If this fails, the old limit stays.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let files = getrlimit(Resource::Nofile).current.map(|files| usize::try_from(files).unwrap_or(usize::MAX));
     room_within(files, connections, OWN + EACH_NODE * nodes)
 }
 
-/// At least one, so that a caller learns from the system itself that there is too little room.
+/// Returns at least one, so that the system itself reports to a caller that there is too little room.
 fn room_within(files: Option<usize>, connections: usize, kept: usize) -> usize {
     files.map_or(connections, |files| connections.min(files.saturating_sub(kept).max(1)))
 }

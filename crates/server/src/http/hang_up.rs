@@ -1,7 +1,7 @@
-//! Notices callers that hang up while they wait.
+//! Detects callers that hang up while they wait.
 //!
-//! hyper notices the end of a connection only if nothing unread is before it. A caller that has sent its next request
-//! already would keep its place in the queue for as long as it wanted to wait.
+//! hyper notices the end of a connection only if no unread bytes come before it. A caller that has already sent its next
+//! request would keep its queue position until its wait ends.
 
 use std::io;
 use std::pin::Pin;
@@ -11,10 +11,10 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much is read of what a caller sends behind the request for which it waits.
+/// The most bytes that are read ahead while a caller waits.
 const AHEAD_MAX: usize = 64 * 1024;
 
-/// A caller that waits, for as long as this lives: if it hangs up, its connection ends.
+/// Marks a caller as waiting while this lives: if the caller hangs up, its connection ends.
 pub(crate) struct Waiting(Arc<AtomicBool>);
 
 impl Waiting {
@@ -44,7 +44,7 @@ impl<S> ReadAhead<S> {
 }
 
 impl<S: AsyncRead + Unpin> ReadAhead<S> {
-    /// Reads what hyper has not asked for yet. `Ready` if the caller has hung up.
+    /// Reads bytes that hyper has not asked for yet. Returns `Ready` if the caller has hung up.
     fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let mut piece = [0; 1_024];
         while self.ahead.len() < AHEAD_MAX {
@@ -78,7 +78,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
-    /// hyper calls this whenever it polls the connection. Once bytes are behind the request that waits, it calls nothing else.
+    /// hyper calls this whenever it polls the connection. Once there are bytes after the waiting request, it calls nothing
+    /// else.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.is_waiting.load(Ordering::Relaxed)
             && let Poll::Ready(error) = self.poll_end(context)

@@ -1,4 +1,4 @@
-//! Accepts connections, and serves each in a task of its own.
+//! Accepts connections, and serves each in its own task.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -35,22 +35,22 @@ use crate::problem::{Code, Problem};
 use crate::rate::{Share, share_of};
 use crate::service::Service;
 
-/// After an error of the listener itself, such as too many open files.
+/// The pause after an error of the listener, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// The system counts keepalive times in seconds.
 const KEEPALIVE_MIN: Duration = Duration::from_secs(1);
-/// Connections that wait to be accepted, at most; the system may allow fewer.
+/// The most connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: i32 = 4_096;
 /// Kernel memory for bytes that a client has not read yet.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
-/// How much of an answer is written ahead of a slow client, and how much of a request is read behind another.
+/// How much of an answer is buffered for a slow client, and how much of a pipelined request is read.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// Why a service does not run.
+/// The service cannot run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// It would be open to anybody who can reach this address.
+    /// Anybody who can reach this address could use the service.
     #[error(
         "{0} can be reached by others, and there is no authentication: name a file of clients, or listen on a loopback address"
     )]
@@ -58,12 +58,12 @@ pub enum ServeError {
     /// A file with certificates or a key cannot be used.
     #[error("{}: {why}", path.display())]
     File {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Why not.
+        /// The reason.
         why: String,
     },
-    /// Certificate, key and authorities do not go together.
+    /// The certificate, the key and the authorities do not match.
     #[error("the certificates cannot be used: {0}")]
     Tls(String),
     /// The address cannot be listened on.
@@ -77,7 +77,7 @@ pub enum ServeError {
     Readers(io::Error),
 }
 
-/// A service that listens.
+/// A listening service.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -86,14 +86,14 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens, and does not answer yet. Raises the limit of open files of this process to what its connections need, as
-    /// far as the system allows.
+    /// Starts to listen, but does not answer yet. Raises the limit of open files of this process to what its connections
+    /// need, as far as the system allows.
     ///
     /// # Errors
-    /// [`ServeError`] when the address is taken, or would let anybody in.
+    /// [`ServeError`] if the address is in use, or would admit anybody.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes the listener.
     pub async fn bind(mut config: Config) -> Result<Self, ServeError> {
         let address = config.listen;
         if config.is_local() && !address.ip().is_loopback() {
@@ -111,24 +111,25 @@ impl Server {
         Ok(Self { listener, config, tls: tls.map(Arc::new) })
     }
 
-    /// Where it listens, with the port that it got.
+    /// Returns the address that it listens on, with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap_or(self.config.listen)
     }
 
-    /// Whether it speaks TLS.
+    /// Returns whether it uses TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Answers until told to stop. Then it accepts nobody new, ends all waits, and finishes the answers under way.
+    /// Serves until `stop` resolves. Then it accepts no more connections, ends all waits, and finishes the answers under
+    /// way.
     ///
     /// # Errors
-    /// [`ServeError::Readers`] when the system gives no thread for readers, and [`ServeError::Reader`] when the nodes refuse the client that
-    /// reads them.
+    /// [`ServeError::Readers`] if the system cannot start the thread for readers. [`ServeError::Reader`] if the client that
+    /// reads the nodes cannot connect.
     ///
     /// # Cancel safety
-    /// Dropping the future ends all connections and their waits. Leases stay with their holders.
+    /// Dropping the future ends all connections and their waits. Leases stay held.
     pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (stopping, stopped) = watch::channel(false);
         let limits = self.config.limits;
@@ -159,7 +160,7 @@ impl Server {
                 Some(_) = open.join_next() => {}
                 accepted = self.listener.accept() => match accepted {
                     Ok((stream, address)) => connections.admit(stream, address.ip(), &mut open),
-                    // The caller was gone before it was accepted.
+                    // The caller hung up before the connection was accepted.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(error) => {
                         tracing::warn!(%error, "cannot accept connections");
@@ -171,15 +172,15 @@ impl Server {
         drop(self.listener);
         stopping.send_replace(true);
         let everyone = async { while open.join_next().await.is_some() {} };
-        // A client that has not read its answer by then will not.
+        // A client that has not read its answer by then is not waited for.
         let _ = tokio::time::timeout(limits.drain, everyone).await;
         open.shutdown().await;
         Ok(())
     }
 }
 
-/// Starts the thread that reads the nodes and answers readers, with a runtime of its own: it decodes and encodes long
-/// lists, and no lock waits for that. It ends when the sender of `end` is dropped.
+/// Starts the thread that reads the nodes and answers readers, with its own runtime, so that decoding and encoding long
+/// lists does not delay a lock. It ends when the sender of `end` is dropped.
 fn start_readers(end: oneshot::Receiver<Infallible>) -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
@@ -187,7 +188,7 @@ fn start_readers(end: oneshot::Receiver<Infallible>) -> io::Result<Handle> {
     Ok(handle)
 }
 
-/// What every connection is served with.
+/// The state that all connections share.
 #[derive(Clone)]
 struct Connections {
     service: Arc<Service>,
@@ -215,22 +216,22 @@ impl Connections {
         });
     }
 
-    /// Sets the system's own limits. Without them the connection works all the same.
+    /// Sets socket options. The connection works without them, too.
     fn set_options(&self, stream: &TcpStream) {
-        // Answers are small and wanted at once.
+        // Answers are small, and must be sent at once.
         let _ = stream.set_nodelay(true);
         let socket = SockRef::from(stream);
         let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
-        // The system probes a quiet peer, and ends the connection of one that is gone.
+        // The system probes a quiet peer, and ends its connection if it is gone.
         let write = self.service.limits.write;
         let probes = TcpKeepalive::new().with_time((write / 2).max(KEEPALIVE_MIN));
         let _ = socket.set_tcp_keepalive(&probes.with_interval((write / 6).max(KEEPALIVE_MIN)));
-        // And that of a peer that takes nothing of what it is sent.
+        // It also ends the connection of a peer that does not read.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = socket.set_tcp_user_timeout(Some(write));
     }
 
-    /// Answers every request with this problem, as far as that is possible without waiting. Under TLS it is not.
+    /// Answers with this problem, as far as possible without waiting, and reads no request. It is not possible with TLS.
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
         self.service.metrics.failed(problem.code());
         tracing::debug!(?problem, "a connection is refused");
@@ -245,7 +246,7 @@ impl Connections {
     async fn serve(self, stream: TcpStream, address: IpAddr, seat: Share) {
         let Some(tls) = &self.tls else { return self.answer(stream, Peer::new(address, None, seat)).await };
         let handshake = tokio::time::timeout(self.service.limits.read, tls.accept(stream));
-        // Nothing was asked that would have to be answered before the service stops.
+        // No request was read yet, so nothing has to be answered before the service stops.
         let Ok(done) = self.service.unless_stopping(handshake).await else { return };
         match done {
             Ok(Ok(stream)) => {
@@ -271,7 +272,7 @@ impl Connections {
         http.timer(TokioTimer::new()).header_read_timeout(limits.idle);
         http.max_header_size(limits.head_bytes).max_headers(limits.headers);
         http.max_buf_size(BUFFER_BYTES);
-        // Answers are small: one piece is written faster than two.
+        // Answers are small: writing one buffer is faster than two.
         http.writev(false);
         let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
         let ended = tokio::select! {

@@ -1,4 +1,4 @@
-//! The parts of a request, with a problem for each that cannot be read.
+//! Extractors for the parts of a request, which return a problem if a part is invalid.
 
 use std::error::Error;
 use std::iter::successors;
@@ -12,7 +12,7 @@ use serde::de::{self, DeserializeOwned};
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 
-/// A body of JSON, within the limits.
+/// A JSON body, within the limits.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<Service>> for Body<T> {
@@ -39,7 +39,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Service>> for Body<T> {
 }
 
 impl From<PathRejection> for Problem {
-    /// A name is all that there is in a path, and any text may be one.
+    /// A name is the only parameter in a path, so the only error is text that is not UTF-8.
     fn from(_: PathRejection) -> Self {
         Self::new(Code::InvalidName, "the name in the path is not UTF-8")
     }
@@ -51,12 +51,12 @@ impl From<QueryRejection> for Problem {
     }
 }
 
-/// The first error of this type among the error and its sources.
+/// Returns the first error of this type among the error and its sources.
 fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
 }
 
-/// What is wrong with a body. It names a position and a field, never a value, which may be a secret.
+/// Describes an invalid body. It names a position and a field, never a value, which may be a secret.
 fn about_body(error: &JsonRejection) -> String {
     let data = match error {
         JsonRejection::JsonDataError(_) => find::<serde_path_to_error::Error<serde_json::Error>>(error),
@@ -65,7 +65,7 @@ fn about_body(error: &JsonRejection) -> String {
     let Some(data) = data else { return "the body: this is not JSON".into() };
     let text = data.inner().to_string();
     let text = &text[..text.rfind(" at line").unwrap_or(text.len())];
-    // The name of an unknown field is in the message already.
+    // The message already has the name of an unknown field.
     let path = data.path().to_string();
     let unknown = text.strip_prefix("unknown field `").and_then(|text| text.split('`').next());
     let path = unknown.and_then(|unknown| path.strip_suffix(unknown)).unwrap_or(&path).trim_end_matches('.');
@@ -78,12 +78,12 @@ fn about_body(error: &JsonRejection) -> String {
     format!("the body at {place}: {field}a value of the wrong kind: expected {}", in_words(expected))
 }
 
-/// Whether a message of serde's is about the name of a field, and not about its value.
+/// Returns whether a message of serde is about the name of a field, and not about its value.
 fn is_about_fields(text: &str) -> bool {
     ["missing field", "unknown field", "duplicate field"].iter().any(|what| text.starts_with(what))
 }
 
-/// What serde expects, for people who do not write Rust.
+/// Translates what serde expects for people who do not write Rust.
 fn in_words(expected: &str) -> &str {
     match expected {
         "u64" | "u32" | "usize" => WHOLE_NUMBER,
@@ -95,7 +95,7 @@ fn in_words(expected: &str) -> &str {
 
 const WHOLE_NUMBER: &str = "a whole number, 0 or more";
 
-/// What is wrong with a query.
+/// Describes an invalid query.
 fn about_query(error: &QueryRejection) -> String {
     let Some(error) = find::<serde_path_to_error::Error<de::value::Error>>(error) else {
         return "the query cannot be read".into();

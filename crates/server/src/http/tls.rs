@@ -1,4 +1,4 @@
-//! TLS, with client certificates where they are asked for.
+//! TLS, with optional client certificates.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -16,16 +16,16 @@ use crate::http::listener::ServeError;
 pub struct Tls {
     certificates: Vec<CertificateDer<'static>>,
     key: Arc<PrivateKeyDer<'static>>,
-    /// Signs the certificates of clients.
+    /// The authorities that sign client certificates.
     authorities: Option<Arc<RootCertStore>>,
 }
 
 impl Tls {
-    /// Reads PEM files: the chain of the service's certificate, its key and, if clients are to show certificates, the
-    /// authorities that sign those.
+    /// Reads PEM files: the certificate chain of the service, its key and, if clients use certificates, the authorities
+    /// that sign those.
     ///
     /// # Errors
-    /// [`ServeError::File`] names the file that cannot be used.
+    /// [`ServeError::File`] names the unusable file.
     pub fn read(certificate: &Path, key: &Path, authorities: Option<&Path>) -> Result<Self, ServeError> {
         let certificates = read_chain(certificate)?;
         let key = PrivateKeyDer::from_pem_file(key).map_err(|error| unusable(key, error))?;
@@ -39,12 +39,12 @@ impl Tls {
         Ok(Self { certificates, key: Arc::new(key), authorities: authorities.transpose()? })
     }
 
-    /// Whether clients may show certificates.
+    /// Returns whether clients may use certificates.
     pub(crate) fn knows_clients(&self) -> bool {
         self.authorities.is_some()
     }
 
-    /// If certificates are the only authentication, every client needs one.
+    /// Returns the configuration for rustls. If certificates are the only authentication, every client needs one.
     pub(crate) fn server_config(&self, is_only_authentication: bool) -> Result<ServerConfig, ServeError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));

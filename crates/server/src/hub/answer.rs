@@ -1,4 +1,4 @@
-//! Answers from the copy, to those who ask once.
+//! Answers single requests from the copy.
 
 use std::ops::Bound;
 
@@ -9,12 +9,14 @@ use crate::auth::Identity;
 use crate::problem::Problem;
 use crate::view::{EventView, LockPage, MissingNode};
 
-/// The cursor of a page of the copy is this and a name, and that of a page of the nodes' keys the other and a position.
+/// The prefixes of cursors: this one precedes a name, for a page of the copy. The other precedes a position, for a page of
+/// the nodes' keys.
 const NAME_CURSOR: &str = "name:";
 const KEYS_CURSOR: &str = "keys:";
 
 impl Hub {
-    /// When the nodes were read, and the newest events that the caller may see, newest first; of one name, if that is set.
+    /// Returns when the nodes were read, and the newest events that the caller may see, newest first; only those of one
+    /// name, if it is set.
     pub(crate) async fn history(
         &self,
         caller: &Identity,
@@ -29,10 +31,10 @@ impl Hub {
         Ok((read.as_of, state.history.iter().filter(is_wanted).take(limit).cloned().collect()))
     }
 
-    /// The locks that the caller may see and whose names begin with `prefix`, from the cursor on.
+    /// Returns the locks that the caller may see and whose names begin with `prefix`, from the cursor on.
     ///
-    /// If there are more names than the copy has room for, it reads a bounded number of keys from the nodes, if `may_read`
-    /// allows it.
+    /// If there are more names than the copy can hold, it reads a bounded number of keys from the nodes, if `may_read`
+    /// permits.
     pub(crate) async fn list(
         &self,
         caller: &Identity,
@@ -62,7 +64,7 @@ impl Hub {
         Ok(LockPage { as_of, locks, next, missing: MissingNode::list(missing) })
     }
 
-    /// The page after this name, if the copy has all names.
+    /// Returns the page after this name, if the copy has all names.
     fn page(&self, prefix: &str, after: &str, filter: &Filter, limit: usize) -> Result<Option<LockPage>, Problem> {
         let state = self.state();
         let read = state.read.as_ref().ok_or_else(Problem::draining)?;
@@ -79,8 +81,8 @@ impl Hub {
         Ok(Some(LockPage { as_of: read.as_of, locks, next, missing: read.missing.clone() }))
     }
 
-    /// When the nodes were read, and how a name stands: as of now if `may_read` allows it, or else as of at most a second
-    /// ago. If no copy has the name, what `may_read` said is the problem.
+    /// Returns when the nodes were read, and the state of a name: from the nodes if `may_read` permits, or else from a copy
+    /// that is at most a second old. If no copy has the name, the error of `may_read` is returned.
     pub(crate) async fn one(
         &self,
         name: &str,

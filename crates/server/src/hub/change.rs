@@ -1,4 +1,4 @@
-//! A lock from one read of the nodes to the next.
+//! Detects changes of a lock between two reads of the nodes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,36 +8,36 @@ use serde::Serialize;
 
 use super::News;
 
-/// How far the end of a lease may seem to move without a renewal: looks take their time.
+/// How far the end of a lease may seem to move without a renewal, because reads take time.
 const JITTER: Duration = Duration::from_millis(400);
 
-/// A lock, and how often it was seen to be renewed.
+/// A lock, and the number of renewals seen.
 #[derive(Clone, Debug)]
 pub(super) struct Tracked {
     pub(super) lock: LockView,
-    /// When it was looked at, in milliseconds of Unix time: `left_ms` is as of then.
+    /// The time of the read, in milliseconds of Unix time: `left_ms` is as of then.
     pub(super) at_ms: u64,
     renewals: u64,
     ends: Option<Instant>,
-    /// Whether its grant is in the history: then so is its end, unless it lapses.
+    /// Whether its grant is in the history. If so, its end will be as well, unless it lapses.
     pub(super) is_written_down: bool,
-    /// The event that told of it last. Only `left_ms` has changed since, with the time.
+    /// The last event about it. Only `left_ms` has changed since, as time passed.
     pub(super) told: Arc<News>,
 }
 
-/// A lock as the stream tells of it.
+/// A lock as the stream reports it.
 #[derive(Serialize)]
 pub(super) struct Told<'a> {
     #[serde(flatten)]
     lock: &'a LockView,
-    /// How often its lease was renewed, as far as looks have shown.
+    /// The number of renewals of its lease that reads have shown.
     renewals: u64,
-    /// When it was looked at, in milliseconds of Unix time: `left_ms` is as of then.
+    /// The time of the read, in milliseconds of Unix time: `left_ms` is as of then.
     at_ms: u64,
 }
 
 impl Tracked {
-    /// The lock as it was read now. If it has changed, `tell` makes an event of it.
+    /// Returns the lock as it was read now. If it has changed, `tell` makes an event of it.
     pub(super) fn after(
         before: Option<Self>,
         lock: LockView,
@@ -53,7 +53,7 @@ impl Tracked {
         let is_renewed = ended_before.zip(ends).is_some_and(|(before, ends)| ends > before + JITTER);
         let renewals = same.map_or(0, |same| same.renewals + u64::from(is_renewed));
         match before {
-            // It keeps the first end: small steps must not add up unseen.
+            // Keep the first end, so that small steps cannot add up unnoticed.
             Some(before) if !is_renewed && still(&before.lock) == still(&lock) => {
                 Self { lock, at_ms, renewals, ends: before.ends, is_written_down, told: before.told }
             }
@@ -64,13 +64,13 @@ impl Tracked {
         }
     }
 
-    /// Whether the lock is still held by the same lease.
+    /// Returns whether the same lease still holds the lock.
     pub(super) fn is_same_lease(&self, now: &LockView) -> bool {
         self.lock.fence == now.fence && self.lock.digest == now.digest
     }
 }
 
-/// The lock without the times that pass by themselves.
+/// Returns the lock without the times that change as time passes.
 fn still(lock: &LockView) -> LockView {
     let mut lock = LockView { left_ms: None, ..lock.clone() };
     for node in &mut lock.nodes {

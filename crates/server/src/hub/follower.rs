@@ -1,4 +1,4 @@
-//! One who follows what changes.
+//! A follower of the stream of changes.
 
 use std::sync::Arc;
 
@@ -8,29 +8,29 @@ use super::snapshot::{PIECE_BYTES, Reading};
 use super::{Hub, Mark};
 use crate::auth::Identity;
 
-/// Follows the stream: first a snapshot or the events that it has missed, then each change.
+/// Follows the stream: first a snapshot or the missed events, then each change.
 pub(crate) struct Follower {
     hub: Arc<Hub>,
     caller: Arc<Identity>,
     told: watch::Receiver<Mark>,
-    /// The snapshot that it still has to read.
+    /// The snapshot that it is still reading.
     pub(super) reading: Option<Reading>,
-    /// The last event that it has read.
+    /// The mark of the last event that it has read.
     read: Mark,
 }
 
 impl Follower {
-    /// Goes on after `last` if the events since then are kept, or else begins with a snapshot.
+    /// Continues after `last` if the events since then are kept, or else starts with a snapshot.
     pub(super) fn new(hub: Arc<Hub>, caller: Arc<Identity>, told: watch::Receiver<Mark>, last: Option<Mark>) -> Self {
         let known = last.filter(|last| hub.state().keeps_all_after(*last));
         let reading = if known.is_none() { Some(Reading::new(hub.state().snapshot())) } else { None };
         Self { hub, caller, told, reading, read: known.unwrap_or(Mark::first()) }
     }
 
-    /// The next piece of the stream, as soon as there is one; `None` if it was too slow, and has to begin again.
+    /// Waits for the next piece of the stream. Returns `None` if the follower was too slow and has to start again.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// Dropping the future loses no event.
     pub(crate) async fn next(&mut self) -> Option<String> {
         loop {
             if let Some(reading) = &mut self.reading {
@@ -50,13 +50,13 @@ impl Follower {
                 }
             }
             if self.told.changed().await.is_err() {
-                // The hub has the sender.
+                // The hub owns the sender.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// The next events, up to a piece; `None` if it is too far behind.
+    /// Returns the next events, up to the size of a piece, or `None` if it is too far behind.
     fn take(&mut self) -> Option<String> {
         let state = self.hub.state();
         if !state.keeps_all_after(self.read) {

@@ -1,7 +1,7 @@
-//! Leases that ended because nobody renewed them, as this replica has seen it: the nodes write no event for them.
+//! Leases that ended because nobody renewed them, as this replica has seen it. The nodes record no event for them.
 //!
-//! The replica concludes it from a missing event: the lease was there at one read and gone at the next, about when it had to
-//! end; its grant is in the history, and its end is not. So it reports only leases whose grant is in the history, and
+//! The replica infers a lapse from a missing event: the lease was there at one read and gone at the next, about when it had
+//! to end; its grant is in the history, and its end is not. So it reports only leases whose grant is in the history, and
 //! only while it sees all locks and all events.
 
 use quorlock::{LockView, Period};
@@ -10,21 +10,22 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use super::change::Tracked;
 use crate::view::EventView;
 
-/// How many are remembered.
+/// The most lapses that are kept.
 const LAPSES_MAX: usize = 200;
-/// How many more looks the end of a lease has to be written down: another replica takes up to a second to write.
+/// The number of further reads in which the end of a lease may still appear: another replica takes up to a second to write
+/// it.
 const LOOKS: u32 = 2;
-/// With more events than these from one look to the next, some may not have been written down.
+/// If there are more events than this between two reads, some may not have been recorded.
 const EVENTS_MAX: usize = 500;
-/// How far the nodes' clocks, by which events are dated, may be from this one's.
+/// How far the nodes' clocks, by which events are dated, may be from this host's clock.
 const CLOCKS_MS: u64 = 10_000;
-/// How far the end of a lease may be from where it seems to be: looks take their time.
+/// How far the end of a lease may be from its estimate, because reads take time.
 const JITTER_MS: u64 = 400;
 
 /// Suspected and reported lapses.
 #[derive(Debug, Default)]
 pub(super) struct Lapses {
-    /// Whether everything was seen at the last look.
+    /// Whether the last read saw everything.
     is_watching: bool,
     suspected: Vec<Suspect>,
     /// Newest first.
@@ -35,43 +36,43 @@ pub(super) struct Lapses {
 #[derive(Debug)]
 struct Suspect {
     lapse: EventView,
-    /// When it was there last.
+    /// The time at which it was last seen.
     held_ms: u64,
-    /// How many looks there have been since.
+    /// The number of reads since.
     looks: u32,
 }
 
 impl Suspect {
-    /// Whether it has ended as this tells, and so not by itself.
+    /// Returns whether this event explains the end, so that it is not a lapse.
     fn is_told_by(&self, end: &EventView) -> bool {
-        // A release by key may not know the fence.
+        // A release by key may not have the fence.
         let is_its_own = end.fence.is_none() || end.fence == self.lapse.fence;
         is_its_own && end.at_ms.saturating_add(CLOCKS_MS) >= self.held_ms
     }
 }
 
-/// The leases that were granted, by name and fence.
+/// Returns the leases that were granted, by name and fence.
 pub(super) fn granted(history: &[EventView]) -> HashSet<(&str, u64)> {
     let grants = history.iter().filter(|event| !event.is_end());
     grants.filter_map(|grant| Some((grant.name.as_str(), grant.fence?))).collect()
 }
 
 impl Lapses {
-    /// Some events or locks may have been missed: a missing end means nothing.
+    /// Drops all suspects: some events or locks may have been missed, so a missing end proves nothing.
     pub(super) fn lose_sight(&mut self) {
         self.is_watching = false;
         self.suspected.clear();
     }
 
-    /// All locks have been compared.
+    /// Marks that all locks have been compared.
     pub(super) fn looked(&mut self) {
         self.is_watching = true;
     }
 
-    /// A lock before and now.
+    /// Compares a lock with its last state.
     pub(super) fn compare(&mut self, before: &Tracked, now: Option<&LockView>, now_ms: u64) {
         let lock = &before.lock;
-        // Of several who hold together, who is gone cannot be told.
+        // If several leases share a lock, it is unknown which one is gone.
         let is_one = lock.mode.is_some_and(|mode| Period::ALONE.contains(&mode));
         if !self.is_watching || !is_one || !lock.held || !before.is_written_down {
             return;
@@ -79,7 +80,7 @@ impl Lapses {
         let ends_ms = lock.left_ms.and_then(|left| before.at_ms.checked_add(left));
         let Some(at_ms) = ends_ms.filter(|ends| *ends <= now_ms.saturating_add(JITTER_MS)) else { return };
         let is_over = match now {
-            // A majority had it, and no majority is without any of those.
+            // A majority had the lease, and every majority shares a node with it.
             None => true,
             Some(now) if now.held => !before.is_same_lease(now),
             Some(now) => now.nodes.iter().all(|node| node.trouble.is_none()),
@@ -90,7 +91,7 @@ impl Lapses {
         }
     }
 
-    /// Those that have been gone for long enough, without a word of it among the newest events.
+    /// Returns the lapses: leases that have been gone for long enough, without an end among the newest events.
     pub(super) fn judge(&mut self, history: &[EventView]) -> Vec<EventView> {
         if self.suspected.is_empty() {
             return Vec::new();
@@ -119,7 +120,7 @@ impl Lapses {
         lapsed
     }
 
-    /// How many events are new since the last look.
+    /// Records how many events are new since the last read.
     pub(super) fn hear(&mut self, fresh: usize) {
         if fresh > EVENTS_MAX {
             self.lose_sight();

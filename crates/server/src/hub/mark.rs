@@ -1,8 +1,8 @@
-//! Where in the stream a reader is.
+//! The position of a reader in the stream.
 
 use std::fmt;
 
-/// The number of an event, of this run of this replica.
+/// The number of an event in this run of this replica.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mark {
     run: u64,
@@ -10,7 +10,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    /// Before the first event of a new run.
+    /// Returns the mark before the first event of a new run.
     pub(super) fn first() -> Self {
         Self { run: fastrand::u64(..), number: 0 }
     }
@@ -19,13 +19,13 @@ impl Mark {
         Self { number: self.number + 1, ..self }
     }
 
-    /// How many events come after `earlier`, up to this one; `None` if `earlier` is of another run, or of the future.
+    /// Returns the number of events after `earlier`, up to this one; `None` if `earlier` is from another run or newer.
     pub(super) fn steps_after(self, earlier: Self) -> Option<usize> {
         let steps = self.number.checked_sub(earlier.number).filter(|_| self.run == earlier.run)?;
         usize::try_from(steps).ok()
     }
 
-    /// Reads what `Display` wrote.
+    /// Parses the output of `Display`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (run, number) = text.split_once('-')?;
         Some(Self { run: u64::from_str_radix(run, 16).ok()?, number: number.parse().ok()? })

@@ -1,4 +1,4 @@
-//! Nodes that stop and begin to vote, as this replica has seen it.
+//! Nodes that stop or resume voting, as this replica has seen it.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::view::{NodeView, NodesView};
 
-/// How many are remembered.
+/// The most outages that are kept.
 const OUTAGES_MAX: usize = 200;
 
-/// All of them since this replica began. Each is what the event `node` of the stream tells.
+/// The outages since this replica started. Each is the data of a `node` event of the stream.
 #[derive(Debug, Default)]
 pub(super) struct Outages {
     known: HashMap<String, (&'static str, u64)>,
@@ -18,7 +18,7 @@ pub(super) struct Outages {
 }
 
 impl Outages {
-    /// What has happened since the last time. A node that is seen for the first time is as it is.
+    /// Returns the changes since the last call. A node that is seen for the first time has no change.
     pub(super) fn see(&mut self, nodes: &NodesView, at_ms: u64) -> Vec<Value> {
         let mut news = Vec::new();
         for node in &nodes.nodes {

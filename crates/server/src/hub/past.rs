@@ -1,33 +1,33 @@
-//! Which events have been told.
+//! Remembers which events have been published.
 
 use std::collections::BTreeSet;
 
 use crate::view::EventView;
 
-/// How many are remembered: those of some looks. Older ones are not told any more, should they turn up.
+/// The most events that are remembered: those of several reads. Older ones are not published if they appear later.
 const TOLD_MAX: usize = 2_000;
 
-/// What has happened, as far as it was seen. Events of several clients do not come in the order of their times, and those that
-/// only nodes know that were silent for a while come late.
+/// The events seen so far. Events of several clients do not arrive in the order of their times, and events that only nodes
+/// with an outage have arrive late.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     told: BTreeSet<EventView>,
-    /// The time of the oldest event that was read at first: older ones are never told.
+    /// The time of the oldest event of the first read: older ones are never published.
     begin_ms: Option<u64>,
 }
 
 impl Past {
-    /// Whether these, newest first, reach back to what has been told: then nothing is missing in between.
+    /// Returns whether these events, newest first, reach back to published ones, so that none is missing in between.
     pub(super) fn reaches(&self, seen: &[EventView]) -> bool {
         self.begin_ms.is_none() || seen.last().is_none_or(|oldest| self.told.contains(oldest))
     }
 
-    /// Whether anything of it has been told.
+    /// Returns whether any of these events has been published.
     pub(super) fn meets(&self, seen: &[EventView]) -> bool {
         self.begin_ms.is_none() || seen.iter().any(|event| self.told.contains(event))
     }
 
-    /// Those among them that have not been told yet, oldest first. The first time, `limit` of them were wanted.
+    /// Returns the events that have not been published yet, oldest first. The first call asked for `limit` of them.
     pub(super) fn add(&mut self, seen: &[EventView], limit: usize) -> Vec<EventView> {
         let first = seen.last().filter(|_| seen.len() >= limit);
         let begin = *self.begin_ms.get_or_insert(first.map_or(0, |oldest| oldest.at_ms));

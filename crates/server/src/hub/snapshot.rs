@@ -1,4 +1,4 @@
-//! Everything at one moment, for those who begin to follow. It is large: all of them read the same one, piece by piece.
+//! A snapshot for new followers. It is large, so all of them share one and read it piece by piece.
 
 use std::fmt::Write;
 use std::sync::{Arc, Weak};
@@ -10,15 +10,15 @@ use super::{HISTORY_SHOWN, Mark, News, to_json, unix_millis};
 use crate::auth::Identity;
 use crate::view::EventView;
 
-/// A piece is sent when it has reached this size.
+/// The size at which a piece is sent.
 pub(super) const PIECE_BYTES: usize = 8 * 1024;
 
-/// Everything at one moment. What it has of a lock is the event that told of it last, and takes no memory of its own.
+/// Everything at one moment. For each lock it shares the last event about it, which takes no extra memory.
 pub(super) struct Snapshot {
     pub(super) mark: Mark,
-    /// The parts that are the same for everyone: the beginning of a JSON object.
+    /// The parts that are the same for every reader: the beginning of a JSON object.
     head: String,
-    /// Lists of what some may not see.
+    /// The lists with entries that some readers may not see.
     lists: [(&'static str, Vec<Arc<News>>); 3],
 }
 
@@ -26,7 +26,7 @@ impl Snapshot {
     pub(super) fn new(state: &State) -> Self {
         let outages: Vec<_> = state.outages.seen().collect();
         let mut head = json!({"at_ms": unix_millis(), "nodes": state.nodes, "outages": outages}).to_string();
-        // The lists come before the end of the object.
+        // Remove the closing brace: the lists follow.
         head.pop();
         let news = |event: &EventView| {
             Arc::new(News {
@@ -49,11 +49,11 @@ impl Snapshot {
     }
 }
 
-/// How far a follower has read the snapshot. It does not keep it alive: a follower that is so slow that the events after
-/// the snapshot are gone has to begin again, and holds no memory until it does.
+/// A follower's position in the snapshot. It does not keep the snapshot alive: a follower that is too slow for the events
+/// after the snapshot has to start again, and uses no memory until it does.
 pub(super) struct Reading {
     pub(super) snapshot: Weak<Snapshot>,
-    /// Where the events after the snapshot begin.
+    /// The mark after which the events following the snapshot begin.
     pub(super) mark: Mark,
     /// `None` before the head.
     list: Option<usize>,
@@ -66,7 +66,7 @@ impl Reading {
         Self { snapshot: Arc::downgrade(snapshot), mark: snapshot.mark, list: None, item: 0, is_first: true }
     }
 
-    /// The next piece of what the caller may see: empty at the end, and `None` if the snapshot was replaced.
+    /// Returns the next piece that the caller may see: empty at the end, and `None` if the snapshot was replaced.
     pub(super) fn next(&mut self, caller: &Identity) -> Option<String> {
         let snapshot = self.snapshot.upgrade()?;
         let mut text = String::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
@@ -104,12 +104,12 @@ impl Reading {
 }
 
 impl News {
-    /// Whether the caller may see it.
+    /// Returns whether the caller may see it.
     pub(super) fn is_for(&self, caller: &Identity) -> bool {
         self.name.as_ref().is_none_or(|name| caller.sees(name))
     }
 
-    /// Adds it to a stream of server-sent events.
+    /// Appends it to a stream of server-sent events.
     pub(super) fn write(&self, text: &mut String) {
         // Writing to a string cannot fail.
         let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", self.mark, self.what, self.data);

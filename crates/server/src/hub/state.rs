@@ -1,4 +1,4 @@
-//! The copy itself, and the events that led to it.
+//! The copy, and the events that led to it.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use super::past::Past;
 use super::{HISTORY_SHOWN, Mark, News, PACE, Snapshot, to_json, unix_millis};
 use crate::view::{EventView, MissingNode, NodesView};
 
-/// How much memory the events take that are kept for followers that come back or are slow: about as much as 10,000 locks
-/// with long names that all change at once.
+/// The memory for events that are kept for slow or returning followers: about as much as 10,000 locks with long names that
+/// all change at once.
 const KEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// What an event takes besides its text, about.
+/// The approximate memory of an event besides its text.
 const NEWS_BYTES: usize = 128;
-/// Single names that were read from the nodes in the last second, at most.
+/// The most single names that were read from the nodes in the last second.
 const LOOKS_MAX: usize = 1_024;
 
-/// The copy of what the nodes know.
+/// The copy of the nodes' state.
 pub(super) struct State {
-    /// The mark of the newest event. Those of kept events are consecutive.
+    /// The mark of the newest event. The marks of kept events are consecutive.
     pub(super) last: Mark,
     pub(super) kept: VecDeque<Arc<News>>,
     kept_bytes: usize,
@@ -36,18 +36,18 @@ pub(super) struct State {
     pub(super) outages: Outages,
     pub(super) lapses: Lapses,
     pub(super) read: Option<Read>,
-    /// Single names that were read from the nodes a moment ago, with when that was, also in milliseconds of Unix time.
+    /// Single names that were read from the nodes recently, with the time of the read, also in milliseconds of Unix time.
     looks: HashMap<String, (Instant, u64, LockView)>,
     pub(super) snapshot: Option<Arc<Snapshot>>,
 }
 
 /// The last read of the nodes.
 pub(super) struct Read {
-    /// When it began, in milliseconds of Unix time.
+    /// The time at which it began, in milliseconds of Unix time.
     pub(super) as_of: u64,
     pub(super) good_until: Instant,
     pub(super) listed: Result<(), ReadError>,
-    /// Whether there may be more names than those that were listed.
+    /// Whether there may be more names than those listed.
     pub(super) is_cut: bool,
     pub(super) missing: Vec<MissingNode>,
     pub(super) recalled: Result<(), ReadError>,
@@ -97,7 +97,7 @@ impl State {
         }
     }
 
-    /// Takes in what was read, and tells what has changed. `is_cut` says that there may be more locks.
+    /// Updates the copy, and publishes the changes. `is_cut` says that there may be more locks.
     pub(super) fn take_in(
         &mut self,
         locks: Option<Vec<LockView>>,
@@ -135,7 +135,7 @@ impl State {
         (at.elapsed() < PACE).then(|| (*as_of, lock.clone()))
     }
 
-    /// Tells which locks have changed since the last read.
+    /// Publishes the locks that have changed since the last read.
     fn compare(&mut self, locks: Vec<LockView>, granted: &HashSet<(&str, u64)>) {
         let mut before = std::mem::take(&mut self.locks);
         let (at, at_ms) = (Instant::now(), unix_millis());
@@ -159,12 +159,12 @@ impl State {
         }
     }
 
-    /// Whether these events, newest first, reach back to known ones.
+    /// Returns whether these events, newest first, reach back to known ones.
     pub(super) fn reaches(&self, events: &[EventView]) -> bool {
         self.past.reaches(events) && events.last().is_none_or(|oldest| self.history.contains(oldest))
     }
 
-    /// Tells what has happened since the last read, of the newest events.
+    /// Publishes those of the newest events that happened since the last read.
     pub(super) fn remember(&mut self, mut events: Vec<EventView>, is_all: bool) {
         if events.len() >= HISTORY_MAX && !self.past.meets(&events) {
             let at_ms = events.last().map_or(0, |oldest| oldest.at_ms);
@@ -172,7 +172,7 @@ impl State {
         }
         let fresh = self.past.add(&events, HISTORY_SHOWN);
         self.lapses.hear(fresh.len());
-        // The first read has no earlier one to differ from.
+        // The first read has no earlier one to compare with.
         if self.read.is_some() {
             for event in &fresh {
                 self.tell_event(event);
@@ -190,7 +190,7 @@ impl State {
         self.tell("history", to_json(event), Some(event.name.as_str().into()));
     }
 
-    /// One for everybody: while someone reads a snapshot, and the events after it are kept, others read the same one.
+    /// Returns the shared snapshot: while someone reads it, and the events after it are kept, others read the same one.
     pub(super) fn snapshot(&mut self) -> &Arc<Snapshot> {
         let shared = self.snapshot.take().filter(|one| one.is_being_read() && self.keeps_all_after(one.mark));
         let snapshot = shared.unwrap_or_else(|| Arc::new(Snapshot::new(self)));

@@ -1,4 +1,4 @@
-//! The library's errors as problems.
+//! Converts the library's errors to problems.
 
 use quorlock::{
     AcquireError, BreakError, ConfigError, HeldError, LeaseError, LostError, Operation, ReadError, Tally, Target,
@@ -39,7 +39,7 @@ impl From<AcquireError> for Problem {
                 let why = format!("{name:?} is in use with {stored} slots, not {asked}: all who use it must agree");
                 Self::new(Code::SlotsMismatch, why)
             }
-            // Nobody else is retired here than the owner that a key stands for.
+            // The service retires only owners that stand for keys.
             AcquireError::Retired { name } => {
                 Self::new(Code::KeySpent, format!("this key of {name:?} was released: use a new one for the next hold"))
             }
@@ -55,7 +55,7 @@ impl From<AcquireError> for Problem {
 
 impl From<LostError> for Problem {
     fn from(error: LostError) -> Self {
-        // A service writes down who ended what.
+        // Services record who ended a lease.
         let more = if error == LostError::Ended { ": the history has by whom, and why" } else { "" };
         Self::new(Code::LeaseLost, format!("{error}{more}"))
     }
@@ -79,7 +79,7 @@ impl From<ReadError> for Problem {
         let detail = error.to_string();
         match error {
             ReadError::Config(error) => error.into(),
-            // One node that answers will do.
+            // For the history, one node that answers is enough.
             ReadError::NoQuorum { operation: Operation::History, tally } => {
                 Self::new(Code::NoQuorum, detail).with_nodes(&tally)
             }

@@ -1,6 +1,6 @@
-//! The process in the background that extends a lease for as long as another process lives.
+//! The background process that extends a lease while another process lives.
 //!
-//! It is this program again, with the same arguments and so the same settings, under another name. What is secret comes
+//! It is this program, started again under another name with the same arguments, and so the same settings. It gets secrets
 //! over its stdin.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -17,23 +17,23 @@ use crate::context::{Context, FLUSH};
 use crate::exit::{Exit, Failure};
 use crate::process::Process;
 
-/// What the process is called, for whoever looks at a list of them.
+/// The name of the process in process lists.
 const NAME: &str = "quorlock-keeper";
-/// What it says when it has taken over.
+/// The message that it has taken over.
 const READY: &str = "ready";
-/// How long after a failed extension it tries again.
+/// The pause after a failed extension.
 const AGAIN: Duration = Duration::from_millis(500);
 
-/// Whether this process is one.
+/// Returns whether this process is a keeper.
 pub(super) fn is_keeper() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
-/// Starts one, and waits until it has taken over.
+/// Starts a keeper, and waits until it has taken over.
 pub(super) async fn start(lease: &DetachedLease, kept: Process) -> Result<(), Failure> {
     let lease = lease.reveal();
     let started = tokio::task::spawn_blocking(move || {
-        // Not by its name: it is the same program even if that has been replaced by a newer one.
+        // Not the program's path, which may lead to a newer version by now.
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).args(std::env::args_os().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
@@ -52,7 +52,7 @@ pub(super) async fn start(lease: &DetachedLease, kept: Process) -> Result<(), Fa
 
 /// Keeps the lease while the process lives, then releases it.
 pub(super) async fn keep(context: &Context, pid: u32) -> crate::Outcome {
-    // Neither the terminal nor the script's process group is to end it.
+    // Neither the terminal nor a signal to the script's process group may end it.
     rustix::process::setsid().map_err(Failure::cannot("start a session"))?;
     let (lease, start) = told().map_err(Failure::cannot("read the lease"))?;
     let ended = watch(Process { pid, start }).map_err(Failure::cannot("watch the process"))?;
@@ -62,14 +62,14 @@ pub(super) async fn keep(context: &Context, pid: u32) -> crate::Outcome {
     go_silent().map_err(Failure::cannot("detach from the terminal"))?;
     let kept = extend_until(&client, &lease, ended).await;
     if kept.is_ok() {
-        // Whether it still stood is of no interest to anybody any more.
+        // Nobody is left to learn whether it was still held.
         let _ = client.release(&lease).await;
     }
     let _ = client.close(FLUSH).await;
     kept.map(|()| Exit::OK)
 }
 
-/// The lease, and when the process was started that it is kept for.
+/// Reads the lease, and the start time of the process that it is kept for.
 fn told() -> io::Result<(DetachedLease, u64)> {
     let mut text = String::new();
     io::stdin().read_to_string(&mut text)?;
@@ -77,7 +77,7 @@ fn told() -> io::Result<(DetachedLease, u64)> {
     Ok((lease.parse().map_err(io::Error::other)?, start.parse().map_err(io::Error::other)?))
 }
 
-/// Ends when the process does; at once if it has already.
+/// Returns a receiver that resolves when the process ends, or at once if it has ended.
 fn watch(process: Process) -> io::Result<oneshot::Receiver<()>> {
     let (sender, receiver) = oneshot::channel();
     let pid = process.as_pid().ok_or(io::ErrorKind::InvalidInput)?;
@@ -86,7 +86,7 @@ fn watch(process: Process) -> io::Result<oneshot::Receiver<()>> {
         Err(rustix::io::Errno::SRCH) => return Ok(receiver),
         Err(error) => return Err(error.into()),
     };
-    // The id may have been given to another one before it was opened.
+    // The id may have been reused before it was opened.
     if process.is_alive() {
         std::thread::Builder::new().name("quorlock-watch".into()).spawn(move || {
             while let Err(rustix::io::Errno::INTR) = poll(&mut [PollFd::new(&opened, PollFlags::IN)], None) {}
@@ -105,14 +105,14 @@ async fn extend_until(client: &Client, lease: &DetachedLease, mut ended: oneshot
         }
         rest = match client.extend(lease).await {
             Ok(_) => lease.ttl() / 3,
-            // It may come back in time.
+            // A majority may answer again in time.
             Err(LeaseError::NoQuorum { .. }) => AGAIN.min(lease.ttl() / 10),
             Err(error) => return Err(error.into()),
         };
     }
 }
 
-/// Lets go of the terminal, or of whatever pipes the script was started with.
+/// Detaches from the terminal, or from the pipes with which the script was started.
 fn go_silent() -> io::Result<()> {
     let nothing = std::fs::File::options().read(true).write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdin(&nothing)?;

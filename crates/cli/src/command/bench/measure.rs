@@ -14,12 +14,12 @@ use crate::exit::Failure;
 
 /// The first tenth of the time warms up connections and caches, and does not count.
 const WARM_UP: u32 = 10;
-/// Longer than anybody has to wait on nodes that answer.
+/// The longest wait for a lock. Nodes that answer never need this long.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long each holder holds in a handoff.
 const HOLD: Duration = Duration::from_millis(1);
 
-/// The measurements with a number of callers, each with a name of its own.
+/// The measurements with one number of callers. Each caller has its own name.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Case {
     pub(super) callers: usize,
@@ -27,9 +27,9 @@ pub(super) struct Case {
     pub(super) cycles_per_second: f64,
     pub(super) cycle: Spread,
     pub(super) acquire: Spread,
-    /// All that were acquired, also while it warmed up.
+    /// The number of acquired leases, including those of the warm-up.
     pub(super) leases: u64,
-    /// How many of them took a second round, because the nodes had granted different fences.
+    /// The number of acquires that took a second round, because the nodes had granted different fences.
     pub(super) second_rounds: u64,
     /// Acquires that failed.
     pub(super) failures: u64,
@@ -37,7 +37,7 @@ pub(super) struct Case {
     first_failure: Option<AcquireError>,
 }
 
-/// How long a case of this length takes.
+/// Returns how long a case of this length takes with its warm-up.
 pub(super) fn with_warm_up(length: Duration) -> Duration {
     length + length / WARM_UP
 }
@@ -77,7 +77,7 @@ async fn cycle(lock: &Lock, from: Instant, case: &Mutex<Case>) {
     match lock.acquire_within(PATIENCE).await {
         Ok(lease) => {
             let acquired = asked.elapsed();
-            // A release that too few nodes acknowledged by the deadline took its time, too.
+            // A release that too few nodes acknowledged by the deadline counts with its duration, too.
             let _ = lease.release().await;
             if asked >= from {
                 let mut case = locked(case);
@@ -93,8 +93,8 @@ async fn cycle(lock: &Lock, from: Instant, case: &Mutex<Case>) {
     }
 }
 
-/// All contenders want the same name: each acquires it, holds it for a moment and releases it. Measures the time from a
-/// release to the next grant.
+/// Measures handoffs, the times from a release to the next grant: all contenders acquire the same name, hold it briefly and
+/// release it.
 pub(super) async fn handoffs(contenders: Vec<Lock>, length: Duration) -> Result<Spread, Failure> {
     // The time of the last release, and the handoffs so far.
     let log = Arc::new(Mutex::new((None::<Instant>, Spread::default())));

@@ -1,4 +1,4 @@
-//! Redis servers of our own, which end with us, even if we are killed.
+//! Redis servers for a benchmark, which end with this process, even if it is killed.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -18,12 +18,12 @@ use super::random;
 use crate::command::run::mortal;
 use crate::exit::{Exit, Failure};
 
-/// How long a server may take until it answers.
+/// The longest time until a server answers.
 const START: Duration = Duration::from_secs(10);
-/// How often to ask it meanwhile.
+/// The interval at which it is asked meanwhile.
 const RETRY: Duration = Duration::from_millis(10);
 
-/// Running servers. Dropped, they and their files are gone.
+/// Running servers. Dropping this ends them and removes their files.
 pub(super) struct Servers {
     running: Vec<Server>,
     /// Dropped after the servers, which write to it until they end.
@@ -37,7 +37,7 @@ struct Server {
 }
 
 impl Servers {
-    /// Starts this many on free ports of this host, without persistence.
+    /// Starts this many servers on free ports of this host, without persistence.
     pub(super) async fn start(count: usize) -> Result<Self, Failure> {
         let folder = tempfile::Builder::new().prefix("quorlock-bench-").tempdir().map_err(failed)?;
         let mut servers = Self { running: Vec::new(), folder };
@@ -60,7 +60,7 @@ impl Server {
     fn spawn(folder: &Path) -> io::Result<Self> {
         fs::create_dir(folder)?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        // Keeps others on this host out, and proves that the server that answers is ours.
+        // Keeps other users of this host out, and proves that the server that answers is ours.
         let password = format!("{:016x}{:016x}", random(), random());
         let settings = format!(
             "bind 127.0.0.1\nport {port}\ndir \"{}\"\nrequirepass {password}\nsave \"\"\nappendonly no\nloglevel warning\n",
@@ -71,7 +71,7 @@ impl Server {
         let log = File::create(folder.join("log"))?;
         let mut command = mortal(None);
         command.arg("redis-server").arg(file).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // Not in our process group: a Ctrl-C is for us, and we end the servers.
+        // In another process group, because Ctrl-C is for us, and we end the servers.
         Ok(Self { process: command.process_group(0).spawn()?, port, password })
     }
 
@@ -108,7 +108,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // There is nothing to save. It may have ended already.
+        // There is nothing to save, and the server may have ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -7,10 +7,10 @@ use serde_json::json;
 
 /// The ratio of a bucket's end to its beginning: quantiles are accurate to one percent.
 const GROWTH: f64 = 1.01;
-/// They reach beyond an hour.
+/// Enough buckets for more than an hour.
 const BUCKETS: usize = 2_300;
 
-/// Readings of one duration.
+/// Measured durations.
 #[derive(Clone, Debug)]
 pub(super) struct Spread {
     counts: Vec<u64>,
@@ -31,12 +31,12 @@ impl Spread {
         self.total += 1;
     }
 
-    /// How many there are.
+    /// Returns the number of durations.
     pub(super) fn len(&self) -> u64 {
         self.total
     }
 
-    /// The value, in microseconds, below which this share of the readings lies; `None` when there are none.
+    /// Returns the value, in microseconds, below which this share of the durations lies; `None` if there are none.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
@@ -48,7 +48,7 @@ impl Spread {
     }
 }
 
-/// `{"count":4711,"p50_us":212.3,"p99_us":401.7}`.
+/// Serializes as `{"count":4711,"p50_us":212.3,"p99_us":401.7}`.
 impl Serialize for Spread {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let tenths = |share| self.quantile(share).map(|micros| (micros * 10.0).round() / 10.0);

@@ -1,4 +1,4 @@
-//! Checks a history of leases: no two of a name at the same time, and fences that only grow.
+//! Checks a history of leases: no two leases of a name overlap, and fences only grow.
 
 use std::fmt;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub(super) struct Findings {
     pub(super) violations: Vec<String>,
 }
 
-/// The same about one name.
+/// The findings about one name.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct NameFindings {
     pub(super) name: &'static str,

@@ -1,4 +1,4 @@
-//! The faults of the nodes, decided by the seed before anything begins.
+//! The planned faults of the nodes, which depend only on the seed.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use super::{NODES, QUARANTINE, TTL};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Fault {
-    /// It is gone, and returns with an empty memory.
+    /// The node stops, and returns with an empty memory.
     Crash,
-    /// It stops, with its connections open, as on SIGSTOP.
+    /// The node stops with its connections open, as on SIGSTOP.
     Freeze,
-    /// It cannot be reached, but keeps its memory.
+    /// The node cannot be reached, but keeps its memory.
     Cut,
 }
 
-/// One fault of one node, counted from 0.
+/// One fault of one node. Nodes are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Outage {
     pub(super) node: usize,
@@ -34,20 +34,20 @@ fn millis<S: Serializer>(at: &Duration, serializer: S) -> Result<S::Ok, S::Error
     serializer.serialize_u64(crate::duration::millis(*at))
 }
 
-/// No fault in the first and the last second.
+/// The time without faults at the beginning and at the end.
 const CALM: Duration = Duration::from_secs(1);
-/// How long clients may take to reconnect to a node that is back.
+/// The time that clients may need to reconnect to a node that is back.
 const RECONNECT: Duration = Duration::from_millis(1_200);
-/// How many nodes may be out at a time, except in a storm: a minority.
+/// The most nodes that may be out at a time, except in a storm: a minority.
 const OUT_MAX: usize = (NODES - 1) / 2;
-/// How many nodes are frozen at once in a storm: a majority.
+/// The number of nodes that are frozen at once in a storm: a majority.
 const STORM: usize = quorlock::Quorum::majority_of(NODES);
-/// After this many faults comes a storm.
+/// The number of faults before a storm.
 const STORM_AFTER: usize = 4;
 
-/// The plan of a seed: first one of each fault, then random ones, and a storm now and then.
+/// Returns the plan of a seed: first one of each fault, then random ones, with storms in between.
 ///
-/// In a storm a majority stops for longer than a lease lasts: every holder loses its lease, and notices in time.
+/// In a storm, a majority stops for longer than a lease lasts: every holder loses its lease, and must notice in time.
 pub(super) fn plan(seed: u64, length: Duration) -> Vec<Outage> {
     let mut rng = Seeded::new(seed);
     let mut out_until = [Duration::ZERO; NODES];

@@ -1,4 +1,4 @@
-//! The state that is shown: workers, nodes and the plan report to it.
+//! The state that is shown. Workers, nodes and the plan report to it.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ pub(super) struct NodeRow {
 /// Why a node cannot vote, and the holders that it voted for.
 pub(super) type Observation = (Option<Silence>, [Option<String>; NAMES.len()]);
 
-/// Something that happened. Without a colour, it is not worth a line on the screen.
+/// An event. Without a colour, it is not shown on the screen.
 #[derive(Debug)]
 pub(super) struct LogLine {
     pub(super) at: Duration,
@@ -52,7 +52,7 @@ pub(super) struct Scene {
     started: Instant,
     pub(super) names: [NameRow; NAMES.len()],
     pub(super) nodes: [NodeRow; NODES],
-    /// The name that each worker waits for, and its place in the queue.
+    /// The name that each worker waits for, and its position in the queue.
     waits: [Option<(usize, Option<u32>)>; WORKERS],
     pub(super) log: Vec<LogLine>,
     tenures: Vec<Tenure>,
@@ -80,7 +80,7 @@ impl Scene {
         }
     }
 
-    /// The time since the start.
+    /// Returns the time since the start.
     pub(super) fn age(&self) -> Duration {
         self.started.elapsed()
     }
@@ -89,7 +89,7 @@ impl Scene {
         Findings::of(&NAMES, &self.tenures)
     }
 
-    /// The workers that wait for a name, in the order of the queue.
+    /// Returns the workers that wait for a name, in the order of the queue.
     pub(super) fn queue(&self, name: usize) -> Vec<usize> {
         let waits = self.waits.iter().enumerate().filter_map(|(worker, wait)| Some((worker, (*wait)?)));
         let mut queue: Vec<_> = waits.filter(|(_, (other, _))| *other == name).collect();
@@ -105,7 +105,7 @@ impl Scene {
         self.waits[worker] = Some((name, place));
     }
 
-    /// A worker acquires a name. Returns the time.
+    /// Records that a worker acquired a name. Returns the time.
     pub(super) fn granted(&mut self, worker: usize, name: usize, fence: u64) -> Duration {
         self.waits[worker] = None;
         let leases = self.names[name].leases + 1;
@@ -169,7 +169,7 @@ impl Scene {
         }
     }
 
-    /// A client has observed every node.
+    /// Records the state of every node, as a client observed it.
     pub(super) fn observed(&mut self, nodes: Vec<Observation>) {
         for (node, (trouble, votes)) in nodes.into_iter().enumerate() {
             let row = &mut self.nodes[node];

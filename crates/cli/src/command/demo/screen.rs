@@ -9,18 +9,18 @@ use super::{NAMES, NODES, QUARANTINE, TTL, WORKERS};
 use crate::output::{Output, Paint};
 use crate::table::{cut_painted, width_painted};
 
-/// One colour for each worker, so that it can be followed.
+/// A distinct colour for each worker.
 const COLORS: [u8; WORKERS] = [39, 208, 77, 213, 220, 51, 203, 147, 118, 180, 45, 170];
 /// The column in which a node's votes begin.
 const VOTES: usize = 36;
 const NAME: usize = 13;
 const BAR: usize = 8;
-/// How many waiters are shown by name.
+/// The number of waiters that are shown by name.
 const QUEUE: usize = 5;
 /// The smallest terminal, in columns and rows.
 const SIZE_MIN: (usize, usize) = (60, 20);
 
-/// The rows of one frame. 80 columns and 24 rows are enough; more are used.
+/// Returns the rows of one frame. 80 columns and 24 rows are enough, and larger terminals are filled.
 pub(super) fn picture(scene: &Scene, output: Output, (width, height): (usize, usize)) -> Vec<String> {
     if width < SIZE_MIN.0 || height < SIZE_MIN.1 {
         return vec!["the picture needs 80 x 24".into()];
@@ -32,14 +32,14 @@ pub(super) fn picture(scene: &Scene, output: Output, (width, height): (usize, us
     let mut rows = vec![ends(width, &heading, &dim(format!("seed {}   {left:.0} s left ", scene.seed)))];
     rows.extend(boxed(output, width, "names", name_rows(scene, output)));
     rows.extend(boxed(output, width, "nodes, and their votes", node_rows(scene, output)));
-    // Two lines of the box, and the last one.
+    // The box takes two lines, and the footer one.
     let log = log_rows(scene, output, height.saturating_sub(rows.len() + 3));
     rows.extend(boxed(output, width, "events", log));
     rows.push(ends(width, &format!(" {}", verdict(output, &scene.findings())), &dim("q quits ".into())));
     rows
 }
 
-/// What the checker has found.
+/// Returns the result of the checker.
 pub(super) fn verdict(output: Output, findings: &Findings) -> String {
     if findings.violations.is_empty() {
         output.paint(Paint::Good, format_args!("✓ {findings}"))
@@ -48,13 +48,13 @@ pub(super) fn verdict(output: Output, findings: &Findings) -> String {
     }
 }
 
-/// A row of exactly this width.
+/// Cuts or pads a row to exactly this width.
 fn fit(text: &str, width: usize) -> String {
     let text = cut_painted(text, width);
     format!("{text}{}", " ".repeat(width - width_painted(&text)))
 }
 
-/// A row with a text at either end.
+/// Returns a row with a text at either end.
 fn ends(width: usize, left: &str, right: &str) -> String {
     fit(left, width.saturating_sub(width_painted(right))) + right
 }
@@ -106,7 +106,7 @@ fn node_rows(scene: &Scene, output: Output) -> Vec<String> {
         let title_of_node = output.paint(Paint::Bold, format_args!(" node {}   ", node + 1));
         let mut text = fit(&format!("{title_of_node}{}", state(output, row)), VOTES);
         for vote in &row.votes {
-            // A node with a fault may still carry votes, but does not answer.
+            // A node with a fault may still have votes, but does not answer.
             let vote = vote.as_ref().filter(|_| row.fault.is_none());
             let worker = vote.and_then(|vote| (0..WORKERS).find(|worker| title(*worker) == *vote));
             text += &fit(&worker.map_or_else(|| "·".into(), |worker| paint_worker(output, worker)), NAME);
@@ -116,7 +116,7 @@ fn node_rows(scene: &Scene, output: Output) -> Vec<String> {
     rows
 }
 
-/// The fault of a node, or else its state as a client sees it.
+/// Returns the fault of a node, or its state as a client sees it.
 fn state(output: Output, row: &NodeRow) -> String {
     match (row.fault, &row.trouble) {
         (Some(Fault::Freeze), _) => output.paint(Paint::Bad, "frozen"),
@@ -137,7 +137,7 @@ fn bar(output: Output, share: f64, paint: Paint) -> String {
     output.paint(paint, "█".repeat(full)) + &output.paint(Paint::Dim, "░".repeat(BAR - full))
 }
 
-/// The latest first, and blank rows below.
+/// Returns the latest events first, and blank rows below.
 fn log_rows(scene: &Scene, output: Output, count: usize) -> Vec<String> {
     let worth_a_row = scene.log.iter().rev().filter_map(|line| {
         let at = output.paint(Paint::Dim, format_args!(" {:>6.1}  ", line.at.as_secs_f64()));

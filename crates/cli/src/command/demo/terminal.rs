@@ -1,14 +1,14 @@
-//! The terminal while it shows the picture. Dropped, it is as before.
+//! The terminal while it shows the picture. Dropping it restores the terminal.
 
 use std::io::{self, IsTerminal, Write};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 
-/// The other screen, no cursor, no wrapping.
+/// Switches to the alternate screen, and turns off the cursor and wrapping.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 const LEAVE: &str = "\x1b[?7h\x1b[?25h\x1b[?1049l";
-/// Terminals that know these show a frame as a whole; others ignore them.
+/// Synchronized output: terminals that support it show a frame as a whole, and others ignore it.
 const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[H";
 const END_FRAME: &str = "\x1b[J\x1b[?2026l";
 
@@ -17,12 +17,12 @@ pub(super) struct Terminal {
 }
 
 impl Terminal {
-    /// Takes the terminal on stdout. Ctrl-C is still a signal.
+    /// Takes over the terminal on stdout. Ctrl-C still sends a signal.
     pub(super) fn open() -> io::Result<Self> {
         let before = tcgetattr(io::stdout())?;
         let mut ours = before.clone();
         ours.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
-        // Suspended, the workers would lose all their leases, and the shell would get our screen.
+        // Disable Ctrl-Z: suspended workers would lose all their leases, and the shell would get our screen.
         ours.special_codes[SpecialCodeIndex::VSUSP] = 0;
         tcsetattr(io::stdout(), OptionalActions::Now, &ours)?;
         let terminal = Self { before };
@@ -34,7 +34,7 @@ impl Terminal {
         print(&format!("{BEGIN_FRAME}{}{END_FRAME}", rows.join("\r\n")))
     }
 
-    /// Whether q was typed. Does not wait.
+    /// Returns whether q was typed, without waiting.
     pub(super) fn is_q_typed() -> io::Result<bool> {
         let mut typed = [0; 16];
         let stdin = io::stdin();

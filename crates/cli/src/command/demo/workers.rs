@@ -16,16 +16,16 @@ use super::{MAX_TTL, NAMES, NODES, TTL, WORKERS};
 use crate::command::locked;
 use crate::exit::Failure;
 
-/// How often the validity of leases and the state of nodes are reported.
+/// The interval at which the validity of leases and the state of nodes are reported.
 const REPORT: Duration = Duration::from_millis(50);
 /// A worker that has waited for this long tries another name.
 const PATIENCE: Duration = Duration::from_secs(6);
 /// One of this many leases belongs to a worker that hangs.
 const HANGS: usize = 40;
-/// How far the nodes' clocks may be apart, and step back.
+/// How far the nodes' clocks may be apart, and how far they may step back.
 const CLOCK_SKEW: Duration = Duration::from_secs(1);
 
-/// Starts the workers; and the faults and the observer, which end when the second set is dropped.
+/// Starts the workers, and in the second set the faults and the observer, which end when it is dropped.
 pub(super) async fn start(
     scene: &Arc<Mutex<Scene>>,
     plan: &[Outage],
@@ -53,7 +53,7 @@ fn builder(nodes: &MemoryNodes) -> ClientBuilder {
     builder.max_clock_skew(CLOCK_SKEW).max_clock_step_back(CLOCK_SKEW)
 }
 
-/// Stands for a process.
+/// A worker, which stands for a separate process.
 struct Worker {
     number: usize,
     client: Client,
@@ -91,7 +91,7 @@ impl Worker {
         }
     }
 
-    /// The lock; and its fence and the time of its grant, once it is granted.
+    /// Returns the lock, and a cell for its fence and the time of its grant.
     fn lock(&self, name: usize, hangs: bool) -> (Lock, Arc<OnceLock<(u64, Duration)>>) {
         let granted = Arc::new(OnceLock::new());
         let (known, scene, worker) = (Arc::clone(&granted), Arc::clone(&self.scene), self.number);
@@ -103,7 +103,7 @@ impl Worker {
             }
             _ => {}
         });
-        // A worker that hangs does not renew either: its lease ends by itself.
+        // A worker that hangs does not renew, so its lease ends by itself.
         (if hangs { lock.renewals(Renewals::Off) } else { lock }, granted)
     }
 
@@ -114,7 +114,7 @@ impl Worker {
         tokio::pin!(lost);
         let mut valid_until = from;
         while Instant::now() < done {
-            // The clock first: a moment too short is safe.
+            // Read the clock before the validity, so that the validity is too short rather than too long.
             let now = locked(&self.scene).age();
             let left = lease.validity();
             valid_until = valid_until.max(now + left);
@@ -131,7 +131,7 @@ impl Worker {
         let until = if is_lost { now.min(valid_until) } else { now };
         let tenure = Tenure { name: NAMES[name], worker: self.number, fence, from, until, is_lost };
         locked(&self.scene).ended(name, tenure);
-        // The loss is reported already. A release that too few nodes acknowledged is delivered later.
+        // A loss has been reported. A release that too few nodes acknowledged is delivered later.
         let _ = lease.release().await;
     }
 }
@@ -144,7 +144,7 @@ async fn observe(client: Client, scene: Arc<Mutex<Scene>>) {
         let [first, second, third] = NAMES.map(|name| client.inspect(name));
         let inspections: [_; NAMES.len()] = tokio::join!(first, second, third).into();
         for (name, inspection) in inspections.into_iter().enumerate() {
-            // Without a majority nothing is known.
+            // Without a majority, nothing is known.
             let Ok(inspection) = inspection else { continue };
             for ((_, votes), (_, said)) in nodes.iter_mut().zip(inspection.nodes) {
                 let held = said.ok().and_then(|report| report.held);

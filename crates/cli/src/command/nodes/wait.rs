@@ -10,9 +10,9 @@ use crate::duration::{show, show_exactly};
 use crate::exit::{Exit, Failure};
 use crate::output::LiveText;
 
-/// How often the nodes are checked.
+/// The interval at which the nodes are checked.
 const CHECK_EVERY: Duration = Duration::from_millis(100);
-/// How often progress is printed without a terminal.
+/// The interval at which progress is printed without a terminal.
 const PRINT_EVERY: Duration = Duration::from_secs(10);
 
 pub(super) async fn wait(context: &Context, timeout: Duration) -> crate::Outcome {

@@ -1,4 +1,4 @@
-//! The environment of the command: its lock, and the nodes for its own `quorlock`.
+//! The environment of the command: its lock, and the nodes for nested `quorlock` calls.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::duration::millis;
 use crate::exit::Failure;
 
-/// The variables of a command; `None` for one that it must not have from us.
+/// Returns the variables of a command; `None` for one that must be removed.
 pub(super) fn environment(
     context: &Context,
     args: &RunArgs,
@@ -29,7 +29,7 @@ pub(super) fn environment(
         ("QUORLOCK_TTL_MS", Some(millis(detached.ttl()).to_string())),
         (nesting::VARIABLE, Some(nesting::with(outer, &detached))),
     ];
-    // A command that changes its folder must not find another file there.
+    // A relative path would lead to another file if the command changes its folder.
     let nodes = context.urls()?.into_iter().map(|url| match url.strip_prefix("sqlite:") {
         Some(path) => format!("sqlite:{}", absolute(path)),
         None => url,

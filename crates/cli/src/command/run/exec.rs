@@ -1,4 +1,4 @@
-//! The last step before the command: from here on it dies with the wrapper.
+//! The last step before the command starts: from here on it dies with the wrapper.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -14,7 +14,7 @@ use crate::exit::{Exit, Failure};
 /// The hidden command. Its arguments are the wrapper's id, the gate and the command.
 pub(super) const COMMAND: &str = "__exec";
 
-/// Becomes the command. Returns only if that is impossible.
+/// Replaces this process by the command. Returns only if that fails.
 ///
 /// `gate` is a pipe that the wrapper writes to as soon as the guard knows the process group.
 pub(super) fn become_command(
@@ -22,7 +22,7 @@ pub(super) fn become_command(
     gate: Option<RawFd>,
     mut command: impl Iterator<Item = OsString>,
 ) -> ExitCode {
-    // The order matters: a wrapper that died before the first call is noticed by the second.
+    // The order matters: the second call detects a wrapper that died before the first.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return Failure::internal(format!("the command would outlive its lock: {error}")).report();
     }

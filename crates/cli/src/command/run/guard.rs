@@ -1,9 +1,9 @@
 //! The guard: a process that kills the command's process group when the wrapper no longer can, and releases its lease.
 //!
-//! It runs in a session of its own, so that neither the terminal nor a signal to the wrapper's group reaches it. The
-//! wrapper sends it orders over a pipe, and with every renewal a new deadline. When the deadline passes, the guard kills
-//! the group: the wrapper may be stopped. The end of the pipe means that the wrapper is dead: the guard kills the group,
-//! sees it dead, releases the lease, and exits.
+//! It runs in its own session, so that neither the terminal nor a signal to the wrapper's group reaches it. The wrapper
+//! sends it orders over a pipe, and a new deadline with every renewal. When the deadline passes, the guard kills the group,
+//! because the wrapper may be stopped. The end of the pipe means that the wrapper is dead: the guard kills the group, waits
+//! until it is gone, releases the lease, and exits.
 //!
 //! Secrets reach the guard over the pipe only: other users can read arguments, and every process of the same user can
 //! read the environment.
@@ -26,10 +26,10 @@ pub(super) use post::stand;
 
 /// The hidden command.
 pub(super) const COMMAND: &str = "__guard";
-/// A deadline that moves by less is not sent.
+/// A deadline that moves by less than this is not sent.
 const DEADLINE_STEP: Duration = Duration::from_millis(20);
 
-/// What the guard has to do. Every change is sent as a line of JSON; a guard without orders exits with the wrapper.
+/// The orders of the guard. Every change is sent as a line of JSON; a guard without orders exits with the wrapper.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Orders {
     /// After the wrapper's death, release this lease.
@@ -50,34 +50,34 @@ pub(super) struct Duty {
     pub(super) hold_until: Option<Duration>,
 }
 
-/// The time since the host started, suspensions included: one clock for the wrapper and its guard.
+/// Returns the time since the host started, suspensions included. The wrapper and its guard share this clock.
 pub(super) fn boot_time() -> Duration {
     let time = clock_gettime(ClockId::Boottime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
     Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// The guard, as its wrapper sees it.
+/// The wrapper's handle of the guard.
 pub(crate) struct Guard {
     /// `None` if it is dead.
     process: Option<(Pid, PipeWriter)>,
-    /// Also for another guard, if this one dies.
+    /// The orders, also for the next guard if this one dies.
     orders: Orders,
-    /// The nodes do not know this guard yet.
+    /// Whether the nodes do not know this guard yet.
     is_new: bool,
 }
 
-/// Starts a guard that has these orders from the first moment on.
+/// Starts a guard that has these orders from the start.
 fn start(orders: &Orders) -> io::Result<(Pid, PipeWriter)> {
     let (orders_in, mut pipe) = io::pipe()?;
-    // The first orders fit into an empty pipe; later ones must not wait for a guard that does not read.
+    // The first orders fit into an empty pipe. Later ones must not block on a guard that does not read.
     ioctl_fionbio(&pipe, true)?;
     send(&mut pipe, orders)?;
     let mut command = hidden(COMMAND);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"QUORLOCK_")) {
         command.env_remove(name);
     }
-    // A reader of our output must not wait for the guard.
+    // A reader of our output must not wait for the guard to exit.
     command.stdin(orders_in).stdout(Stdio::null()).stderr(Stdio::null());
     Ok((pid(&command.spawn()?)?, pipe))
 }
@@ -89,30 +89,30 @@ fn send(pipe: &mut PipeWriter, orders: &Orders) -> io::Result<()> {
 }
 
 impl Guard {
-    /// Starts the first one.
+    /// Starts the first guard.
     pub(crate) fn post() -> io::Result<Self> {
         let orders = Orders::default();
         Ok(Self { process: Some(start(&orders)?), orders, is_new: false })
     }
 
-    /// Its process id: while it lives, a part of the command may.
+    /// Returns its process id. While the guard lives, parts of the command may, too.
     pub(crate) fn id(&self) -> Option<u32> {
         self.process.as_ref().map(|(pid, _)| pid.as_raw_nonzero().get().unsigned_abs())
     }
 
-    /// Entrusts the lease to it.
+    /// Orders the guard to release this lease after the wrapper's death.
     pub(super) fn entrust(&mut self, duty: Duty) -> io::Result<()> {
         self.orders.duty = Some(duty);
         self.tell_or_replace()
     }
 
-    /// Lets it guard the group of this command.
+    /// Orders the guard to kill the group of this command after the wrapper's death.
     pub(super) fn watch(&mut self, command: Process) -> io::Result<()> {
         self.orders.command = Some(command);
         self.tell_or_replace()
     }
 
-    /// Sets the time at which to kill the group, unless a later time is set before that. It holds for the next guard, too.
+    /// Sets the time at which to kill the group, unless it is moved before then. It applies to the next guard, too.
     pub(super) fn kill_at(&mut self, at: Option<Duration>) {
         let is_news = match (self.orders.kill_at, at) {
             (Some(before), Some(now)) => before.abs_diff(now) >= DEADLINE_STEP,
@@ -124,19 +124,20 @@ impl Guard {
         }
     }
 
-    /// Whether it was to kill the group by now.
+    /// Returns whether the time to kill the group has passed.
     pub(super) fn is_kill_due(&self) -> bool {
         self.orders.kill_at.is_some_and(|at| at <= boot_time())
     }
 
-    /// Nothing of the command is left: there is only the lease to release.
+    /// Records that nothing of the command is left, so that only the lease has to be released.
     pub(super) fn command_is_over(&mut self) {
         self.orders.command = None;
         self.orders.kill_at = None;
         self.tell();
     }
 
-    /// The lease is released. Dropped without this, the guard kills the group and releases the lease.
+    /// Ends the guard after the lease is released. If it is dropped without this, it kills the group and releases the
+    /// lease.
     pub(crate) fn dismiss(&mut self) {
         self.orders = Orders::default();
         self.tell();
@@ -146,31 +147,31 @@ impl Guard {
         self.process.is_none()
     }
 
-    /// Whether this process, which was reaped or has stopped, is the guard.
+    /// Returns whether this process, which was reaped or has stopped, is the guard.
     pub(super) fn has_id(&self, id: Pid) -> bool {
         self.process.as_ref().is_some_and(|(pid, _)| *pid == id)
     }
 
-    /// It was reaped.
+    /// Records that the guard was reaped.
     pub(super) fn died(&mut self) {
         self.process = None;
     }
 
-    /// Continues it after it was stopped.
+    /// Continues the guard after it was stopped.
     pub(super) fn resume(&self) {
         if let Some((pid, _)) = &self.process {
             let _ = kill_process(*pid, Signal::CONT);
         }
     }
 
-    /// Starts another one.
+    /// Starts another guard.
     pub(super) fn replace(&mut self) -> io::Result<()> {
         self.process = Some(start(&self.orders)?);
         self.is_new = true;
         Ok(())
     }
 
-    /// The guard's id if the nodes do not know it yet.
+    /// Returns the guard's id if the nodes do not know it yet.
     pub(super) fn take_new(&mut self) -> Option<u32> {
         std::mem::take(&mut self.is_new).then(|| self.id()).flatten()
     }
@@ -179,7 +180,7 @@ impl Guard {
         if self.tell() { Ok(()) } else { self.replace() }
     }
 
-    /// Sends the orders. A guard that is dead or does not read is killed; the signal of its death leads to another one.
+    /// Sends the orders. A guard that is dead or does not read is killed, and the signal of its death starts another one.
     fn tell(&mut self) -> bool {
         let Some((pid, pipe)) = &mut self.process else { return false };
         let is_told = send(pipe, &self.orders).is_ok();
@@ -190,7 +191,7 @@ impl Guard {
     }
 }
 
-/// Waits until it has done its duty and has ended.
+/// Waits until the guard has carried out its orders and has ended.
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.orders.command.is_none() {
@@ -203,7 +204,7 @@ impl Drop for Guard {
     }
 }
 
-/// A child's id, as rustix takes it.
+/// Returns a child's id for rustix.
 pub(super) fn pid(child: &Child) -> io::Result<Pid> {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     pid.ok_or_else(|| io::Error::other("a process without an id"))

@@ -1,4 +1,4 @@
-//! The command and what it has started: one process group.
+//! The command and its descendants: one process group.
 
 use std::ffi::OsString;
 use std::io::{self, PipeWriter, Write};
@@ -18,15 +18,15 @@ use crate::process::Process;
 pub(crate) struct Job {
     pid: Pid,
     pub(super) leader: Process,
-    /// The command waits for this to be written to.
+    /// The command starts when this pipe is written to.
     gate: Option<PipeWriter>,
 }
 
 impl Job {
-    /// Starts the command up to the gate.
+    /// Starts the command, which waits at the gate.
     pub(super) fn prepare(command: &[OsString], environment: &[(String, Option<String>)]) -> Result<Self, Failure> {
         let cannot = Failure::cannot("start the command");
-        // The processes that the command leaves behind become our children, and can be reaped wherever we run.
+        // Orphans of the command become our children, so that we can reap them on any system.
         set_child_subreaper(Some(getpid())).map_err(|error| cannot(error.into()))?;
         let (gate, opener) = io::pipe().map_err(&cannot)?;
         fcntl_setfd(&gate, FdFlags::empty()).map_err(|error| cannot(error.into()))?;
@@ -43,11 +43,11 @@ impl Job {
         Ok(Self { pid: guard::pid(&child).map_err(&cannot)?, leader, gate: Some(opener) })
     }
 
-    /// Lets the command run, once the guard knows its group.
+    /// Lets the command run, after the guard knows its group.
     pub(super) fn begin(&mut self, guard: &mut Guard) -> Result<(), Failure> {
         guard.watch(self.leader).map_err(Failure::cannot("start a guard"))?;
         if guard.is_kill_due() {
-            // We were stopped meanwhile.
+            // This process was stopped meanwhile.
             return Err(LostError::Expired.into());
         }
         match self.gate.take() {
@@ -56,7 +56,7 @@ impl Job {
         }
     }
 
-    /// The id of the command, and of its group.
+    /// Returns the id of the command and of its group.
     pub(super) fn id(&self) -> Pid {
         self.pid
     }

@@ -1,14 +1,15 @@
-//! When the command is asked to end, and when it is killed.
+//! Decides when the command is asked to end, and when it is killed.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 
-/// The command is dead this long before the lease can be somebody else's.
+/// The command must be dead this long before anybody else can get the lock.
 pub(super) const MARGIN: Duration = Duration::from_millis(500);
-/// The guard kills the command this long before the lease can be somebody else's: after the wrapper, which can say why.
+/// The guard kills the command this long before anybody else can get the lock: later than the wrapper, which can report the
+/// reason.
 pub(super) const GUARD_MARGIN: Duration = Duration::from_millis(400);
-/// The longest time between two looks at the clock: shorter than the margin, for a machine that was suspended meanwhile.
+/// The longest time between two checks of the clock: shorter than the margin, in case the machine was suspended meanwhile.
 pub(super) const LOOK: Duration = Duration::from_millis(400);
 
 /// What to do with a command whose lock may be lost.
@@ -30,37 +31,38 @@ pub(super) struct Limits {
     pub(super) max_hold: Option<Duration>,
 }
 
-/// Why it is to end.
+/// The reason why the command must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The lock could not be renewed for so long that it may be lost.
+    /// The lock was not renewed for so long that it may be lost.
     Loss,
-    /// It has been held for as long as it may be.
+    /// The command has reached its longest hold time.
     MaxHold,
-    /// No guard could be started for so long that the command would outlive its lock if we were stopped now.
+    /// There was no guard for so long that the command would outlive its lock if this process were stopped now.
     Unguarded,
-    /// Somebody has broken the lock, and nobody else gets it before its lease would have ended.
+    /// The lock was broken. Nobody else gets it before its lease would have ended.
     Broken,
 }
 
-/// What is to be done now.
+/// What to do about the command now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// Nothing, for this long.
     Leave(Duration),
-    /// SIGTERM.
+    /// Send SIGTERM.
     Ask(Cause),
-    /// SIGKILL.
+    /// Send SIGKILL.
     Kill(Cause),
 }
 
 impl Limits {
-    /// Whether a request to end no longer applies, because the lock was renewed and this much of its validity is left.
+    /// Returns whether a request to end no longer applies, because the lock was renewed and this much of its validity is
+    /// left.
     pub(super) fn is_withdrawn(&self, cause: Cause, left: Duration) -> bool {
         cause == Cause::Loss && left > MARGIN + self.grace
     }
 
-    /// With so much validity left, the lock held for so long, and the command asked to end so long ago.
+    /// Decides by the remaining validity, the time that the lock was held, and the time since the command was asked to end.
     pub(super) fn measure(&self, left: Duration, held: Duration, asked: Option<(Cause, Duration)>) -> Measure {
         let mut rest = LOOK;
         if self.on_lost != OnLost::Ignore {
@@ -75,7 +77,7 @@ impl Limits {
             rest = rest.min(left.saturating_sub(notice));
         }
         let limit = match asked {
-            // It has its grace; what it is killed for in the end is the end of validity.
+            // It has its grace period, and is killed only at the end of the validity.
             Some((Cause::Loss, _)) => None,
             Some((cause, ago)) => Some((self.grace, ago, Measure::Kill(cause))),
             None => self.max_hold.map(|most| (most, held, Measure::Ask(Cause::MaxHold))),

@@ -1,4 +1,4 @@
-//! Runs within runs: the leases of the runs around this one, by a variable that they gave to their commands.
+//! Nested runs: a variable passes the leases of the outer runs to their commands.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use quorlock::{Client, DetachedLease, LeaseError, LostError, Mode};
 use super::{IfHeld, RunArgs};
 use crate::exit::Failure;
 
-/// The leases of all runs around a command, the nearest last, separated by blanks.
+/// The leases of all outer runs, innermost last, separated by blanks.
 pub(super) const VARIABLE: &str = "QUORLOCK_OUTER";
 
-/// The runs around this one.
+/// Returns the leases of the outer runs.
 pub(super) fn inherited() -> Vec<DetachedLease> {
     parse(&std::env::var(VARIABLE).unwrap_or_default())
 }
@@ -19,15 +19,15 @@ fn parse(text: &str) -> Vec<DetachedLease> {
     text.split(' ').filter_map(|lease| lease.parse().ok()).collect()
 }
 
-/// The value of the variable for the command of a run within these.
+/// Returns the value of the variable for the command of a run with these outer runs.
 pub(super) fn with(outer: &[DetachedLease], lease: &DetachedLease) -> String {
     outer.iter().chain([lease]).map(DetachedLease::reveal).collect::<Vec<_>>().join(" ")
 }
 
-/// The nearest run that holds this name on the nodes of this client.
+/// Returns the innermost outer run that holds this name on the nodes of this client.
 ///
-/// The environment alone proves nothing: the nodes may be others, and a process may outlive the run that started it.
-/// If the nodes do not answer, the run counts.
+/// The environment alone proves nothing: it may be about other nodes, and a process may outlive the run that started it. If
+/// the nodes do not answer, the run counts as holding the name.
 pub(super) async fn find<'a>(outer: &'a [DetachedLease], name: &str, client: &Client) -> Option<&'a DetachedLease> {
     for lease in outer.iter().rev().filter(|lease| lease.name().as_str() == name) {
         if is_held(lease, client).await.unwrap_or(true) {
@@ -37,7 +37,7 @@ pub(super) async fn find<'a>(outer: &'a [DetachedLease], name: &str, client: &Cl
     None
 }
 
-/// Whether a run around this one still holds its lock, on the nodes of this client.
+/// Returns whether an outer run still holds its lock, on the nodes of this client.
 ///
 /// # Errors
 /// If too few nodes answer, or their answers came too late.
@@ -48,14 +48,14 @@ pub(super) async fn is_held(lease: &DetachedLease, client: &Client) -> Result<bo
 fn verdict<T>(checked: Result<T, LeaseError>) -> Result<bool, LeaseError> {
     match checked {
         Ok(_) => Ok(true),
-        // The votes stand, but may have ended while the answers were under way.
+        // The votes exist, but may have ended while the answers were under way.
         Err(error @ LeaseError::Lost(LostError::Expired)) => Err(error),
         Err(LeaseError::Lost(_) | LeaseError::Config(_)) => Ok(false),
         Err(error) => Err(error),
     }
 }
 
-/// The mode in which a run holds its lock, and how long it waits, if a run around it holds the same lock or none does.
+/// Returns the mode in which a run holds its lock, and how long it waits, given the mode of an outer run of the same lock.
 pub(super) fn mode(
     args: &RunArgs,
     around: Option<&DetachedLease>,
@@ -65,13 +65,13 @@ pub(super) fn mode(
     let owner = around.and_then(DetachedLease::owner).unwrap_or_else(|| client.new_owner());
     let asked = args.lock.mode(owner);
     match (asked, around.map(DetachedLease::mode)) {
-        // An exclusive holder holds no less than a share.
+        // An exclusive holder may do everything that a reader may.
         (Mode::Exclusive { .. }, None)
         | (Mode::Exclusive { .. } | Mode::Shared { .. }, Some(Mode::Reentrant { .. })) => {
             Ok((Mode::Reentrant { owner }, wait))
         }
         (_, None) => Ok((asked, wait)),
-        // It might wait for somebody who waits for the run around it.
+        // Waiting could deadlock: the lock may be held by a run that waits for the outer run.
         (Mode::Shared { .. }, Some(Mode::Shared { .. })) | (Mode::Slot { .. }, Some(Mode::Slot { .. })) => {
             Ok((asked, Some(Duration::ZERO)))
         }

@@ -1,4 +1,4 @@
-//! What came of a run, for programs: the result file and `--json`.
+//! The result of a run for programs: the result file and `--json`.
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::exit::{Exit, Failure};
 use crate::output::json_text;
 
-/// What came of it. No lease id: whoever has it could release the lock.
+/// The result of a run. It has no lease id, because anyone who reads it could release the lock.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) name: String,
@@ -19,7 +19,7 @@ pub(super) struct Report {
     /// `done`, `held`, `skipped`, `interrupted`, `lost`, `asked-to-end`, `max-hold`, `unguarded` or `failed`.
     pub(super) outcome: &'static str,
     pub(super) exit: u8,
-    /// The signal that killed the command, or ended the waiting.
+    /// The signal that killed the command, or ended the wait.
     pub(super) signal: Option<i32>,
     pub(super) fence: Option<u64>,
     pub(super) slot: Option<u32>,
@@ -29,7 +29,7 @@ pub(super) struct Report {
     pub(super) lost: bool,
     /// Why it is not `done`.
     pub(super) reason: Option<String>,
-    /// A key at the terminal sent the signal, and more than this command is to hear of it.
+    /// Whether a key at the terminal sent the signal, which the processes around this one must also get.
     #[serde(skip)]
     pub(super) is_from_terminal: bool,
 }
@@ -39,11 +39,11 @@ impl Report {
         Self { name: name.to_owned(), kind, outcome: "failed", exit: Exit::INTERNAL.0, ..Self::default() }
     }
 
-    /// Writes it to a file as a whole: a reader finds all of it, or the file that was there before.
+    /// Writes the file atomically: a reader finds the old file or the whole new one.
     pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
         let text = json_text(self)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // As other programs create files: the umask decides who can read it.
+        // Like other programs: the umask decides who can read it.
         let file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
         let written = file.and_then(|mut file| {
             writeln!(file, "{text}")?;

@@ -1,4 +1,4 @@
-//! The command under the lock: from its start until nothing of it is left.
+//! Supervises the command under the lock, from its start until nothing of it is left.
 
 use std::ffi::OsString;
 use std::pin::pin;
@@ -15,16 +15,16 @@ use crate::exit::Failure;
 use crate::output::Output;
 use crate::signals::Signals;
 
-/// How long a command that was told to stop may take before it is made to.
+/// How long a command that got SIGTSTP may take to stop before it gets SIGSTOP.
 const STOP_PATIENCE: Duration = Duration::from_millis(100);
-/// How long what the command has left behind may take to end by itself, as the last part of a pipeline does.
+/// How long the processes that the command left behind may take to end by themselves, as the last part of a pipeline does.
 const LEFT_PATIENCE: Duration = Duration::from_secs(1);
-/// How often to look whether what was left behind is gone, at first and in the end.
+/// The shortest and longest interval of checks whether they are gone.
 const LEFT_LOOK_MIN: Duration = Duration::from_millis(1);
 const LEFT_LOOK_MAX: Duration = Duration::from_millis(20);
-/// How long what was killed may take to disappear, as one that waits for a disk does. It will not run any more.
+/// How long killed processes may take to disappear, for example while they wait for a disk. They run no more code.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
-/// The part of the remaining time by which the boot clock may be slow: NTP slews it by at most half of that.
+/// The fraction of the remaining time by which the boot clock may be slow: NTP slews it by at most half of that.
 const SLEW: u32 = 1000;
 
 /// How the run ended.
@@ -35,20 +35,20 @@ pub(super) struct Run {
     pub(super) cut: Option<Cause>,
     /// Why the lock was not provably held throughout.
     pub(super) lost: Option<LostError>,
-    /// The command was interrupted at the terminal: those around us have to hear of it, too.
+    /// Whether the command was interrupted at the terminal. The processes around this one must get the signal, too.
     pub(super) interrupted: bool,
 }
 
-/// The guard has died.
+/// The state after the guard has died.
 #[derive(Clone, Copy, Debug)]
 struct Unguarded {
-    /// The end of the validity that it knew of.
+    /// The end of the validity that the guard knew.
     until: Instant,
-    /// The last try to start another one.
+    /// The last attempt to start another guard.
     tried: Instant,
 }
 
-/// The command, and everything that watches over it.
+/// The command, and everything that watches it.
 pub(super) struct Supervisor<'a> {
     output: Output,
     lease: &'a Lease,
@@ -59,18 +59,18 @@ pub(super) struct Supervisor<'a> {
     guard: &'a mut Guard,
     unguarded: Option<Unguarded>,
     since: Instant,
-    /// How long the lease held for sure when we last looked.
+    /// The end of the lease's validity at the last check.
     valid_until: Instant,
-    /// Until when a lock that was broken is nobody else's.
+    /// The time until which nobody else gets a broken lock.
     drains_until: Option<Instant>,
-    /// Why the command is to end, and since when it knows.
+    /// Why the command was asked to end, and when.
     asked: Option<(Cause, Instant)>,
     /// Why it was last asked to end, or killed, even if the lock was renewed after that.
     cut: Option<Cause>,
     killed: bool,
-    /// When a command that was told to stop is made to.
+    /// The time at which a command that got SIGTSTP gets SIGSTOP.
     stop_by: Option<Instant>,
-    /// The next SIGTSTP is our own.
+    /// Whether the next SIGTSTP comes from this process.
     is_own_stop: bool,
 }
 
@@ -119,7 +119,7 @@ impl<'a> Supervisor<'a> {
         Ok(supervisor)
     }
 
-    /// Sees to it that the command is dead before the lease can be somebody else's. Returns when all of it is gone.
+    /// Ensures that the command is dead before anybody else can get the lock. Returns when nothing of it is left.
     pub(super) async fn watch(mut self, client: &Client) -> Run {
         let mut lost = None;
         let mut latch = pin!(self.lease.lost());
@@ -151,7 +151,7 @@ impl<'a> Supervisor<'a> {
         let lost = lost.or(self.lease.ensure(Duration::ZERO).err());
         let signal = status.terminating_signal();
         if signal == Some(Signal::KILL.as_raw()) && self.guard.is_kill_due() {
-            // The guard has killed it: we were too late.
+            // This process was too late, and the guard has killed the command.
             self.end_for(Cause::Loss);
         }
         let is_lost = self.asked.is_some_and(|(cause, _)| cause == Cause::Loss);
@@ -169,7 +169,7 @@ impl<'a> Supervisor<'a> {
         Run { status, cut, lost, interrupted: had_terminal && by_terminal && cut.is_none() }
     }
 
-    /// Somebody has broken the lock. If it drains, there is time to end in good order.
+    /// Handles a broken lock. If it drains, the command has time to end in good order.
     async fn broken(&mut self, client: &Client) {
         let fence = self.lease.as_detached().fence();
         let stands = client.inspect(self.lease.name().as_str()).await.ok().and_then(|look| look.holder());
@@ -180,7 +180,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// How long it is nobody else's.
+    /// Returns how long nobody else can get the lock.
     fn left(&mut self, now: Instant) -> Duration {
         if let Some(until) = self.drains_until {
             return until.saturating_duration_since(now);
@@ -190,11 +190,11 @@ impl<'a> Supervisor<'a> {
         left
     }
 
-    /// Begins to renew the lease if a node has to learn of another process by that.
+    /// Starts a renewal if the nodes must learn of another process.
     async fn renew_if(&self, is_news: Result<bool, ConfigError>) {
-        // If the process has ended meanwhile, nothing of it has to be known.
+        // If the process has ended meanwhile, the nodes need not know it.
         if is_news.unwrap_or_default() {
-            // It goes on without us, and signals must not wait for it.
+            // The renewal continues in the background, because signals must not wait for it.
             let _ = tokio::time::timeout(Duration::ZERO, self.lease.extend()).await;
         }
     }
@@ -203,7 +203,7 @@ impl<'a> Supervisor<'a> {
     fn keep_guarded(&mut self) {
         let now = Instant::now();
         if !self.guard.is_missing() {
-            // One that dies at once is none.
+            // A guard that dies at once does not count.
             self.unguarded = self.unguarded.filter(|unguarded| now.duration_since(unguarded.tried) < LOOK);
             return;
         }
@@ -221,7 +221,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Tells the guard when to kill the command without us.
+    /// Sends the guard the time at which to kill the command without us.
     fn tell_deadline(&mut self, left: Duration) {
         let kill_in = left.saturating_sub(GUARD_MARGIN + left / SLEW);
         let is_wanted = self.limits.on_lost != OnLost::Ignore;
@@ -239,11 +239,11 @@ impl<'a> Supervisor<'a> {
         self.asked = None;
         self.end_for(cause);
         self.job.signal(Signal::TERM);
-        // One that stands still could not end itself.
+        // A stopped process could not handle the signal.
         self.job.signal(Signal::CONT);
     }
 
-    /// Notes why the command has to end, unless there is a reason already.
+    /// Records why the command has to end, unless there is a reason already.
     fn end_for(&mut self, cause: Cause) {
         if self.asked.is_none() {
             self.asked = Some((cause, Instant::now()));
@@ -251,10 +251,10 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Does what is to be done, and tells for how long nothing is.
+    /// Does what is due, and returns how long nothing else is.
     fn act(&mut self) -> Duration {
         if self.killed {
-            // What is left is to wait for its end.
+            // Only its end is left to wait for.
             return Duration::from_secs(3600);
         }
         let now = Instant::now();
@@ -289,19 +289,20 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// We are to stop: the command first, for it must not run while nobody renews its lock.
+    /// Stops the command before this process stops: it must not run while nobody renews its lock.
     fn told_to_stop(&mut self) {
         if std::mem::take(&mut self.is_own_stop) {
             return;
         }
-        // Without a shell that would continue us, the command alone is stopped and its lock kept.
+        // Without a shell that would continue this process, only the command is stopped, and its lock is kept.
         if self.terminal.as_ref().is_some_and(Terminal::has_shell) {
             self.stop_by = Some(Instant::now() + STOP_PATIENCE);
         }
         self.job.signal(Signal::TSTP);
     }
 
-    /// The command stands still. If that is the terminal's doing, we follow, so that the shell sees a stopped job.
+    /// Handles a stopped command. If the terminal stopped it, this process stops as well, so that the shell sees a stopped
+    /// job.
     fn stopped(&mut self, signal: i32) {
         let told_to = self.stop_by.take().is_some();
         let Some(terminal) = &self.terminal else { return };
@@ -321,14 +322,14 @@ impl<'a> Supervisor<'a> {
         terminal.take_back(group);
         self.is_own_stop = true;
         Terminal::stop();
-        // Nothing was renewed meanwhile. If it took too long, the command gets no chance to go on.
+        // Nothing was renewed meanwhile. If the stop was too long, the command must not continue.
         if self.lease.validity() > MARGIN {
             terminal.lend(group);
             self.job.signal(Signal::CONT);
         }
     }
 
-    /// Ends what the command has left behind in its group: it would go on without the lock.
+    /// Ends the processes that the command left behind in its group, because they would run without the lock.
     async fn end_the_rest(&mut self) {
         let begun = Instant::now();
         let mut rest = LEFT_LOOK_MIN;

@@ -1,4 +1,4 @@
-//! Something to look at: nodes in this process that fail now and then, and workers that want their locks.
+//! A demonstration: nodes in this process that fail now and then, and workers that compete for their locks.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -21,9 +21,9 @@ const TTL: Duration = Duration::from_secs(5);
 const MAX_TTL: Duration = Duration::from_secs(10);
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
 const MAX_CLOCK_STEP_BACK: Duration = Duration::from_secs(2);
-/// Whoever has waited for this long wants something else.
+/// A worker that has waited this long tries another lock.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// One in so many holders hangs, and renews nothing.
+/// One of this many holders hangs, and does not renew.
 const HANGS: usize = 20;
 
 const NAMES: [&str; 26] = [
@@ -57,7 +57,7 @@ const NAMES: [&str; 26] = [
 const READ: [&str; 3] = ["prices", "rates", "catalogue"];
 const SLOTS: [(&str, u32); 2] = [("encoders", 4), ("exports", 2)];
 
-/// Workers and faults, for as long as it lives; and a client of the same nodes.
+/// Runs workers and faults while it lives, and has a client of the same nodes.
 pub(super) struct Demo {
     pub(super) client: Client,
     _stop: oneshot::Sender<Infallible>,
@@ -70,7 +70,7 @@ impl Demo {
         let (stop, stopped) = oneshot::channel();
         let cannot = |error: io::Error| Failure::internal(format!("no thread for the workers: {error}"));
         let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-        // Each worker is a client, and all of them would tell the same of a node: nothing is logged on their thread.
+        // Every worker is a client and would log the same about a node, so nothing is logged on their thread.
         let perform = move || {
             let _quiet = tracing::subscriber::set_default(NoSubscriber::default());
             runtime.block_on(perform(nodes, seed, stopped));
@@ -80,7 +80,7 @@ impl Demo {
     }
 }
 
-/// Lets workers work and nodes fail, until nobody wants to see it any more.
+/// Runs the workers and the faults until the demonstration is dropped.
 async fn perform(nodes: MemoryNodes, seed: u64, stopped: oneshot::Receiver<Infallible>) {
     let mut tasks = JoinSet::new();
     let mut seeds = Seeded::new(seed);
@@ -89,7 +89,7 @@ async fn perform(nodes: MemoryNodes, seed: u64, stopped: oneshot::Receiver<Infal
         tasks.spawn(work(worker, seeds.fork()));
     }
     tasks.spawn(fail(nodes, seeds.fork()));
-    // Its end comes as an error.
+    // The sender is dropped at the end, which is an error here.
     let _ = stopped.await;
 }
 
@@ -102,14 +102,14 @@ fn builder(nodes: &MemoryNodes) -> ClientBuilder {
     constants.memory(nodes).history(true)
 }
 
-/// Wants one lock after the other.
+/// Acquires one lock after the other.
 async fn work(client: ClientBuilder, mut rng: Seeded) {
-    // The same that has just let the service in.
+    // The service has connected to the same nodes, so this does not fail.
     let Ok(client) = client.connect_lazy().await else { return };
     loop {
         sleep(rng.millis(50, 4_000)).await;
         let busy = rng.millis(500, 12_000);
-        // That a lock was not to be had, or was lost, is what there is to be seen.
+        // Timeouts and losses are part of the demonstration.
         if let Some(lease) = acquire(&client, &mut rng).await {
             tokio::select! {
                 _ = lease.lost() => {}
@@ -136,7 +136,7 @@ async fn acquire(client: &Client, rng: &mut Seeded) -> Option<Lease> {
     acquired.ok()
 }
 
-/// One node after the other fails, in one way or another, and comes back.
+/// Makes one node after the other fail in some way, and recover.
 async fn fail(nodes: MemoryNodes, mut rng: Seeded) {
     loop {
         sleep(rng.millis(5_000, 15_000)).await;
@@ -153,7 +153,7 @@ async fn fail(nodes: MemoryNodes, mut rng: Seeded) {
                 sleep(outage).await;
                 nodes.up(node);
             }
-            // Its quarantine takes its time by itself.
+            // The quarantine of the node is outage enough.
             _ => nodes.restart_empty(node),
         }
     }

@@ -1,4 +1,4 @@
-//! The log of a service, on stderr. If nobody reads it, lines are lost, and not the service.
+//! The log of a service, on stderr. If nobody reads it, lines are dropped, and the service continues.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ use tracing_subscriber::{Layer, Registry, fmt};
 
 use crate::output::Output;
 
-/// A pipe that takes anything takes this much at once.
+/// The number of bytes that a writable pipe takes at once.
 const PIECE: usize = 4_096;
 
 /// How it is written.
@@ -23,8 +23,8 @@ pub(super) enum Format {
     Json,
 }
 
-/// Writes what the service and the library tell from now on: warnings alone if it is to be quiet, every step if it is to
-/// say more.
+/// Starts to log the events of the service and the library: only warnings if `output` is quiet, and every step if it is
+/// verbose.
 pub(super) fn start(format: Format, output: Output) {
     let level = match (output.quiet, output.verbose) {
         (true, _) => LevelFilter::WARN,
@@ -37,21 +37,21 @@ pub(super) fn start(format: Format, output: Output) {
         Format::Text => layer.with_ansi(false).boxed(),
         Format::Json => layer.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed(),
     };
-    // A second log in one process is none of ours to refuse.
+    // If there is already a log in this process, keep it.
     let _ = tracing_subscriber::registry().with(layer.with_filter(ours)).try_init();
 }
 
-/// Stderr, for what is taken there at once. Whoever answers a request does not wait for a reader of the log.
+/// Writes to stderr without blocking, so that requests do not wait for a reader of the log.
 struct Taken {
     format: Format,
     lost: Mutex<Lost>,
 }
 
-/// What was not taken, and has not been told yet.
+/// The lines that were dropped and not reported yet.
 #[derive(Default)]
 struct Lost {
     lines: u64,
-    /// The last line that was written has no end.
+    /// Whether the last line was written only in part.
     is_cut: bool,
 }
 
@@ -64,9 +64,9 @@ impl<'a> MakeWriter<'a> for Taken {
 }
 
 impl Write for &Taken {
-    /// One line, or several.
+    /// Writes one line or several.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // One at a time: what there is room for is not promised to two.
+        // One writer at a time, because the room in the pipe is checked before writing.
         let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
         if lost.lines > 0 && put(self.notice(&lost).as_bytes()) {
             *lost = Lost::default();
@@ -94,7 +94,7 @@ impl Taken {
     }
 }
 
-/// Whether all of it was taken. A line that was taken in part is cut.
+/// Writes a line. Returns whether all of it was written; a line that was written in part is cut.
 fn put_all(line: &[u8], is_cut: &mut bool) -> bool {
     for (at, piece) in line.chunks(PIECE).enumerate() {
         if !put(piece) {
@@ -105,7 +105,8 @@ fn put_all(line: &[u8], is_cut: &mut bool) -> bool {
     true
 }
 
-/// Whether it was taken. What cannot be written to at all takes everything: there is nobody to tell.
+/// Returns whether the piece was written. If stderr is unusable, everything counts as written, because nobody could be
+/// told.
 fn put(piece: &[u8]) -> bool {
     let mut stderr = io::stderr().lock();
     let is_taken = !matches!(poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&Timespec::default())), Ok(0));

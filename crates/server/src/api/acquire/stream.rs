@@ -1,4 +1,4 @@
-//! Events about a wait.
+//! The stream of events about a wait.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -20,25 +20,25 @@ use crate::service::Service;
 use crate::trace::UnansweredRequest;
 use crate::view::millis;
 
-/// How often a stream sends a comment, so that a reader that is gone is noticed.
+/// The interval of keep-alive comments, which detect a reader that is gone.
 pub(in crate::api) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
 /// The holder and the queue.
 #[derive(Serialize)]
 struct QueueView {
-    /// The own place, from 1.
+    /// The caller's own position, from 1.
     position: Option<u32>,
-    /// How many wait.
+    /// The number of waiters.
     waiting: u32,
     holder: Option<quorlock::HolderView>,
-    /// How long it is theirs at most, unless they renew it.
+    /// The time until the holder's lease ends, unless it is renewed.
     remaining_ms: Option<u64>,
     fence: Option<u64>,
 }
 
 type Acquiring = Pin<Box<dyn Future<Output = Result<Leases, Problem>> + Send>>;
 
-/// A request that waits. Dropped with its connection, it leaves the queue.
+/// A waiting request. When its connection drops it, it leaves the queue.
 struct AcquireStream {
     service: Arc<Service>,
     order: Arc<Order>,
@@ -46,7 +46,7 @@ struct AcquireStream {
     /// `None` after the last event.
     request: Option<UnansweredRequest>,
     acquiring: Acquiring,
-    /// Only the newest: a slow reader misses only what is out of date.
+    /// Only the newest state: a slow reader misses only outdated ones.
     news: watch::Receiver<Option<Wait>>,
     told: Option<Wait>,
     _guard: Option<WaitGuard>,
@@ -85,7 +85,7 @@ pub(super) fn stream(
 }
 
 impl AcquireStream {
-    /// The next event; `None` after the last.
+    /// Returns the next event, or `None` after the last.
     async fn next(&mut self) -> Option<Event> {
         while self.request.is_some() {
             tokio::select! {
@@ -138,9 +138,9 @@ impl AcquireStream {
     }
 }
 
-/// An event with its data as one line of JSON.
+/// Returns an event with its data as one line of JSON.
 pub(in crate::api) fn event(what: &str, data: &impl Serialize) -> Event {
     let event = Event::default().event(what);
-    // Texts and numbers can always be written down.
+    // Strings and numbers can always be serialized.
     event.data(serde_json::to_string(data).unwrap_or_default())
 }

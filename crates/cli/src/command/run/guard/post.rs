@@ -1,4 +1,4 @@
-//! The guard's own process.
+//! The process of the guard.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,19 +16,19 @@ use super::{Duty, Orders, boot_time};
 use crate::context::FLUSH;
 use crate::process::Process;
 
-/// The pause between two attempts to kill the group of a wrapper that may still live.
+/// The pause between two attempts to kill the group while the wrapper may still live.
 const AGAIN: Duration = Duration::from_millis(20);
-/// The longest pause between two attempts to kill what is left, or to release the lease.
+/// The longest pause between two attempts to kill the rest of the group, or to release the lease.
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// The main function of the guard's process.
 pub(in super::super) fn stand() -> ExitCode {
-    // No signal but SIGKILL ends it, and the wrapper undoes SIGSTOP.
+    // Only SIGKILL can end the guard, and the wrapper continues it after SIGSTOP.
     if SigSet::all().thread_block().is_err() || setsid().is_err() {
         return ExitCode::FAILURE;
     }
     let mut orders = Orders::default();
-    // Without orders the guard cannot know whether the wrapper lives: an error counts as its death.
+    // Without orders the guard cannot know whether the wrapper lives, so an error counts as its death.
     let _ = obey(&mut orders);
     if let Some(command) = orders.command {
         kill_all(command);
@@ -42,12 +42,12 @@ pub(in super::super) fn stand() -> ExitCode {
 /// Reads orders until the wrapper is gone, and kills the group when the deadline passes.
 fn obey(orders: &mut Orders) -> Result<(), Errno> {
     let stdin = rustix::stdio::stdin();
-    // It counts the time of a suspended host, and fires as soon as that resumes.
+    // This timer counts the time of a suspended host, and fires as soon as the host resumes.
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
     loop {
-        // A deadline that passes before there is a command is due as soon as there is one.
+        // A deadline that passes before there is a command applies as soon as there is one.
         let mut due = orders.kill_at.filter(|_| orders.command.is_some());
         if let (Some(command), Some(_)) = (orders.command, due.filter(|at| *at <= boot_time())) {
             due = kill(command).then(|| boot_time() + AGAIN);
@@ -74,7 +74,7 @@ fn obey(orders: &mut Orders) -> Result<(), Errno> {
     }
 }
 
-/// A timer for this time; a time of zero disarms it.
+/// Returns a timer for this time; `None` disarms it.
 fn alarm(at: Option<Duration>) -> Itimerspec {
     let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
     let at =
@@ -88,7 +88,7 @@ fn kill(command: Process) -> bool {
     command.group_is_alive()
 }
 
-/// Returns when nothing in the group runs.
+/// Kills the group until nothing in it runs.
 fn kill_all(command: Process) {
     let mut rest = Duration::from_millis(1);
     while kill(command) {
@@ -97,7 +97,7 @@ fn kill_all(command: Process) {
     }
 }
 
-/// Releases the lease of a dead wrapper, no earlier than allowed. If that fails, the ttl ends it.
+/// Releases the lease of a dead wrapper, no earlier than allowed. If that fails, the lease ends with its ttl.
 fn release(duty: &Duty) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -117,7 +117,7 @@ fn release(duty: &Duty) -> Result<(), Box<dyn std::error::Error>> {
         {
             tokio::time::sleep(REST_MAX).await;
         }
-        // A majority knows of it. The others hear of it as well, if they can be reached.
+        // Also wait for the nodes beyond the majority, if they can be reached.
         Ok(client.close(FLUSH).await?)
     })
 }
