@@ -17,14 +17,14 @@
 //!
 //! | event | data |
 //! |---|---|
-//! | `snapshot` | `{at_ms, nodes, locks, history, outages, lapses}`: everything, as of now. What was known before is void |
+//! | `snapshot` | `{at_ms, nodes, locks, history, outages, lapses}`: everything, as of now. It replaces all earlier events |
 //! | `lock` | one lock that is new or has changed, as `GET /v1/locks/{name}` gives it, with `renewals` seen so far; `left_ms` is as of `at_ms` |
-//! | `gone` | `{name}`: it is neither held nor waited for any more |
+//! | `gone` | `{name}`: it is no longer held or waited for |
 //! | `nodes` | all nodes, as `GET /v1/nodes` gives them |
-//! | `history` | one event of the history; or one that is `lapsed`: a lease that nobody renewed, as this replica has seen it |
-//! | `gap` | `{at_ms}`: more has happened before this than the nodes keep; some of it was not told |
-//! | `node` | `{at_ms, node, what, reason}`: a node that stopped or began to vote, or has restarted, as this replica has seen it |
-//! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the nodes were looked at; about once a second. A stream without it has stalled. With `trouble`, the locks could not be looked at, and are as they were |
+//! | `history` | one event of the history; or `lapsed`: a lease that nobody renewed, as this replica has seen it |
+//! | `gap` | `{at_ms}`: more events happened before this than the nodes keep; some were not reported |
+//! | `node` | `{at_ms, node, what, reason}`: a node stopped or resumed voting, or restarted, as this replica has seen it |
+//! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the nodes were read, about once a second. A stream without it has stalled. With `trouble`, the locks could not be read, and their last state still applies |
 //!
 //! Every event has an `id`. Another replica does not know it, and starts with a `snapshot`. A reader that is too slow for
 //! the events after its snapshot is disconnected, and has to start again.

@@ -58,7 +58,7 @@ impl Rates {
         let leases = u32::try_from(leases).unwrap_or(u32::MAX);
         let Some(more) = NonZeroU32::new(leases.saturating_sub(1)) else { return Ok(()) };
         let most = self.requests_per_second;
-        // The request itself is already counted, so a batch of the whole limit would never fit.
+        // A larger batch never fits, however long the caller waits: the request itself counts as the first lease.
         if leases > most.get() {
             let why = format!("{leases} leases count as {leases} requests, and {most} a second are allowed");
             return Err(Problem::invalid(format!("{why}: send fewer at a time")));

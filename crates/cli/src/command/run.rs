@@ -115,7 +115,7 @@ const NO_GATE: &str = "-";
 /// The hidden command that dies by a signal, so that the shell of a script notices.
 const DIE: &str = "__die";
 
-/// Returns a command prefix with which a command is killed when this process ends for any reason.
+/// Returns the program to put in front of a command, so that the command is killed when this process ends for any reason.
 ///
 /// With a gate, the command waits until something is written to that pipe.
 pub(crate) fn mortal(gate: Option<RawFd>) -> Command {

@@ -80,7 +80,7 @@ impl Lapses {
         let ends_ms = lock.left_ms.and_then(|left| before.at_ms.checked_add(left));
         let Some(at_ms) = ends_ms.filter(|ends| *ends <= now_ms.saturating_add(JITTER_MS)) else { return };
         let is_over = match now {
-            // A majority had the lease, and every majority shares a node with it.
+            // The read covered a majority of the nodes, which shares a node with the majority that had the lease.
             None => true,
             Some(now) if now.held => !before.is_same_lease(now),
             Some(now) => now.nodes.iter().all(|node| node.trouble.is_none()),

@@ -21,8 +21,8 @@ pub(super) fn judge(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Meas
     newcomers(probes, nodes, measure).into_iter().chain(quorum(nodes, measure)).collect()
 }
 
-/// Reports servers that are listed twice. Servers that replicate from one another share a replication id, and count as one:
-/// one server must not vote twice.
+/// Reports servers that are listed twice, and servers that share a replication id, because one of them is or was a replica
+/// of the other. Nodes must be independent: one server must not vote twice.
 fn twins(probes: &[Probe], nodes: &mut [ExaminedNode]) {
     let run = |node: usize| probes[node].identity.as_ref().map(|identity| &identity.run);
     let replication = |node: usize| probes[node].redis.as_ref().map(|facts| facts.field("master_replid"));
