@@ -131,7 +131,7 @@ impl Inbox {
     /// An inbox that is a queue, for those who ask one thing after the other.
     pub(crate) fn queue(channel: Channel) -> (Self, mpsc::UnboundedReceiver<Answer>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        // Whoever has stopped listening does not care.
+        // A receiver that is gone needs no answer.
         (Self::new(channel, move |answer| drop(sender.send(answer))), receiver)
     }
 

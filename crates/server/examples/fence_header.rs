@@ -32,7 +32,7 @@ pub(crate) async fn check_fence(State(seen): State<Seen>, request: Request, next
         let why = format!("fence {fence} was overtaken by {highest}\n");
         return (StatusCode::PRECONDITION_FAILED, why).into_response();
     }
-    // Whatever becomes of its write: nobody with a lower fence holds the lock any more.
+    // Even if its write fails, no client with a lower fence holds the lock any more.
     *highest = fence;
     // A handler that is dropped, with its connection, must leave nothing behind that still writes.
     next.run(request).await

@@ -132,7 +132,7 @@ fn files() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn whatever_a_file_says_it_is_understood_or_refused_without_a_password(text in files()) {
+    fn every_file_is_understood_or_refused_without_a_password(text in files()) {
         match parse(&text) {
             Ok(file) => for key in KEYS {
                 for profile in [None, Some("a")] {

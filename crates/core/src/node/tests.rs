@@ -84,12 +84,12 @@ impl Node {
         self.answer(millis, request).vote
     }
 
-    /// The vote, and the hint for whoever waits.
+    /// The vote, and the hint for the first waiter.
     fn answer(&mut self, millis: u64, request: &Request) -> Answer {
         apply(&self.life, &mut self.record, request, EPOCH, NodeTime::wall(millis * 1_000), |_| false)
     }
 
-    /// Grants this, whatever the fence.
+    /// Grants this with any fence.
     fn grants(&mut self, millis: u64, request: &Request) -> u64 {
         match self.ask(millis, request) {
             Vote::Grant { fence, .. } => fence.get(),

@@ -274,7 +274,7 @@ fn end(outcome: &Outcome, ttl: Ttl) -> Option<Moment> {
     }
 }
 
-/// Returns whether so many nodes have no vote for the lease that no majority can have one.
+/// Returns whether too few nodes are left for a majority of votes for the lease.
 fn is_gone(cluster: &Cluster, round: &Round) -> bool {
     let is_gone =
         |why: &&Refusal| matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned | Refusal::Retired);

@@ -19,7 +19,7 @@ fn told(hub: &Hub, what: &str) -> Vec<serde_json::Value> {
 }
 
 #[tokio::test]
-async fn whatever_happens_between_two_looks_is_told() {
+async fn changes_between_two_reads_are_reported() {
     let hub = hub(&MemoryNodes::new(1)).await;
     hub.look().await;
     for looks in 1..=2 {
@@ -143,7 +143,7 @@ async fn what_may_be_held_has_not_lapsed() {
     assert_eq!(after(&before, Some(silent), late), 0, "whether it is free is not known");
     let mut unwritten = before.clone();
     unwritten.is_written_down = false;
-    assert_eq!(after(&unwritten, None, late), 0, "whoever has it writes nothing down");
+    assert_eq!(after(&unwritten, None, late), 0, "its holder writes no events");
     let mut shared = before.clone();
     shared.lock.mode = Some("shared");
     assert_eq!(after(&shared, None, late), 0, "whose it was is not known");

@@ -224,7 +224,7 @@ fn new_constants_begin_a_quarantine_of_the_longer_max_ttl() {
         let life = bench.life().clone();
         assert_eq!((life.constants.max_ttl_millis, life.constants.nodes), (max_ttl_millis, 5));
         assert_eq!((life.epoch, life.floor, life.restarts, &*life.founders), (Some(Epoch(2)), None, 3, "f"));
-        // Whoever restarts it, or says it again, does not shorten it.
+        // A restart or a repetition does not shorten it.
         let hello = NodeCommand::Hello {
             identity: Identity::of_run("run2"),
             fresh: Epoch(3),

@@ -18,7 +18,7 @@ impl Node {
         node
     }
 
-    /// Carries it out, and hands the vote on to whoever is next.
+    /// Applies it, and hands the vote to the next waiter.
     fn hands_on(&mut self, millis: u64, request: &Request) -> Option<Handoff> {
         apply(&self.life, &mut self.record, request, EPOCH, NodeTime::wall(millis * 1_000), |_| true).handoff
     }
@@ -54,7 +54,7 @@ fn its_last_request_counts() {
 }
 
 #[test]
-fn whoever_leaves_or_yields_makes_room_as_well() {
+fn leaving_and_yielding_make_room() {
     let mut node = Node::waited_for(&[(B, 10), (C, 20)]);
     assert_eq!(node.hands_on(T, &release(A)), Some(detached(B, CLOCK + 1)));
     let leaves = parts(B, Parting::Leave(waiter(X, 10)));
@@ -66,7 +66,7 @@ fn whoever_leaves_or_yields_makes_room_as_well() {
 }
 
 #[test]
-fn whoever_has_yielded_has_to_ask_anew() {
+fn a_waiter_that_yielded_must_ask_again() {
     let mut node = Node::waited_for(&[(B, 10)]);
     // It had a vote elsewhere: here it had none to give back.
     node.ask(T, &parts(B, Parting::Yield(waiter(X, 10))));

@@ -10,7 +10,7 @@ impl Node {
         self.answer(T, request).hint
     }
 
-    /// These stand in the queue, in whatever order they came.
+    /// The queue has these waiters, in any order of arrival.
     fn with_queue(mut self, queue: &[(Mode, u64)]) -> Self {
         for (mode, ticket) in queue {
             self.record.keep_place(waiter(*mode, *ticket), NodeTime::wall(CLOCK));
@@ -115,7 +115,7 @@ fn a_yield_tells_the_one_that_it_is_for() {
 }
 
 #[test]
-fn whoever_yields_does_not_wake_itself() {
+fn a_waiter_that_yields_does_not_wake_itself() {
     let mut node = Node::new();
     node.grants(T, &waits(X, A, 20));
     assert_eq!(node.hints(&yields(A, X, 20)), None);
@@ -131,7 +131,7 @@ fn the_first_that_leaves_tells_the_next() {
     assert_eq!(node.hints(&leaves(B, X, 10)), Some(hint(30)));
     assert_eq!(node.hints(&leaves(B, X, 10)), None, "once");
     let mut held = Node::voted().with_queue(&[(X, 10), (X, 20)]);
-    assert_eq!(held.hints(&leaves(B, X, 10)), None, "nothing is to be had");
+    assert_eq!(held.hints(&leaves(B, X, 10)), None, "the lock is not free");
     let mut reading = Node::entered(&[(reads(OWNER), A)]).with_queue(&[(X, 10), (reads(OWNER), 20)]);
     assert_eq!(reading.hints(&leaves(B, X, 10)), Some(waiter(reads(OWNER), 20)), "the writer was in the way");
 }
@@ -146,7 +146,7 @@ fn a_holder_that_leaves_gives_up_its_place_as_well() {
 }
 
 #[test]
-fn whoever_waited_for_too_long_is_not_told() {
+fn a_waiter_whose_place_has_ended_gets_no_hint() {
     let mut node = Node::new();
     node.grants(
         T,

@@ -46,7 +46,7 @@ fn the_lowest_ticket_comes_first_whoever_asks_first() {
     let refused = node.ask(T, &waits(X, B, 20));
     assert_eq!(refused, Vote::Refusal(Refusal::Behind { fence: Fence::new(CLOCK), queue: place(2, 3, true) }));
     assert_eq!(node.ask(T, &waits(X, C, 10)), granted(CLOCK + 1));
-    assert_eq!(node.queue(), [20, 30], "whoever is served leaves the queue");
+    assert_eq!(node.queue(), [20, 30], "a waiter that is served leaves the queue");
 }
 
 #[test]

@@ -62,7 +62,7 @@ fn plain_requests_do_not_touch_a_vote_that_is_shared() {
 }
 
 #[test]
-fn whoever_reads_is_told_that_it_cannot_write() {
+fn a_reader_cannot_write() {
     for alone in [writes(OWNER), enters(OWNER)] {
         let mut node = read_by_two();
         assert_eq!(node.ask(T, &acquire_as(alone, C, CLOCK, None)), Vote::Refusal(Refusal::Upgrade));
@@ -155,5 +155,5 @@ fn without_a_vote_all_entries_are_void() {
     node.record.vote = None;
     assert_eq!(node.ask(T + 500, &renew_as(reads(OWNER), A, CLOCK, false)), Vote::Refusal(Refusal::Absent));
     node.grants(T + 500, &renew_as(reads(OWNER), A, CLOCK, true));
-    assert_eq!(node.entries(), [(A, T + 1_500)], "whoever else is still in has to say so itself");
+    assert_eq!(node.entries(), [(A, T + 1_500)], "other holders must renew their own entries");
 }

@@ -144,7 +144,7 @@ fn followers_hear_of_every_leader_without_a_runtime() {
     first.release().unwrap();
     let second = election.acquire_within(Duration::from_secs(5)).unwrap();
     assert_eq!(election.leader().unwrap().unwrap().term, second.fence().unwrap());
-    // Whoever looks from time to time may or may not have seen that nobody led.
+    // A poller may have missed the time without a leader.
     let seen = changes.by_ref().flatten().next().expect("the client lives");
     assert_eq!(seen.term, second.fence().unwrap());
     client.close(Duration::from_secs(5)).unwrap();

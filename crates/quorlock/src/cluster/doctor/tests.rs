@@ -16,7 +16,7 @@ fn found(probe: &Probe) -> Vec<String> {
     node.findings.iter().map(|finding| format!("{} {finding}", finding.topic)).collect()
 }
 
-/// Reads a clock so many microseconds after the start, with a round trip of two milliseconds.
+/// Reads a clock this many microseconds after the start, with a round trip of two milliseconds.
 fn reading(after: u64, at_micros: u64) -> Vec<Reading> {
     let moment = |micros: u64| Moment::from_nanos(micros * 1_000);
     vec![Reading { sent: moment(after), heard: moment(after + 2_000), at_micros }]

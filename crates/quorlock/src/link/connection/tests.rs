@@ -162,10 +162,10 @@ fn what_comes_while_a_larger_batch_is_under_way_to_a_near_node_is_one_batch() {
 
 #[test]
 fn where_the_last_batch_had_several_callers_the_next_one_waits_for_them() {
-    assert!(!gathers(0, ALONE, 1), "whoever is alone does not wait for others");
+    assert!(!gathers(0, ALONE, 1), "a single caller does not wait for others");
     assert!(gathers(0, ALONE + 1, 1));
     assert!(!gathers(0, ALONE + 1, BATCH_MAX), "a whole batch is worth sending");
-    assert!(!gathers(1, ALONE + 1, 1), "there are answers to come, and whoever brings them sends");
+    assert!(!gathers(1, ALONE + 1, 1), "answers are due, and their delivery sends the batch");
 }
 
 #[test]

@@ -187,7 +187,7 @@ impl Bench {
         let is_shared = matches!(before, Before::Shared);
         prop_assert!(!held || is_shared || given.is_none(), "granted what is held: {:?}", answer);
 
-        // Whatever it was, everyone else goes on.
+        // All other clients go on.
         let Vote::Report(report) = self.ask(&key, Request::Inspect).await? else { panic!("not a report") };
         prop_assert!(report.fence >= fence, "the fence went back to {:?}", report.fence);
         if held {
@@ -211,7 +211,7 @@ impl Bench {
                 let highest = given.map_or(fence, |given| fence.max(Fence::new(given.unsigned_abs())));
                 prop_assert!(last > highest, "{:?} is not above {:?}", last, highest);
             }
-            _ => return Err(TestCaseError::fail(format!("{last:?} to whoever is first in the queue"))),
+            _ => return Err(TestCaseError::fail(format!("{last:?} to the first waiter"))),
         }
         self.ask(&key, release(OTHER, Some(0))).await?;
         Ok(())
@@ -222,7 +222,7 @@ impl Bench {
         let beside = Name::new(&format!("beside-{}", self.names)).unwrap();
         let beside = Arc::new(self.template.key(&beside).unwrap());
         let (mut call, retention) = call(self.life, [key, &beside], question, together);
-        // Of whoever may name other keys, nothing is safe: the keys stay, and so does how long fences are remembered.
+        // A caller that can name other keys can do anything: the keys stay, and so does the retention of fences.
         let keys = [key.text.as_bytes(), beside.text.as_bytes()];
         call.change(changes, |number, word| retention == Some(number) || keys.contains(&word));
         // What is missing may be noticed by the server, too.
@@ -353,7 +353,7 @@ fn arguments_that_once_did_harm_do_none() {
             done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of several, {before:?}: {error}"));
         }
     }
-    // Whoever it is that holds it cannot be read; that it is held can.
+    // The holder's text is unreadable, but the lock counts as held.
     let unreadable = [(Which::Number(7), Odd::Value(b"7 \xff\xfe label".to_vec()))];
     let question = Question::Ask(acquire(HOSTILE, Fence::new(1), alone, None));
     runtime.block_on(bench.run(Before::Free, &question, &unreadable, false)).unwrap();

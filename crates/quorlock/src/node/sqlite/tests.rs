@@ -189,7 +189,7 @@ impl Listening {
         self.session.ask(name, request)
     }
 
-    /// Whatever the thread had to tell before, it has told.
+    /// The thread has delivered everything that came before.
     fn settle(&mut self) {
         wait(self.session.session.node_command(NodeCommand::Look)).unwrap();
     }

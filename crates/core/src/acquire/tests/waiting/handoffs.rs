@@ -63,7 +63,7 @@ fn a_vote_for_an_attempt_that_is_over_is_a_hint() {
 }
 
 #[test]
-fn whoever_owes_an_answer_is_waited_for() {
+fn the_waiter_waits_for_missing_answers() {
     let mut run = Run::asking(waiting(3));
     assert_eq!(run.detached(3, 0, 10), [], "the answer comes behind it");
     run.take(4, 1, held_in(9, NEXT));

@@ -143,7 +143,7 @@ impl<'a> Bench<'a> {
         if let Some(after) = after {
             self.look_at(before.as_ref(), &after, lets_vote, claimed).await?;
         }
-        // Whatever it was, an operator can set it right.
+        // An operator can always repair it.
         let floor = before.and_then(|before| before.floor);
         let declared = self.say(init(Epoch(9))).await?.life.and_then(|life| life.floor);
         prop_assert!(declared.is_some() && declared >= floor, "{:?} after {:?}", declared, floor);

@@ -36,7 +36,7 @@ impl Inflight {
     }
 }
 
-/// So many plain acquires: granted by OK, refused by nothing.
+/// This many plain acquires: OK grants them, nil refuses them.
 fn batch(life: Option<Life>, messages: usize) -> Question {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().in_cluster();
     let key = Arc::new(template.key(&Name::new("a").unwrap()).unwrap());
@@ -71,7 +71,7 @@ fn answers_come_in_the_order_of_the_questions_with_their_parts_in_place() {
 }
 
 #[test]
-fn whoever_answers_while_an_answer_is_handed_over_does_not_overtake_it() {
+fn answers_do_not_overtake_one_that_is_being_delivered() {
     let (sender, heard) = std::sync::mpsc::channel();
     let session: Arc<OnceLock<Inflight>> = Arc::default();
     let late = Arc::clone(&session);

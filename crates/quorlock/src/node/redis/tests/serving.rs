@@ -282,7 +282,7 @@ async fn a_queue_that_is_full_keeps_those_it_has_and_takes_nobody_new() {
     assert_eq!(guest.ask(acquire(4, reader, Some(7))).await, Vote::Refusal(Refusal::QueueFull));
     assert!(is_grant(&guest.ask(release(1, None)).await));
     assert_eq!(guest.ask(acquire(3, Mode::EXCLUSIVE, Some(9_999))).await, Vote::Refusal(Refusal::QueueFull));
-    // Whoever is before all of them needs no place.
+    // A waiter before all of them needs no place.
     assert!(is_grant(&guest.ask(acquire(3, Mode::EXCLUSIVE, Some(7))).await));
 }
 

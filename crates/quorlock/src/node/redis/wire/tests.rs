@@ -65,7 +65,7 @@ async fn bytes_that_are_sent_while_the_task_writes_stay_behind_its_own() {
     while !wire.outgoing.queue.lock().bytes.is_empty() {
         tokio::task::yield_now().await;
     }
-    // Whoever reads without the runtime makes room of which the task does not know yet.
+    // A read outside the runtime makes room that the task does not know of yet.
     let mut peer = peer.into_std().unwrap();
     let mut heard = Vec::new();
     assert_eq!(peer.read_to_end(&mut heard).unwrap_err().kind(), io::ErrorKind::WouldBlock);
@@ -153,7 +153,7 @@ async fn what_comes_with_the_first_answers_goes_to_the_receiver() {
 }
 
 #[tokio::test]
-async fn whoever_asks_hears_of_the_end_instead() {
+async fn a_question_after_the_end_gets_the_end() {
     let (mut connecting, mut peer) = pair().await;
     peer.write_all(b"+OK\r\n").await.unwrap();
     drop(peer);
@@ -208,7 +208,7 @@ async fn a_wire_that_is_dropped_is_closed() {
     let mut heard = Vec::new();
     peer.read_to_end(&mut heard).await.unwrap();
     assert_eq!(heard, b"last words");
-    assert!(told.recv().await.is_none(), "whoever closes is not told of it");
+    assert!(told.recv().await.is_none(), "the closing side gets no end");
     // With bytes that cannot be written, too.
     let (wire, mut told, mut peer) = started().await;
     pieces().for_each(|piece| wire.send(&piece));

@@ -39,7 +39,7 @@ fn a_dead_holder_is_out_of_the_way_and_the_fence_grows() {
     let first = granted(&dead.session.acquire("a", 1));
     let second = granted(&next.session.acquire("a", 2));
     assert!(second > first);
-    assert!(is_held(&dead.session.acquire("a", 3)), "and whoever came next has it");
+    assert!(is_held(&dead.session.acquire("a", 3)), "and the next session has it");
     assert_eq!(vote_of(&mut dead, renew(1)), Vote::Refusal(Refusal::Tombstoned), "what it still had under way");
 }
 
@@ -153,7 +153,7 @@ fn the_dead_at_the_head_of_the_queue_are_skipped() {
 }
 
 #[test]
-fn whoever_is_first_in_queue_hears_that_somebody_found_the_holder_dead() {
+fn the_first_waiter_gets_a_hint_when_the_holder_is_found_dead() {
     let ground = Ground::new();
     let [mut dead, mut first, mut second] = [ground.dead(1), ground.living(2), ground.living(3)];
     granted(&dead.session.acquire("held", 1));

@@ -1,4 +1,4 @@
-//! The log beside the file: left by whoever closes it, and written back by whoever finds it long.
+//! The log beside the file: closing leaves it, and a connection that finds it long writes it back.
 
 use super::*;
 use crate::node::sqlite::database::LOG_BYTES_MAX;

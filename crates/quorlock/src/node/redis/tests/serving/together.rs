@@ -101,7 +101,7 @@ fn is_other_program(reply: &Reply) -> bool {
     holder.to_string() == "another program (key type list)"
 }
 
-/// Whoever may not have a name is told so; those beside it have theirs, and give them back.
+/// A refused name does not affect the other names of its bundle.
 #[tokio::test]
 async fn a_name_that_is_forbidden_is_no_harm_to_those_beside_it() {
     let server = RedisServer::start();
@@ -258,7 +258,7 @@ async fn renewals_that_go_together_are_each_answered_as_it_would_be_alone() {
     assert!(matches!(&replies[1], Reply::Voted { vote: Vote::Refusal(Refusal::Held { .. }), .. }), "{replies:?}");
     assert_eq!(server.cli(&["GET", &keys[1].text]), LeaseId::from_bits(2).reveal(), "it is the other's still");
 
-    // A tombstone is an attempt's, whatever the name.
+    // A tombstone belongs to an attempt, for every name.
     server.command(&["SET", &tombstone_key(&keys[2], attempt), "1", "PX", "60000"]);
     let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
     let is_over = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::Tombstoned), .. });
