@@ -137,10 +137,7 @@ impl Spec {
         match lease.won(self.observer.as_ref()).await {
             Ok(()) => Ok(lease),
             Err(None) => Err(AcquireError::Closed),
-            Err(Some(defeat)) => {
-                cluster.counters.defeated(defeat.verdict);
-                Err(self.explain(key.name.clone(), defeat, mode, give_up.is_some()))
-            }
+            Err(Some(defeat)) => Err(self.explain(key.name.clone(), defeat, mode, give_up.is_some())),
         }
     }
 

@@ -44,6 +44,7 @@ impl Claim {
                 }
                 Step::Won(won) => steps.extend(self.win(inner, won)),
                 Step::Defeated(defeat) => {
+                    self.cluster.counters.defeated(defeat.verdict);
                     self.stop_acquiring(inner, Stage::Over(Some(Box::new(defeat))));
                 }
                 Step::Renewed { round } => inner.verdict = Some((round, None)),
@@ -61,7 +62,7 @@ impl Claim {
         }
     }
 
-    /// Sends a request to these nodes. A node that cannot be asked counts as silent at once.
+    /// Sends a request to these nodes. A node without a connection counts as silent at once.
     fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: NodeSet, round: u32, request: Request) -> Vec<Step> {
         inner.set_attempt(request.attempt());
         if std::mem::replace(&mut inner.has_asked, true) {
