@@ -249,7 +249,7 @@ pub enum LostError {
     /// The validity ended before a renewal succeeded.
     #[error("the lease is lost: its validity ran out before it was renewed")]
     Expired,
-    /// So many nodes refuse it that it has no majority: its keys were deleted, or it is a plain lock and was broken.
+    /// It has no majority, because nodes refuse it: its keys were deleted, or it is a plain lock and was broken.
     #[error("the lease is lost: a majority of the nodes no longer has it")]
     Taken,
     /// Somebody broke it.

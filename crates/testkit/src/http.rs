@@ -2,7 +2,8 @@
 
 #![expect(clippy::return_self_not_must_use, reason = "an assertion that returns what it looked at")]
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
@@ -37,6 +38,15 @@ impl Caller {
     /// The URL of a path.
     pub fn url(&self, path: &str) -> String {
         format!("{}{path}", self.address)
+    }
+
+    /// Asks for a lock without reading the reply. Dropping the connection ends the request.
+    pub fn lock_unheard(&self, body: &Value) -> TcpStream {
+        let body = body.to_string();
+        let mut stream = TcpStream::connect(self.socket()).expect("the service listens");
+        let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
+        write!(stream, "{head} {}\r\n\r\n{body}", body.len()).expect("the service takes a request");
+        stream
     }
 
     /// Gets a path, and asks again while the nodes of a busy machine are late.

@@ -15,7 +15,7 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// The facts about this process, which runs `./x verb`. Facts that cannot be determined are `unknown`.
+    /// The facts about this process, which runs `./x verb`. Missing facts are `unknown`.
     pub fn now(verb: &str) -> Self {
         let cores = thread::available_parallelism().map_or_else(|_| "unknown".into(), |cores| cores.to_string());
         Self {

@@ -22,8 +22,8 @@ use crate::signals::Signals;
 /// Acquire a lock in a script, and print the lease.
 ///
 /// The lease ends with its ttl unless `quorlock extend` is called, or --keep-while-pid keeps it. It can be extended,
-/// checked and released by any process on any host that reaches the same nodes. Whoever has it can release the lock: do
-/// not log it.
+/// checked and released by any process on any host that reaches the same nodes. Anyone who has its text can release
+/// the lock: do not log it.
 #[derive(Args, Debug)]
 #[command(after_help = NOTES)]
 pub(crate) struct AcquireArgs {

@@ -219,7 +219,7 @@ impl ClientBuilder {
     ///
     /// A node that lost its memory votes again when clients have seen enough time pass. Without a folder, only the time
     /// while a client is connected counts. With a folder, the time between two short runs counts, too. Do not share the
-    /// folder with other hosts; its contents may be lost at any time. A folder that cannot be used counts as none;
+    /// folder with other hosts; its contents may be lost at any time. An unusable folder counts as none;
     /// [`Client::state_folder_trouble`](crate::Client::state_folder_trouble) says why.
     pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_folder = Some(folder.into());
@@ -266,7 +266,7 @@ impl ClientBuilder {
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote, if there is no majority within the
     /// [timeout](Self::connect_timeout). It is returned sooner if no majority can leave quarantine in that time.
-    /// [`ConnectError::Unfit`] and [`ConnectError::Denied`] name the nodes that cannot be used, if no majority is left
+    /// [`ConnectError::Unfit`] and [`ConnectError::Denied`] name the unusable nodes, if no majority is left
     /// without them. A minority of such nodes is logged, and does not vote. [`ConnectError::Config`] if the configuration
     /// is invalid.
     ///

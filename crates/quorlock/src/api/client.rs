@@ -280,7 +280,7 @@ impl Client {
 
     /// Releases a detached lease on every node, and returns whether it was still held.
     ///
-    /// Nodes that cannot be reached now get the release later, as long as this client exists.
+    /// Unreachable nodes get the release later, as long as this client exists.
     ///
     /// # Errors
     /// [`LeaseError::NoQuorum`] if too few nodes acknowledged by the node deadline; the other votes end with their ttl.
@@ -295,7 +295,7 @@ impl Client {
     /// name for the duration `keep_out`. Other names are not affected. Returns whether the owner had any lease.
     ///
     /// Use it if the owner may have attempts under way that you do not know of, for example after lost replies. They fail
-    /// with [`AcquireError::Retired`](crate::AcquireError::Retired). Votes on nodes that cannot be reached now end with
+    /// with [`AcquireError::Retired`](crate::AcquireError::Retired). Votes on unreachable nodes end with
     /// their ttl.
     ///
     /// ```

@@ -20,7 +20,7 @@ use crate::platform::sync::Mutex;
 use crate::platform::timers::Timed;
 
 impl Cluster {
-    /// Queues a request at these nodes' links. Returns the nodes that cannot be asked, and why.
+    /// Queues a request at these nodes' links. Returns the nodes that it could not ask, and why.
     pub(crate) fn send(
         &self,
         nodes: NodeSet,

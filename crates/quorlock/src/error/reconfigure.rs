@@ -35,7 +35,7 @@ pub enum ReconfigureError {
     /// A node rejects the password or denies permissions. Nothing was changed.
     #[error("{}", list(nodes))]
     Denied {
-        /// Each node that cannot be used, and the reason in the server's words.
+        /// Each unusable node, and the reason in the server's words.
         nodes: Vec<(String, String)>,
     },
     /// Some nodes cannot be used. Nothing was changed, unless a node failed after all of them had answered. In that case

@@ -63,7 +63,7 @@ pub(super) enum HoldMode {
     Exclusive,
     /// Together with others who share.
     Shared,
-    /// In one of so many slots.
+    /// In one of a fixed number of slots.
     Slots,
 }
 

@@ -1,7 +1,5 @@
 //! A key makes a request repeatable: every replica returns the same hold, any number of times.
 
-use std::io::Write;
-use std::net::TcpStream;
 use std::thread;
 
 use quorlock_testkit::http::Answer;
@@ -19,15 +17,6 @@ fn ask(wait_ms: u64) -> Value {
 /// The highest number of entries on any node.
 fn holds(service: &Service) -> u64 {
     service.status("a")["holds"].as_u64().unwrap()
-}
-
-/// Sends a request without reading the reply.
-fn send_and_forget(service: &Service, body: &Value) -> TcpStream {
-    let body = body.to_string();
-    let mut stream = TcpStream::connect(service.socket()).unwrap();
-    let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
-    write!(stream, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
-    stream
 }
 
 fn replicas() -> (Nodes, [Service; 2]) {
@@ -111,7 +100,7 @@ fn a_repeated_read_gets_the_same_hold_behind_a_waiting_writer() {
 #[test]
 fn a_lost_reply_costs_nothing() {
     let (_nodes, [one, other]) = replicas();
-    let lost = send_and_forget(&one, &ask(0));
+    let lost = one.lock_unheard(&ask(0));
     eventually("it is granted", || holds(&other) == 1);
     let standing = other.status("a")["fence"].clone();
     // The replica dies before the reply is read.
@@ -127,7 +116,7 @@ fn a_lost_reply_costs_nothing() {
 #[test]
 fn a_caller_without_a_reply_releases_by_its_key() {
     let (_nodes, [one, other]) = replicas();
-    let lost = send_and_forget(&one, &ask(0));
+    let lost = one.lock_unheard(&ask(0));
     eventually("it is granted", || holds(&other) == 1);
     drop((one, lost));
     other.post("/v1/leases/release", &json!({"name": "a", "key": KEY})).expect(204);

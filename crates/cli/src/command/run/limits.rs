@@ -19,7 +19,7 @@ pub(super) enum OnLost {
     Stop,
     /// Kill it before the lock can be somebody else's.
     Kill,
-    /// Let it run: whatever it does has to be protected by its fence.
+    /// Let it run. The resource that it writes to must check the fence.
     Ignore,
 }
 

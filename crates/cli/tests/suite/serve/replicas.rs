@@ -1,7 +1,5 @@
 //! Killed replicas, and servers that die under load.
 
-use std::io::Write;
-use std::net::TcpStream;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
@@ -236,15 +234,6 @@ fn a_lease_survives_the_service_that_granted_it() {
     next.lock(&json!({"name": "a"})).expect(201);
 }
 
-/// Sends a request without reading the reply.
-fn send_and_forget(service: &Service, body: &Value) -> TcpStream {
-    let body = body.to_string();
-    let mut stream = TcpStream::connect(service.socket()).unwrap();
-    let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
-    write!(stream, "{head} {}\r\n\r\n{body}", body.len()).unwrap();
-    stream
-}
-
 #[test]
 fn the_end_of_one_request_does_not_affect_another() {
     let user = User::new();
@@ -255,14 +244,14 @@ fn the_end_of_one_request_does_not_affect_another() {
     let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     // One caller disconnects, one times out, and the replica of a third is killed: none of them affects what the fourth
     // gets.
-    let gone = send_and_forget(&one, &ask(600_000));
+    let gone = one.lock_unheard(&ask(600_000));
     thread::scope(|scope| {
         let kept = scope.spawn(|| other.lock(&ask(600_000)).expect(201));
         eventually("both wait", || one.status("a")["waiting"] == 2);
         one.lock(&ask(1_000)).problem(409, "wait-timeout");
         drop(gone);
         eventually("one has gone", || other.status("a")["waiting"] == 1);
-        let _killed = send_and_forget(&one, &ask(600_000));
+        let _killed = one.lock_unheard(&ask(600_000));
         eventually("another has come", || other.status("a")["waiting"] == 2);
         drop(one);
         other.release(&holder);

@@ -19,7 +19,7 @@ impl ClientBuilder {
     /// declare that no lock can be outstanding on them.
     ///
     /// # Errors
-    /// [`ReconfigureError`] names the nodes that cannot be used, and those that have a lease or cannot list their names,
+    /// [`ReconfigureError`] names the unusable nodes, and those that have a lease or cannot list their names,
     /// unless [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set. If there are any, no node is
     /// changed.
     ///
@@ -43,7 +43,7 @@ impl ClientBuilder {
     /// A majority of the cluster's nodes must be among these; the others may be new and blank.
     ///
     /// # Errors
-    /// [`ReconfigureError`] names the nodes that cannot be used. If there are any, no node is changed.
+    /// [`ReconfigureError`] names the unusable nodes. If there are any, no node is changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may have been changed and others not: repeat the call. Until then, the changed

@@ -64,7 +64,7 @@ fn constants(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) {
     }
 }
 
-/// Marks a node that cannot be used together with the others.
+/// Marks a node that does not fit to the others.
 fn misfit(node: &mut ExaminedNode, text: String, advice: &str) {
     if !matches!(node.state, NodeState::Unfit(_) | NodeState::Denied(_) | NodeState::Unreachable(_)) {
         node.state = NodeState::Unfit(text.clone());
