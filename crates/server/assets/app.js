@@ -53,8 +53,8 @@ function show() {
   const route = currentRoute();
   if (route.view === 'lock' && !route.name && lastLock) return go(`/lock/${encodeURIComponent(lastLock)}`);
   if (route.view === 'lock') lastLock = route.name;
-  // A dialog belongs to the view that opened it, except for the sign-in dialog.
-  for (const dialog of document.querySelectorAll('dialog[open]:not(.bearer)')) dialog.close();
+  // The dialog that breaks a lock belongs to the view of that lock.
+  document.querySelector('dialog.break')?.close();
   view?.destroy();
   view = VIEWS[route.view]({ store, route, go });
   main.replaceChildren(view.element);

@@ -56,7 +56,7 @@ export function askToBreak(find, done) {
     trouble,
     h('div', { class: 'actions' }, cancel, again, go),
   );
-  const dialog = h('dialog', { 'aria-labelledby': 'break-title', onclose: () => dialog.remove() }, form);
+  const dialog = h('dialog', { class: 'break', 'aria-labelledby': 'break-title', onclose: () => dialog.remove() }, form);
 
   function paint() {
     // Our own request may be the cause of the change.
