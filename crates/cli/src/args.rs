@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
 use crate::command::acquire::AcquireArgs;
@@ -22,20 +22,13 @@ use crate::config::{Flags, flag_args, typed_flags};
 
 /// Run a command while holding a lock, on one machine or on many.
 #[derive(Debug, Parser)]
-#[command(
-    name = "quorlock",
-    version,
-    max_term_width = 100,
-    help_template = HELP,
-    disable_help_subcommand = true,
-    subcommand_required = true
-)]
+#[command(name = "quorlock", version, max_term_width = 100, help_template = HELP, disable_help_flag = true, subcommand_required = true)]
 pub(crate) struct Cli {
-    /// The configuration file [env: QUORLOCK_CONFIG].
+    /// Read settings from this file [env: QUORLOCK_CONFIG].
     #[arg(long, global = true, value_name = "FILE", help_heading = "Nodes")]
     pub(crate) config: Option<PathBuf>,
 
-    /// The profile of the configuration file [env: QUORLOCK_PROFILE].
+    /// Use this profile of the file [env: QUORLOCK_PROFILE].
     #[arg(long, global = true, value_name = "NAME", help_heading = "Nodes")]
     pub(crate) profile: Option<String>,
 
@@ -57,7 +50,20 @@ pub(crate) struct Cli {
 
 /// All commands and flags.
 pub(crate) fn command() -> clap::Command {
-    Cli::command().args(flag_args())
+    // The same for -h and --help: the manual pages have the details.
+    let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).global(true).help("Print help");
+    // What every command has is listed by `quorlock --help` and `quorlock config --help`.
+    let hide = |arg: Arg| match arg.get_help().cloned() {
+        Some(help) => arg.long_help(help).hide_short_help(true),
+        None => arg,
+    };
+    Cli::command()
+        .arg(help.help_heading("Printing"))
+        .args(flag_args())
+        .mut_args(hide)
+        .mut_subcommands(|command| command.help_template(COMMAND_HELP))
+        .mut_subcommand("config", |config| config.args(flag_args()))
+        .mut_subcommand("doctor", |doctor| doctor.help_template(DOCTOR_HELP))
 }
 
 /// Reads the arguments of this process.
@@ -67,45 +73,66 @@ pub(crate) fn parse() -> Result<(Cli, Flags), clap::Error> {
     Ok((cli, typed_flags(&matches)))
 }
 
+/// The help of a command. The paragraph on its behaviour is its `before_help`.
+pub(crate) const COMMAND_HELP: &str = "\
+{about-with-newline}
+{usage-heading} {usage}
+
+{before-help}{all-args}{after-help}
+
+For --nodes, --json and the other options of every command: quorlock --help
+";
+
+/// The same without a list of options: clap would leave blank lines for it.
+const DOCTOR_HELP: &str = "\
+{about-with-newline}
+{usage-heading} {usage}{after-help}
+
+For --nodes, --json and the other options of every command: quorlock --help
+";
+
 /// Grouped by task. A test checks that nothing is missing.
 const HELP: &str = "\
 {about}
 
-Usage: quorlock COMMAND [ARGUMENTS]        quorlock COMMAND --help says more
+Usage: quorlock COMMAND [OPTIONS]      quorlock COMMAND --help says more
 
-Run something under a lock
-  run NAME -- CMD..      run CMD while holding the lock
-  acquire NAME           acquire a lock in a script, and print the lease
-  extend, check          [LEASE] restart its ttl; check whether it is still held
-  release [LEASE]        release it, from any host
+Run something under a lock:
+  run NAME -- COMMAND..   Run a command while holding the lock
+  acquire NAME            Acquire a lock in a script, and print the lease
+  extend, check [LEASE]   Restart the ttl of a lease; check that it is held
+  release [LEASE]         Release a lock by its lease, from any host
+See and end locks:
+  status NAME             Show who holds a lock on every node, and who waits
+  list, watch [GLOB]      Show the locks in use, once or as they change
+  break NAME --fence N    End somebody else's lease
+  history [NAME]          Show who broke which lock, and why
+Care for nodes:
+  nodes                   Show the nodes; init, wait for or reconfigure them
+  doctor                  Find problems, and say how to fix them
+  config                  Show every setting and where it came from
+More:
+  serve                   Serve locks over HTTP, for programs in any language
+  bench                   Measure these nodes, or --local ones
+  demo                    Watch locks survive crashes, with nothing to install
+  completions SHELL       Print completions for a shell
+  help, man [COMMAND]     Print help with every option, or a manual page
 
-Locks
-  status NAME            who holds it on every node, and who waits
-  list, watch            [GLOB] all locks that are held or waited for; as they change
-  break NAME --fence N   end somebody else's lease
-  history                who broke which lock, and why
-
-Nodes
-  nodes                  their state; init, reconfigure or wait for them
-  doctor                 find problems, and how to fix them
-  config                 every setting, and where it came from
-
-HTTP service
-  serve                  locks over HTTP, for programs in any language
-
-Try it
-  bench                  measure these nodes, or --local ones
-  demo                   watch locks survive crashes, with nothing to install
-
-Shell
-  completions SHELL      for bash, zsh, fish
-  man                    the manual
-
-Where locks are kept: in a file on this host, unless you list a Redis server, or three or more
-  --nodes URL,URL,..     or $QUORLOCK_NODES, or the file that --config names; --profile selects a part of it
-  --username, --password-file, --key-template, --max-ttl, --max-clock-skew, --max-clock-step-back,
-  --node-deadline, --danger-trust-restarts; --require-cluster refuses the file on this host
-Printing: --json, -q/--quiet, -v/--verbose, --color auto|always|never; -h/--help, -V/--version
+Options of every command (quorlock config --help says more):
+  --nodes URL,URL,..      Use these Redis servers: three or more, or one
+                          [default: a file on this host]
+  --require-cluster       Exit with 78 instead of using a file on this host
+  --config FILE           Read settings from FILE
+  --profile NAME          Use this profile of the file
+  --username NAME, --password-file FILE
+                          Log in to nodes whose URL has no password
+  --json                  Print JSON
+  -q, --quiet             Print only results and errors
+  -v, --verbose           Print more
+  --color WHEN            Use colours: auto, always, never [default: auto]
+  -h, --help; -V, --version
+  Rarely needed: --key-template, --max-ttl, --max-clock-skew, --node-deadline,
+  --max-clock-step-back, --danger-trust-restarts
 
 Example:
   quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh
@@ -119,74 +146,97 @@ pub(crate) enum Command {
     Run(RunArgs),
     Acquire(AcquireArgs),
     /// Restart the ttl of a lease.
-    ///
-    /// Exits with 79 if the lease is lost: it cannot be revived.
-    #[command(after_help = "\
+    #[command(
+        before_help = "\
+The lease is held for another ttl from now. A lost lease cannot be revived. Everybody on this host can see arguments: \
+prefer - or the environment for LEASE.",
+        after_help = "\
 Exit codes:
   0 extended   64 not a lease   69 no quorum: it may still be held   79 lost
 
 Example:
-  while sleep 10; do quorlock extend -q || break; done &")]
+  while sleep 10; do quorlock extend -q || break; done &"
+    )]
     Extend(LeaseArgs),
-    /// Check whether a lease is still held. Changes nothing.
-    #[command(after_help = "\
+    /// Check whether a lease is still held.
+    #[command(
+        before_help = "\
+Changes nothing. Everybody on this host can see arguments: prefer - or the environment for LEASE.",
+        after_help = "\
 Exit codes:
   0 held   64 not a lease   69 no quorum: not known   79 lost
 
 Example:
-  quorlock check || exit")]
+  quorlock check || exit"
+    )]
     Check(LeaseArgs),
     /// Release a lock by its lease, from any host.
-    ///
-    /// Releasing a lease that has ended also succeeds.
-    #[command(after_help = "\
+    #[command(
+        before_help = "\
+Releasing a lease that has ended also succeeds. Everybody on this host can see arguments: prefer - or the environment \
+for LEASE.",
+        after_help = "\
 Exit codes:
-  0 released   64 not a lease   69 no quorum: unreachable nodes free it after the ttl
+  0 released   64 not a lease
+  69 no quorum: unreachable nodes free the lock after the ttl
 
 Example:
-  trap 'quorlock release' EXIT")]
+  trap 'quorlock release' EXIT"
+    )]
     Release(LeaseArgs),
-    /// Show who holds a lock, on every node, and who waits for it. Changes nothing.
-    #[command(after_help = "\
+    /// Show who holds a lock on every node, and who waits.
+    #[command(
+        before_help = "\
+Shows the holder, its fence, how long it has held the lock and when the lease expires. Changes nothing.",
+        after_help = "\
 Exit codes:
-  0 known, held or not   69 no quorum
+  0 shown, held or not   69 no quorum
 
 Example:
-  quorlock status nightly-report")]
+  quorlock status nightly-report"
+    )]
     Status {
         /// The lock.
         name: String,
     },
-    /// List the locks that are held or waited for. Changes nothing.
-    ///
-    /// Redis servers are scanned step by step: locks that come or go meanwhile may be missing. With -v, every node has a
-    /// line of its own.
-    #[command(after_help = "\
+    /// List the locks that are held or waited for.
+    #[command(
+        before_help = "\
+Changes nothing. Redis servers are scanned step by step: locks that come or go meanwhile may be missing. With -v, every \
+node has a line of its own.",
+        after_help = "\
 Exit codes:
-  0 listed, also if there is nothing   69 no quorum
+  0 listed, even if there are none   69 no quorum
 
 Example:
-  quorlock list 'invoices/*'")]
+  quorlock list 'invoices/*'"
+    )]
     List(ListArgs),
     Watch(WatchArgs),
     Break(BreakArgs),
     History(HistoryArgs),
-    /// Show the nodes, declare a new cluster, wait until all nodes can vote, or change a cluster's constants.
-    #[command(after_help = "\
+    /// Show the nodes, found a cluster, or change it.
+    #[command(
+        disable_help_subcommand = true,
+        before_help = "\
+Without a command, show whether each node answers and can vote.",
+        after_help = "\
 Exit codes:
-  0 a majority of the nodes can vote   69 it cannot   77 access denied   78 configuration
+  0 a majority of the nodes can vote   69 it cannot   77 access denied
+  78 configuration
 
 Example:
-  quorlock nodes init --yes --nodes redis://a,redis://b,redis://c")]
+  quorlock nodes init --yes --nodes redis://a,redis://b,redis://c"
+    )]
     Nodes {
         #[command(subcommand)]
         action: Option<Action>,
     },
     /// Find problems with the nodes, and say how to fix them.
-    ///
-    /// Examines every node and changes nothing: whether it answers and how fast, our permissions, whether it is independent
-    /// of the others, what survives a restart, whether it can vote, its clock, and the constants of its cluster.
     #[command(after_help = "\
+Examines every node and changes nothing: whether it answers and how fast, our permissions, whether it is independent \
+of the others, what survives a restart, whether it can vote, its clock, and the constants of its cluster.
+
 Exit codes:
   0 no errors, though there may be warnings
   69 too few nodes answer or can vote   77 access denied   78 configuration
@@ -195,10 +245,13 @@ Example:
   quorlock doctor --nodes redis://a,redis://b,redis://c")]
     Doctor,
     /// Show every setting and where it came from.
-    #[command(after_help = "\
-Flags come first, then the environment, then the file, then the defaults. The file is the one that --config or
-$QUORLOCK_CONFIG names, or ~/.config/quorlock/config.toml, or /etc/quorlock/config.toml. It may have profiles:
-
+    #[command(
+        before_help = "\
+Flags come first, then the environment, then the file, then the defaults. The file is --config or $QUORLOCK_CONFIG, or \
+~/.config/quorlock/config.toml, or /etc/quorlock/config.toml. Its keys are the flags with _ for -. It may have \
+profiles, which --profile or $QUORLOCK_PROFILE selects.",
+        after_help = "\
+A configuration file:
   ttl = \"30s\"
   nodes = [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]
   require_cluster = true
@@ -208,17 +261,24 @@ $QUORLOCK_CONFIG names, or ~/.config/quorlock/config.toml, or /etc/quorlock/conf
   nodes = [\"redis://10.1.0.1\"]
 
 Example:
-  quorlock config --profile staging")]
+  quorlock config --profile staging"
+    )]
     Config,
     Serve(ServeArgs),
     Bench(BenchArgs),
     Demo(DemoArgs),
     /// Print completions for a shell.
     #[command(
-        after_help = "Example:\n  quorlock completions bash > ~/.local/share/bash-completion/completions/quorlock"
+        before_help = "\
+Write them to where your shell looks for completions, and start a new shell.",
+        after_help = "\
+Example:
+  quorlock completions bash > \\
+    ~/.local/share/bash-completion/completions/quorlock"
     )]
     Completions {
-        /// Which shell.
+        /// bash, elvish, fish, powershell or zsh.
+        #[arg(hide_possible_values = true)]
         shell: Shell,
     },
     Man(ManArgs),
@@ -270,7 +330,7 @@ mod tests {
 
     #[test]
     fn every_command_ends_its_help_with_an_example() {
-        for command in whole().get_subcommands().filter(|command| !command.is_hide_set()) {
+        for command in whole().get_subcommands().filter(|command| command.get_name() != "help") {
             let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let last = text.rsplit("\n\n").next().unwrap_or_default();
             assert!(last.starts_with("Example"), "{}: {text}", command.get_name());
@@ -279,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_help_fits_on_a_screen() {
-        assert!(HELP.lines().count() <= 40, "{} lines", HELP.lines().count());
-        assert!(HELP.lines().all(|line| line.chars().count() <= 110));
+        assert!(HELP.lines().count() <= 50, "{} lines", HELP.lines().count());
+        assert!(HELP.lines().all(|line| line.chars().count() <= 80));
     }
 }

@@ -15,10 +15,3 @@ pub(crate) mod run;
 pub(crate) mod serve;
 pub(crate) mod status;
 pub(crate) mod watch;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Locks a mutex whose content is sound even after a panic.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

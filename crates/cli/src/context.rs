@@ -7,9 +7,9 @@ use std::time::Duration;
 use quorlock::{Client, ClientBuilder, Quorum, Silence, TTL_DEFAULT, TTL_MIN};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Settings, Value, list};
+use crate::config::{Settings, Value, list, user_folder};
 use crate::duration::{show, show_exactly};
-use crate::exit::{Failure, between_runs};
+use crate::exit::{Failure, Outcome, between_runs};
 use crate::output::Output;
 
 /// The settings, and the output.
@@ -64,7 +64,7 @@ impl Access {
 
 impl Context {
     /// Returns the configured nodes.
-    pub(crate) fn access(&self) -> Result<Access, Failure> {
+    pub(crate) fn access(&self) -> Outcome<Access> {
         let settings = &self.settings;
         let user = settings.text("username").unwrap_or("default");
         Ok(Access {
@@ -81,22 +81,22 @@ impl Context {
     }
 
     /// Returns a builder for the configured nodes.
-    pub(crate) fn builder(&self) -> Result<ClientBuilder, Failure> {
+    pub(crate) fn builder(&self) -> Outcome<ClientBuilder> {
         Ok(self.access()?.builder())
     }
 
     /// Returns a builder for commands that acquire no lock, for which the ttl does not matter.
-    pub(crate) fn operator(&self) -> Result<ClientBuilder, Failure> {
+    pub(crate) fn operator(&self) -> Outcome<ClientBuilder> {
         Ok(self.builder()?.ttl(self.settings.duration("max_ttl").min(TTL_DEFAULT)))
     }
 
     /// Connects to the configured nodes for a command that acquires no lock, and warns if they cannot vote yet.
-    pub(crate) async fn connect(&self) -> Result<Client, Failure> {
+    pub(crate) async fn connect(&self) -> Outcome<Client> {
         self.open(self.operator()?).await
     }
 
     /// Connects, and warns about nodes that cannot vote until an operator acts, and if too many are in quarantine.
-    pub(crate) async fn open(&self, builder: ClientBuilder) -> Result<Client, Failure> {
+    pub(crate) async fn open(&self, builder: ClientBuilder) -> Outcome<Client> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
         let in_quarantine = quarantine(&nodes).map(|text| match unrecorded(&client) {
@@ -114,7 +114,7 @@ impl Context {
     }
 
     /// Connects for a service, which keeps running if nodes fail, and logs which of them do not vote.
-    pub(crate) async fn open_to_stay(&self, builder: ClientBuilder) -> Result<Client, Failure> {
+    pub(crate) async fn open_to_stay(&self, builder: ClientBuilder) -> Outcome<Client> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
         let in_quarantine = quarantine(&nodes);
@@ -130,20 +130,18 @@ impl Context {
     }
 
     /// Returns the ttl of the flag, if it was given, or else the configured one.
-    pub(crate) fn ttl(&self, flag: Option<Duration>) -> Result<Duration, Failure> {
+    pub(crate) fn ttl(&self, flag: Option<Duration>) -> Outcome<Duration> {
         let most = self.settings.duration("max_ttl");
-        match flag {
-            Some(ttl) if ttl < TTL_MIN || ttl > most => {
-                let [ttl, least, most] = [ttl, TTL_MIN, most].map(show_exactly);
-                Err(Failure::usage(format_args!("--ttl must be between {least} and the max_ttl of {most} (got {ttl})")))
-            }
-            Some(ttl) => Ok(ttl),
-            None => Ok(self.settings.duration("ttl")),
+        if let Some(ttl) = flag.filter(|ttl| *ttl < TTL_MIN || *ttl > most) {
+            let [ttl, least, most] = [ttl, TTL_MIN, most].map(show_exactly);
+            let why = format!("--ttl must be between {least} and the max_ttl of {most} (got {ttl})");
+            return Err(Failure::usage(why));
         }
+        Ok(flag.unwrap_or_else(|| self.settings.duration("ttl")))
     }
 
     /// Refuses nodes whose locks exclude nobody else.
-    pub(crate) fn outlasts(&self, command: &str) -> Result<(), Failure> {
+    pub(crate) fn outlasts(&self, command: &str) -> Outcome<()> {
         if self.settings.nodes().unwrap_or_default().iter().any(|url| url.starts_with("memory:")) {
             let why = "memory: is gone with the process, so it locks nobody else out";
             return Err(Failure::config(format!("{why}: not for {command}")));
@@ -152,26 +150,23 @@ impl Context {
     }
 
     /// Returns the nodes' URLs, with secrets: the configured ones, or the file of this user and host.
-    pub(crate) fn urls(&self) -> Result<Vec<String>, Failure> {
+    pub(crate) fn urls(&self) -> Outcome<Vec<String>> {
         let nodes = self.settings.nodes();
         let local = nodes.is_none_or(|nodes| nodes.iter().any(|url| is_local(url)));
         if local && self.settings.is_on("require_cluster") {
-            return Err(self.refuse_local());
+            let what = match nodes {
+                Some(_) => format!("but {} lists an sqlite: or memory: node", self.settings.origin("nodes")),
+                None => format!("and no nodes are configured; looked for {}", list(&self.settings.looked_for)),
+            };
+            let origin = self.settings.origin("require_cluster");
+            let text = format!("require_cluster ({origin}) refuses locks of this host alone, {what}");
+            return Err(Failure::config(text));
         }
         nodes.map_or_else(|| Ok(vec![format!("sqlite:{}", default_file()?.display())]), |nodes| Ok(nodes.to_vec()))
     }
 
-    fn refuse_local(&self) -> Failure {
-        let what = match self.settings.nodes() {
-            Some(_) => format!("but {} lists an sqlite: or memory: node", self.settings.origin("nodes")),
-            None => format!("and no nodes are configured; looked for {}", list(&self.settings.looked_for)),
-        };
-        let origin = self.settings.origin("require_cluster");
-        Failure::config(format!("require_cluster ({origin}) refuses locks of this host alone, {what}"))
-    }
-
     /// Prints which nodes are used and where they were configured, without passwords.
-    pub(crate) fn name_nodes(&self) -> Result<(), Failure> {
+    pub(crate) fn name_nodes(&self) -> Outcome<()> {
         if !self.output.verbose && !std::io::stderr().is_terminal() {
             return Ok(());
         }
@@ -219,13 +214,11 @@ pub(crate) fn unrecorded(client: &Client) -> Option<String> {
 
 /// Returns `$XDG_STATE_HOME/quorlock`, or the folder below `~/.local/state`, if either variable is set.
 fn state_folder() -> Option<PathBuf> {
-    let set = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let state = set("XDG_STATE_HOME").or_else(|| set("HOME").map(|home| home.join(".local/state")));
-    Some(state?.join("quorlock"))
+    user_folder("XDG_STATE_HOME", ".local/state")
 }
 
 /// Returns `$XDG_STATE_HOME/quorlock/locks.db`, or the file below `~/.local/state`.
-pub(crate) fn default_file() -> Result<PathBuf, Failure> {
+pub(crate) fn default_file() -> Outcome<PathBuf> {
     let folder = state_folder().ok_or_else(|| {
         Failure::config("neither XDG_STATE_HOME nor HOME says where to keep locks: use --nodes sqlite:/some/path")
     })?;

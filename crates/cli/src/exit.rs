@@ -39,11 +39,14 @@ impl From<Exit> for ExitCode {
     }
 }
 
+/// The result of a command, or of one of its steps.
+pub(crate) type Outcome<T = Exit> = Result<T, Failure>;
+
 /// The failure of a command, with its exit code.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) exit: Exit,
-    text: String,
+    pub(crate) text: String,
 }
 
 impl Failure {
@@ -72,13 +75,13 @@ impl Failure {
     pub(crate) fn not_acquired(error: AcquireError, details: &Details) -> Self {
         match error {
             AcquireError::WaitTimeout(held) if held.tally.refused() == 0 => {
-                let what = format!("too few nodes had answered for {} when the wait was over", held.name);
-                no_quorum(&what, &held.tally, details)
+                let what = format_args!("too few nodes had answered for {} when the wait was over", held.name);
+                no_quorum(what, &held.tally, details)
             }
             AcquireError::Held(held) | AcquireError::WaitTimeout(held) => {
                 Self::new(Exit::HELD, describe_held(&held, details))
             }
-            AcquireError::NoQuorum { name, tally } => no_quorum(&format!("no quorum for {name}"), &tally, details),
+            AcquireError::NoQuorum { name, tally } => no_quorum(format_args!("no quorum for {name}"), &tally, details),
             AcquireError::Config(_) | AcquireError::Permits { .. } | AcquireError::Upgrade { .. } => Self::usage(error),
             other => Self::new(Exit::NO_QUORUM, other),
         }
@@ -91,13 +94,7 @@ impl Failure {
     }
 
     pub(crate) fn print(&self) {
-        eprintln!("quorlock: {self}");
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        eprintln!("quorlock: {}", self.text);
     }
 }
 
@@ -144,7 +141,7 @@ impl From<LeaseError> for Failure {
     fn from(error: LeaseError) -> Self {
         match error {
             LeaseError::Lost(lost) => lost.into(),
-            LeaseError::NoQuorum { operation, tally } => no_quorum(&operation.to_string(), &tally, &Details::default()),
+            LeaseError::NoQuorum { operation, tally } => no_quorum(operation, &tally, &Details::default()),
             other => Self::config(other),
         }
     }
@@ -153,7 +150,7 @@ impl From<LeaseError> for Failure {
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         match error {
-            ReadError::NoQuorum { operation, tally } => no_quorum(&operation.to_string(), &tally, &Details::default()),
+            ReadError::NoQuorum { operation, tally } => no_quorum(operation, &tally, &Details::default()),
             ReadError::Config(error) => Self::usage(error),
             other => Self::internal(other),
         }
@@ -162,24 +159,17 @@ impl From<ReadError> for Failure {
 
 impl From<ReconfigureError> for Failure {
     fn from(error: ReconfigureError) -> Self {
-        let exit = match error {
-            ReconfigureError::Leases { .. } => {
-                return Self::new(
-                    Exit::HELD,
-                    format_args!(
-                        "{error}\n  stop all users, and wait until their leases are over: quorlock list\n  \
-                         to give up these leases, at the risk of two holders: --danger-discard-leases"
-                    ),
-                );
+        use ReconfigureError as E;
+        match error {
+            E::Leases { .. } => {
+                let stop = "stop all users, and wait until their leases are over: quorlock list";
+                let discard = "to give up these leases, at the risk of two holders: --danger-discard-leases";
+                Self::new(Exit::HELD, format_args!("{error}\n  {stop}\n  {discard}"))
             }
-            ReconfigureError::Denied { .. } => Exit::DENIED,
-            ReconfigureError::Config(_)
-            | ReconfigureError::Blank
-            | ReconfigureError::Mixed
-            | ReconfigureError::Minority { .. } => Exit::CONFIG,
-            _ => Exit::NO_QUORUM,
-        };
-        Self::new(exit, error)
+            E::Denied { .. } => Self::new(Exit::DENIED, error),
+            E::Config(_) | E::Blank | E::Mixed | E::Minority { .. } => Self::config(error),
+            _ => Self::new(Exit::NO_QUORUM, error),
+        }
     }
 }
 
@@ -188,12 +178,11 @@ impl From<BreakError> for Failure {
         match &error {
             BreakError::Config(_) => Self::usage(error),
             BreakError::Other { name, .. } => {
-                let text = format!("{error}\n  it was left alone; look: quorlock status {name}");
-                Self::new(Exit::HELD, text)
+                Self::new(Exit::HELD, format_args!("{error}\n  it was left alone; look: quorlock status {name}"))
             }
             BreakError::NotHeld { .. } => Self::new(Exit::HELD, error),
             BreakError::NoQuorum { name, tally } => {
-                no_quorum(&format!("no quorum for breaking {name}"), tally, &Details::default())
+                no_quorum(format_args!("no quorum for breaking {name}"), tally, &Details::default())
             }
             _ => Self::new(Exit::NO_QUORUM, error),
         }
@@ -209,13 +198,13 @@ fn describe_held(error: &HeldError, details: &Details) -> String {
     };
     let by = error.holder.as_ref().map_or_else(String::new, |holder| format!(" by {holder}"));
     let since = details.held_for.map_or_else(String::new, |held_for| format!(" for {}", show(held_for)));
-    let end = error.remaining.map(|left| format!("; its lease ends in {} unless renewed", show(left)));
-    let end = end.unwrap_or_default();
+    let end = |left| format!("; its lease ends in {} unless renewed", show(left));
+    let end = error.remaining.map_or_else(String::new, end);
     format!("{begin}{name} is held{by}{since}{end}\n  {advice}more: quorlock status {name}")
 }
 
 /// Describes a missing quorum: one line for each node, and what to do.
-fn no_quorum(what: &str, tally: &Tally, details: &Details) -> Failure {
+fn no_quorum(what: impl fmt::Display, tally: &Tally, details: &Details) -> Failure {
     let silent = |is: fn(&Silence) -> bool| {
         tally.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(why) if is(why))).count()
     };
@@ -227,10 +216,10 @@ fn no_quorum(what: &str, tally: &Tally, details: &Details) -> Failure {
         format!("{what}: {tally}")
     };
     let silent_for = details.silent_for.iter().copied().chain(std::iter::repeat(None));
-    let nodes_one_by_one = tally.by_node().zip(silent_for);
-    let nodes_one_by_one =
-        nodes_one_by_one.map(|((node, vote), silent)| format!("  {node}  {vote}{}", for_so_long(silent)));
-    let mut lines: Vec<String> = std::iter::once(begin).chain(nodes_one_by_one).collect();
+    let mut lines = vec![begin];
+    for ((node, vote), silent) in tally.by_node().zip(silent_for) {
+        lines.push(format!("  {node}  {vote}{}", for_so_long(silent)));
+    }
     if silent(|why| matches!(why, Silence::Founding(_))) == nodes {
         lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
     } else if silent(|why| why.quarantine_left().is_some()) > 0 {
@@ -239,6 +228,16 @@ fn no_quorum(what: &str, tally: &Tally, details: &Details) -> Failure {
         lines.extend(details.unrecorded.as_deref().map(between_runs));
     }
     Failure::new(Exit::NO_QUORUM, lines.join("\n"))
+}
+
+/// Formats a number of things: `1 node`, `3 nodes`, `2 losses`.
+pub(crate) fn counted(count: usize, what: &str) -> String {
+    let ending = match what {
+        _ if count == 1 => "",
+        _ if what.ends_with('s') => "es",
+        _ => "s",
+    };
+    format!("{count} {what}{ending}")
 }
 
 /// Describes the effect on short runs if a quarantine cannot be recorded.

@@ -14,10 +14,10 @@ pub(crate) const TITLES: [&str; 6] = ["HELD BY", "HOW", "FENCE", "FOR", "LEFT", 
 /// Returns the table cells of a lock: on one node, or summed up for all.
 pub(crate) fn cells(lock: &LockOnNode) -> [Cell; 6] {
     let (who, paint) = match (&lock.trouble, &lock.holder) {
-        (Some(trouble), _) => (trouble.clone(), Some(Paint::Bad)),
+        (Some(trouble), _) => (trouble.clone(), Some(Paint::BAD)),
         (None, Some(holder)) => (holder.to_string(), None),
         (None, None) if lock.held => ("unknown".into(), None),
-        (None, None) => ("-".into(), Some(Paint::Dim)),
+        (None, None) => ("-".into(), Some(Paint::DIM)),
     };
     let fence = match (lock.fence, &lock.digest) {
         (Some(fence), _) => fence.to_string(),

@@ -23,11 +23,8 @@ use command::{
 };
 use config::{Flags, Settings};
 use context::Context;
-use exit::{Exit, Failure};
+use exit::{Exit, Failure, Outcome};
 use output::Output;
-
-/// The result of a command.
-type Outcome = Result<Exit, Failure>;
 
 /// Faster for the many small objects of the service, which often move between threads.
 #[global_allocator]

@@ -5,19 +5,24 @@ use std::os::fd::AsFd;
 
 use serde::Serialize;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::table::cut_painted;
 
-/// The meaning of a text, which determines its colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Paint {
-    Good,
-    Bad,
-    Warn,
-    Dim,
-    Bold,
-    /// One of the 256 colours of a terminal.
-    Color(u8),
+/// The meaning of a text, which determines its colour: the code that a terminal understands.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Paint(pub(crate) &'static str);
+
+impl Paint {
+    pub(crate) const GOOD: Self = Self("32");
+    pub(crate) const BAD: Self = Self("31");
+    pub(crate) const WARN: Self = Self("33");
+    pub(crate) const DIM: Self = Self("2");
+    pub(crate) const BOLD: Self = Self("1");
+
+    fn on(self, text: impl std::fmt::Display, colored: bool) -> String {
+        let text = text.to_string();
+        if colored && !text.is_empty() { format!("\u{1b}[{}m{text}\u{1b}[0m", self.0) } else { text }
+    }
 }
 
 /// How to print.
@@ -58,14 +63,21 @@ impl Output {
         }
     }
 
+    /// Prints the error of something that may fail, with `--verbose`.
+    pub(crate) fn detail_of<T, E: std::fmt::Display>(self, done: Result<T, E>) {
+        if let Err(error) = done {
+            self.detail(error);
+        }
+    }
+
     /// Prints one line of data. A reader that has left is not an error.
-    pub(crate) fn line(self, text: impl std::fmt::Display) -> Result<(), Failure> {
-        self.text(&format!("{text}\n")).map(drop)
+    pub(crate) fn line(self, text: impl std::fmt::Display) -> Outcome {
+        self.text(&format!("{text}\n")).map(|_| Exit::OK)
     }
 
     /// Prints a text. Returns whether anybody still reads: a reader that has left, such as `head`, is not an error.
     #[expect(clippy::unused_self, reason = "printing is done through an output")]
-    pub(crate) fn text(self, text: &str) -> Result<bool, Failure> {
+    pub(crate) fn text(self, text: &str) -> Outcome<bool> {
         let mut stdout = io::stdout();
         match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
             Ok(()) => Ok(true),
@@ -75,46 +87,46 @@ impl Output {
     }
 
     /// Prints one JSON object, with its schema version.
-    pub(crate) fn json(self, value: &impl Serialize) -> Result<(), Failure> {
+    pub(crate) fn json(self, value: &impl Serialize) -> Outcome {
         self.line(json_text(value)?)
     }
 
     /// Prints the result of a command: a JSON object, or one line.
-    pub(crate) fn result(self, json: &serde_json::Value, text: impl std::fmt::Display) -> crate::Outcome {
-        let printed = if self.json { self.json(json) } else { self.line(text) };
-        printed.map(|()| Exit::OK)
-    }
-
-    /// Returns whether stdout is coloured.
-    pub(crate) fn is_colored(self) -> bool {
-        self.color.unwrap_or_else(|| io::stdout().is_terminal())
+    pub(crate) fn result(self, json: &serde_json::Value, text: impl std::fmt::Display) -> Outcome {
+        if self.json { self.json(json) } else { self.line(text) }
     }
 
     /// Colours a text for stdout.
     pub(crate) fn paint(self, paint: Paint, text: impl std::fmt::Display) -> String {
-        painted(self.is_colored(), paint, &text.to_string())
+        paint.on(text, self.color.unwrap_or_else(|| io::stdout().is_terminal()))
     }
 
     /// Colours a text for stderr.
     pub(crate) fn paint_note(self, paint: Paint, text: impl std::fmt::Display) -> String {
-        painted(self.color.unwrap_or_else(|| io::stderr().is_terminal()), paint, &text.to_string())
+        paint.on(text, self.color.unwrap_or_else(|| io::stderr().is_terminal()))
     }
 }
 
 /// Serializes one JSON object, with its schema version.
-pub(crate) fn json_text(value: &impl Serialize) -> Result<String, Failure> {
+pub(crate) fn json_text(value: &impl Serialize) -> Outcome<String> {
     let mut json = serde_json::to_value(value).map_err(Failure::cannot("write JSON"))?;
     json["v"] = 1.into();
     Ok(json.to_string())
 }
 
 /// Asks the user at the terminal, and reads one line.
-pub(crate) fn ask(question: impl std::fmt::Display) -> Result<String, Failure> {
+pub(crate) fn ask(question: impl std::fmt::Display) -> Outcome<String> {
     let mut answer = String::new();
     eprint!("quorlock: {question} ");
     let read = io::stderr().flush().and_then(|()| io::stdin().lock().read_line(&mut answer));
     read.map_err(Failure::cannot("ask"))?;
     Ok(answer.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// Reads everything from stdin.
+pub(crate) fn read_stdin(what: &str) -> Outcome<String> {
+    let text = io::read_to_string(io::stdin());
+    text.map_err(|error| Failure::usage(format_args!("cannot read {what} from stdin: {error}")))
 }
 
 /// Lines on stderr that are redrawn in place. Dropping this removes them.
@@ -160,19 +172,4 @@ pub(crate) fn room(terminal: impl AsFd) -> (usize, usize) {
     let columns = size.and_then(|size| known(size.ws_col)).unwrap_or(80);
     let rows = size.and_then(|size| known(size.ws_row)).unwrap_or(24);
     (columns, rows)
-}
-
-fn painted(colored: bool, paint: Paint, text: &str) -> String {
-    if !colored || text.is_empty() {
-        return text.to_owned();
-    }
-    let code = match paint {
-        Paint::Good => 32,
-        Paint::Bad => 31,
-        Paint::Warn => 33,
-        Paint::Dim => 2,
-        Paint::Bold => 1,
-        Paint::Color(color) => return format!("\u{1b}[38;5;{color}m{text}\u{1b}[0m"),
-    };
-    format!("\u{1b}[{code}m{text}\u{1b}[0m")
 }

@@ -6,7 +6,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use serde::{Deserialize, Serialize};
 
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 
 /// A process that was alive. Its start time distinguishes it from a later process with the same id. It may lead a process
 /// group.
@@ -19,7 +19,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// Returns the process with this id.
-    pub(crate) fn find(pid: u32) -> Result<Self, Failure> {
+    pub(crate) fn find(pid: u32) -> Outcome<Self> {
         let own = std::fs::read_link("/proc/self").ok();
         if own.is_some_and(|own| own.to_str() != Some(&std::process::id().to_string())) {
             return Err(Failure::config(
@@ -97,9 +97,8 @@ impl Stat {
     fn read(pid: u32) -> io::Result<Option<Self>> {
         match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
             Ok(text) => Ok(Some(Self::parse(&text).ok_or(io::ErrorKind::InvalidData)?)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            // It ended during the read.
-            Err(error) if error.raw_os_error() == Some(Errno::SRCH.raw_os_error()) => Ok(None),
+            // With the second error, it ended during the read.
+            Err(error) if [Some(Errno::NOENT), Some(Errno::SRCH)].contains(&Errno::from_io_error(&error)) => Ok(None),
             Err(error) => Err(error),
         }
     }

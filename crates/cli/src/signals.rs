@@ -5,14 +5,14 @@ use std::task::Poll;
 use rustix::process::Signal;
 use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
 
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 
 /// The signals that are passed on to the command, or end a wait.
 const PASSED_ON: [Signal; 7] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
 /// The signals that matter while a command runs: it has changed, or this process must stop and has to stop the command
 /// first.
-const WHILE_RUNNING: [Signal; 2] = [Signal::CHILD, Signal::TSTP];
+pub(crate) const WHILE_RUNNING: [Signal; 2] = [Signal::CHILD, Signal::TSTP];
 
 /// The signals that this process handles. Signals that were ignored from the start, as under `nohup`, stay ignored, also
 /// for the command.
@@ -23,18 +23,14 @@ pub(crate) struct Signals {
 
 impl Signals {
     /// Listens for the signals that would end this process.
-    pub(crate) fn listen() -> Result<Self, Failure> {
+    pub(crate) fn listen() -> Outcome<Self> {
         let mut signals = Self { heard: Vec::with_capacity(9), ignored: ignored() };
-        signals.hear(&PASSED_ON)?;
+        signals.listen_for(&PASSED_ON)?;
         Ok(signals)
     }
 
-    /// Also listens for the signals that matter while a command runs.
-    pub(crate) fn listen_while_running(&mut self) -> Result<(), Failure> {
-        self.hear(&WHILE_RUNNING)
-    }
-
-    fn hear(&mut self, which: &[Signal]) -> Result<(), Failure> {
+    /// Also listens for these signals.
+    pub(crate) fn listen_for(&mut self, which: &[Signal]) -> Outcome<()> {
         for number in which.iter().filter(|number| self.ignored >> (number.as_raw() - 1) & 1 == 0) {
             let heard = signal(SignalKind::from_raw(number.as_raw())).map_err(Failure::cannot("listen for signals"))?;
             self.heard.push((*number, heard));

@@ -1,6 +1,6 @@
 //! Tables for people.
 
-use crate::exit::Failure;
+use crate::exit::Outcome;
 use crate::output::{Output, Paint};
 
 /// A text, and its colour.
@@ -35,7 +35,7 @@ impl Table {
             cells.chain([self.head[column].chars().count()]).max().unwrap_or_default()
         };
         let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
-        let head = self.head.iter().map(|title| ((*title).to_owned(), Some(Paint::Dim))).collect();
+        let head = self.head.iter().map(|title| ((*title).to_owned(), Some(Paint::DIM))).collect();
         let line = |row: &Vec<Cell>| {
             let mut text = String::new();
             for (column, (cell, paint)) in row.iter().enumerate() {
@@ -49,7 +49,7 @@ impl Table {
         std::iter::once(&head).chain(&self.rows).map(line).collect()
     }
 
-    pub(crate) fn print(&self, output: Output) -> Result<(), Failure> {
+    pub(crate) fn print(&self, output: Output) -> Outcome {
         output.line(self.lines(output).join("\n"))
     }
 }
@@ -59,30 +59,30 @@ pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
+/// Returns each character of a line, and whether it takes a column: those of colour codes do not.
+fn columns_of(line: &str) -> impl Iterator<Item = (char, bool)> {
+    line.chars().scan(false, |in_colour, c| {
+        *in_colour |= c == '\u{1b}';
+        let is_shown = !*in_colour;
+        *in_colour &= c != 'm';
+        Some((c, is_shown))
+    })
+}
+
 /// Cuts a line, which may be coloured, to this many columns.
 pub(crate) fn cut_painted(line: &str, columns: usize) -> String {
-    let (mut cut, mut shown, mut in_colour) = (String::new(), 0, false);
-    for c in line.chars() {
-        in_colour |= c == '\u{1b}';
-        // Colour codes take no columns, and the last colour must be ended.
-        if in_colour || shown < columns {
-            cut.push(c);
-            shown += usize::from(!in_colour);
-        }
-        in_colour &= c != 'm';
-    }
-    cut
+    let mut shown = 0;
+    let kept = columns_of(line).filter(|(_, is_shown)| {
+        shown += usize::from(*is_shown);
+        // The last colour must be ended.
+        !is_shown || shown <= columns
+    });
+    kept.map(|(c, _)| c).collect()
 }
 
 /// Returns the number of columns of a line, which may be coloured.
 pub(crate) fn width_painted(line: &str) -> usize {
-    let mut in_colour = false;
-    let is_shown = |c: &char| {
-        let was_in_colour = in_colour;
-        in_colour = (in_colour || *c == '\u{1b}') && *c != 'm';
-        !was_in_colour && *c != '\u{1b}'
-    };
-    line.chars().filter(is_shown).count()
+    columns_of(line).filter(|(_, is_shown)| *is_shown).count()
 }
 
 #[cfg(test)]
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn colours_do_not_widen_a_column() {
         let mut table = Table::new(["A", "B"]);
-        table.painted_row([("up".into(), Some(Paint::Good)), ("x".into(), None)]);
+        table.painted_row([("up".into(), Some(Paint::GOOD)), ("x".into(), None)]);
         let lines = table.lines(Output::new(false, false, false, "always"));
         assert_eq!(lines[1], "\u{1b}[32mup\u{1b}[0m  x");
     }

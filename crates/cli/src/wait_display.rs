@@ -50,11 +50,12 @@ impl<'a> Display<'a> {
                 (None, Some(at)) => REPEAT.saturating_sub(at.elapsed()),
                 (None, None) => PATIENCE,
             };
-            let is_news = tokio::select! {
-                changed = self.news.changed() => changed.is_ok(),
-                () = tokio::time::sleep(rest) => false,
+            let is_changed = matches!(tokio::time::timeout(rest, self.news.changed()).await, Ok(Ok(())));
+            let (is_news, wait) = {
+                let news = self.news.borrow_and_update();
+                // The news may have come after the timeout.
+                (is_changed || news.has_changed(), news.clone())
             };
-            let wait = self.news.borrow_and_update().clone();
             let is_other = who(seen.as_ref()) != who(wait.as_ref());
             if is_news {
                 self.update(seen.as_ref(), wait.as_ref(), is_other).await;
@@ -69,7 +70,7 @@ impl<'a> Display<'a> {
             if let Some(live) = &mut live {
                 let turn = self.begun.elapsed().as_millis() / TURN.as_millis();
                 let spinner = SPINNER[turn as usize % SPINNER.len()];
-                let second = self.output.paint_note(Paint::Dim, format_args!("  {second}"));
+                let second = self.output.paint_note(Paint::DIM, format_args!("  {second}"));
                 live.draw([format!("{spinner} {first}"), second]);
             } else if is_other || printed.is_none_or(|at| at.elapsed() >= REPEAT) {
                 printed = Some(Instant::now());
@@ -96,21 +97,12 @@ impl<'a> Display<'a> {
 
     /// Describes the holder, how long it has held the lock, and until when.
     fn holding(&self, wait: &Wait) -> String {
-        let mut text = match &wait.holder {
-            Some(holder) => format!("held by {holder}"),
-            None => "held".to_owned(),
-        };
-        if let Some(held) = self.since.and_then(|since| since.elapsed().ok()) {
-            text.push_str(" for ");
-            text.push_str(&show(held));
-        }
-        if let Some(left) = wait.remaining {
-            let left = left.saturating_sub(self.heard.elapsed());
-            text.push_str(", lease ");
-            text.push_str(&show(left));
-            text.push_str(if self.is_renewing { " and renewing" } else { "" });
-        }
-        text
+        let by = wait.holder.as_ref().map(|holder| format!(" by {holder}"));
+        let held_for = self.since.and_then(|since| since.elapsed().ok()).map(|held| format!(" for {}", show(held)));
+        let renewing = if self.is_renewing { " and renewing" } else { "" };
+        let left = wait.remaining.map(|left| left.saturating_sub(self.heard.elapsed()));
+        let left = left.map(|left| format!(", lease {}{renewing}", show(left)));
+        [Some("held".to_owned()), by, held_for, left].into_iter().flatten().collect()
     }
 
     fn standing(&self, wait: &Wait) -> String {

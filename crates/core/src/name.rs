@@ -182,7 +182,8 @@ impl fmt::Display for Holder {
     }
 }
 
-fn cut(text: &str, bytes: usize) -> &str {
+/// Returns the start of a text, with at most this many bytes.
+pub fn cut(text: &str, bytes: usize) -> &str {
     let mut end = text.len().min(bytes);
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -9,7 +9,5 @@ pub(crate) mod lock;
 pub(crate) mod multi;
 #[cfg(feature = "sim")]
 pub mod peek;
-pub(crate) mod reentrant;
 pub(crate) mod rw;
-pub(crate) mod semaphore;
 mod spec;

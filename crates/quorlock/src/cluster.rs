@@ -45,7 +45,7 @@ pub(crate) struct Cluster {
     pub(crate) timers: Arc<Timers>,
     pub(crate) counters: Counters,
     nodes: Vec<Arc<dyn Node>>,
-    membership: Arc<Membership>,
+    pub(crate) membership: Arc<Membership>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) owner_fences: Arc<OwnerFences>,
     /// Detached leases that may be lost.
@@ -66,8 +66,7 @@ impl Cluster {
     /// Starts the links and the timers on the current runtime.
     pub(crate) fn start(settings: Settings, nodes: Vec<Arc<dyn Node>>, link: &LinkConfig) -> Arc<Self> {
         let titles: Vec<String> = nodes.iter().map(|node| node.title().to_owned()).collect();
-        let constants = settings.constants(String::new());
-        let membership = Membership::new(settings.quorum, titles, constants.max_ttl_millis, constants.max_skew_micros);
+        let membership = Membership::new(settings.quorum, titles, settings.constants(String::new()));
         let links =
             nodes.iter().enumerate().map(|(index, node)| Arc::new(Link::new(index, node.title(), link.clone())));
         let cluster = Self {
@@ -159,12 +158,8 @@ impl Cluster {
         }
     }
 
-    /// Writes an event to the history of all nodes at once, even if this client records no history.
-    pub(crate) fn note_at_once(&self, event: Event) {
-        self.write_history(event, true);
-    }
-
-    fn write_history(&self, event: Event, at_once: bool) {
+    /// Writes an event to the history of all nodes, even if this client records no history.
+    pub(crate) fn write_history(&self, event: Event, at_once: bool) {
         let event = Arc::new(event);
         for link in &self.links {
             link.note(Arc::clone(&event), at_once);
@@ -186,12 +181,12 @@ impl Cluster {
         }
     }
 
-    /// Waits until every node can vote.
-    async fn all_up(&self) {
+    /// Waits for each link in turn until it is so, or until it has ended.
+    async fn each_link(&self, is_so: impl Fn(&Link) -> bool) {
         for link in &self.links {
             loop {
                 let news = link.news.notified();
-                if link.trouble().is_none() || link.is_finished() {
+                if link.is_finished() || is_so(link) {
                     break;
                 }
                 news.await;
@@ -201,40 +196,17 @@ impl Cluster {
 
     /// Waits until every link has ended: after `close`, when all releases are delivered or their ttl has ended.
     pub(crate) async fn finished(&self) {
-        for link in &self.links {
-            loop {
-                let news = link.news.notified();
-                if link.is_finished() {
-                    break;
-                }
-                news.await;
-            }
-        }
+        self.each_link(|_| false).await;
     }
 
     /// Waits until all releases are delivered, at most for the deadline.
     pub(crate) async fn drained(&self, deadline: Duration) -> Result<(), CloseError> {
-        let wait = async {
-            for link in &self.links {
-                loop {
-                    let news = link.news.notified();
-                    if link.is_finished() || (link.owed() == 0 && self.claims.is_settled() && !link.is_noting()) {
-                        break;
-                    }
-                    news.await;
-                }
-            }
-        };
-        let _ = runtime::timeout(deadline, wait).await;
+        let is_drained = |link: &Link| link.owed() == 0 && self.claims.is_settled() && !link.is_noting();
+        let _ = runtime::timeout(deadline, self.each_link(is_drained)).await;
         match self.links.iter().map(|link| link.owed()).sum() {
             0 => Ok(()),
             owed => Err(CloseError { owed }),
         }
-    }
-
-    /// Returns the id of the cluster, once a majority of the nodes was seen to have it.
-    pub(crate) fn cluster_id(&self) -> Option<String> {
-        self.membership.cluster()
     }
 
     /// Counts a companion as keeping this client's leases alive. Returns whether any node tracks processes.
@@ -249,7 +221,8 @@ impl Cluster {
         for link in &self.links {
             link.reconnect();
         }
-        if runtime::timeout(STEP_DEADLINE, self.all_up()).await.is_ok() {
+        let all_vote = self.each_link(|link| link.trouble().is_none());
+        if runtime::timeout(STEP_DEADLINE, all_vote).await.is_ok() {
             return Ok(());
         }
         let stuck = self.links.iter().filter_map(|link| Some((link.title.clone(), link.trouble()?.to_string())));

@@ -47,21 +47,19 @@ pub use api::builder::{CONNECT_TIMEOUT_DEFAULT, ClientBuilder};
 pub use api::client::Client;
 pub use api::election::{Election, Leader};
 pub use api::lease::Lease;
-pub use api::lock::{Exclusive, Kind, Lock};
+pub use api::lock::{Exclusive, Kind, Lock, Reentrant, Semaphore};
 pub use api::multi::{All, Leases, Names};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use api::peek;
-pub use api::reentrant::Reentrant;
 pub use api::rw::{Party, RwLock};
-pub use api::semaphore::Semaphore;
 pub use cluster::break_lock::{Break, Broken};
 pub use cluster::doctor::{Examination, ExaminedNode, Finding, NodeState, Severity, Topic};
 pub use cluster::inspect::Inspection;
 pub use cluster::list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
 pub use cluster::settings::{MAX_CLOCK_SKEW_DEFAULT, MAX_CLOCK_STEP_BACK_DEFAULT, MAX_TTL_DEFAULT};
 pub use cluster::stats::{NodeStats, Stats};
-pub use cluster::view::{HolderView, LockOnNode, LockView, WaiterView};
+pub use cluster::view::{EventView, HolderView, LockOnNode, LockView, WaiterView};
 pub use detached::{DetachedLease, LeaseTextError, Released};
 pub use error::{
     AcquireError, BreakError, CloseError, ConfigError, ConnectError, FenceError, HeldError, LeaseError, LostError,

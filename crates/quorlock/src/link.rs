@@ -18,8 +18,8 @@ pub(crate) use outages::Outages;
 pub(crate) use state::Sender;
 pub(crate) use traffic::Traffic;
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use quorlock_core::delivery::{Ask, OWED_MAX, Release};
@@ -123,7 +123,7 @@ impl Link {
 
     /// Queues a request for the next [`flush`](Self::flush). Fails at once if the node cannot be asked.
     pub(crate) fn ask(&self, request: &Arc<Request>, round: u32, context: Sender) -> Result<(), Silence> {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if let Some(why) = inner.state.trouble() {
             return Err(why);
         }
@@ -140,7 +140,7 @@ impl Link {
     /// Releases an attempt with the next [`flush`](Self::flush), or as soon as the node can be reached. Returns `false` if
     /// the attempt belongs to another process and the link already owes too many releases.
     pub(crate) fn release(&self, release: Release<Sender>, now: Moment) -> bool {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let has_room = !release.is_foreign || inner.delivery.owed() < OWED_MAX;
         if has_room {
             inner.delivery.release(release, now);
@@ -150,33 +150,33 @@ impl Link {
 
     /// Forgets an attempt that this process will never release.
     pub(crate) fn forget(&self, attempt: LeaseId) {
-        self.inner().delivery.forget(attempt);
+        self.inner.lock().delivery.forget(attempt);
     }
 
     /// Returns why the node cannot be asked, or `None` if it can.
     pub(crate) fn trouble(&self) -> Option<Silence> {
         let stale = || self.is_stale().then(|| Silence::Broken(REPLACED.into()));
-        self.inner().state.trouble().or_else(stale)
+        self.inner.lock().state.trouble().or_else(stale)
     }
 
     /// Returns whether the first contact has had no result yet.
     pub(crate) fn is_connecting(&self) -> bool {
-        matches!(self.inner().state, LinkState::Connecting | LinkState::Down(Silence::Waiting(_)))
+        matches!(self.inner.lock().state, LinkState::Connecting | LinkState::Down(Silence::Waiting(_)))
     }
 
     /// Returns what an operator has to change before the node can be used.
     pub(crate) fn refusal(&self) -> Option<Trouble> {
-        if let LinkState::Refused(trouble) = &self.inner().state { Some(trouble.clone()) } else { None }
+        if let LinkState::Refused(trouble) = &self.inner.lock().state { Some(trouble.clone()) } else { None }
     }
 
     /// Returns how long the node has been unable to vote, or `None` if it can.
     pub(crate) fn silent_for(&self) -> Option<Duration> {
-        self.inner().down_since.map(|since| clock::now().since(since))
+        self.inner.lock().down_since.map(|since| clock::now().since(since))
     }
 
     /// Closes the link after it has delivered all releases.
     pub(crate) fn close(&self) {
-        self.inner().closing = true;
+        self.inner.lock().closing = true;
         self.wake.notify_one();
     }
 
@@ -203,18 +203,18 @@ impl Link {
 
     /// Returns the number of undelivered releases.
     pub(crate) fn owed(&self) -> usize {
-        self.inner().delivery.owed()
+        self.inner.lock().delivery.owed()
     }
 
     /// Returns the number of attempts with a request that may still arrive from an earlier connection.
     #[cfg(test)]
     pub(crate) fn strays(&self) -> usize {
-        self.inner().delivery.strays()
+        self.inner.lock().delivery.strays()
     }
 
     /// Returns whether the link's task has ended.
     pub(crate) fn is_finished(&self) -> bool {
-        matches!(self.inner().state, LinkState::Ended)
+        matches!(self.inner.lock().state, LinkState::Ended)
     }
 
     /// Returns the node's clock minus ours, in microseconds, if known.
@@ -301,7 +301,7 @@ impl Link {
     }
 
     fn is_idle_and_closing(&self) -> bool {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         if inner.closing {
             inner.delivery.forget_lapsed(clock::now(), true);
         }
@@ -314,7 +314,7 @@ impl Link {
         tracing::debug!(node = %self.title, reason = %why, "no connection");
         // Drop the connection after the mutex is unlocked.
         let (_connection, told) = {
-            let mut inner = self.inner();
+            let mut inner = self.inner.lock();
             inner.set_state(state, clock::now());
             (inner.connection.take(), inner.delivery.lost())
         };
@@ -328,7 +328,7 @@ impl Link {
 
     fn set_state(&self, state: LinkState) {
         let is_up = matches!(state, LinkState::Up(_));
-        self.inner().set_state(state, clock::now());
+        self.inner.lock().set_state(state, clock::now());
         self.news.notify_waiters();
         if is_up {
             self.config.outages.end(self.node);
@@ -338,7 +338,7 @@ impl Link {
 
     /// Logs once that the node cannot vote, unless the client no longer needs it.
     fn note_outage(&self, why: Silence) {
-        if !self.inner().closing {
+        if !self.inner.lock().closing {
             self.config.outages.begin(self.node, &self.title, why);
         }
     }
@@ -347,10 +347,6 @@ impl Link {
         let ours = (now.as_nanos() / 1_000) as i64;
         let offset = i64::try_from(at_micros).unwrap_or(i64::MAX).saturating_sub(ours);
         self.clock_offset.store(offset, Ordering::Relaxed);
-    }
-
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
     }
 }
 

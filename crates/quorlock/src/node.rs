@@ -12,11 +12,10 @@ pub(crate) mod sim;
 pub(crate) mod sqlite;
 pub(crate) mod url;
 
-use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use futures_util::future::BoxFuture;
 use quorlock_core::delivery::Fate;
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
@@ -29,9 +28,6 @@ use event::Event;
 use key::{KeySpan, LockKey};
 use probe::{Plan, Probe};
 pub(crate) use request_reply::{RequestReply, STEP_DEADLINE, within};
-
-/// A future that can be kept in a collection.
-pub(crate) type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
 /// A process that keeps leases alive, or the process group that it leads, by its id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +45,7 @@ pub(crate) trait Node: Send + Sync {
     ///
     /// Answers and hints go to the inbox. Hints are heard from before the session is there, so that nothing is freed
     /// unheard after the first request. A node that cannot give hints is a node all the same.
-    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>>;
+    fn open(&self, inbox: Inbox) -> BoxFuture<'static, Result<Box<dyn Session>, Trouble>>;
 
     /// Counts a companion as keeping this client's leases alive, from their next renewal on. Whether this node knows of
     /// processes.
@@ -61,7 +57,7 @@ pub(crate) trait Node: Send + Sync {
     }
 
     /// Looks at everything that can be seen of it, and changes nothing.
-    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Probe> + Send + 'a>> {
+    fn examine<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Probe> {
         Box::pin(probe::by_session(self, plan))
     }
 }
@@ -209,37 +205,29 @@ impl Reply {
     }
 }
 
-#[cfg(test)]
-impl Reply {
-    /// A vote, or the acknowledgement of a release that found one.
-    pub(crate) fn is_grant(&self) -> bool {
-        matches!(self, Self::Voted { vote: Vote::Grant { .. }, .. })
-    }
-}
-
 /// Why there is no session, or no longer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Trouble {
     /// Nobody answers.
+    #[error("{0}")]
     Unreachable(String),
     /// The server refuses us: password or permissions.
+    #[error("access denied: {0}")]
     Denied(String),
     /// The server cannot be a node as it is set up.
+    #[error("{0}")]
     Unfit(String),
     /// The connection is of no use any more.
+    #[error("{0}")]
     Broken(String),
 }
 
 impl Trouble {
     /// The same, with whose it is.
-    pub(crate) fn of(self, whose: &str) -> Self {
-        let of = |why: String| format!("{whose}: {why}");
-        match self {
-            Self::Unreachable(why) => Self::Unreachable(of(why)),
-            Self::Denied(why) => Self::Denied(of(why)),
-            Self::Unfit(why) => Self::Unfit(of(why)),
-            Self::Broken(why) => Self::Broken(of(why)),
-        }
+    pub(crate) fn of(mut self, whose: &str) -> Self {
+        let (Self::Unreachable(why) | Self::Denied(why) | Self::Unfit(why) | Self::Broken(why)) = &mut self;
+        why.insert_str(0, &format!("{whose}: "));
+        self
     }
 
     /// What a voter is told.
@@ -248,15 +236,6 @@ impl Trouble {
             Self::Unreachable(why) => Silence::Unreachable(why.clone()),
             Self::Broken(why) => Silence::Broken(why.clone()),
             Self::Unfit(_) | Self::Denied(_) => Silence::Unfit(self.to_string()),
-        }
-    }
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Denied(why) => write!(f, "access denied: {why}"),
-            Self::Unreachable(why) | Self::Unfit(why) | Self::Broken(why) => f.write_str(why),
         }
     }
 }

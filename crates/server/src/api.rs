@@ -26,10 +26,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::auth::Anybody;
-use crate::page;
 use crate::problem::{self, Account, Code, Problem};
 use crate::service::Service;
-use crate::trace;
+use crate::{page, trace};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -101,7 +100,9 @@ pub(crate) fn router(service: &Arc<Service>) -> Router {
         .route("/openapi.json", get(document))
         .merge(page::routes())
         .fallback(async |_: Anybody| Problem::new(Code::NotFound, "there is no such call: see /openapi.json"))
-        .method_not_allowed_fallback(wrong_method)
+        .method_not_allowed_fallback(async |_: Anybody| {
+            Problem::new(Code::MethodNotAllowed, "this call has another method: see /openapi.json")
+        })
         .layer(DefaultBodyLimit::max(service.limits.body_bytes()))
         .layer(from_fn_with_state(Arc::clone(service), trace::follow))
         .with_state(Arc::clone(service))
@@ -119,8 +120,4 @@ async fn read_aside(State(service): State<Arc<Service>>, request: Request, next:
         Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
         Some(Err(_)) | None => Problem::draining().into_response(),
     }
-}
-
-async fn wrong_method(_: Anybody) -> Problem {
-    Problem::new(Code::MethodNotAllowed, "this call has another method: see /openapi.json")
 }

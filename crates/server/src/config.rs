@@ -47,7 +47,7 @@ impl Config {
 
     /// Returns whether it serves only this machine, without authentication.
     pub(crate) fn is_local(&self) -> bool {
-        let by_certificate = self.tls.as_ref().is_some_and(Tls::knows_clients);
+        let by_certificate = self.tls.as_ref().is_some_and(|tls| tls.authorities.is_some());
         self.clients.is_none() && !by_certificate && !self.danger_no_auth
     }
 }

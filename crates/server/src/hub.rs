@@ -8,27 +8,26 @@ mod change;
 mod follower;
 mod lapses;
 mod mark;
-mod outages;
 mod past;
 mod snapshot;
 mod state;
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::{Mutex, MutexGuard};
 use prometheus_client::metrics::counter::Counter;
-use quorlock::{Client, Filter, HISTORY_MAX, LIST_MAX, LockView, ReadError};
+use quorlock::{Client, EventView, Filter, HISTORY_MAX, LIST_MAX, LockView, ReadError};
 use serde::Serialize;
 use serde_json::json;
 use tokio::sync::{Notify, watch};
 
 use crate::auth::Identity;
-use crate::sync::lock;
-use crate::view::{EventView, MissingNode, NodesView, millis};
+use crate::view::{MissingNode, NodesView, millis};
 pub(crate) use follower::Follower;
 pub(crate) use mark::Mark;
 use snapshot::Snapshot;
-use state::{Read, State};
+use state::{Listed, Read, State};
 
 /// The longest age of the copy.
 const PACE: Duration = Duration::from_secs(1);
@@ -56,7 +55,6 @@ pub(crate) struct Hub {
     client: Client,
     /// The client that reads the nodes, on separate connections.
     reader: Client,
-    stopping: watch::Receiver<bool>,
     /// The mark of the newest event.
     told: watch::Sender<Mark>,
     /// The number of reads of the copy so far.
@@ -70,12 +68,11 @@ pub(crate) struct Hub {
 
 impl Hub {
     /// Returns a hub. `reads` counts the reads of the nodes.
-    pub(crate) fn new(client: Client, reader: Client, reads: Counter, stopping: watch::Receiver<bool>) -> Arc<Self> {
-        let state = State::new(NodesView::new(client.node_stats()));
+    pub(crate) fn new(client: Client, reader: Client, reads: Counter) -> Arc<Self> {
+        let state = State::default();
         Arc::new(Self {
             client,
             reader,
-            stopping,
             told: watch::Sender::new(state.last),
             copies: watch::Sender::new(0),
             wanted: Notify::new(),
@@ -85,19 +82,8 @@ impl Hub {
         })
     }
 
-    /// Keeps the copy fresh while anyone reads or follows, until the service stops.
-    pub(crate) async fn watch(self: Arc<Self>) {
-        let mut stopping = self.stopping.clone();
-        loop {
-            tokio::select! {
-                biased;
-                _ = stopping.wait_for(|stopping| *stopping) => return,
-                () = self.turn() => {}
-            }
-        }
-    }
-
-    async fn turn(&self) {
+    /// Reads the nodes once if anyone reads or follows, and waits until they are to be read again.
+    pub(crate) async fn turn(&self) {
         if self.told.receiver_count() == 0 {
             tokio::select! {
                 () = self.wanted.notified() => {}
@@ -113,7 +99,7 @@ impl Hub {
     fn glance(&self) {
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
-        state.see_outages(&nodes);
+        state.see_nodes(nodes);
         state.lapses.lose_sight();
         state.drop_idle_snapshot();
         self.told.send_replace(state.last);
@@ -127,21 +113,19 @@ impl Hub {
         let (listing, history) = tokio::join!(self.reader.list(&filter), self.happened());
         drop(reading);
         // Do this before locking the state, so that others do not wait for it.
-        let listed = listing.as_ref().map(|_| ()).map_err(Clone::clone);
         let recalled = history.as_ref().map(|_| ()).map_err(Clone::clone);
-        let (locks, is_cut, missing) = match listing {
-            Ok(listing) => {
-                let locks = listing.names.into_iter().map(|name| LockView::from(&name)).collect();
-                (Some(locks), listing.is_cut, MissingNode::list(listing.missing))
-            }
-            Err(_) => (None, false, Vec::new()),
-        };
+        let mut locks = None;
+        let listed = listing.map(|listing| {
+            locks = Some(listing.names.iter().map(LockView::from).collect());
+            Listed { is_cut: listing.is_cut, missing: MissingNode::list(listing.missing) }
+        });
+        let is_cut = listed.as_ref().is_ok_and(|listed| listed.is_cut);
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
-        state.see_outages(&nodes);
+        state.see_nodes(nodes);
         // Always publish them: round trips and clocks change with every read.
-        state.tell("nodes", to_json(&nodes), None);
-        state.nodes = nodes;
+        let nodes = to_json(&state.nodes);
+        state.tell("nodes", nodes, None);
         state.take_in(locks, is_cut, history.ok());
         let took = began.elapsed();
         let looked = json!({
@@ -154,7 +138,7 @@ impl Hub {
         state.tell("look", looked.to_string(), None);
         // A failure is not cached for longer than necessary.
         let good_for = if listed.is_ok() { PACE.max(took * REST) } else { PACE + took };
-        state.read = Some(Read { as_of, good_until: began + good_for, listed, is_cut, missing, recalled });
+        state.read = Some(Read { as_of, good_until: began + good_for, listed, recalled });
         state.drop_idle_snapshot();
         self.told.send_replace(state.last);
         drop(state);
@@ -167,18 +151,14 @@ impl Hub {
         // The first read needs all events, to know which locks have their grant in the history.
         let is_first = self.state().read.is_none();
         let limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
-        let mut read = (Vec::new(), true);
         for limit in limits {
-            let events: Vec<_> =
-                self.reader.history(limit).await?.into_iter().map(|event| EventView::new(&event)).collect();
+            let events: Vec<_> = self.reader.history(limit).await?.iter().map(EventView::from).collect();
             let is_all = events.len() < limit || limit == HISTORY_MAX;
-            let is_enough = is_all || self.state().reaches(&events);
-            read = (events, is_all);
-            if is_enough {
-                break;
+            if is_all || self.state().reaches(&events) {
+                return Ok((events, is_all));
             }
         }
-        Ok(read)
+        Ok((Vec::new(), true))
     }
 
     /// Waits for the turn to read the nodes.
@@ -204,11 +184,11 @@ impl Hub {
         // Followers keep the copy fresh.
         let told = self.told.subscribe();
         self.refresh().await;
-        Follower::new(Arc::clone(self), caller, told, last)
+        Follower { hub: Arc::clone(self), caller, told, reading: None, read: last.unwrap_or_default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        lock(&self.state)
+        self.state.lock()
     }
 }
 

@@ -41,7 +41,6 @@ mod page;
 mod problem;
 mod rate;
 mod service;
-mod sync;
 mod trace;
 mod view;
 

@@ -46,29 +46,27 @@ pub(crate) struct Metrics {
 impl Metrics {
     pub(crate) fn new(client: &Client) -> Self {
         let mut registry = Registry::with_prefix("quorlock");
-        let registered = &mut registry;
         let durations: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
-        registered.register(
+        registry.register(
             "http_request_duration_seconds",
             "From the head of a request to the head of its answer: of a long poll with the waiting, of a stream without",
             durations.clone(),
         );
-        let metrics = Self {
-            requests: register(registered, "http_requests", "Requests that were answered"),
-            durations,
-            problems: register(registered, "problems", "Requests that failed, by code"),
-            connections: register(registered, "http_connections", "Open connections"),
-            waiters: register(registered, "waiters", "Requests that wait for a lock"),
-            followers: register(registered, "followers", "Streams of events that are read"),
-            hangups: register(registered, "http_hangups", "Callers that hung up while they waited"),
-            renewals: register(registered, "renewals", "Leases that were renewed"),
-            releases: register(registered, "releases", "Leases that were released"),
-            reads: register(registered, "reads", "Reads of the nodes, for all who list, look and follow"),
-            registry: Registry::default(),
-        };
         registry.register("build", "The running version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         registry.register_collector(Box::new(ClientStats(client.clone())));
-        Self { registry, ..metrics }
+        Self {
+            requests: register(&mut registry, "http_requests", "Requests that were answered"),
+            durations,
+            problems: register(&mut registry, "problems", "Requests that failed, by code"),
+            connections: register(&mut registry, "http_connections", "Open connections"),
+            waiters: register(&mut registry, "waiters", "Requests that wait for a lock"),
+            followers: register(&mut registry, "followers", "Streams of events that are read"),
+            hangups: register(&mut registry, "http_hangups", "Callers that hung up while they waited"),
+            renewals: register(&mut registry, "renewals", "Leases that were renewed"),
+            releases: register(&mut registry, "releases", "Leases that were released"),
+            reads: register(&mut registry, "reads", "Reads of the nodes, for all who list, look and follow"),
+            registry,
+        }
     }
 
     /// Counts an answer.

@@ -3,10 +3,10 @@
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
 use std::hash::BuildHasher;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::sync::lock;
+use parking_lot::Mutex;
 
 /// How long the nodes keep the fence of a name after its last use.
 const FENCE_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
@@ -36,7 +36,7 @@ impl UsedNames {
     /// Counts the names that a client wants to lock, all of them or none. The error is the time until names are forgotten.
     pub(crate) fn add(&self, client: &Arc<str>, names: &[String], now: Instant) -> Result<(), Duration> {
         let hashes: HashSet<u64> = names.iter().map(|name| self.hasher.hash_one(name)).collect();
-        let mut clients = lock(&self.clients);
+        let mut clients = self.clients.lock();
         let used = clients.entry(Arc::clone(client)).or_insert_with(|| Used::new(now));
         used.turn(now);
         let fresh = hashes.iter().filter(|hash| !used.knows(**hash)).count();
@@ -52,7 +52,7 @@ impl UsedNames {
     /// Records that a client has renewed a lease: the nodes keep its fence for another day.
     pub(crate) fn keep(&self, client: &Arc<str>, name: &str, now: Instant) {
         let hash = self.hasher.hash_one(name);
-        let mut clients = lock(&self.clients);
+        let mut clients = self.clients.lock();
         let used = clients.entry(Arc::clone(client)).or_insert_with(|| Used::new(now));
         used.turn(now);
         used.add(hash);
@@ -60,7 +60,7 @@ impl UsedNames {
 
     /// Forgets clients that have no names left.
     pub(crate) fn forget(&self, now: Instant) {
-        lock(&self.clients).retain(|_, used| {
+        self.clients.lock().retain(|_, used| {
             used.turn(now);
             used.len() > 0
         });
@@ -72,13 +72,11 @@ impl Used {
         Self { begun: now, current: HashSet::new(), previous: HashSet::new() }
     }
 
-    /// Starts a new day if the last one is over.
+    /// Starts a new day for each that is over.
     fn turn(&mut self, now: Instant) {
-        let passed = now.saturating_duration_since(self.begun);
-        if passed >= FENCE_KEPT {
-            let last = std::mem::take(&mut self.current);
-            self.previous = if passed < 2 * FENCE_KEPT { last } else { HashSet::new() };
-            self.begun = if passed < 2 * FENCE_KEPT { self.begun + FENCE_KEPT } else { now };
+        while now.saturating_duration_since(self.begun) >= FENCE_KEPT {
+            self.previous = std::mem::take(&mut self.current);
+            self.begun += FENCE_KEPT;
         }
     }
 
@@ -127,8 +125,8 @@ mod tests {
         assert_eq!(used.add(&client, &names(&["new"]), now + 50 * HOUR), Ok(()), "the old name is forgotten");
         assert!(used.add(&client, &names(&["more"]), now + 50 * HOUR).is_err(), "the renewed name is not");
         used.forget(now + 80 * HOUR);
-        assert!(!lock(&used.clients).is_empty());
+        assert!(!used.clients.lock().is_empty());
         used.forget(now + 100 * HOUR);
-        assert!(lock(&used.clients).is_empty());
+        assert!(used.clients.lock().is_empty());
     }
 }

@@ -21,98 +21,52 @@ const PAUSE: Duration = Duration::from_secs(1);
 const QUARANTINED: &str = "quarantined";
 const SILENT: &str = "silent";
 
-/// Which problem it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(crate) enum Code {
-    /// Somebody else holds the lock.
-    LockHeld,
-    /// The wait timed out, because somebody else held the lock.
-    WaitTimeout,
-    /// The lease is over, and stays so.
-    LeaseLost,
-    /// This is no lease of that name.
-    NotHolder,
-    /// Nobody holds the lock.
-    NotHeld,
-    /// Another lease than the named one holds the lock.
-    OtherLease,
-    /// The key was released, and cannot be used again.
-    KeySpent,
-    /// The semaphore is in use with another number of slots.
-    SlotsMismatch,
-    /// The owner holds a shared lock, and cannot get the exclusive one.
-    Upgrade,
-    /// Too few nodes voted: the others did not answer, or may not vote yet.
-    NoQuorum,
-    /// A majority granted, but too late for the lease to be of use.
-    TooSlow,
-    /// The lock name is invalid.
-    InvalidName,
-    /// The ttl is out of bounds.
-    TtlOutOfRange,
-    /// The request cannot be understood.
-    InvalidRequest,
-    /// The body is longer than allowed.
-    BodyTooLarge,
-    /// The body did not arrive in time.
-    RequestTimeout,
-    /// The content type is not application/json.
-    UnsupportedMediaType,
-    /// There is no such call.
-    NotFound,
-    /// There is such a call, with another method.
-    MethodNotAllowed,
-    /// The caller is not known.
-    Unauthenticated,
-    /// The caller may not do this.
-    Forbidden,
-    /// Too many requests, or too many waiters.
-    RateLimited,
-    /// The service is about to stop.
-    Draining,
-    /// An error of the service.
-    Internal,
+/// Defines the codes, each with its status and its title.
+macro_rules! codes {
+    ($($code:ident $status:ident $title:literal)*) => {
+        /// Which problem it is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+        #[serde(rename_all = "kebab-case")]
+        pub(crate) enum Code {
+            $(#[doc = $title] $code),*
+        }
+
+        const CODES: &[(Code, StatusCode, &str)] = &[$((Code::$code, StatusCode::$status, $title)),*];
+    };
 }
 
-/// Each code, its status, and its title.
-const CODES: [(Code, StatusCode, &str); 24] = [
-    (Code::LockHeld, StatusCode::CONFLICT, "The lock is held"),
-    (Code::WaitTimeout, StatusCode::CONFLICT, "Timed out waiting for the lock"),
-    (Code::LeaseLost, StatusCode::GONE, "The lease is lost"),
-    (Code::NotHolder, StatusCode::FORBIDDEN, "This is no lease of that name"),
-    (Code::NotHeld, StatusCode::CONFLICT, "Nobody holds the lock"),
-    (Code::OtherLease, StatusCode::CONFLICT, "Another lease holds the lock"),
-    (Code::KeySpent, StatusCode::GONE, "The key was released"),
-    (Code::SlotsMismatch, StatusCode::CONFLICT, "The lock is in use with another number of slots"),
-    (Code::Upgrade, StatusCode::CONFLICT, "The owner holds a shared lock, and cannot get the exclusive one"),
-    (Code::NoQuorum, StatusCode::SERVICE_UNAVAILABLE, "Too few nodes voted"),
-    (Code::TooSlow, StatusCode::SERVICE_UNAVAILABLE, "A majority granted too late"),
-    (Code::InvalidName, StatusCode::BAD_REQUEST, "Invalid lock name"),
-    (Code::TtlOutOfRange, StatusCode::BAD_REQUEST, "The ttl is out of range"),
-    (Code::InvalidRequest, StatusCode::BAD_REQUEST, "Invalid request"),
-    (Code::BodyTooLarge, StatusCode::PAYLOAD_TOO_LARGE, "The body is too long"),
-    (Code::RequestTimeout, StatusCode::REQUEST_TIMEOUT, "The request did not arrive in time"),
-    (Code::UnsupportedMediaType, StatusCode::UNSUPPORTED_MEDIA_TYPE, "Content-Type must be application/json"),
-    (Code::NotFound, StatusCode::NOT_FOUND, "There is no such call"),
-    (Code::MethodNotAllowed, StatusCode::METHOD_NOT_ALLOWED, "The call has another method"),
-    (Code::Unauthenticated, StatusCode::UNAUTHORIZED, "The caller is not known"),
-    (Code::Forbidden, StatusCode::FORBIDDEN, "The caller may not do this"),
-    (Code::RateLimited, StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
-    (Code::Draining, StatusCode::SERVICE_UNAVAILABLE, "The service is about to stop"),
-    (Code::Internal, StatusCode::INTERNAL_SERVER_ERROR, "An error of the service"),
-];
+codes! {
+    LockHeld CONFLICT "The lock is held"
+    WaitTimeout CONFLICT "Timed out waiting for the lock"
+    LeaseLost GONE "The lease is lost"
+    NotHolder FORBIDDEN "This is no lease of that name"
+    NotHeld CONFLICT "Nobody holds the lock"
+    OtherLease CONFLICT "Another lease holds the lock"
+    KeySpent GONE "The key was released"
+    SlotsMismatch CONFLICT "The lock is in use with another number of slots"
+    Upgrade CONFLICT "The owner holds a shared lock, and cannot get the exclusive one"
+    NoQuorum SERVICE_UNAVAILABLE "Too few nodes voted"
+    TooSlow SERVICE_UNAVAILABLE "A majority granted too late"
+    InvalidName BAD_REQUEST "Invalid lock name"
+    TtlOutOfRange BAD_REQUEST "The ttl is out of range"
+    InvalidRequest BAD_REQUEST "Invalid request"
+    BodyTooLarge PAYLOAD_TOO_LARGE "The body is too long"
+    RequestTimeout REQUEST_TIMEOUT "The request did not arrive in time"
+    UnsupportedMediaType UNSUPPORTED_MEDIA_TYPE "Content-Type must be application/json"
+    NotFound NOT_FOUND "There is no such call"
+    MethodNotAllowed METHOD_NOT_ALLOWED "The call has another method"
+    Unauthenticated UNAUTHORIZED "The caller is not known"
+    Forbidden FORBIDDEN "The caller may not do this"
+    RateLimited TOO_MANY_REQUESTS "Too many requests"
+    Draining SERVICE_UNAVAILABLE "The service is about to stop"
+    Internal INTERNAL_SERVER_ERROR "An error of the service"
+}
 
 impl Code {
     /// Returns the status and the title.
     fn describe(self) -> (StatusCode, &'static str) {
         let row = CODES.iter().find(|(code, ..)| *code == self);
         row.map_or((StatusCode::INTERNAL_SERVER_ERROR, ""), |(_, status, title)| (*status, title))
-    }
-
-    /// Returns whether the same request may succeed soon.
-    fn is_passing(self) -> bool {
-        matches!(self.describe().0, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE)
     }
 }
 
@@ -167,6 +121,8 @@ struct NodeAnswer {
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         let (status, title) = code.describe();
+        // The same request may succeed soon.
+        let is_passing = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
         Self(Box::new(Account {
             kind: format!("urn:quorlock:problem:{}", word(code)),
             title,
@@ -177,7 +133,7 @@ impl Problem {
             remaining_ms: None,
             fence: None,
             nodes: Vec::new(),
-            retry_after_ms: code.is_passing().then_some(millis(PAUSE)),
+            retry_after_ms: is_passing.then_some(millis(PAUSE)),
         }))
     }
 

@@ -3,18 +3,18 @@
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultKeyedRateLimiter, InsufficientCapacity, NotUntil, Quota, RateLimiter};
+use parking_lot::Mutex;
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::names::UsedNames;
 use crate::problem::{Code, Problem};
-use crate::sync::lock;
 
 /// The interval at which idle callers are forgotten.
 pub(crate) const FORGET_EVERY: Duration = Duration::from_secs(60);
@@ -156,7 +156,7 @@ impl Shares {
 
     /// Counts one for the caller until the share is dropped.
     pub(crate) fn take(self: &Arc<Self>, caller: &str) -> Result<Share, Problem> {
-        let mut taken = lock(&self.taken);
+        let mut taken = self.taken.lock();
         let count = taken.entry(caller.to_owned()).or_default();
         if *count >= self.most {
             let detail = format!("limit reached: {count} {} of {caller:?}", self.what);
@@ -170,20 +170,14 @@ impl Shares {
 
 /// One unit of a caller's limit, until it is dropped.
 pub(crate) struct Share {
-    caller: String,
+    pub(crate) caller: String,
     shares: Arc<Shares>,
-}
-
-impl Share {
-    pub(crate) fn is_of(&self, caller: &str) -> bool {
-        self.caller == caller
-    }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         self.shares.total.dec();
-        let mut taken = lock(&self.shares.taken);
+        let mut taken = self.shares.taken.lock();
         if let Some(count) = taken.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {

@@ -42,7 +42,7 @@ impl Service {
             readers,
             limits,
             nodes_total: client.nodes().len(),
-            hub: Hub::new(client.clone(), reader, metrics.reads.clone(), stopping.clone()),
+            hub: Hub::new(client.clone(), reader, metrics.reads.clone()),
             clients,
             is_local,
             rates: Rates::new(limits, &metrics),
@@ -82,6 +82,11 @@ impl Service {
             done = work => Ok(done),
             () = self.stopping() => Err(Problem::draining()),
         }
+    }
+
+    /// Keeps the shared copy of the nodes' state fresh, until the service stops.
+    pub(crate) async fn watch_nodes(self: Arc<Self>) {
+        while self.unless_stopping(self.hub.turn()).await.is_ok() {}
     }
 
     /// Forgets idle callers, until the service stops.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorlock::{Event, HolderView, LockView, NodeStats, Quorum, Silence};
+use quorlock::{LockView, NodeStats, Quorum, Silence};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -39,7 +39,7 @@ impl MissingNode {
 }
 
 /// All nodes, and what they come to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct NodesView {
     /// How many there are.
     total: usize,
@@ -115,57 +115,3 @@ impl NodeView {
         }
     }
 }
-
-/// One thing that has happened to a lock. In the order of time.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
-pub(crate) struct EventView {
-    /// When, in milliseconds of Unix time by the nodes' clocks.
-    pub(crate) at_ms: u64,
-    /// To which lock.
-    pub(crate) name: String,
-    /// `granted`, `released`, `lost` or `broken`.
-    what: &'static str,
-    /// The lease's fence.
-    pub(crate) fence: Option<u64>,
-    /// Who held it; of a break, who broke it.
-    by: Option<HolderView>,
-    /// How it was held; of a break, `drain` or `now`.
-    mode: String,
-    /// Why it was lost or broken.
-    reason: String,
-}
-
-impl EventView {
-    /// Returns the event of a lease that lapsed at about this time.
-    pub(crate) fn lapsed(lock: &LockView, at_ms: u64) -> Self {
-        Self {
-            at_ms,
-            name: lock.name.clone(),
-            what: "lapsed",
-            fence: lock.fence,
-            by: lock.holder.clone(),
-            mode: lock.mode.unwrap_or_default().to_owned(),
-            reason: "nobody renewed it".into(),
-        }
-    }
-
-    /// Returns whether it ends a lease.
-    pub(crate) fn is_end(&self) -> bool {
-        self.what != quorlock::What::Granted.as_str()
-    }
-
-    pub(crate) fn new(event: &Event) -> Self {
-        Self {
-            at_ms: event.at_micros / 1_000,
-            name: event.name.to_string(),
-            what: event.what.as_str(),
-            fence: event.fence.map(quorlock::Fence::get),
-            by: event.holder.as_ref().map(HolderView::from),
-            mode: event.mode.clone(),
-            reason: event.reason.clone(),
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests;

@@ -33,7 +33,7 @@ throughput grows with callers.
 - A *cycle* is one acquire and one release. Every caller has a name of its own.
 - The other libraries run with their defaults, in processes of their own.
 - `./x bench --against REV` compares this tree with another revision: both builds take turns in one run.
-- [Bars that are not met, and why](performance-why.md) shows where the time goes in those cases, and what was tried.
+- [Bars that are not met, and why](performance-missed-bars.md) shows where the time goes in those cases, and what was tried.
 ";
 
 /// The pages and their paths.

@@ -210,25 +210,32 @@ impl Ledger {
         }
     }
 
-    /// Whether this owner is being retired from this name: it may hold for another ttl, and other clients need not wait
-    /// for that.
+    /// Whether this owner was retired from this name, or is being retired.
     pub(crate) fn is_retired(&self, name: &str, hold: Hold) -> bool {
         self.retirement.as_ref().is_some_and(|retirement| retirement.name == name && retirement.hold == hold)
+    }
+
+    /// Whether a lease may overlap with others because its owner was retired: such a lease may be valid for another ttl,
+    /// and the nodes already serve other clients. A lease that was requested after the nodes let the owner in again is
+    /// an ordinary one.
+    fn may_overlap(&self, name: &str, hold: Hold, asked: u64) -> bool {
+        self.is_retired(name, hold) && self.retirement.as_ref().is_some_and(|retirement| asked < retirement.until)
     }
 
     /// Records a new valid lease.
     pub(crate) fn grant(&mut self, grant: Grant, now: u64) -> usize {
         let Grant { name, hold, client, asked, fence, peek } = grant;
         self.counts.leases += 1;
-        let is_retired = self.is_retired(&name, hold);
+        let (is_retired, may_overlap) = (self.is_retired(&name, hold), self.may_overlap(&name, hold, asked));
         let retired = self.retirement.as_ref().filter(|retirement| is_retired && now < retirement.until);
         let acknowledged = retired.and_then(|retirement| retirement.acknowledged);
         if !self.is_beyond && acknowledged.is_some_and(|(since, _)| asked >= since) {
             self.breach.get_or_insert(Breach::Unretired);
         }
         // Other clients see all entries of an owner as one lease with one fence, which began with the first entry.
-        let is_of_owner =
-            |other: &&Leased| matches!(hold, Hold::Owner(_)) && other.hold == hold && other.over.is_none();
+        let is_of_owner = |other: &&Leased| {
+            matches!(hold, Hold::Owner(_)) && other.name == name && other.hold == hold && other.over.is_none()
+        };
         let entered = self.leases.iter().filter(is_of_owner).map(|other| other.asked);
         let asked = entered.fold(asked, u64::min);
         let rivals = || self.leases.iter().filter(|other| other.name == name && other.hold.excludes(hold));
@@ -238,7 +245,7 @@ impl Ledger {
             let is_earlier = !self.is_beyond || other.over.is_some_and(|over| over <= asked);
             fence == earlier || (is_earlier && fence < earlier)
         };
-        if !is_retired && rivals().any(is_wrong) {
+        if !may_overlap && rivals().any(is_wrong) {
             self.breach.get_or_insert(Breach::FenceOrder);
         }
         let id = self.leases.len();
@@ -295,14 +302,17 @@ impl Ledger {
         {
             self.breach.get_or_insert(Breach::Unretired);
         }
-        valid.retain(|id| !self.is_retired(&self.leases[*id].name, self.leases[*id].hold));
+        valid.retain(|id| {
+            let leased = &self.leases[*id];
+            !self.may_overlap(&leased.name, leased.hold, leased.asked)
+        });
         for (at, one) in valid.iter().enumerate() {
             for other in &valid[..at] {
                 let (one_of, other_of) = (&self.leases[*one], &self.leases[*other]);
                 if one_of.name != other_of.name || !one_of.hold.excludes(other_of.hold) {
                     continue;
                 }
-                if self.overlaps.insert((*other, *one)) {
+                if self.overlaps.insert((*one.min(other), *one.max(other))) {
                     self.counts.overlaps += 1;
                     let (first, second) = (other_of.client, one_of.client);
                     let name = one_of.name.clone();

@@ -13,29 +13,25 @@ use serde_json::json;
 
 use crate::context::{Context, FLUSH};
 use crate::duration::millis;
-use crate::exit::{Exit, Failure};
-use crate::lock::{self, LockArgs};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::lock::LockArgs;
 use crate::output::json_text;
 use crate::process::Process;
 use crate::signals::Signals;
 
 /// Acquire a lock in a script, and print the lease.
-///
-/// The lease ends with its ttl unless `quorlock extend` is called, or --keep-while-pid keeps it. It can be extended,
-/// checked and released by any process on any host that reaches the same nodes. Anyone who has its text can release
-/// the lock: do not log it.
 #[derive(Args, Debug)]
-#[command(after_help = NOTES)]
+#[command(before_help = DESCRIPTION, after_help = NOTES)]
 pub(crate) struct AcquireArgs {
     #[command(flatten)]
     lock: LockArgs,
 
-    /// What to print: the lease alone, lines for eval, or one JSON object.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    /// Print the lease as text, sh (for eval) or json.
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true, help_heading = "Script")]
     format: Format,
 
-    /// Stay in the background and extend the lease for as long as this process lives, then release it.
-    #[arg(long, value_name = "PID")]
+    /// Renew it while PID lives, then release it.
+    #[arg(long, value_name = "PID", help_heading = "Script")]
     keep_while_pid: Option<u32>,
 }
 
@@ -46,16 +42,21 @@ enum Format {
     Text,
     /// Assignments for a shell, or (exit CODE) when there is no lease.
     Sh,
-    /// One object.
+    /// One JSON object.
     Json,
 }
 
+const DESCRIPTION: &str = "\
+If the lock is held, wait for it (on a terminal) or exit with 75 (elsewhere). The lease ends after its ttl unless you \
+call `quorlock extend` or pass --keep-while-pid. Any process on any host that reaches the same nodes can extend, check \
+and release it. Anyone who has its text can release the lock: do not log it.";
+
 const NOTES: &str = "\
 Exit codes:
-  0 acquired   64 usage   69 no quorum   75 held   77 access denied   78 configuration
-  130/143 interrupted while waiting
-With --format sh, eval gives the same code: when there is no lease, (exit CODE) is printed. Of a quorlock that is
-missing or killed it would make a success: keep its code, as below.
+  0 acquired   64 usage   69 no quorum   75 held   77 access denied
+  78 configuration   130, 143 interrupted while waiting
+  With --format sh, eval returns the same code. If quorlock is missing or
+  killed, eval would succeed: check its exit code first, as below.
 
 Example:
   lease=$(quorlock acquire deploy --format sh --keep-while-pid $$) || exit
@@ -94,7 +95,7 @@ pub(crate) fn pass_on(exit: Exit) {
 }
 
 /// Acquires the lock, and prints the lease.
-pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outcome {
+pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
     context.outlasts("acquire")?;
     if let Some(pid) = args.keep_while_pid.filter(|_| keeper::is_keeper()) {
         return keeper::keep(context, pid).await;
@@ -109,11 +110,10 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
         client = context.open(builder) => client?,
         signal = signals.next_fatal() => return Ok(Exit::signal(signal.as_raw())),
     };
-    let mode = args.lock.mode(client.new_owner());
-    // Other processes renew it.
-    let lock = args.lock.lock(context, &client, mode, || caller(args.keep_while_pid))?.renewals(Renewals::Off);
+    let (how, caller) = ((args.lock.mode(client.new_owner()), args.lock.patience(None)), caller(args.keep_while_pid));
     let lease = tokio::select! {
-        lease = lock::acquire(context, &client, &args.lock.name, lock, args.lock.patience(None)) => lease?,
+        // Other processes renew it.
+        lease = args.lock.acquire(context, &client, how, Renewals::Off, &caller) => lease?,
         signal = signals.next_fatal() => {
             // Dropping the attempt released everything. Wait until that is delivered.
             let _ = client.close(FLUSH).await;
@@ -133,9 +133,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> crate::Outc
         // Nobody has the text of the lease, so nobody could release it.
         context.output.note(error);
     }
-    if let Err(error) = client.close(FLUSH).await {
-        context.output.detail(error);
-    }
+    context.output.detail_of(client.close(FLUSH).await);
     told.map(|()| Exit::OK)
 }
 
@@ -147,7 +145,7 @@ fn caller(keep_while_pid: Option<u32>) -> String {
 }
 
 /// Prints the lease. If nobody reads it, that is an error, because nobody could release it.
-fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Duration) -> Result<(), Failure> {
+fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Duration) -> Outcome<()> {
     let fence = lease.fence().map(quorlock::Fence::get);
     let (name, ttl_ms) = (lease.name().as_str(), millis(lease.ttl()));
     let text = match args.format {
@@ -161,10 +159,9 @@ fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Dur
         }
         Format::Text | Format::Json => {
             let (text, slot, valid_ms) = (lease.reveal(), lease.slot(), millis(valid));
-            let acquired = json!({
+            json_text(&json!({
                 "name": name, "lease": text, "fence": fence, "slot": slot, "ttl_ms": ttl_ms, "valid_ms": valid_ms,
-            });
-            json_text(&acquired)?
+            }))?
         }
     };
     let mut stdout = std::io::stdout();

@@ -12,11 +12,10 @@ use clap::Args;
 use clap::builder::RangedU64ValueParser;
 use quorlock::{Client, ClientBuilder, Lock};
 use serde_json::json;
-use tokio::time::{Instant, interval};
+use tokio::time::{Instant, timeout};
 
-use crate::Outcome;
 use crate::context::Context;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome, counted};
 use crate::output::{LiveText, Output, ask};
 use crate::signals::Signals;
 use crate::table::Table;
@@ -36,36 +35,35 @@ const BAR: usize = 30;
 const FRAME: Duration = Duration::from_millis(100);
 
 /// Measure the nodes: cycles per second, latencies, handoffs.
-///
-/// A cycle is one acquire and one release. Every caller has a name of its own, and all are tasks of one client in one
-/// thread. A handoff is the time from a release to the grant of the next waiter, who has another client. A second round is
-/// what an acquire needs when the nodes granted different fences.
-///
-/// It puts load on the servers. The names begin with quorlock-bench/ and a random number, and are free afterwards; their
-/// fences expire a day later.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    before_help = "\
+A cycle is one acquire and one release, by callers in one thread that each have a lock of their own. A handoff is the \
+time from a release to the grant of the next waiter, in another client. This puts load on the servers. The names begin \
+with quorlock-bench/, and their fences expire a day later.",
+    after_help = "\
 Example:
-  quorlock bench --local 5")]
+  quorlock bench --local 5"
+)]
 pub(crate) struct BenchArgs {
-    /// Start this many redis-servers on this host, measure them, and stop them.
+    /// Start N redis-servers on this host, measure and stop them.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=LOCAL_MAX))]
     local: Option<usize>,
 
-    /// How long each part takes.
+    /// Measure for N seconds per part.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 
-    /// How many callers at once, one part for each number.
+    /// Measure with N callers at once, one part per N.
     #[arg(long, value_name = "N,N,..", value_delimiter = ',', default_value = "1,64,512",
         value_parser = RangedU64ValueParser::<usize>::new().range(1..=CALLERS_MAX))]
     callers: Vec<usize>,
 
-    /// Plain locks, to the letter of the Redlock page: no fence and no queue, and so no handoff to measure.
+    /// Use plain locks: the Redlock algorithm, with no fence, queue or handoff.
     #[arg(long)]
     plain: bool,
 
-    /// Do not ask before load is put on servers that are not on this host.
+    /// Do not ask before putting load on servers of other hosts.
     #[arg(long)]
     yes: bool,
 }
@@ -107,11 +105,10 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
     };
     if output.json {
         let report = json!({ "nodes": nodes, "plain": plain, "seconds": seconds, "cases": cases, "handoff": handoff });
-        output.json(&report)?;
+        output.json(&report)
     } else {
-        print(output, &cases, handoff.as_ref())?;
+        print(output, &cases, handoff.as_ref())
     }
-    Ok(Exit::OK)
 }
 
 /// The clients, and the prefix of the names that they use.
@@ -122,7 +119,7 @@ struct Bench {
 }
 
 impl Bench {
-    async fn connect(builder: ClientBuilder, args: BenchArgs) -> Result<Self, Failure> {
+    async fn connect(builder: ClientBuilder, args: BenchArgs) -> Outcome<Self> {
         let builder = builder.label("quorlock bench");
         let mut clients = Vec::new();
         for _ in 0..CONTENDERS {
@@ -151,7 +148,7 @@ impl Bench {
     }
 
     /// Asks for confirmation, unless all nodes are on this host.
-    fn confirm(&self) -> Result<(), Failure> {
+    fn confirm(&self) -> Outcome<()> {
         let is_person = io::stdin().is_terminal() && io::stderr().is_terminal();
         if self.args.yes || !is_person || self.nodes().iter().all(|node| is_on_this_host(node)) {
             return Ok(());
@@ -162,17 +159,16 @@ impl Bench {
         }
     }
 
-    async fn measure(&self, output: Output) -> Result<(Vec<Case>, Option<Spread>), Failure> {
+    async fn measure(&self, output: Output) -> Outcome<(Vec<Case>, Option<Spread>)> {
         let client = &self.clients[0];
         // Fail now if the nodes cannot vote, not after every caller has timed out.
         drop(self.lock(client, "probe").try_acquire().await?);
         let began = Instant::now();
         let mut cases = Vec::new();
         for &callers in &self.args.callers {
-            let title = if callers == 1 { "1 caller".to_owned() } else { format!("{callers} callers") };
-            let own = |caller: usize| self.lock(client, &caller.to_string());
-            let work = cycles(client, own, callers, self.length());
-            cases.push(self.with_progress(output, began, &title, work).await?);
+            let title = counted(callers, "caller");
+            let locks = (0..callers).map(|caller| self.lock(client, &caller.to_string())).collect();
+            cases.push(self.with_progress(output, began, &title, cycles(client, locks, self.length())).await?);
         }
         if self.args.plain {
             return Ok((cases, None));
@@ -184,17 +180,17 @@ impl Bench {
 
     /// Does a part of the work, and shows the progress of the whole: `████████░░░░  7s left  64 callers`.
     async fn with_progress<T>(&self, output: Output, began: Instant, title: &str, work: impl Future<Output = T>) -> T {
-        let (mut live, mut frames, total) = (LiveText::new(output), interval(FRAME), self.total());
+        let (mut live, total) = (LiveText::new(output), self.total());
         tokio::pin!(work);
         loop {
-            tokio::select! {
-                done = &mut work => return done,
-                _ = frames.tick() => if let Some(live) = &mut live {
-                    let age = began.elapsed();
-                    let full = ((age.as_secs_f64() / total.as_secs_f64()).min(1.0) * BAR as f64) as usize;
-                    let left = total.saturating_sub(age).as_secs_f64().ceil();
-                    live.draw([format!("{}{}  {left:.0}s left  {title}", "█".repeat(full), "░".repeat(BAR - full))]);
-                },
+            if let Some(live) = &mut live {
+                let age = began.elapsed();
+                let full = ((age.as_secs_f64() / total.as_secs_f64()).min(1.0) * BAR as f64) as usize;
+                let left = total.saturating_sub(age).as_secs_f64().ceil();
+                live.draw([format!("{}{}  {left:.0}s left  {title}", "█".repeat(full), "░".repeat(BAR - full))]);
+            }
+            if let Ok(done) = timeout(FRAME, &mut work).await {
+                return done;
             }
         }
     }
@@ -206,7 +202,7 @@ impl Bench {
 }
 
 /// Returns 64 random bits, seeded by the operating system each time.
-fn random() -> u64 {
+pub(super) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
@@ -225,7 +221,7 @@ fn is_on_this_host(node: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn print(output: Output, cases: &[Case], handoff: Option<&Spread>) -> Result<(), Failure> {
+fn print(output: Output, cases: &[Case], handoff: Option<&Spread>) -> Outcome {
     let mut table =
         Table::new(["CALLERS", "CYCLES/S", "CYCLE P50", "P99", "ACQUIRE P50", "P99", "SECOND ROUNDS", "FAILED"]);
     for case in cases {
@@ -240,9 +236,9 @@ fn print(output: Output, cases: &[Case], handoff: Option<&Spread>) -> Result<(),
             case.failures.to_string(),
         ]);
     }
-    table.print(output)?;
-    let Some(handoff) = handoff else { return Ok(()) };
-    let (median, slow, count) = (millis(handoff, 0.5), millis(handoff, 0.99), handoff.len());
+    let printed = table.print(output);
+    let Some(handoff) = handoff else { return printed };
+    let (median, slow, count) = (millis(handoff, 0.5), millis(handoff, 0.99), handoff.total);
     output.line(format_args!("\nhandoff: p50 {median}, p99 {slow}, of {count} between {CONTENDERS} clients"))
 }
 

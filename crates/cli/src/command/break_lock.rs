@@ -8,47 +8,49 @@ use serde_json::json;
 
 use crate::context::{Context, FLUSH};
 use crate::duration::{millis, show};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::output::ask;
 
 /// End somebody else's lease.
-///
-/// Name the lease by the fence that `status` shows, so that a newer lease is never broken by mistake. Its holder is
-/// notified at once: `quorlock run` stops its command and exits with 79. Nobody else can acquire the lock before the lease
-/// would have ended anyway, unless you free it at once with --now.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    before_help = "\
+Name the lease by its fence, so that a newer lease is never broken by mistake. The holder is notified at once: \
+`quorlock run` stops its command and exits with 79. Nobody else can acquire the lock before the lease would have \
+expired, unless you pass --now.",
+    after_help = "\
 Exit codes:
-  0 it is broken   64 bad usage   69 no quorum   75 that lease is over
+  0 broken   64 usage   69 no quorum   75 that lease is over
 
 Example:
-  quorlock break nightly-report --fence 1763267021482113 --reason 'db-3 hangs'")]
+  quorlock break nightly-report --fence 1763267021482113 --reason 'db-3 hangs'"
+)]
 pub(crate) struct BreakArgs {
     /// The lock.
     name: String,
 
-    /// The lease's fence, as `status` shows it.
-    #[arg(long, value_name = "N", required_unless_present = "digest")]
+    /// End the lease with this fence, from `quorlock status`.
+    #[arg(long, value_name = "N", required_unless_present = "digest", help_heading = "Which lease")]
     fence: Option<u64>,
 
-    /// For a plain lock, which has no fence: its digest, as `status` shows it.
-    #[arg(long, value_name = "HEX", conflicts_with = "fence", value_parser = read_digest)]
+    /// End a plain lock, which has no fence, by its digest from `quorlock status`.
+    #[arg(long, value_name = "HEX", conflicts_with = "fence", value_parser = read_digest, help_heading = "Which lease")]
     digest: Option<Digest>,
 
-    /// Why, for the history.
-    #[arg(long, value_name = "TEXT", value_parser = read_reason)]
+    /// Record this reason in the history.
+    #[arg(long, value_name = "TEXT", value_parser = read_reason, help_heading = "How")]
     reason: String,
 
-    /// Free the lock at once. Until the old holder is notified, there may be two.
-    #[arg(long)]
+    /// Free the lock at once; until the old holder is notified there may be two.
+    #[arg(long, help_heading = "How")]
     now: bool,
 
     /// Do not ask to type the name.
-    #[arg(long)]
+    #[arg(long, help_heading = "How")]
     yes: bool,
 }
 
-pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> crate::Outcome {
+pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> Outcome {
     let target = match (args.fence, args.digest) {
         (_, Some(digest)) => Target::Digest(digest),
         (fence, None) => Target::Fence(Fence::new(fence.unwrap_or_default())),
@@ -86,7 +88,7 @@ pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> crate::Out
 }
 
 /// Makes the user type the name, to prevent mistakes.
-fn confirm(name: &str, target: Target) -> Result<(), Failure> {
+fn confirm(name: &str, target: Target) -> Outcome<()> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(format_args!(
             "break --now frees {name} while its holder may still be working.\n  \

@@ -2,40 +2,35 @@
 
 use serde_json::json;
 
-use crate::config::{Key, Origin, Settings, Value, list};
+use crate::config::{Settings, Value, list};
 use crate::context::{Context, default_file};
-use crate::exit::Exit;
+use crate::exit::Outcome;
 use crate::table::Table;
 
-pub(crate) fn config(context: &Context) -> crate::Outcome {
+pub(crate) fn config(context: &Context) -> Outcome {
     let (settings, output) = (&context.settings, context.output);
-    let shown = |name: &str, value: Option<&Value>| value.map(Value::show).or_else(|| fallback(settings, name));
+    let settings_shown = settings.values.iter().map(|(key, value, origin)| {
+        (key, value.as_ref().map(Value::show).or_else(|| fallback(settings, key.name)), origin)
+    });
     if output.json {
-        let setting = |(key, value, origin): (&Key, Option<&Value>, &Origin)| {
-            json!({
-                "key": key.name,
-                "value": shown(key.name, value),
-                "origin": origin.to_string(),
-                "about": key.about,
-            })
-        };
-        output.json(&json!({
+        let setting = settings_shown.map(
+            |(key, value, origin)| json!({ "key": key.name, "value": value, "origin": origin, "about": key.about }),
+        );
+        return output.json(&json!({
             "file": settings.file,
             "looked_for": settings.looked_for,
             "profile": settings.profile,
-            "settings": settings.iter().map(setting).collect::<Vec<_>>(),
-        }))?;
-        return Ok(Exit::OK);
+            "settings": setting.collect::<Vec<_>>(),
+        }));
     }
     let mut table = Table::new(["KEY", "VALUE", "FROM"]);
-    for (key, value, origin) in settings.iter() {
-        table.row([key.name.into(), shown(key.name, value).unwrap_or_else(|| "-".into()), origin.to_string()]);
+    for (key, value, origin) in settings_shown {
+        table.row([key.name.into(), value.unwrap_or_else(|| "-".into()), origin.clone()]);
     }
     table.print(output)?;
     let file = settings.file.as_ref().map_or_else(|| "none".into(), |file| file.display().to_string());
     let profile = settings.profile.as_ref().map_or_else(String::new, |profile| format!(", profile {profile}"));
-    output.line(format!("\nfile: {file}{profile}\nlooked for: {}", list(&settings.looked_for)))?;
-    Ok(Exit::OK)
+    output.line(format!("\nfile: {file}{profile}\nlooked for: {}", list(&settings.looked_for)))
 }
 
 /// Returns the value of a key that has no fixed default.

@@ -1,26 +1,26 @@
 //! `quorlock demo`: locks that survive crashes, with nothing to install.
 
 mod checker;
-mod plan;
+pub(super) mod plan;
 mod scene;
 mod screen;
 mod terminal;
 mod workers;
 
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, IsTerminal};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
+use parking_lot::Mutex;
+use quorlock::{Client, ClientBuilder, MemoryNodes};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use super::locked;
-use crate::Outcome;
+use super::bench::random;
 use crate::context::Context;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Output, Paint, room};
 use crate::signals::Signals;
 use crate::table::Table;
@@ -45,23 +45,25 @@ const CLOSE: Duration = Duration::from_secs(2);
 const VIOLATIONS_MAX: usize = 10;
 
 /// Watch locks survive crashes, freezes and cuts, with nothing to install.
-///
-/// Twelve workers compete for three names on five nodes, all in this process. Nodes are frozen, cut off, and restarted with
-/// an empty memory; now and then a majority stops. At the end a checker examines the whole history: no two leases of a name
-/// were valid at the same time, and fences only grew.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    before_help = "\
+Twelve workers compete for three names on five nodes, all in this process. The demo freezes nodes, cuts them off, and \
+restarts them with an empty memory; now and then it stops a majority. At the end a checker examines the whole history: \
+no two leases of a name were valid at the same time, and fences only grew.",
+    after_help = "\
 Exit codes:
-  0 nothing was violated   70 the checker found a violation   130/143 interrupted
+  0 no violation   70 the checker found a violation   130, 143 interrupted
 
 Example:
-  quorlock demo --seconds 60 --seed 7")]
+  quorlock demo --seconds 60 --seed 7"
+)]
 pub(crate) struct DemoArgs {
-    /// How long it runs.
+    /// Run for N seconds.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     seconds: u64,
 
-    /// Decides what the workers do and how the nodes fail [default: random].
+    /// Repeat the workload and faults of seed N [default: random].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
 }
@@ -70,7 +72,7 @@ pub(crate) struct DemoArgs {
 pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
     let output = context.output;
     // Short enough to type.
-    let seed = args.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish() % 1_000_000);
+    let seed = args.seed.unwrap_or_else(|| random() % 1_000_000);
     let mut signals = Signals::listen()?;
     let plan = plan(seed, Duration::from_secs(args.seconds));
     let scene = Arc::new(Mutex::new(Scene::new(seed, Duration::from_secs(args.seconds))));
@@ -86,7 +88,7 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
     stop.send_replace(true);
     // A worker that takes longer holds nothing that it has not reported.
     let _ = timeout(CLOSE, workers.join_all()).await;
-    let scene = locked(&scene);
+    let scene = scene.lock();
     let findings = scene.findings();
     if output.json {
         let mut report = serde_json::to_value(&findings).map_err(Failure::cannot("write JSON"))?;
@@ -102,6 +104,11 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
     Ok(exit(&findings, signal))
 }
 
+/// Returns a builder for nodes in this process, whose clocks may be apart and step back by `skew`.
+pub(super) fn builder_with(nodes: &MemoryNodes, ttl: Duration, max_ttl: Duration, skew: Duration) -> ClientBuilder {
+    Client::builder().memory(nodes).ttl(ttl).max_ttl(max_ttl).max_clock_skew(skew).max_clock_step_back(skew)
+}
+
 /// A violation matters more than an interrupt.
 fn exit(findings: &Findings, signal: Option<i32>) -> Exit {
     match signal {
@@ -112,7 +119,7 @@ fn exit(findings: &Findings, signal: Option<i32>) -> Exit {
 }
 
 /// Shows the scene until the time is over, or the user types q: as a picture on a terminal, otherwise as lines.
-async fn show(output: Output, scene: &Mutex<Scene>) -> Result<(), Failure> {
+async fn show(output: Output, scene: &Mutex<Scene>) -> Outcome<()> {
     let is_drawn = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     let terminal =
         if is_drawn && !output.json { Some(Terminal::open().map_err(Failure::cannot("draw"))?) } else { None };
@@ -121,7 +128,7 @@ async fn show(output: Output, scene: &Mutex<Scene>) -> Result<(), Failure> {
     let mut printed = 0;
     loop {
         frames.tick().await;
-        let scene = locked(scene);
+        let scene = scene.lock();
         if terminal.is_some() {
             let drawn = Terminal::draw(&screen::picture(&scene, output, room(io::stdout())));
             if drawn.and_then(|()| Terminal::is_q_typed()).map_err(Failure::cannot("draw"))? {
@@ -129,7 +136,7 @@ async fn show(output: Output, scene: &Mutex<Scene>) -> Result<(), Failure> {
             }
         } else if !output.json {
             for line in &scene.log[printed..] {
-                let at = output.paint(Paint::Dim, format_args!("{:7.3}", line.at.as_secs_f64()));
+                let at = output.paint(Paint::DIM, format_args!("{:7.3}", line.at.as_secs_f64()));
                 let text = line.paint.map_or_else(|| line.text.clone(), |paint| output.paint(paint, &line.text));
                 output.line(format_args!("{at}  {text}"))?;
             }
@@ -142,7 +149,7 @@ async fn show(output: Output, scene: &Mutex<Scene>) -> Result<(), Failure> {
 }
 
 /// Prints what happened, and the verdict.
-fn report(output: Output, scene: &Scene, findings: &Findings) -> Result<(), Failure> {
+fn report(output: Output, scene: &Scene, findings: &Findings) -> Outcome {
     let count = |fault: Fault| scene.faults.iter().filter(|other| **other == fault).count();
     output.line(format_args!(
         "seed {}: {WORKERS} workers, {} names, {NODES} nodes; crashes {}, freezes {}, cuts {}\n",
@@ -166,7 +173,7 @@ fn report(output: Output, scene: &Scene, findings: &Findings) -> Result<(), Fail
     }
     table.print(output)?;
     for violation in findings.violations.iter().take(VIOLATIONS_MAX) {
-        output.line(output.paint(Paint::Bad, violation))?;
+        output.line(output.paint(Paint::BAD, violation))?;
     }
     output.line(format_args!("\n{}", screen::verdict(output, findings)))
 }

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use super::nodes::{json_of, paint};
 use crate::context::Context;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Outcome, counted};
 use crate::output::{Output, Paint};
 
 /// How long the nodes' clocks are observed.
 const OBSERVE: Duration = Duration::from_secs(1);
 
-pub(crate) async fn doctor(context: &Context) -> crate::Outcome {
+pub(crate) async fn doctor(context: &Context) -> Outcome {
     let found = context.operator()?.examine(OBSERVE).await;
     let output = context.output;
     if output.json {
@@ -21,34 +21,31 @@ pub(crate) async fn doctor(context: &Context) -> crate::Outcome {
     } else {
         for node in &found.nodes {
             let state = output.paint(paint(&node.state), &node.state);
-            output.line(format!("{}  {state}", output.paint(Paint::Bold, &node.title)))?;
+            output.line(format!("{}  {state}", output.paint(Paint::BOLD, &node.title)))?;
             print(output, &node.findings)?;
         }
-        output.line(output.paint(Paint::Bold, "all nodes"))?;
+        output.line(output.paint(Paint::BOLD, "all nodes"))?;
         print(output, &found.findings)?;
-        let count = |severity| found.all().filter(|(_, finding)| finding.severity == severity).count();
-        let count_of = |count: usize, what: &str| match count {
+        let count = |severity, what| match found.all().filter(|(_, finding)| finding.severity == severity).count() {
             0 => format!("no {what}s"),
-            1 => format!("1 {what}"),
-            many => format!("{many} {what}s"),
+            some => counted(some, what),
         };
-        let (errors, warnings) = (count(Severity::Wrong), count(Severity::Warning));
-        output.line(format_args!("\n{}, {}", count_of(errors, "error"), count_of(warnings, "warning")))?;
+        output.line(format_args!("\n{}, {}", count(Severity::Wrong, "error"), count(Severity::Warning, "warning")))?;
     }
     Ok(exit(&found))
 }
 
-fn print(output: Output, findings: &[Finding]) -> Result<(), Failure> {
+fn print(output: Output, findings: &[Finding]) -> Outcome<()> {
     for finding in findings.iter().filter(|finding| !output.quiet || finding.severity >= Severity::Warning) {
         let paint = match finding.severity {
-            Severity::Ok => Paint::Good,
-            Severity::Note => Paint::Dim,
-            Severity::Warning => Paint::Warn,
-            _ => Paint::Bad,
+            Severity::Ok => Paint::GOOD,
+            Severity::Note => Paint::DIM,
+            Severity::Warning => Paint::WARN,
+            _ => Paint::BAD,
         };
         output.line(format!("  {}  {}", output.paint(paint, format!("{:7}", finding.severity)), finding.text))?;
         if let Some(advice) = &finding.advice {
-            output.line(format!("           {} {advice}", output.paint(Paint::Dim, "->")))?;
+            output.line(format!("           {} {advice}", output.paint(Paint::DIM, "->")))?;
         }
     }
     Ok(())
@@ -56,24 +53,13 @@ fn print(output: Output, findings: &[Finding]) -> Result<(), Failure> {
 
 /// Returns the output of `--json`: the nodes as `quorlock nodes` prints them, and the findings.
 fn report(found: &Examination) -> Value {
-    let findings = |findings: &[Finding]| -> Vec<Value> {
-        let one = |finding: &Finding| {
-            json!({
-                "severity": finding.severity.to_string(),
-                "topic": finding.topic.to_string(),
-                "text": finding.text,
-                "advice": finding.advice,
-            })
-        };
-        findings.iter().map(one).collect()
-    };
     let mut report = json_of(found);
     for (at, node) in found.nodes.iter().enumerate() {
         report["nodes"][at]["clock_rate_ppm"] = json!(node.rate_ppm);
-        report["nodes"][at]["findings"] = json!(findings(&node.findings));
+        report["nodes"][at]["findings"] = json!(node.findings);
     }
-    report["worst"] = json!(found.worst().to_string());
-    report["findings"] = json!(findings(&found.findings));
+    report["worst"] = json!(found.worst());
+    report["findings"] = json!(found.findings);
     report
 }
 

@@ -1,6 +1,5 @@
 //! `quorlock extend`, `release` and `check`: for a lease that `acquire` printed.
 
-use std::io::Read;
 use std::time::Duration;
 
 use clap::Args;
@@ -9,7 +8,8 @@ use serde_json::json;
 
 use crate::context::{Context, FLUSH};
 use crate::duration::{millis, show};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::read_stdin;
 use crate::table::one_line;
 
 /// The variable with the lease of a script.
@@ -17,21 +17,15 @@ const VARIABLE: &str = "QUORLOCK_LEASE";
 
 #[derive(Args, Debug)]
 pub(crate) struct LeaseArgs {
-    /// The lease as acquire printed it, or - to read it from stdin [default: $QUORLOCK_LEASE]. Everybody on this host can
-    /// see arguments: prefer - or the environment.
+    /// The lease that acquire printed, or - to read it from stdin [default: $QUORLOCK_LEASE].
     #[expect(clippy::doc_markdown, reason = "doc comments are help texts here")]
     lease: Option<String>,
 }
 
 impl LeaseArgs {
-    fn read(&self) -> Result<DetachedLease, Failure> {
+    fn read(&self) -> Outcome<DetachedLease> {
         let (text, from) = match self.lease.as_deref() {
-            Some("-") => {
-                let mut text = String::new();
-                let read = std::io::stdin().read_to_string(&mut text);
-                read.map_err(|error| Failure::usage(format_args!("cannot read a lease from stdin: {error}")))?;
-                (text, "stdin")
-            }
+            Some("-") => (read_stdin("a lease")?, "stdin"),
             Some(text) => (text.to_owned(), "the argument"),
             None => (std::env::var(VARIABLE).unwrap_or_default(), "$QUORLOCK_LEASE"),
         };
@@ -44,25 +38,20 @@ impl LeaseArgs {
     }
 }
 
-pub(crate) async fn extend(context: &Context, args: &LeaseArgs) -> crate::Outcome {
+pub(crate) async fn extend(context: &Context, args: &LeaseArgs) -> Outcome {
     let lease = args.read()?;
     let validity = context.connect().await?.extend(&lease).await;
     print(context, &lease, validity, "extended")
 }
 
-pub(crate) async fn check(context: &Context, args: &LeaseArgs) -> crate::Outcome {
+pub(crate) async fn check(context: &Context, args: &LeaseArgs) -> Outcome {
     let lease = args.read()?;
     let validity = context.connect().await?.check(&lease).await;
     print(context, &lease, validity, "held")
 }
 
 /// Prints whether the lease is held, and for how long.
-fn print(
-    context: &Context,
-    lease: &DetachedLease,
-    validity: Result<Duration, LeaseError>,
-    what: &str,
-) -> crate::Outcome {
+fn print(context: &Context, lease: &DetachedLease, validity: Result<Duration, LeaseError>, what: &str) -> Outcome {
     let name = lease.name().as_str();
     let is_lost = matches!(validity, Err(LeaseError::Lost(_)));
     if context.output.json && (validity.is_ok() || is_lost) {
@@ -77,14 +66,12 @@ fn print(
     Ok(Exit::OK)
 }
 
-pub(crate) async fn release(context: &Context, args: &LeaseArgs) -> crate::Outcome {
+pub(crate) async fn release(context: &Context, args: &LeaseArgs) -> Outcome {
     let lease = args.read()?;
     let client = context.connect().await?;
     let released = client.release(&lease).await;
     // Also wait for the nodes beyond the majority, if they can be reached.
-    if let Err(error) = client.close(FLUSH).await {
-        context.output.detail(error);
-    }
+    context.output.detail_of(client.close(FLUSH).await);
     let stood = released? == Released::Standing;
     let name = lease.name().as_str();
     if context.output.json || !context.output.quiet {

@@ -5,24 +5,24 @@ use quorlock::{Filter, LIST_DEFAULT, LIST_MAX, Listing, LockView};
 use serde_json::json;
 
 use crate::context::Context;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::inspection::{TITLES, cells, summary};
 use crate::output::{Output, Paint};
 use crate::table::Table;
 
 #[derive(Args, Debug)]
 pub(crate) struct ListArgs {
-    /// Names that match this pattern: * is any text, ? any one character [default: all].
+    /// Show names that match; * is any text, ? one character [default: all].
     #[arg(value_name = "GLOB", default_value = "*", hide_default_value = true)]
     glob: String,
 
-    /// Show at most this many names.
+    /// Show at most N names.
     #[arg(long, value_name = "N", default_value_t = LIST_DEFAULT)]
     limit: usize,
 }
 
 impl ListArgs {
-    pub(crate) fn filter(&self) -> Result<Filter, Failure> {
+    pub(crate) fn filter(&self) -> Outcome<Filter> {
         if self.limit == 0 || self.limit > LIST_MAX {
             return Err(Failure::usage(format_args!("--limit must be between 1 and {LIST_MAX} (got {})", self.limit)));
         }
@@ -30,7 +30,7 @@ impl ListArgs {
     }
 }
 
-pub(crate) async fn list(context: &Context, args: &ListArgs) -> crate::Outcome {
+pub(crate) async fn list(context: &Context, args: &ListArgs) -> Outcome {
     let filter = args.filter()?;
     let client = context.connect().await?;
     let listing = client.list(&filter).await?;
@@ -38,8 +38,7 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> crate::Outcome {
     if output.json {
         let missing = listing.missing.iter().map(|(node, why)| json!({ "node": node, "trouble": why.to_string() }));
         let missing: Vec<_> = missing.collect();
-        output.json(&json!({ "names": locks, "cut": listing.is_cut, "missing": missing }))?;
-        return Ok(Exit::OK);
+        return output.json(&json!({ "names": locks, "cut": listing.is_cut, "missing": missing }));
     }
     if locks.is_empty() {
         output.note("nothing is held or waited for");
@@ -66,12 +65,12 @@ pub(crate) fn remarks(listing: &Listing) -> Vec<String> {
 pub(crate) fn table(output: Output, locks: &[LockView]) -> Table {
     let mut table = Table::new(["NAME"].into_iter().chain(TITLES).chain(["NODES"]));
     for lock in locks {
-        let name = (lock.name.clone(), Some(Paint::Bold));
+        let name = (lock.name.clone(), Some(Paint::BOLD));
         let holding = lock.nodes.iter().filter(|node| node.held).count();
         let nodes = (format!("{holding}/{}", lock.nodes.len()), None);
         table.painted_row([name].into_iter().chain(cells(&summary(lock))).chain([nodes]));
         for node in lock.nodes.iter().filter(|_| output.verbose) {
-            let title = (format!("  {}", node.node), Some(Paint::Dim));
+            let title = (format!("  {}", node.node), Some(Paint::DIM));
             table.painted_row([title].into_iter().chain(cells(node)));
         }
     }

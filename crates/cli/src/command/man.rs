@@ -1,29 +1,44 @@
 //! `quorlock man`: the manual, one page for the tool and one for each command.
 
-use std::io::Write;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, Command};
 use clap_mangen::Man;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 
-/// Print a manual page.
+/// Print the manual page of a command.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  quorlock man run | man -l -\n  quorlock man --dir /usr/local/share/man/man1")]
+#[command(
+    before_help = "\
+The pages have every option of a command with its details, and --help the usual ones.",
+    after_help = "Examples:\n  quorlock man run | man -l -\n  quorlock man --dir /usr/local/share/man/man1"
+)]
 pub(crate) struct ManArgs {
-    /// The command whose page to print [default: that of quorlock itself].
+    /// The command [default: quorlock itself].
     command: Option<String>,
 
-    /// Write every page into this folder instead.
+    /// Write every page into this folder.
     #[arg(long, value_name = "FOLDER", conflicts_with = "command")]
     dir: Option<PathBuf>,
 }
 
+/// Moves the paragraph that the help has below the usage to where a manual page shows it.
+fn describe(command: Command) -> Command {
+    let paragraph = command.get_before_help().map(ToString::to_string);
+    let about = command.get_about().map(ToString::to_string);
+    let command = command.mut_subcommands(describe);
+    match (about, paragraph) {
+        (Some(about), Some(paragraph)) => command.long_about(format!("{about}.\n\n{paragraph}")),
+        _ => command,
+    }
+}
+
 /// Prints one page, or writes all of them.
-pub(crate) fn man(args: &ManArgs) -> crate::Outcome {
+pub(crate) fn man(args: &ManArgs) -> Outcome {
     let mut root = crate::args::command();
     root.build();
+    let root = describe(root);
     if let Some(folder) = &args.dir {
         let failed = |error: std::io::Error| Failure::config(format_args!("{}: {error}", folder.display()));
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -37,10 +52,6 @@ pub(crate) fn man(args: &ManArgs) -> crate::Outcome {
             None => return Err(Failure::usage(format_args!("no command {name:?}: quorlock --help lists them"))),
         },
     };
-    let mut text = Vec::new();
-    Man::new(page)
-        .render(&mut text)
-        .and_then(|()| std::io::stdout().write_all(&text))
-        .map_err(Failure::cannot("write"))?;
+    Man::new(page).render(&mut std::io::stdout()).map_err(Failure::cannot("write"))?;
     Ok(Exit::OK)
 }

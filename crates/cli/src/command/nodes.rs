@@ -9,30 +9,40 @@ use clap::Subcommand;
 use quorlock::{Examination, ExaminedNode, NodeState};
 use serde_json::{Value, json};
 
+use crate::args::COMMAND_HELP;
 use crate::context::Context;
 use crate::duration::{millis, parse_duration, show};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome, counted};
 use crate::inspection::or_dash;
 use crate::output::{Paint, ask};
 use crate::table::Table;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
-    /// Declare that no lock can be outstanding: the nodes become one new cluster and can vote at once.
-    ///
-    /// It refuses while a node shows a lease, or cannot list its names.
-    #[command(after_help = "Example:\n  quorlock nodes init --nodes redis://a,redis://b,redis://c")]
+    /// Make the nodes one new cluster that can vote at once.
+    #[command(help_template = COMMAND_HELP, before_help = "\
+Run it once for new nodes, while nobody can hold a lock on them. On a cluster in use it can allow two holders: it \
+refuses while a node shows a lease, or cannot list its names.", after_help = "\
+Exit codes:
+  0 done   64 usage   69 unreachable nodes   75 a lease is held
+  77 access denied   78 configuration
+
+Example:
+  quorlock nodes init --yes --nodes redis://a,redis://b,redis://c")]
     Init {
-        /// Yes, no lock can be outstanding on these nodes.
+        /// Do not ask: nobody can hold a lock on these nodes.
         #[arg(long)]
         yes: bool,
-        /// Continue although there are leases: others may then acquire the same locks.
+        /// Discard leases: two may hold a lock.
         #[arg(long)]
         danger_discard_leases: bool,
     },
-    /// Wait until every node can vote: those in quarantine, and those that are loading or unreachable.
-    #[command(after_help = "Exit codes:
-  0 all nodes can vote   69 some cannot, and the time is over   77 access denied   78 configuration
+    /// Wait until every node can vote.
+    #[command(help_template = COMMAND_HELP, before_help = "\
+Waits for nodes that are in quarantine, loading or unreachable. A quarantine only passes while a client is connected: \
+this command is one.", after_help = "\
+Exit codes:
+  0 all nodes can vote   69 timed out   77 access denied   78 configuration
 
 Example:
   quorlock nodes wait --timeout 5m")]
@@ -41,20 +51,25 @@ Example:
         #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "10m")]
         timeout: Duration,
     },
-    /// Change the constants that all clients of the cluster share: to --max-ttl, --max-clock-skew and --nodes, as given here.
-    ///
-    /// Held leases can no longer be renewed, and the nodes vote again after a quarantine of the longer max-ttl.
-    /// A majority of the cluster's nodes must be among --nodes; the others must be blank.
-    #[command(after_help = "Example:\n  quorlock nodes reconfigure --max-ttl 5m --yes")]
+    /// Change the constants that all clients of the cluster share.
+    #[command(help_template = COMMAND_HELP, before_help = "\
+Sets --max-ttl, --max-clock-skew and --nodes as given here. Held leases can no longer be renewed, and the nodes vote \
+again after a quarantine of the longer max-ttl. A majority of the cluster's nodes must be among --nodes; the others \
+must be empty.", after_help = "\
+Exit codes:
+  0 done   64 usage   69 no quorum   77 access denied   78 configuration
+
+Example:
+  quorlock nodes reconfigure --max-ttl 5m --yes")]
     Reconfigure {
-        /// Yes, holders of locks may lose them.
+        /// Do not ask: holders may lose their locks.
         #[arg(long)]
         yes: bool,
     },
 }
 
 /// Shows the nodes, or performs an action on them.
-pub(crate) async fn nodes(context: &Context, action: Option<Action>) -> crate::Outcome {
+pub(crate) async fn nodes(context: &Context, action: Option<Action>) -> Outcome {
     match action {
         None => list(context).await,
         Some(Action::Init { yes, danger_discard_leases }) => init(context, yes, danger_discard_leases).await,
@@ -63,7 +78,7 @@ pub(crate) async fn nodes(context: &Context, action: Option<Action>) -> crate::O
     }
 }
 
-async fn list(context: &Context) -> crate::Outcome {
+async fn list(context: &Context) -> Outcome {
     let found = context.operator()?.examine(Duration::ZERO).await;
     let output = context.output;
     if output.json {
@@ -98,7 +113,7 @@ async fn list(context: &Context) -> crate::Outcome {
     })
 }
 
-async fn init(context: &Context, yes: bool, discards_leases: bool) -> crate::Outcome {
+async fn init(context: &Context, yes: bool, discards_leases: bool) -> Outcome {
     let warning = "nodes init discards every lock that may be outstanding on these nodes";
     let condition = "there is none, because the cluster is new or all its users have stopped";
     confirm(yes, warning, condition, "nodes init --yes")?;
@@ -107,11 +122,11 @@ async fn init(context: &Context, yes: bool, discards_leases: bool) -> crate::Out
         builder = builder.danger_discard_leases();
     }
     let nodes = builder.init_cluster().await?.nodes().len();
-    let plural = if nodes == 1 { "" } else { "s" };
-    context.output.result(&json!({ "nodes": nodes }), format_args!("{nodes} node{plural} can vote, as one new cluster"))
+    let text = format!("{} can vote, as one new cluster", counted(nodes, "node"));
+    context.output.result(&json!({ "nodes": nodes }), text)
 }
 
-async fn reconfigure(context: &Context, yes: bool) -> crate::Outcome {
+async fn reconfigure(context: &Context, yes: bool) -> Outcome {
     let warning = "after this change, holders of locks on these nodes cannot renew them, and nobody can acquire one \
                    until the longer max-ttl and a tenth have passed";
     confirm(yes, warning, "that is what you want", "nodes reconfigure --yes")?;
@@ -129,7 +144,7 @@ async fn reconfigure(context: &Context, yes: bool) -> crate::Outcome {
 }
 
 /// Asks the operator to confirm: with `--yes`, or by typing a word on a terminal.
-fn confirm(yes: bool, warning: &str, condition: &str, command: &str) -> Result<(), Failure> {
+fn confirm(yes: bool, warning: &str, condition: &str, command: &str) -> Outcome<()> {
     if yes {
         return Ok(());
     }
@@ -149,24 +164,20 @@ fn is_able(found: &Examination) -> bool {
 /// Returns the colour of a state.
 pub(super) fn paint(state: &NodeState) -> Paint {
     match state {
-        NodeState::Voting => Paint::Good,
-        NodeState::Blank | NodeState::Restarted | NodeState::Quarantined { .. } => Paint::Warn,
-        _ => Paint::Bad,
+        NodeState::Voting => Paint::GOOD,
+        NodeState::Blank | NodeState::Restarted | NodeState::Quarantined { .. } => Paint::WARN,
+        _ => Paint::BAD,
     }
 }
 
 fn quarantine_left(state: &NodeState) -> Option<Duration> {
-    match state {
-        NodeState::Quarantined { left, .. } => Some(*left),
-        _ => None,
-    }
+    let NodeState::Quarantined { left, .. } = state else { return None };
+    Some(*left)
 }
 
 fn reason(state: &NodeState) -> Option<&str> {
-    match state {
-        NodeState::Unfit(why) | NodeState::Denied(why) | NodeState::Unreachable(why) => Some(why),
-        _ => None,
-    }
+    let (NodeState::Unfit(why) | NodeState::Denied(why) | NodeState::Unreachable(why)) = state else { return None };
+    Some(why)
 }
 
 /// Returns the output of `--json`.

@@ -23,64 +23,59 @@ use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_proc
 
 use crate::context::{Context, FLUSH};
 use crate::duration::{millis, parse_duration, show, show_exactly};
-use crate::exit::{Exit, Failure};
-use crate::lock::{self, LockArgs};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::lock::LockArgs;
 use crate::process::Process;
 use crate::signals::Signals;
-use environment::environment;
 use guard::{Duty, Guard, boot_time};
 use limits::{Cause, Limits, OnLost};
 use report::Report;
 use supervise::{Run, Supervisor};
 use terminal::Terminal;
 
-/// Run a command while holding the lock.
-///
-/// The command gets its arguments and its stdin untouched (there is no shell), and in its environment QUORLOCK_NAME,
-/// QUORLOCK_FENCE, QUORLOCK_LEASE, QUORLOCK_OWNER (but with --slots QUORLOCK_SLOT), QUORLOCK_TTL_MS and QUORLOCK_NODES. Its exit code is passed on. If the
-/// lock may be lost, the command is ended before anybody else can have it. A `quorlock run` of the same name within the
-/// command enters the lock again.
-///
-/// The command runs in a process group of its own. What it leaves behind there is ended before the lock is given back;
-/// what has left the group, as a daemon does, goes on without the lock.
+/// Run a command while holding a lock.
 #[derive(Args, Debug)]
-#[command(after_help = NOTES)]
-#[expect(clippy::doc_markdown, reason = "doc comments are help texts here")]
+#[command(before_help = DESCRIPTION, after_help = NOTES)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     lock: LockArgs,
 
-    /// What to do if the lock is held, after --wait if that is given: skip exits with 0, as a cron job should.
-    #[arg(long, value_name = "WHAT")]
+    /// If held, after --wait: fail (75), skip (0) or wait [default: wait on a terminal, else fail].
+    #[arg(long, value_name = "ACTION", hide_possible_values = true, help_heading = "Waiting")]
     if_held: Option<IfHeld>,
 
-    /// Exit with this code if the lock is held, instead of 75.
-    #[arg(short = 'E', long = "conflict-exit-code", value_name = "CODE")]
-    held_code: Option<u8>,
-
-    /// Keep the lock for at least this long, even if the command is done sooner or quorlock is killed with SIGKILL: for a
-    /// cron job on hosts whose clocks are not quite the same. Another signal to quorlock ends the wait.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    /// Hold at least this long (for skewed clocks).
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Duration of the command")]
     min_hold: Option<Duration>,
 
-    /// End the command after this long, as if the lock was lost.
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    /// Stop it after this long, and exit with 79.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Duration of the command")]
     max_hold: Option<Duration>,
 
-    /// How long the command has after SIGTERM, before SIGKILL, when it is to end [default: 5s].
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    /// Wait this long before SIGKILL [default: 5s].
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Duration of the command")]
     kill_grace: Option<Duration>,
 
-    /// What to do with the command when the lock may be lost.
-    #[arg(long, value_name = "WHAT", default_value = "stop")]
+    /// If the lock may be lost: stop (SIGTERM, then SIGKILL), kill (SIGKILL) or ignore.
+    #[arg(long, value_name = "ACTION", default_value = "stop", hide_possible_values = true, help_heading = "Holding")]
     on_lost: OnLost,
 
-    /// Write what came of it into this file, as JSON.
-    #[arg(long, value_name = "PATH")]
+    /// If held, exit with N [default: 75].
+    #[arg(short = 'E', long = "conflict-exit-code", value_name = "N", help_heading = "Result")]
+    held_code: Option<u8>,
+
+    /// Write the result to FILE, as JSON.
+    #[arg(long, value_name = "FILE", help_heading = "Result")]
     result_file: Option<PathBuf>,
 
     /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(
+        last = true,
+        required = true,
+        value_name = "COMMAND",
+        hide_short_help = true,
+        long_help = "The command and its arguments"
+    )]
     command: Vec<OsString>,
 }
 
@@ -91,19 +86,24 @@ enum IfHeld {
     Fail,
     /// Exit with 0.
     Skip,
-    /// Wait for it.
+    /// Wait for the lock.
     Wait,
 }
+
+const DESCRIPTION: &str = "\
+If the lock is held, wait for it (on a terminal) or exit with 75 (elsewhere); see --wait and --if-held. The command's \
+exit code becomes ours. If the lock is lost, the command is stopped before anyone else can acquire it, and we exit \
+with 79.";
 
 const NOTES: &str = "\
 Exit codes:
   the command's own, or 128+N if signal N killed it
   64 usage   69 no quorum   75 held   77 access denied   78 configuration
-  79 lock lost, or not provable, during the run, or --max-hold is over, or
-     quorlock asked the command to end because renewals failed
-  126/127 not executable/not found   130/143 interrupted while waiting
+  79 the lock was lost, or may have been; or --max-hold was reached
+  126 not executable   127 not found   130, 143 interrupted while waiting
 
-With --json, what came of it is printed behind the command's own output.
+Environment of the command: QUORLOCK_NAME, QUORLOCK_FENCE, QUORLOCK_LEASE,
+QUORLOCK_TTL_MS, QUORLOCK_NODES, and QUORLOCK_OWNER or (--slots) QUORLOCK_SLOT
 
 Example:
   quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh";
@@ -134,8 +134,8 @@ fn hidden(command: &str) -> Command {
 
 /// Runs a hidden command, if this process was started for one. Every run starts them, so this comes before everything else.
 pub(crate) fn hidden_command() -> Option<ExitCode> {
-    let mut arguments = std::env::args_os().skip(1);
-    let command = arguments.next()?;
+    let mut arguments = std::env::args_os();
+    let command = arguments.nth(1)?;
     let mut number = || arguments.next()?.to_str()?.parse().ok();
     match command.to_str()? {
         guard::COMMAND => Some(guard::stand()),
@@ -159,20 +159,18 @@ fn die(signal: Option<Signal>) -> ExitCode {
 }
 
 /// Acquires the lock, runs the command, releases the lock, and reports the result.
-pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
+pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
     context.outlasts("run")?;
     let ttl = context.ttl(args.lock.ttl)?;
     let grace = args.kill_grace.unwrap_or_else(|| context.settings.duration("kill_grace"));
     check(&args, ttl, grace)?;
     let mut report = Report::new(&args.lock.name, args.lock.kind());
     let limits = Limits { on_lost: args.on_lost, grace, max_hold: args.max_hold };
-    let done = attempt(context, &args, ttl, limits, &mut report).await;
-    let exit = match done {
+    let exit = match attempt(context, &args, ttl, limits, &mut report).await {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::HELD => {
-            let text = failure.to_string();
             // The report has the first line only: the rest is advice for the user.
-            let reason = text.lines().next().unwrap_or_default();
+            let reason = failure.text.lines().next().unwrap_or_default();
             report.reason = Some(reason.to_owned());
             if args.if_held == Some(IfHeld::Skip) {
                 report.outcome = "skipped";
@@ -185,8 +183,8 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
             }
         }
         Err(failure) => {
-            report.reason = Some(failure.to_string());
             failure.print();
+            report.reason = Some(failure.text);
             failure.exit
         }
     };
@@ -199,22 +197,19 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> crate::Outcome {
     exit
 }
 
-fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> crate::Outcome {
+fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> Outcome {
     if context.output.json {
         context.output.json(report)?;
     }
-    match args.result_file.as_ref().map(|path| report.write(path)) {
-        Some(Err(failure)) if exit == Exit::OK => Err(failure),
+    if let Some(Err(failure)) = args.result_file.as_ref().map(|path| report.write(path)) {
+        failure.print();
         // The exit code of the command matters more.
-        Some(Err(failure)) => {
-            failure.print();
-            Ok(exit)
-        }
-        _ => Ok(exit),
+        return Ok(if exit == Exit::OK { failure.exit } else { exit });
     }
+    Ok(exit)
 }
 
-fn check(args: &RunArgs, ttl: Duration, grace: Duration) -> Result<(), Failure> {
+fn check(args: &RunArgs, ttl: Duration, grace: Duration) -> Outcome<()> {
     let least = (grace + Duration::from_secs(1)) * 3;
     if ttl < least {
         let shorter = (ttl / 3).saturating_sub(Duration::from_secs(1)).as_millis();
@@ -231,11 +226,8 @@ fn check(args: &RunArgs, ttl: Duration, grace: Duration) -> Result<(), Failure> 
     if let (Some(least), Some(most)) = (args.min_hold, args.max_hold)
         && least > most
     {
-        return Err(Failure::usage(format_args!(
-            "--min-hold {} is longer than --max-hold {}",
-            show(least),
-            show(most)
-        )));
+        let [least, most] = [least, most].map(show);
+        return Err(Failure::usage(format_args!("--min-hold {least} is longer than --max-hold {most}")));
     }
     if let Some(folder) = args.result_file.as_ref().and_then(|path| path.parent())
         && !folder.as_os_str().is_empty()
@@ -246,13 +238,7 @@ fn check(args: &RunArgs, ttl: Duration, grace: Duration) -> Result<(), Failure> 
     Ok(())
 }
 
-async fn attempt(
-    context: &Context,
-    args: &RunArgs,
-    ttl: Duration,
-    limits: Limits,
-    report: &mut Report,
-) -> crate::Outcome {
+async fn attempt(context: &Context, args: &RunArgs, ttl: Duration, limits: Limits, report: &mut Report) -> Outcome {
     // The command cannot be watched without a /proc that shows our processes: fail before acquiring the lock.
     Process::find(std::process::id())?;
     let outer = nesting::inherited();
@@ -289,22 +275,16 @@ async fn attempt(
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
     if let Some(fence) = report.fence {
-        context.output.detail(format!(
-            "{} is ours with fence {fence}, after {}",
-            args.lock.name,
-            show(begun.elapsed())
-        ));
+        let (name, waited) = (&args.lock.name, show(begun.elapsed()));
+        context.output.detail(format!("{name} is ours with fence {fence}, after {waited}"));
     }
-    let environment = environment(context, args, &lease, &outer)?;
+    let environment = environment::of(context, args, &lease, &outer)?;
     let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
         .watch(&client)
         .await;
     guard.command_is_over();
     if let Some(least) = args.min_hold {
-        tokio::select! {
-            () = tokio::time::sleep(least.saturating_sub(held.elapsed())) => {}
-            _ = signals.next_fatal() => {}
-        }
+        let _ = tokio::time::timeout(least.saturating_sub(held.elapsed()), signals.next_fatal()).await;
     }
     report.held_ms = Some(millis(held.elapsed()));
     release(context, lease, client).await;
@@ -313,14 +293,9 @@ async fn attempt(
 }
 
 /// Acquires the lock, or enters it again if an outer run holds it.
-async fn acquire(
-    context: &Context,
-    args: &RunArgs,
-    outer: &[DetachedLease],
-    client: &Client,
-) -> Result<Lease, Failure> {
+async fn acquire(context: &Context, args: &RunArgs, outer: &[DetachedLease], client: &Client) -> Outcome<Lease> {
     let around = nesting::find(outer, &args.lock.name, client).await;
-    let lease = acquire_within(context, args, around, client).await?;
+    let lease = enter(context, args, around, client).await?;
     let owner = lease.as_detached().owner();
     let Some(around) = around.filter(|around| owner.is_some() && around.owner() == owner) else { return Ok(lease) };
     // If the outer run ended before we entered, others may have entered with its owner, too.
@@ -338,28 +313,17 @@ async fn acquire(
     if is_held {
         return Ok(lease);
     }
-    if let Err(error) = lease.release().await {
-        context.output.detail(error);
-    }
-    acquire_within(context, args, None, client).await
+    context.output.detail_of(lease.release().await);
+    enter(context, args, None, client).await
 }
 
 /// Acquires the lock, or enters the lock of an outer run.
-async fn acquire_within(
-    context: &Context,
-    args: &RunArgs,
-    around: Option<&DetachedLease>,
-    client: &Client,
-) -> Result<Lease, Failure> {
-    let (mode, wait) = nesting::mode(args, around, client)?;
-    let program = || {
-        let program = args.command.first().and_then(|program| Path::new(program).file_name());
-        program.unwrap_or_default().to_string_lossy().into_owned()
-    };
+async fn enter(context: &Context, args: &RunArgs, around: Option<&DetachedLease>, client: &Client) -> Outcome<Lease> {
+    let how = nesting::mode(args, around, client)?;
+    let program = args.command.first().and_then(|program| Path::new(program).file_name()).unwrap_or_default();
     // A run may take any time.
     let renewals = Renewals::Watchdog { every: None, lifetime: Duration::MAX };
-    let lock = args.lock.lock(context, client, mode, program)?.renewals(renewals);
-    lock::acquire(context, client, &args.lock.name, lock, wait).await
+    args.lock.acquire(context, client, how, renewals, &program.to_string_lossy()).await
 }
 
 /// Reports a signal that ended the wait. All grants are released.
@@ -373,16 +337,12 @@ fn interrupted(report: &mut Report, signal: Signal) -> Exit {
 
 /// Releases the lease, and waits for the nodes beyond the majority, if they can be reached.
 async fn release(context: &Context, lease: Lease, client: Client) {
-    if let Err(error) = lease.release().await {
-        context.output.detail(error);
-    }
-    if let Err(error) = client.close(FLUSH).await {
-        context.output.detail(error);
-    }
+    context.output.detail_of(lease.release().await);
+    context.output.detail_of(client.close(FLUSH).await);
 }
 
 /// Returns the outcome of the run. The command's own code counts only if the lock was provably held throughout.
-fn conclude(report: &mut Report, run: Run) -> crate::Outcome {
+fn conclude(report: &mut Report, run: Run) -> Outcome {
     report.signal = run.status.terminating_signal();
     report.lost = run.lost.is_some();
     if let Some(lost) = run.lost {

@@ -3,18 +3,18 @@
 mod demo;
 mod log;
 
-use std::io::Read;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
 use quorlock_server::{Clients, Config, Limits, Server, Tls, hash_bearer_token};
-use serde::Serialize;
+use serde_json::json;
 
 use crate::context::Context;
 use crate::duration::parse_duration;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::read_stdin;
 use crate::signals::Signals;
 
 /// How long to wait at the end for nodes that do not answer.
@@ -23,79 +23,79 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// A fixed seed, so that the demonstration is the same every time.
 const DEMO_SEED: u64 = 7;
 
-/// Serve the locks over HTTP, for programs in any language.
-///
-/// Any number of replicas can serve the same nodes. Without --clients there is no authentication, and it listens on a
-/// loopback address only. What the calls are: /openapi.json.
+/// Serve locks over HTTP, for programs in any language.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    before_help = "\
+Any number of replicas can serve the same nodes. Without --clients there is no authentication, and it listens on a \
+loopback address only. /openapi.json describes the calls; / is a live page.",
+    after_help = "\
 Exit codes:
-  0 it was asked to stop, and has   64 bad usage   69 no quorum   78 bad configuration
+  0 stopped on request   64 usage   69 no quorum   78 configuration
 
 Examples:
-  quorlock serve
   quorlock serve --demo
-  quorlock serve --listen 0.0.0.0:7677 --clients clients.txt --nodes redis://a,redis://b,redis://c")]
+  quorlock serve --listen 0.0.0.0:7677 --clients clients.txt"
+)]
 pub(crate) struct ServeArgs {
-    /// Where to listen, as 127.0.0.1:7677 or localhost:7677; port 0 is any that is free.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7677", value_parser = parse_listen)]
+    /// Listen on ADDRESS.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7677", value_parser = parse_listen, help_heading = "Listening")]
     listen: SocketAddr,
 
-    /// Who may call: a file with a line for each client, `NAME sha256:HASH read,lock,admin GLOB,GLOB`.
-    #[arg(long, value_name = "FILE")]
+    /// Admit only these clients, one per line: NAME sha256:HASH read,lock,admin GLOB,GLOB.
+    #[arg(long, value_name = "FILE", help_heading = "Access")]
     clients: Option<PathBuf>,
 
-    /// Read a bearer token from stdin, print its hash for the file of clients, and do nothing else.
-    #[arg(long)]
+    /// Read a bearer token from stdin, print its hash for the clients file, and exit.
+    #[arg(long, help_heading = "Access")]
     hash_token: bool,
 
-    /// Speak TLS: a file with the certificate and its chain, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    /// Use TLS with this certificate chain (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Listening")]
     tls_cert: Option<PathBuf>,
 
-    /// The key of the certificate, as PEM.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    /// Use this private key (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Listening")]
     tls_key: Option<PathBuf>,
 
-    /// Who signs the certificates of clients, as PEM: without --clients, everybody needs one.
-    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    /// Accept client certificates of this CA (PEM).
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Listening")]
     tls_client_ca: Option<PathBuf>,
 
-    /// Requests a second of each client, at most.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().requests_per_second, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Allow N requests per second.
+    #[arg(long, value_name = "N", help_heading = "Limits per client", default_value_t = Limits::default().requests_per_second, value_parser = clap::value_parser!(u32).range(1..))]
     rate_limit: u32,
 
-    /// Requests of each client that wait for a lock at a time, at most.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().waiters)]
+    /// Allow N requests that wait for a lock.
+    #[arg(long, value_name = "N", help_heading = "Limits per client", default_value_t = Limits::default().waiters)]
     waiters: usize,
 
-    /// Keys of each client that the nodes keep out after their release, at most: half of them at once.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().released_keys, value_parser = clap::value_parser!(u32).range(2..))]
+    /// Allow N recently released keys, half of them at once.
+    #[arg(long, value_name = "N", help_heading = "Limits per client", default_value_t = Limits::default().released_keys, value_parser = clap::value_parser!(u32).range(2..))]
     released_keys: u32,
 
-    /// Different names that each client locks in 24 hours, at most. Each replica counts for itself.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().names)]
+    /// Allow N different names in 24 hours, per replica.
+    #[arg(long, value_name = "N", help_heading = "Limits per client", default_value_t = Limits::default().names)]
     names: usize,
 
-    /// Open connections of each client, at most. Without --clients, and before its first request, a client is an address.
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections_per_client)]
+    /// Allow N connections; without --clients, per address.
+    #[arg(long, value_name = "N", help_heading = "Limits per client", default_value_t = Limits::default().connections_per_client)]
     connections: usize,
 
-    /// The longest that a request may wait for a lock.
-    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    /// Let a request wait for a lock at most this long.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration, help_heading = "Waiting")]
     max_wait: Duration,
 
-    /// Let anybody in who can reach the address.
-    #[arg(long, conflicts_with = "clients")]
+    /// Admit anyone who can reach the address.
+    #[arg(long, conflicts_with = "clients", help_heading = "Access")]
     danger_no_auth: bool,
 
-    /// Serve something to look at: nodes in this process that fail now and then, and workers that want their locks. Not
-    /// with --nodes.
-    #[arg(long, conflicts_with = "clients")]
+    /// Serve busy nodes in this process, which fail now and then; not with --nodes.
+    #[arg(long, conflicts_with = "clients", help_heading = "Other")]
     demo: bool,
 
-    /// How the log on stderr is written: as text or as json.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    /// Log to stderr as text or json.
+    #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true, help_heading = "Other")]
     log: log::Format,
 }
 
@@ -112,19 +112,13 @@ impl ServeArgs {
     }
 }
 
-#[derive(Serialize)]
-struct Serving {
-    address: String,
-}
-
 /// Serves until a signal arrives.
-pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome {
+pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Outcome {
     if args.hash_token {
         return hash(context);
     }
-    if args.demo && context.settings.is_typed("nodes") {
-        let why = "--demo has nodes of its own: leave out either --demo or --nodes";
-        return Err(Failure::usage(why));
+    if args.demo && context.settings.origin("nodes") == "--nodes" {
+        return Err(Failure::usage("--demo has nodes of its own: leave out either --demo or --nodes"));
     }
     log::start(args.log, context.output);
     let clients = args.clients.as_deref().map(read_clients).transpose()?;
@@ -148,11 +142,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     }
     let server = Server::bind(config).await.map_err(Failure::config)?;
     let address = format!("{}://{}", if server.is_tls() { "https" } else { "http" }, server.address());
-    if context.output.json {
-        context.output.json(&Serving { address })?;
-    } else {
-        context.output.line(format_args!("serving on {address}"))?;
-    }
+    context.output.result(&json!({ "address": address }), format_args!("serving on {address}"))?;
     let served = server.serve(async {
         let signal = signals.next_fatal().await;
         tracing::info!(signal = signal.as_raw(), "stopping");
@@ -163,13 +153,9 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> crate::Outcome 
     Ok(Exit::OK)
 }
 
-fn hash(context: &Context) -> crate::Outcome {
-    let mut token = String::new();
-    let read = std::io::stdin().lock().read_to_string(&mut token);
-    read.map_err(|error| Failure::usage(format!("cannot read a bearer token from stdin: {error}")))?;
-    let hash = hash_bearer_token(&token).map_err(Failure::usage)?;
-    context.output.line(hash)?;
-    Ok(Exit::OK)
+fn hash(context: &Context) -> Outcome {
+    let token = read_stdin("a bearer token")?;
+    context.output.line(hash_bearer_token(&token).map_err(Failure::usage)?)
 }
 
 /// Returns the first address of a host name.
@@ -179,7 +165,7 @@ fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     found.next().ok_or_else(|| format!("this name has no address: {hint}"))
 }
 
-fn read_clients(path: &Path) -> Result<Clients, Failure> {
+fn read_clients(path: &Path) -> Outcome<Clients> {
     let fail = |why: String| Failure::config(format!("{}: {why}", path.display()));
     let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
     Clients::parse(&text).map_err(|error| fail(error.to_string()))

@@ -6,18 +6,17 @@ use quorlock::LockView;
 
 use crate::context::Context;
 use crate::duration::show;
-use crate::exit::Exit;
+use crate::exit::{Exit, Outcome};
 use crate::inspection::{TITLES, cells, elapsed, or_dash, sharing, show_holder, summary};
 use crate::table::{Table, one_line};
 use crate::wait_display::ordinal;
 
-pub(crate) async fn status(context: &Context, name: &str) -> crate::Outcome {
+pub(crate) async fn status(context: &Context, name: &str) -> Outcome {
     let client = context.connect().await?;
     let lock = LockView::from(&client.inspect(name).await?);
     let output = context.output;
     if output.json {
-        output.json(&lock)?;
-        return Ok(Exit::OK);
+        return output.json(&lock);
     }
     output.line(sentence(&lock))?;
     let mut table = Table::new(["NODE"].into_iter().chain(TITLES));

@@ -10,27 +10,30 @@ use quorlock::{Client, Filter, Listing, LockView, ReadError};
 use super::list::{ListArgs, remarks, table, views};
 use crate::context::Context;
 use crate::duration::{millis, parse_duration};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::inspection::show_holder;
 use crate::output::{Output, json_text, room};
 use crate::signals::Signals;
 use crate::table::{cut_painted, one_line};
 
-/// Show the locks that are held or waited for, as they change, until Ctrl-C.
-///
-/// On a terminal, the table is redrawn in place. Elsewhere, and with --json, every change is a line.
+/// Show the locks that are held or waited for, as they change.
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    before_help = "\
+Runs until Ctrl-C, and changes nothing. On a terminal the table is redrawn in place; elsewhere, and with --json, every \
+change is a line.",
+    after_help = "\
 Exit codes:
-  130/143 interrupted   69 no quorum at the start
+  69 no quorum at the start   130, 143 interrupted
 
 Example:
-  quorlock watch 'invoices/*'")]
+  quorlock watch 'invoices/*'"
+)]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     list: ListArgs,
 
-    /// How often to ask the nodes.
+    /// Ask the nodes this often.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, default_value = "1s")]
     every: Duration,
 }
@@ -38,7 +41,7 @@ pub(crate) struct WatchArgs {
 /// The shortest time between two requests.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 
-pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> crate::Outcome {
+pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> Outcome {
     let filter = args.list.filter()?;
     if args.every < EVERY_MIN {
         return Err(Failure::usage(format_args!("--every must be at least {EVERY_MIN:?} (got {:?})", args.every)));
@@ -56,7 +59,7 @@ pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> crate::Outcome
 }
 
 /// Follows the locks until nobody reads the output any more.
-async fn follow(client: &Client, filter: &Filter, every: Duration, view: &mut View) -> Result<(), Failure> {
+async fn follow(client: &Client, filter: &Filter, every: Duration, view: &mut View) -> Outcome<()> {
     let mut is_read = view.show(&client.list(filter).await?)?;
     while is_read {
         tokio::time::sleep(every).await;
@@ -92,7 +95,7 @@ impl View {
     }
 
     /// Shows a listing. Returns whether anybody still reads the output.
-    fn show(&mut self, listing: &Listing) -> Result<bool, Failure> {
+    fn show(&mut self, listing: &Listing) -> Outcome<bool> {
         let (locks, remarks) = (views(listing), remarks(listing));
         if self.is_drawn {
             let mut lines = table(self.output, &locks).lines(self.output);
@@ -117,7 +120,7 @@ impl View {
     }
 
     /// Reports that the nodes could not be searched.
-    fn miss(&mut self, error: &ReadError) -> Result<bool, Failure> {
+    fn miss(&mut self, error: &ReadError) -> Outcome<bool> {
         if self.is_drawn {
             return self.draw(vec![one_line(&error.to_string())]);
         }
@@ -125,12 +128,12 @@ impl View {
         Ok(true)
     }
 
-    fn tell(&self, event: &str, lock: &LockView) -> Result<bool, Failure> {
+    fn tell(&self, event: &str, lock: &LockView) -> Outcome<bool> {
         if self.output.json {
             let mut change = serde_json::to_value(lock).map_err(Failure::cannot("write JSON"))?;
             change["at_ms"] = SystemTime::UNIX_EPOCH.elapsed().map(millis).unwrap_or_default().into();
             change["event"] = event.into();
-            return self.output.text(&format!("{}\n", json_text(&change)?));
+            return self.output.text(&(json_text(&change)? + "\n"));
         }
         let name = one_line(&lock.name);
         let fence = lock.fence.map_or_else(String::new, |fence| format!(" with fence {fence}"));
@@ -151,7 +154,7 @@ impl View {
     }
 
     /// Replaces the lines on the terminal, as far as there is room.
-    fn draw(&mut self, mut lines: Vec<String>) -> Result<bool, Failure> {
+    fn draw(&mut self, mut lines: Vec<String>) -> Outcome<bool> {
         let (columns, rows) = room(std::io::stdout());
         let rows = rows.max(4);
         if lines.len() >= rows {

@@ -9,8 +9,8 @@ use toml::de::{DeTable, DeValue};
 
 use crate::config::key::{KEYS, Key, find};
 use crate::config::value::{Kind, Value, checked};
-use crate::config::{Origin, variable};
-use crate::exit::Failure;
+use crate::config::variable;
+use crate::exit::{Failure, Outcome};
 
 /// A value, and the line that it is on.
 type Entry = (&'static Key, Value, usize);
@@ -27,7 +27,7 @@ pub(crate) struct File {
 
 impl File {
     /// Reads the given file, or the first of the default ones that exists. Also returns the paths that it tried, in order.
-    pub(crate) fn find(named: Option<PathBuf>) -> Result<(Option<Self>, Vec<PathBuf>), Failure> {
+    pub(crate) fn find(named: Option<PathBuf>) -> Outcome<(Option<Self>, Vec<PathBuf>)> {
         let named = match named {
             Some(path) => Some(path),
             None => variable::read("QUORLOCK_CONFIG")?.map(PathBuf::from),
@@ -52,7 +52,7 @@ impl File {
     }
 
     /// Parses a file. The error names the line, and never repeats a value, which may contain a password.
-    pub(crate) fn parse(path: PathBuf, text: &str) -> Result<Self, Failure> {
+    pub(crate) fn parse(path: PathBuf, text: &str) -> Outcome<Self> {
         let reader = Reader { path: &path, text };
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| reader.line(span.start));
@@ -65,9 +65,7 @@ impl File {
                 ("default_profile", DeValue::String(name)) => default_profile = Some(name.to_string()),
                 ("default_profile", _) => return Err(reader.wrong(line, "default_profile takes a profile's name")),
                 ("profile", DeValue::Table(tables)) => profiles = reader.profiles(tables)?,
-                ("profile", _) => {
-                    return Err(reader.wrong(line, "profiles are tables, as in [profile.staging]"));
-                }
+                ("profile", _) => return Err(reader.wrong(line, "profiles are tables, as in [profile.staging]")),
                 _ => top.push(reader.entry(key, value)?),
             }
         }
@@ -75,7 +73,7 @@ impl File {
     }
 
     /// Checks that the profile exists.
-    pub(crate) fn check_profile(&self, name: &str) -> Result<(), Failure> {
+    pub(crate) fn check_profile(&self, name: &str) -> Outcome<()> {
         if self.profiles.iter().any(|(profile, _)| profile == name) {
             return Ok(());
         }
@@ -84,15 +82,15 @@ impl File {
         Err(Failure::config(format!("{}: no profile {name:?}; {known}", self.path.display())))
     }
 
-    /// Returns the value of a key: that of the profile first.
-    pub(crate) fn value(&self, key: &'static Key, profile: Option<&str>) -> Option<(Value, Origin)> {
-        let pick = |entries: &[Entry], profile: Option<&str>| {
+    /// Returns the value of a key, and where it is: that of the profile first.
+    pub(crate) fn value(&self, key: &'static Key, profile: Option<&str>) -> Option<(Value, String)> {
+        let pick = |entries: &[Entry], of_profile: String| {
             let (_, value, line) = entries.iter().find(|(found, ..)| found.name == key.name)?;
-            let profile = profile.map(ToOwned::to_owned);
-            Some((value.clone(), Origin::File { path: self.path.clone(), line: *line, profile }))
+            Some((value.clone(), format!("{}:{line}{of_profile}", self.path.display())))
         };
         let chosen = self.profiles.iter().find(|(name, _)| Some(name.as_str()) == profile);
-        chosen.and_then(|(name, entries)| pick(entries, Some(name))).or_else(|| pick(&self.top, None))
+        let chosen = chosen.and_then(|(name, entries)| pick(entries, format!(" (profile {name})")));
+        chosen.or_else(|| pick(&self.top, String::new()))
     }
 }
 
@@ -110,7 +108,7 @@ impl Reader<'_> {
         Failure::config(format!("{}:{line}: {why}", self.path.display()))
     }
 
-    fn profiles(&self, tables: &DeTable<'_>) -> Result<Vec<(String, Vec<Entry>)>, Failure> {
+    fn profiles(&self, tables: &DeTable<'_>) -> Outcome<Vec<(String, Vec<Entry>)>> {
         let profile = |(name, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
             let DeValue::Table(entries) = value.get_ref() else {
                 let line = self.line(name.span().start);
@@ -122,7 +120,7 @@ impl Reader<'_> {
         tables.iter().map(profile).collect()
     }
 
-    fn entry(&self, key: &Spanned<Cow<'_, str>>, value: &Spanned<DeValue<'_>>) -> Result<Entry, Failure> {
+    fn entry(&self, key: &Spanned<Cow<'_, str>>, value: &Spanned<DeValue<'_>>) -> Outcome<Entry> {
         let (line, name) = (self.line(key.span().start), key.get_ref().as_ref());
         let Some(known) = find(name) else { return Err(self.wrong(line, unknown(name))) };
         let expected = || self.wrong(line, format!("{name} takes {}", known.kind.accepts()));
@@ -155,23 +153,23 @@ fn unknown(name: &str) -> String {
 
 /// Refuses a missing file if a folder of its path is a broken link: the file exists elsewhere, and was not omitted on
 /// purpose.
-fn check_folders(path: &Path) -> Result<(), Failure> {
+fn check_folders(path: &Path) -> Outcome<()> {
     let broken = path.ancestors().skip(1).find(|folder| folder.is_symlink() && !folder.is_dir());
     let Some((link, target)) = broken.and_then(|link| Some((link, std::fs::read_link(link).ok()?))) else {
         return Ok(());
     };
-    Err(Failure::config(format!(
-        "{}: {} is a link to {}, which is not a folder",
-        path.display(),
-        link.display(),
-        target.display()
-    )))
+    let [path, link, target] = [path, link, &target].map(Path::display);
+    Err(Failure::config(format!("{path}: {link} is a link to {target}, which is not a folder")))
+}
+
+/// Returns the folder `quorlock` in the one that this variable names, or else in this one below the home directory.
+pub(crate) fn user_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
+    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    Some(folder(variable).or_else(|| Some(folder("HOME")?.join(below_home)))?.join("quorlock"))
 }
 
 /// Returns the default paths of the file.
 fn usual_places() -> Vec<PathBuf> {
-    let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let user = folder("XDG_CONFIG_HOME").or_else(|| Some(folder("HOME")?.join(".config")));
-    let user = user.map(|folder| folder.join("quorlock/config.toml"));
+    let user = user_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("config.toml"));
     user.into_iter().chain([PathBuf::from("/etc/quorlock/config.toml")]).collect()
 }

@@ -24,33 +24,33 @@ macro_rules! keys {
 
 keys! {
     "nodes" Kind::Nodes, None,
-        "the nodes: three or more redis:// or rediss:// (with TLS), separated by commas; or one of these, or of sqlite:PATH, redis+sentinel://HOST:PORT,HOST:PORT/SERVICE and redis+cluster://HOST:PORT, which stand alone [default: a file in the user's state directory]";
+        "use three or more redis:// or rediss:// (TLS) URLs; or one of these, sqlite:PATH, redis+sentinel://HOST:PORT,HOST:PORT/SERVICE or redis+cluster://HOST:PORT [default: a file in the user's state directory]";
     "require_cluster" Kind::Switch, Some("false"),
-        "refuse locks of this host alone (sqlite:, memory: and the default file) with exit code 78";
+        "exit with 78 instead of using sqlite:, memory: or the default file";
     "username" Kind::Text("NAME"), None,
-        "user name for nodes whose URL has no password";
+        "log in as NAME to nodes whose URL has no password";
     "password_file" Kind::Text("FILE"), None,
-        "file with the password for nodes whose URL has none; or set $QUORLOCK_PASSWORD";
+        "read the password for nodes whose URL has none; or set $QUORLOCK_PASSWORD";
     "key_template" Kind::Text("TEMPLATE"), Some("quorlock:{name}"),
-        "how a name becomes a Redis key; {name} shares locks with other Redlock clients";
+        "store a lock under this Redis key; {name} alone shares locks with other Redlock clients";
     "ttl" Kind::Duration, Some("30s"),
-        "the lock is freed this long after its host dies";
+        "free a lock this long after its host dies, or after the last renewal";
     "kill_grace" Kind::Duration, Some("5s"),
-        "how long a command has between SIGTERM and SIGKILL";
+        "wait this long between SIGTERM and SIGKILL";
     "label" Kind::Text("TEXT"), None,
-        "shown to those who find a lock held; by default the command's name";
+        "show this text to waiters; by default the command's name";
     "max_ttl" Kind::Duration, Some("60s"),
-        "longest ttl that the cluster allows; the same for all clients of a cluster";
+        "allow no longer ttl; the same for all clients of a cluster";
     "max_clock_skew" Kind::Duration, Some("10s"),
-        "how far the nodes' clocks may be apart; the same for all clients of a cluster";
+        "let the nodes' clocks differ by this much; the same for all clients of a cluster";
     "max_clock_step_back" Kind::Duration, Some("10s"),
-        "how far a node's clock may step back";
+        "let a node's clock step back by this much";
     "node_deadline" Kind::Duration, None,
-        "how long to wait for a node; at most half of the ttl [default: a twentieth of the ttl, at most 200ms]";
+        "wait this long for a node, at most half of the ttl [default: a twentieth of the ttl, at most 200ms]";
     "danger_trust_restarts" Kind::Switch, Some("false"),
-        "no quarantine for nodes that lost their memory: this can allow two holders, and repeat fences";
+        "skip the quarantine of nodes that lost their memory: this can allow two holders, and repeat fences";
     "color" Kind::Choice(&["auto", "always", "never"]), Some("auto"),
-        "when to use colours: auto, always or never; NO_COLOR is honoured";
+        "use colours: auto, always or never; NO_COLOR is honoured";
 }
 
 impl Key {
@@ -72,12 +72,9 @@ impl Key {
         let default = self.default.filter(|_| self.kind != Kind::Switch);
         let default = default.map_or_else(String::new, |default| format!(" [default: {default}]"));
         let help = format!("{}{rest}{default} [env: {}]", first.to_uppercase(), self.variable());
-        let (heading, is_common) = match self.name {
-            "color" => ("Printing", true),
-            name => ("Nodes", name == "nodes"),
-        };
+        let heading = if self.name == "color" { "Printing" } else { "Nodes" };
         let arg = Arg::new(self.name).long(self.name.replace('_', "-")).help(help).global(true);
-        let arg = arg.help_heading(heading).hide_short_help(!is_common);
+        let arg = arg.help_heading(heading);
         match self.kind {
             Kind::Switch => arg.action(ArgAction::SetTrue),
             Kind::Text(value) => arg.value_name(value),

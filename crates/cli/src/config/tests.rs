@@ -9,22 +9,17 @@ use super::value::split_nodes;
 use super::*;
 
 fn parse(text: &str) -> Result<File, String> {
-    File::parse(PathBuf::from("c.toml"), text).map_err(|failure| failure.to_string())
+    File::parse(PathBuf::from("c.toml"), text).map_err(|failure| failure.text)
 }
 
 #[test]
 fn a_profile_comes_before_the_top_of_its_file() {
     let file = parse("ttl = \"20s\"\nmax_ttl = \"50s\"\n[profile.fast]\nttl = \"10s\"\n").unwrap();
     let value = |name, profile| file.value(key::find(name).unwrap(), profile);
-    let origin = |line, profile: Option<&str>| Origin::File {
-        path: PathBuf::from("c.toml"),
-        line,
-        profile: profile.map(ToOwned::to_owned),
-    };
     let seconds = |seconds| Value::Duration(Duration::from_secs(seconds));
-    assert_eq!(value("ttl", None), Some((seconds(20), origin(1, None))));
-    assert_eq!(value("ttl", Some("fast")), Some((seconds(10), origin(4, Some("fast")))));
-    assert_eq!(value("max_ttl", Some("fast")), Some((seconds(50), origin(2, None))));
+    assert_eq!(value("ttl", None), Some((seconds(20), "c.toml:1".into())));
+    assert_eq!(value("ttl", Some("fast")), Some((seconds(10), "c.toml:4 (profile fast)".into())));
+    assert_eq!(value("max_ttl", Some("fast")), Some((seconds(50), "c.toml:2".into())));
     assert_eq!(value("nodes", Some("fast")), None);
 }
 

@@ -94,15 +94,9 @@ pub(crate) fn split_nodes(text: &str) -> Vec<String> {
     let mut nodes: Vec<String> = Vec::new();
     for part in text.split(',').map(str::trim) {
         let has_scheme = part.contains("://") || ["sqlite:", "memory:", "unix:"].iter().any(|s| part.starts_with(s));
-        match nodes.last_mut() {
-            Some(last)
-                if !has_scheme
-                    && !part.is_empty()
-                    && (last.contains("+sentinel://") || last.contains("+cluster://")) =>
-            {
-                last.push(',');
-                last.push_str(part);
-            }
+        let takes_several = |node: &&mut String| node.contains("+sentinel://") || node.contains("+cluster://");
+        match nodes.last_mut().filter(takes_several) {
+            Some(last) if !has_scheme && !part.is_empty() => last.extend([",", part]),
             _ => nodes.push(part.to_owned()),
         }
     }

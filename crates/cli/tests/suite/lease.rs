@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs::File;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -348,12 +348,14 @@ fn an_interrupt_while_waiting_leaves_nothing() {
             let status = stdout(&place.output(&["status", "deploy", "--json"]));
             serde_json::from_str::<Value>(&status).unwrap()["waiting"] == count
         };
-        let waiter = place.quorlock(&["acquire", "deploy", "--wait", "60s"]).spawn().unwrap();
+        let mut waiter = place.quorlock(&["acquire", "deploy", "--wait", "60s"]).spawn().unwrap();
+        // The queue shows the waiter before the waiter reads the reply and says so.
+        let mut told = BufReader::new(waiter.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(told.any(|line| line.contains("waiting for deploy")), "it must say that it waits");
         eventually("it waits", || waiting(1));
         signal(waiter.id(), "INT");
         let output = waiter.wait_with_output().unwrap();
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
-        assert!(stderr(&output).contains("waiting for deploy"), "{}", stderr(&output));
         assert!(waiting(0), "the waiter must leave the queue");
         assert!(place.with(&lease, &["release"]).status.success());
     }

@@ -10,11 +10,9 @@ use quorlock_core::vote::Silence;
 
 use crate::api::builder::{ClientBuilder, not_a_process};
 use crate::api::election::Election;
-use crate::api::lock::{Exclusive, Lock};
+use crate::api::lock::{Exclusive, Lock, Reentrant, Semaphore};
 use crate::api::multi::All;
-use crate::api::reentrant::Reentrant;
 use crate::api::rw::{Party, RwLock};
-use crate::api::semaphore::Semaphore;
 use crate::cluster::Cluster;
 use crate::cluster::break_lock::{Break, Broken, break_lock};
 use crate::cluster::history::history;
@@ -379,7 +377,7 @@ impl Client {
     /// Returns the id of the cluster: random, assigned once, stored on every node, and the same for every client of these
     /// nodes. `None` until this client has seen it on a majority of the nodes.
     pub fn cluster_id(&self) -> Option<String> {
-        self.cluster().cluster_id()
+        self.cluster().membership.cluster()
     }
 
     /// Returns the URL of each node, without secrets, and why it cannot vote now; `None` if it can.

@@ -8,12 +8,11 @@ use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
 use quorlock_core::mode::Mode;
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::step::Defeat;
 
 use crate::api::client::Client;
 use crate::detached::DetachedLease;
 use crate::error::{FenceError, LeaseError, LostError};
-use crate::lease::claim::{Claim, Observer};
+use crate::lease::claim::Claim;
 
 /// The guard of an acquired lock, which holds it until it is released, dropped or lost.
 ///
@@ -27,7 +26,7 @@ use crate::lease::claim::{Claim, Observer};
 /// lifetime limit of its [`Renewals`](crate::Renewals), by default one hour.
 #[must_use = "a lease that is dropped at once protects nothing"]
 pub struct Lease {
-    claim: Arc<Claim>,
+    pub(crate) claim: Arc<Claim>,
     /// Keeps the client open. Dropped after the release is queued.
     _client: Client,
 }
@@ -36,16 +35,6 @@ impl Lease {
     /// Returns the guard of a claim that is not won yet.
     pub(crate) fn new(claim: Arc<Claim>, client: Client) -> Self {
         Self { claim, _client: client }
-    }
-
-    /// Waits until the lock is won. The error says why it was not won; it has no defeat if the client was closed.
-    pub(crate) async fn won(&self, observer: Option<&Observer>) -> Result<(), Option<Defeat>> {
-        self.claim.won(observer).await
-    }
-
-    #[cfg(feature = "sim")]
-    pub(crate) fn claim(&self) -> &Arc<Claim> {
-        &self.claim
     }
 
     /// Returns the name of the lock.

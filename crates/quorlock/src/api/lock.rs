@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use quorlock_core::backoff::Retry;
-use quorlock_core::mode::Mode;
+use quorlock_core::mode::{Mode, OwnerId as Owner};
 use quorlock_core::name::Holder;
 use quorlock_core::watchdog::Renewals;
 
@@ -78,6 +78,14 @@ impl Kind for Mode {
 
     async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Lease, AcquireError> {
         spec.acquire(spec.key()?, *self, patience).await
+    }
+}
+
+impl Kind for Owner {
+    type Lease = Lease;
+
+    async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Lease, AcquireError> {
+        spec.acquire(spec.key()?, Mode::Reentrant { owner: *self }, patience).await
     }
 }
 
@@ -219,3 +227,65 @@ impl Lock {
         self
     }
 }
+
+/// A lock that its owner may enter again while holding it. [`Client::reentrant`](crate::Client::reentrant) makes one.
+///
+/// Each lock has a new owner; clones have the same one. Pass the [`owner`](Self::owner) to another task, or with
+/// [`Owner::reveal`] to another process, to enter there.
+///
+/// Each entry is a [`Lease`] that is renewed and released independently. The name is free after the last release. All entries
+/// have the same fence. An owner that reads the same name with an [`RwLock`](crate::RwLock) gets [`AcquireError::Upgrade`],
+/// because it would wait for itself.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let client = quorlock::Client::memory().await;
+/// let lock = client.reentrant("ledger");
+/// let outer = lock.acquire().await?;
+/// let inner = lock.acquire().await?; // the same owner: no wait
+/// assert_eq!(outer.fence()?, inner.fence()?);
+/// assert!(client.reentrant("ledger").try_acquire().await?.is_none(), "another owner");
+///
+/// inner.release().await?;
+/// assert!(client.reentrant("ledger").try_acquire().await?.is_none(), "still held by the outer entry");
+/// outer.release().await?;
+/// assert!(client.reentrant("ledger").try_acquire().await?.is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub type Reentrant = Lock<Owner>;
+
+impl Reentrant {
+    /// Sets the owner.
+    pub fn owned_by(mut self, owner: Owner) -> Self {
+        self.kind = owner;
+        self
+    }
+
+    /// Returns the owner as which this lock enters.
+    pub fn owner(&self) -> Owner {
+        self.kind
+    }
+}
+
+/// A lock with a limited number of holders. [`Client::semaphore`](crate::Client::semaphore) makes one.
+///
+/// Each holder has one of the slots, and a majority decides about each slot. (Counting permits on each node would admit too
+/// many: two permits on three nodes admit three holders.) [`Lease::slot`](crate::Lease::slot) says which slot a lease has. All
+/// users of a name must pass the same number of permits; if not, they get
+/// [`AcquireError::Permits`](crate::AcquireError::Permits).
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// # let client = quorlock::Client::memory().await;
+/// let workers = client.semaphore("workers", 2);
+/// let (one, other) = (workers.acquire().await?, workers.acquire().await?);
+/// assert_ne!(one.slot(), other.slot());
+/// assert!(workers.try_acquire().await?.is_none());
+/// one.release().await?;
+/// assert!(workers.try_acquire().await?.is_some());
+/// # drop(other);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+pub type Semaphore = Lock<Mode>;

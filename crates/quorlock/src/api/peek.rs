@@ -15,7 +15,7 @@ pub struct Peek(Weak<Claim>);
 impl Peek {
     /// Returns a view of this lease.
     pub fn of(lease: &Lease) -> Self {
-        Self(Arc::downgrade(lease.claim()))
+        Self(Arc::downgrade(&lease.claim))
     }
 
     /// Returns whether the lease was dropped completely, so that it has no further effect.

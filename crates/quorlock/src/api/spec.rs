@@ -88,7 +88,7 @@ impl Spec {
             && let Ok(key) = &self.key
             && let Ok(seen) = inspect(self.client.cluster(), key).await
         {
-            held.add(seen.nodes.iter().filter_map(|(_, report)| report.as_ref().ok()));
+            held.add(seen.reports());
         }
     }
 
@@ -134,7 +134,7 @@ impl Spec {
             rules: settings.rules,
         };
         let lease = Lease::new(Claim::start(cluster, key, terms), self.client.clone());
-        match lease.won(self.observer.as_ref()).await {
+        match lease.claim.won(self.observer.as_ref()).await {
             Ok(()) => Ok(lease),
             Err(None) => Err(AcquireError::Closed),
             Err(Some(defeat)) => Err(self.explain(key.name.clone(), defeat, mode, give_up.is_some())),

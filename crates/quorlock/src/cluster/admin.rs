@@ -9,7 +9,7 @@ use quorlock_core::quorum::Quorum;
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::{Request, Vote};
 
-use crate::cluster::list::PAGES_MAX;
+use crate::cluster::list::{INSPECTED_AT_ONCE, PAGES_MAX};
 use crate::cluster::settings::Settings;
 use crate::error::ReconfigureError;
 use crate::node::key::{KeyTemplate, LockKey};
@@ -18,11 +18,12 @@ use crate::platform::entropy;
 
 /// The most names of leases that are shown for each node.
 const NAMES_SHOWN: usize = 5;
-/// The number of names that are inspected at a time.
-const INSPECTED_AT_ONCE: usize = 64;
 
 /// The nodes that failed, each with the reason.
 pub(crate) type Failed = Vec<(String, Trouble)>;
+
+/// The title of a node, and a session to it.
+type Opened = (String, RequestReply);
 
 /// Returns an error if any node failed.
 pub(crate) fn check(failed: Failed) -> Result<(), ReconfigureError> {
@@ -39,21 +40,17 @@ pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result
     let constants = settings.constants(format!("{:032x}", entropy::bits()));
     let mut sessions = open_all(nodes).await?;
     if !settings.discards_leases {
-        refuse_leases(nodes, &mut sessions, &settings.template).await?;
+        refuse_leases(&mut sessions, &settings.template).await?;
     }
     let node_command =
         |identity| NodeCommand::Init { identity, fresh: Epoch(entropy::bits()), constants: constants.clone() };
-    tell_all(nodes, &mut sessions, node_command).await
+    tell_all(&mut sessions, node_command).await
 }
 
 /// Refuses if any node shows a lease. A node that cannot list its names counts as having some.
-async fn refuse_leases(
-    nodes: &[Arc<dyn Node>],
-    sessions: &mut [RequestReply],
-    template: &KeyTemplate,
-) -> Result<(), ReconfigureError> {
+async fn refuse_leases(sessions: &mut [Opened], template: &KeyTemplate) -> Result<(), ReconfigureError> {
     let mut found = Vec::new();
-    for (node, session) in nodes.iter().zip(sessions) {
+    for (title, session) in sessions {
         let what = match leases(session, template).await {
             Ok(names) if names.is_empty() => continue,
             Ok(names) => {
@@ -63,7 +60,7 @@ async fn refuse_leases(
             }
             Err(trouble) => format!("its names cannot be listed: {}", trouble.as_silence()),
         };
-        found.push((node.title().to_owned(), what));
+        found.push((title.clone(), what));
     }
     if found.is_empty() { Ok(()) } else { Err(ReconfigureError::Leases { nodes: found }) }
 }
@@ -104,24 +101,22 @@ async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Ve
 pub(crate) async fn reconfigure(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), ReconfigureError> {
     let mut sessions = open_all(nodes).await?;
     let mut lives = Vec::new();
-    for (node, session) in nodes.iter().zip(&mut sessions) {
+    for (title, session) in &mut sessions {
         match within(STEP_DEADLINE, session.node_command(NodeCommand::Look)).await {
             Ok(look) => lives.extend(look.life),
-            Err(trouble) => check(vec![(node.title().to_owned(), trouble)])?,
+            Err(trouble) => check(vec![(title.clone(), trouble)])?,
         }
     }
     let (constants, trust) = (settings.constants(one_cluster(&lives)?), settings.trust());
-    let node_command = |suspend| {
-        let constants = constants.clone();
-        move |identity| {
+    let steps: &[bool] = if nodes.len() > 1 { &[true, false] } else { &[false] };
+    for &suspend in steps {
+        let node_command = |identity| {
             let (fresh, constants) = (Epoch(entropy::bits()), constants.clone());
             NodeCommand::Reconfigure { identity, fresh, constants, trust, suspend }
-        }
-    };
-    if nodes.len() > 1 {
-        tell_all(nodes, &mut sessions, node_command(true)).await?;
+        };
+        tell_all(&mut sessions, node_command).await?;
     }
-    tell_all(nodes, &mut sessions, node_command(false)).await
+    Ok(())
 }
 
 /// Returns the id of the cluster that these nodes belong to, if the other nodes of that cluster are no majority.
@@ -142,24 +137,19 @@ fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
 }
 
 /// Opens a session to every node, or fails: a cluster that is declared on only some of its nodes is worse than none.
-async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<RequestReply>, ReconfigureError> {
-    let mut sessions: Vec<RequestReply> = Vec::new();
-    let mut titles = Vec::new();
+async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Opened>, ReconfigureError> {
+    let mut sessions: Vec<Opened> = Vec::new();
     let mut failed = Failed::new();
     for node in nodes {
-        match within(STEP_DEADLINE, RequestReply::open(&**node, Channel(0))).await {
-            Err(trouble) => failed.push((node.title().to_owned(), trouble)),
-            Ok(session) => {
-                if let Some(twin) = sessions.iter().position(|other| other.identity().run == session.identity().run) {
-                    failed.push((
-                        node.title().to_owned(),
-                        Trouble::Unfit(format!("it is the same server as {}", titles[twin])),
-                    ));
-                } else {
-                    sessions.push(session);
-                    titles.push(node.title());
-                }
+        let opened = within(STEP_DEADLINE, RequestReply::open(&**node, Channel(0))).await.and_then(|session| {
+            match sessions.iter().find(|(_, other)| other.identity().run == session.identity().run) {
+                Some((twin, _)) => Err(Trouble::Unfit(format!("it is the same server as {twin}"))),
+                None => Ok(session),
             }
+        });
+        match opened {
+            Ok(session) => sessions.push((node.title().to_owned(), session)),
+            Err(trouble) => failed.push((node.title().to_owned(), trouble)),
         }
     }
     check(failed)?;
@@ -167,19 +157,16 @@ async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<RequestReply>, Reconfig
 }
 
 async fn tell_all(
-    nodes: &[Arc<dyn Node>],
-    sessions: &mut [RequestReply],
+    sessions: &mut [Opened],
     node_command: impl Fn(Identity) -> NodeCommand,
 ) -> Result<(), ReconfigureError> {
     let mut failed = Failed::new();
-    for (node, session) in nodes.iter().zip(sessions) {
+    for (title, session) in sessions {
         let node_command = node_command(session.identity().clone());
         match within(STEP_DEADLINE, session.node_command(node_command)).await {
             Ok(standing) if standing.accepted => {}
-            Ok(_) => {
-                failed.push((node.title().to_owned(), Trouble::Unfit("it belongs to another cluster by now".into())));
-            }
-            Err(trouble) => failed.push((node.title().to_owned(), trouble)),
+            Ok(_) => failed.push((title.clone(), Trouble::Unfit("it belongs to another cluster by now".into()))),
+            Err(trouble) => failed.push((title.clone(), trouble)),
         }
     }
     check(failed)

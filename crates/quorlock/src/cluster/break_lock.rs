@@ -88,7 +88,7 @@ pub(crate) async fn break_lock(
         let fence = if let Target::Fence(fence) = target { Some(fence) } else { None };
         let event = cluster.event(&name, What::Broken, fence);
         let by = Some(cluster.settings.holder.clone());
-        cluster.note_at_once(event.by(by, word_for_break(mode)).because(&reason));
+        cluster.write_history(event.by(by, word_for_break(mode)).because(&reason), true);
         tracing::warn!(%name, %target, ?mode, %reason, nodes, "lease broken");
         let drains = broken(&round).map(|(.., remaining)| remaining).max().unwrap_or_default();
         return Ok(Broken { name, nodes, drains });

@@ -1,6 +1,6 @@
 //! Sending to several nodes at once, and collecting their replies by a deadline.
 
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock_core::delivery::Release;
@@ -107,7 +107,7 @@ impl Broadcast {
         let mut call = None;
         loop {
             let changed = self.changed.notified();
-            let round = Some(self.round()).filter(|round| round.open() == 0 || is_enough(round));
+            let round = Some(self.round.lock()).filter(|round| round.open() == 0 || is_enough(round));
             if let Some(round) = round.map(|round| round.clone()) {
                 if let Some(call) = call {
                     cluster.timers.cancel(call);
@@ -126,12 +126,8 @@ impl Broadcast {
     }
 
     fn take(&self, node: usize, outcome: Outcome) {
-        self.round().take(node, outcome);
+        self.round.lock().take(node, outcome);
         self.changed.notify_waiters();
-    }
-
-    fn round(&self) -> MutexGuard<'_, Round> {
-        self.round.lock()
     }
 }
 
@@ -146,7 +142,7 @@ impl Timed for Broadcast {
         if now < self.deadline {
             return Some(self.deadline);
         }
-        self.round().silence_the_rest(&Silence::Late);
+        self.round.lock().silence_the_rest(&Silence::Late);
         self.changed.notify_waiters();
         None
     }

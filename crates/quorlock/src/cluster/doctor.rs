@@ -106,19 +106,10 @@ pub enum NodeState {
     Unreachable(String),
 }
 
+/// Shows one word.
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Voting => "voting",
-            Self::Quarantined { .. } => "quarantined",
-            Self::Restarted => "restarted",
-            Self::Blank => "blank",
-            Self::Suspended => "suspended",
-            Self::Unfit(_) => "unfit",
-            Self::Skewed(_) => "skewed",
-            Self::Denied(_) => "denied",
-            Self::Unreachable(_) => "unreachable",
-        })
+        f.pad(&finding::word(self))
     }
 }
 

@@ -17,8 +17,7 @@ use crate::error::{Operation, ReadError};
 use crate::link::Link;
 use crate::node::event::{Event, HISTORY_MAX, What, word_for};
 use crate::node::{Answer, Question};
-use crate::platform::clock;
-use crate::platform::entropy;
+use crate::platform::{clock, entropy};
 
 /// The shortest deadline for a node that is asked for its history.
 const RECALL_DEADLINE_MIN: Duration = Duration::from_secs(1);

@@ -25,6 +25,11 @@ pub struct Inspection {
 }
 
 impl Inspection {
+    /// Returns the reports of the nodes that have answered.
+    pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
+        self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
+    }
+
     /// Returns the holder and the fence on which a majority agrees. `None` if nobody holds the name, or if the nodes were
     /// read in the middle of a change.
     pub fn holder(&self) -> Option<(Option<Holder>, Fence)> {
@@ -34,8 +39,7 @@ impl Inspection {
 
     /// Returns whether any node has a holder or a waiter.
     pub fn is_in_use(&self) -> bool {
-        let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
-        self.waiting() > 0 || reports.into_iter().any(|report| report.held.is_some())
+        self.reports().any(|report| report.held.is_some() || report.waiting > 0)
     }
 
     /// Returns the target with which [`break_lock`](crate::Client::break_lock) breaks the current lease: its fence, or its
@@ -52,8 +56,7 @@ impl Inspection {
 
     /// Returns the lease on each node: its target, the stored fence, and its report.
     fn held(&self) -> impl Iterator<Item = (Target, Fence, &HeldBy)> {
-        let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
-        reports.filter_map(|report| {
+        self.reports().filter_map(|report| {
             let held = report.held.as_ref()?;
             Some((held.digest.map_or(Target::Fence(report.fence), Target::Digest), report.fence, held))
         })
@@ -62,13 +65,12 @@ impl Inspection {
     /// Returns the first waiters in the queue, in order, on the node with the most waiters: at most
     /// [`QUEUE_LISTED_MAX`](crate::QUEUE_LISTED_MAX).
     pub fn queue(&self) -> &[Waiting] {
-        let reports = self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok());
-        reports.max_by_key(|report| report.waiting).map_or(&[], |report| &report.queue)
+        self.reports().max_by_key(|report| report.waiting).map_or(&[], |report| &report.queue)
     }
 
     /// Returns the number of waiters, on the node with the most.
     pub fn waiting(&self) -> u32 {
-        self.nodes.iter().filter_map(|(_, said)| Some(said.as_ref().ok()?.waiting)).max().unwrap_or_default()
+        self.reports().map(|report| report.waiting).max().unwrap_or_default()
     }
 }
 

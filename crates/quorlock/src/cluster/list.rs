@@ -30,7 +30,7 @@ pub const LIST_DEFAULT: usize = 1_000;
 /// The most pages that are read from a node. A node reads a bounded number of keys for each.
 pub(crate) const PAGES_MAX: usize = 1_000;
 /// The number of names that are inspected at a time.
-const INSPECTED_AT_ONCE: usize = 64;
+pub(crate) const INSPECTED_AT_ONCE: usize = 64;
 /// The shortest deadline for a node that searches for keys.
 const PAGE_DEADLINE_MIN: Duration = Duration::from_secs(1);
 

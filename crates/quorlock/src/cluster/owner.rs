@@ -1,9 +1,7 @@
 //! The fences that the entries of one owner share.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map;
-use std::fmt;
-use std::sync::{Arc, MutexGuard};
+use std::collections::{BTreeMap, btree_map};
+use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::OwnerId;
@@ -28,22 +26,12 @@ impl OwnerFences {
     /// Adds an entry of an owner.
     pub(crate) fn enter(self: &Arc<Self>, owner: OwnerId, key: &str, fence: Fence) -> OwnerFence {
         let key = (owner, key.to_owned());
-        let mut all = self.shared();
+        let mut all = self.shared.lock();
         let (highest, entries) = all.entry(key.clone()).or_default();
         *highest = fence.max(*highest);
         *entries += 1;
         drop(all);
         OwnerFence { all: Arc::clone(self), key }
-    }
-
-    fn shared(&self) -> MutexGuard<'_, BTreeMap<Key, Shared>> {
-        self.shared.lock()
-    }
-}
-
-impl fmt::Debug for OwnerFences {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} fences of owners", self.shared().len())
     }
 }
 
@@ -56,13 +44,13 @@ pub(crate) struct OwnerFence {
 impl OwnerFence {
     /// Returns the highest fence of the owner's entries, including this one.
     pub(crate) fn highest(&self, own: Fence) -> Fence {
-        self.all.shared().get(&self.key).map_or(own, |(highest, _)| own.max(*highest))
+        self.all.shared.lock().get(&self.key).map_or(own, |(highest, _)| own.max(*highest))
     }
 }
 
 impl Drop for OwnerFence {
     fn drop(&mut self) {
-        if let btree_map::Entry::Occupied(mut shared) = self.all.shared().entry(self.key.clone()) {
+        if let btree_map::Entry::Occupied(mut shared) = self.all.shared.lock().entry(self.key.clone()) {
             shared.get_mut().1 -= 1;
             if shared.get().1 == 0 {
                 shared.remove();
@@ -87,6 +75,6 @@ mod tests {
         drop(second);
         assert_eq!(first.highest(Fence::new(10)), Fence::new(12), "it was given out");
         drop((first, others));
-        assert!(fences.shared().is_empty());
+        assert!(fences.shared.lock().is_empty());
     }
 }

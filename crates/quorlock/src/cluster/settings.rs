@@ -138,11 +138,8 @@ impl Settings {
             return Err(ConfigError::setting("the renewal interval", every, rule));
         }
         if retry.min > retry.max {
-            return Err(ConfigError::setting(
-                "retry.min",
-                retry.min,
-                format!("be at most retry.max ({:?})", retry.max),
-            ));
+            let rule = format!("be at most retry.max ({:?})", retry.max);
+            return Err(ConfigError::setting("retry.min", retry.min, rule));
         }
         if retry.attempts == Some(0) {
             return Err(ConfigError::setting("retry.attempts", 0, "be at least 1"));

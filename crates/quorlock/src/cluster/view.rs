@@ -1,13 +1,14 @@
 //! A summary of a name's state, shared by everything that shows it.
 
 use std::fmt;
-use std::time::Duration;
 
+use quorlock_core::fence::Fence;
 use quorlock_core::name::Holder;
 use quorlock_core::ticket::Waiting;
 use quorlock_core::vote::{Report, Silence};
 
 use super::inspect::Inspection;
+use crate::node::event::Event;
 
 /// How a name stands, by the word of a majority and by each node's own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,6 +102,41 @@ pub struct HolderView {
     pub label: String,
 }
 
+/// One thing that has happened to a lock. In the order of time.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
+pub struct EventView {
+    /// When, in milliseconds of Unix time by the nodes' clocks.
+    pub at_ms: u64,
+    /// To which lock.
+    pub name: String,
+    /// `granted`, `released`, `lost` or `broken`.
+    pub what: &'static str,
+    /// The lease's fence.
+    pub fence: Option<u64>,
+    /// Who held it; of a break, who broke it.
+    pub by: Option<HolderView>,
+    /// How it was held; of a break, `drain` or `now`.
+    pub mode: String,
+    /// Why it was lost or broken.
+    pub reason: String,
+}
+
+impl From<&Event> for EventView {
+    fn from(event: &Event) -> Self {
+        Self {
+            at_ms: event.at_micros / 1_000,
+            name: event.name.to_string(),
+            what: event.what.as_str(),
+            fence: event.fence.map(Fence::get),
+            by: event.holder.as_ref().map(HolderView::from),
+            mode: event.mode.clone(),
+            reason: event.reason.clone(),
+        }
+    }
+}
+
 impl From<&Holder> for HolderView {
     fn from(holder: &Holder) -> Self {
         Self { host: holder.host.clone(), pid: holder.pid, label: holder.label.clone() }
@@ -161,15 +197,10 @@ impl LockOnNode {
             digest: held.digest.map(|digest| digest.to_string()),
             broken: held.broken,
             since_ms: fenced.map(|report| report.since_micros / 1_000).filter(|since| *since > 0),
-            left_ms: held.remaining.map(millis),
+            left_ms: held.remaining.map(|left| left.as_millis() as u64),
             waiting,
         }
     }
-}
-
-/// Whole milliseconds.
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl fmt::Display for HolderView {

@@ -125,7 +125,7 @@ impl Link {
         answers: &mut mpsc::UnboundedReceiver<Answer>,
         membership: &Membership,
     ) -> (Trouble, bool) {
-        self.inner().connection = Some(Connection {
+        self.inner.lock().connection = Some(Connection {
             number: self.connection(),
             session,
             is_serving: false,
@@ -152,7 +152,7 @@ impl Link {
         let epoch = life.epoch.ok_or_else(lost_memory)?;
         {
             // Before any caller queues a new request.
-            let mut inner = self.inner();
+            let mut inner = self.inner.lock();
             let closing = inner.closing;
             inner.delivery.forget_lapsed(clock::now(), closing);
             inner.delivery.connected(life.floor.is_some());
@@ -172,7 +172,7 @@ impl Link {
             self.gather().await;
             self.flush_now();
             // Read it once: if the link is closed after the notes were sent, there may be more notes to send.
-            let closing = self.inner().closing;
+            let closing = self.inner.lock().closing;
             if closing || self.notes_due().is_some_and(|due| due <= runtime::now()) {
                 self.send_notes();
             }
@@ -194,7 +194,7 @@ impl Link {
                     if runtime::now() >= retry {
                         retry = runtime::now() + self.config.heartbeat;
                         // Failed releases are retried at this interval.
-                        let mut inner = self.inner();
+                        let mut inner = self.inner.lock();
                         inner.delivery.forget_lapsed(clock::now(), closing);
                         inner.delivery.retry_failed();
                     }
@@ -206,9 +206,9 @@ impl Link {
     /// Yields to runnable callers, if the link's task was asked to send the queue.
     async fn gather(&self) {
         let is_gathering = |inner: &Inner| inner.connection.as_ref().is_some_and(|connection| connection.is_gathering);
-        if is_gathering(&self.inner()) {
+        if is_gathering(&self.inner.lock()) {
             runtime::yield_now().await;
-            if let Some(connection) = &mut self.inner().connection {
+            if let Some(connection) = &mut self.inner.lock().connection {
                 connection.is_gathering = false;
             }
         }
@@ -226,7 +226,7 @@ impl Link {
     }
 
     fn send_queued(&self, may_gather: bool) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let Inner { connection, delivery, state, .. } = &mut *inner;
         let Some(connection) = connection.as_mut().filter(|connection| connection.is_serving) else { return };
         let life = if let LinkState::Up(life) = state { Some(*life) } else { None };
@@ -278,7 +278,7 @@ impl Link {
     /// already failed.
     fn answered(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
         let (under_way, told) = {
-            let mut inner = self.inner();
+            let mut inner = self.inner.lock();
             let current = inner.connection.as_mut().filter(|current| current.number == connection);
             let Some(current) = current else { return Ok(()) };
             let oldest = current.under_way.iter().position(|under_way| under_way.held.is_none());
@@ -299,7 +299,7 @@ impl Link {
     pub(super) fn release_held(&self) -> Result<(), Trouble> {
         loop {
             let (under_way, answer, told) = {
-                let mut inner = self.inner();
+                let mut inner = self.inner.lock();
                 let Some(current) = inner.connection.as_mut().filter(|_| !self.is_doubted()) else { return Ok(()) };
                 let Some(answer) = current.under_way.front_mut().and_then(|oldest| oldest.held.take()) else {
                     current.is_holding = false;
@@ -367,7 +367,7 @@ impl Link {
         if is_news {
             self.news.notify_waiters();
         }
-        if self.inner().closing {
+        if self.inner.lock().closing {
             self.wake.notify_one();
         }
         trouble
@@ -376,7 +376,7 @@ impl Link {
     /// Sends a question other than a request for votes.
     pub(super) fn ask_node(&self, question: Question) -> Result<oneshot::Receiver<Answer>, Trouble> {
         let (asker, answer) = oneshot::channel();
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let connection = inner.connection.as_mut().ok_or_else(|| Trouble::Unreachable("not connected".into()))?;
         connection.ask(question, 0, Some(asker));
         Ok(answer)
@@ -399,7 +399,7 @@ impl Link {
     /// Fails if the connection has owed a reply for too long.
     fn check_silence(&self) -> Result<(), Trouble> {
         let limit = self.config.silence_limit;
-        let inner = self.inner();
+        let inner = self.inner.lock();
         let under_way = inner.connection.iter().flat_map(|connection| &connection.under_way);
         let oldest = under_way.into_iter().find(|under_way| under_way.held.is_none());
         if oldest.is_some_and(|oldest| clock::now().since(oldest.at) >= limit) {
@@ -409,7 +409,7 @@ impl Link {
     }
 
     fn is_done_closing(&self) -> bool {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         inner.is_quiet() && inner.is_drained() && inner.delivery.queued() == 0 && self.config.claims.is_settled()
     }
 }

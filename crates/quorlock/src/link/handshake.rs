@@ -37,7 +37,7 @@ impl Link {
                 Admission::Refused(why) => return Err(Trouble::Unfit(why)),
                 Admission::Wait(why) => {
                     self.set_state(LinkState::Down(Silence::Waiting(why.clone())));
-                    if self.inner().closing {
+                    if self.inner.lock().closing {
                         return Err(Trouble::Broken("the client was closed".into()));
                     }
                     // Look again after any wakeup: the node itself may have changed meanwhile.

@@ -29,7 +29,7 @@ impl Link {
     /// Queues an event for the node's history, or writes it at once.
     pub(crate) fn note(&self, event: Arc<Event>, at_once: bool) {
         let is_first = {
-            let notes = &mut self.inner().notes;
+            let notes = &mut self.inner.lock().notes;
             if notes.pending.len() >= NOTES_MAX {
                 notes.pending.pop_front();
             }
@@ -47,18 +47,18 @@ impl Link {
 
     /// Returns whether there are events to write, and the node can take them.
     pub(crate) fn is_noting(&self) -> bool {
-        let inner = self.inner();
+        let inner = self.inner.lock();
         inner.connection.as_ref().is_some_and(|connection| connection.is_noting() || !inner.notes.pending.is_empty())
     }
 
     /// Returns when to write next.
     pub(super) fn notes_due(&self) -> Option<Instant> {
-        self.inner().notes.due
+        self.inner.lock().notes.due
     }
 
     /// Writes the queued events, if there is a connection.
     pub(crate) fn send_notes(&self) {
-        let mut inner = self.inner();
+        let mut inner = self.inner.lock();
         let Inner { connection: Some(connection), notes, .. } = &mut *inner else { return };
         notes.due = None;
         if !notes.pending.is_empty() {

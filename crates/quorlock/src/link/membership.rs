@@ -1,6 +1,5 @@
 //! Decides which nodes form a cluster, and which nodes may join it.
 
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use quorlock_core::node::{Constants, Incarnation};
@@ -14,8 +13,7 @@ use crate::platform::sync::Mutex;
 pub(crate) struct Membership {
     quorum: Quorum,
     titles: Vec<String>,
-    max_ttl_millis: u64,
-    max_skew_micros: u64,
+    constants: Constants,
     seen: Mutex<Seen>,
     changed: Notify,
 }
@@ -52,24 +50,19 @@ pub(crate) enum Admission {
 }
 
 impl Membership {
-    pub(crate) fn new(quorum: Quorum, titles: Vec<String>, max_ttl_millis: u64, max_skew_micros: u64) -> Self {
+    pub(crate) fn new(quorum: Quorum, titles: Vec<String>, constants: Constants) -> Self {
         let seen = Seen { nodes: vec![None; quorum.nodes()], cluster: None };
-        Self { quorum, titles, max_ttl_millis, max_skew_micros, seen: Mutex::new(seen), changed: Notify::new() }
+        Self { quorum, titles, constants, seen: Mutex::new(seen), changed: Notify::new() }
     }
 
     /// Returns the constants of a cluster with this id, as this client is configured.
     pub(crate) fn constants(&self, cluster: String) -> Constants {
-        Constants {
-            cluster,
-            nodes: self.quorum.nodes(),
-            max_ttl_millis: self.max_ttl_millis,
-            max_skew_micros: self.max_skew_micros,
-        }
+        Constants { cluster, ..self.constants.clone() }
     }
 
     /// Records what a node reported. Returns an error if the same server is listed twice: one server must not vote twice.
     pub(crate) fn note(&self, node: usize, run: &str, life: Option<&Incarnation>) -> Result<(), String> {
-        let mut seen = self.seen();
+        let mut seen = self.seen.lock();
         let twin = seen
             .nodes
             .iter()
@@ -97,12 +90,12 @@ impl Membership {
 
     /// Returns the id of the cluster that a majority of the nodes belongs to, as of when each was last seen.
     pub(crate) fn cluster(&self) -> Option<String> {
-        self.seen().cluster.clone()
+        self.seen.lock().cluster.clone()
     }
 
     /// Forgets everything, because the nodes were made another cluster.
     pub(crate) fn reset(&self) {
-        *self.seen() = Seen { nodes: vec![None; self.quorum.nodes()], cluster: None };
+        *self.seen.lock() = Seen { nodes: vec![None; self.quorum.nodes()], cluster: None };
         self.changed.notify_waiters();
     }
 
@@ -118,7 +111,7 @@ impl Membership {
     /// time agree. Every node stores the list of founders, which tells an interrupted founding from a node of another
     /// cluster.
     pub(crate) fn admit(&self, node: usize) -> Admission {
-        let seen = self.seen();
+        let seen = self.seen.lock();
         let Some(member) = &seen.nodes[node] else { return Admission::Wait("it has not been looked at".into()) };
         if let Some(cluster) = self.majority(&seen).or_else(|| seen.cluster.clone()) {
             return match &member.kin {
@@ -179,7 +172,7 @@ impl Membership {
 
     /// Checks that the node has this client's constants.
     fn compare(&self, theirs: &Constants) -> Result<(), String> {
-        let ours = self.constants(theirs.cluster.clone());
+        let ours = &self.constants;
         let differs = |what, ours: String, theirs: String| {
             Err(format!("this client is configured with {what} {ours}, the cluster with {theirs}"))
         };
@@ -195,10 +188,6 @@ impl Membership {
             return differs("a max_clock_skew of", spell(ours.max_skew_micros), spell(theirs.max_skew_micros));
         }
         Ok(())
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock()
     }
 }
 

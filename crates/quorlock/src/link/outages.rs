@@ -1,7 +1,6 @@
 //! Logs when a node, or the majority, stops voting and when it votes again: once each, not once per retry.
 
 use std::collections::BTreeMap;
-use std::sync::MutexGuard;
 
 use quorlock_core::quorum::Quorum;
 use quorlock_core::time::Moment;
@@ -35,7 +34,7 @@ impl Outages {
         if !self.is_logged {
             return;
         }
-        let mut out = self.out();
+        let mut out = self.out.lock();
         let had_majority = self.has_majority(&out);
         if let Some(outage) = out.get_mut(&node) {
             outage.why = why;
@@ -52,7 +51,7 @@ impl Outages {
 
     /// Records that a node can vote, and logs it if it could not.
     pub(crate) fn end(&self, node: usize) {
-        let mut out = self.out();
+        let mut out = self.out.lock();
         let had_majority = self.has_majority(&out);
         let Some(Outage { title, since, .. }) = out.remove(&node) else { return };
         tracing::warn!(node = %title, out_for = ?clock::now().since(since), "node is back: it can vote");
@@ -63,9 +62,5 @@ impl Outages {
 
     fn has_majority(&self, out: &BTreeMap<usize, Outage>) -> bool {
         self.quorum.nodes().saturating_sub(out.len()) >= self.quorum.majority()
-    }
-
-    fn out(&self) -> MutexGuard<'_, BTreeMap<usize, Outage>> {
-        self.out.lock()
     }
 }

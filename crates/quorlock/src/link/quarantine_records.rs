@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
 use quorlock_core::node::{Epoch, Incarnation};
 use quorlock_core::vote::Silence;
@@ -102,20 +102,16 @@ impl Records {
 
     /// Returns why the folder cannot be used; `None` if it can, was not needed yet, or there is none.
     pub(crate) fn trouble(&self) -> Option<String> {
-        self.noted().clone()
+        self.trouble.lock().clone()
     }
 
     /// Remembers why the folder cannot be used, and logs a warning once.
     pub(crate) fn note_trouble(&self, why: impl std::fmt::Display) {
         let Some(folder) = &self.folder else { return };
         let text = format!("cannot use {}: {why}", folder.display());
-        if self.noted().replace(text.clone()).is_none() {
+        if self.trouble.lock().replace(text.clone()).is_none() {
             tracing::warn!("{text}; the time of a quarantine counts only while a client is connected");
         }
-    }
-
-    fn noted(&self) -> MutexGuard<'_, Option<String>> {
-        self.trouble.lock()
     }
 
     /// Returns the recorded sighting if it allows a higher claim than `seen`, and otherwise records `seen`.
@@ -131,7 +127,7 @@ impl Records {
             return Some(recorded);
         }
         match self.write(epoch, &seen.encode(epoch, &clocks)) {
-            Ok(()) => *self.noted() = None,
+            Ok(()) => *self.trouble.lock() = None,
             Err(error) => self.note_trouble(error),
         }
         None

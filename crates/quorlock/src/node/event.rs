@@ -2,7 +2,7 @@
 
 use quorlock_core::fence::Fence;
 use quorlock_core::mode::Mode;
-use quorlock_core::name::{Holder, Name};
+use quorlock_core::name::{Holder, Name, cut};
 use quorlock_core::vote::BreakMode;
 
 /// The approximate number of events that a node keeps.
@@ -65,16 +65,8 @@ pub(crate) const FIELDS: [&str; 8] = ["id", "at", "name", "what", "fence", "hold
 
 impl Event {
     pub(crate) fn new(id: u64, at_micros: u64, name: &Name, what: What, fence: Option<Fence>) -> Self {
-        Self {
-            id,
-            at_micros,
-            name: name.clone(),
-            what,
-            fence,
-            holder: None,
-            mode: String::new(),
-            reason: String::new(),
-        }
+        let (name, mode, reason) = (name.clone(), String::new(), String::new());
+        Self { id, at_micros, name, what, fence, holder: None, mode, reason }
     }
 
     /// Sets the holder and the mode.
@@ -84,11 +76,7 @@ impl Event {
 
     /// Sets the reason, truncated to [`REASON_BYTES_MAX`] and without control characters.
     pub(crate) fn because(self, reason: &str) -> Self {
-        let mut end = reason.len().min(REASON_BYTES_MAX);
-        while !reason.is_char_boundary(end) {
-            end -= 1;
-        }
-        Self { reason: reason[..end].replace(char::is_control, " "), ..self }
+        Self { reason: cut(reason, REASON_BYTES_MAX).replace(char::is_control, " "), ..self }
     }
 
     /// Returns the values of the [`FIELDS`].

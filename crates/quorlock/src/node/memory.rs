@@ -1,21 +1,19 @@
 //! Nodes in this process's memory, for tests and embedding: the core's rules under a mutex.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, MutexGuard};
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeTime, Record, apply, attend};
 use quorlock_core::ticket::Channel;
 use quorlock_core::vote::Vote;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
 
 use crate::node::event::{Event, HISTORY_MAX};
-use crate::node::{
-    Answer, BoxFuture, Inbox, Life, Message, Node, PAGE_MAX, Page, Question, Reply, Search, Session, Trouble,
-};
-use crate::platform::clock;
-use crate::platform::entropy;
+use crate::node::{Answer, Inbox, Life, Message, Node, PAGE_MAX, Page, Question, Reply, Search, Session, Trouble};
 use crate::platform::sync::Mutex;
+use crate::platform::{clock, entropy};
 
 /// Nodes in this process's memory. Clients that get clones of one `MemoryNodes` share its nodes.
 ///
@@ -43,7 +41,11 @@ pub struct MemoryNodes {
 impl MemoryNodes {
     /// Creates blank nodes.
     pub fn new(nodes: usize) -> Self {
-        Self { nodes: (0..nodes).map(MemoryNode::new).collect() }
+        let node = |index| {
+            let (title, state) = (format!("memory:{index}"), Arc::new(Mutex::new(NodeMemory::new())));
+            MemoryNode { title, state, thawed: Arc::default() }
+        };
+        Self { nodes: (0..nodes).map(node).collect() }
     }
 
     /// Restarts the node with an empty memory, and closes every connection to it. Afterwards the node is up and not
@@ -53,7 +55,7 @@ impl MemoryNodes {
     /// Panics if there is no such node.
     pub fn restart_empty(&self, node: usize) {
         let node = &self.nodes[node];
-        let mut state = node.state();
+        let mut state = node.state.lock();
         *state = NodeMemory { generation: state.generation + 1, ..NodeMemory::new() };
         drop(state);
         node.thawed.notify_waiters();
@@ -65,7 +67,7 @@ impl MemoryNodes {
     /// # Panics
     /// Panics if there is no such node.
     pub fn freeze(&self, node: usize) {
-        self.nodes[node].state().frozen = true;
+        self.nodes[node].state.lock().frozen = true;
     }
 
     /// Resumes a frozen node. It first executes, in order, every request that arrived while it was frozen, even if the
@@ -89,7 +91,7 @@ impl MemoryNodes {
     /// Panics if there is no such node.
     pub fn thaw(&self, node: usize) {
         let node = &self.nodes[node];
-        let mut state = node.state();
+        let mut state = node.state.lock();
         state.frozen = false;
         for (generation, question, answers) in std::mem::take(&mut state.unread) {
             state.take(generation, question, &answers);
@@ -103,7 +105,7 @@ impl MemoryNodes {
     /// # Panics
     /// Panics if there is no such node.
     pub fn down(&self, node: usize) {
-        let mut state = self.nodes[node].state();
+        let mut state = self.nodes[node].state.lock();
         state.generation += 1;
         state.down = true;
     }
@@ -113,7 +115,7 @@ impl MemoryNodes {
     /// # Panics
     /// Panics if there is no such node.
     pub fn up(&self, node: usize) {
-        self.nodes[node].state().down = false;
+        self.nodes[node].state.lock().down = false;
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = Arc<dyn Node>> + '_ {
@@ -249,21 +251,9 @@ impl NodeMemory {
 }
 
 impl MemoryNode {
-    fn new(index: usize) -> Self {
-        Self {
-            title: format!("memory:{index}"),
-            state: Arc::new(Mutex::new(NodeMemory::new())),
-            thawed: Arc::default(),
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, NodeMemory> {
-        self.state.lock()
-    }
-
     /// Opens a session. Returns `None` while the node is frozen.
     fn try_open(&self, inbox: &Inbox) -> Option<Result<Box<dyn Session>, Trouble>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.down {
             return Some(Err(Trouble::Unreachable("it is down".into())));
         }
@@ -277,13 +267,13 @@ impl MemoryNode {
         drop(state);
         let inbox = inbox.clone();
         // Deliver from a task and not from within `ask`: the caller may hold a lock that the inbox needs.
-        let delivery = tokio::spawn(async move {
+        let mut delivery = JoinSet::new();
+        delivery.spawn(async move {
             while let Some(answer) = outgoing.recv().await {
                 inbox.take(answer);
             }
         });
-        let delivery = delivery.abort_handle();
-        Some(Ok(Box::new(MemorySession { node: self.clone(), identity, generation, answers, delivery })))
+        Some(Ok(Box::new(MemorySession { node: self.clone(), identity, generation, answers, _delivery: delivery })))
     }
 }
 
@@ -292,7 +282,7 @@ impl Node for MemoryNode {
         &self.title
     }
 
-    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, inbox: Inbox) -> BoxFuture<'static, Result<Box<dyn Session>, Trouble>> {
         let node = self.clone();
         Box::pin(async move {
             loop {
@@ -311,7 +301,7 @@ struct MemorySession {
     identity: Identity,
     generation: u64,
     answers: mpsc::UnboundedSender<Answer>,
-    delivery: AbortHandle,
+    _delivery: JoinSet<()>,
 }
 
 impl Session for MemorySession {
@@ -320,13 +310,7 @@ impl Session for MemorySession {
     }
 
     fn ask(&mut self, question: Question) {
-        self.node.state().take(self.generation, question, &self.answers);
-    }
-}
-
-impl Drop for MemorySession {
-    fn drop(&mut self) {
-        self.delivery.abort();
+        self.node.state.lock().take(self.generation, question, &self.answers);
     }
 }
 

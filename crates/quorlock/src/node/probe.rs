@@ -87,7 +87,7 @@ pub(crate) struct Objection {
 pub(crate) struct FileFacts {
     pub(crate) path: String,
     pub(crate) exists: bool,
-    pub(crate) system: Option<String>,
+    pub(crate) system: Option<&'static str>,
     /// Whether a reboot deletes the contents.
     pub(crate) volatile: bool,
     pub(crate) size: u64,
@@ -98,23 +98,17 @@ pub(crate) struct FileFacts {
 /// Examines a node through a session, as a client would use it.
 pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Probe {
     let mut probe = Probe::default();
-    match within(STEP_DEADLINE, RequestReply::open(node, Channel(0))).await {
-        Err(trouble) => probe.trouble = Some(trouble),
-        Ok(mut talk) => {
-            probe.identity = Some(talk.identity().clone());
-            if let Err(trouble) = look(&mut talk, &mut probe, plan.watch).await {
-                probe.trouble = Some(trouble);
-            }
-        }
-    }
+    probe.trouble = look(node, plan.watch, &mut probe).await.err();
     probe
 }
 
-async fn look(talk: &mut RequestReply, probe: &mut Probe, watch: Duration) -> Result<(), Trouble> {
-    read_clock(talk, &mut probe.first, &mut probe.standing).await?;
+async fn look(node: &(impl Node + ?Sized), watch: Duration, probe: &mut Probe) -> Result<(), Trouble> {
+    let mut talk = within(STEP_DEADLINE, RequestReply::open(node, Channel(0))).await?;
+    probe.identity = Some(talk.identity().clone());
+    read_clock(&mut talk, &mut probe.first, &mut probe.standing).await?;
     if !watch.is_zero() {
         tokio::time::sleep(watch).await;
-        read_clock(talk, &mut probe.last, &mut probe.standing).await?;
+        read_clock(&mut talk, &mut probe.last, &mut probe.standing).await?;
     }
     Ok(())
 }

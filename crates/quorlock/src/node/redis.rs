@@ -26,21 +26,21 @@ mod value;
 pub(crate) mod watch;
 mod wire;
 
-use std::pin::Pin;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{BoxFuture, try_join_all};
 use quorlock_core::node::{Constants, Identity};
 use quorlock_core::ticket::Channel;
+use tokio::task::JoinSet;
 
 use crate::node::probe::{Plan, Probe};
 use crate::node::url::{Origin, Server};
-use crate::node::{BoxFuture, Inbox, Node, Session, Trouble};
+use crate::node::{Inbox, Node, Session, Trouble};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use codec::take_anything;
 use commands::Commands;
-use fitness::{Post, identify, info_text};
-use scripts::{broken_channel, hint_channel};
+use fitness::{identify, info_text};
+use scripts::{BROKEN_CHANNEL, Home, hint_channel};
 use session::RedisSession;
 use shards::Shards;
 use trouble::{checked, malformed};
@@ -65,29 +65,28 @@ impl RedisNode {
     async fn connect(&self, inbox: Inbox) -> Result<RedisSession, Trouble> {
         let deadline = self.connect_deadline;
         let (shards, watch) = match &self.origin {
-            Origin::Server(server) => (Shards::single(server.clone()), None),
+            Origin::Server(server) => (Shards::single(server.clone()), JoinSet::new()),
             Origin::Sentinels(sentinels) => {
                 let (master, sentinel) = sentinels.master(deadline).await?;
                 let watch = sentinels.watch(master.address.clone(), sentinel, inbox.clone());
-                (Shards::single(master), Some(watch))
+                (Shards::single(master), watch)
             }
-            Origin::Cluster(servers) => (seeds::ask_all(servers, deadline, Shards::ask).await?, None),
+            Origin::Cluster(servers) => (seeds::ask_all(servers, deadline, Shards::ask).await?, JoinSet::new()),
         };
         let masters = shards.masters.iter().enumerate();
         let masters = try_join_all(masters.map(|(lane, server)| self.meet(lane, server, inbox.channel))).await?;
-        Ok(RedisSession::start(masters, shards, Post::of(&self.origin), inbox, self.constants.clone(), watch))
+        Ok(RedisSession::start(masters, shards, self.origin.clone(), inbox, self.constants.clone(), watch))
     }
 
     /// Connects to a server and reads its identity.
     async fn meet(&self, lane: usize, server: &Server, channel: Channel) -> Result<(Connecting, Identity), Trouble> {
-        let post = Post::of(&self.origin);
+        let in_cluster = self.origin.home() == Home::Cluster;
         let met = async {
             let mut connecting = Connecting::open(server, self.connect_deadline).await?;
             let text = self.greet(&mut connecting, lane, server, channel).await?;
-            Ok((connecting, identify(&text, post)?))
+            Ok((connecting, identify(&text, &self.origin)?))
         };
-        let named =
-            |trouble: Trouble| if post == Post::Cluster { trouble.of(&server.address.to_string()) } else { trouble };
+        let named = |trouble: Trouble| if in_cluster { trouble.of(&server.address.to_string()) } else { trouble };
         met.await.map_err(named)
     }
 
@@ -100,7 +99,7 @@ impl RedisNode {
         server: &Server,
         channel: Channel,
     ) -> Result<String, Trouble> {
-        let home = Post::of(&self.origin).home();
+        let home = self.origin.home();
         let mut commands = Commands::default();
         login(server, &mut commands);
         let info = commands.len();
@@ -113,7 +112,7 @@ impl RedisNode {
         // In a Cluster, a message that is published on one server reaches all of them. One push confirms each channel.
         if listens && lane == 0 {
             commands.command("SUBSCRIBE").word(hint_channel(channel));
-            commands.command("SUBSCRIBE").word(broken_channel());
+            commands.command("SUBSCRIBE").word(BROKEN_CHANNEL);
         }
         // Send this last, because pushes may follow its reply. The first look detects earlier changes.
         if listens {
@@ -137,12 +136,12 @@ impl Node for RedisNode {
         &self.title
     }
 
-    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, inbox: Inbox) -> BoxFuture<'static, Result<Box<dyn Session>, Trouble>> {
         let node = self.clone();
         Box::pin(async move { Ok(Box::new(node.connect(inbox).await?) as Box<dyn Session>) })
     }
 
-    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Probe> + Send + 'a>> {
+    fn examine<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Probe> {
         match &self.origin {
             Origin::Cluster(_) => Box::pin(crate::node::probe::by_session(self, plan)),
             origin => Box::pin(probe::examine(origin, self.connect_deadline, plan)),

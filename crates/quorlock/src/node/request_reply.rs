@@ -4,8 +4,6 @@ use std::time::Duration;
 
 use quorlock_core::node::{Identity, NodeCommand, Standing};
 use quorlock_core::ticket::Channel;
-#[cfg(test)]
-use quorlock_core::ticket::{Handoff, Ticket};
 use tokio::sync::mpsc;
 
 use crate::node::{Answer, Inbox, Life, Message, Node, Page, Question, Reply, Search, Session, Trouble};
@@ -42,10 +40,8 @@ impl RequestReply {
 
     pub(crate) async fn node_command(&mut self, command: NodeCommand) -> Result<Standing, Trouble> {
         self.post(Question::NodeCommand(command));
-        match self.next().await? {
-            Answer::Standing(standing, _) => Ok(*standing),
-            _ => Err(out_of_turn()),
-        }
+        let Answer::Standing(standing, _) = self.next().await? else { return Err(out_of_turn()) };
+        Ok(*standing)
     }
 
     /// Sends a question. The caller must await the answers in the order of the questions.
@@ -55,10 +51,8 @@ impl RequestReply {
 
     /// Waits for the answer to the oldest question, which must be a request for votes.
     pub(crate) async fn replies(&mut self) -> Result<Vec<Reply>, Trouble> {
-        match self.next().await? {
-            Answer::Votes(replies) => Ok(replies),
-            _ => Err(out_of_turn()),
-        }
+        let Answer::Votes(replies) = self.next().await? else { return Err(out_of_turn()) };
+        Ok(replies)
     }
 
     pub(crate) async fn send(&mut self, life: Option<Life>, batch: Vec<Message>) -> Result<Vec<Reply>, Trouble> {
@@ -96,25 +90,38 @@ fn out_of_turn() -> Trouble {
     Trouble::Broken("an answer out of turn".into())
 }
 
-/// Test support.
 #[cfg(test)]
-impl RequestReply {
-    /// Connects, and delivers hints to a separate queue.
-    pub(crate) async fn listening(
-        node: &dyn Node,
-        channel: Channel,
-    ) -> Result<(Self, mpsc::UnboundedReceiver<(Ticket, Option<Handoff>)>), Trouble> {
-        let (sender, answers) = mpsc::unbounded_channel();
-        let (hints, heard) = mpsc::unbounded_channel();
-        let inbox = Inbox::new(channel, move |answer| match answer {
-            Answer::Hint(ticket, handoff) => drop(hints.send((ticket, handoff))),
-            answer => drop(sender.send(answer)),
-        });
-        Ok((Self { session: node.open(inbox).await?, answers, ended: None }, heard))
+mod tests {
+    use quorlock_core::ticket::{Handoff, Ticket};
+    use quorlock_core::vote::Vote;
+
+    use super::*;
+
+    impl Reply {
+        /// A vote, or the acknowledgement of a release that found one.
+        pub(crate) fn is_grant(&self) -> bool {
+            matches!(self, Self::Voted { vote: Vote::Grant { .. }, .. })
+        }
     }
 
-    /// Ends the session, and returns the queue of answers that may still arrive.
-    pub(crate) fn hang_up(self) -> mpsc::UnboundedReceiver<Answer> {
-        self.answers
+    impl RequestReply {
+        /// Connects, and delivers hints to a separate queue.
+        pub(crate) async fn listening(
+            node: &dyn Node,
+            channel: Channel,
+        ) -> Result<(Self, mpsc::UnboundedReceiver<(Ticket, Option<Handoff>)>), Trouble> {
+            let (sender, answers) = mpsc::unbounded_channel();
+            let (hints, heard) = mpsc::unbounded_channel();
+            let inbox = Inbox::new(channel, move |answer| match answer {
+                Answer::Hint(ticket, handoff) => drop(hints.send((ticket, handoff))),
+                answer => drop(sender.send(answer)),
+            });
+            Ok((Self { session: node.open(inbox).await?, answers, ended: None }, heard))
+        }
+
+        /// Ends the session, and returns the queue of answers that may still arrive.
+        pub(crate) fn hang_up(self) -> mpsc::UnboundedReceiver<Answer> {
+            self.answers
+        }
     }
 }

@@ -3,10 +3,11 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use quorlock_core::node::{Epoch, Identity};
 use tokio::sync::oneshot;
 
-use crate::node::{Answer, BoxFuture, Inbox, Node, Question, Reply, Session, Trouble};
+use crate::node::{Answer, Inbox, Node, Question, Reply, Session, Trouble};
 use crate::platform::sim::{self, Ear, Said, World, world};
 
 /// Receives the result of a connection attempt: the server's identity, or the reason for the failure.
@@ -48,7 +49,7 @@ impl Node for SimulatedNode {
         &self.title
     }
 
-    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, inbox: Inbox) -> BoxFuture<'static, Result<Box<dyn Session>, Trouble>> {
         let index = self.index;
         Box::pin(async move {
             let (opened, answer) = oneshot::channel();

@@ -25,14 +25,14 @@ mod store;
 mod worker;
 
 use std::path::PathBuf;
-use std::pin::Pin;
 use std::sync::{Arc, mpsc};
 
+use futures_util::future::BoxFuture;
 use quorlock_core::node::{Identity, NodeTime};
 use tokio::sync::oneshot;
 
 use crate::node::probe::{Plan, Probe};
-use crate::node::{BoxFuture, Companion, Inbox, Node, Question, Session, Trouble};
+use crate::node::{Companion, Inbox, Node, Question, Session, Trouble};
 use crate::platform::boot::Boot;
 pub(crate) use processes::Processes;
 use worker::Worker;
@@ -64,7 +64,7 @@ impl Node for SqliteNode {
         &self.title
     }
 
-    fn open(&self, inbox: Inbox) -> BoxFuture<Result<Box<dyn Session>, Trouble>> {
+    fn open(&self, inbox: Inbox) -> BoxFuture<'static, Result<Box<dyn Session>, Trouble>> {
         let (run, clock) = match self.boot.clone().map_or_else(this_boot, Ok) {
             Ok(boot) => boot,
             Err(trouble) => return Box::pin(std::future::ready(Err(trouble))),
@@ -84,7 +84,8 @@ impl Node for SqliteNode {
         });
         Box::pin(async move {
             thread.map_err(|error| Trouble::Unreachable(format!("no thread could be started: {error}")))?;
-            opening.await.unwrap_or_else(|_| Err(ended()))?;
+            let ended = |_| Err(Trouble::Broken("its thread has ended".into()));
+            opening.await.unwrap_or_else(ended)?;
             Ok(Box::new(SqliteSession { identity: Identity::of_run(run), questions }) as Box<dyn Session>)
         })
     }
@@ -93,7 +94,7 @@ impl Node for SqliteNode {
         self.processes.add(companion).map(|()| true)
     }
 
-    fn examine<'a>(&'a self, plan: &'a Plan) -> Pin<Box<dyn Future<Output = Probe> + Send + 'a>> {
+    fn examine<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Probe> {
         Box::pin(probe::examine(self, plan))
     }
 }
@@ -117,10 +118,6 @@ impl Session for SqliteSession {
 fn this_boot() -> Result<(String, Clock), Trouble> {
     let boot = Boot::read().map_err(Trouble::Unfit)?;
     Ok((boot.id.clone(), Arc::new(move || boot.time())))
-}
-
-fn ended() -> Trouble {
-    Trouble::Broken("its thread has ended".into())
 }
 
 #[cfg(test)]

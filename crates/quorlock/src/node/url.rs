@@ -117,9 +117,10 @@ impl NodeUrl {
 fn parse_server(tls: bool, rest: &str, default: Option<&Login>) -> Result<Origin, String> {
     let (login, hosts, path, settings) = split(rest)?;
     settings.end("none")?;
-    let [address] = <[Address; 1]>::try_from(parse_hosts(hosts, REDIS_PORT)?)
-        .map_err(|hosts| format!("it names {} servers: give each of them a URL of its own", hosts.len()))?;
-    Ok(Origin::Server(Server { address, tls, login: login.or(default.cloned()), db: parse_db(path)? }))
+    let servers = parse_servers(hosts, REDIS_PORT, tls, login.as_ref().or(default))?;
+    let [server] = <[Server; 1]>::try_from(servers)
+        .map_err(|servers| format!("it names {} servers: give each of them a URL of its own", servers.len()))?;
+    Ok(Origin::Server(Server { db: parse_db(path)?, ..server }))
 }
 
 fn parse_unix(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
@@ -230,20 +231,15 @@ fn make_login(user: String, password: String) -> Login {
 }
 
 fn parse_servers(hosts: &str, default_port: u16, tls: bool, login: Option<&Login>) -> Result<Vec<Server>, String> {
-    let addresses = parse_hosts(hosts, default_port)?;
-    Ok(addresses.into_iter().map(|address| Server { address, tls, login: login.cloned(), db: 0 }).collect())
-}
-
-fn parse_hosts(hosts: &str, default_port: u16) -> Result<Vec<Address>, String> {
-    let hosts = hosts
-        .split(',')
-        .enumerate()
-        .map(|(index, host)| parse_host(host, default_port).map_err(|why| format!("host {}: {why}", index + 1)));
-    let hosts: Vec<_> = hosts.collect::<Result<_, _>>()?;
-    if hosts.len() > HOSTS_MAX {
-        return Err(format!("it has {} hosts: at most {HOSTS_MAX} are allowed", hosts.len()));
+    let server = |(index, host): (usize, &str)| {
+        let address = parse_host(host, default_port).map_err(|why| format!("host {}: {why}", index + 1))?;
+        Ok::<_, String>(Server { address, tls, login: login.cloned(), db: 0 })
+    };
+    let servers: Vec<Server> = hosts.split(',').enumerate().map(server).collect::<Result<_, _>>()?;
+    if servers.len() > HOSTS_MAX {
+        return Err(format!("it has {} hosts: at most {HOSTS_MAX} are allowed", servers.len()));
     }
-    Ok(hosts)
+    Ok(servers)
 }
 
 fn parse_host(text: &str, default_port: u16) -> Result<Address, String> {

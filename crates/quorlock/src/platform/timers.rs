@@ -3,15 +3,14 @@
 //! On Linux a timer on the boot-time clock drives it, so overdue calls run as soon as a suspended machine resumes.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock_core::time::Moment;
 use tokio::sync::Notify;
 
-use crate::platform::clock;
-use crate::platform::runtime;
 use crate::platform::sync::Mutex;
+use crate::platform::{clock, runtime};
 
 /// An object that can be called at a given moment.
 pub(crate) trait Timed: Send + Sync {
@@ -79,7 +78,7 @@ impl Timers {
     /// Schedules a call of `whom` at `at`, unless `whom` is dropped before. Returns `None` if the queue has ended.
     #[must_use]
     pub(crate) fn at(&self, at: Moment, whom: Weak<dyn Timed>) -> Option<Call> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         if queue.ended {
             return None;
         }
@@ -95,25 +94,26 @@ impl Timers {
 
     /// Cancels a call and frees its target. Does nothing if the call has run. A call that is running completes.
     pub(crate) fn cancel(&self, call: Call) {
-        let whom = self.queue().calls.remove(&call);
+        let whom = self.queue.lock().calls.remove(&call);
         drop(whom);
     }
 
     /// Calls every target early, since it may have work to do now, and ends the task once no calls are left.
     pub(crate) fn close(&self) {
-        self.queue().closed = true;
         self.call_all(clock::now());
+        // Only now: while targets are called, the queue is empty, and the task would end although they may come back.
+        self.queue.lock().closed = true;
         self.wake.notify_one();
     }
 
     /// Calls every remaining target as if its moment had come, because the task is gone.
     pub(crate) fn end(&self) {
-        self.queue().ended = true;
+        self.queue.lock().ended = true;
         self.call_all(Moment::from_nanos(u64::MAX));
     }
 
     fn call_all(&self, now: Moment) {
-        let waiting = std::mem::take(&mut self.queue().calls);
+        let waiting = std::mem::take(&mut self.queue.lock().calls);
         for whom in waiting.into_values() {
             self.call(whom, now);
         }
@@ -125,7 +125,7 @@ impl Timers {
         loop {
             let woken = self.wake.notified();
             let next = {
-                let mut queue = self.queue();
+                let mut queue = self.queue.lock();
                 let next = queue.next();
                 queue.armed = next;
                 if queue.closed && next.is_none() {
@@ -154,7 +154,7 @@ impl Timers {
     fn call_due(&self) {
         let now = clock::now();
         loop {
-            let due = self.queue().take_due(now);
+            let due = self.queue.lock().take_due(now);
             let Some(whom) = due else { return };
             self.call(whom, now);
         }
@@ -163,18 +163,14 @@ impl Timers {
     fn call(&self, whom: Weak<dyn Timed>, now: Moment) {
         let Some(timed) = whom.upgrade() else { return };
         if let Some(again) = timed.tick(now) {
-            self.queue().add(again, whom);
+            self.queue.lock().add(again, whom);
         }
     }
 
     /// Returns the number of scheduled calls whose target still exists.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn to_come(&self) -> usize {
-        self.queue().calls.values().filter(|whom| whom.strong_count() > 0).count()
-    }
-
-    fn queue(&self) -> MutexGuard<'_, CallQueue> {
-        self.queue.lock()
+        self.queue.lock().calls.values().filter(|whom| whom.strong_count() > 0).count()
     }
 }
 

@@ -143,6 +143,20 @@ async fn a_page_reads_few_names_of_many() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_have_the_names_of_a_node_that_cannot_be_searched() {
+    let cluster = Wired::ready(3).await;
+    let client = connected(cluster.direct()).await;
+    let _lease = client.lock("a").acquire().await.unwrap();
+    cluster.servers[0].command(&["ACL", "SETUSER", "default", "-scan"]);
+    let page = client.list_page(&Filter::default(), "").await.unwrap();
+    assert_eq!(page.missing.len(), 1, "{page:?}");
+    assert_eq!(page.names.len(), 1, "{page:?}");
+    cluster.servers[1].command(&["ACL", "SETUSER", "default", "-scan"]);
+    let error = client.list_page(&Filter::default(), "1 1 0 ").await.unwrap_err();
+    assert!(matches!(error, ReadError::NoQuorum { .. }), "a failure on an earlier page counts: {error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_have_every_name_once() {
     let cluster = Wired::ready(3).await;
     let client = connected(cluster.direct()).await;

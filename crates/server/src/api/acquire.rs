@@ -4,10 +4,9 @@ mod stream;
 
 pub(super) use stream::KEEP_ALIVE;
 
-use std::sync::Arc;
+use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use quorlock::{Drift, Lease, Leases};
@@ -124,12 +123,12 @@ impl Granted {
     )
 )]
 pub(super) async fn acquire(
-    State(service): State<Arc<Service>>,
     caller: Caller,
     headers: HeaderMap,
     Body(request): Body<LeaseRequest>,
 ) -> Result<Response, Problem> {
     let began = Instant::now();
+    let service = &caller.service;
     caller.may(Scope::Lock)?;
     let order = request.check(&service.client, service.limits, &caller.name)?;
     order.names.iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
@@ -138,16 +137,16 @@ pub(super) async fn acquire(
     let guard =
         if order.wait.is_zero() { None } else { Some((service.rates.waiters.take(&caller.share)?, caller.wait())) };
     if wants_stream(&headers) {
-        return Ok(stream::stream(service, order, began, guard).into_response());
+        return Ok(stream::stream(service, order, began, guard));
     }
-    let won = order.acquire(&service, None).await?;
+    let won = order.acquire(service, None).await?;
     drop(guard);
-    let granted = Granted::new(&service, &order, began, won)?;
+    let granted = Granted::new(service, &order, began, won)?;
     Ok((StatusCode::CREATED, axum::Json(granted)).into_response())
 }
 
 /// Counts a waiting caller, and ends its connection if it hangs up.
-type WaitGuard = (Share, Waiting);
+type WaitGuard = (Share, Weak<Waiting>);
 
 fn wants_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());

@@ -1,18 +1,14 @@
 //! Breaks another client's lease.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::rejection::PathRejection;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use quorlock::{Break, Digest, Fence, Target};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::auth::{Caller, Scope};
-use crate::http::request::Body;
+use crate::http::request::{Body, Name};
 use crate::problem::Problem;
-use crate::service::Service;
 use crate::view::millis;
 
 /// Which lease to break, how, and why.
@@ -64,9 +60,8 @@ pub(super) struct BrokenView {
     responses((status = 200, description = "It is broken", body = BrokenView))
 )]
 pub(super) async fn break_lock(
-    State(service): State<Arc<Service>>,
     caller: Caller,
-    name: Result<Path<String>, PathRejection>,
+    name: Name,
     Body(request): Body<BreakRequest>,
 ) -> Result<Json<BrokenView>, Problem> {
     let Path(name) = name?;
@@ -83,6 +78,6 @@ pub(super) async fn break_lock(
     }
     let what = Break::new(target, format!("{} (by {})", request.reason, &caller.name));
     let what = if request.mode == BreakMode::Now { what.now() } else { what };
-    let broken = service.client.break_lock(&name, what).await?;
+    let broken = caller.service.client.break_lock(&name, what).await?;
     Ok(Json(BrokenView { name, nodes: broken.nodes, drains_ms: millis(broken.drains) }))
 }

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream::unfold;
@@ -15,7 +14,6 @@ use super::acquire::KEEP_ALIVE;
 use crate::auth::{Caller, Scope};
 use crate::hub::Mark;
 use crate::problem::Problem;
-use crate::service::Service;
 
 /// The number of pieces of the stream that are buffered for a reader.
 const PIECES_AHEAD: usize = 1;
@@ -29,12 +27,9 @@ const PIECES_AHEAD: usize = 1;
     params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read")),
     responses((status = 200, description = "What changes", content_type = "text/event-stream", body = String))
 )]
-pub(super) async fn events(
-    State(service): State<Arc<Service>>,
-    caller: Caller,
-    headers: HeaderMap,
-) -> Result<Response, Problem> {
+pub(super) async fn events(caller: Caller, headers: HeaderMap) -> Result<Response, Problem> {
     caller.may(Scope::Read)?;
+    let service = Arc::clone(&caller.service);
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(Mark::parse);
     let guard = (service.rates.followers.take(&caller.share)?, caller.wait());
     let mut follower = service.unless_stopping(service.hub.subscribe(Arc::clone(&caller.identity), last)).await?;

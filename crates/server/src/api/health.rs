@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use crate::auth::{Caller, Scope};
@@ -27,15 +27,12 @@ pub(super) async fn healthz() -> &'static str {
     get, path = "/readyz", tag = "service", security(()),
     responses((status = 200, description = "It can", body = NodesView))
 )]
-pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Response {
+pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<NodesView>, Problem> {
     let nodes = service.nodes();
     if service.is_stopping() {
-        Problem::draining().into_response()
-    } else if nodes.has_quorum() {
-        (StatusCode::OK, Json(nodes)).into_response()
-    } else {
-        Problem::no_majority(&nodes).into_response()
+        return Err(Problem::draining());
     }
+    if nodes.has_quorum() { Ok(Json(nodes)) } else { Err(Problem::no_majority(&nodes)) }
 }
 
 /// Metrics of this replica, for Prometheus.
@@ -43,9 +40,9 @@ pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Response {
     get, path = "/metrics", tag = "service",
     responses((status = 200, description = "As OpenMetrics has it", content_type = "application/openmetrics-text", body = String))
 )]
-pub(super) async fn metrics(State(service): State<Arc<Service>>, caller: Caller) -> Result<Response, Problem> {
+pub(super) async fn metrics(caller: Caller) -> Result<Response, Problem> {
     caller.may(Scope::Read)?;
-    Ok(([(header::CONTENT_TYPE, OPENMETRICS)], service.metrics.text()).into_response())
+    Ok(([(header::CONTENT_TYPE, OPENMETRICS)], caller.service.metrics.text()).into_response())
 }
 
 /// Look at the nodes: which of them vote, and why the others do not.
@@ -53,7 +50,7 @@ pub(super) async fn metrics(State(service): State<Arc<Service>>, caller: Caller)
     get, path = "/v1/nodes", tag = "service",
     responses((status = 200, description = "All of them", body = NodesView))
 )]
-pub(super) async fn nodes(State(service): State<Arc<Service>>, caller: Caller) -> Result<Json<NodesView>, Problem> {
+pub(super) async fn nodes(caller: Caller) -> Result<Json<NodesView>, Problem> {
     caller.may(Scope::Read)?;
-    Ok(Json(service.nodes()))
+    Ok(Json(caller.service.nodes()))
 }

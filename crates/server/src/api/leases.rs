@@ -1,10 +1,8 @@
 //! Renewing and releasing leases: one, or several in a request.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Json;
-use axum::extract::State;
 use axum::http::StatusCode;
 use futures_util::StreamExt;
 use futures_util::stream::iter;
@@ -108,26 +106,23 @@ pub(super) enum Renewed {
     post, path = "/v1/leases/renew", tag = "leases", request_body = LeaseRefs,
     responses((status = 200, description = "Renewed; of several, each that has no problem", body = Renewed))
 )]
-pub(super) async fn renew(
-    State(service): State<Arc<Service>>,
-    caller: Caller,
-    Body(request): Body<LeaseRefs>,
-) -> Result<Json<Renewed>, Problem> {
+pub(super) async fn renew(caller: Caller, Body(request): Body<LeaseRefs>) -> Result<Json<Renewed>, Problem> {
     let began = Instant::now();
-    let (mut leases, is_list) = request.check(service.limits, RENEW_FORMS)?;
+    let (mut leases, is_list) = request.check(caller.service.limits, RENEW_FORMS)?;
     if let Some(lease) = leases.pop_if(|_| !is_list) {
-        return Ok(Json(Renewed::One(renew_one(&service, &caller, &lease, began).await?)));
+        return Ok(Json(Renewed::One(renew_one(&caller, &lease, began).await?)));
     }
-    service.rates.batch(&caller.share, leases.len())?;
-    let each = leases.into_iter().map(async |lease| match renew_one(&service, &caller, &lease, began).await {
+    caller.service.rates.batch(&caller.share, leases.len())?;
+    let each = leases.into_iter().map(async |lease| match renew_one(&caller, &lease, began).await {
         Ok(renewal) => Outcome::Renewed(renewal),
         Err(problem) => Outcome::Failed { name: lease.name, problem },
     });
     Ok(Json(Renewed::Several { leases: iter(each).buffered(AT_ONCE).collect().await }))
 }
 
-async fn renew_one(service: &Service, caller: &Caller, lease: &LeaseRef, began: Instant) -> Result<Renewal, Problem> {
-    let LeaseWord { lease, .. } = read(service, caller, lease)?;
+async fn renew_one(caller: &Caller, lease: &LeaseRef, began: Instant) -> Result<Renewal, Problem> {
+    let service = &caller.service;
+    let LeaseWord { lease, .. } = read(caller, lease)?;
     let extended = service.client.extend(&lease).await?;
     service.metrics.renewals.inc();
     service.rates.renewed(&caller.share, lease.name().as_str());
@@ -162,12 +157,9 @@ pub(super) struct ReleaseRequest {
     post, path = "/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
     responses((status = 204, description = "Released"))
 )]
-pub(super) async fn release(
-    State(service): State<Arc<Service>>,
-    caller: Caller,
-    Body(request): Body<ReleaseRequest>,
-) -> Result<StatusCode, Problem> {
+pub(super) async fn release(caller: Caller, Body(request): Body<ReleaseRequest>) -> Result<StatusCode, Problem> {
     caller.may(Scope::Lock)?;
+    let service = &caller.service;
     let ReleaseRequest { name, lease_id, key, leases } = request;
     if let Some(key) = key {
         let (Some(name), None, None) = (name, lease_id, leases) else {
@@ -188,23 +180,23 @@ pub(super) async fn release(
         if is_list { problem.at(format_args!("leases[{index}]")) } else { problem }
     };
     // Read all of them before releasing the first: if one is refused, none is released.
-    let read = |(index, lease)| read(&service, &caller, lease).map_err(|problem| at(index, problem));
+    let read = |(index, lease)| read(&caller, lease).map_err(|problem| at(index, problem));
     let leases: Vec<LeaseWord> = leases.iter().enumerate().map(read).collect::<Result<_, _>>()?;
     let keyed = leases.iter().filter(|lease| lease.is_keyed).count();
     service.rates.release_keys(&caller.share, keyed)?;
     let each = leases
         .into_iter()
         .enumerate()
-        .map(async |(index, lease)| release_one(&service, lease).await.map_err(|problem| at(index, problem)));
+        .map(async |(index, lease)| release_one(service, lease).await.map_err(|problem| at(index, problem)));
     let done: Vec<Result<(), Problem>> = iter(each).buffered(AT_ONCE).collect().await;
     done.into_iter().collect::<Result<(), _>>()?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Returns the lease, if the caller may use its name.
-fn read(service: &Service, caller: &Caller, lease: &LeaseRef) -> Result<LeaseWord, Problem> {
+fn read(caller: &Caller, lease: &LeaseRef) -> Result<LeaseWord, Problem> {
     caller.may_with(Scope::Lock, &lease.name)?;
-    service.signer()?.read(&lease.name, &lease.lease_id)
+    caller.service.signer()?.read(&lease.name, &lease.lease_id)
 }
 
 async fn release_one(service: &Service, LeaseWord { lease, is_keyed }: LeaseWord) -> Result<(), Problem> {

@@ -1,18 +1,15 @@
 //! Lists locks, shows one lock, and reads the history.
 
-use std::sync::Arc;
-
 use axum::Json;
-use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
-use quorlock::{HISTORY_MAX, LockView};
+use axum::extract::{Path, Query};
+use quorlock::{EventView, HISTORY_MAX, LockView};
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use crate::auth::{Caller, Scope};
+use crate::http::request::{Name, Params};
 use crate::problem::Problem;
-use crate::service::Service;
-use crate::view::{EventView, LockPage};
+use crate::view::LockPage;
 
 /// The default number of locks or events in an answer.
 const LIMIT_DEFAULT: usize = 100;
@@ -53,17 +50,13 @@ pub(super) struct ListQuery {
     get, path = "/v1/locks", tag = "locks", params(ListQuery),
     responses((status = 200, description = "A page of locks", body = LockPage))
 )]
-pub(super) async fn list(
-    State(service): State<Arc<Service>>,
-    caller: Caller,
-    query: Result<Query<ListQuery>, QueryRejection>,
-) -> Result<Json<LockPage>, Problem> {
+pub(super) async fn list(caller: Caller, query: Params<ListQuery>) -> Result<Json<LockPage>, Problem> {
     caller.may(Scope::Read)?;
     let Query(ListQuery { prefix, cursor, limit }) = query?;
     let limit = check_limit(limit, PAGE_MAX)?;
-    let may_read = || service.rates.read(&caller.share);
-    let page = service.hub.list(&caller, (&prefix, &cursor), limit, may_read);
-    Ok(Json(service.unless_stopping(page).await??))
+    let may_read = || caller.service.rates.read(&caller.share);
+    let page = caller.service.hub.list(&caller, (&prefix, &cursor), limit, may_read);
+    Ok(Json(caller.service.unless_stopping(page).await??))
 }
 
 /// The state of one lock.
@@ -84,15 +77,11 @@ pub(super) struct Look {
     params(("name" = String, Path, description = "The name of the lock", min_length = 1, max_length = 512)),
     responses((status = 200, description = "The state of the lock, held or not", body = Look))
 )]
-pub(super) async fn one(
-    State(service): State<Arc<Service>>,
-    caller: Caller,
-    name: Result<Path<String>, PathRejection>,
-) -> Result<Json<Look>, Problem> {
+pub(super) async fn one(caller: Caller, name: Name) -> Result<Json<Look>, Problem> {
     let Path(name) = name?;
     caller.may_with(Scope::Read, &name)?;
-    let look = service.hub.one(&name, || service.rates.read(&caller.share));
-    let (as_of, lock) = service.unless_stopping(look).await??;
+    let look = caller.service.hub.one(&name, || caller.service.rates.read(&caller.share));
+    let (as_of, lock) = caller.service.unless_stopping(look).await??;
     Ok(Json(Look { as_of, lock }))
 }
 
@@ -123,15 +112,11 @@ pub(super) struct Happened {
     get, path = "/v1/history", tag = "locks", params(HistoryQuery),
     responses((status = 200, description = "The newest events", body = Happened))
 )]
-pub(super) async fn history(
-    State(service): State<Arc<Service>>,
-    caller: Caller,
-    query: Result<Query<HistoryQuery>, QueryRejection>,
-) -> Result<Json<Happened>, Problem> {
+pub(super) async fn history(caller: Caller, query: Params<HistoryQuery>) -> Result<Json<Happened>, Problem> {
     caller.may(Scope::Read)?;
     let Query(HistoryQuery { name, limit }) = query?;
     let limit = check_limit(limit, HISTORY_MAX)?;
-    let history = service.hub.history(&caller, name.as_deref(), limit);
-    let (as_of, events) = service.unless_stopping(history).await??;
+    let history = caller.service.hub.history(&caller, name.as_deref(), limit);
+    let (as_of, events) = caller.service.unless_stopping(history).await??;
     Ok(Json(Happened { as_of, events }))
 }

@@ -1,6 +1,5 @@
 //! Checks a request for a lease, and acquires it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock::{AcquireError, Client, Leases, Lock, Mode, Owner, PERMITS_MAX, Progress};
@@ -156,7 +155,7 @@ fn hashed(parts: &[&[u8]]) -> Owner {
 }
 
 /// A callback for the progress of a wait.
-pub(super) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
+pub(super) type Observer = Box<dyn Fn(&Progress) + Send + Sync>;
 
 impl Order {
     /// Returns the problem for a failed acquire.
@@ -176,25 +175,23 @@ impl Order {
     }
 
     /// Acquires the names. Dropping the future releases all of them.
-    pub(super) async fn acquire(&self, service: &Service, observer: Option<&Observer>) -> Result<Leases, Problem> {
-        let acquired = service.unless_stopping(self.acquire_from(&service.client, observer)).await?;
-        acquired.map_err(|error| self.refused(error))
-    }
-
-    async fn acquire_from(&self, client: &Client, observer: Option<&Observer>) -> Result<Leases, AcquireError> {
-        match (self.mode, self.names.as_slice()) {
-            (Some(mode), [name]) => {
-                let lock = self.set(client.lock_as(name, mode), observer);
-                lock.acquire_within(self.wait).await.map(Leases::from)
+    pub(super) async fn acquire(&self, service: &Service, observer: Option<Observer>) -> Result<Leases, Problem> {
+        let acquiring = async {
+            match (self.mode, self.names.as_slice()) {
+                (Some(mode), [name]) => {
+                    let lock = self.set(service.client.lock_as(name, mode), observer);
+                    lock.acquire_within(self.wait).await.map(Leases::from)
+                }
+                (_, names) => self.set(service.client.all(names), observer).acquire_within(self.wait).await,
             }
-            (_, names) => self.set(client.all(names), observer).acquire_within(self.wait).await,
-        }
+        };
+        service.unless_stopping(acquiring).await?.map_err(|error| self.refused(error))
     }
 
-    fn set<K>(&self, lock: Lock<K>, observer: Option<&Observer>) -> Lock<K> {
+    fn set<K>(&self, lock: Lock<K>, observer: Option<Observer>) -> Lock<K> {
         let mut lock = lock.label(&self.label);
-        if let Some(observer) = observer.map(Arc::clone) {
-            lock = lock.observe(move |progress| observer(progress));
+        if let Some(observer) = observer {
+            lock = lock.observe(observer);
         }
         match self.ttl {
             Some(ttl) => lock.ttl(ttl),

@@ -2,13 +2,13 @@
 
 use std::net::IpAddr;
 use std::ops::Deref;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Weak};
 
 use axum::extract::FromRequestParts;
 use axum::http::header;
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
+use parking_lot::Mutex;
 use tracing::Span;
 
 use super::{Identity, Proof, sha256};
@@ -16,7 +16,6 @@ use crate::http::hang_up::Waiting;
 use crate::problem::{Code, Problem};
 use crate::rate::Share;
 use crate::service::Service;
-use crate::sync::lock;
 
 /// The other end of a connection.
 pub(crate) struct Peer {
@@ -27,8 +26,8 @@ pub(crate) struct Peer {
     seat: Mutex<Share>,
     /// The identity of callers without authentication.
     anybody: Arc<Identity>,
-    /// Whether a request on the connection waits for a lock, or follows events.
-    pub(crate) is_waiting: Arc<AtomicBool>,
+    /// Referred to while a request on the connection waits for a lock, or follows events.
+    pub(crate) waiting: Arc<Waiting>,
 }
 
 impl Peer {
@@ -38,7 +37,7 @@ impl Peer {
             certificate: certificate.map(sha256),
             seat: Mutex::new(seat),
             anybody: Identity::anybody(address),
-            is_waiting: Arc::default(),
+            waiting: Arc::default(),
         }
     }
 
@@ -48,8 +47,9 @@ impl Peer {
     }
 }
 
-/// The caller of a request, authenticated if the service has clients.
+/// The caller of a request to the service, authenticated if that has clients.
 pub(crate) struct Caller {
+    pub(crate) service: Arc<Service>,
     pub(crate) identity: Arc<Identity>,
     peer: Arc<Peer>,
 }
@@ -64,8 +64,8 @@ impl Deref for Caller {
 
 impl Caller {
     /// Marks the caller as waiting. While the returned value lives, the connection ends if the caller hangs up.
-    pub(crate) fn wait(&self) -> Waiting {
-        Waiting::new(&self.peer.is_waiting)
+    pub(crate) fn wait(&self) -> Weak<Waiting> {
+        Arc::downgrade(&self.peer.waiting)
     }
 }
 
@@ -85,8 +85,8 @@ impl FromRequestParts<Arc<Service>> for Caller {
                     service.rates.request(&peer.anybody.share)?;
                     return Err(Problem::new(Code::Unauthenticated, "a known bearer token is needed"));
                 };
-                let mut seat = lock(&peer.seat);
-                if !seat.is_of(&known.share) {
+                let mut seat = peer.seat.lock();
+                if *seat.caller != *known.share {
                     *seat = service.rates.connections.take(&known.share)?;
                 }
                 known
@@ -94,7 +94,7 @@ impl FromRequestParts<Arc<Service>> for Caller {
         };
         Span::current().record("caller", &identity.name);
         service.rates.request(&identity.share)?;
-        Ok(Self { identity: Arc::clone(identity), peer: Arc::clone(peer) })
+        Ok(Self { service: Arc::clone(service), identity: Arc::clone(identity), peer: Arc::clone(peer) })
     }
 }
 

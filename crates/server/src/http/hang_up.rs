@@ -6,7 +6,6 @@
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -14,32 +13,21 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 /// The most bytes that are read ahead while a caller waits.
 const AHEAD_MAX: usize = 64 * 1024;
 
-/// Marks a caller as waiting while this lives: if the caller hangs up, its connection ends.
-pub(crate) struct Waiting(Arc<AtomicBool>);
-
-impl Waiting {
-    pub(crate) fn new(is_waiting: &Arc<AtomicBool>) -> Self {
-        is_waiting.store(true, Ordering::Relaxed);
-        Self(Arc::clone(is_waiting))
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
-}
+/// Stands for the requests on one connection. While there is a weak reference to it, the caller waits: if the caller hangs
+/// up, its connection ends.
+#[derive(Default)]
+pub(crate) struct Waiting;
 
 /// A connection that is read ahead while its caller waits.
 pub(crate) struct ReadAhead<S> {
     stream: S,
-    is_waiting: Arc<AtomicBool>,
+    waiting: Arc<Waiting>,
     ahead: Vec<u8>,
 }
 
 impl<S> ReadAhead<S> {
-    pub(crate) fn new(stream: S, is_waiting: Arc<AtomicBool>) -> Self {
-        Self { stream, is_waiting, ahead: Vec::new() }
+    pub(crate) fn new(stream: S, waiting: Arc<Waiting>) -> Self {
+        Self { stream, waiting, ahead: Vec::new() }
     }
 }
 
@@ -81,7 +69,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
     /// hyper calls this whenever it polls the connection. Once there are bytes after the waiting request, it calls nothing
     /// else.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.is_waiting.load(Ordering::Relaxed)
+        if Arc::weak_count(&self.waiting) > 0
             && let Poll::Ready(error) = self.poll_end(context)
         {
             return Poll::Ready(Err(error));

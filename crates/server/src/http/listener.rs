@@ -143,7 +143,7 @@ impl Server {
             None => self.config.client.clone(),
         };
         let service = Service::new(self.config, reader, readers.clone(), stopped);
-        readers.spawn(Arc::clone(&service.hub).watch());
+        readers.spawn(Arc::clone(&service).watch_nodes());
         readers.spawn(Arc::clone(&service).forget_quiet_callers());
         let connections = Connections {
             router: api::router(&service),
@@ -262,7 +262,7 @@ impl Connections {
     async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
         let Self { service, router, .. } = self;
         let (limits, address) = (service.limits, peer.address);
-        let stream = ReadAhead::new(stream, Arc::clone(&peer.is_waiting));
+        let stream = ReadAhead::new(stream, Arc::clone(&peer.waiting));
         let peer = Arc::new(peer);
         let answer = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(Arc::clone(&peer));

@@ -6,11 +6,15 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::extract::rejection::{BytesRejection, FailedToBufferBody, JsonRejection, PathRejection, QueryRejection};
-use axum::extract::{FromRequest, Request};
+use axum::extract::{FromRequest, Path, Query, Request};
 use serde::de::{self, DeserializeOwned};
 
 use crate::problem::{Code, Problem};
 use crate::service::Service;
+
+/// The parameters of a query, and the name in a path.
+pub(crate) type Params<T> = Result<Query<T>, QueryRejection>;
+pub(crate) type Name = Result<Path<String>, PathRejection>;
 
 /// A JSON body, within the limits.
 pub(crate) struct Body<T>(pub(crate) T);

@@ -16,8 +16,8 @@ use crate::http::listener::ServeError;
 pub struct Tls {
     certificates: Vec<CertificateDer<'static>>,
     key: Arc<PrivateKeyDer<'static>>,
-    /// The authorities that sign client certificates.
-    authorities: Option<Arc<RootCertStore>>,
+    /// The authorities that sign client certificates; `None` if clients have none.
+    pub(crate) authorities: Option<Arc<RootCertStore>>,
 }
 
 impl Tls {
@@ -37,11 +37,6 @@ impl Tls {
             Ok::<_, ServeError>(Arc::new(roots))
         });
         Ok(Self { certificates, key: Arc::new(key), authorities: authorities.transpose()? })
-    }
-
-    /// Returns whether clients may use certificates.
-    pub(crate) fn knows_clients(&self) -> bool {
-        self.authorities.is_some()
     }
 
     /// Returns the configuration for rustls. If certificates are the only authentication, every client needs one.

@@ -2,12 +2,13 @@
 
 use std::ops::Bound;
 
-use quorlock::{Filter, ListPage, LockView};
+use quorlock::{EventView, Filter, ListPage, LockView};
 
+use super::state::Listed;
 use super::{Hub, unix_millis};
 use crate::auth::Identity;
 use crate::problem::Problem;
-use crate::view::{EventView, LockPage, MissingNode};
+use crate::view::{LockPage, MissingNode};
 
 /// The prefixes of cursors: this one precedes a name, for a page of the copy. The other precedes a position, for a page of
 /// the nodes' keys.
@@ -68,8 +69,8 @@ impl Hub {
     fn page(&self, prefix: &str, after: &str, filter: &Filter, limit: usize) -> Result<Option<LockPage>, Problem> {
         let state = self.state();
         let read = state.read.as_ref().ok_or_else(Problem::draining)?;
-        read.listed.clone()?;
-        if read.is_cut {
+        let Listed { is_cut, missing } = read.listed.clone()?;
+        if is_cut {
             return Ok(None);
         }
         let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
@@ -78,7 +79,7 @@ impl Hub {
         let locks: Vec<LockView> = fitting.by_ref().take(limit).cloned().collect();
         let more = fitting.next().and_then(|_| locks.last());
         let next = more.map(|last| format!("{NAME_CURSOR}{}", last.name));
-        Ok(Some(LockPage { as_of: read.as_of, locks, next, missing: read.missing.clone() }))
+        Ok(Some(LockPage { as_of: read.as_of, locks, next, missing }))
     }
 
     /// Returns when the nodes were read, and the state of a name: from the nodes if `may_read` permits, or else from a copy

@@ -1,12 +1,14 @@
-//! Detects changes of a lock between two reads of the nodes.
+//! Detects changes between two reads of the nodes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use quorlock::LockView;
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::News;
+use super::{News, unix_millis};
+use crate::view::{NodeView, NodesView};
 
 /// How far the end of a lease may seem to move without a renewal, because reads take time.
 const JITTER: Duration = Duration::from_millis(400);
@@ -77,4 +79,25 @@ fn still(lock: &LockView) -> LockView {
         node.left_ms = None;
     }
     lock
+}
+
+/// Returns the data of a `node` event for each node that stopped or resumed voting. A node that is seen for the first time
+/// has no change.
+pub(super) fn outages(before: &NodesView, now: &NodesView) -> Vec<Value> {
+    let find = |node: &NodeView| before.nodes.iter().find(|before| before.node == node.node);
+    let pairs = now.nodes.iter().filter_map(|node| Some((find(node)?, node)));
+    let changed = pairs.filter(|(before, now)| (before.state, before.restarts) != (now.state, now.restarts));
+    changed.map(|(before, now)| outage(before, now)).collect()
+}
+
+fn outage(before: &NodeView, now: &NodeView) -> Value {
+    let is_restarted = now.restarts > before.restarts;
+    let what = match now.state {
+        _ if is_restarted => "restarted",
+        "voting" => "votes again",
+        state => state,
+    };
+    let guess = || if is_restarted { "it lost its memory".into() } else { format!("it was {}", before.state) };
+    let reason = now.trouble.clone().unwrap_or_else(guess);
+    json!({"at_ms": unix_millis(), "node": now.node, "what": what, "reason": reason})
 }

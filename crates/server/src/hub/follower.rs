@@ -10,23 +10,16 @@ use crate::auth::Identity;
 
 /// Follows the stream: first a snapshot or the missed events, then each change.
 pub(crate) struct Follower {
-    hub: Arc<Hub>,
-    caller: Arc<Identity>,
-    told: watch::Receiver<Mark>,
+    pub(super) hub: Arc<Hub>,
+    pub(super) caller: Arc<Identity>,
+    pub(super) told: watch::Receiver<Mark>,
     /// The snapshot that it is still reading.
     pub(super) reading: Option<Reading>,
-    /// The mark of the last event that it has read.
-    read: Mark,
+    /// The mark of the last event that it has read. If the events after it are not kept, it reads a snapshot first.
+    pub(super) read: Mark,
 }
 
 impl Follower {
-    /// Continues after `last` if the events since then are kept, or else starts with a snapshot.
-    pub(super) fn new(hub: Arc<Hub>, caller: Arc<Identity>, told: watch::Receiver<Mark>, last: Option<Mark>) -> Self {
-        let known = last.filter(|last| hub.state().keeps_all_after(*last));
-        let reading = if known.is_none() { Some(Reading::new(hub.state().snapshot())) } else { None };
-        Self { hub, caller, told, reading, read: known.unwrap_or(Mark::first()) }
-    }
-
     /// Waits for the next piece of the stream. Returns `None` if the follower was too slow and has to start again.
     ///
     /// # Cancel safety
@@ -49,20 +42,15 @@ impl Follower {
                     continue;
                 }
             }
-            if self.told.changed().await.is_err() {
-                // The hub owns the sender.
-                std::future::pending::<()>().await;
-            }
+            // The hub owns the sender, so this cannot fail.
+            let _ = self.told.changed().await;
         }
     }
 
     /// Returns the next events, up to the size of a piece, or `None` if it is too far behind.
     fn take(&mut self) -> Option<String> {
         let state = self.hub.state();
-        if !state.keeps_all_after(self.read) {
-            return None;
-        }
-        let behind = state.last.steps_after(self.read).unwrap_or_default();
+        let behind = state.count_after(self.read)?;
         let mut text = String::new();
         for news in state.kept.range(state.kept.len() - behind..) {
             self.read = news.mark;

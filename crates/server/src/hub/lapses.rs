@@ -4,11 +4,11 @@
 //! to end; its grant is in the history, and its end is not. So it reports only leases whose grant is in the history, and
 //! only while it sees all locks and all events.
 
-use quorlock::{LockView, Period};
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use quorlock::{EventView, LockView, Period, What};
+
 use super::change::Tracked;
-use crate::view::EventView;
 
 /// The most lapses that are kept.
 const LAPSES_MAX: usize = 200;
@@ -26,10 +26,10 @@ const JITTER_MS: u64 = 400;
 #[derive(Debug, Default)]
 pub(super) struct Lapses {
     /// Whether the last read saw everything.
-    is_watching: bool,
+    pub(super) is_watching: bool,
     suspected: Vec<Suspect>,
     /// Newest first.
-    seen: VecDeque<EventView>,
+    pub(super) seen: VecDeque<EventView>,
 }
 
 /// A lease that is gone.
@@ -51,9 +51,27 @@ impl Suspect {
     }
 }
 
+/// Returns the event of a lease that lapsed at about this time.
+pub(super) fn lapsed(lock: &LockView, at_ms: u64) -> EventView {
+    EventView {
+        at_ms,
+        name: lock.name.clone(),
+        what: "lapsed",
+        fence: lock.fence,
+        by: lock.holder.clone(),
+        mode: lock.mode.unwrap_or_default().to_owned(),
+        reason: "nobody renewed it".into(),
+    }
+}
+
+/// Returns whether an event ends a lease.
+fn is_end(event: &EventView) -> bool {
+    event.what != What::Granted.as_str()
+}
+
 /// Returns the leases that were granted, by name and fence.
 pub(super) fn granted(history: &[EventView]) -> HashSet<(&str, u64)> {
-    let grants = history.iter().filter(|event| !event.is_end());
+    let grants = history.iter().filter(|event| !is_end(event));
     grants.filter_map(|grant| Some((grant.name.as_str(), grant.fence?))).collect()
 }
 
@@ -62,11 +80,6 @@ impl Lapses {
     pub(super) fn lose_sight(&mut self) {
         self.is_watching = false;
         self.suspected.clear();
-    }
-
-    /// Marks that all locks have been compared.
-    pub(super) fn looked(&mut self) {
-        self.is_watching = true;
     }
 
     /// Compares a lock with its last state.
@@ -86,7 +99,7 @@ impl Lapses {
             Some(now) => now.nodes.iter().all(|node| node.trouble.is_none()),
         };
         if is_over {
-            let lapse = EventView::lapsed(lock, at_ms.min(now_ms));
+            let lapse = lapsed(lock, at_ms.min(now_ms));
             self.suspected.push(Suspect { lapse, held_ms: before.at_ms, looks: 0 });
         }
     }
@@ -97,22 +110,16 @@ impl Lapses {
             return Vec::new();
         }
         let mut ends: HashMap<&str, Vec<&EventView>> = HashMap::new();
-        for end in history.iter().filter(|event| event.is_end()) {
+        for end in history.iter().filter(|event| is_end(event)) {
             ends.entry(&end.name).or_default().push(end);
         }
-        let mut lapsed = Vec::new();
         self.suspected.retain_mut(|suspect| {
-            let told = ends.get(suspect.lapse.name.as_str());
-            if told.is_some_and(|ends| ends.iter().any(|end| suspect.is_told_by(end))) {
-                return false;
-            }
             suspect.looks += 1;
-            let is_certain = suspect.looks > LOOKS;
-            if is_certain {
-                lapsed.push(suspect.lapse.clone());
-            }
-            !is_certain
+            let told = ends.get(suspect.lapse.name.as_str());
+            !told.is_some_and(|ends| ends.iter().any(|end| suspect.is_told_by(end)))
         });
+        let certain = self.suspected.extract_if(.., |suspect| suspect.looks > LOOKS);
+        let lapsed: Vec<_> = certain.map(|suspect| suspect.lapse).collect();
         for lapse in &lapsed {
             self.seen.push_front(lapse.clone());
         }
@@ -125,9 +132,5 @@ impl Lapses {
         if fresh > EVENTS_MAX {
             self.lose_sight();
         }
-    }
-
-    pub(super) fn seen(&self) -> impl Iterator<Item = &EventView> {
-        self.seen.iter()
     }
 }

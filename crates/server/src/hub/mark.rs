@@ -9,12 +9,14 @@ pub(crate) struct Mark {
     number: u64,
 }
 
-impl Mark {
-    /// Returns the mark before the first event of a new run.
-    pub(super) fn first() -> Self {
+/// The mark before the first event of a new run.
+impl Default for Mark {
+    fn default() -> Self {
         Self { run: fastrand::u64(..), number: 0 }
     }
+}
 
+impl Mark {
     pub(super) fn next(self) -> Self {
         Self { number: self.number + 1, ..self }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::view::EventView;
+use quorlock::EventView;
 
 /// The most events that are remembered: those of several reads. Older ones are not published if they appear later.
 const TOLD_MAX: usize = 2_000;
@@ -46,9 +46,10 @@ impl Past {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hub::tests::event_at;
 
     fn events(times: impl IntoIterator<Item = u64>) -> Vec<EventView> {
-        times.into_iter().map(EventView::at).collect()
+        times.into_iter().map(event_at).collect()
     }
 
     /// As they are read.

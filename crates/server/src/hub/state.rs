@@ -4,15 +4,14 @@ use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use quorlock::{HISTORY_MAX, LockView, ReadError};
-use serde_json::json;
+use quorlock::{EventView, HISTORY_MAX, LockView, ReadError};
+use serde_json::{Value, json};
 
-use super::change::Tracked;
+use super::change::{Tracked, outages};
 use super::lapses::{self, Lapses};
-use super::outages::Outages;
 use super::past::Past;
 use super::{HISTORY_SHOWN, Mark, News, PACE, Snapshot, to_json, unix_millis};
-use crate::view::{EventView, MissingNode, NodesView};
+use crate::view::{MissingNode, NodesView};
 
 /// The memory for events that are kept for slow or returning followers: about as much as 10,000 locks with long names that
 /// all change at once.
@@ -22,7 +21,11 @@ const NEWS_BYTES: usize = 128;
 /// The most single names that were read from the nodes in the last second.
 const LOOKS_MAX: usize = 1_024;
 
+/// The most outages of nodes that are kept.
+const OUTAGES_MAX: usize = 200;
+
 /// The copy of the nodes' state.
+#[derive(Default)]
 pub(super) struct State {
     /// The mark of the newest event. The marks of kept events are consecutive.
     pub(super) last: Mark,
@@ -33,7 +36,8 @@ pub(super) struct State {
     /// Newest first.
     pub(super) history: Vec<EventView>,
     past: Past,
-    pub(super) outages: Outages,
+    /// The data of the newest `node` events, newest first.
+    pub(super) outages: VecDeque<Value>,
     pub(super) lapses: Lapses,
     pub(super) read: Option<Read>,
     /// Single names that were read from the nodes recently, with the time of the read, also in milliseconds of Unix time.
@@ -46,11 +50,16 @@ pub(super) struct Read {
     /// The time at which it began, in milliseconds of Unix time.
     pub(super) as_of: u64,
     pub(super) good_until: Instant,
-    pub(super) listed: Result<(), ReadError>,
-    /// Whether there may be more names than those listed.
+    pub(super) listed: Result<Listed, ReadError>,
+    pub(super) recalled: Result<(), ReadError>,
+}
+
+/// How complete the list of locks is.
+#[derive(Clone)]
+pub(super) struct Listed {
+    /// Whether there may be more names.
     pub(super) is_cut: bool,
     pub(super) missing: Vec<MissingNode>,
-    pub(super) recalled: Result<(), ReadError>,
 }
 
 impl Read {
@@ -60,23 +69,6 @@ impl Read {
 }
 
 impl State {
-    pub(super) fn new(nodes: NodesView) -> Self {
-        Self {
-            last: Mark::first(),
-            kept: VecDeque::new(),
-            kept_bytes: 0,
-            locks: BTreeMap::new(),
-            nodes,
-            history: Vec::new(),
-            past: Past::default(),
-            outages: Outages::default(),
-            lapses: Lapses::default(),
-            read: None,
-            looks: HashMap::new(),
-            snapshot: None,
-        }
-    }
-
     /// Adds an event to the stream.
     pub(super) fn tell(&mut self, what: &'static str, data: String, name: Option<Arc<str>>) -> Arc<News> {
         self.last = self.last.next();
@@ -91,10 +83,14 @@ impl State {
         news
     }
 
-    pub(super) fn see_outages(&mut self, nodes: &NodesView) {
-        for outage in self.outages.see(nodes, unix_millis()) {
+    /// Updates the nodes, and publishes which of them stopped or resumed voting.
+    pub(super) fn see_nodes(&mut self, nodes: NodesView) {
+        let before = std::mem::replace(&mut self.nodes, nodes);
+        for outage in outages(&before, &self.nodes) {
             self.tell("node", outage.to_string(), None);
+            self.outages.push_front(outage);
         }
+        self.outages.truncate(OUTAGES_MAX);
     }
 
     /// Updates the copy, and publishes the changes. `is_cut` says that there may be more locks.
@@ -114,7 +110,7 @@ impl State {
         }
         if let Some((events, is_all)) = history {
             if sees_all {
-                self.lapses.looked();
+                self.lapses.is_watching = true;
                 for lapse in self.lapses.judge(&events) {
                     self.tell_event(&lapse);
                 }
@@ -192,13 +188,14 @@ impl State {
 
     /// Returns the shared snapshot: while someone reads it, and the events after it are kept, others read the same one.
     pub(super) fn snapshot(&mut self) -> &Arc<Snapshot> {
-        let shared = self.snapshot.take().filter(|one| one.is_being_read() && self.keeps_all_after(one.mark));
+        let shared = self.snapshot.take().filter(|one| one.is_being_read() && self.count_after(one.mark).is_some());
         let snapshot = shared.unwrap_or_else(|| Arc::new(Snapshot::new(self)));
         self.snapshot.insert(snapshot)
     }
 
-    pub(super) fn keeps_all_after(&self, mark: Mark) -> bool {
-        self.last.steps_after(mark).is_some_and(|steps| steps <= self.kept.len())
+    /// Returns the number of events after the mark, if all of them are kept.
+    pub(super) fn count_after(&self, mark: Mark) -> Option<usize> {
+        self.last.steps_after(mark).filter(|steps| *steps <= self.kept.len())
     }
 
     /// Frees the snapshot if nobody reads it.

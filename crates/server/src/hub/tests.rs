@@ -7,9 +7,15 @@ use super::*;
 use crate::auth::Identity;
 use crate::problem::Problem;
 
+/// A grant at this time.
+pub(super) fn event_at(at_ms: u64) -> EventView {
+    let (name, mode, reason) = ("a".into(), "exclusive".into(), String::new());
+    EventView { at_ms, name, what: "granted", fence: None, by: None, mode, reason }
+}
+
 async fn hub(nodes: &MemoryNodes) -> Arc<Hub> {
     let client = Client::builder().memory(nodes).history(true).connect_lazy().await.unwrap();
-    Hub::new(client.clone(), client, Counter::default(), watch::channel(false).1)
+    Hub::new(client.clone(), client, Counter::default())
 }
 
 fn told(hub: &Hub, what: &str) -> Vec<serde_json::Value> {
@@ -36,7 +42,7 @@ async fn changes_between_two_reads_are_reported() {
 #[tokio::test]
 async fn more_than_the_nodes_keep_is_told_as_a_gap() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let events = |times: std::ops::Range<usize>| times.rev().map(|at| EventView::at(at as u64)).collect::<Vec<_>>();
+    let events = |times: std::ops::Range<usize>| times.rev().map(|at| event_at(at as u64)).collect::<Vec<_>>();
     hub.look().await;
     let mut state = hub.state();
     state.remember(events(0..HISTORY_SHOWN), true);
@@ -60,8 +66,7 @@ async fn a_node_that_restarts_is_remembered_whether_or_not_anybody_follows() {
     while !is_seen() {
         tokio::time::sleep(PACE / 100).await;
     }
-    let seen: Vec<_> = hub.state().outages.seen().cloned().collect();
-    assert!(!seen.is_empty(), "and those who come later are told as well");
+    assert!(!hub.state().outages.is_empty(), "and those who come later are told as well");
 }
 
 fn lapsed(hub: &Hub) -> Vec<serde_json::Value> {
@@ -123,7 +128,7 @@ async fn what_may_be_held_has_not_lapsed() {
     let before = hub.state().locks["a"].clone();
     let after = |before: &Tracked, now: Option<LockView>, now_ms: u64| {
         let mut lapses = Lapses::default();
-        lapses.looked();
+        lapses.is_watching = true;
         lapses.compare(before, now.as_ref(), now_ms);
         (0..4).map(|_| lapses.judge(&[]).len()).sum::<usize>()
     };
@@ -157,10 +162,10 @@ async fn an_end_may_be_written_down_some_looks_later() {
     // After two looks that knew of nothing, this end is told.
     let after = |differ: fn(&mut EventView)| {
         let mut lapses = Lapses::default();
-        lapses.looked();
+        lapses.is_watching = true;
         lapses.compare(&before, None, u64::MAX);
         assert_eq!((lapses.judge(&[]), lapses.judge(&[])), (vec![], vec![]), "others may be about to write");
-        let mut end = EventView::lapsed(&before.lock, before.at_ms);
+        let mut end = lapses::lapsed(&before.lock, before.at_ms);
         differ(&mut end);
         lapses.judge(&[end]).len()
     };
@@ -184,7 +189,7 @@ async fn what_is_not_seen_has_not_lapsed() {
 #[test]
 fn where_much_happens_nothing_can_be_told_from_what_is_missing() {
     let mut lapses = Lapses::default();
-    lapses.looked();
+    lapses.is_watching = true;
     lapses.hear(usize::MAX);
     assert_eq!(format!("{lapses:?}"), format!("{:?}", Lapses::default()));
 }
@@ -246,20 +251,19 @@ async fn followers_share_one_snapshot_and_read_it_piece_by_piece() {
     let mut followers = Vec::new();
     for _ in 0..64 {
         let mut follower = follower(&hub, None).await;
-        follower.next().await.expect("the first piece");
-        followers.push(follower);
+        let first = follower.next().await.expect("the first piece");
+        followers.push((follower, first));
         // The lock changes, and is told again, while others read the snapshot.
         hub.client.extend(&held[0]).await.unwrap();
     }
     let snapshots: std::collections::HashSet<_> =
-        followers.iter().map(|follower| follower.reading.as_ref().unwrap().snapshot.as_ptr()).collect();
+        followers.iter().map(|(follower, _)| follower.reading.as_ref().unwrap().snapshot.as_ptr()).collect();
     assert_eq!(snapshots.len(), 1, "however many read it");
     // In the copy, in the list of kept events, and in the snapshot.
     let is_shared = |tracked: &Tracked| Arc::strong_count(&tracked.told) == 3;
     assert!(hub.state().locks.values().skip(1).all(is_shared), "its text is in memory once");
-    for mut follower in followers {
-        let mut text = String::new();
-        let mut longest = 0;
+    for (mut follower, mut text) in followers {
+        let mut longest = text.len();
         while !text.ends_with("\n\n") {
             let piece = follower.next().await.unwrap();
             longest = longest.max(piece.len());

@@ -77,7 +77,7 @@ pub fn page(machine: &Machine, results: &[CaseResult]) -> String {
          This page is for operators who want to know what their cron jobs do while nodes are backed up, restarted or\n\
          unreachable, and while processes are stopped or killed. Written by `./x faults --cron` on {date}, commit {commit};\n\
          do not edit. {server}; {system}.\n\n\
-         {HOSTS} hosts have the crontab line of the README:\n\n\
+         {HOSTS} hosts have this crontab line, which is that of the README with shorter times:\n\n\
          ```\nquorlock {line} -- report.sh\n```\n\n\
          They use three nodes with `appendonly yes`, listed in a configuration file. Times are scaled down: cron starts the line on\n\
          every host every {period} s instead of every ten minutes, and the ttl and max_ttl are {ttl} s. The report records its\n\

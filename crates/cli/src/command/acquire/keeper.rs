@@ -3,18 +3,19 @@
 //! It is this program, started again under another name with the same arguments, and so the same settings. It gets secrets
 //! over its stdin.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use quorlock::{Client, DetachedLease, LeaseError};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{PidfdFlags, pidfd_open};
 use tokio::sync::oneshot;
 
 use crate::context::{Context, FLUSH};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::process::Process;
 
 /// The name of the process in process lists.
@@ -30,7 +31,7 @@ pub(super) fn is_keeper() -> bool {
 }
 
 /// Starts a keeper, and waits until it has taken over.
-pub(super) async fn start(lease: &DetachedLease, kept: Process) -> Result<(), Failure> {
+pub(super) async fn start(lease: &DetachedLease, kept: Process) -> Outcome<()> {
     let lease = lease.reveal();
     let started = tokio::task::spawn_blocking(move || {
         // Not the program's path, which may lead to a newer version by now.
@@ -51,7 +52,7 @@ pub(super) async fn start(lease: &DetachedLease, kept: Process) -> Result<(), Fa
 }
 
 /// Keeps the lease while the process lives, then releases it.
-pub(super) async fn keep(context: &Context, pid: u32) -> crate::Outcome {
+pub(super) async fn keep(context: &Context, pid: u32) -> Outcome {
     // Neither the terminal nor a signal to the script's process group may end it.
     rustix::process::setsid().map_err(Failure::cannot("start a session"))?;
     let (lease, start) = told().map_err(Failure::cannot("read the lease"))?;
@@ -71,8 +72,7 @@ pub(super) async fn keep(context: &Context, pid: u32) -> crate::Outcome {
 
 /// Reads the lease, and the start time of the process that it is kept for.
 fn told() -> io::Result<(DetachedLease, u64)> {
-    let mut text = String::new();
-    io::stdin().read_to_string(&mut text)?;
+    let text = io::read_to_string(io::stdin())?;
     let (lease, start) = text.trim_end().split_once('\n').ok_or(io::ErrorKind::InvalidData)?;
     Ok((lease.parse().map_err(io::Error::other)?, start.parse().map_err(io::Error::other)?))
 }
@@ -83,25 +83,24 @@ fn watch(process: Process) -> io::Result<oneshot::Receiver<()>> {
     let pid = process.as_pid().ok_or(io::ErrorKind::InvalidInput)?;
     let opened = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(opened) => opened,
-        Err(rustix::io::Errno::SRCH) => return Ok(receiver),
+        Err(Errno::SRCH) => return Ok(receiver),
         Err(error) => return Err(error.into()),
     };
     // The id may have been reused before it was opened.
     if process.is_alive() {
         std::thread::Builder::new().name("quorlock-watch".into()).spawn(move || {
-            while let Err(rustix::io::Errno::INTR) = poll(&mut [PollFd::new(&opened, PollFlags::IN)], None) {}
+            let _ = retry_on_intr(|| poll(&mut [PollFd::new(&opened, PollFlags::IN)], None));
             drop(sender);
         })?;
     }
     Ok(receiver)
 }
 
-async fn extend_until(client: &Client, lease: &DetachedLease, mut ended: oneshot::Receiver<()>) -> Result<(), Failure> {
+async fn extend_until(client: &Client, lease: &DetachedLease, mut ended: oneshot::Receiver<()>) -> Outcome<()> {
     let mut rest = lease.ttl() / 3;
     loop {
-        tokio::select! {
-            _ = &mut ended => return Ok(()),
-            () = tokio::time::sleep(rest) => {}
+        if tokio::time::timeout(rest, &mut ended).await.is_ok() {
+            return Ok(());
         }
         rest = match client.extend(lease).await {
             Ok(_) => lease.ttl() / 3,

@@ -1,16 +1,16 @@
 //! Measures cycles of acquire and release, and handoffs.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quorlock::{AcquireError, Client, Lock};
 use serde::Serialize;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::spread::Spread;
-use crate::command::locked;
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 
 /// The first tenth of the time warms up connections and caches, and does not count.
 const WARM_UP: u32 = 10;
@@ -42,19 +42,14 @@ pub(super) fn with_warm_up(length: Duration) -> Duration {
     length + length / WARM_UP
 }
 
-/// Acquires and releases for this long, with this many callers at once.
-pub(super) async fn cycles(
-    client: &Client,
-    lock: impl Fn(usize) -> Lock,
-    callers: usize,
-    length: Duration,
-) -> Result<Case, Failure> {
-    let case = Arc::new(Mutex::new(Case { callers, ..Case::default() }));
+/// Acquires and releases for this long. Every lock has a caller of its own.
+pub(super) async fn cycles(client: &Client, locks: Vec<Lock>, length: Duration) -> Outcome<Case> {
+    let case = Arc::new(Mutex::new(Case { callers: locks.len(), ..Case::default() }));
     let before = client.stats();
     let from = Instant::now() + length / WARM_UP;
     let mut tasks = JoinSet::new();
-    for caller in 0..callers {
-        let (lock, case) = (lock(caller), Arc::clone(&case));
+    for lock in locks {
+        let case = Arc::clone(&case);
         tasks.spawn(async move {
             while Instant::now() < from + length {
                 cycle(&lock, from, &case).await;
@@ -64,8 +59,8 @@ pub(super) async fn cycles(
     tasks.join_all().await;
     let seconds = from.elapsed().as_secs_f64();
     let after = client.stats();
-    let mut case = std::mem::take(&mut *locked(&case));
-    case.cycles = case.cycle.len();
+    let mut case = std::mem::take(&mut *case.lock());
+    case.cycles = case.cycle.total;
     case.cycles_per_second = (case.cycles as f64 / seconds * 10.0).round() / 10.0;
     case.leases = after.acquired - before.acquired;
     case.second_rounds = after.sealed_late - before.sealed_late;
@@ -80,13 +75,13 @@ async fn cycle(lock: &Lock, from: Instant, case: &Mutex<Case>) {
             // A release that too few nodes acknowledged by the deadline counts with its duration, too.
             let _ = lease.release().await;
             if asked >= from {
-                let mut case = locked(case);
+                let mut case = case.lock();
                 case.acquire.add(acquired);
                 case.cycle.add(asked.elapsed());
             }
         }
         Err(error) => {
-            let mut case = locked(case);
+            let mut case = case.lock();
             case.failures += 1;
             case.first_failure.get_or_insert(error);
         }
@@ -95,7 +90,7 @@ async fn cycle(lock: &Lock, from: Instant, case: &Mutex<Case>) {
 
 /// Measures handoffs, the times from a release to the next grant: all contenders acquire the same name, hold it briefly and
 /// release it.
-pub(super) async fn handoffs(contenders: Vec<Lock>, length: Duration) -> Result<Spread, Failure> {
+pub(super) async fn handoffs(contenders: Vec<Lock>, length: Duration) -> Outcome<Spread> {
     // The time of the last release, and the handoffs so far.
     let log = Arc::new(Mutex::new((None::<Instant>, Spread::default())));
     let from = Instant::now() + length / WARM_UP;
@@ -105,12 +100,12 @@ pub(super) async fn handoffs(contenders: Vec<Lock>, length: Duration) -> Result<
         tasks.spawn(async move {
             while Instant::now() < from + length {
                 let lease = lock.acquire_within(PATIENCE).await?;
-                let released = locked(&log).0.take().filter(|released| *released >= from);
+                let released = log.lock().0.take().filter(|released| *released >= from);
                 if let Some(released) = released {
-                    locked(&log).1.add(released.elapsed());
+                    log.lock().1.add(released.elapsed());
                 }
                 sleep(HOLD).await;
-                locked(&log).0 = Some(Instant::now());
+                log.lock().0 = Some(Instant::now());
                 let _ = lease.release().await;
             }
             Ok::<(), AcquireError>(())
@@ -119,8 +114,8 @@ pub(super) async fn handoffs(contenders: Vec<Lock>, length: Duration) -> Result<
     for done in tasks.join_all().await {
         done?;
     }
-    let handoff = std::mem::take(&mut locked(&log).1);
-    if handoff.len() == 0 { Err(nothing()) } else { Ok(handoff) }
+    let handoff = std::mem::take(&mut log.lock().1);
+    if handoff.total == 0 { Err(nothing()) } else { Ok(handoff) }
 }
 
 fn nothing() -> Failure {

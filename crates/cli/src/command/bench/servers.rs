@@ -9,14 +9,13 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use quorlock::{Client, NodeState};
 use tempfile::TempDir;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep};
 
 use super::random;
 use crate::command::run::mortal;
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 
 /// The longest time until a server answers.
 const START: Duration = Duration::from_secs(10);
@@ -32,13 +31,12 @@ pub(super) struct Servers {
 
 struct Server {
     process: Child,
-    port: u16,
-    password: String,
+    url: String,
 }
 
 impl Servers {
     /// Starts this many servers on free ports of this host, without persistence.
-    pub(super) async fn start(count: usize) -> Result<Self, Failure> {
+    pub(super) async fn start(count: usize) -> Outcome<Self> {
         let folder = tempfile::Builder::new().prefix("quorlock-bench-").tempdir().map_err(failed)?;
         let mut servers = Self { running: Vec::new(), folder };
         for number in 0..count {
@@ -51,8 +49,7 @@ impl Servers {
     }
 
     pub(super) fn urls(&self) -> Vec<String> {
-        let url = |server: &Server| format!("redis://:{}@127.0.0.1:{}", server.password, server.port);
-        self.running.iter().map(url).collect()
+        self.running.iter().map(|server| server.url.clone()).collect()
     }
 }
 
@@ -72,10 +69,11 @@ impl Server {
         let mut command = mortal(None);
         command.arg("redis-server").arg(file).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         // In another process group, because Ctrl-C is for us, and we end the servers.
-        Ok(Self { process: command.process_group(0).spawn()?, port, password })
+        let process = command.process_group(0).spawn()?;
+        Ok(Self { process, url: format!("redis://:{password}@127.0.0.1:{port}") })
     }
 
-    async fn wait_until_it_answers(&mut self, folder: &Path) -> Result<(), Failure> {
+    async fn wait_until_it_answers(&mut self, folder: &Path) -> Outcome<()> {
         let limit = Instant::now() + START;
         loop {
             if let Some(status) = self.process.try_wait().map_err(failed)? {
@@ -89,20 +87,13 @@ impl Server {
                 let last = log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
                 return Err(failed(format_args!("{status}; its last log line: {last:?}")));
             }
-            match timeout(START, self.log_in()).await {
-                Ok(Ok(true)) => return Ok(()),
+            let found = Client::builder().nodes([&self.url]).examine(Duration::ZERO).await;
+            match found.nodes.first().map(|node| &node.state) {
+                Some(NodeState::Blank) => return Ok(()),
                 _ if Instant::now() >= limit => return Err(failed(format_args!("no answer within {START:?}"))),
                 _ => sleep(RETRY).await,
             }
         }
-    }
-
-    async fn log_in(&self) -> io::Result<bool> {
-        let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port)).await?;
-        stream.write_all(format!("AUTH {}\r\n", self.password).as_bytes()).await?;
-        let mut answer = [0; 5];
-        stream.read_exact(&mut answer).await?;
-        Ok(answer == *b"+OK\r\n")
     }
 }
 

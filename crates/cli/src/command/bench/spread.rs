@@ -1,5 +1,6 @@
 //! A histogram of durations, in constant memory.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
@@ -7,44 +8,33 @@ use serde_json::json;
 
 /// The ratio of a bucket's end to its beginning: quantiles are accurate to one percent.
 const GROWTH: f64 = 1.01;
-/// Enough buckets for more than an hour.
-const BUCKETS: usize = 2_300;
 
 /// Measured durations.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Spread {
-    counts: Vec<u64>,
-    total: u64,
-}
-
-impl Default for Spread {
-    fn default() -> Self {
-        Self { counts: vec![0; BUCKETS], total: 0 }
-    }
+    /// The number of durations in each bucket. An hour is in bucket 2211.
+    counts: BTreeMap<u16, u64>,
+    /// The number of durations.
+    pub(super) total: u64,
 }
 
 impl Spread {
     pub(super) fn add(&mut self, reading: Duration) {
         let micros = reading.as_secs_f64() * 1e6;
         let bucket = (micros + 1.0).ln() / GROWTH.ln();
-        self.counts[(bucket as usize).min(BUCKETS - 1)] += 1;
+        *self.counts.entry(bucket as u16).or_default() += 1;
         self.total += 1;
-    }
-
-    /// Returns the number of durations.
-    pub(super) fn len(&self) -> u64 {
-        self.total
     }
 
     /// Returns the value, in microseconds, below which this share of the durations lies; `None` if there are none.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut seen = 0;
-        let bucket = self.counts.iter().position(|count| {
-            seen += count;
+        let (bucket, _) = self.counts.iter().find(|(_, count)| {
+            seen += *count;
             seen >= wanted
         })?;
-        Some(GROWTH.powf(bucket as f64 + 0.5) - 1.0)
+        Some(GROWTH.powf(f64::from(*bucket) + 0.5) - 1.0)
     }
 }
 
@@ -79,7 +69,7 @@ mod tests {
         for reading in [Duration::from_secs(86_400), Duration::ZERO, Duration::from_micros(3)] {
             spread.add(reading);
         }
-        assert_eq!(spread.len(), 3);
+        assert_eq!(spread.total, 3);
         assert!(spread.quantile(0.5).unwrap() < 4.0);
         assert!(spread.quantile(1.0).unwrap() > 1e6);
     }

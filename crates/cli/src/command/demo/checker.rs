@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::exit::counted;
 use serde::Serialize;
 
 /// One lease, from its grant to its end, both counted from the start of the demonstration.
@@ -98,12 +99,9 @@ impl fmt::Display for Tenure {
 /// `212 grants, 1 loss, 0 overlaps, fences increasing`.
 impl fmt::Display for Findings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { grants, losses, overlaps, .. } = self;
-        let plural = |count: &usize, ending: &'static str| if *count == 1 { "" } else { ending };
-        let fences = if self.fences_increasing { "fences increasing" } else { "fences OUT OF ORDER" };
-        let [more_grants, more_losses] = [plural(grants, "s"), plural(losses, "es")];
-        write!(f, "{grants} grant{more_grants}, {losses} loss{more_losses}, {overlaps} overlap")?;
-        write!(f, "{}, {fences}", plural(overlaps, "s"))
+        let fences = if self.fences_increasing { "increasing" } else { "OUT OF ORDER" };
+        let counts = [(self.grants, "grant"), (self.losses, "loss"), (self.overlaps, "overlap")];
+        write!(f, "{}, fences {fences}", counts.map(|(count, what)| counted(count, what)).join(", "))
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quorlock::MemoryNodes;
 use quorlock_core::rng::Seeded;
 use serde::{Serialize, Serializer};
 
@@ -10,13 +11,28 @@ use super::{NODES, QUARANTINE, TTL};
 /// A fault of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Fault {
+pub(in super::super) enum Fault {
     /// The node stops, and returns with an empty memory.
     Crash,
     /// The node stops with its connections open, as on SIGSTOP.
     Freeze,
     /// The node cannot be reached, but keeps its memory.
     Cut,
+}
+
+pub(in super::super) const FAULTS: [Fault; 3] = [Fault::Crash, Fault::Freeze, Fault::Cut];
+
+impl Fault {
+    /// Makes a node fail, or ends that.
+    pub(in super::super) fn perform(self, nodes: &MemoryNodes, node: usize, begins: bool) {
+        match (self, begins) {
+            (Self::Freeze, true) => nodes.freeze(node),
+            (Self::Freeze, false) => nodes.thaw(node),
+            (Self::Cut | Self::Crash, true) => nodes.down(node),
+            (Self::Cut, false) => nodes.up(node),
+            (Self::Crash, false) => nodes.restart_empty(node),
+        }
+    }
 }
 
 /// One fault of one node. Nodes are counted from 0.
@@ -60,12 +76,10 @@ pub(super) fn plan(seed: u64, length: Duration) -> Vec<Outage> {
             at = out_until.into_iter().filter(|until| *until > at).min().unwrap_or(at);
             continue;
         }
-        let fault = match faults {
+        let fault = match FAULTS.get(faults) {
             _ if is_storm => Fault::Freeze,
-            0 => Fault::Crash,
-            1 => Fault::Freeze,
-            2 => Fault::Cut,
-            _ => rng.pick(&[Fault::Crash, Fault::Freeze, Fault::Cut]),
+            Some(first) => *first,
+            None => rng.pick(&FAULTS),
         };
         let (outage, after) = match fault {
             _ if is_storm => (TTL + rng.millis(300, 900), Duration::ZERO),
@@ -109,7 +123,7 @@ mod tests {
     fn every_kind_of_fault_comes_early_and_a_storm_after_that() {
         for seed in 0..50 {
             let plan = plan(seed, LENGTH / 3);
-            for fault in [Fault::Crash, Fault::Freeze, Fault::Cut] {
+            for fault in FAULTS {
                 assert!(plan.iter().any(|outage| outage.fault == fault), "seed {seed}: no {fault:?} in {plan:?}");
             }
             let storm =

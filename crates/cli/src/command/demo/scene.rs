@@ -6,7 +6,7 @@ use quorlock::{Quorum, Silence};
 use tokio::time::Instant;
 
 use super::checker::{Findings, Tenure};
-use super::plan::{Fault, Outage};
+use super::plan::Fault;
 use super::{NAMES, NODES, TTL, WORKERS};
 use crate::output::Paint;
 
@@ -29,6 +29,8 @@ pub(super) struct NodeRow {
     pub(super) fault: Option<Fault>,
     /// Why it cannot vote, as a client sees it.
     pub(super) trouble: Option<Silence>,
+    /// It crashed or was seen in quarantine, and has not been seen to vote since then.
+    is_empty: bool,
     /// The holder that it voted for, name by name.
     pub(super) votes: [Option<String>; NAMES.len()],
 }
@@ -116,7 +118,7 @@ impl Scene {
 
     pub(super) fn hangs(&mut self, worker: usize, name: usize) {
         let text = format!("{} hangs with {}: nothing renews its lease", title(worker), NAMES[name]);
-        self.say(Some(Paint::Bad), text);
+        self.say(Some(Paint::BAD), text);
     }
 
     pub(super) fn gave_up(&mut self, worker: usize, name: usize) {
@@ -127,7 +129,7 @@ impl Scene {
     pub(super) fn ended(&mut self, name: usize, tenure: Tenure) {
         let (worker, lock) = (title(tenure.worker), tenure.name);
         if tenure.is_lost {
-            self.say(Some(Paint::Bad), format!("{worker} lost {lock}, and knew it in time"));
+            self.say(Some(Paint::BAD), format!("{worker} lost {lock}, and knew it in time"));
         } else {
             self.say(None, format!("{worker} releases {lock}"));
         }
@@ -136,57 +138,81 @@ impl Scene {
         self.tenures.push(tenure);
     }
 
-    pub(super) fn fault_begins(&mut self, outage: Outage) {
-        let node = outage.node + 1;
+    /// Records that a node has a fault now, or none any more.
+    pub(super) fn fault(&mut self, node: usize, fault: Fault, begins: bool) {
         let had_majority = self.has_majority();
-        self.nodes[outage.node].fault = Some(outage.fault);
-        self.faults.push(outage.fault);
-        let text = match outage.fault {
-            Fault::Freeze => format!("node {node} is frozen"),
-            Fault::Cut => format!("node {node} is cut off"),
-            Fault::Crash => format!("node {node} crashed, and its memory is gone"),
-        };
-        self.say(Some(Paint::Bad), text);
-        if had_majority && !self.has_majority() {
-            self.say(Some(Paint::Bad), "no majority is left: nobody can acquire, and leases end unrenewed");
-        }
-    }
-
-    pub(super) fn fault_ends(&mut self, outage: Outage) {
-        let node = outage.node + 1;
-        let had_majority = self.has_majority();
-        self.nodes[outage.node].fault = None;
-        let (paint, text) = match outage.fault {
-            Fault::Freeze => (Paint::Good, format!("node {node} continues where it stopped")),
-            Fault::Cut => (Paint::Good, format!("node {node} can be reached again")),
-            Fault::Crash => {
-                (Paint::Bad, format!("node {node} is back, empty: in quarantine until every lease it forgot has ended"))
+        self.nodes[node].fault = begins.then_some(fault);
+        self.faults.extend(self.nodes[node].fault);
+        let (paint, text) = match (fault, begins) {
+            (Fault::Freeze, true) => (Paint::BAD, "is frozen"),
+            (Fault::Cut, true) => (Paint::BAD, "is cut off"),
+            (Fault::Crash, true) => (Paint::BAD, "crashed, and its memory is gone"),
+            (Fault::Freeze, false) => (Paint::GOOD, "continues where it stopped"),
+            (Fault::Cut, false) => (Paint::GOOD, "can be reached again"),
+            (Fault::Crash, false) => {
+                (Paint::BAD, "is back, empty: in quarantine until every lease it forgot has ended")
             }
         };
-        self.say(Some(paint), text);
-        if !had_majority && self.has_majority() {
-            self.say(Some(Paint::Good), "a majority is back");
-        }
+        self.nodes[node].is_empty |= self.nodes[node].fault == Some(Fault::Crash);
+        self.say(Some(paint), format!("node {} {text}", node + 1));
+        self.say_if_majority_changed(had_majority);
     }
 
     /// Records the state of every node, as a client observed it.
     pub(super) fn observed(&mut self, nodes: Vec<Observation>) {
         for (node, (trouble, votes)) in nodes.into_iter().enumerate() {
+            let had_majority = self.has_majority();
             let row = &mut self.nodes[node];
-            let ends_quarantine = is_in_quarantine(row) && trouble.is_none();
+            let ends_quarantine = row.is_empty && row.fault.is_none() && trouble.is_none();
+            let is_quarantined = trouble.as_ref().and_then(Silence::quarantine_left).is_some();
+            row.is_empty = (row.is_empty || is_quarantined) && !ends_quarantine;
             (row.trouble, row.votes) = (trouble, votes);
             if ends_quarantine {
-                self.say(Some(Paint::Good), format!("node {} is out of quarantine and votes again", node + 1));
+                self.say(Some(Paint::GOOD), format!("node {} is out of quarantine and votes again", node + 1));
             }
+            self.say_if_majority_changed(had_majority);
+        }
+    }
+
+    fn say_if_majority_changed(&mut self, had_majority: bool) {
+        match (had_majority, self.has_majority()) {
+            (true, false) => {
+                self.say(Some(Paint::BAD), "no majority is left: nobody can acquire, and leases end unrenewed");
+            }
+            (false, true) => self.say(Some(Paint::GOOD), "a majority is back"),
+            _ => {}
         }
     }
 
     fn has_majority(&self) -> bool {
-        let voting = self.nodes.iter().filter(|node| node.fault.is_none() && !is_in_quarantine(node)).count();
+        let voting = self.nodes.iter().filter(|node| node.fault.is_none() && !node.is_empty).count();
         voting >= Quorum::majority_of(NODES)
     }
 }
 
-fn is_in_quarantine(node: &NodeRow) -> bool {
-    node.trouble.as_ref().and_then(Silence::quarantine_left).is_some()
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_is_back_when_the_quarantine_of_a_crashed_node_ends() {
+        let mut scene = Scene::new(1, Duration::from_secs(60));
+        let majority = Quorum::majority_of(NODES);
+        for node in 0..majority {
+            scene.fault(node, Fault::Crash, true);
+        }
+        let observe = |scene: &mut Scene, trouble: Option<Silence>| {
+            scene.observed((0..NODES).map(|_| (trouble.clone(), Observation::default().1)).collect());
+        };
+        observe(&mut scene, Some(Silence::Broken("connection refused".into())));
+        for node in 0..majority {
+            scene.fault(node, Fault::Crash, false);
+        }
+        assert!(!scene.has_majority(), "the nodes came back empty");
+        observe(&mut scene, Some(Silence::Quarantined(Duration::from_secs(1))));
+        assert!(!scene.has_majority());
+        observe(&mut scene, None);
+        assert!(scene.has_majority());
+        assert!(scene.log.iter().any(|line| line.text == "a majority is back"));
+    }
 }

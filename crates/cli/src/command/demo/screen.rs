@@ -10,7 +10,10 @@ use crate::output::{Output, Paint};
 use crate::table::{cut_painted, width_painted};
 
 /// A distinct colour for each worker.
-const COLORS: [u8; WORKERS] = [39, 208, 77, 213, 220, 51, 203, 147, 118, 180, 45, 170];
+const COLORS: [&str; WORKERS] = [
+    "38;5;39", "38;5;208", "38;5;77", "38;5;213", "38;5;220", "38;5;51", "38;5;203", "38;5;147", "38;5;118",
+    "38;5;180", "38;5;45", "38;5;170",
+];
 /// The column in which a node's votes begin.
 const VOTES: usize = 36;
 const NAME: usize = 13;
@@ -25,9 +28,9 @@ pub(super) fn picture(scene: &Scene, output: Output, (width, height): (usize, us
     if width < SIZE_MIN.0 || height < SIZE_MIN.1 {
         return vec!["the picture needs 80 x 24".into()];
     }
-    let dim = |text: String| output.paint(Paint::Dim, text);
+    let dim = |text: String| output.paint(Paint::DIM, text);
     let about = dim(format!("   {WORKERS} workers compete for {} names on {NODES} nodes", NAMES.len()));
-    let heading = format!("{}{about}", output.paint(Paint::Bold, " quorlock demo"));
+    let heading = format!("{}{about}", output.paint(Paint::BOLD, " quorlock demo"));
     let left = scene.length.saturating_sub(scene.age()).as_secs_f64();
     let mut rows = vec![ends(width, &heading, &dim(format!("seed {}   {left:.0} s left ", scene.seed)))];
     rows.extend(boxed(output, width, "names", name_rows(scene, output)));
@@ -42,9 +45,9 @@ pub(super) fn picture(scene: &Scene, output: Output, (width, height): (usize, us
 /// Returns the result of the checker.
 pub(super) fn verdict(output: Output, findings: &Findings) -> String {
     if findings.violations.is_empty() {
-        output.paint(Paint::Good, format_args!("✓ {findings}"))
+        output.paint(Paint::GOOD, format_args!("✓ {findings}"))
     } else {
-        output.paint(Paint::Bad, format_args!("✗ VIOLATED: {findings}"))
+        output.paint(Paint::BAD, format_args!("✗ VIOLATED: {findings}"))
     }
 }
 
@@ -60,10 +63,10 @@ fn ends(width: usize, left: &str, right: &str) -> String {
 }
 
 fn boxed(output: Output, width: usize, title: &str, rows: Vec<String>) -> Vec<String> {
-    let dim = |text: String| output.paint(Paint::Dim, text);
+    let dim = |text: String| output.paint(Paint::DIM, text);
     let title = format!(" {title} ");
     let rest = "─".repeat(width.saturating_sub(title.chars().count() + 3));
-    let top = format!("{}{}{}", dim("╭─".into()), output.paint(Paint::Bold, title), dim(format!("{rest}╮")));
+    let top = format!("{}{}{}", dim("╭─".into()), output.paint(Paint::BOLD, title), dim(format!("{rest}╮")));
     let bottom = dim(format!("╰{}╯", "─".repeat(width - 2)));
     let side = dim("│".into());
     let framed = rows.into_iter().map(|row| format!("{side}{}{side}", fit(&row, width - 2)));
@@ -72,21 +75,21 @@ fn boxed(output: Output, width: usize, title: &str, rows: Vec<String>) -> Vec<St
 
 fn name_rows(scene: &Scene, output: Output) -> Vec<String> {
     let head = format!(" {:NAME$} {:7} {:17} {:>6}  {:BAR$}  queue", "", "holder", "fence", "leases", "lease");
-    let mut rows = vec![output.paint(Paint::Dim, head)];
+    let mut rows = vec![output.paint(Paint::DIM, head)];
     for (name, row) in scene.names.iter().enumerate() {
         let holder = row.holder.map_or_else(|| "·".into(), |worker| paint_worker(output, worker));
         let fence = row.fence.map_or_else(|| "·".into(), |fence| fence.to_string());
         let left = row.holder.map_or(0.0, |_| row.left.as_secs_f64() / TTL.as_secs_f64());
-        let bar = bar(output, left, if left > 0.4 { Paint::Good } else { Paint::Warn });
+        let bar = bar(output, left, if left > 0.4 { Paint::GOOD } else { Paint::WARN });
         let queue = scene.queue(name);
         let first: Vec<_> = queue.iter().take(QUEUE).map(|worker| paint_worker(output, *worker)).collect();
         let more = match queue.len().saturating_sub(QUEUE) {
             0 => String::new(),
-            more => output.paint(Paint::Dim, format_args!(" +{more}")),
+            more => output.paint(Paint::DIM, format_args!(" +{more}")),
         };
         rows.push(format!(
             " {} {}{fence:17} {:>6}  {bar}  {}{more}",
-            output.paint(Paint::Bold, format_args!("{:NAME$}", NAMES[name])),
+            output.paint(Paint::BOLD, format_args!("{:NAME$}", NAMES[name])),
             fit(&holder, 8),
             row.leases,
             first.join(" "),
@@ -96,14 +99,14 @@ fn name_rows(scene: &Scene, output: Output) -> Vec<String> {
 }
 
 fn paint_worker(output: Output, worker: usize) -> String {
-    output.paint(Paint::Color(COLORS[worker]), title(worker))
+    output.paint(Paint(COLORS[worker]), title(worker))
 }
 
 fn node_rows(scene: &Scene, output: Output) -> Vec<String> {
     let names = NAMES.map(|name| format!("{name:NAME$}")).concat();
-    let mut rows = vec![format!("{}{}", " ".repeat(VOTES), output.paint(Paint::Dim, names))];
+    let mut rows = vec![format!("{}{}", " ".repeat(VOTES), output.paint(Paint::DIM, names))];
     for (node, row) in scene.nodes.iter().enumerate() {
-        let title_of_node = output.paint(Paint::Bold, format_args!(" node {}   ", node + 1));
+        let title_of_node = output.paint(Paint::BOLD, format_args!(" node {}   ", node + 1));
         let mut text = fit(&format!("{title_of_node}{}", state(output, row)), VOTES);
         for vote in &row.votes {
             // A node with a fault may still have votes, but does not answer.
@@ -119,28 +122,28 @@ fn node_rows(scene: &Scene, output: Output) -> Vec<String> {
 /// Returns the fault of a node, or its state as a client sees it.
 fn state(output: Output, row: &NodeRow) -> String {
     match (row.fault, &row.trouble) {
-        (Some(Fault::Freeze), _) => output.paint(Paint::Bad, "frozen"),
-        (Some(Fault::Cut), _) => output.paint(Paint::Bad, "cut off"),
-        (Some(Fault::Crash), _) => output.paint(Paint::Bad, "down"),
+        (Some(Fault::Freeze), _) => output.paint(Paint::BAD, "frozen"),
+        (Some(Fault::Cut), _) => output.paint(Paint::BAD, "cut off"),
+        (Some(Fault::Crash), _) => output.paint(Paint::BAD, "down"),
         (None, Some(Silence::Quarantined(left) | Silence::Founding(left))) => {
-            let bar = bar(output, 1.0 - left.as_secs_f64() / QUARANTINE.as_secs_f64(), Paint::Warn);
-            let left = output.paint(Paint::Warn, format_args!(" {:.1}s", left.as_secs_f64()));
-            format!("{}{bar}{left}", output.paint(Paint::Warn, "quarantine "))
+            let bar = bar(output, 1.0 - left.as_secs_f64() / QUARANTINE.as_secs_f64(), Paint::WARN);
+            let left = output.paint(Paint::WARN, format_args!(" {:.1}s", left.as_secs_f64()));
+            format!("{}{bar}{left}", output.paint(Paint::WARN, "quarantine "))
         }
-        (None, Some(_)) => output.paint(Paint::Dim, "reconnecting"),
-        (None, None) => output.paint(Paint::Good, "votes"),
+        (None, Some(_)) => output.paint(Paint::DIM, "reconnecting"),
+        (None, None) => output.paint(Paint::GOOD, "votes"),
     }
 }
 
 fn bar(output: Output, share: f64, paint: Paint) -> String {
     let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
-    output.paint(paint, "█".repeat(full)) + &output.paint(Paint::Dim, "░".repeat(BAR - full))
+    output.paint(paint, "█".repeat(full)) + &output.paint(Paint::DIM, "░".repeat(BAR - full))
 }
 
 /// Returns the latest events first, and blank rows below.
 fn log_rows(scene: &Scene, output: Output, count: usize) -> Vec<String> {
     let worth_a_row = scene.log.iter().rev().filter_map(|line| {
-        let at = output.paint(Paint::Dim, format_args!(" {:>6.1}  ", line.at.as_secs_f64()));
+        let at = output.paint(Paint::DIM, format_args!(" {:>6.1}  ", line.at.as_secs_f64()));
         Some(at + &output.paint(line.paint?, &line.text))
     });
     worth_a_row.chain(std::iter::repeat_with(String::new)).take(count).collect()

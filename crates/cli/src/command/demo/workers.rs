@@ -1,20 +1,20 @@
 //! Clients of five nodes in this process, and the faults of these nodes.
 
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use quorlock::{Client, ClientBuilder, Lease, Lock, MemoryNodes, Progress, Renewals};
 use quorlock_core::rng::Seeded;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::checker::Tenure;
-use super::plan::{Fault, Outage};
+use super::plan::Outage;
 use super::scene::{Observation, Scene, title};
-use super::{MAX_TTL, NAMES, NODES, TTL, WORKERS};
-use crate::command::locked;
-use crate::exit::Failure;
+use super::{MAX_TTL, NAMES, NODES, TTL, WORKERS, builder_with};
+use crate::exit::Outcome;
 
 /// The interval at which the validity of leases and the state of nodes are reported.
 const REPORT: Duration = Duration::from_millis(50);
@@ -30,10 +30,10 @@ pub(super) async fn start(
     scene: &Arc<Mutex<Scene>>,
     plan: &[Outage],
     stopped: &watch::Receiver<bool>,
-) -> Result<(JoinSet<()>, JoinSet<()>), Failure> {
+) -> Outcome<(JoinSet<()>, JoinSet<()>)> {
     let nodes = MemoryNodes::new(NODES);
     let observer = builder(&nodes).node_deadline(REPORT).init_cluster().await?;
-    let mut seeds = Seeded::new(locked(scene).seed);
+    let mut seeds = Seeded::new(scene.lock().seed);
     let mut workers = JoinSet::new();
     for number in 0..WORKERS {
         let client = builder(&nodes).label(title(number)).connect_lazy().await?;
@@ -49,8 +49,7 @@ pub(super) async fn start(
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {
-    let builder = Client::builder().memory(nodes).ttl(TTL).max_ttl(MAX_TTL);
-    builder.max_clock_skew(CLOCK_SKEW).max_clock_step_back(CLOCK_SKEW)
+    builder_with(nodes, TTL, MAX_TTL, CLOCK_SKEW)
 }
 
 /// A worker, which stands for a separate process.
@@ -69,10 +68,8 @@ impl Worker {
             let name = self.rng.index(NAMES.len());
             let busy = self.rng.millis(100, 1_000);
             let hangs = self.rng.index(HANGS) == 0;
-            tokio::select! {
-                biased;
-                _ = self.stopped.wait_for(|stop| *stop) => return,
-                () = sleep(rest) => {}
+            if timeout(rest, self.stopped.wait_for(|stop| *stop)).await.is_ok() {
+                return;
             }
             let (lock, granted) = self.lock(name, hangs);
             let acquired = tokio::select! {
@@ -81,11 +78,11 @@ impl Worker {
                 acquired = lock.acquire_within(PATIENCE) => acquired,
             };
             let (Ok(lease), Some((fence, from))) = (acquired, granted.get()) else {
-                locked(&self.scene).gave_up(self.number, name);
+                self.scene.lock().gave_up(self.number, name);
                 continue;
             };
             if hangs {
-                locked(&self.scene).hangs(self.number, name);
+                self.scene.lock().hangs(self.number, name);
             }
             self.hold(name, lease, *fence, *from, if hangs { PATIENCE } else { busy }).await;
         }
@@ -96,10 +93,10 @@ impl Worker {
         let granted = Arc::new(OnceLock::new());
         let (known, scene, worker) = (Arc::clone(&granted), Arc::clone(&self.scene), self.number);
         let lock = self.client.lock(NAMES[name]).observe(move |progress| match progress {
-            Progress::Waiting(wait) => locked(&scene).waits(worker, name, wait.place),
+            Progress::Waiting(wait) => scene.lock().waits(worker, name, wait.place),
             Progress::Granted { fence } => {
                 let fence = fence.map_or(0, quorlock::Fence::get);
-                let _ = known.set((fence, locked(&scene).granted(worker, name, fence)));
+                let _ = known.set((fence, scene.lock().granted(worker, name, fence)));
             }
             _ => {}
         });
@@ -115,10 +112,10 @@ impl Worker {
         let mut valid_until = from;
         while Instant::now() < done {
             // Read the clock before the validity, so that the validity is too short rather than too long.
-            let now = locked(&self.scene).age();
+            let now = self.scene.lock().age();
             let left = lease.validity();
             valid_until = valid_until.max(now + left);
-            locked(&self.scene).names[name].left = left;
+            self.scene.lock().names[name].left = left;
             tokio::select! {
                 biased;
                 _ = &mut lost => break,
@@ -126,11 +123,11 @@ impl Worker {
                 () = sleep(REPORT) => {}
             }
         }
-        let now = locked(&self.scene).age();
+        let now = self.scene.lock().age();
         let is_lost = lease.validity().is_zero();
         let until = if is_lost { now.min(valid_until) } else { now };
         let tenure = Tenure { name: NAMES[name], worker: self.number, fence, from, until, is_lost };
-        locked(&self.scene).ended(name, tenure);
+        self.scene.lock().ended(name, tenure);
         // A loss has been reported. A release that too few nodes acknowledged is delivered later.
         let _ = lease.release().await;
     }
@@ -151,23 +148,16 @@ async fn observe(client: Client, scene: Arc<Mutex<Scene>>) {
                 votes[name] = held.and_then(|held| held.holder).map(|holder| holder.label);
             }
         }
-        locked(&scene).observed(nodes);
+        scene.lock().observed(nodes);
         sleep(REPORT).await;
     }
 }
 
 async fn fail(nodes: MemoryNodes, outage: Outage, scene: Arc<Mutex<Scene>>) {
-    sleep(outage.from).await;
-    match outage.fault {
-        Fault::Freeze => nodes.freeze(outage.node),
-        Fault::Cut | Fault::Crash => nodes.down(outage.node),
+    let Outage { node, fault, from, until } = outage;
+    for (begins, rest) in [(true, from), (false, until.saturating_sub(from))] {
+        sleep(rest).await;
+        fault.perform(&nodes, node, begins);
+        scene.lock().fault(node, fault, begins);
     }
-    locked(&scene).fault_begins(outage);
-    sleep(outage.until.saturating_sub(outage.from)).await;
-    match outage.fault {
-        Fault::Freeze => nodes.thaw(outage.node),
-        Fault::Cut => nodes.up(outage.node),
-        Fault::Crash => nodes.restart_empty(outage.node),
-    }
-    locked(&scene).fault_ends(outage);
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::context::Context;
 use crate::duration::{show, show_exactly};
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome, counted};
 use crate::output::LiveText;
 
 /// The interval at which the nodes are checked.
@@ -15,7 +15,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// The interval at which progress is printed without a terminal.
 const PRINT_EVERY: Duration = Duration::from_secs(10);
 
-pub(super) async fn wait(context: &Context, timeout: Duration) -> crate::Outcome {
+pub(super) async fn wait(context: &Context, timeout: Duration) -> Outcome {
     let began = Instant::now();
     let client = context.operator()?.connect_lazy().await?;
     let output = context.output;
@@ -42,8 +42,7 @@ pub(super) async fn wait(context: &Context, timeout: Duration) -> crate::Outcome
         let text = format!("{count} of {nodes} nodes cannot vote after {waited}\n  {why}");
         return Err(Failure::new(Exit::NO_QUORUM, text));
     }
-    let plural = if nodes == 1 { "" } else { "s" };
-    output.result(&json!({ "nodes": nodes }), format_args!("{nodes} node{plural} can vote"))
+    output.result(&json!({ "nodes": nodes }), format_args!("{} can vote", counted(nodes, "node")))
 }
 
 fn summary(silent: &[(String, Silence)]) -> String {

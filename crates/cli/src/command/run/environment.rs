@@ -8,15 +8,13 @@ use super::{RunArgs, nesting};
 use crate::config::Value;
 use crate::context::Context;
 use crate::duration::millis;
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 
-/// Returns the variables of a command; `None` for one that must be removed.
-pub(super) fn environment(
-    context: &Context,
-    args: &RunArgs,
-    lease: &Lease,
-    outer: &[DetachedLease],
-) -> Result<Vec<(String, Option<String>)>, Failure> {
+/// The variables of a command; `None` for one that must be removed.
+pub(super) type Environment = Vec<(String, Option<String>)>;
+
+/// Returns the environment of the command that runs under this lease.
+pub(super) fn of(context: &Context, args: &RunArgs, lease: &Lease, outer: &[DetachedLease]) -> Outcome<Environment> {
     let fence = lease.fence().map_err(Failure::internal)?;
     let detached = lease.as_detached();
     let own = [
@@ -35,11 +33,11 @@ pub(super) fn environment(
         None => url,
     });
     let nodes = nodes.collect::<Vec<_>>().join(",");
-    let settings = context.settings.iter().filter(|(key, ..)| key.is_global() && key.name != "color");
+    let settings = context.settings.values.iter().filter(|(key, ..)| key.is_global() && key.name != "color");
     let settings = settings.map(|(key, value, _)| match key.name {
         "nodes" => (key.variable(), Some(nodes.clone())),
-        "password_file" => (key.variable(), value.map(|path| absolute(&path.show()))),
-        _ => (key.variable(), value.map(Value::show)),
+        "password_file" => (key.variable(), value.as_ref().map(|path| absolute(&path.show()))),
+        _ => (key.variable(), value.as_ref().map(Value::show)),
     });
     Ok(own.into_iter().map(|(name, value)| (name.to_owned(), value)).chain(settings).collect())
 }

@@ -1,6 +1,6 @@
 //! The last step before the command starts: from here on it dies with the wrapper.
 
-use std::ffi::OsString;
+use std::env::ArgsOs;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::RawFd;
@@ -17,11 +17,7 @@ pub(super) const COMMAND: &str = "__exec";
 /// Replaces this process by the command. Returns only if that fails.
 ///
 /// `gate` is a pipe that the wrapper writes to as soon as the guard knows the process group.
-pub(super) fn become_command(
-    wrapper: Option<Pid>,
-    gate: Option<RawFd>,
-    mut command: impl Iterator<Item = OsString>,
-) -> ExitCode {
+pub(super) fn become_command(wrapper: Option<Pid>, gate: Option<RawFd>, mut command: ArgsOs) -> ExitCode {
     // The order matters: the second call detects a wrapper that died before the first.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return Failure::internal(format!("the command would outlive its lock: {error}")).report();

@@ -11,10 +11,10 @@
 mod post;
 
 use std::io::{self, PipeWriter, Write};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::time::Duration;
 
-use rustix::io::{Errno, ioctl_fionbio};
+use rustix::io::{ioctl_fionbio, retry_on_intr};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
@@ -52,9 +52,7 @@ pub(super) struct Duty {
 
 /// Returns the time since the host started, suspensions included. The wrapper and its guard share this clock.
 pub(super) fn boot_time() -> Duration {
-    let time = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or_default())
+    clock_gettime(ClockId::Boottime).try_into().unwrap_or_default()
 }
 
 /// The wrapper's handle of the guard.
@@ -79,7 +77,7 @@ fn start(orders: &Orders) -> io::Result<(Pid, PipeWriter)> {
     }
     // A reader of our output must not wait for the guard to exit.
     command.stdin(orders_in).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok((pid(&command.spawn()?)?, pipe))
+    Ok((Pid::from_child(&command.spawn()?), pipe))
 }
 
 fn send(pipe: &mut PipeWriter, orders: &Orders) -> io::Result<()> {
@@ -114,11 +112,8 @@ impl Guard {
 
     /// Sets the time at which to kill the group, unless it is moved before then. It applies to the next guard, too.
     pub(super) fn kill_at(&mut self, at: Option<Duration>) {
-        let is_news = match (self.orders.kill_at, at) {
-            (Some(before), Some(now)) => before.abs_diff(now) >= DEADLINE_STEP,
-            (before, now) => before != now,
-        };
-        if is_news {
+        let before = self.orders.kill_at;
+        if before.zip(at).map_or(before != at, |(before, now)| before.abs_diff(now) >= DEADLINE_STEP) {
             self.orders.kill_at = at;
             self.tell();
         }
@@ -147,20 +142,12 @@ impl Guard {
         self.process.is_none()
     }
 
-    /// Returns whether this process, which was reaped or has stopped, is the guard.
-    pub(super) fn has_id(&self, id: Pid) -> bool {
-        self.process.as_ref().is_some_and(|(pid, _)| *pid == id)
-    }
-
-    /// Records that the guard was reaped.
-    pub(super) fn died(&mut self) {
-        self.process = None;
-    }
-
-    /// Continues the guard after it was stopped.
-    pub(super) fn resume(&self) {
-        if let Some((pid, _)) = &self.process {
-            let _ = kill_process(*pid, Signal::CONT);
+    /// Handles a process that was reaped or has stopped, if it is the guard. A guard that was stopped continues.
+    pub(super) fn changed(&mut self, id: Pid, is_stopped: bool) {
+        match &self.process {
+            Some((pid, _)) if *pid != id => {}
+            Some((pid, _)) if is_stopped => drop(kill_process(*pid, Signal::CONT)),
+            _ => self.process = None,
         }
     }
 
@@ -200,12 +187,6 @@ impl Drop for Guard {
         let Some((pid, pipe)) = self.process.take() else { return };
         drop(pipe);
         let _ = kill_process(pid, Signal::CONT);
-        while waitpid(Some(pid), WaitOptions::empty()).err() == Some(Errno::INTR) {}
+        let _ = retry_on_intr(|| waitpid(Some(pid), WaitOptions::empty()));
     }
-}
-
-/// Returns a child's id for rustix.
-pub(super) fn pid(child: &Child) -> io::Result<Pid> {
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    pid.ok_or_else(|| io::Error::other("a process without an id"))
 }

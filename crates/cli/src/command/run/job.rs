@@ -9,22 +9,24 @@ use quorlock::LostError;
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
 
-use super::guard::{self, Guard};
+use super::environment::Environment;
+use super::guard::Guard;
 use super::mortal;
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 use crate::process::Process;
 
 /// A command and its process group, which it leads.
 pub(crate) struct Job {
-    pid: Pid,
+    /// The id of the command and of its group.
+    pub(super) pid: Pid,
     pub(super) leader: Process,
     /// The command starts when this pipe is written to.
-    gate: Option<PipeWriter>,
+    gate: PipeWriter,
 }
 
 impl Job {
     /// Starts the command, which waits at the gate.
-    pub(super) fn prepare(command: &[OsString], environment: &[(String, Option<String>)]) -> Result<Self, Failure> {
+    pub(super) fn prepare(command: &[OsString], environment: &Environment) -> Outcome<Self> {
         let cannot = Failure::cannot("start the command");
         // Orphans of the command become our children, so that we can reap them on any system.
         set_child_subreaper(Some(getpid())).map_err(|error| cannot(error.into()))?;
@@ -40,25 +42,17 @@ impl Job {
         }
         let child = child.spawn().map_err(&cannot)?;
         let leader = Process::find(child.id())?;
-        Ok(Self { pid: guard::pid(&child).map_err(&cannot)?, leader, gate: Some(opener) })
+        Ok(Self { pid: Pid::from_child(&child), leader, gate: opener })
     }
 
     /// Lets the command run, after the guard knows its group.
-    pub(super) fn begin(&mut self, guard: &mut Guard) -> Result<(), Failure> {
+    pub(super) fn begin(&mut self, guard: &mut Guard) -> Outcome<()> {
         guard.watch(self.leader).map_err(Failure::cannot("start a guard"))?;
         if guard.is_kill_due() {
             // This process was stopped meanwhile.
             return Err(LostError::Expired.into());
         }
-        match self.gate.take() {
-            Some(mut gate) => gate.write_all(b"\n").map_err(Failure::cannot("start the command")),
-            None => Ok(()),
-        }
-    }
-
-    /// Returns the id of the command and of its group.
-    pub(super) fn id(&self) -> Pid {
-        self.pid
+        self.gate.write_all(b"\n").map_err(Failure::cannot("start the command"))
     }
 
     /// Sends a signal to the command and everything in its group.
@@ -72,8 +66,8 @@ impl Job {
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid == self.pid {
                 latest = Some(status);
-            } else if guard.has_id(pid) {
-                if status.stopped() { guard.resume() } else { guard.died() }
+            } else {
+                guard.changed(pid, status.stopped());
             }
         }
         latest

@@ -15,11 +15,11 @@ pub(super) const LOOK: Duration = Duration::from_millis(400);
 /// What to do with a command whose lock may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnLost {
-    /// Ask it to end, with SIGTERM, in time; kill it before the lock can be somebody else's.
+    /// Send SIGTERM, then SIGKILL before anyone else can acquire the lock.
     Stop,
-    /// Kill it before the lock can be somebody else's.
+    /// Send SIGKILL before anyone else can acquire the lock.
     Kill,
-    /// Let it run. The resource that it writes to must check the fence.
+    /// Let the command run: the resource that it writes to must check the fence.
     Ignore,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock::{Client, DetachedLease, LeaseError, LostError, Mode};
 
 use super::{IfHeld, RunArgs};
-use crate::exit::Failure;
+use crate::exit::{Failure, Outcome};
 
 /// The leases of all outer runs, innermost last, separated by blanks.
 pub(super) const VARIABLE: &str = "QUORLOCK_OUTER";
@@ -60,7 +60,7 @@ pub(super) fn mode(
     args: &RunArgs,
     around: Option<&DetachedLease>,
     client: &Client,
-) -> Result<(Mode, Option<Duration>), Failure> {
+) -> Outcome<(Mode, Option<Duration>)> {
     let wait = args.lock.patience(args.if_held.map(|if_held| if_held == IfHeld::Wait));
     let owner = around.and_then(DetachedLease::owner).unwrap_or_else(|| client.new_owner());
     let asked = args.lock.mode(owner);

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::exit::{Exit, Failure};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::output::json_text;
 
 /// The result of a run. It has no lease id, because anyone who reads it could release the lock.
@@ -40,7 +40,7 @@ impl Report {
     }
 
     /// Writes the file atomically: a reader finds the old file or the whole new one.
-    pub(super) fn write(&self, path: &Path) -> Result<(), Failure> {
+    pub(super) fn write(&self, path: &Path) -> Outcome<()> {
         let text = json_text(self)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         // Like other programs: the umask decides who can read it.

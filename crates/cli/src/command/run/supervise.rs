@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use quorlock::{Client, ConfigError, Lease, LostError};
 use rustix::process::{Signal, WaitStatus};
 
+use super::environment::Environment;
 use super::guard::{Guard, boot_time};
 use super::job::Job;
 use super::limits::{Cause, GUARD_MARGIN, LOOK, Limits, MARGIN, Measure, OnLost};
 use super::terminal::Terminal;
-use crate::exit::Failure;
+use crate::exit::Outcome;
 use crate::output::Output;
-use crate::signals::Signals;
+use crate::signals::{Signals, WHILE_RUNNING};
 
 /// How long a command that got SIGTSTP may take to stop before it gets SIGSTOP.
 const STOP_PATIENCE: Duration = Duration::from_millis(100);
@@ -83,9 +84,9 @@ impl<'a> Supervisor<'a> {
         signals: &'a mut Signals,
         guard: &'a mut Guard,
         command: &[OsString],
-        environment: &[(String, Option<String>)],
-    ) -> Result<Self, Failure> {
-        signals.listen_while_running()?;
+        environment: &Environment,
+    ) -> Outcome<Self> {
+        signals.listen_for(&WHILE_RUNNING)?;
         let terminal = Terminal::open();
         let job = Job::prepare(command, environment)?;
         let mut supervisor = Self {
@@ -107,13 +108,13 @@ impl<'a> Supervisor<'a> {
             is_own_stop: false,
         };
         if let Some(terminal) = supervisor.terminal.as_ref().filter(|terminal| terminal.is_for_command) {
-            terminal.lend(supervisor.job.id());
+            terminal.lend(supervisor.job.pid);
         }
         let left = supervisor.left(Instant::now());
         supervisor.tell_deadline(left);
         if let Err(failure) = supervisor.job.begin(supervisor.guard) {
             supervisor.job.signal(Signal::KILL);
-            supervisor.terminal.as_ref().map(|terminal| terminal.take_back(supervisor.job.id()));
+            supervisor.terminal.as_ref().map(|terminal| terminal.take_back(supervisor.job.pid));
             return Err(failure);
         }
         Ok(supervisor)
@@ -123,7 +124,7 @@ impl<'a> Supervisor<'a> {
     pub(super) async fn watch(mut self, client: &Client) -> Run {
         let mut lost = None;
         let mut latch = pin!(self.lease.lost());
-        self.renew_if(client.also_alive_with_group(self.job.id().as_raw_nonzero().get().unsigned_abs())).await;
+        self.renew_if(client.also_alive_with_group(self.job.leader.pid)).await;
         let status = loop {
             if self.drains_until.is_none() && self.lease.ensure(Duration::ZERO) == Err(LostError::Broken) {
                 self.broken(client).await;
@@ -157,7 +158,7 @@ impl<'a> Supervisor<'a> {
         let is_lost = self.asked.is_some_and(|(cause, _)| cause == Cause::Loss);
         let lost = lost.or(is_lost.then_some(LostError::Expired));
         let had_terminal = self.terminal.as_ref().is_some_and(|terminal| {
-            let lent = terminal.take_back(self.job.id());
+            let lent = terminal.take_back(self.job.pid);
             if lent && signal.is_some() {
                 terminal.repair();
             }
@@ -216,8 +217,8 @@ impl<'a> Supervisor<'a> {
         if let Err(error) = self.guard.replace()
             && is_first
         {
-            self.output
-                .note(format!("the guard of {} has died, and we cannot start a guard: {error}", self.lease.name()));
+            let name = self.lease.name();
+            self.output.note(format!("the guard of {name} has died, and we cannot start a guard: {error}"));
         }
     }
 
@@ -306,7 +307,7 @@ impl<'a> Supervisor<'a> {
     fn stopped(&mut self, signal: i32) {
         let told_to = self.stop_by.take().is_some();
         let Some(terminal) = &self.terminal else { return };
-        let group = self.job.id();
+        let group = self.job.pid;
         let wants_terminal = [Signal::TTIN, Signal::TTOU].map(Signal::as_raw).contains(&signal);
         if wants_terminal && terminal.is_ours() {
             terminal.lend(group);

@@ -9,51 +9,29 @@ use quorlock_core::rng::Seeded;
 use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::subscriber::NoSubscriber;
 
-use crate::exit::Failure;
+use crate::command::demo::builder_with;
+use crate::command::demo::plan::{FAULTS, Fault};
+use crate::exit::{Failure, Outcome};
 
 const NODES: usize = 5;
 const WORKERS: u64 = 64;
 /// Short constants, so that losses and quarantines can be watched from beginning to end.
 const TTL: Duration = Duration::from_secs(5);
 const MAX_TTL: Duration = Duration::from_secs(10);
-const MAX_CLOCK_SKEW: Duration = Duration::from_secs(2);
-const MAX_CLOCK_STEP_BACK: Duration = Duration::from_secs(2);
+const CLOCK_SKEW: Duration = Duration::from_secs(2);
 /// A worker that has waited this long tries another lock.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// One of this many holders hangs, and does not renew.
 const HANGS: usize = 20;
 
-const NAMES: [&str; 26] = [
-    "accounts/7",
-    "accounts/12",
-    "backup/db-1",
-    "backup/db-2",
-    "backup/files",
-    "cache/warm-up",
-    "deploy/ap",
-    "deploy/eu",
-    "deploy/us",
-    "import/orders",
-    "import/stock",
-    "invoices/42",
-    "invoices/43",
-    "invoices/44",
-    "ledger",
-    "mail/digest",
-    "mail/outbox",
-    "migrations",
-    "nightly-report",
-    "payments/refunds",
-    "payments/settle",
-    "scheduler",
-    "search/reindex",
-    "sitemap",
-    "tenants/acme",
-    "tenants/globex",
-];
+/// Separated by blanks.
+const NAMES: &str = "accounts/7 accounts/12 backup/db-1 backup/db-2 backup/files cache/warm-up deploy/ap deploy/eu deploy/us \
+    import/orders import/stock invoices/42 invoices/43 invoices/44 ledger mail/digest mail/outbox migrations \
+    nightly-report payments/refunds payments/settle scheduler search/reindex sitemap tenants/acme \
+    tenants/globex";
 const READ: [&str; 3] = ["prices", "rates", "catalogue"];
 const SLOTS: [(&str, u32); 2] = [("encoders", 4), ("exports", 2)];
 
@@ -64,7 +42,7 @@ pub(super) struct Demo {
 }
 
 impl Demo {
-    pub(super) async fn start(seed: u64) -> Result<Self, Failure> {
+    pub(super) async fn start(seed: u64) -> Outcome<Self> {
         let nodes = MemoryNodes::new(NODES);
         let client = builder(&nodes).label("service").outlived_by_leases().init_cluster().await?;
         let (stop, stopped) = oneshot::channel();
@@ -94,12 +72,7 @@ async fn perform(nodes: MemoryNodes, seed: u64, stopped: oneshot::Receiver<Infal
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {
-    let constants = Client::builder()
-        .ttl(TTL)
-        .max_ttl(MAX_TTL)
-        .max_clock_skew(MAX_CLOCK_SKEW)
-        .max_clock_step_back(MAX_CLOCK_STEP_BACK);
-    constants.memory(nodes).history(true)
+    builder_with(nodes, TTL, MAX_TTL, CLOCK_SKEW).history(true)
 }
 
 /// Acquires one lock after the other.
@@ -111,24 +84,21 @@ async fn work(client: ClientBuilder, mut rng: Seeded) {
         let busy = rng.millis(500, 12_000);
         // Timeouts and losses are part of the demonstration.
         if let Some(lease) = acquire(&client, &mut rng).await {
-            tokio::select! {
-                _ = lease.lost() => {}
-                () = sleep(busy) => {}
-            }
+            let _ = timeout(busy, lease.lost()).await;
         }
     }
 }
 
 async fn acquire(client: &Client, rng: &mut Seeded) -> Option<Lease> {
     let acquired = match rng.below(10) {
-        0 | 1 => client.rw(READ[rng.index(READ.len())]).read().acquire_within(PATIENCE).await,
-        2 => client.rw(READ[rng.index(READ.len())]).write().acquire_within(PATIENCE).await,
+        0 | 1 => client.rw(rng.pick(&READ)).read().acquire_within(PATIENCE).await,
+        2 => client.rw(rng.pick(&READ)).write().acquire_within(PATIENCE).await,
         3 => {
-            let (name, slots) = SLOTS[rng.index(SLOTS.len())];
+            let (name, slots) = rng.pick(&SLOTS);
             client.semaphore(name, slots).acquire_within(PATIENCE).await
         }
         _ => {
-            let lock = client.lock(NAMES[rng.index(NAMES.len())]);
+            let lock = client.lock(rng.pick(&NAMES.split(' ').collect::<Vec<_>>()));
             let lock = if rng.index(HANGS) == 0 { lock.renewals(Renewals::Off) } else { lock };
             lock.acquire_within(PATIENCE).await
         }
@@ -142,19 +112,12 @@ async fn fail(nodes: MemoryNodes, mut rng: Seeded) {
         sleep(rng.millis(5_000, 15_000)).await;
         let node = rng.index(NODES);
         let outage = rng.millis(2_000, 6_000);
-        match rng.below(3) {
-            0 => {
-                nodes.freeze(node);
-                sleep(outage).await;
-                nodes.thaw(node);
-            }
-            1 => {
-                nodes.down(node);
-                sleep(outage).await;
-                nodes.up(node);
-            }
-            // The quarantine of the node is outage enough.
-            _ => nodes.restart_empty(node),
+        let fault = rng.pick(&FAULTS);
+        // After a crash, the quarantine of the node is outage enough.
+        if fault != Fault::Crash {
+            fault.perform(&nodes, node, true);
+            sleep(outage).await;
         }
+        fault.perform(&nodes, node, false);
     }
 }

@@ -1,12 +1,11 @@
 //! The log of a service, on stderr. If nobody reads it, lines are dropped, and the service continues.
 
 use std::io::{self, Write};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use clap::ValueEnum;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt};
@@ -32,7 +31,8 @@ pub(super) fn start(format: Format, output: Output) {
         _ => LevelFilter::INFO,
     };
     let ours = Targets::new().with_target("quorlock", level).with_target("quorlock_server", level);
-    let layer = fmt::layer().with_writer(Taken { format, lost: Mutex::default() });
+    // One writer at a time, because the room in the pipe is checked before writing.
+    let layer = fmt::layer().with_writer(Mutex::new(Taken { format, lost: 0, is_cut: false }));
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match format {
         Format::Text => layer.with_ansi(false).boxed(),
         Format::Json => layer.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed(),
@@ -44,35 +44,20 @@ pub(super) fn start(format: Format, output: Output) {
 /// Writes to stderr without blocking, so that requests do not wait for a reader of the log.
 struct Taken {
     format: Format,
-    lost: Mutex<Lost>,
-}
-
-/// The lines that were dropped and not reported yet.
-#[derive(Default)]
-struct Lost {
-    lines: u64,
-    /// Whether the last line was written only in part.
+    /// The number of lines that were dropped and not reported yet.
+    lost: u64,
+    /// Whether the first of them was written in part.
     is_cut: bool,
 }
 
-impl<'a> MakeWriter<'a> for Taken {
-    type Writer = &'a Self;
-
-    fn make_writer(&'a self) -> Self::Writer {
-        self
-    }
-}
-
-impl Write for &Taken {
+impl Write for Taken {
     /// Writes one line or several.
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        // One writer at a time, because the room in the pipe is checked before writing.
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
-        if lost.lines > 0 && put(self.notice(&lost).as_bytes()) {
-            *lost = Lost::default();
+        if self.lost > 0 && put(self.notice().as_bytes()) {
+            self.lost = 0;
         }
-        if lost.lines > 0 || !put_all(line, &mut lost.is_cut) {
-            lost.lines += 1;
+        if self.lost > 0 || !self.put_all(line) {
+            self.lost += 1;
         }
         Ok(line.len())
     }
@@ -83,8 +68,8 @@ impl Write for &Taken {
 }
 
 impl Taken {
-    fn notice(&self, lost: &Lost) -> String {
-        let (end, lines) = (if lost.is_cut { "\n" } else { "" }, lost.lines);
+    fn notice(&self) -> String {
+        let (end, lines) = (if self.is_cut { "\n" } else { "" }, self.lost);
         match self.format {
             Format::Text => format!("{end}WARN nobody read this log: {lines} lines are missing here\n"),
             Format::Json => {
@@ -92,17 +77,13 @@ impl Taken {
             }
         }
     }
-}
 
-/// Writes a line. Returns whether all of it was written; a line that was written in part is cut.
-fn put_all(line: &[u8], is_cut: &mut bool) -> bool {
-    for (at, piece) in line.chunks(PIECE).enumerate() {
-        if !put(piece) {
-            *is_cut = at > 0;
-            return false;
-        }
+    /// Writes a line. Returns whether all of it was written; a line that was written in part is cut.
+    fn put_all(&mut self, line: &[u8]) -> bool {
+        let refused = line.chunks(PIECE).position(|piece| !put(piece));
+        self.is_cut = refused.is_some_and(|at| at > 0);
+        refused.is_none()
     }
-    true
 }
 
 /// Returns whether the piece was written. If stderr is unusable, everything counts as written, because nobody could be

@@ -63,7 +63,7 @@ fn the_command_gets_its_stdin_its_arguments_and_the_lease() {
 fn mistakes_are_named() {
     let user = User::new();
     for (arguments, code, says) in [
-        (&["run", "a"][..], 64, "CMD"),
+        (&["run", "a"][..], 64, "COMMAND"),
         (&["run", "a", "--ttl", "30", "--", "true"], 64, "30s or 30ms"),
         (&["run", "a", "--ttl", "5s", "--", "true"], 64, "at least 18s"),
         (&["run", "a", "--ttl", "2m", "--", "true"], 64, "--ttl must be between"),

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Severity {
     /// Nothing is wrong.
@@ -19,12 +20,13 @@ pub enum Severity {
 /// Shows one word.
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}").to_lowercase())
+        f.pad(&word(self))
     }
 }
 
 /// The topic of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "lowercase"))]
 #[non_exhaustive]
 pub enum Topic {
     /// Whether the node answers, and how fast.
@@ -54,12 +56,19 @@ pub enum Topic {
 /// Shows one word.
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{self:?}").to_lowercase())
+        f.pad(&word(self))
     }
+}
+
+/// Returns the name of a variant, in lower case.
+pub(super) fn word(variant: &impl fmt::Debug) -> String {
+    let name = format!("{variant:?}");
+    name.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default().to_lowercase()
 }
 
 /// One finding.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Finding {
     /// How severe it is.

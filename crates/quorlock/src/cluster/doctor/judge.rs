@@ -21,7 +21,7 @@ pub(super) fn node(title: String, probe: &Probe, measure: &Measure) -> ExaminedN
     let readings = probe.first.iter().chain(&probe.last);
     let mut node = ExaminedNode {
         title,
-        state: state(probe),
+        state: known.map_or(NodeState::Blank, |life| living(life, probe.identity.as_ref())),
         server: probe.server.clone(),
         run: probe.identity.as_ref().map(|identity| shorten(&identity.run)),
         epoch: known.and_then(|life| life.epoch).map(|epoch| shorten(&format!("{:032x}", epoch.0))),
@@ -58,39 +58,31 @@ fn reach(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
     match &probe.trouble {
         Some(Trouble::Unreachable(why) | Trouble::Broken(why)) => {
             let advice = "start it, or fix its address or the network in between";
+            node.state = NodeState::Unreachable(why.clone());
             node.find(Wrong, Topic::Reach, format!("it cannot be reached: {why}"), advice);
         }
         Some(Trouble::Denied(why)) => {
             let advice = "fix the username or password in its URL, or on the server";
+            node.state = NodeState::Denied(why.clone());
             node.find(Wrong, Topic::Access, format!("it does not let us in: {why}"), advice);
         }
-        Some(Trouble::Unfit(why)) => node.find(Wrong, Topic::Settings, format!("it cannot be used: {why}"), ""),
+        Some(Trouble::Unfit(why)) => {
+            node.state = NodeState::Unfit(why.clone());
+            node.find(Wrong, Topic::Settings, format!("it cannot be used: {why}"), "");
+        }
         None => {}
     }
     let Some(fastest) = probe.first.iter().map(Reading::round_trip).min() else { return };
     let (took, deadline) = (spell(fastest), measure.node_deadline);
     let advice = "set a longer ttl or node deadline, or use a node that is nearer";
     if fastest > deadline {
-        node.find(
-            Wrong,
-            Topic::Reach,
-            format!("a round trip takes {took}, and the node deadline is {deadline:?}"),
-            advice,
-        );
+        let text = format!("a round trip takes {took}, and the node deadline is {deadline:?}");
+        node.find(Wrong, Topic::Reach, text, advice);
     } else if fastest > deadline / 2 {
         let text = format!("a round trip takes {took}, more than half of the node deadline of {deadline:?}");
         node.find(Warning, Topic::Reach, text, advice);
     } else {
         node.find(Severity::Ok, Topic::Reach, format!("it answers within {took}"), "");
-    }
-}
-
-fn state(probe: &Probe) -> NodeState {
-    match &probe.trouble {
-        Some(Trouble::Unreachable(why) | Trouble::Broken(why)) => NodeState::Unreachable(why.clone()),
-        Some(Trouble::Denied(why)) => NodeState::Denied(why.clone()),
-        Some(Trouble::Unfit(why)) => NodeState::Unfit(why.clone()),
-        None => life(probe).map_or(NodeState::Blank, |life| living(life, probe.identity.as_ref())),
     }
 }
 
@@ -288,7 +280,7 @@ fn persistence(node: &mut ExaminedNode, facts: &RedisFacts, measure: &Measure) {
 
 fn file(node: &mut ExaminedNode, facts: &FileFacts, in_trouble: bool) {
     let FileFacts { path, exists, system, volatile, size, free, journal } = facts;
-    let system = system.as_deref().unwrap_or("unknown");
+    let system = system.unwrap_or("unknown");
     if *exists {
         let journal = journal.map_or_else(String::new, |journal| format!(", journal mode {journal}"));
         node.find(Severity::Ok, Topic::File, format!("{path}: {size} bytes on {system}{journal}"), "");

@@ -27,7 +27,7 @@ fn a_disk_that_is_nearly_full_and_a_file_that_will_not_last_are_told() {
     let file = |free, volatile| FileFacts {
         path: "/locks.db".into(),
         exists: true,
-        system: Some("tmpfs".into()),
+        system: Some("tmpfs"),
         volatile,
         size: 4_096,
         free: Some(free),

@@ -29,10 +29,12 @@ pub struct ListPage {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Position {
     node: usize,
-    /// The node's cursor of the page of keys.
-    after: String,
-    /// The last name of that page of keys that was inspected.
-    seen: String,
+    /// The nodes that could not be searched to their end, as a bit each.
+    failed: u32,
+    /// The node's cursor for the current page of keys.
+    cursor: String,
+    /// The last name of the current page of keys that was inspected.
+    inspected: String,
 }
 
 impl Position {
@@ -40,21 +42,26 @@ impl Position {
         if text.is_empty() {
             return Some(Self::default());
         }
-        let (node, text) = text.split_once(' ')?;
-        let (length, text) = text.split_once(' ')?;
-        let (after, seen) = text.split_at_checked(length.parse().ok()?)?;
-        Some(Self { node: node.parse().ok()?, after: after.into(), seen: seen.into() })
+        let mut parts = text.splitn(4, ' ');
+        let (node, failed) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let length = parts.next()?.parse().ok()?;
+        let (cursor, inspected) = parts.next()?.split_at_checked(length)?;
+        Some(Self { node, failed, cursor: cursor.into(), inspected: inspected.into() })
     }
 
     fn to_text(&self) -> String {
-        let Self { node, after, seen } = self;
-        format!("{node} {} {after}{seen}", after.len())
+        let Self { node, failed, cursor, inspected } = self;
+        format!("{node} {failed} {} {cursor}{inspected}", cursor.len())
     }
 
     /// Returns the position after a page of keys: the next page of the same node, or the first page of the next node.
     fn advance(&self, next: Option<String>) -> Self {
         let node = self.node + usize::from(next.is_none());
-        Self { node, after: next.unwrap_or_default(), seen: String::new() }
+        Self { node, failed: self.failed, cursor: next.unwrap_or_default(), inspected: String::new() }
+    }
+
+    fn has_failed(&self, node: usize) -> bool {
+        self.failed >> node & 1 == 1
     }
 }
 
@@ -64,32 +71,33 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
     }
     let mut at = Position::parse(position).ok_or(ReadError::Position)?;
     let mut page = ListPage::default();
-    // Names of an earlier page count as well, because each of them is inspected again.
-    let mut looks_left = filter.limit.max(INSPECTED_AT_ONCE);
+    // A name that an earlier node has listed is inspected again, so it counts too.
+    let mut inspections_left = filter.limit.max(INSPECTED_AT_ONCE);
     for _ in 0..SEARCHES_MAX {
         let Some(link) = cluster.links.get(at.node) else { return Ok(page) };
-        let (names, next) = match search(cluster, link, filter, at.after.clone()).await {
+        let (names, next) = match search(cluster, link, filter, at.cursor.clone()).await {
             Ok(found) => found,
             Err(silence) => {
                 page.missing.push((link.title.clone(), silence));
-                check_quorum(cluster, &page)?;
+                at.failed |= 1 << at.node;
+                check_quorum(cluster, &page, &at)?;
                 at = at.advance(None);
                 continue;
             }
         };
-        let seen = at.seen.clone();
-        let mut names = names.into_iter().filter(|name| name.as_str() > seen.as_str()).peekable();
+        let inspected = at.inspected.clone();
+        let mut names = names.into_iter().filter(|name| name.as_str() > inspected.as_str()).peekable();
         while names.peek().is_some() {
-            let room = (filter.limit - page.names.len()).min(looks_left).min(INSPECTED_AT_ONCE);
+            let room = (filter.limit - page.names.len()).min(inspections_left).min(INSPECTED_AT_ONCE);
             if room == 0 {
                 page.next = Some(at.to_text());
                 return Ok(page);
             }
             let some: Vec<Name> = names.by_ref().take(room).collect();
-            looks_left -= some.len();
+            inspections_left -= some.len();
             let inspected = inspect_all(cluster, &some).await?;
-            page.names.extend(inspected.into_iter().filter(|one| !is_listed_before(one, at.node)));
-            some[some.len() - 1].as_str().clone_into(&mut at.seen);
+            page.names.extend(inspected.into_iter().filter(|one| !is_listed_before(one, &at)));
+            some[some.len() - 1].as_str().clone_into(&mut at.inspected);
         }
         at = at.advance(next);
     }
@@ -97,19 +105,25 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
     Ok(page)
 }
 
-/// Returns whether the search of an earlier node has found the name.
-fn is_listed_before(inspection: &Inspection, node: usize) -> bool {
-    let reports = inspection.nodes.iter().take(node).filter_map(|(_, said)| said.as_ref().ok());
-    reports.into_iter().any(|report| report.held.is_some() || report.waiting > 0)
+/// Returns whether the search of an earlier node has found the name, as far as that node still has it. A node whose search
+/// failed does not count, so a name that it had listed before may be listed twice.
+fn is_listed_before(inspection: &Inspection, at: &Position) -> bool {
+    let earlier = inspection.nodes.iter().take(at.node).enumerate().filter(|(node, _)| !at.has_failed(*node));
+    let mut reports = earlier.filter_map(|(_, (_, report))| report.as_ref().ok());
+    reports.any(|report| report.held.is_some() || report.waiting > 0)
 }
 
 /// Returns an error if too few nodes are left to find every held name.
-fn check_quorum(cluster: &Cluster, page: &ListPage) -> Result<(), ReadError> {
-    if page.missing.len() <= cluster.settings.quorum.spare() {
+fn check_quorum(cluster: &Cluster, page: &ListPage, at: &Position) -> Result<(), ReadError> {
+    if at.failed.count_ones() as usize <= cluster.settings.quorum.spare() {
         return Ok(());
     }
-    let silence = |title: &str| page.missing.iter().find(|(missing, _)| missing == title).map(|(_, why)| why.clone());
-    Err(cluster.no_quorum(Operation::List, cluster.links.iter().map(|link| silence(&link.title))))
+    let silence = |node: usize, title: &str| {
+        let of_this_page = page.missing.iter().find(|(missing, _)| missing == title).map(|(_, why)| why.clone());
+        at.has_failed(node).then(|| of_this_page.unwrap_or_else(|| Silence::Failed("failed on an earlier page".into())))
+    };
+    let silences = cluster.links.iter().enumerate().map(|(node, link)| silence(node, &link.title));
+    Err(cluster.no_quorum(Operation::List, silences))
 }
 
 #[cfg(test)]
@@ -117,13 +131,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_position_survives_its_text() {
-        for (after, seen) in [("", ""), ("q17", "a name"), ("1 q5", ""), ("key \u{e9}", "\u{e9} 1 ")] {
-            let position = Position { node: 2, after: after.into(), seen: seen.into() };
+    fn a_position_round_trips_through_text() {
+        for (cursor, inspected) in [("", ""), ("q17", "a name"), ("1 q5", ""), ("key \u{e9}", "\u{e9} 1 ")] {
+            let position = Position { node: 2, failed: 1, cursor: cursor.into(), inspected: inspected.into() };
             assert_eq!(Position::parse(&position.to_text()), Some(position));
         }
         assert_eq!(Position::parse(""), Some(Position::default()));
-        for wrong in ["a", "1", "1 2", "x 0 ", "1 x ", "1 9 short", "0 1 \u{e9}", "-1 0 "] {
+        for wrong in ["a", "1", "1 2", "1 0 2", "x 0 0 ", "1 x 0 ", "1 0 x ", "1 0 9 short", "0 0 1 \u{e9}", "-1 0 0 "]
+        {
             assert_eq!(Position::parse(wrong), None, "{wrong}");
         }
     }

@@ -84,11 +84,15 @@ impl Claim {
     }
 
     /// Unlocks the claim and sends the queued requests. Ends the repair if every node has the lease.
-    pub(super) fn end_repair_if_complete(self: &Arc<Self>, inner: MutexGuard<'_, Inner>) {
+    pub(super) fn end_repair_if_complete(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
         let Stage::Detached { hold, next, .. } = &inner.stage else { return self.finish(inner, Link::flush) };
         let moment = inner.moment(clock::now(), clock::wall);
         let is_complete = hold.repair(moment).is_none() || next.is_none();
         let (owner, id) = (hold.terms().mode.owner(), hold.attempt());
+        if is_complete {
+            // Otherwise a past time would be scheduled again and again, until the registry closes the claim.
+            inner.stop_repair();
+        }
         self.finish(inner, Link::flush);
         if is_complete {
             self.cluster.claims.end_repair(owner, id);

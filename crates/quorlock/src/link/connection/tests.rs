@@ -66,7 +66,7 @@ fn connect(link: &Link) -> Arc<Mutex<usize>> {
     let questions = Arc::default();
     let number = link.connections.fetch_add(1, Ordering::AcqRel) + 1;
     let session = Box::new(Mute { identity: Identity::of_run("run"), questions: Arc::clone(&questions) });
-    let mut inner = link.inner();
+    let mut inner = link.inner.lock();
     inner.delivery.connected(true);
     inner.connection = Some(Connection {
         number,

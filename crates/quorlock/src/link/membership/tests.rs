@@ -4,7 +4,11 @@ use quorlock_core::node::{Epoch, Identity, NodeTime, Standing, Trust, attend};
 
 fn membership(nodes: usize) -> Membership {
     let titles = (0..nodes).map(|node| format!("node {node}")).collect();
-    Membership::new(Quorum::new(nodes).unwrap(), titles, 60_000, 10_000_000)
+    Membership::new(Quorum::new(nodes).unwrap(), titles, constants(nodes, 60_000))
+}
+
+fn constants(nodes: usize, max_ttl_millis: u64) -> Constants {
+    Constants { cluster: String::new(), nodes, max_ttl_millis, max_skew_micros: 10_000_000 }
 }
 
 fn life(membership: &Membership, run: &str, cluster: &str, founders: &str) -> Incarnation {
@@ -104,10 +108,10 @@ fn one_server_is_not_counted_twice() {
 #[test]
 fn other_constants_are_refused_with_both_values() {
     let m = membership(3);
-    let other = Membership::new(Quorum::new(5).unwrap(), vec![String::new(); 5], 60_000, 10_000_000);
+    let other = Membership::new(Quorum::new(5).unwrap(), vec![String::new(); 5], constants(5, 60_000));
     let why = m.note(0, "a", Some(&life(&other, "a", "X", ""))).unwrap_err();
     assert!(why.contains("nodes of 3") && why.contains("with 5"), "{why}");
-    let other = Membership::new(Quorum::new(3).unwrap(), vec![String::new(); 3], 90_000, 10_000_000);
+    let other = Membership::new(Quorum::new(3).unwrap(), vec![String::new(); 3], constants(3, 90_000));
     let why = m.note(0, "a", Some(&life(&other, "a", "X", ""))).unwrap_err();
     assert!(why.contains("60s") && why.contains("90s"), "{why}");
 }

@@ -43,12 +43,12 @@ async fn what_a_frozen_node_was_asked_is_done_although_the_asker_has_hung_up() {
     let lock = theirs.lock("a");
     nodes.freeze(0);
     let asking = tokio::spawn(async move { lock.acquire().await.map(drop) });
-    eventually_async("the node is asked", async || !nodes.nodes[0].state().unread.is_empty()).await;
+    eventually_async("the node is asked", async || !nodes.nodes[0].state.lock().unread.is_empty()).await;
     // The release that follows is lost with the connection.
-    let question = std::mem::take(&mut nodes.nodes[0].state().unread);
+    let question = std::mem::take(&mut nodes.nodes[0].state.lock().unread);
     asking.abort();
     theirs.close(Duration::ZERO).await.unwrap_err();
-    nodes.nodes[0].state().unread = question;
+    nodes.nodes[0].state.lock().unread = question;
     nodes.thaw(0);
     let ours = client(&nodes).await;
     assert_eq!(is_held(&ours, 0, "a").await, Some(true));

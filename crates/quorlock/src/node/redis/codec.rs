@@ -19,7 +19,7 @@ use quorlock_core::node::Epoch;
 use quorlock_core::ticket::QueuePosition;
 use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
 
-use super::commands::{DIGITS_MAX, decimal_text};
+use super::commands::{DIGITS_MAX, decimal};
 use super::trouble::{describe, malformed};
 use super::value::Value;
 use crate::node::{Life, Message, Reply, Trouble};
@@ -34,32 +34,20 @@ pub(super) use search::{page, search};
 /// Returns the content of the epoch key while this incarnation may vote. Without an incarnation it is empty, which no
 /// node stores.
 pub(super) fn mark(life: Option<Life>) -> String {
-    let Some(life) = life else { return String::new() };
-    let mut mark = String::with_capacity(64);
-    write_hex(&mut mark, life.epoch.0);
-    mark.push(' ');
-    mark += decimal_text(life.floor.get(), &mut [0; DIGITS_MAX]);
-    mark
+    life.map(|life| format!("{} {}", hex(life.epoch), life.floor.get())).unwrap_or_default()
 }
 
-/// Returns whether the text is the mark of this incarnation.
-fn is_mark(text: &[u8], life: Option<Life>) -> bool {
-    let (Some(life), Some((epoch, floor))) = (life, text.split_at_checked(32)) else { return false };
-    let mut buffer = [0; DIGITS_MAX];
-    let digits = decimal_text(life.floor.get(), &mut buffer).as_bytes();
-    epoch == quorlock_core::name::hex(life.epoch.0) && floor.strip_prefix(b" ").is_some_and(|floor| floor == digits)
-}
-
-/// Appends 32 hexadecimal digits. `format!` is several times slower, and each request has several of them.
-fn write_hex(text: &mut String, bits: u128) {
-    let digits = quorlock_core::name::hex(bits);
-    *text += std::str::from_utf8(&digits).unwrap_or_default();
+/// Returns whether the text is the mark of this incarnation. Every reply to a plain batch is checked, so it allocates
+/// nothing.
+fn is_mark(text: &[u8], life: Life) -> bool {
+    let Some((epoch, floor)) = text.split_at_checked(32) else { return false };
+    let digits = &mut [0; DIGITS_MAX];
+    epoch == quorlock_core::name::hex(life.epoch.0)
+        && floor.strip_prefix(b" ") == Some(decimal(life.floor.get(), digits))
 }
 
 fn hex(epoch: Epoch) -> String {
-    let mut text = String::with_capacity(32);
-    write_hex(&mut text, epoch.0);
-    text
+    format!("{:032x}", epoch.0)
 }
 
 /// Parses the replies, one for each message.
@@ -73,10 +61,10 @@ pub(super) fn replies(
     if values.len() != bundles.values(messages.len()) + usize::from(looks) {
         return Err(malformed("a batch"));
     }
-    let same_life =
-        life.is_some() && (!looks || values.last().and_then(Value::as_bytes).is_some_and(|last| is_mark(last, life)));
+    let is_last = |life| values.last().and_then(Value::as_bytes).is_some_and(|last| is_mark(last, life));
+    let same_life = life.is_some_and(|life| !looks || is_last(life));
     if *bundles == Bundles::default() {
-        return reply_all(messages, values, same_life);
+        return messages.iter().zip(values).map(|(message, value)| reply(message, value, same_life)).collect();
     }
     let mut values = values.into_iter();
     let mut shares = bundles.shares(messages.iter().any(|message| message.request.is_plain()), &mut values)?;
@@ -112,14 +100,6 @@ fn looks_at_epoch(messages: &[Message]) -> bool {
     let needs_look =
         |Message { key, request }: &Message| request.is_plain() && request.may_grant() && key.slot.is_none();
     messages.iter().any(needs_look)
-}
-
-fn reply_all(messages: &[Message], values: Vec<Value>, same_life: bool) -> Result<Vec<Reply>, Trouble> {
-    let mut replies = Vec::with_capacity(values.len());
-    for (message, value) in messages.iter().zip(values) {
-        replies.push(reply(message, value, same_life)?);
-    }
-    Ok(replies)
 }
 
 fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trouble> {
@@ -187,16 +167,22 @@ fn scripted(request: &Request, value: &Value) -> Option<Reply> {
         };
     }
     let [Value::Int(code), at, rest @ ..] = value.as_array()? else { return None };
-    let vote = match (request, *code) {
-        (Request::Acquire { mode, .. } | Request::Renew { mode, .. }, 1) => granted(*mode, rest)?,
-        (Request::Acquire { .. } | Request::Renew { .. }, code) | (Request::Check { .. }, code @ (-1 | -2 | -4)) => {
-            Vote::Refusal(refusal(code, rest)?)
+    let vote = match (request, *code, rest) {
+        (Request::Acquire { mode, .. } | Request::Renew { mode, .. }, 1, _) => granted(*mode, rest)?,
+        (Request::Acquire { .. } | Request::Renew { .. }, code, _)
+        | (Request::Check { .. }, code @ (-1 | -2 | -4), _)
+        | (Request::Break { .. }, code @ -4, _) => Vote::Refusal(refusal(code, rest)?),
+        (Request::Break { .. }, -9, [fence, digest, who]) => {
+            let fence = Some(Fence::new(unsigned(fence)?)).filter(|fence| *fence > Fence::default());
+            let (digest, holder) = (Digest::parse(digest.as_str()?)?, holder(&words(who)?));
+            Vote::Refusal(Refusal::Other { fence, digest, holder })
         }
-        (Request::Break { .. }, -4) if rest.is_empty() => Vote::Refusal(Refusal::Absent),
-        (Request::Break { .. }, -9) => Vote::Refusal(other(rest)?),
-        (Request::Break { .. }, 3) => broken(rest)?,
-        (Request::Inspect, 2) => Vote::Report(Box::new(report(rest)?)),
-        (Request::Check { .. }, 3) => standing_vote(rest)?,
+        (Request::Break { .. }, 3, [digest, stood, left]) => {
+            let (digest, stood) = (Digest::parse(digest.as_str()?)?, flag(stood)?);
+            Vote::Broken { digest, stood, remaining: Duration::from_millis(unsigned(left)?) }
+        }
+        (Request::Inspect, 2, _) => Vote::Report(Box::new(report(rest)?)),
+        (Request::Check { .. }, 3, [Value::Int(left)]) => Vote::Standing { remaining: remaining(*left) },
         _ => return None,
     };
     Some(Reply::Voted { vote, at_micros: Some(unsigned(at)?) })
@@ -239,26 +225,9 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
     })
 }
 
-fn broken(parts: &[Value]) -> Option<Vote> {
-    let [digest, stood, left] = parts else { return None };
-    let (digest, stood) = (Digest::parse(digest.as_str()?)?, flag(stood)?);
-    Some(Vote::Broken { digest, stood, remaining: Duration::from_millis(unsigned(left)?) })
-}
-
-fn other(parts: &[Value]) -> Option<Refusal> {
-    let [fence, digest, who] = parts else { return None };
-    let fence = Some(Fence::new(unsigned(fence)?)).filter(|fence| *fence > Fence::default());
-    Some(Refusal::Other { fence, digest: Digest::parse(digest.as_str()?)?, holder: holder(&words(who)?) })
-}
-
 fn queue(place: &Value, waiting: &Value, lower: &Value) -> Option<QueuePosition> {
     let lower = flag(lower)?;
     Some(QueuePosition { place: Some(small(place)?).filter(|place| *place > 0), waiting: small(waiting)?, lower })
-}
-
-fn standing_vote(parts: &[Value]) -> Option<Vote> {
-    let [Value::Int(left)] = parts else { return None };
-    Some(Vote::Standing { remaining: remaining(*left) })
 }
 
 fn parse_period(period: &str) -> Option<Period> {
@@ -287,10 +256,8 @@ fn remaining(left: i64) -> Option<Duration> {
 }
 
 fn unsigned(value: &Value) -> Option<u64> {
-    match value {
-        Value::Int(number) => u64::try_from(*number).ok(),
-        _ => None,
-    }
+    let Value::Int(number) = value else { return None };
+    u64::try_from(*number).ok()
 }
 
 fn flag(value: &Value) -> Option<bool> {

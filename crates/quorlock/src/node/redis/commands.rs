@@ -107,7 +107,7 @@ fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
 pub(super) const DIGITS_MAX: usize = 20;
 
 /// Formats a number at the end of the buffer.
-fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
+pub(super) fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut at = DIGITS_MAX;
     loop {
         at -= 1;
@@ -117,11 +117,6 @@ fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
             return &buffer[at..];
         }
     }
-}
-
-/// Like [`decimal`], but returns a `str`.
-pub(super) fn decimal_text(number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &str {
-    std::str::from_utf8(decimal(number, buffer)).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -12,28 +12,9 @@ use crate::node::url::Origin;
 /// The oldest version that has every command that the scripts use (`SET .. PXAT`).
 const VERSION_MIN: (u32, u32) = (6, 2);
 
-/// The role that a server must have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Post {
-    /// A master that the URL names.
-    Alone,
-    /// The current master according to the sentinels.
-    Named,
-    /// A master of a Redis Cluster.
-    Cluster,
-}
-
-impl Post {
-    pub(super) fn of(origin: &Origin) -> Self {
-        match origin {
-            Origin::Server(_) => Self::Alone,
-            Origin::Sentinels(_) => Self::Named,
-            Origin::Cluster(_) => Self::Cluster,
-        }
-    }
-
-    pub(super) fn home(self) -> Home {
-        if self == Self::Cluster { Home::Cluster } else { Home::Server }
+impl Origin {
+    pub(super) fn home(&self) -> Home {
+        if matches!(self, Self::Cluster(_)) { Home::Cluster } else { Home::Server }
     }
 }
 
@@ -69,7 +50,7 @@ pub(super) fn field<'a>(info: &'a str, name: &str) -> &'a str {
 }
 
 /// Returns the identity of a server, or the reason why it cannot be a node.
-pub(super) fn identify(info: &str, post: Post) -> Result<Identity, Trouble> {
+pub(super) fn identify(info: &str, origin: &Origin) -> Result<Identity, Trouble> {
     let field = |name| field(info, name);
     let unfit = |why: String| Err(Trouble::Unfit(why));
     let version = field("redis_version");
@@ -78,11 +59,11 @@ pub(super) fn identify(info: &str, post: Post) -> Result<Identity, Trouble> {
     if (major, minor) < VERSION_MIN {
         return unfit(format!("Redis {} is too old: 6.2 or later is needed", readable(version)));
     }
-    is_master(post, field("role"))?;
-    match (post, field("cluster_enabled")) {
-        (Post::Cluster, "1") | (Post::Alone | Post::Named, "0" | "") => {}
-        (Post::Cluster, _) => return unfit("it is not part of a Redis Cluster".into()),
-        (Post::Alone | Post::Named, _) => {
+    is_master(origin, field("role"))?;
+    match (origin.home(), field("cluster_enabled")) {
+        (Home::Cluster, "1") | (Home::Server, "0" | "") => {}
+        (Home::Cluster, _) => return unfit("it is not part of a Redis Cluster".into()),
+        (Home::Server, _) => {
             return unfit(
                 "it is part of a Redis Cluster: every node must be an independent master, or the Cluster the only node, \
                  as redis+cluster://"
@@ -94,16 +75,16 @@ pub(super) fn identify(info: &str, post: Post) -> Result<Identity, Trouble> {
     identity(info)
 }
 
-fn is_master(post: Post, role: &str) -> Result<(), Trouble> {
-    match post {
+fn is_master(origin: &Origin, role: &str) -> Result<(), Trouble> {
+    match origin {
         _ if role == "master" => Ok(()),
-        Post::Alone => {
+        Origin::Server(_) => {
             let role = readable(role);
             Err(Trouble::Unfit(format!("it is a replica (role {role:?}): every node must be an independent master")))
         }
         // After a failover, the sentinels take a while to agree.
-        Post::Named => Err(Trouble::Unreachable("its sentinels name a server that is not the master".into())),
-        Post::Cluster => Err(Trouble::Unreachable("it is not a master any more".into())),
+        Origin::Sentinels(_) => Err(Trouble::Unreachable("its sentinels name a server that is not the master".into())),
+        Origin::Cluster(_) => Err(Trouble::Unreachable("it is not a master any more".into())),
     }
 }
 
@@ -120,9 +101,9 @@ fn never_evicts(policy: &str) -> Result<(), Trouble> {
 
 /// Returns the last promotion from the reply to `INFO replication`. Fails if the server is not a master any more. The
 /// rest of the identity cannot change during a connection.
-pub(super) fn last_promotion(post: Post, value: Value) -> Result<String, Trouble> {
+pub(super) fn last_promotion(origin: &Origin, value: Value) -> Result<String, Trouble> {
     let info = info_text(value)?;
-    is_master(post, field(&info, "role"))?;
+    is_master(origin, field(&info, "role"))?;
     promotion(&info)
 }
 
@@ -134,8 +115,6 @@ pub(super) fn keeps_all(value: Value) -> Result<(), Trouble> {
 
 /// Returns the text of a reply to `INFO`.
 pub(super) fn info_text(value: Value) -> Result<String, Trouble> {
-    match checked(value)? {
-        Value::Text(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-        _ => Err(malformed("INFO")),
-    }
+    let Value::Text(bytes) = checked(value)? else { return Err(malformed("INFO")) };
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

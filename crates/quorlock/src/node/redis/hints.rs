@@ -5,7 +5,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 
 use super::commands::Commands;
-use super::scripts::{Home, broken_channel, hint_channel};
+use super::scripts::{BROKEN_CHANNEL, Home, hint_channel};
 use super::trouble::describe;
 use super::value::Value;
 use crate::node::Answer;
@@ -38,7 +38,7 @@ pub(super) fn heard(channel: Channel, push: &[Value]) -> Option<Answer> {
     match (push.first()?.as_str()?, push) {
         ("invalidate", _) => Some(Answer::MemoryChanged),
         ("message", [_, on, said]) if on.as_str()? == hint_channel(channel) => hint(said.as_str()?),
-        ("message", [_, on, said]) if on.as_str()? == broken_channel() => Some(Answer::Broken(said.as_str()?.into())),
+        ("message", [_, on, said]) if on.as_str()? == BROKEN_CHANNEL => Some(Answer::Broken(said.as_str()?.into())),
         _ => None,
     }
 }

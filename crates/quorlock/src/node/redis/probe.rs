@@ -7,8 +7,8 @@ use quorlock_core::node::NodeCommand;
 use quorlock_core::ticket::Channel;
 
 use super::commands::Commands;
-use super::fitness::{Post, field, identify, identity, info_text};
-use super::scripts::{Home, PROBE, broken_channel, companion, companion_key, hint_channel, tombstone_key};
+use super::fitness::{field, identify, identity, info_text};
+use super::scripts::{BROKEN_CHANNEL, Home, PROBE, companion, companion_key, hint_channel, tombstone_key};
 use super::trouble::{checked, describe, malformed};
 use super::value::Value;
 use super::wire::Connecting;
@@ -17,8 +17,7 @@ use crate::node::key::LockKey;
 use crate::node::probe::{Objection, Plan, Probe, READINGS, Reading, RedisFacts};
 use crate::node::url::Origin;
 use crate::node::{STEP_DEADLINE, Trouble, within};
-use crate::platform::clock;
-use crate::platform::entropy;
+use crate::platform::{clock, entropy};
 
 /// Settings that `INFO` does not report.
 const SETTINGS: [&str; 5] = ["maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save"];
@@ -26,9 +25,7 @@ const SETTINGS: [&str; 5] = ["maxmemory", "maxmemory-policy", "appendonly", "app
 /// Collects everything that this login can see of the server.
 pub(super) async fn examine(origin: &Origin, deadline: Duration, plan: &Plan) -> Probe {
     let mut probe = Probe::default();
-    if let Err(trouble) = look(origin, deadline, plan, &mut probe).await {
-        probe.trouble = Some(trouble);
-    }
+    probe.trouble = look(origin, deadline, plan, &mut probe).await.err();
     probe
 }
 
@@ -43,14 +40,23 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Prob
     for value in visit.send().await? {
         checked(value)?;
     }
-    probe.first = visit.readings(&mut probe.redis.get_or_insert_default().objections).await?;
     let facts = probe.redis.get_or_insert_default();
-    facts.read_info(visit.ask("INFO", &[]).await?);
+    probe.first = visit.readings(facts).await?;
+    if let Some(Ok(info)) = facts.object("INFO", None, visit.ask("INFO", &[]).await?).map(info_text) {
+        facts.info = info;
+    }
     for setting in SETTINGS {
-        facts.read_setting(setting, visit.ask("CONFIG", &["GET", setting]).await?);
+        let answer = visit.ask("CONFIG", &["GET", setting]).await?;
+        if let Some(Value::Map(pair)) = facts.object("CONFIG GET", None, answer)
+            && let [name, value] = pair.as_slice()
+            && name.as_str() == Some(setting)
+            && let Some(value) = value.as_str()
+        {
+            facts.config.insert(setting.to_owned(), value.to_owned());
+        }
     }
     if !facts.info.is_empty() {
-        facts.unfit = identify(&facts.info, Post::of(origin)).err();
+        facts.unfit = identify(&facts.info, origin).err();
     }
     probe.server = facts.server();
     probe.identity = identity(&facts.info).ok();
@@ -71,7 +77,7 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Prob
     }
     if !plan.watch.is_zero() {
         tokio::time::sleep(plan.watch).await;
-        probe.last = visit.readings(&mut Vec::new()).await?;
+        probe.last = visit.readings(&mut RedisFacts::default()).await?;
     }
     visit.listen(facts).await
 }
@@ -99,14 +105,14 @@ impl Visit {
         Ok(values)
     }
 
-    async fn readings(&mut self, objections: &mut Vec<Objection>) -> Result<Vec<Reading>, Trouble> {
+    async fn readings(&mut self, facts: &mut RedisFacts) -> Result<Vec<Reading>, Trouble> {
         let mut readings = Vec::new();
         for _ in 0..READINGS {
             let sent = clock::now();
             let answer = self.ask("TIME", &[]).await?;
             let heard = clock::now();
             let Some(at_micros) = codec::time_micros(&answer) else {
-                objections.extend(objection("TIME", None, &answer));
+                facts.object("TIME", None, answer);
                 break;
             };
             readings.push(Reading { sent, heard, at_micros });
@@ -149,7 +155,7 @@ impl Visit {
         hints::track(Home::Server, &mut self.commands);
         let answer = self.answer().await?;
         facts.object("CLIENT TRACKING", None, answer);
-        for channel in [hint_channel(Channel(entropy::bits())), broken_channel()] {
+        for channel in [hint_channel(Channel(entropy::bits())), BROKEN_CHANNEL.to_owned()] {
             let heard = self.ask("SUBSCRIBE", &[&channel]).await?;
             facts.object("SUBSCRIBE", Some(channel), heard);
         }
@@ -158,31 +164,11 @@ impl Visit {
 }
 
 impl RedisFacts {
-    fn read_info(&mut self, answer: Value) {
-        if let Some(Ok(info)) = self.object("INFO", None, answer).map(info_text) {
-            self.info = info;
-        }
-    }
-
-    fn read_setting(&mut self, setting: &str, answer: Value) {
-        if let Some(Value::Map(pair)) = self.object("CONFIG GET", None, answer)
-            && let [name, value] = pair.as_slice()
-            && name.as_str() == Some(setting)
-            && let Some(value) = value.as_str()
-        {
-            self.config.insert(setting.to_owned(), value.to_owned());
-        }
-    }
-
     /// Returns the answer. If it is a refusal, records it and returns `None`.
     fn object(&mut self, command: &str, on: Option<String>, answer: Value) -> Option<Value> {
-        match objection(command, on, &answer) {
-            Some(objection) => {
-                self.note(objection);
-                None
-            }
-            None => Some(answer),
-        }
+        let Value::Error(error) = answer else { return Some(answer) };
+        self.note(Objection { command: command.into(), on, why: describe(&error) });
+        None
     }
 
     /// Records a refusal once.
@@ -201,16 +187,10 @@ impl RedisFacts {
     }
 
     fn server(&self) -> Option<String> {
-        let valkey = self.field("valkey_version");
-        match (valkey, self.field("redis_version")) {
+        match (self.field("valkey_version"), self.field("redis_version")) {
             ("", "") => None,
             ("", redis) => Some(format!("Redis {redis}")),
             (valkey, _) => Some(format!("Valkey {valkey}")),
         }
     }
-}
-
-fn objection(command: &str, on: Option<String>, answer: &Value) -> Option<Objection> {
-    let Value::Error(error) = answer else { return None };
-    Some(Objection { command: command.into(), on, why: describe(error) })
 }

@@ -40,44 +40,34 @@ impl Loaded {
     }
 }
 
-/// A script that is loaded in the handshake.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Script {
-    Acquire,
-    Enter,
-    Release,
-    Inspect,
-    Check,
-    Search,
-    Break,
-    NodeCommand,
-    PlainExtend,
-    PlainRelease,
-    AcquireAll,
-    RenewAll,
-    PlainExtendAll,
-    ReleaseAll,
-    PlainReleaseAll,
+/// Declares the scripts that are loaded in the handshake, with their files.
+macro_rules! scripts {
+    ($($script:ident: $file:literal,)*) => {
+        #[derive(Clone, Copy, Debug)]
+        pub(crate) enum Script { $($script),* }
+
+        /// In the order of [`Script`].
+        const BODIES: [&str; [$($file),*].len()] = [$(include_str!($file)),*];
+    };
 }
 
-/// In the order of [`Script`].
-const BODIES: [&str; 15] = [
-    include_str!("scripts/acquire.lua"),
-    include_str!("scripts/enter.lua"),
-    include_str!("scripts/release.lua"),
-    include_str!("scripts/inspect.lua"),
-    include_str!("scripts/check.lua"),
-    include_str!("scripts/search.lua"),
-    include_str!("scripts/break.lua"),
-    include_str!("scripts/node.lua"),
-    include_str!("scripts/plain_extend.lua"),
-    include_str!("scripts/plain_release.lua"),
-    include_str!("scripts/acquire_all.lua"),
-    include_str!("scripts/renew_all.lua"),
-    include_str!("scripts/plain_extend_all.lua"),
-    include_str!("scripts/release_all.lua"),
-    include_str!("scripts/plain_release_all.lua"),
-];
+scripts! {
+    Acquire: "scripts/acquire.lua",
+    Enter: "scripts/enter.lua",
+    Release: "scripts/release.lua",
+    Inspect: "scripts/inspect.lua",
+    Check: "scripts/check.lua",
+    Search: "scripts/search.lua",
+    Break: "scripts/break.lua",
+    NodeCommand: "scripts/node.lua",
+    PlainExtend: "scripts/plain_extend.lua",
+    PlainRelease: "scripts/plain_release.lua",
+    AcquireAll: "scripts/acquire_all.lua",
+    RenewAll: "scripts/renew_all.lua",
+    PlainExtendAll: "scripts/plain_extend_all.lua",
+    ReleaseAll: "scripts/release_all.lua",
+    PlainReleaseAll: "scripts/plain_release_all.lua",
+}
 
 static SCRIPTS: LazyLock<[Loaded; BODIES.len()]> = LazyLock::new(|| BODIES.map(|body| Loaded::new(body, Home::Server)));
 static CLUSTER_SCRIPTS: LazyLock<[Loaded; BODIES.len()]> =
@@ -101,11 +91,15 @@ impl Home {
         if key.slot.is_some() { Self::Cluster } else { Self::Server }
     }
 
-    pub(crate) fn scripts(self) -> &'static [Loaded] {
+    fn pick<T: ?Sized>(self, server: &'static T, cluster: &'static T) -> &'static T {
         match self {
-            Self::Server => &*SCRIPTS,
-            Self::Cluster => &*CLUSTER_SCRIPTS,
+            Self::Server => server,
+            Self::Cluster => cluster,
         }
+    }
+
+    pub(crate) fn scripts(self) -> &'static [Loaded] {
+        self.pick(&*SCRIPTS, &*CLUSTER_SCRIPTS)
     }
 
     pub(crate) fn sha(self, script: Script) -> &'static str {
@@ -114,32 +108,20 @@ impl Home {
 
     /// Returns the key of the node's epoch. In a Cluster all of the node's own keys are in one slot.
     pub(crate) fn epoch_key(self) -> &'static str {
-        match self {
-            Self::Server => "quorlock~epoch",
-            Self::Cluster => "quorlock~{node}:epoch",
-        }
+        self.pick("quorlock~epoch", "quorlock~{node}:epoch")
     }
 
     pub(crate) fn meta_key(self) -> &'static str {
-        match self {
-            Self::Server => "quorlock~meta",
-            Self::Cluster => "quorlock~{node}:meta",
-        }
+        self.pick("quorlock~meta", "quorlock~{node}:meta")
     }
 
     pub(crate) fn history_key(self) -> &'static str {
-        match self {
-            Self::Server => "quorlock~history",
-            Self::Cluster => "quorlock~{node}:history",
-        }
+        self.pick("quorlock~history", "quorlock~{node}:history")
     }
 
     /// Returns a glob pattern for the hash tag at the start of a companion key's name.
     pub(crate) fn tag_pattern(self) -> &'static str {
-        match self {
-            Self::Server => "",
-            Self::Cluster => "[{]*}:",
-        }
+        self.pick("", "[{]*}:")
     }
 }
 
@@ -180,18 +162,14 @@ pub(crate) fn tombstone_prefix(key: &LockKey) -> String {
     format!("{RESERVED_PREFIX}{}{}", companion::DONE, key.tag())
 }
 
-/// Returns the channel on which all clients learn of broken locks. Each message is a lock's key.
-pub(crate) fn broken_channel() -> String {
-    format!("{RESERVED_PREFIX}broken")
-}
+/// The channel on which all clients learn of broken locks. Each message is a lock's key.
+pub(crate) const BROKEN_CHANNEL: &str = "quorlock~broken";
+/// The beginning of the channels of hints.
+const HINT_PREFIX: &str = "quorlock~hint:";
 
 /// Returns the channel of one client's hints.
 pub(crate) fn hint_channel(channel: Channel) -> String {
-    format!("{}{}", hint_prefix(), channel.digits())
-}
-
-fn hint_prefix() -> String {
-    format!("{RESERVED_PREFIX}hint:")
+    format!("{HINT_PREFIX}{}", channel.digits())
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use super::wire::Connecting;
-use crate::node::Trouble;
 use crate::node::url::Server;
+use crate::node::{Trouble, within};
 
 /// Asks all servers concurrently and returns the first good answer, within the deadline. One after the other, a silent
 /// server would use up the time of the rest.
@@ -20,8 +20,7 @@ pub(super) async fn ask_all<T, F: Future<Output = Result<T, Trouble>>>(
     let ask = |server: Server| async move {
         let address = server.address.clone();
         let asked = async { question(Connecting::open(&server, deadline).await?, server).await };
-        let late = |_| Err(Trouble::Unreachable(format!("no answer within {deadline:?}")));
-        (address, tokio::time::timeout(deadline, asked).await.unwrap_or_else(late))
+        (address, within(deadline, asked).await)
     };
     let mut asked: FuturesUnordered<_> = servers.iter().cloned().map(ask).collect();
     let mut reasons = Vec::new();

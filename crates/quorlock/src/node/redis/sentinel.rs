@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::commands::Commands;
 use super::seeds::ask_all;
 use super::value::Value;
-use super::wire::{AbortOnDrop, Connecting};
+use super::wire::Connecting;
 use super::{hello, malformed};
 use crate::node::url::{Address, Sentinels, Server};
 use crate::node::{Answer, Inbox, Trouble};
@@ -52,10 +53,11 @@ impl Sentinels {
         commands.command("SENTINEL").word("get-master-addr-by-name").word(&self.service);
     }
 
-    /// Watches the sentinels, and ends the session when one names another master.
-    pub(super) fn watch(self: &Arc<Self>, master: Address, sentinel: Connecting, inbox: Inbox) -> AbortOnDrop {
+    /// Watches the sentinels, and ends the session when one names another master. Dropping the returned task stops it.
+    pub(super) fn watch(self: &Arc<Self>, master: Address, sentinel: Connecting, inbox: Inbox) -> JoinSet<()> {
         let sentinels = Arc::clone(self);
-        AbortOnDrop::new(&tokio::spawn(async move {
+        let mut watch = JoinSet::new();
+        watch.spawn(async move {
             let mut listened = Some(sentinel);
             loop {
                 if let Some(sentinel) = listened.take()
@@ -72,7 +74,8 @@ impl Sentinels {
                 tokio::time::sleep(PAUSE).await;
             }
             inbox.take(Answer::End(Trouble::Broken("its sentinels name another master".into())));
-        }))
+        });
+        watch
     }
 
     /// Subscribes to this sentinel and polls it. Returns true once it names another master, and false if it is silent,

@@ -7,17 +7,19 @@ use std::io;
 use std::sync::Arc;
 
 use quorlock_core::node::{Constants, Identity};
+use tokio::task::JoinSet;
 
 use super::codec::{self, Bundles, Writer};
 use super::commands::Commands;
-use super::fitness::{Post, keeps_all, last_promotion};
+use super::fitness::{keeps_all, last_promotion};
 use super::scripts::Home;
 use super::shards::Shards;
 use super::slot::Slot;
 use super::trouble::malformed;
 use super::value::Value;
-use super::wire::{AbortOnDrop, Connecting, Wire};
+use super::wire::{Connecting, Wire};
 use super::{hints, history};
+use crate::node::url::Origin;
 use crate::node::{Answer, Inbox, Life, Page, Question, Session, Trouble};
 use crate::platform::sync::Mutex;
 
@@ -34,8 +36,8 @@ pub(super) struct RedisSession {
     inflight: Arc<Inflight>,
     constants: Constants,
     identity: Identity,
-    /// The task that watches the sentinels, if there are any.
-    _watch: Option<AbortOnDrop>,
+    /// The task that watches the sentinels, if there are any. It ends with the session.
+    _watch: JoinSet<()>,
 }
 
 impl RedisSession {
@@ -43,22 +45,22 @@ impl RedisSession {
     pub(super) fn start(
         masters: Vec<(Connecting, Identity)>,
         shards: Shards,
-        post: Post,
+        origin: Origin,
         inbox: Inbox,
         constants: Constants,
-        watch: Option<AbortOnDrop>,
+        watch: JoinSet<()>,
     ) -> Self {
         let run = join(masters.iter().map(|(_, master)| master.run.as_str()));
         let promotion = join(masters.iter().map(|(_, master)| master.promotion.as_str()));
-        let inflight = Arc::new(Inflight::new(inbox, masters.len(), run.clone(), post));
+        let home = origin.home();
+        let inflight = Arc::new(Inflight::new(inbox, masters.len(), run.clone(), origin));
         let start = |(lane, (connecting, _)): (usize, (Connecting, _))| {
             let inflight = Arc::clone(&inflight);
             connecting.start(move |value| inflight.receive(lane, value))
         };
         let wires: Vec<Wire> = masters.into_iter().enumerate().map(start).collect();
         let commands = wires.iter().map(|_| Commands::default()).collect();
-        let (home, identity) = (post.home(), Identity { run, promotion });
-        let (route, mark) = (Vec::new(), (None, String::new()));
+        let (route, mark, identity) = (Vec::new(), (None, String::new()), Identity { run, promotion });
         Self { wires, commands, route, mark, shards, home, inflight, constants, identity, _watch: watch }
     }
 
@@ -132,10 +134,11 @@ struct Inflight {
     inbox: Inbox,
     /// The run ids of all masters, which cannot change during a connection.
     run: String,
-    post: Post,
+    origin: Origin,
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     /// Oldest first.
     questions: VecDeque<Expected>,
@@ -158,10 +161,9 @@ struct Expected {
 }
 
 impl Inflight {
-    fn new(inbox: Inbox, lanes: usize, run: String, post: Post) -> Self {
-        let lanes = (0..lanes).map(|_| VecDeque::new()).collect();
-        let state = State { questions: VecDeque::new(), answered: 0, lanes, busy: false };
-        Self { inbox, run, post, state: Mutex::new(state) }
+    fn new(inbox: Inbox, lanes: usize, run: String, origin: Origin) -> Self {
+        let state = State { lanes: vec![VecDeque::new(); lanes], ..State::default() };
+        Self { inbox, run, origin, state: Mutex::new(state) }
     }
 
     /// Registers a question that expects a value on each lane of the route.
@@ -229,7 +231,7 @@ impl Inflight {
             Question::NodeCommand(command) => {
                 let mut values = values.into_iter();
                 let standing = codec::standing_after(&command, &mut values)?;
-                let promotions = values.by_ref().take(lanes).map(|value| last_promotion(self.post, value));
+                let promotions = values.by_ref().take(lanes).map(|value| last_promotion(&self.origin, value));
                 let promotions: Vec<String> = promotions.collect::<Result<_, _>>()?;
                 values.try_for_each(keeps_all)?;
                 let promotion = join(promotions.iter().map(String::as_str));

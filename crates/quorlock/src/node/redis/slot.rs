@@ -1,5 +1,6 @@
 //! Hash slots of a Redis Cluster.
 
+use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 /// The number of slots.
@@ -29,19 +30,13 @@ impl Slot {
 
 /// The lowest number that hashes to each slot.
 static TAGS: LazyLock<Vec<u32>> = LazyLock::new(|| {
-    let mut tags = vec![None; SLOTS.into()];
-    let mut left = tags.len();
-    for number in 0.. {
-        let tag = &mut tags[usize::from(crc16(&number.to_string()) % SLOTS)];
-        if tag.is_none() {
-            *tag = Some(number);
-            left -= 1;
-        }
-        if left == 0 {
-            break;
-        }
+    let mut tags = BTreeMap::new();
+    let mut number = 0;
+    while tags.len() < SLOTS.into() {
+        tags.entry(crc16(&number.to_string()) % SLOTS).or_insert(number);
+        number += 1;
     }
-    tags.into_iter().flatten().collect()
+    tags.into_values().collect()
 });
 
 /// CRC-16/XMODEM, as the Redis Cluster specification defines it.

@@ -12,16 +12,21 @@ use crate::node::url::NodeUrl;
 
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
 
+fn origin(url: &str) -> Origin {
+    let NodeUrl::Redis(origin) = NodeUrl::parse(url, None).unwrap() else { panic!("{url} is not a Redis URL") };
+    origin
+}
+
 #[test]
 fn a_master_is_known_by_its_run_and_its_promotion() {
-    assert_eq!(identify(MASTER, Post::Alone), Ok(Identity::of_run("abc")), "zeros are no promotion");
+    assert_eq!(identify(MASTER, &origin("redis://h")), Ok(Identity::of_run("abc")), "zeros are no promotion");
     let promoted = MASTER.replace("replid2:0000", "replid2:0b00").replace("offset:-1", "offset:15");
     let identity = Identity { run: "abc".into(), promotion: "0b00:15".into() };
-    assert_eq!(identify(&promoted, Post::Alone), Ok(identity));
-    let promotion = last_promotion(Post::Alone, Value::Text(promoted.clone().into()));
+    assert_eq!(identify(&promoted, &origin("redis://h")), Ok(identity));
+    let promotion = last_promotion(&origin("redis://h"), Value::Text(promoted.clone().into()));
     assert_eq!(promotion, Ok("0b00:15".into()));
     let demoted = promoted.replace("role:master", "role:slave");
-    assert!(matches!(last_promotion(Post::Alone, Value::Text(demoted.into())), Err(Trouble::Unfit(_))));
+    assert!(matches!(last_promotion(&origin("redis://h"), Value::Text(demoted.into())), Err(Trouble::Unfit(_))));
 }
 
 #[test]
@@ -36,7 +41,7 @@ fn unfit_servers_are_refused_with_the_reason() {
         ("master_replid2:0000", "master_replid2:a+b", "master_replid2"),
         ("second_repl_offset:-1\r\n", "", "second_repl_offset"),
     ] {
-        let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(from, to), Post::Alone) else {
+        let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(from, to), &origin("redis://h")) else {
             panic!("{to} was accepted")
         };
         assert!(why.contains(says), "{why}");
@@ -56,13 +61,13 @@ fn a_server_that_may_forget_by_now_is_refused_like_one_that_always_did() {
 #[test]
 fn what_a_failover_leaves_for_a_while_is_not_the_operators_mistake() {
     let replica = MASTER.replace("role:master", "role:slave");
-    assert!(matches!(identify(&replica, Post::Named), Err(Trouble::Unreachable(_))));
+    assert!(matches!(identify(&replica, &origin("redis+sentinel://h/s")), Err(Trouble::Unreachable(_))));
     let member = MASTER.replace("cluster_enabled:0", "cluster_enabled:1");
-    assert_eq!(identify(&member, Post::Cluster), Ok(Identity::of_run("abc")));
-    assert!(matches!(identify(&member, Post::Named), Err(Trouble::Unfit(_))));
-    assert!(matches!(identify(MASTER, Post::Cluster), Err(Trouble::Unfit(_))));
+    assert_eq!(identify(&member, &origin("redis+cluster://h")), Ok(Identity::of_run("abc")));
+    assert!(matches!(identify(&member, &origin("redis+sentinel://h/s")), Err(Trouble::Unfit(_))));
+    assert!(matches!(identify(MASTER, &origin("redis+cluster://h")), Err(Trouble::Unfit(_))));
     let replica = member.replace("role:master", "role:slave");
-    assert!(matches!(identify(&replica, Post::Cluster), Err(Trouble::Unreachable(_))));
+    assert!(matches!(identify(&replica, &origin("redis+cluster://h")), Err(Trouble::Unreachable(_))));
 }
 
 impl RedisNode {

@@ -1,5 +1,7 @@
 //! Describes errors. Text from servers is truncated and stripped of control characters.
 
+use quorlock_core::name::cut;
+
 use super::value::Value;
 use crate::node::Trouble;
 
@@ -36,11 +38,7 @@ pub(super) fn describe(error: &str) -> String {
 
 /// Makes a server's text safe to show.
 pub(super) fn readable(words: &str) -> String {
-    let mut end = words.len().min(WORDS_BYTES_MAX);
-    while !words.is_char_boundary(end) {
-        end -= 1;
-    }
-    words[..end].replace(char::is_control, "\u{fffd}")
+    cut(words, WORDS_BYTES_MAX).replace(char::is_control, "\u{fffd}")
 }
 
 pub(super) fn malformed(what: &str) -> Trouble {

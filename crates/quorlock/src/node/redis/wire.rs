@@ -13,7 +13,7 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream, tcp, unix};
 use tokio::sync::Notify;
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use super::commands::Commands;
@@ -98,7 +98,8 @@ impl Connecting {
         let Self { mut reader, mut parser, socket, tls } = self;
         let outgoing = Arc::new(Outgoing { socket, queue: Mutex::default(), more: Notify::new() });
         let rest = Arc::clone(&outgoing);
-        let task = tokio::spawn(async move {
+        let mut task = JoinSet::new();
+        task.spawn(async move {
             let ended = tokio::select! {
                 ended = read(&mut reader, &mut parser, &mut receive) => ended,
                 Err(error) = rest.write(tls) => Err(error),
@@ -107,29 +108,14 @@ impl Connecting {
                 receive(Err(error));
             }
         });
-        Wire { outgoing, _task: AbortOnDrop::new(&task) }
-    }
-}
-
-/// Aborts a task when dropped.
-pub(super) struct AbortOnDrop(AbortHandle);
-
-impl AbortOnDrop {
-    pub(super) fn new(task: &JoinHandle<()>) -> Self {
-        Self(task.abort_handle())
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
+        Wire { outgoing, _task: task }
     }
 }
 
 /// A running connection. Dropping it closes it.
 pub(super) struct Wire {
     outgoing: Arc<Outgoing>,
-    _task: AbortOnDrop,
+    _task: JoinSet<()>,
 }
 
 impl Wire {

@@ -1,59 +1,58 @@
 //! Reads and validates values from rows, and runs statements.
 
 use quorlock_core::fence::Fence;
+use quorlock_core::ticket::Ticket;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Row};
 
 use crate::node::sqlite::fault::Fault;
 
-/// One value of a row, with its position for error messages.
-#[derive(Clone, Copy)]
-pub(super) struct Column<'a> {
+/// A row of a table. Each value may be damaged.
+pub(super) struct StoredRow<'a> {
     pub(super) row: &'a Row<'a>,
-    pub(super) index: usize,
     pub(super) table: &'static str,
-    pub(super) name: &'static str,
 }
 
-impl Column<'_> {
-    /// Fails if the value is NULL.
-    pub(super) fn must<T>(self, read: impl FnOnce(Self) -> Result<Option<T>, Fault>) -> Result<T, Fault> {
-        read(self)?.ok_or(self.damage())
+impl StoredRow<'_> {
+    /// Fails if the value is NULL, unless the type is an `Option`.
+    pub(super) fn get<T: FromSql>(&self, index: usize) -> Result<T, Fault> {
+        self.row.get(index).map_err(|_| self.damage(index))
     }
 
-    pub(super) fn value<T: FromSql>(self) -> Result<Option<T>, Fault> {
-        self.row.get(self.index).map_err(|_| self.damage())
-    }
-
-    pub(super) fn number(self) -> Result<Option<u64>, Fault> {
-        self.value()
-    }
-
-    pub(super) fn flag(self) -> Result<Option<bool>, Fault> {
-        match self.value::<i64>()? {
-            None => Ok(None),
-            Some(0) => Ok(Some(false)),
-            Some(1) => Ok(Some(true)),
-            Some(_) => Err(self.damage()),
+    pub(super) fn flag(&self, index: usize) -> Result<bool, Fault> {
+        match self.get(index)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.damage(index)),
         }
     }
 
-    pub(super) fn fence(self) -> Result<Option<Fence>, Fault> {
+    pub(super) fn fence(&self, index: usize) -> Result<Option<Fence>, Fault> {
         let fence = |value| Some(Fence::new(value)).filter(|fence| fence.get() == value);
-        self.number()?.map(|value| fence(value).ok_or(self.damage())).transpose()
+        self.get::<Option<u64>>(index)?.map(|value| fence(value).ok_or_else(|| self.damage(index))).transpose()
     }
 
-    pub(super) fn bits(self) -> Result<Option<u128>, Fault> {
-        self.parsed(|text| u128::from_str_radix(text, 16).ok())
+    /// Reads a ticket's time, and its id from the next column.
+    pub(super) fn ticket(&self, index: usize) -> Result<Ticket, Fault> {
+        Ok(Ticket { at: self.get(index)?, id: self.parsed(index + 1, Ticket::parse_id)? })
     }
 
-    /// Parses a text value.
-    pub(super) fn parsed<T>(self, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Fault> {
-        self.value::<String>()?.map(|text| parse(&text).ok_or(self.damage())).transpose()
+    /// Parses a text value. Fails if it is NULL.
+    pub(super) fn parsed<T>(&self, index: usize, parse: impl FnOnce(&str) -> Option<T>) -> Result<T, Fault> {
+        self.parsed_unless_null(index, parse)?.ok_or_else(|| self.damage(index))
     }
 
-    pub(super) fn damage(self) -> Fault {
-        Fault::Damaged { table: self.table, column: self.name }
+    pub(super) fn parsed_unless_null<T>(
+        &self,
+        index: usize,
+        parse: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, Fault> {
+        self.get::<Option<String>>(index)?.map(|text| parse(&text).ok_or_else(|| self.damage(index))).transpose()
+    }
+
+    pub(super) fn damage(&self, index: usize) -> Fault {
+        let column = self.row.as_ref().column_name(index).unwrap_or_default().to_owned();
+        Fault::Damaged { table: self.table, column }
     }
 }
 
@@ -63,7 +62,32 @@ pub(super) fn run(connection: &Connection, sql: &str, params: impl Params) -> Re
     Ok(())
 }
 
-/// Formats bits as 32 hexadecimal digits.
-pub(super) fn hex(bits: u128) -> String {
-    format!("{bits:032x}")
+/// Reads all rows of a query, and caches the statement.
+pub(super) fn read_all<T>(
+    connection: &Connection,
+    table: &'static str,
+    sql: &str,
+    params: impl Params,
+    mut read: impl FnMut(&StoredRow<'_>) -> Result<T, Fault>,
+) -> Result<Vec<T>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut values = Vec::new();
+    while let Some(row) = rows.next()? {
+        values.push(read(&StoredRow { row, table })?);
+    }
+    Ok(values)
+}
+
+/// Reads the first row of a query, if there is one, and caches the statement.
+pub(super) fn read_first<T>(
+    connection: &Connection,
+    table: &'static str,
+    sql: &str,
+    params: impl Params,
+    read: impl FnOnce(&StoredRow<'_>) -> Result<T, Fault>,
+) -> Result<Option<T>, Fault> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    rows.next()?.map(|row| read(&StoredRow { row, table })).transpose()
 }

@@ -80,14 +80,8 @@ fn begin(connection: &Connection) -> rusqlite::Result<Transaction<'_>> {
 
 fn set_up(connection: &Connection) -> Result<(), Fault> {
     set_durable(connection, true)?;
-    let mode = patiently(|| {
-        let mut mode = String::new();
-        connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
-            mode = row.get(0)?;
-            Ok(())
-        })?;
-        Ok(mode)
-    })?;
+    let set_mode = || connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+    let mode = patiently(|| Ok(set_mode()?))?;
     if mode != "wal" {
         return Err(Fault::Unfit(format!("it cannot be shared by processes here: its journal mode stays {mode:?}")));
     }

@@ -15,12 +15,7 @@ pub(super) enum Fault {
     Sqlite(#[from] rusqlite::Error),
     /// A column holds a value that we never write.
     #[error("the file is damaged: table {table}, column {column}")]
-    Damaged {
-        /// The table's name.
-        table: &'static str,
-        /// The column's name.
-        column: &'static str,
-    },
+    Damaged { table: &'static str, column: String },
     /// The path names another file now, or none.
     #[error("the file was moved, replaced or deleted while it was open")]
     Moved,
@@ -59,9 +54,7 @@ impl Fault {
     }
 
     fn code(&self) -> Option<ErrorCode> {
-        match self {
-            Self::Sqlite(error) => error.sqlite_error_code(),
-            _ => None,
-        }
+        let Self::Sqlite(error) = self else { return None };
+        error.sqlite_error_code()
     }
 }

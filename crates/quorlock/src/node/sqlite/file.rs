@@ -82,33 +82,38 @@ fn directory(path: &Path) -> &Path {
 
 fn refuse_network(path: &Path) -> Result<(), Trouble> {
     let found = statfs(path).map_err(|error| trouble(path, "cannot look at the file system", &error.into()))?;
-    match network(i128::from(found.f_type)) {
-        None => Ok(()),
-        Some(name) => Err(unfit(
-            path,
-            &format!(
-                "it is on a network file system ({name}), where locks and shared memory do not work: use a local one"
-            ),
-        )),
-    }
+    let (name, true) = file_system(i128::from(found.f_type)) else { return Ok(()) };
+    let why = "where locks and shared memory do not work: use a local one";
+    Err(unfit(path, &format!("it is on a network file system ({name}), {why}")))
 }
 
-/// Returns the name of a network file system by its `statfs` magic number.
-pub(super) fn network(magic: i128) -> Option<&'static str> {
+/// Returns the name of a file system by its `statfs` magic number, if it is known, and whether it is on a network.
+pub(super) fn file_system(magic: i128) -> (&'static str, bool) {
     // The kernel's magic numbers have 32 bits; their sign depends on the architecture.
-    Some(match magic as u32 {
-        0x6969 => "NFS",
-        0x517b => "SMB",
-        0xff53_4d42 => "CIFS",
-        0xfe53_4d42 => "SMB2",
-        0x5346_414f | 0x6b41_4653 => "AFS",
-        0x00c3_6400 => "Ceph",
-        0x0102_1997 => "9P",
-        0x0bd0_0bd0 => "Lustre",
-        0x4750_4653 => "GPFS",
-        0x7375_7245 => "Coda",
-        _ => return None,
-    })
+    match magic as u32 {
+        0x6969 => ("NFS", true),
+        0x517b => ("SMB", true),
+        0xff53_4d42 => ("CIFS", true),
+        0xfe53_4d42 => ("SMB2", true),
+        0x5346_414f | 0x6b41_4653 => ("AFS", true),
+        0x00c3_6400 => ("Ceph", true),
+        0x0102_1997 => ("9P", true),
+        0x0bd0_0bd0 => ("Lustre", true),
+        0x4750_4653 => ("GPFS", true),
+        0x7375_7245 => ("Coda", true),
+        0xef53 => ("ext4", false),
+        0x5846_5342 => ("XFS", false),
+        0x9123_683e => ("Btrfs", false),
+        0x2fc1_2fc1 => ("ZFS", false),
+        0xf2f5_2010 => ("F2FS", false),
+        0x0102_1994 => ("tmpfs", false),
+        0x8584_58f6 => ("ramfs", false),
+        0x794c_7630 => ("overlayfs", false),
+        0x6573_5546 => ("FUSE", false),
+        0x4d44 => ("FAT", false),
+        0x2011_bab0 => ("exFAT", false),
+        _ => ("unknown", false),
+    }
 }
 
 fn unfit(path: &Path, why: &str) -> Trouble {

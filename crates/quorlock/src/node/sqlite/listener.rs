@@ -10,7 +10,7 @@ use quorlock_core::ticket::{Channel, ENTRY_LEASE, Parting, QueuePosition, Ticket
 use quorlock_core::vote::{Refusal, Request, Vote};
 use rusqlite::{Connection, params};
 
-use crate::node::sqlite::column::{Column, run};
+use crate::node::sqlite::column::{read_all, run};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{Answer, Inbox, Message, Reply};
 
@@ -63,11 +63,6 @@ impl Listener {
         !self.waiters.is_empty() || self.due_in() == Some(Duration::ZERO)
     }
 
-    /// Delivers hints to this client.
-    pub(super) fn tell(&self, hints: impl IntoIterator<Item = Answer>) {
-        hints.into_iter().for_each(|hint| self.inbox.take(hint));
-    }
-
     /// Writes a row that tells all other clients that a lock was broken. Returns the message for this client, to
     /// deliver after the commit.
     pub(super) fn announce(transaction: &Connection, key: &str, now: NodeTime) -> Result<Answer, Fault> {
@@ -104,8 +99,22 @@ impl Listener {
         }
         for (message, reply) in answered {
             let Reply::Voted { vote, .. } = reply else { continue };
-            self.learn_of_hold(&message.request, vote, now);
-            match (&*message.request, vote) {
+            let request = &*message.request;
+            if request.is_release() {
+                // A retired owner's remaining holds expire by themselves.
+                self.holds.remove(&request.attempt());
+            }
+            if let (
+                Request::Acquire { attempt, ttl, .. }
+                | Request::Renew { attempt, ttl, .. }
+                | Request::PlainAcquire { attempt, ttl }
+                | Request::PlainExtend { attempt, ttl },
+                Vote::Grant { .. },
+            ) = (request, vote)
+            {
+                self.holds.insert(*attempt, now.life_millis.saturating_add(ttl.as_millis()));
+            }
+            match (request, vote) {
                 (Request::Acquire { waiter: Some(waiter), .. }, Vote::Refusal(refusal)) if is_in_queue(refusal) => {
                     self.expect(*waiter, now);
                 }
@@ -118,22 +127,6 @@ impl Listener {
                 }
                 _ => {}
             }
-        }
-    }
-
-    fn learn_of_hold(&mut self, request: &Request, vote: &Vote, now: NodeTime) {
-        match request {
-            Request::Acquire { attempt, ttl, .. }
-            | Request::Renew { attempt, ttl, .. }
-            | Request::PlainAcquire { attempt, ttl }
-            | Request::PlainExtend { attempt, ttl } => {
-                if let Vote::Grant { .. } = vote {
-                    self.holds.insert(*attempt, now.life_millis.saturating_add(ttl.as_millis()));
-                }
-            }
-            Request::Release { attempt, .. } | Request::PlainRelease { attempt } => drop(self.holds.remove(attempt)),
-            // A retired owner's remaining holds expire by themselves.
-            Request::Inspect | Request::Check { .. } | Request::Break { .. } | Request::Retire { .. } => {}
         }
     }
 
@@ -163,21 +156,18 @@ impl Listener {
             return Ok(());
         }
         let own = self.inbox.channel.digits();
-        let mut statement =
-            connection.prepare_cached("SELECT seq, channel, ticket FROM hint WHERE seq > ?1 AND until >= ?2")?;
-        let mut rows = statement.query(params![self.read, now.life_millis])?;
-        while let Some(row) = rows.next()? {
-            let column = |index, name| Column { row, index, table: "hint", name };
-            self.read = column(0, "seq").must(Column::value)?;
-            let channel = column(1, "channel").must(Column::value::<String>)?;
+        let sql = "SELECT seq, channel, ticket FROM hint WHERE seq > ?1 AND until >= ?2";
+        read_all(connection, "hint", sql, (self.read, now.life_millis), |row| {
+            self.read = row.get(0)?;
+            let channel: String = row.get(1)?;
             if channel == BROKEN {
-                self.inbox.take(Answer::Broken(column(2, "ticket").must(Column::value)?));
+                self.inbox.take(Answer::Broken(row.get(2)?));
             } else if channel == own {
                 self.told = Some(self.read);
-                let ticket = column(2, "ticket").must(|ticket| ticket.parsed(Ticket::parse))?;
-                self.inbox.take(Answer::Hint(ticket, None));
+                self.inbox.take(Answer::Hint(row.parsed(2, Ticket::parse)?, None));
             }
-        }
+            Ok(())
+        })?;
         self.version = Some(version);
         Ok(())
     }

@@ -29,19 +29,12 @@ impl Processes {
     /// # Errors
     /// Returns the id of a process that does not exist.
     pub(crate) fn read(with_own: bool, others: &[u32]) -> Result<Self, u32> {
-        let realm = realm();
-        let own = with_own.then(std::process::id);
-        let mut list = String::new();
-        let mut is_provable = own.is_some() || !others.is_empty();
-        for pid in own.iter().chain(others) {
-            match look(*pid) {
-                Sight::Gone => return Err(*pid),
-                Sight::There { start } => drop(write!(list, " {pid}@{start}")),
-                Sight::Hidden => is_provable = false,
-            }
-        }
-        let behind = realm.as_ref().filter(|_| is_provable).map(|realm| format!("{realm}{list}"));
-        Ok(Self { realm, behind: Arc::new(Mutex::new(behind)) })
+        let (realm, own) = (realm(), with_own.then(std::process::id));
+        let behind = realm.clone().filter(|_| with_own || !others.is_empty());
+        let processes = Self { realm, behind: Arc::new(Mutex::new(behind)) };
+        let mut pids = own.iter().chain(others);
+        pids.try_for_each(|pid| processes.add(Companion::Process(*pid)))?;
+        Ok(processes)
     }
 
     /// Adds a process, or the process group that it leads. It counts for every vote that this client gets or renews
@@ -73,13 +66,6 @@ impl Processes {
     /// Returns whether all processes of a stored list are provably dead, or `None` if the list is malformed.
     pub(super) fn are_gone(&self, behind: &str) -> Option<bool> {
         are_gone(self.realm.as_deref(), behind, look, runs_in_group)
-    }
-
-    /// Creates a list for tests.
-    #[cfg(test)]
-    pub(super) fn made_up(realm: &str, behind: Option<&str>) -> Self {
-        let behind = behind.map(|list| format!("{realm} {list}"));
-        Self { realm: Some(realm.into()), behind: Arc::new(Mutex::new(behind)) }
     }
 }
 
@@ -135,27 +121,50 @@ fn look(pid: u32) -> Sight {
     }
 }
 
-/// Returns whether a process of this group is running and not a zombie. Counts a process as running if its state cannot
-/// be read.
+/// Returns whether a process of this group may be running: `false` only if the group has no members, or `/proc` shows all
+/// processes and each member is a zombie.
 fn runs_in_group(group: u32) -> bool {
-    let Some(id) = i32::try_from(group).ok().and_then(Pid::from_raw) else { return true };
-    if test_kill_process_group(id) == Err(Errno::SRCH) {
-        return false;
+    let Some(id) = to_pid(group) else { return true };
+    match test_kill_process_group(id) {
+        Err(Errno::SRCH) => return false,
+        // It has members, and they are another user's.
+        Err(_) => return true,
+        Ok(()) => {}
     }
+    let mounts = std::fs::read_to_string("/proc/self/mounts");
     let Ok(processes) = std::fs::read_dir("/proc") else { return true };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    let mut stats = pids.filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/stat")).ok());
-    stats.any(|stat| group_of(&stat) == Some(group) && read_stat(&stat) != Some(Sight::Gone))
+    let stats = pids.map(|pid| match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+        // It has ended since it was listed.
+        Err(_) if !exists(pid) => None,
+        stat => Some(stat.ok()),
+    });
+    mounts.map_or(true, |mounts| hides_processes(&mounts)) || shows_member(group, stats.flatten())
 }
 
-/// Parses the process group from `/proc/PID/stat`.
-fn group_of(text: &str) -> Option<u32> {
-    text.rsplit_once(')')?.1.split_ascii_whitespace().nth(2)?.parse().ok()
+/// Returns whether one of these `/proc/PID/stat` is that of a running member of the group, or could not be read.
+fn shows_member(group: u32, mut stats: impl Iterator<Item = Option<String>>) -> bool {
+    let group_of = |stat: &str| stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(2)?.parse().ok();
+    stats.any(|stat| stat.is_none_or(|stat| group_of(&stat) == Some(group) && read_stat(&stat) != Some(Sight::Gone)))
+}
+
+/// Returns whether `/proc` is mounted so that it hides the processes of other users.
+fn hides_processes(mounts: &str) -> bool {
+    let mut mounts = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
+    mounts.any(|mount| {
+        let is_proc = mount.get(1) == Some(&"/proc");
+        let mut options = mount.get(3).copied().unwrap_or_default().split(',');
+        is_proc
+            && options.any(|option| option.strip_prefix("hidepid=").is_some_and(|mode| !["0", "off"].contains(&mode)))
+    })
 }
 
 fn exists(pid: u32) -> bool {
-    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
-    pid.is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+    to_pid(pid).is_none_or(|pid| test_kill_process(pid) != Err(Errno::SRCH))
+}
+
+fn to_pid(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
 }
 
 /// Parses `/proc/PID/stat`. The program name is in parentheses and may itself contain parentheses and spaces.
@@ -197,7 +206,31 @@ fn is_seen_from_within(status: &str) -> bool {
 mod tests {
     use super::*;
 
+    impl Processes {
+        pub(in crate::node::sqlite) fn made_up(realm: &str, behind: Option<&str>) -> Self {
+            let behind = behind.map(|list| format!("{realm} {list}"));
+            Self { realm: Some(realm.into()), behind: Arc::new(Mutex::new(behind)) }
+        }
+    }
+
     const HERE: Option<&str> = Some("boot,pid:[1],time:[1]");
+
+    #[test]
+    fn a_group_is_gone_only_if_every_process_can_be_seen() {
+        let stat =
+            |state: &str, group: u32| Some(format!("9 (sh) {state} 1 {group} 9 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 77 0"));
+        let shows = |stats: &[Option<String>]| shows_member(4, stats.iter().cloned());
+        assert!(!shows(&[stat("Z", 4), stat("S", 5)]), "a zombie, and a process of another group");
+        assert!(shows(&[stat("Z", 4), stat("S", 4)]));
+        assert!(shows(&[stat("Z", 4), None]), "the unreadable process may be a member");
+        let mounts = |options: &str| format!("tmpfs /tmp tmpfs rw 0 0\nproc /proc proc {options} 0 0\n");
+        for (options, hides) in [("rw,nosuid", false), ("rw,hidepid=0", false), ("rw,hidepid=off", false)]
+            .into_iter()
+            .chain([("rw,hidepid=1", true), ("rw,hidepid=invisible", true), ("hidepid=ptraceable,rw", true)])
+        {
+            assert_eq!(hides_processes(&mounts(options)), hides, "{options}");
+        }
+    }
 
     #[test]
     fn every_process_of_the_list_has_to_be_gone() {

@@ -10,58 +10,59 @@ use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Entry, FenceNote, Place, Record, VoteNote};
 use quorlock_core::ticket::{Channel, Ticket, Waiter};
 use quorlock_core::vote::Request;
-use rusqlite::types::ToSql;
 use rusqlite::{Connection, params};
 
-use crate::node::sqlite::column::{Column, run};
+use crate::node::sqlite::column::{read_all, read_first, run};
 use crate::node::sqlite::fault::Fault;
 
 /// Loads a name's record. There may be many tombstones, so it loads only those that concern the request.
 pub(super) fn load(connection: &Connection, key: &str, request: &Request) -> Result<Record, Fault> {
-    Ok(Record {
-        tombstones: load_tombstone(connection, request)?.into_iter().collect(),
-        retired: load_retired(connection, key, request)?.into_iter().collect(),
-        ..load_standing(connection, key)?
-    })
+    let mut record = load_standing(connection, key)?;
+    // Plain requests ignore tombstones.
+    if request.needs_life() && !request.is_plain() {
+        let attempt = request.attempt();
+        let sql = "SELECT until FROM tombstone WHERE attempt = ?1";
+        let until = read_first(connection, "tombstone", sql, [attempt.reveal()], |row| row.get(0))?;
+        record.tombstones.extend(until.map(|until| (attempt, until)));
+    }
+    if let Some(owner) = request.owner() {
+        let sql = "SELECT until FROM retired WHERE key = ?1 AND owner = ?2";
+        let until = read_first(connection, "retired", sql, params![key, owner.reveal()], |row| row.get(0))?;
+        record.retired.extend(until.map(|until| (owner, until)));
+    }
+    Ok(record)
 }
 
 /// Loads a name's record without tombstones.
 pub(super) fn load_standing(connection: &Connection, key: &str) -> Result<Record, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
-            FROM record WHERE key = ?1",
-    )?;
-    let mut rows = statement.query(params![key])?;
-    let Some(row) = rows.next()? else { return Ok(Record::default()) };
-    let column = |index, name| Column { row, index, table: "record", name };
-    let vote = match column(0, "vote").parsed(LeaseId::parse)? {
-        None => None,
-        Some(attempt) => Some(VoteNote {
-            attempt,
-            period: column(1, "period").parsed(Period::parse)?.unwrap_or(Period::Exclusive),
-            until: column(2, "vote_until").must(Column::number)?,
-        }),
-    };
-    let fence = match column(3, "fence").fence()? {
-        None => None,
-        Some(fence) => Some(FenceNote {
-            fence,
-            by: column(4, "fence_by").must(|by| by.parsed(LeaseId::parse))?,
-            since_micros: column(5, "since").must(Column::number)?,
-            ticket: column(6, "ticket").parsed(Ticket::parse)?,
-            holder: column(7, "holder").must(Column::value)?,
-            until: column(8, "fence_until").must(Column::number)?,
-        }),
-    };
-    let has_entries = vote.as_ref().is_some_and(|vote| vote.period != Period::Exclusive);
-    let is_marked = column(9, "waiting").must(Column::flag)?;
-    Ok(Record {
-        vote,
-        entries: if has_entries { load_entries(connection, key)? } else { Vec::new() },
-        fence,
-        queue: if is_marked { load_queue(connection, key)? } else { Vec::new() },
-        ..Record::default()
-    })
+    let sql = "SELECT vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
+        FROM record WHERE key = ?1";
+    let record = read_first(connection, "record", sql, [key], |row| {
+        let vote = match row.parsed_unless_null(0, LeaseId::parse)? {
+            None => None,
+            Some(attempt) => Some(VoteNote {
+                attempt,
+                period: row.parsed_unless_null(1, Period::parse)?.unwrap_or(Period::Exclusive),
+                until: row.get(2)?,
+            }),
+        };
+        let fence = match row.fence(3)? {
+            None => None,
+            Some(fence) => Some(FenceNote {
+                fence,
+                by: row.parsed(4, LeaseId::parse)?,
+                since_micros: row.get(5)?,
+                ticket: row.parsed_unless_null(6, Ticket::parse)?,
+                holder: row.get(7)?,
+                until: row.get(8)?,
+            }),
+        };
+        let has_entries = vote.as_ref().is_some_and(|vote| vote.period != Period::Exclusive);
+        let entries = if has_entries { load_entries(connection, key)? } else { Vec::new() };
+        let queue = if row.flag(9)? { load_queue(connection, key)? } else { Vec::new() };
+        Ok(Record { vote, entries, fence, queue, ..Record::default() })
+    })?;
+    Ok(record.unwrap_or_default())
 }
 
 /// Writes the changes to a name's record. Deletes a record that has become empty.
@@ -115,21 +116,16 @@ fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<
 }
 
 fn load_entries(connection: &Connection, key: &str) -> Result<Vec<Entry>, Fault> {
-    let mut statement = connection
-        .prepare_cached("SELECT attempt, owner, slot, until, fence FROM entry WHERE key = ?1 ORDER BY attempt")?;
-    let mut rows = statement.query(params![key])?;
-    let mut entries = Vec::new();
-    while let Some(row) = rows.next()? {
-        let column = |index, name| Column { row, index, table: "entry", name };
-        entries.push(Entry {
-            attempt: column(0, "attempt").must(|attempt| attempt.parsed(LeaseId::parse))?,
-            owner: column(1, "owner").parsed(OwnerId::parse)?,
-            slot: column(2, "slot").value()?,
-            fence: column(4, "fence").must(Column::fence)?,
-            until: column(3, "until").must(Column::number)?,
-        });
-    }
-    Ok(entries)
+    let sql = "SELECT attempt, owner, slot, until, fence FROM entry WHERE key = ?1 ORDER BY attempt";
+    read_all(connection, "entry", sql, [key], |row| {
+        Ok(Entry {
+            attempt: row.parsed(0, LeaseId::parse)?,
+            owner: row.parsed_unless_null(1, OwnerId::parse)?,
+            slot: row.get(2)?,
+            until: row.get(3)?,
+            fence: row.fence(4)?.ok_or_else(|| row.damage(4))?,
+        })
+    })
 }
 
 fn save_entries(
@@ -157,22 +153,11 @@ fn save_entries(
 }
 
 fn load_queue(connection: &Connection, key: &str) -> Result<Vec<Place>, Fault> {
-    let mut statement =
-        connection.prepare_cached("SELECT at, id, channel, shared, until FROM place WHERE key = ?1 ORDER BY at, id")?;
-    let mut rows = statement.query(params![key])?;
-    let mut queue = Vec::new();
-    while let Some(row) = rows.next()? {
-        let column = |index, name| Column { row, index, table: "place", name };
-        let ticket = Ticket {
-            at: column(0, "at").must(Column::number)?,
-            id: column(1, "id").must(|id| id.parsed(Ticket::parse_id))?,
-        };
-        let channel = column(2, "channel").must(|channel| channel.parsed(Channel::parse))?;
-        let shared = column(3, "shared").must(Column::flag)?;
-        let until = column(4, "until").must(Column::number)?;
-        queue.push(Place { waiter: Waiter { ticket, channel, shared }, until, request: None });
-    }
-    Ok(queue)
+    let sql = "SELECT at, id, channel, shared, until FROM place WHERE key = ?1 ORDER BY at, id";
+    read_all(connection, "place", sql, [key], |row| {
+        let (ticket, channel, shared) = (row.ticket(0)?, row.parsed(2, Channel::parse)?, row.flag(3)?);
+        Ok(Place { waiter: Waiter { ticket, channel, shared }, until: row.get(4)?, request: None })
+    })
 }
 
 fn save_queue(
@@ -210,36 +195,6 @@ fn changes<'a, T: PartialEq, K: Ord>(
     let kept: BTreeSet<K> = after.iter().map(&key).collect();
     let removed = before.iter().filter(|row| !kept.contains(&key(row)));
     (removed.collect(), after.iter().filter(|row| old.get(&key(row)) != Some(row)).collect())
-}
-
-/// Loads the tombstone of the request's attempt. Plain requests ignore tombstones.
-fn load_tombstone(connection: &Connection, request: &Request) -> Result<Option<(LeaseId, u64)>, Fault> {
-    if request.is_plain() || !request.needs_life() {
-        return Ok(None);
-    }
-    let (attempt, sql) = (request.attempt(), "SELECT until FROM tombstone WHERE attempt = ?1");
-    Ok(load_until(connection, sql, params![attempt.reveal()], "tombstone")?.map(|until| (attempt, until)))
-}
-
-/// Loads the tombstone of the request's owner, if the owner was retired from this name.
-fn load_retired(connection: &Connection, key: &str, request: &Request) -> Result<Option<(OwnerId, u64)>, Fault> {
-    let Some(owner) = request.owner() else { return Ok(None) };
-    let sql = "SELECT until FROM retired WHERE key = ?1 AND owner = ?2";
-    Ok(load_until(connection, sql, params![key, owner.reveal()], "retired")?.map(|until| (owner, until)))
-}
-
-fn load_until(
-    connection: &Connection,
-    sql: &str,
-    params: &[&dyn ToSql],
-    table: &'static str,
-) -> Result<Option<u64>, Fault> {
-    let mut statement = connection.prepare_cached(sql)?;
-    let mut rows = statement.query(params)?;
-    match rows.next()? {
-        Some(row) => Column { row, index: 0, table, name: "until" }.number(),
-        None => Ok(None),
-    }
 }
 
 /// Writes new and extended tombstones. Keeps a longer one that is in the file but was not loaded.

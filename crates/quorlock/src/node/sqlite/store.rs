@@ -4,7 +4,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::node::sqlite::column::{Column, hex, run};
+use crate::node::sqlite::column::{StoredRow, read_first, run};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{PAGE_MAX, PAGE_STEPS_MAX, Page, Search};
 
@@ -78,38 +78,31 @@ pub(super) fn create(connection: &Connection, reserve: u64) -> Result<(), Fault>
 
 /// Loads the node's own state.
 pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
-    let mut statement = connection.prepare_cached(
-        "SELECT reserve, sure, swept, run, epoch, floor, elapsed,
-            cluster, nodes, max_ttl, max_clock_skew, founders, quarantine, suspended, restarts FROM node WHERE id = 1",
-    )?;
-    let mut rows = statement.query([])?;
-    let row = rows.next()?.ok_or(Fault::Damaged { table: "node", column: "id" })?;
-    let column = |index, name| Column { row, index, table: "node", name };
-    let life = match column(3, "run").value::<String>()? {
-        None => None,
-        Some(run) => Some(Incarnation {
-            identity: Identity::of_run(run),
-            epoch: column(4, "epoch").bits()?.map(Epoch),
-            floor: column(5, "floor").fence()?,
-            quarantine_micros: column(12, "quarantine").must(Column::number)?,
-            suspended: column(13, "suspended").must(Column::number)? != 0,
-            elapsed_micros: column(6, "elapsed").must(Column::number)?,
-            constants: Constants {
-                cluster: column(7, "cluster").must(Column::value)?,
-                nodes: column(8, "nodes").must(Column::number)? as usize,
-                max_ttl_millis: column(9, "max_ttl").must(Column::number)?,
-                max_skew_micros: column(10, "max_clock_skew").must(Column::number)?,
-            },
-            founders: column(11, "founders").must(Column::value)?,
-            restarts: column(14, "restarts").must(Column::number)?,
-        }),
-    };
-    Ok(NodeNote {
-        reserve: column(0, "reserve").must(Column::number)?,
-        sure: column(1, "sure").must(Column::number)?,
-        swept: column(2, "swept").must(Column::value)?,
-        life,
-    })
+    let sql = "SELECT reserve, sure, swept, run, epoch, floor, elapsed,
+        cluster, nodes, max_ttl, max_clock_skew, founders, quarantine, suspended, restarts FROM node WHERE id = 1";
+    let node = read_first(connection, "node", sql, [], |row| {
+        let life = match row.get::<Option<String>>(3)? {
+            None => None,
+            Some(run) => Some(Incarnation {
+                identity: Identity::of_run(run),
+                epoch: row.parsed_unless_null(4, |bits| u128::from_str_radix(bits, 16).ok())?.map(Epoch),
+                floor: row.fence(5)?,
+                elapsed_micros: row.get(6)?,
+                constants: Constants {
+                    cluster: row.get(7)?,
+                    nodes: row.get(8)?,
+                    max_ttl_millis: row.get(9)?,
+                    max_skew_micros: row.get(10)?,
+                },
+                founders: row.get(11)?,
+                quarantine_micros: row.get(12)?,
+                suspended: row.get(13)?,
+                restarts: row.get(14)?,
+            }),
+        };
+        Ok(NodeNote { reserve: row.get(0)?, sure: row.get(1)?, swept: row.get(2)?, life })
+    })?;
+    node.ok_or(Fault::Damaged { table: "node", column: "id".into() })
 }
 
 /// Saves the node's own state if it has changed.
@@ -126,7 +119,7 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
         quarantine = ?10, suspended = ?11, restarts = ?12 WHERE id = 1";
     let params = params![
         life.identity.run,
-        life.epoch.map(|epoch| hex(epoch.0)),
+        life.epoch.map(|epoch| format!("{:032x}", epoch.0)),
         life.floor.map(Fence::get),
         life.elapsed_micros,
         constants.cluster,
@@ -185,21 +178,21 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
 pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) -> Result<Page, Fault> {
     let from = search.after.as_str().max(search.span.start.as_str());
     let mut statement = connection.prepare_cached(
-        "SELECT key, vote_until >= ?3 OR waiting <> 0 FROM record
+        "SELECT key, vote_until >= ?3 OR waiting <> 0 AS vote_until FROM record
             WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT ?4",
     )?;
     let mut rows = statement.query(params![from, search.after, now.life_millis, PAGE_MAX * PAGE_STEPS_MAX])?;
     let (mut page, mut looked_at) = (Page::default(), 0);
     while let Some(row) = rows.next()? {
-        let column = |index, name| Column { row, index, table: "record", name };
-        let key: String = column(0, "key").must(Column::value)?;
+        let row = StoredRow { row, table: "record" };
+        let key: String = row.get(0)?;
         // Keys are sorted, so keys with the same prefix are adjacent.
         if !key.starts_with(&search.span.start) {
             return Ok(Page { next: None, ..page });
         }
         looked_at += 1;
         page.next = (looked_at == PAGE_MAX * PAGE_STEPS_MAX).then(|| key.clone());
-        if column(1, "vote_until").flag()? == Some(true) && search.span.fits(&key) {
+        if row.get::<Option<bool>>(1)? == Some(true) && search.span.fits(&key) {
             page.keys.push(key.clone());
         }
         if page.keys.len() == PAGE_MAX {

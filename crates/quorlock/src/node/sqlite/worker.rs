@@ -24,35 +24,24 @@ const SWEEP_EVERY: u32 = store::SWEEP_MAX / 2;
 /// The number of transactions between two checkpoints.
 const CHECKPOINT_EVERY: u32 = 256;
 
-/// A question and its answer so far.
-struct Job {
-    question: Question,
-    answer: Answer,
+/// Returns the requests for votes of a question.
+fn messages(question: &Question) -> &[Message] {
+    if let Question::Votes(_, messages) = question { messages } else { &[] }
 }
 
-impl Job {
-    fn new(question: Question) -> Self {
-        Self { question, answer: Answer::End(Trouble::Broken("nothing was done".into())) }
-    }
+/// Returns the requests for votes of a question with their replies.
+fn replies<'a>((question, answer): (&'a Question, &'a Answer)) -> impl Iterator<Item = (&'a Message, &'a Reply)> {
+    let replies = if let Answer::Votes(replies) = answer { replies.as_slice() } else { &[] };
+    messages(question).iter().zip(replies)
+}
 
-    fn messages(&self) -> &[Message] {
-        if let Question::Votes(_, messages) = &self.question { messages } else { &[] }
-    }
-
-    /// Returns the requests with their replies.
-    fn replies(&self) -> impl Iterator<Item = (&Message, &Reply)> {
-        let replies = if let Answer::Votes(replies) = &self.answer { replies.as_slice() } else { &[] };
-        self.messages().iter().zip(replies)
-    }
-
-    /// Replaces the answer with an error after the transaction was rolled back.
-    fn fail(&mut self, transient: bool, text: String) {
-        self.answer = match &self.question {
-            _ if !transient => Answer::End(Trouble::Broken(text)),
-            Question::NodeCommand(_) => Answer::End(Trouble::Unreachable(text)),
-            Question::Votes(_, messages) => Answer::Votes(vec![Reply::Failed(text); messages.len()]),
-            Question::Search(_) | Question::Note(_) | Question::Recall(_) => Answer::Failed(text),
-        };
+/// Returns the answer to a question after the transaction was rolled back.
+fn failure(question: &Question, transient: bool, text: String) -> Answer {
+    match question {
+        _ if !transient => Answer::End(Trouble::Broken(text)),
+        Question::NodeCommand(_) => Answer::End(Trouble::Unreachable(text)),
+        Question::Votes(_, messages) => Answer::Votes(vec![Reply::Failed(text); messages.len()]),
+        Question::Search(_) | Question::Note(_) | Question::Recall(_) => Answer::Failed(text),
     }
 }
 
@@ -124,31 +113,33 @@ impl Worker {
     }
 
     fn work(&mut self, first: Question, queue: &Receiver<Question>) {
-        let mut jobs = vec![Job::new(first)];
-        let hinted = self.transact(&mut jobs, queue).unwrap_or_else(|fault| {
-            gather(&mut jobs, queue);
+        let mut questions = vec![first];
+        let (answers, hints) = self.transact(&mut questions, queue).unwrap_or_else(|fault| {
+            gather(&mut questions, queue);
             let text = format!("{}: {fault}", self.path.display());
-            for job in &mut jobs {
-                job.fail(fault.is_transient(), text.clone());
-            }
-            Vec::new()
+            let failed = |question| failure(question, fault.is_transient(), text.clone());
+            (questions.iter().map(failed).collect(), Vec::new())
         });
-        for job in jobs {
-            self.inbox.take(job.answer);
-        }
         // Deliver hints after the replies: a waiter that was refused in the same transaction must get the refusal
         // first.
-        self.listener.tell(hinted);
+        for answer in answers.into_iter().chain(hints) {
+            self.inbox.take(answer);
+        }
         self.write_back();
     }
 
-    /// Executes the jobs, and those queued in the meantime, in one transaction. Returns the hints for this client.
-    fn transact(&mut self, jobs: &mut Vec<Job>, queue: &Receiver<Question>) -> Result<Vec<Answer>, Fault> {
+    /// Executes the questions, and those queued in the meantime, in one transaction. Returns the answers, and the hints
+    /// for this client.
+    fn transact(
+        &mut self,
+        questions: &mut Vec<Question>,
+        queue: &Receiver<Question>,
+    ) -> Result<(Vec<Answer>, Vec<Answer>), Fault> {
         let mut transaction = database::begin_here(&self.connection)?;
-        gather(jobs, queue);
+        gather(questions, queue);
         let mut now = (self.clock)();
         let mut before = store::load_node(&transaction)?;
-        let may_grant = jobs.iter().flat_map(Job::messages).any(|message| message.request.may_grant());
+        let may_grant = questions.iter().flat_map(messages).any(|message| message.request.may_grant());
         if may_grant && before.sure.max(self.synced) < reserve::needed(&before, now) {
             transaction.rollback()?;
             self.synced = self.synced.max(reserve::raise(&self.connection, &self.clock)?);
@@ -160,9 +151,9 @@ impl Worker {
         if may_grant {
             node.sure = node.sure.max(self.synced.min(node.reserve));
         }
-        let mut hinted = Vec::new();
-        for job in jobs.iter_mut() {
-            job.answer = match &job.question {
+        let (mut answers, mut hints) = (Vec::with_capacity(questions.len()), Vec::new());
+        for question in &*questions {
+            answers.push(match question {
                 Question::NodeCommand(command) => {
                     let standing = run_node_command(&transaction, &mut node, command, now)?;
                     Answer::Standing(Box::new(standing), Identity::of_run(self.boot.as_str()))
@@ -179,17 +170,17 @@ impl Worker {
                     for message in messages {
                         let (reply, hint) =
                             answer(&transaction, &node, &self.boot, &self.processes, message, epoch, now)?;
-                        hinted.extend(self.listener.leave(&transaction, hint, now)?);
+                        hints.extend(self.listener.leave(&transaction, hint, now)?);
                         if let Reply::Voted { vote: Vote::Broken { .. }, .. } = reply {
-                            hinted.push(Listener::announce(&transaction, &message.key.text, now)?);
+                            hints.push(Listener::announce(&transaction, &message.key.text, now)?);
                         }
                         replies.push(reply);
                     }
                     Answer::Votes(replies)
                 }
-            };
+            });
         }
-        let changing = jobs.iter().flat_map(Job::messages).filter(|message| !message.request.is_look()).count();
+        let changing = questions.iter().flat_map(messages).filter(|message| !message.request.is_look()).count();
         self.unswept = self.unswept.saturating_add(changing as u32);
         if self.unswept >= SWEEP_EVERY {
             self.unswept = 0;
@@ -200,8 +191,8 @@ impl Worker {
             self.listener.tidy(&transaction)?;
         }
         transaction.commit()?;
-        self.listener.learn(jobs.iter().flat_map(Job::replies), now);
-        Ok(hinted)
+        self.listener.learn(questions.iter().zip(&answers).flat_map(replies), now);
+        Ok((answers, hints))
     }
 
     /// Runs a checkpoint once in [`CHECKPOINT_EVERY`] transactions, after the replies were sent.
@@ -216,13 +207,13 @@ impl Worker {
 }
 
 /// Adds queued questions, up to the limit.
-fn gather(jobs: &mut Vec<Job>, queue: &Receiver<Question>) {
-    let mut messages: usize = jobs.iter().map(|job| job.messages().len().max(1)).sum();
-    while messages < MESSAGES_MAX {
+fn gather(questions: &mut Vec<Question>, queue: &Receiver<Question>) {
+    let size = |question: &Question| messages(question).len().max(1);
+    let mut gathered: usize = questions.iter().map(size).sum();
+    while gathered < MESSAGES_MAX {
         let Ok(question) = queue.try_recv() else { break };
-        let job = Job::new(question);
-        messages += job.messages().len().max(1);
-        jobs.push(job);
+        gathered += size(&question);
+        questions.push(question);
     }
 }
 

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use quorlock::{Client, ClientBuilder, MemoryNodes, Renewals};
 use serde_json::json;
 use tokio::sync::watch;

@@ -2,18 +2,18 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 
-fn connection() -> (DuplexStream, ReadAhead<DuplexStream>, Arc<AtomicBool>) {
+fn connection() -> (DuplexStream, ReadAhead<DuplexStream>, Arc<Waiting>) {
     let (theirs, ours) = duplex(2 * AHEAD_MAX);
-    let is_waiting = Arc::default();
-    (theirs, ReadAhead::new(ours, Arc::clone(&is_waiting)), is_waiting)
+    let waiting = Arc::default();
+    (theirs, ReadAhead::new(ours, Arc::clone(&waiting)), waiting)
 }
 
 #[tokio::test]
 async fn a_caller_that_hangs_up_while_it_waits_is_noticed_behind_what_it_has_sent() {
-    let (mut theirs, mut ours, is_waiting) = connection();
+    let (mut theirs, mut ours, requests) = connection();
     theirs.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
     ours.flush().await.expect("nobody waits: nothing is read");
-    let waiting = Waiting::new(&is_waiting);
+    let waiting = Arc::downgrade(&requests);
     ours.flush().await.expect("it is still there");
     drop(theirs);
     let error = ours.flush().await.unwrap_err();
@@ -24,10 +24,10 @@ async fn a_caller_that_hangs_up_while_it_waits_is_noticed_behind_what_it_has_sen
 
 #[tokio::test]
 async fn bytes_that_are_read_ahead_are_read_once_and_in_order() {
-    let (mut theirs, mut ours, is_waiting) = connection();
+    let (mut theirs, mut ours, requests) = connection();
     theirs.write_all(b"behind the request that waits, ").await.unwrap();
     {
-        let _waiting = Waiting::new(&is_waiting);
+        let _waiting = Arc::downgrade(&requests);
         ours.flush().await.unwrap();
     }
     theirs.write_all(b"and behind that").await.unwrap();
@@ -39,8 +39,8 @@ async fn bytes_that_are_read_ahead_are_read_once_and_in_order() {
 
 #[tokio::test]
 async fn reading_ahead_is_bounded() {
-    let (mut theirs, mut ours, is_waiting) = connection();
-    let _waiting = Waiting::new(&is_waiting);
+    let (mut theirs, mut ours, requests) = connection();
+    let _waiting = Arc::downgrade(&requests);
     theirs.write_all(&vec![0; 2 * AHEAD_MAX]).await.unwrap();
     ours.flush().await.unwrap();
     assert_eq!(ours.ahead.len(), AHEAD_MAX);

@@ -1,6 +1,5 @@
 use std::time::Duration;
 
-use super::super::plan::Outage;
 use super::*;
 
 fn output() -> Output {
@@ -19,7 +18,7 @@ fn scene() -> Scene {
     let quarantined = (Some(Silence::Quarantined(QUARANTINE / 2)), Default::default());
     scene.observed(vec![voting.clone(), quarantined, voting.clone(), voting.clone(), voting]);
     for (node, fault) in [(2, Fault::Freeze), (3, Fault::Cut)] {
-        scene.fault_begins(Outage { node, fault, from: Duration::ZERO, until: TTL });
+        scene.fault(node, fault, true);
     }
     scene
 }

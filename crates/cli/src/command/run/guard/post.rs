@@ -6,7 +6,7 @@ use std::time::Duration;
 use nix::sys::signal::SigSet;
 use quorlock::{DetachedLease, LeaseError};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::process::{Signal, setsid};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
@@ -33,10 +33,7 @@ pub(in super::super) fn stand() -> ExitCode {
     if let Some(command) = orders.command {
         kill_all(command);
     }
-    match orders.duty.map(|duty| release(&duty)) {
-        None | Some(Ok(())) => ExitCode::SUCCESS,
-        Some(Err(_)) => ExitCode::FAILURE,
-    }
+    if orders.duty.is_none_or(|duty| release(&duty).is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Reads orders until the wrapper is gone, and kills the group when the deadline passes.
@@ -54,17 +51,13 @@ fn obey(orders: &mut Orders) -> Result<(), Errno> {
         }
         timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &alarm(due))?;
         let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&timer, PollFlags::IN)];
-        match poll(&mut ready, None) {
-            Ok(_) if ready[0].revents().is_empty() => continue,
-            Ok(_) => {}
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(error),
+        retry_on_intr(|| poll(&mut ready, None))?;
+        if ready[0].revents().is_empty() {
+            continue;
         }
-        match rustix::io::read(stdin, &mut chunk) {
-            Ok(0) => return Ok(()),
-            Ok(count) => bytes.extend_from_slice(&chunk[..count]),
-            Err(Errno::INTR) => continue,
-            Err(error) => return Err(error),
+        match retry_on_intr(|| rustix::io::read(stdin, &mut chunk))? {
+            0 => return Ok(()),
+            count => bytes.extend_from_slice(&chunk[..count]),
         }
         if let Some(end) = bytes.iter().rposition(|byte| *byte == b'\n') {
             let lines: Vec<u8> = bytes.drain(..=end).collect();
@@ -76,10 +69,8 @@ fn obey(orders: &mut Orders) -> Result<(), Errno> {
 
 /// Returns a timer for this time; `None` disarms it.
 fn alarm(at: Option<Duration>) -> Itimerspec {
-    let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
-    let at =
-        at.and_then(|at| Some(Timespec { tv_sec: at.as_secs().try_into().ok()?, tv_nsec: at.subsec_nanos().into() }));
-    Itimerspec { it_interval: zero, it_value: at.unwrap_or(zero) }
+    let at = at.and_then(|at| at.try_into().ok()).unwrap_or_default();
+    Itimerspec { it_interval: Timespec::default(), it_value: at }
 }
 
 /// Kills the group. Returns whether anything in it still runs.

@@ -17,7 +17,7 @@ async fn a_lease_that_never_waited_is_detached_without_a_request() {
 async fn a_request_that_is_lost_after_the_end_of_the_repair_is_not_remembered() {
     let client = Client::builder().memory(&MemoryNodes::new(1)).connect().await.unwrap();
     let lease = client.lock("a").acquire().await.unwrap();
-    let claim = Arc::clone(lease.claim());
+    let claim = Arc::clone(&lease.claim);
     let detached = lease.detach().unwrap();
     let link = &claim.cluster.links[0];
     // The link's task is awake before the node is: the connection ends before the answer.

@@ -133,18 +133,6 @@ impl Bundles {
     pub(super) fn is_shared(&self, at: usize) -> bool {
         self.kind(at).is_some_and(|kind| self.count(kind) > 1)
     }
-
-    /// Returns the position in which this message is sent within its batch.
-    #[cfg(test)]
-    pub(in crate::node::redis) fn turn(&self, at: usize) -> (usize, usize) {
-        (self.kind(at).map_or(Kind::ALL.len(), |kind| kind as usize), at)
-    }
-
-    /// Returns the number of messages in each bundle.
-    #[cfg(test)]
-    pub(in crate::node::redis) fn counts(&self) -> [usize; 3] {
-        Kind::ALL.map(|kind| self.count(kind))
-    }
 }
 
 /// Returns the arguments that all renewals of a bundle must share. Returns `None` for other requests, and for renewals
@@ -218,6 +206,18 @@ mod tests {
 
     fn plain_extend(name: &str, seconds: u64) -> Message {
         message(name, Request::PlainExtend { attempt: ATTEMPT, ttl: ttl(seconds) })
+    }
+
+    impl Bundles {
+        /// Returns the position in which this message is sent within its batch.
+        pub(in crate::node::redis) fn turn(&self, at: usize) -> (usize, usize) {
+            (self.kind(at).map_or(Kind::ALL.len(), |kind| kind as usize), at)
+        }
+
+        /// Returns the number of messages in each bundle.
+        pub(in crate::node::redis) fn counts(&self) -> [usize; 3] {
+            Kind::ALL.map(|kind| self.count(kind))
+        }
     }
 
     const NONE: Vec<usize> = Vec::new();

@@ -4,7 +4,7 @@ use quorlock_core::mode::Mode;
 use quorlock_core::name::hex;
 use quorlock_core::node::{Constants, retention_millis};
 use quorlock_core::ticket::{Parting, Waiter};
-use quorlock_core::vote::{BreakMode, Request, Target};
+use quorlock_core::vote::{Request, Target};
 
 use super::super::commands::Commands;
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, QUEUE};
@@ -12,6 +12,7 @@ use super::super::scripts::{Home, Script, retired_key, tombstone_prefix};
 use super::bundle::{Bundles, Kind};
 use super::looks_at_epoch;
 use crate::node::Message;
+use crate::node::event::word_for_break;
 use crate::node::key::{LockKey, RESERVED_PREFIX};
 
 /// The arguments that all requests of a batch share.
@@ -92,11 +93,7 @@ impl Writer<'_> {
                     Target::Fence(fence) => commands.word("fence").number(fence.get()),
                     Target::Digest(digest) => commands.word("digest").word(digest.digits()),
                 };
-                commands.word(match mode {
-                    BreakMode::Drain => "drain",
-                    BreakMode::Now => "now",
-                });
-                commands.number(self.constants.max_ttl_millis).word(tombstone_prefix(key));
+                commands.word(word_for_break(*mode)).number(self.constants.max_ttl_millis).word(tombstone_prefix(key));
             }
             Request::PlainAcquire { attempt, ttl } => {
                 commands.command("SET").word(&key.text).word(attempt.reveal_digits()).word("NX").word("PX");

@@ -10,7 +10,7 @@ use quorlock_core::mode::PERMITS_MAX;
 use quorlock_core::ticket::{ENTRY_LEASE, QUEUE_LISTED_MAX, WAITERS_MAX};
 use quorlock_core::vote::FREE_LISTED_MAX;
 
-use super::{Home, META_FIELDS, broken_channel, companion, hint_prefix};
+use super::{BROKEN_CHANNEL, HINT_PREFIX, Home, META_FIELDS, companion};
 use crate::node::key::RESERVED_PREFIX;
 
 /// Replaces fragments and constants, and removes comments. The size matters: before authentication, a server closes the
@@ -45,28 +45,22 @@ fn fragment(name: &str, home: Home) -> &'static str {
         ("forget_request", Home::Server) => "redis.call('HDEL', ASKED, gone)",
         ("hand_on", Home::Server) => include_str!("fragments/hand_on.lua"),
         ("keep_request", Home::Server) => include_str!("fragments/keep_request.lua"),
-        (name, _) => shared_fragment(name),
-    }
-}
-
-fn shared_fragment(name: &str) -> &'static str {
-    match name {
-        "acquire" => include_str!("acquire.lua"),
-        "release" => include_str!("release.lua"),
-        "begin" => include_str!("fragments/begin.lua"),
-        "digest" => include_str!("fragments/digest.lua"),
-        "each" => include_str!("fragments/each.lua"),
-        "entries" => include_str!("fragments/entries.lua"),
-        "fault" => include_str!("fragments/fault.lua"),
-        "fence" => include_str!("fragments/fence.lua"),
-        "hint" => include_str!("fragments/hint.lua"),
-        "note" => include_str!("fragments/note.lua"),
-        "other_program" => include_str!("fragments/other_program.lua"),
-        "period" => include_str!("fragments/period.lua"),
-        "queue" => include_str!("fragments/queue.lua"),
-        "quiet" => include_str!("fragments/quiet.lua"),
-        "refuse" => include_str!("fragments/refuse.lua"),
-        "write_fence" => include_str!("fragments/write_fence.lua"),
+        ("acquire", _) => include_str!("acquire.lua"),
+        ("release", _) => include_str!("release.lua"),
+        ("begin", _) => include_str!("fragments/begin.lua"),
+        ("digest", _) => include_str!("fragments/digest.lua"),
+        ("each", _) => include_str!("fragments/each.lua"),
+        ("entries", _) => include_str!("fragments/entries.lua"),
+        ("fault", _) => include_str!("fragments/fault.lua"),
+        ("fence", _) => include_str!("fragments/fence.lua"),
+        ("hint", _) => include_str!("fragments/hint.lua"),
+        ("note", _) => include_str!("fragments/note.lua"),
+        ("other_program", _) => include_str!("fragments/other_program.lua"),
+        ("period", _) => include_str!("fragments/period.lua"),
+        ("queue", _) => include_str!("fragments/queue.lua"),
+        ("quiet", _) => include_str!("fragments/quiet.lua"),
+        ("refuse", _) => include_str!("fragments/refuse.lua"),
+        ("write_fence", _) => include_str!("fragments/write_fence.lua"),
         _ => panic!("a script includes --#{name}, which is not a fragment"),
     }
 }
@@ -102,8 +96,8 @@ fn constant(name: &str, home: Home) -> Option<String> {
         "RESERVED_PREFIX" => key(""),
         "META_FIELDS" => META_FIELDS.map(|field| format!("'{field}'")).join(", "),
         "EPOCH_KEY" => format!("'{}'", home.epoch_key()),
-        "HINT_CHANNEL" => format!("'{}'", hint_prefix()),
-        "BROKEN_CHANNEL" => format!("'{}'", broken_channel()),
+        "HINT_CHANNEL" => format!("'{HINT_PREFIX}'"),
+        "BROKEN_CHANNEL" => format!("'{BROKEN_CHANNEL}'"),
         // A Lua pattern for the hash tag at the start of a companion key's name.
         "TAG" if home == Home::Cluster => "'{%d+}:'".into(),
         "TAG" => "''".into(),

@@ -12,18 +12,23 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use super::*;
 use crate::node::key::KeyTemplate;
 use crate::node::redis::scripts::META_FIELDS;
+use crate::node::url::{Address, Server};
 use crate::node::{Life, Message, Reply};
 
 const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 
 /// The questions of a session with this many lanes, and what it answers.
 fn cluster(lanes: usize) -> (Inflight, UnboundedReceiver<Answer>) {
-    inflight(lanes, Post::Cluster)
+    inflight(lanes, Origin::Cluster(Vec::new()))
 }
 
-fn inflight(lanes: usize, post: Post) -> (Inflight, UnboundedReceiver<Answer>) {
+fn inflight(lanes: usize, origin: Origin) -> (Inflight, UnboundedReceiver<Answer>) {
     let (inbox, answers) = Inbox::queue(Channel(0xc));
-    (Inflight::new(inbox, lanes, "r1+r2".into(), post), answers)
+    (Inflight::new(inbox, lanes, "r1+r2".into(), origin), answers)
+}
+
+fn server() -> Origin {
+    Origin::Server(Server { address: Address::Tcp("h".into(), 1), tls: false, login: None, db: 0 })
 }
 
 impl Inflight {
@@ -84,7 +89,7 @@ fn answers_do_not_overtake_one_that_is_being_delivered() {
         }
         sender.send(answer).unwrap();
     });
-    let session = session.get_or_init(|| Inflight::new(inbox, 2, "r1+r2".into(), Post::Cluster));
+    let session = session.get_or_init(|| Inflight::new(inbox, 2, "r1+r2".into(), Origin::Cluster(Vec::new())));
     session.ask(batch(Some(LIFE), 1), &[0]);
     session.ask(batch(Some(LIFE), 2), &[1, 1]);
     session.hear(0, Value::Okay);
@@ -216,7 +221,7 @@ fn look() -> Value {
 
 #[test]
 fn a_batch_is_answered_with_its_last_value() {
-    let (session, mut answers) = inflight(1, Post::Alone);
+    let (session, mut answers) = inflight(1, server());
     session.ask(with_look(1), &[0, 0]);
     session.ask(with_look(2), &[0, 0]);
     session.hear(0, Value::Okay);
@@ -231,7 +236,7 @@ fn a_batch_is_answered_with_its_last_value() {
 
 #[test]
 fn nothing_comes_after_the_end() {
-    let (session, mut answers) = inflight(1, Post::Alone);
+    let (session, mut answers) = inflight(1, server());
     session.ask(with_look(1), &[0, 0]);
     session.ask(with_look(2), &[0, 0]);
     session.hear(0, Value::Int(3));

@@ -134,13 +134,13 @@ fn a_directory_that_may_not_be_written_is_refused_by_name() {
 fn network_file_systems_are_told_by_their_magic_number() {
     let network = [0x6969, 0x517b, 0xff53_4d42, 0xfe53_4d42, 0x5346_414f, 0x00c3_6400, 0x0102_1997, 0x0bd0_0bd0];
     for magic in network {
-        assert!(file::network(magic).is_some(), "{magic:x}");
-        assert_eq!(file::network(magic), file::network(i128::from(magic as i32)), "however it is signed");
+        assert!(file::file_system(magic).1, "{magic:x}");
+        assert_eq!(file::file_system(magic), file::file_system(i128::from(magic as i32)), "however it is signed");
     }
-    assert_eq!(file::network(0x4750_4653), Some("GPFS"));
-    assert_eq!(file::network(0x7375_7245), Some("Coda"));
+    assert_eq!(file::file_system(0x4750_4653), ("GPFS", true));
+    assert_eq!(file::file_system(0x7375_7245), ("Coda", true));
     for (local, magic) in [("ext4", 0xef53), ("xfs", 0x5846_5342), ("btrfs", 0x9123_683e), ("tmpfs", 0x0102_1994)] {
-        assert_eq!(file::network(magic), None, "{local}");
+        assert!(!file::file_system(magic).1, "{local}");
     }
 }
 
