@@ -13,6 +13,8 @@ use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
 use core::time::Duration;
 
+use hashbrown::HashMap;
+
 use crate::name::LeaseId;
 use crate::rules::{Rule, Rules};
 use crate::ticket::{ENTRY_LEASE, Parting};
@@ -93,7 +95,8 @@ pub struct Delivery<T> {
     queue: VecDeque<Item<T>>,
     /// The batches in flight, oldest first: the node answers in this order.
     under_way: VecDeque<Vec<Item<T>>>,
-    owed: BTreeMap<LeaseId, Owed<T>>,
+    /// In no order: their serial numbers have it.
+    owed: HashMap<LeaseId, Owed<T>>,
     /// The number of releases so far.
     serial: u64,
     /// Releases that were answered with an error.
@@ -115,7 +118,7 @@ impl<T: Clone> Delivery<T> {
             rules,
             queue: VecDeque::new(),
             under_way: VecDeque::new(),
-            owed: BTreeMap::new(),
+            owed: HashMap::new(),
             serial: 0,
             failed: Vec::new(),
             moved: Vec::new(),

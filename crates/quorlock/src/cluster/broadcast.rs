@@ -46,11 +46,12 @@ impl Cluster {
         parting: impl Fn(usize) -> Option<Parting>,
         receipt: Option<&Arc<Broadcast>>,
     ) {
-        let now = clock::now();
+        let now = receipt.map_or_else(clock::now, |receipt| receipt.begun);
+        let Release { attempt, ttl, is_plain, is_foreign, ref context, .. } = *release;
         for node in nodes.iter() {
             let voter = receipt.map(|receipt| Arc::clone(receipt) as Arc<dyn Voter>);
-            let context = Sender { voter, ..release.context.clone() };
-            let release = Release { parting: parting(node), context, ..release.clone() };
+            let context = Sender { key: Arc::clone(&context.key), voter };
+            let release = Release { attempt, ttl, is_plain, is_foreign, parting: parting(node), context };
             let why = if asked.contains(node) {
                 if self.links[node].release(release, now) {
                     continue;
@@ -68,6 +69,7 @@ impl Cluster {
 
 /// The replies of all nodes to one request that belongs to no claim, or to a release.
 pub(crate) struct Broadcast {
+    pub(crate) begun: Moment,
     deadline: Moment,
     round: Mutex<Round>,
     changed: Notify,
@@ -77,7 +79,8 @@ impl Broadcast {
     /// Starts without replies. Nodes that have not replied by the deadline count as silent.
     pub(crate) fn new(cluster: &Cluster, patience: Duration) -> Arc<Self> {
         let round = Mutex::new(Round::new(cluster.settings.quorum));
-        Arc::new(Self { deadline: clock::now() + patience, round, changed: Notify::new() })
+        let begun = clock::now();
+        Arc::new(Self { begun, deadline: begun + patience, round, changed: Notify::new() })
     }
 
     /// Asks every node, and [waits](Self::wait) for the replies. Returns `None` if the client is closed.

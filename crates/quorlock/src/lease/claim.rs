@@ -281,7 +281,7 @@ impl Claim {
             self.finish(inner, Link::flush_now);
             return None;
         }
-        let now = inner.moment(clock::now(), clock::wall);
+        let now = inner.moment(receipt.map_or_else(clock::now, |receipt| receipt.begun), clock::wall);
         let mut before = None;
         if let Stage::Held(hold) = &mut inner.stage {
             // It may have expired unnoticed.
