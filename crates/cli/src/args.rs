@@ -116,7 +116,7 @@ More:
   bench                   Measure these nodes, or --local ones
   demo                    Watch locks survive crashes, with nothing to install
   completions SHELL       Print completions for a shell
-  help, man [COMMAND]     Print help with every option, or a manual page
+  help, man [COMMAND]     Print help, or a manual page with every option
 
 Options of every command (quorlock config --help says more):
   --nodes URL,URL,..      Use these Redis servers: three or more, or one

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::table::cut_painted;
 
-/// The meaning of a text, which determines its colour: the code that a terminal understands.
+/// A colour or style of text: the parameters of a terminal's escape code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint(pub(crate) &'static str);
 

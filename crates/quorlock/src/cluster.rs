@@ -158,7 +158,8 @@ impl Cluster {
         }
     }
 
-    /// Writes an event to the history of all nodes, even if this client records no history.
+    /// Writes an event to the history of all nodes, even if this client records no history: at once, or with the next
+    /// events.
     pub(crate) fn write_history(&self, event: Event, at_once: bool) {
         let event = Arc::new(event);
         for link in &self.links {
@@ -181,12 +182,12 @@ impl Cluster {
         }
     }
 
-    /// Waits for each link in turn until it is so, or until it has ended.
-    async fn each_link(&self, is_so: impl Fn(&Link) -> bool) {
+    /// Waits for each link in turn until the condition holds for it, or until it has ended.
+    async fn wait_for_links(&self, condition: impl Fn(&Link) -> bool) {
         for link in &self.links {
             loop {
                 let news = link.news.notified();
-                if link.is_finished() || is_so(link) {
+                if link.is_finished() || condition(link) {
                     break;
                 }
                 news.await;
@@ -196,13 +197,13 @@ impl Cluster {
 
     /// Waits until every link has ended: after `close`, when all releases are delivered or their ttl has ended.
     pub(crate) async fn finished(&self) {
-        self.each_link(|_| false).await;
+        self.wait_for_links(|_| false).await;
     }
 
     /// Waits until all releases are delivered, at most for the deadline.
     pub(crate) async fn drained(&self, deadline: Duration) -> Result<(), CloseError> {
         let is_drained = |link: &Link| link.owed() == 0 && self.claims.is_settled() && !link.is_noting();
-        let _ = runtime::timeout(deadline, self.each_link(is_drained)).await;
+        let _ = runtime::timeout(deadline, self.wait_for_links(is_drained)).await;
         match self.links.iter().map(|link| link.owed()).sum() {
             0 => Ok(()),
             owed => Err(CloseError { owed }),
@@ -221,7 +222,7 @@ impl Cluster {
         for link in &self.links {
             link.reconnect();
         }
-        let all_vote = self.each_link(|link| link.trouble().is_none());
+        let all_vote = self.wait_for_links(|link| link.trouble().is_none());
         if runtime::timeout(STEP_DEADLINE, all_vote).await.is_ok() {
             return Ok(());
         }

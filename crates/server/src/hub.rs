@@ -151,14 +151,17 @@ impl Hub {
         // The first read needs all events, to know which locks have their grant in the history.
         let is_first = self.state().read.is_none();
         let limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
+        let mut read = (Vec::new(), true);
         for limit in limits {
             let events: Vec<_> = self.reader.history(limit).await?.iter().map(EventView::from).collect();
             let is_all = events.len() < limit || limit == HISTORY_MAX;
-            if is_all || self.state().reaches(&events) {
-                return Ok((events, is_all));
+            let is_enough = is_all || self.state().reaches(&events);
+            read = (events, is_all);
+            if is_enough {
+                break;
             }
         }
-        Ok((Vec::new(), true))
+        Ok(read)
     }
 
     /// Waits for the turn to read the nodes.
@@ -184,6 +187,7 @@ impl Hub {
         // Followers keep the copy fresh.
         let told = self.told.subscribe();
         self.refresh().await;
+        // The default mark belongs to a new run, so a reader without a mark gets a snapshot first.
         Follower { hub: Arc::clone(self), caller, told, reading: None, read: last.unwrap_or_default() }
     }
 

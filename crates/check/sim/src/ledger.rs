@@ -226,7 +226,7 @@ impl Ledger {
     pub(crate) fn grant(&mut self, grant: Grant, now: u64) -> usize {
         let Grant { name, hold, client, asked, fence, peek } = grant;
         self.counts.leases += 1;
-        let (is_retired, may_overlap) = (self.is_retired(&name, hold), self.may_overlap(&name, hold, asked));
+        let is_retired = self.is_retired(&name, hold);
         let retired = self.retirement.as_ref().filter(|retirement| is_retired && now < retirement.until);
         let acknowledged = retired.and_then(|retirement| retirement.acknowledged);
         if !self.is_beyond && acknowledged.is_some_and(|(since, _)| asked >= since) {
@@ -238,6 +238,7 @@ impl Ledger {
         };
         let entered = self.leases.iter().filter(is_of_owner).map(|other| other.asked);
         let asked = entered.fold(asked, u64::min);
+        let may_overlap = self.may_overlap(&name, hold, asked);
         let rivals = || self.leases.iter().filter(|other| other.name == name && other.hold.excludes(hold));
         let is_wrong = |other: &Leased| {
             let (Some(earlier), Some(fence)) = (other.fence, fence) else { return false };

@@ -110,10 +110,11 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
         client = context.open(builder) => client?,
         signal = signals.next_fatal() => return Ok(Exit::signal(signal.as_raw())),
     };
-    let (how, caller) = ((args.lock.mode(client.new_owner()), args.lock.patience(None)), caller(args.keep_while_pid));
+    let (mode, wait) = (args.lock.mode(client.new_owner()), args.lock.patience(None));
+    let caller = caller(args.keep_while_pid);
     let lease = tokio::select! {
         // Other processes renew it.
-        lease = args.lock.acquire(context, &client, how, Renewals::Off, &caller) => lease?,
+        lease = args.lock.acquire(context, &client, (mode, wait), Renewals::Off, &caller) => lease?,
         signal = signals.next_fatal() => {
             // Dropping the attempt released everything. Wait until that is delivered.
             let _ = client.close(FLUSH).await;

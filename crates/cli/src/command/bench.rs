@@ -39,8 +39,9 @@ const FRAME: Duration = Duration::from_millis(100);
 #[command(
     before_help = "\
 A cycle is one acquire and one release, by callers in one thread that each have a lock of their own. A handoff is the \
-time from a release to the grant of the next waiter, in another client. This puts load on the servers. The names begin \
-with quorlock-bench/, and their fences expire a day later.",
+time from a release to the grant of the next waiter, in another client. An acquire needs a second round if the \
+nodes granted different fences. This puts load on the servers. The names begin with quorlock-bench/, and their fences \
+expire a day later.",
     after_help = "\
 Example:
   quorlock bench --local 5"
@@ -236,8 +237,8 @@ fn print(output: Output, cases: &[Case], handoff: Option<&Spread>) -> Outcome {
             case.failures.to_string(),
         ]);
     }
-    let printed = table.print(output);
-    let Some(handoff) = handoff else { return printed };
+    let printed = table.print(output)?;
+    let Some(handoff) = handoff else { return Ok(printed) };
     let (median, slow, count) = (millis(handoff, 0.5), millis(handoff, 0.99), handoff.total);
     output.line(format_args!("\nhandoff: p50 {median}, p99 {slow}, of {count} between {CONTENDERS} clients"))
 }

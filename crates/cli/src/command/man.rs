@@ -36,7 +36,7 @@ fn describe(command: Command) -> Command {
 
 /// Prints one page, or writes all of them.
 pub(crate) fn man(args: &ManArgs) -> Outcome {
-    let mut root = crate::args::command();
+    let mut root = crate::args::command().disable_help_subcommand(true);
     root.build();
     let root = describe(root);
     if let Some(folder) = &args.dir {

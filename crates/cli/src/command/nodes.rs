@@ -55,9 +55,10 @@ Example:
     #[command(help_template = COMMAND_HELP, before_help = "\
 Sets --max-ttl, --max-clock-skew and --nodes as given here. Held leases can no longer be renewed, and the nodes vote \
 again after a quarantine of the longer max-ttl. A majority of the cluster's nodes must be among --nodes; the others \
-must be empty.", after_help = "\
+must be blank.", after_help = "\
 Exit codes:
-  0 done   64 usage   69 no quorum   77 access denied   78 configuration
+  0 done   64 usage   69 unreachable nodes   77 access denied
+  78 configuration
 
 Example:
   quorlock nodes reconfigure --max-ttl 5m --yes")]

@@ -56,7 +56,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Duration of the command")]
     kill_grace: Option<Duration>,
 
-    /// If the lock may be lost: stop (SIGTERM, then SIGKILL), kill (SIGKILL) or ignore.
+    /// If the lock may be lost: stop (SIGTERM, then SIGKILL), kill (SIGKILL) or ignore (then check the fence).
     #[arg(long, value_name = "ACTION", default_value = "stop", hide_possible_values = true, help_heading = "Holding")]
     on_lost: OnLost,
 
@@ -102,8 +102,9 @@ Exit codes:
   79 the lock was lost, or may have been; or --max-hold was reached
   126 not executable   127 not found   130, 143 interrupted while waiting
 
-Environment of the command: QUORLOCK_NAME, QUORLOCK_FENCE, QUORLOCK_LEASE,
-QUORLOCK_TTL_MS, QUORLOCK_NODES, and QUORLOCK_OWNER or (--slots) QUORLOCK_SLOT
+Environment of the command: QUORLOCK_NAME, QUORLOCK_KIND, QUORLOCK_FENCE,
+QUORLOCK_LEASE, QUORLOCK_TTL_MS, QUORLOCK_NODES, and QUORLOCK_OWNER or
+(--slots) QUORLOCK_SLOT
 
 Example:
   quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh";

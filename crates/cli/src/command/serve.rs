@@ -27,8 +27,8 @@ const DEMO_SEED: u64 = 7;
 #[derive(Args, Debug)]
 #[command(
     before_help = "\
-Any number of replicas can serve the same nodes. Without --clients there is no authentication, and it listens on a \
-loopback address only. /openapi.json describes the calls; / is a live page.",
+Any number of replicas can serve the same nodes. Without --clients and --tls-client-ca there is no authentication, \
+and it listens on a loopback address only. /openapi.json describes the calls; / is a live page.",
     after_help = "\
 Exit codes:
   0 stopped on request   64 usage   69 no quorum   78 configuration
@@ -58,7 +58,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Listening")]
     tls_key: Option<PathBuf>,
 
-    /// Accept client certificates of this CA (PEM).
+    /// Accept client certificates of this CA (PEM); without --clients, require one.
     #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Listening")]
     tls_client_ca: Option<PathBuf>,
 
@@ -78,7 +78,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", help_heading = "Limits per client", default_value_t = Limits::default().names)]
     names: usize,
 
-    /// Allow N connections; without --clients, per address.
+    /// Allow N connections; per address until a client is known.
     #[arg(long, value_name = "N", help_heading = "Limits per client", default_value_t = Limits::default().connections_per_client)]
     connections: usize,
 

@@ -40,7 +40,7 @@ keys! {
     "label" Kind::Text("TEXT"), None,
         "show this text to waiters; by default the command's name";
     "max_ttl" Kind::Duration, Some("60s"),
-        "allow no longer ttl; the same for all clients of a cluster";
+        "the longest ttl that is allowed; the same for all clients of a cluster";
     "max_clock_skew" Kind::Duration, Some("10s"),
         "let the nodes' clocks differ by this much; the same for all clients of a cluster";
     "max_clock_step_back" Kind::Duration, Some("10s"),

@@ -329,6 +329,7 @@ fn the_manual_and_the_completions_come_from_the_binary() {
     for page in ["quorlock.1", "quorlock-run.1", "quorlock-nodes-init.1"] {
         assert!(folder.join(page).exists(), "{page}");
     }
+    assert!(!folder.join("quorlock-help.1").exists());
     for shell in ["bash", "zsh", "fish"] {
         let text = stdout(&user.run(&["completions", shell]));
         assert!(text.contains("completions") && text.contains("key-template"), "{shell}: {text}");

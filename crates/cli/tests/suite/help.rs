@@ -51,7 +51,7 @@ fn the_help_of_every_command_matches_its_snapshot() {
             std::fs::write(&path, &text).unwrap();
         }
         let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(text, written, "{help:?}: if that is as it should be, write it anew");
+        assert_eq!(text, written, "{help:?}: if the new text is right, store it with QUORLOCK_WRITE_HELP=1");
     }
 }
 

@@ -204,7 +204,7 @@ impl Client {
     /// Lists the names that are held or waited for in pages, with a bounded amount of work for each page.
     ///
     /// `position` is `""` for the first page, and [`ListPage::next`] for the one after it. Names come in no particular
-    /// order, and a page may have none. While locks come and go, any name may be missing or come twice.
+    /// order, and a page may have none. If locks change or a node fails meanwhile, a name may be missing or come twice.
     ///
     /// # Errors
     /// [`ReadError`] if no majority of the nodes can be searched, or if `position` did not come from a page.

@@ -109,7 +109,17 @@ pub enum NodeState {
 /// Shows one word.
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&finding::word(self))
+        f.pad(match self {
+            Self::Voting => "voting",
+            Self::Quarantined { .. } => "quarantined",
+            Self::Restarted => "restarted",
+            Self::Blank => "blank",
+            Self::Suspended => "suspended",
+            Self::Unfit(_) => "unfit",
+            Self::Skewed(_) => "skewed",
+            Self::Denied(_) => "denied",
+            Self::Unreachable(_) => "unreachable",
+        })
     }
 }
 

@@ -1,4 +1,4 @@
-//! A summary of a name's state, shared by everything that shows it.
+//! The state of a lock, and its events, as the command, the service and the page show them.
 
 use std::fmt;
 
@@ -10,16 +10,16 @@ use quorlock_core::vote::{Report, Silence};
 use super::inspect::Inspection;
 use crate::node::event::Event;
 
-/// How a name stands, by the word of a majority and by each node's own.
+/// The state of a lock, as a majority and as each node reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LockView {
     /// The name.
     pub name: String,
-    /// Whether a majority agrees on who holds it.
+    /// Whether a majority agrees on a holder.
     pub held: bool,
-    /// The holder, where it is known; the last who entered, if several hold together.
+    /// The holder, if known. Of several holders, the one that came last.
     pub holder: Option<HolderView>,
     /// `exclusive`, `reentrant`, `shared` or `slots`, while it is held.
     pub mode: Option<&'static str>,
@@ -29,34 +29,34 @@ pub struct LockView {
     pub holds: u32,
     /// The fence by which it can be broken.
     pub fence: Option<u64>,
-    /// What stands in for the fence of a plain lock.
+    /// Identifies the lease of a plain lock, which has no fence.
     pub digest: Option<String>,
-    /// Whether it was broken, and is free as soon as its lease would have ended.
+    /// Whether it was broken. It is free when the broken lease would have expired.
     pub broken: bool,
-    /// Since when, in milliseconds of Unix time by the nodes' clocks.
+    /// When it was acquired, in milliseconds of Unix time by the nodes' clocks.
     pub since_ms: Option<u64>,
-    /// How long it lasts at most, unless it is renewed.
+    /// The time until it expires unless it is renewed, in milliseconds.
     pub left_ms: Option<u64>,
-    /// The number of waiters, on the node where most wait.
+    /// The number of waiters, on the node that has most.
     pub waiting: u32,
-    /// The first of them, in order, on that node.
+    /// The first waiters in the queue of that node.
     pub queue: Vec<WaiterView>,
-    /// What each node says.
+    /// The state on each node.
     pub nodes: Vec<LockOnNode>,
 }
 
-/// How a name stands on one node.
+/// The state of a lock on one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LockOnNode {
-    /// The node, without secrets.
+    /// The node's URL, without secrets.
     pub node: String,
-    /// Why it says nothing.
+    /// Why the node did not answer.
     pub trouble: Option<String>,
-    /// Whether its vote stands.
+    /// Whether the node has granted the lock.
     pub held: bool,
-    /// The holder, where the node knows it.
+    /// The holder, if the node knows it.
     pub holder: Option<HolderView>,
     /// `exclusive`, `reentrant`, `shared` or `slots`, while it is held.
     pub mode: Option<&'static str>,
@@ -64,17 +64,17 @@ pub struct LockOnNode {
     pub slots: Option<u32>,
     /// The number of holders.
     pub holds: u32,
-    /// The fence of the vote.
+    /// The fence of the lease.
     pub fence: Option<u64>,
-    /// What stands in for the fence of a plain lock.
+    /// Identifies the lease of a plain lock, which has no fence.
     pub digest: Option<String>,
     /// Whether it was broken.
     pub broken: bool,
-    /// Since when, in milliseconds of Unix time by the node's clock.
+    /// When it was acquired, in milliseconds of Unix time by the node's clock.
     pub since_ms: Option<u64>,
-    /// How long it stands, unless it is renewed.
+    /// The time until it expires unless it is renewed, in milliseconds.
     pub left_ms: Option<u64>,
-    /// The number of waiters there.
+    /// The number of waiters on this node.
     pub waiting: u32,
 }
 
@@ -83,9 +83,9 @@ pub struct LockOnNode {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WaiterView {
-    /// Since when, in milliseconds of Unix time by the nodes' clocks.
+    /// When it began to wait, in milliseconds of Unix time by the nodes' clocks.
     pub since_ms: u64,
-    /// Whether it wants to share.
+    /// Whether it waits for a shared lock.
     pub shared: bool,
 }
 
@@ -94,30 +94,30 @@ pub struct WaiterView {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct HolderView {
-    /// The user and the host.
+    /// The user and the host, as `user@host`.
     pub host: String,
-    /// The process there.
+    /// The process id on that host.
     pub pid: u32,
-    /// What the holder calls itself; may be empty.
+    /// The holder's label; may be empty.
     pub label: String,
 }
 
-/// One thing that has happened to a lock. In the order of time.
+/// An event in a lock's history. Events are ordered by time first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct EventView {
-    /// When, in milliseconds of Unix time by the nodes' clocks.
+    /// The time, in milliseconds of Unix time by the nodes' clocks.
     pub at_ms: u64,
-    /// To which lock.
+    /// The name of the lock.
     pub name: String,
     /// `granted`, `released`, `lost` or `broken`.
     pub what: &'static str,
     /// The lease's fence.
     pub fence: Option<u64>,
-    /// Who held it; of a break, who broke it.
+    /// The holder; for a break, who broke it.
     pub by: Option<HolderView>,
-    /// How it was held; of a break, `drain` or `now`.
+    /// The mode of the lock; for a break, `drain` or `now`.
     pub mode: String,
     /// Why it was lost or broken.
     pub reason: String,

@@ -13,6 +13,7 @@ use crate::platform::sync::Mutex;
 pub(crate) struct Membership {
     quorum: Quorum,
     titles: Vec<String>,
+    /// As this client is configured. The cluster's id is empty.
     constants: Constants,
     seen: Mutex<Seen>,
     changed: Notify,

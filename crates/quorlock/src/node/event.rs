@@ -117,7 +117,7 @@ pub(crate) fn word_for(mode: Mode, fence: Option<Fence>) -> &'static str {
     }
 }
 
-/// Returns the word for a break's mode.
+/// Returns the word for a break's mode, in the history and as an argument of `break.lua`.
 pub(crate) fn word_for_break(mode: BreakMode) -> &'static str {
     match mode {
         BreakMode::Drain => "drain",

@@ -26,6 +26,7 @@ mod value;
 pub(crate) mod watch;
 mod wire;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, try_join_all};
@@ -51,7 +52,7 @@ use wire::Connecting;
 #[derive(Clone)]
 pub(crate) struct RedisNode {
     title: String,
-    origin: Origin,
+    origin: Arc<Origin>,
     /// Arguments for the scripts, which do not use the cluster's name.
     constants: Constants,
     connect_deadline: Duration,
@@ -59,12 +60,12 @@ pub(crate) struct RedisNode {
 
 impl RedisNode {
     pub(crate) fn new(origin: Origin, constants: Constants, connect_deadline: Duration) -> Self {
-        Self { title: origin.to_string(), origin, constants, connect_deadline }
+        Self { title: origin.to_string(), origin: Arc::new(origin), constants, connect_deadline }
     }
 
     async fn connect(&self, inbox: Inbox) -> Result<RedisSession, Trouble> {
         let deadline = self.connect_deadline;
-        let (shards, watch) = match &self.origin {
+        let (shards, watch) = match &*self.origin {
             Origin::Server(server) => (Shards::single(server.clone()), JoinSet::new()),
             Origin::Sentinels(sentinels) => {
                 let (master, sentinel) = sentinels.master(deadline).await?;
@@ -75,7 +76,7 @@ impl RedisNode {
         };
         let masters = shards.masters.iter().enumerate();
         let masters = try_join_all(masters.map(|(lane, server)| self.meet(lane, server, inbox.channel))).await?;
-        Ok(RedisSession::start(masters, shards, self.origin.clone(), inbox, self.constants.clone(), watch))
+        Ok(RedisSession::start(masters, shards, Arc::clone(&self.origin), inbox, self.constants.clone(), watch))
     }
 
     /// Connects to a server and reads its identity.
@@ -142,7 +143,7 @@ impl Node for RedisNode {
     }
 
     fn examine<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Probe> {
-        match &self.origin {
+        match &*self.origin {
             Origin::Cluster(_) => Box::pin(crate::node::probe::by_session(self, plan)),
             origin => Box::pin(probe::examine(origin, self.connect_deadline, plan)),
         }

@@ -162,9 +162,14 @@ impl Timers {
 
     fn call(&self, whom: Weak<dyn Timed>, now: Moment) {
         let Some(timed) = whom.upgrade() else { return };
-        if let Some(again) = timed.tick(now) {
-            self.queue.lock().add(again, whom);
+        let Some(again) = Arc::clone(&timed).tick(now) else { return };
+        let mut queue = self.queue.lock();
+        if !queue.ended {
+            queue.add(again, whom);
+            return;
         }
+        drop(queue);
+        timed.tick(Moment::from_nanos(u64::MAX));
     }
 
     /// Returns the number of scheduled calls whose target still exists.

@@ -43,8 +43,8 @@ pub(super) struct ListQuery {
 
 /// List locks that are held or waited for.
 ///
-/// The answer comes from a copy that is about a second old at most. The nodes are searched step by step: locks that come and
-/// go meanwhile may be missing. If there are more than 10,000 locks, each page reads a bounded number of keys from the nodes,
+/// The answer comes from a copy that is about a second old at most. The nodes are searched step by step: if locks change or a
+/// node fails meanwhile, a lock may be missing or come twice. If there are more than 10,000 locks, each page reads a bounded number of keys from the nodes,
 /// once a second for each client, and the locks come in no particular order.
 #[utoipa::path(
     get, path = "/v1/locks", tag = "locks", params(ListQuery),

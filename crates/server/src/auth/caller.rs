@@ -26,7 +26,7 @@ pub(crate) struct Peer {
     seat: Mutex<Share>,
     /// The identity of callers without authentication.
     anybody: Arc<Identity>,
-    /// Referred to while a request on the connection waits for a lock, or follows events.
+    /// Weakly referenced while a request on the connection waits for a lock, or follows events.
     pub(crate) waiting: Arc<Waiting>,
 }
 

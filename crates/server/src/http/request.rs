@@ -12,8 +12,9 @@ use serde::de::{self, DeserializeOwned};
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 
-/// The parameters of a query, and the name in a path.
+/// The parameters of a query.
 pub(crate) type Params<T> = Result<Query<T>, QueryRejection>;
+/// The name of a lock in a path.
 pub(crate) type Name = Result<Path<String>, PathRejection>;
 
 /// A JSON body, within the limits.

@@ -16,7 +16,7 @@ use crate::http::listener::ServeError;
 pub struct Tls {
     certificates: Vec<CertificateDer<'static>>,
     key: Arc<PrivateKeyDer<'static>>,
-    /// The authorities that sign client certificates; `None` if clients have none.
+    /// The authorities that sign client certificates; `None` if clients use no certificates.
     pub(crate) authorities: Option<Arc<RootCertStore>>,
 }
 

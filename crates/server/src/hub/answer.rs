@@ -69,8 +69,8 @@ impl Hub {
     fn page(&self, prefix: &str, after: &str, filter: &Filter, limit: usize) -> Result<Option<LockPage>, Problem> {
         let state = self.state();
         let read = state.read.as_ref().ok_or_else(Problem::draining)?;
-        let Listed { is_cut, missing } = read.listed.clone()?;
-        if is_cut {
+        let Listed { is_cut, missing } = read.listed.as_ref().map_err(Clone::clone)?;
+        if *is_cut {
             return Ok(None);
         }
         let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
@@ -79,7 +79,7 @@ impl Hub {
         let locks: Vec<LockView> = fitting.by_ref().take(limit).cloned().collect();
         let more = fitting.next().and_then(|_| locks.last());
         let next = more.map(|last| format!("{NAME_CURSOR}{}", last.name));
-        Ok(Some(LockPage { as_of: read.as_of, locks, next, missing }))
+        Ok(Some(LockPage { as_of: read.as_of, locks, next, missing: missing.clone() }))
     }
 
     /// Returns when the nodes were read, and the state of a name: from the nodes if `may_read` permits, or else from a copy
@@ -102,7 +102,7 @@ impl Hub {
         self.refresh().await;
         let state = self.state();
         let read = state.read.as_ref().ok_or_else(Problem::draining)?;
-        read.listed.clone()?;
+        read.listed.as_ref().map_err(Clone::clone)?;
         let tracked = state.locks.get(name).ok_or(problem)?;
         Ok((read.as_of, tracked.lock.clone()))
     }

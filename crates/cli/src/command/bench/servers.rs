@@ -57,7 +57,7 @@ impl Server {
     fn spawn(folder: &Path) -> io::Result<Self> {
         fs::create_dir(folder)?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        // Keeps other users of this host out, and proves that the server that answers is ours.
+        // Keeps other users of this host out.
         let password = format!("{:016x}{:016x}", random(), random());
         let settings = format!(
             "bind 127.0.0.1\nport {port}\ndir \"{}\"\nrequirepass {password}\nsave \"\"\nappendonly no\nloglevel warning\n",
@@ -89,7 +89,9 @@ impl Server {
             }
             let found = Client::builder().nodes([&self.url]).examine(Duration::ZERO).await;
             match found.nodes.first().map(|node| &node.state) {
-                Some(NodeState::Blank) => return Ok(()),
+                // Another server may have taken the port: then ours has ended.
+                Some(NodeState::Blank) if self.process.try_wait().map_err(failed)?.is_none() => return Ok(()),
+                Some(NodeState::Unfit(why)) => return Err(failed(why)),
                 _ if Instant::now() >= limit => return Err(failed(format_args!("no answer within {START:?}"))),
                 _ => sleep(RETRY).await,
             }

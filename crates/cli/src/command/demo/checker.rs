@@ -3,8 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use crate::exit::counted;
 use serde::Serialize;
+
+use crate::exit::counted;
 
 /// One lease, from its grant to its end, both counted from the start of the demonstration.
 #[derive(Clone, Debug)]

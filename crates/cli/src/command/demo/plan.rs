@@ -20,6 +20,7 @@ pub(in super::super) enum Fault {
     Cut,
 }
 
+/// The first faults of a demonstration, in this order. Later ones are random.
 pub(in super::super) const FAULTS: [Fault; 3] = [Fault::Crash, Fault::Freeze, Fault::Cut];
 
 impl Fault {

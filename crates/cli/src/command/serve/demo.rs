@@ -27,11 +27,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// One of this many holders hangs, and does not renew.
 const HANGS: usize = 20;
 
-/// Separated by blanks.
-const NAMES: &str = "accounts/7 accounts/12 backup/db-1 backup/db-2 backup/files cache/warm-up deploy/ap deploy/eu deploy/us \
-    import/orders import/stock invoices/42 invoices/43 invoices/44 ledger mail/digest mail/outbox migrations \
-    nightly-report payments/refunds payments/settle scheduler search/reindex sitemap tenants/acme \
-    tenants/globex";
+#[rustfmt::skip]
+const NAMES: [&str; 26] = [
+    "accounts/7", "accounts/12", "backup/db-1", "backup/db-2", "backup/files", "cache/warm-up", "deploy/ap", "deploy/eu",
+    "deploy/us", "import/orders", "import/stock", "invoices/42", "invoices/43", "invoices/44", "ledger", "mail/digest",
+    "mail/outbox", "migrations", "nightly-report", "payments/refunds", "payments/settle", "scheduler", "search/reindex",
+    "sitemap", "tenants/acme", "tenants/globex",
+];
 const READ: [&str; 3] = ["prices", "rates", "catalogue"];
 const SLOTS: [(&str, u32); 2] = [("encoders", 4), ("exports", 2)];
 
@@ -98,7 +100,7 @@ async fn acquire(client: &Client, rng: &mut Seeded) -> Option<Lease> {
             client.semaphore(name, slots).acquire_within(PATIENCE).await
         }
         _ => {
-            let lock = client.lock(rng.pick(&NAMES.split(' ').collect::<Vec<_>>()));
+            let lock = client.lock(rng.pick(&NAMES));
             let lock = if rng.index(HANGS) == 0 { lock.renewals(Renewals::Off) } else { lock };
             lock.acquire_within(PATIENCE).await
         }

@@ -31,7 +31,8 @@ pub(super) fn start(format: Format, output: Output) {
         _ => LevelFilter::INFO,
     };
     let ours = Targets::new().with_target("quorlock", level).with_target("quorlock_server", level);
-    // One writer at a time, because the room in the pipe is checked before writing.
+    // One writer at a time, because the room in the pipe is checked before writing. No write panics, so the mutex is never
+    // poisoned.
     let layer = fmt::layer().with_writer(Mutex::new(Taken { format, lost: 0, is_cut: false }));
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match format {
         Format::Text => layer.with_ansi(false).boxed(),

@@ -20,7 +20,7 @@ pub enum Severity {
 /// Shows one word.
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&word(self))
+        f.pad(&format!("{self:?}").to_lowercase())
     }
 }
 
@@ -56,14 +56,8 @@ pub enum Topic {
 /// Shows one word.
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&word(self))
+        f.pad(&format!("{self:?}").to_lowercase())
     }
-}
-
-/// Returns the name of a variant, in lower case.
-pub(super) fn word(variant: &impl fmt::Debug) -> String {
-    let name = format!("{variant:?}");
-    name.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default().to_lowercase()
 }
 
 /// One finding.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use quorlock_core::name::Name;
+use quorlock_core::nodes::NODES_MAX;
 use quorlock_core::vote::Silence;
 
 use super::{Filter, INSPECTED_AT_ONCE, inspect_all, search};
@@ -46,7 +47,10 @@ impl Position {
         let (node, failed) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let length = parts.next()?.parse().ok()?;
         let (cursor, inspected) = parts.next()?.split_at_checked(length)?;
-        Some(Self { node, failed, cursor: cursor.into(), inspected: inspected.into() })
+        let position = Self { node, failed, cursor: cursor.into(), inspected: inspected.into() };
+        // Only nodes that were searched before can have failed.
+        let is_possible = position.node <= NODES_MAX && u64::from(position.failed) < 1 << position.node;
+        is_possible.then_some(position)
     }
 
     fn to_text(&self) -> String {
@@ -138,6 +142,8 @@ mod tests {
         }
         assert_eq!(Position::parse(""), Some(Position::default()));
         for wrong in ["a", "1", "1 2", "1 0 2", "x 0 0 ", "1 x 0 ", "1 0 x ", "1 0 9 short", "0 0 1 \u{e9}", "-1 0 0 "]
+            .into_iter()
+            .chain(["2 4 0 ", "0 1 0 ", "32 0 0 ", "4294967296 0 0 "])
         {
             assert_eq!(Position::parse(wrong), None, "{wrong}");
         }

@@ -61,8 +61,8 @@ pub(super) fn replies(
     if values.len() != bundles.values(messages.len()) + usize::from(looks) {
         return Err(malformed("a batch"));
     }
-    let is_last = |life| values.last().and_then(Value::as_bytes).is_some_and(|last| is_mark(last, life));
-    let same_life = life.is_some_and(|life| !looks || is_last(life));
+    let ends_with_mark = |life| values.last().and_then(Value::as_bytes).is_some_and(|last| is_mark(last, life));
+    let same_life = life.is_some_and(|life| !looks || ends_with_mark(life));
     if *bundles == Bundles::default() {
         return messages.iter().zip(values).map(|(message, value)| reply(message, value, same_life)).collect();
     }

@@ -43,6 +43,7 @@ impl Loaded {
 /// Declares the scripts that are loaded in the handshake, with their files.
 macro_rules! scripts {
     ($($script:ident: $file:literal,)*) => {
+        /// A script that is loaded in the handshake.
         #[derive(Clone, Copy, Debug)]
         pub(crate) enum Script { $($script),* }
 
@@ -99,7 +100,11 @@ impl Home {
     }
 
     pub(crate) fn scripts(self) -> &'static [Loaded] {
-        self.pick(&*SCRIPTS, &*CLUSTER_SCRIPTS)
+        // Not `pick`: that would also expand the scripts that are not used.
+        match self {
+            Self::Server => &*SCRIPTS,
+            Self::Cluster => &*CLUSTER_SCRIPTS,
+        }
     }
 
     pub(crate) fn sha(self, script: Script) -> &'static str {

@@ -45,7 +45,7 @@ impl RedisSession {
     pub(super) fn start(
         masters: Vec<(Connecting, Identity)>,
         shards: Shards,
-        origin: Origin,
+        origin: Arc<Origin>,
         inbox: Inbox,
         constants: Constants,
         watch: JoinSet<()>,
@@ -134,7 +134,7 @@ struct Inflight {
     inbox: Inbox,
     /// The run ids of all masters, which cannot change during a connection.
     run: String,
-    origin: Origin,
+    origin: Arc<Origin>,
     state: Mutex<State>,
 }
 
@@ -161,7 +161,7 @@ struct Expected {
 }
 
 impl Inflight {
-    fn new(inbox: Inbox, lanes: usize, run: String, origin: Origin) -> Self {
+    fn new(inbox: Inbox, lanes: usize, run: String, origin: Arc<Origin>) -> Self {
         let state = State { lanes: vec![VecDeque::new(); lanes], ..State::default() };
         Self { inbox, run, origin, state: Mutex::new(state) }
     }

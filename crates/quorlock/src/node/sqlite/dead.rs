@@ -54,8 +54,12 @@ pub(super) fn releases_owed(
     let mut owed = Vec::new();
     if !record.queue.is_empty() {
         let sql = "SELECT at, id, processes FROM place WHERE key = ?1 ORDER BY at, id";
-        for (ticket, behind) in read_all(connection, "place", sql, [key], |row| Ok((row.ticket(0)?, row.get(2)?)))? {
-            if !is_dead("place", behind)? {
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query([key])?;
+        while let Some(row) = rows.next()? {
+            let row = StoredRow { row, table: "place" };
+            let ticket = row.ticket(0)?;
+            if !is_dead("place", row.get(2)?)? {
                 break;
             }
             if let Some(place) = record.queue.iter().find(|place| place.waiter.ticket == ticket) {

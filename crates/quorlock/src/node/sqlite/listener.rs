@@ -100,9 +100,9 @@ impl Listener {
         for (message, reply) in answered {
             let Reply::Voted { vote, .. } = reply else { continue };
             let request = &*message.request;
-            if request.is_release() {
-                // A retired owner's remaining holds expire by themselves.
-                self.holds.remove(&request.attempt());
+            // The holds of a retired owner expire by themselves.
+            if let Request::Release { attempt, .. } | Request::PlainRelease { attempt } = request {
+                self.holds.remove(attempt);
             }
             if let (
                 Request::Acquire { attempt, ttl, .. }

@@ -113,7 +113,7 @@ fn look(pid: u32) -> Sight {
     if !exists(pid) {
         return Sight::Gone;
     }
-    match std::fs::read_to_string(format!("/proc/{pid}/stat")).ok().as_deref().map(read_stat) {
+    match read_lossily(&format!("/proc/{pid}/stat")).ok().as_deref().map(read_stat) {
         Some(Some(sight)) => sight,
         // The process may have ended between the two checks.
         _ if !exists(pid) => Sight::Gone,
@@ -131,10 +131,10 @@ fn runs_in_group(group: u32) -> bool {
         Err(_) => return true,
         Ok(()) => {}
     }
-    let mounts = std::fs::read_to_string("/proc/self/mounts");
+    let mounts = read_lossily("/proc/self/mounts");
     let Ok(processes) = std::fs::read_dir("/proc") else { return true };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
-    let stats = pids.map(|pid| match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
+    let stats = pids.map(|pid| match read_lossily(&format!("/proc/{pid}/stat")) {
         // It has ended since it was listed.
         Err(_) if !exists(pid) => None,
         stat => Some(stat.ok()),
@@ -157,6 +157,11 @@ fn hides_processes(mounts: &str) -> bool {
         is_proc
             && options.any(|option| option.strip_prefix("hidepid=").is_some_and(|mode| !["0", "off"].contains(&mode)))
     })
+}
+
+/// Reads a file that may contain names that are not UTF-8.
+fn read_lossily(path: &str) -> std::io::Result<String> {
+    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }
 
 fn exists(pid: u32) -> bool {

@@ -96,7 +96,7 @@ pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
                 },
                 founders: row.get(11)?,
                 quarantine_micros: row.get(12)?,
-                suspended: row.get(13)?,
+                suspended: row.flag(13)?,
                 restarts: row.get(14)?,
             }),
         };
@@ -178,7 +178,7 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
 pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) -> Result<Page, Fault> {
     let from = search.after.as_str().max(search.span.start.as_str());
     let mut statement = connection.prepare_cached(
-        "SELECT key, vote_until >= ?3 OR waiting <> 0 AS vote_until FROM record
+        "SELECT key, vote_until >= ?3 OR waiting <> 0 AS in_use FROM record
             WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT ?4",
     )?;
     let mut rows = statement.query(params![from, search.after, now.life_millis, PAGE_MAX * PAGE_STEPS_MAX])?;

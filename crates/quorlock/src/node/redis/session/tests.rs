@@ -24,7 +24,7 @@ fn cluster(lanes: usize) -> (Inflight, UnboundedReceiver<Answer>) {
 
 fn inflight(lanes: usize, origin: Origin) -> (Inflight, UnboundedReceiver<Answer>) {
     let (inbox, answers) = Inbox::queue(Channel(0xc));
-    (Inflight::new(inbox, lanes, "r1+r2".into(), origin), answers)
+    (Inflight::new(inbox, lanes, "r1+r2".into(), Arc::new(origin)), answers)
 }
 
 fn server() -> Origin {
@@ -89,7 +89,8 @@ fn answers_do_not_overtake_one_that_is_being_delivered() {
         }
         sender.send(answer).unwrap();
     });
-    let session = session.get_or_init(|| Inflight::new(inbox, 2, "r1+r2".into(), Origin::Cluster(Vec::new())));
+    let session =
+        session.get_or_init(|| Inflight::new(inbox, 2, "r1+r2".into(), Arc::new(Origin::Cluster(Vec::new()))));
     session.ask(batch(Some(LIFE), 1), &[0]);
     session.ask(batch(Some(LIFE), 2), &[1, 1]);
     session.hear(0, Value::Okay);
