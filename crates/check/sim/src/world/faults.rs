@@ -97,6 +97,9 @@ impl State {
                     Recovery::Whole => server.memory.clone(),
                 };
                 server.restart(memory);
+                if recovery != Recovery::Whole {
+                    server.set_back_at = now;
+                }
                 server.down_until = now + lasts;
                 server.frozen_until = 0;
                 for connection in 0..self.connections.len() {
@@ -115,6 +118,7 @@ impl State {
                 let server = &mut self.servers[node];
                 let memory = server.snapshot.clone().unwrap_or_default();
                 server.roll_back(memory);
+                server.set_back_at = now;
                 self.tell_of_change(node);
             }
             Fault::Flush { node } => {

@@ -37,6 +37,8 @@ pub(crate) struct Server {
     /// Attempts that came back with a snapshot, which no client has to release.
     restored: Vec<LeaseId>,
     restored_places: Vec<Ticket>,
+    /// When an older memory last replaced the current one.
+    pub(super) set_back_at: u64,
     pub(super) frozen_until: u64,
     pub(super) down_until: u64,
     /// Messages that a frozen node has not read yet.
@@ -74,6 +76,7 @@ impl Server {
             snapshot: None,
             restored: Vec::new(),
             restored_places: Vec::new(),
+            set_back_at: 0,
             frozen_until: 0,
             down_until: 0,
             backlog: VecDeque::new(),

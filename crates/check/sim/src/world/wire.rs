@@ -207,8 +207,8 @@ impl State {
             }
             Up::Ask(question, sent) => {
                 if let (false, Question::Batch(_, messages)) = (is_heard, &question) {
-                    // Plain locks leave no tombstones, and those of other locks expire.
-                    let is_old = self.now.saturating_sub(sent) > self.network.tombstones;
+                    // Plain locks leave no tombstones. Those of other locks expire, or are lost with the memory.
+                    let is_old = self.now.saturating_sub(sent) > self.network.tombstones || sent < server.set_back_at;
                     let late = messages.iter().filter(|(_, request)| is_old || request.is_plain());
                     late.for_each(|(_, request)| self.ledger.excuse(request));
                 }
