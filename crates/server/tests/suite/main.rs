@@ -18,3 +18,4 @@ mod stopping;
 mod telling;
 mod vanished;
 mod waiting;
+mod web_handler;
