@@ -1,5 +1,6 @@
 //! All cases, in the order in which they are measured.
 
+mod build;
 mod cycle;
 mod frozen;
 mod growth;
@@ -41,6 +42,7 @@ pub(crate) fn all() -> Vec<Planned> {
     planned.extend(frozen::planned());
     planned.extend(held::planned());
     planned.extend(growth::planned());
+    planned.extend(build::planned());
     planned
 }
 
