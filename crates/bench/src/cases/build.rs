@@ -66,7 +66,7 @@ impl Build {
 impl Contender for Build {
     fn turn(&mut self) -> Result<Figures, Failure> {
         let tree =
-            self.cargo(&["tree", "--quiet", "--edges", "normal,build", "--prefix", "none", "--format", "{p}"])?;
+            self.cargo(&["tree", "--quiet", "--edges=normal,build", "--prefix=none", "--no-dedupe", "--format={p}"])?;
         let crates: BTreeSet<&str> = tree.lines().filter(|line| !line.starts_with("hello ")).collect();
         self.cargo(&["clean", "--quiet"])?;
         let begun = Instant::now();
