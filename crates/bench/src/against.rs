@@ -1,4 +1,4 @@
-//! This tree against another revision of itself: the workers of both builds take turns.
+//! Compares this tree with another revision: the workers of both builds take turns.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -26,10 +26,10 @@ const HELD_TURNS: usize = 3;
 const SHARE: &str = "share_of_a_core";
 const NOW: &str = "now";
 
-/// What both builds do in one case.
+/// The task of both builds in one case.
 struct Contest {
     name: String,
-    /// Redis servers; without any, one SQLite file.
+    /// The number of Redis servers. If it is 0, the case uses one SQLite file.
     nodes: usize,
     callers: usize,
     plain: bool,
@@ -93,7 +93,7 @@ pub(crate) fn compare(revision: &str, names: &[String], turns: usize, options: &
 }
 
 impl Contest {
-    /// Each build has servers, or a file, of its own.
+    /// Each build has its own servers, or its own file.
     fn set_up(self, worker: &Path, then: &str, options: &Options) -> Result<Case, Failure> {
         let mut case = Case::new(self.name, "", self.figure);
         let length = if self.kind == "leases" { HELD_TURN } else { options.length };
@@ -136,7 +136,7 @@ fn row(case: &Measured, then: &str) -> String {
     row
 }
 
-/// Whether the medians are further apart than the wider of both spreads, and this tree's is the worse one.
+/// Whether this tree's median is worse by more than the wider of both spreads.
 fn is_slower(now: &Spread, then: &Spread, more_is_better: bool) -> bool {
     let width = |spread: &Spread| spread.quantile(0.75) - spread.quantile(0.25);
     let lost = if more_is_better { then.median() - now.median() } else { now.median() - then.median() };
@@ -165,7 +165,7 @@ fn build(revision: &str, folder: &Path) -> Result<(String, PathBuf), Failure> {
     let built = unpack(&root, &commit, &tree).and_then(|()| cargo_build(&tree, &folder.join("target")));
     std::fs::remove_dir_all(&tree)?;
     built.map_err(|error| format!("cannot build {revision} ({commit}): {error}"))?;
-    // It appears under its name only when it is complete.
+    // The program gets its final name only when it is complete.
     let copy = folder.join("quorlock-bench.new");
     std::fs::copy(folder.join("target/release/quorlock-bench"), &copy)?;
     std::fs::create_dir_all(folder.join(&commit))?;
@@ -173,13 +173,13 @@ fn build(revision: &str, folder: &Path) -> Result<(String, PathBuf), Failure> {
     Ok((commit, program))
 }
 
-/// Not a git worktree: that would stay registered if this is interrupted.
+/// Does not use a git worktree, because an interrupted run would leave the worktree registered.
 fn unpack(root: &Path, commit: &str, tree: &Path) -> Result<(), String> {
     let mut git = Command::new("git");
     git.arg("-C").arg(root).args(["archive", "--format=tar", commit]).stdout(Stdio::piped());
     let mut git = git.spawn().map_err(|error| format!("git: {error}"))?;
     let archive = git.stdout.take().ok_or("git archive has no output")?;
-    // Files that are as old as their commit would look to cargo as if they were built already.
+    // If the files were as old as their commit, cargo would take them for already built.
     let mut tar = Command::new("tar");
     tar.args(["-x", "--touch", "-C"]).arg(tree).stdin(archive);
     let unpacked = tar.status().map_err(|error| format!("tar: {error}"))?;

@@ -1,4 +1,4 @@
-//! The floor of a handoff: bare sockets and the smallest scripts that work. No fence, no ticket, no epoch.
+//! The floor of a handoff: bare sockets and the smallest scripts that work, without fences, tickets and epochs.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

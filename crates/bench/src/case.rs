@@ -28,11 +28,11 @@ pub(crate) struct Case {
     /// The name on the command line, e.g. `cycle-5-512`.
     pub(crate) name: String,
     pub(crate) title: String,
-    /// What the contenders do, for readers of the report.
+    /// A description of the case, for readers of the report.
     pub(crate) about: String,
     /// The figure that contenders are compared by.
     pub(crate) figure: &'static str,
-    /// In the order of their turns. Ratios are to the first.
+    /// In the order of their turns. Ratios are relative to the first contender.
     pub(crate) contenders: Vec<(String, Box<dyn Contender>)>,
     /// Contenders that could not take part, and why.
     pub(crate) absent: Vec<(String, String)>,
@@ -73,13 +73,13 @@ impl Case {
         self.contenders.push((name.into(), Box::new(contender)));
     }
 
-    /// Runs one turn of each contender that does not count, so that all of them are connected.
+    /// Runs one turn of each contender and ignores the figures, so that all contenders are connected afterwards.
     pub(crate) fn warm_up(&mut self) -> Result<(), Failure> {
         self.turn("to warm up").map(drop)
     }
 
-    /// Runs one turn of each contender and returns the figures by name. An optional contender that fails is left out from
-    /// then on.
+    /// Runs one turn of each contender and returns the figures by name. An optional contender that fails takes no
+    /// further turns.
     pub(crate) fn turn(&mut self, which: &str) -> Result<BTreeMap<String, Figures>, Failure> {
         let (mut figures, mut gone) = (BTreeMap::new(), Vec::new());
         for (name, contender) in &mut self.contenders {
@@ -120,7 +120,7 @@ impl Case {
 pub(crate) struct Bar {
     pub(crate) who: String,
     pub(crate) figure: &'static str,
-    /// The contender to divide by, turn by turn. `None`: the bar is on the figure itself.
+    /// The contender whose figure is the divisor, in each turn. `None` if the bar is on the figure itself.
     pub(crate) against: Option<(String, &'static str)>,
     pub(crate) limit: Limit,
 }

@@ -15,9 +15,9 @@ use crate::Failure;
 use crate::case::Case;
 use crate::options::Options;
 
-/// A case that is set up when its turn comes.
+/// A case that is set up only when it is measured.
 pub(crate) struct Planned {
-    /// The case's own.
+    /// The name of the case.
     pub(crate) name: String,
     pub(crate) set_up: SetUp,
 }

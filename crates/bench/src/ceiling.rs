@@ -1,11 +1,11 @@
-//! The ceiling: the highest rate of the servers. One redis-benchmark per server sends the commands of a cycle, all at the
-//! same time.
+//! The ceiling: the highest rate of the servers. One redis-benchmark for each server sends the commands of a cycle. All
+//! run at the same time.
 //!
 //! redis-benchmark repeats one command with a random number in its key. So all acquires run first, each on a free key.
 //! Then all releases run, on four times as many prepared keys as redis-benchmark draws: it draws one key in nine a second
-//! time, and a release that finds nothing is less work. Acquires that share a command create a fence each, where a single
+//! time, and a release that finds nothing is less work. Each acquire that shares a command creates a fence, whereas a single
 //! acquire replaces one. If the floor is faster than this with the same commands, then redis-benchmark itself is the
-//! bottleneck, and the figure is no ceiling.
+//! bottleneck, and its figure is not a limit of the servers.
 
 use std::process::{Command, Stdio};
 
@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::case::{Contender, Figures, RATE};
 use crate::record::{Bundles, Command as Said, Recording};
 
-/// Pipeline depths to try. The best result counts.
+/// Pipeline depths to try. The best result is used.
 const PIPELINES: [usize; 3] = [16, 64, 256];
 const CONNECTIONS: usize = 4;
 /// Large enough that redis-benchmark hardly draws a key twice.
@@ -50,7 +50,7 @@ enum Pass {
 }
 
 impl Ceiling {
-    /// A ceiling that sends every request in a command of its own.
+    /// A ceiling that sends every request in its own command.
     pub(crate) fn new(servers: &[RedisServer], recordings: &[Recording], count: usize) -> Self {
         let target = |(server, recording): (&RedisServer, &Recording)| Target {
             port: server.port(),
@@ -60,7 +60,7 @@ impl Ceiling {
         Self { servers: servers.iter().zip(recordings).map(target).collect(), count }
     }
 
-    /// Sends requests in one command where ours does.
+    /// Sends several requests in one command where our library does so.
     pub(crate) fn together(mut self, bundles: &[Bundles]) -> Self {
         for (target, bundles) in self.servers.iter_mut().zip(bundles) {
             target.said = target.recording.together_at_random(bundles);
@@ -110,7 +110,7 @@ impl Ceiling {
         Ok(lowest)
     }
 
-    /// Deletes the keys, and checks their number: commands that have no effect would make a wrong ceiling.
+    /// Deletes the keys, and checks their number: with commands that have no effect, the ceiling would be wrong.
     fn clean_up(&self, requests: usize, least: f64, most: f64) -> Result<(), Failure> {
         let keys = self.everywhere(CLEAN_UP, "")? as f64 / requests as f64;
         let expected = (least..=most).contains(&keys);

@@ -1,4 +1,4 @@
-//! etcd on loopback, as many members as there are nodes.
+//! etcd on loopback, with one member for each of our nodes.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::options::Options;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// etcd members. Their files are on the disk of the build folder, because etcd syncs an entry before it counts.
+/// etcd members. Their files are on the disk of the build folder, because etcd syncs an entry before it acknowledges the entry.
 pub(crate) struct Etcd {
     members: Vec<Child>,
     clients: Vec<u16>,

@@ -1,4 +1,5 @@
-//! Measures quorlock beside the floor, the ceiling and its peers. All take turns in one run, and only ratios count.
+//! Measures quorlock, a minimal client (the floor), redis-benchmark (the ceiling) and other libraries. All take turns in
+//! one run, and only ratios are compared.
 
 mod against;
 mod bare;
@@ -70,14 +71,16 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Command {
-    /// A contender in a process of its own; started by this program.
+    /// Run a contender in its own process; started by this program.
     #[command(hide = true)]
     Worker { kind: Kind, task: String },
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
 enum Kind {
-    Own,
+    /// Named `own` in other revisions, which `--against` starts.
+    #[value(name = "own")]
+    Ours,
     Floor,
     Flock,
     Leases,
@@ -144,12 +147,12 @@ fn work(kind: Kind, task: &Task) -> Outcome {
     let threads = if task.one_thread { 1 } else { 2 };
     let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     match kind {
-        Kind::Own => worker::own::work(task, &runtime()?),
+        Kind::Ours => worker::ours::work(task, &runtime()?),
         Kind::Floor => worker::floor::work(task),
         Kind::Leases => worker::leases::work(task, &runtime()?),
         Kind::Flock => worker::flock::work(task),
-        Kind::Detached => worker::own::detach(task, &runtime()?),
-        Kind::Http => worker::load::together(task),
+        Kind::Detached => worker::ours::detach(task, &runtime()?),
+        Kind::Http => worker::load::work(task),
     }
 }
 

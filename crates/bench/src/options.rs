@@ -17,7 +17,7 @@ pub(crate) fn quorlock() -> Result<PathBuf, Failure> {
     Ok(quorlock)
 }
 
-/// What every case is set up with.
+/// The settings of every case.
 pub(crate) struct Options {
     /// Length of a turn, for cases that run for a time.
     pub(crate) length: Duration,

@@ -1,4 +1,5 @@
-//! Records with MONITOR the commands that one cycle sends to a node. Floor and ceiling send the same commands.
+//! Records the commands that one cycle sends to a node, with MONITOR. The minimal client (the floor) and redis-benchmark
+//! (the ceiling) send the same commands.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,14 +10,14 @@ use quorlock_testkit::RedisServer;
 use serde::{Deserialize, Serialize};
 
 use crate::Failure;
-use crate::worker::own::cycle;
+use crate::worker::ours::cycle;
 
 /// The name that is locked during the recording. The names that replace it have the same length.
 const NAME: &str = "recorded/000000";
 const NAME_START: &str = "recorded/";
 const CYCLES: usize = 3;
 const ATTEMPTS: usize = 20;
-/// The time for all cycles of an attempt. A slow node may miss one of them.
+/// The time limit for all cycles of one recording. A slow node may miss a cycle.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The commands of an acquire and of its release, without those that a batch sends once.
@@ -24,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) struct Recording {
     acquire: Vec<String>,
     release: Vec<String>,
-    /// The value of the vote's key between the two.
+    /// The value of the vote's key between the acquire and the release.
     value: String,
 }
 
@@ -88,7 +89,8 @@ impl Recording {
         &self.value
     }
 
-    /// Acquire and release for this caller, as bytes on the wire: its own name replaces the recorded one in every word.
+    /// Acquire and release for this caller, as bytes on the wire. The caller's name replaces the recorded name in every
+    /// word.
     pub(crate) fn of_caller(&self, caller: usize) -> (Vec<u8>, Vec<u8>) {
         let name = name_of(caller);
         let wire = |words: &[String]| wire(words.iter().map(|word| word.replace(NAME, &name)));
@@ -104,11 +106,11 @@ impl Recording {
         })
     }
 
-    /// The same, with several requests in one command as ours sends them under load: releases, and acquires if ours
-    /// combines them.
+    /// Like the commands above, but with several requests in one command, as our library sends them under load. Acquires
+    /// are combined only if our library combines them.
     pub(crate) fn together_at_random(&self, bundles: &Bundles) -> [Command; 2] {
         let [acquire, release] = self.at_random();
-        // The keys hold the value of this recording, so the releases must name it.
+        // The keys contain the value of this recording, so the releases must name that value.
         let releases = bundles.releases.as_ref().map(|bundle| bundle.with_own(self.value()).at_random(self.key()));
         let acquires = bundles.acquires.as_ref().map(|bundle| bundle.at_random(self.key()));
         [acquires.unwrap_or(acquire), releases.unwrap_or(release)]
@@ -233,8 +235,8 @@ impl Listener {
         }
     }
 
-    /// The next command of a client, and not of a script, with this name in it. What else is said does not have to be plain
-    /// text: a new connection brings scripts with it. `None` if it does not come by then.
+    /// The next command that contains this name and was sent by a client, not by a script. `None` if there is none before
+    /// the deadline. Other lines need not be plain text, because a new connection loads scripts.
     fn next_about(&mut self, name: &str, by: Instant) -> Result<Option<Vec<String>>, Failure> {
         while Instant::now() < by {
             let line = match self.line() {
@@ -274,7 +276,7 @@ fn unquoted(text: &str) -> Result<Vec<String>, Failure> {
                 }
                 (_, '\\') => match letters.next() {
                     Some((_, letter @ ('"' | '\\'))) => word.push(letter),
-                    // Nothing that ours sends has to be written like that.
+                    // Our library sends no bytes that MONITOR would escape like this.
                     _ => return Err("a word that is not plain text".into()),
                 },
                 (_, letter) => word.push(letter),

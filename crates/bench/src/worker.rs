@@ -1,12 +1,13 @@
-//! Contenders in processes of their own. A worker gets its task as an argument and prints a line when it is ready. For
-//! every line that it reads, it takes a turn of that many milliseconds and prints one line of figures.
+//! Contenders that run in their own processes (workers). A worker gets its task as an argument and prints a line when it
+//! is ready. Each line on its stdin is a number of milliseconds: the worker then runs cycles for that long, which is one
+//! turn, and prints one line of figures.
 
 pub(crate) mod crew;
 pub(crate) mod flock;
 pub(crate) mod floor;
 pub(crate) mod leases;
 pub(crate) mod load;
-pub(crate) mod own;
+pub(crate) mod ours;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -26,29 +27,29 @@ pub(crate) struct Task {
     pub(crate) nodes: Vec<String>,
     pub(crate) callers: usize,
     pub(crate) ttl_ms: u64,
-    /// The number of the first caller; unique among the processes.
+    /// The number of the first caller. Every process of a contender has other numbers, so that names differ.
     #[serde(default)]
-    pub(crate) first: usize,
+    pub(crate) first_caller: usize,
     /// Whether locks have no fence.
     pub(crate) plain: bool,
     /// Whether the runtime has one thread rather than two.
     #[serde(default)]
     pub(crate) one_thread: bool,
-    /// The commands that the floor sends to each node, recorded from ours.
+    /// The commands that the floor (a minimal client) sends to each node. They were recorded from our library.
     #[serde(default)]
     pub(crate) recordings: Vec<Recording>,
 }
 
-/// Time limit for getting ready and for a turn, so that a worker that hangs does not stop the run.
-const PATIENCE: Duration = Duration::from_secs(240);
-/// Time limit for ending.
-const FAREWELL: Duration = Duration::from_secs(5);
+/// How long a worker may take to start, or for a turn, before the run fails.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(240);
+/// How long a worker may take to end before it is killed.
+const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A worker process, and the length of its turns.
 pub(crate) struct Worker {
     child: Child,
-    orders: Option<ChildStdin>,
-    answers: Receiver<std::io::Result<String>>,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<std::io::Result<String>>,
     length: Duration,
 }
 
@@ -57,12 +58,12 @@ impl Worker {
     pub(crate) fn start(mut command: Command, task: &Task, length: Duration) -> Result<Self, Failure> {
         command.arg(serde_json::to_string(task)?).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
-        let orders = child.stdin.take();
+        let stdin = child.stdin.take();
         let output = BufReader::new(child.stdout.take().ok_or("the worker has no stdout")?);
-        let (told, answers) = channel();
-        std::thread::spawn(move || output.lines().try_for_each(|line| told.send(line)));
-        let mut worker = Self { child, orders, answers, length };
-        match worker.hear()?.trim() {
+        let (sender, lines) = channel();
+        std::thread::spawn(move || output.lines().try_for_each(|line| sender.send(line)));
+        let mut worker = Self { child, stdin, lines, length };
+        match worker.read_line()?.trim() {
             "ready" => Ok(worker),
             other => Err(format!("the worker is not ready: {other:?}").into()),
         }
@@ -75,10 +76,10 @@ impl Worker {
         Self::start(command, task, length)
     }
 
-    fn hear(&mut self) -> Result<String, Failure> {
-        match self.answers.recv_timeout(PATIENCE) {
+    fn read_line(&mut self) -> Result<String, Failure> {
+        match self.lines.recv_timeout(REPLY_TIMEOUT) {
             Ok(line) => Ok(line?),
-            Err(RecvTimeoutError::Timeout) => Err("a worker did not reply in time".into()),
+            Err(RecvTimeoutError::Timeout) => Err(format!("a worker did not reply within {REPLY_TIMEOUT:?}").into()),
             Err(RecvTimeoutError::Disconnected) => Err("a worker ended early".into()),
         }
     }
@@ -86,36 +87,36 @@ impl Worker {
 
 impl Contender for Worker {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        self.order()?;
-        self.answer()
+        self.start_turn()?;
+        self.read_figures()
     }
 }
 
 impl Worker {
     /// Starts a turn.
-    fn order(&mut self) -> Outcome {
-        let orders = self.orders.as_mut().ok_or("the worker has no stdin")?;
-        writeln!(orders, "{}", self.length.as_millis())?;
-        Ok(orders.flush()?)
+    fn start_turn(&mut self) -> Outcome {
+        let stdin = self.stdin.as_mut().ok_or("the worker has no stdin")?;
+        writeln!(stdin, "{}", self.length.as_millis())?;
+        Ok(stdin.flush()?)
     }
 
-    fn answer(&mut self) -> Result<Figures, Failure> {
-        Ok(serde_json::from_str(&self.hear()?)?)
+    fn read_figures(&mut self) -> Result<Figures, Failure> {
+        Ok(serde_json::from_str(&self.read_line()?)?)
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         // Closing stdin ends the worker. A worker that hangs is killed, because its servers must end too.
-        drop(self.orders.take());
-        let _ = self.answers.recv_timeout(FAREWELL);
+        drop(self.stdin.take());
+        let _ = self.lines.recv_timeout(EXIT_TIMEOUT);
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The worker's side: reports that it is ready, and answers every line with the figures of a turn.
-pub(crate) fn serve(mut turn: impl FnMut(Duration) -> Result<Figures, Failure>) -> Outcome {
+/// Runs a worker process: prints that it is ready and, for every line of stdin, runs a turn and prints its figures.
+pub(crate) fn run_turns(mut turn: impl FnMut(Duration) -> Result<Figures, Failure>) -> Outcome {
     let (input, mut output) = (std::io::stdin().lock(), std::io::stdout());
     writeln!(output, "ready")?;
     output.flush()?;

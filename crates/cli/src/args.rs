@@ -6,18 +6,7 @@ use std::path::PathBuf;
 use clap::{Arg, ArgAction, CommandFactory, FromArgMatches, Parser, Subcommand};
 use clap_complete::Shell;
 
-use crate::command::acquire::AcquireArgs;
-use crate::command::bench::BenchArgs;
-use crate::command::break_lock::BreakArgs;
-use crate::command::demo::DemoArgs;
-use crate::command::history::HistoryArgs;
-use crate::command::lease::LeaseArgs;
-use crate::command::list::ListArgs;
-use crate::command::man::ManArgs;
-use crate::command::nodes::Action;
-use crate::command::run::RunArgs;
-use crate::command::serve::ServeArgs;
-use crate::command::watch::WatchArgs;
+use crate::command::{acquire, bench, break_lock, demo, history, lease, list, man, nodes, run, serve, watch};
 use crate::config::{Flags, flag_args, typed_flags};
 
 /// Run a command while holding a lock, on one machine or on many.
@@ -52,7 +41,7 @@ pub(crate) struct Cli {
 pub(crate) fn command() -> clap::Command {
     // The same for -h and --help: the manual pages have the details.
     let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).global(true).help("Print help");
-    // What every command has is listed by `quorlock --help` and `quorlock config --help`.
+    // Only `quorlock --help` and `quorlock config --help` list the options that every command has.
     let hide = |arg: Arg| match arg.get_help().cloned() {
         Some(help) => arg.long_help(help).hide_short_help(true),
         None => arg,
@@ -63,7 +52,10 @@ pub(crate) fn command() -> clap::Command {
         .mut_args(hide)
         .mut_subcommands(|command| command.help_template(COMMAND_HELP))
         .mut_subcommand("config", |config| config.args(flag_args()))
-        .mut_subcommand("doctor", |doctor| doctor.help_template(DOCTOR_HELP))
+        // `doctor` has no options of its own, and clap would print blank lines for an empty list of them.
+        .mut_subcommand("doctor", |doctor| {
+            doctor.help_template(COMMAND_HELP.replace("\n\n{before-help}{all-args}", ""))
+        })
 }
 
 /// Reads the arguments of this process.
@@ -83,154 +75,89 @@ pub(crate) const COMMAND_HELP: &str = "\
 For --nodes, --json and the other options of every command: quorlock --help
 ";
 
-/// The same without a list of options: clap would leave blank lines for it.
-const DOCTOR_HELP: &str = "\
-{about-with-newline}
-{usage-heading} {usage}{after-help}
-
-For --nodes, --json and the other options of every command: quorlock --help
-";
-
 /// Grouped by task. A test checks that nothing is missing.
-const HELP: &str = "\
-{about}
-
-Usage: quorlock COMMAND [OPTIONS]      quorlock COMMAND --help says more
-
-Run something under a lock:
-  run NAME -- COMMAND..   Run a command while holding the lock
-  acquire NAME            Acquire a lock in a script, and print the lease
-  extend, check [LEASE]   Restart the ttl of a lease; check that it is held
-  release [LEASE]         Release a lock by its lease, from any host
-See and end locks:
-  status NAME             Show who holds a lock on every node, and who waits
-  list, watch [GLOB]      Show the locks in use, once or as they change
-  break NAME --fence N    End somebody else's lease
-  history [NAME]          Show who broke which lock, and why
-Care for nodes:
-  nodes                   Show the nodes; init, wait for or reconfigure them
-  doctor                  Find problems, and say how to fix them
-  config                  Show every setting and where it came from
-More:
-  serve                   Serve locks over HTTP, for programs in any language
-  bench                   Measure these nodes, or --local ones
-  demo                    Watch locks survive crashes, with nothing to install
-  completions SHELL       Print completions for a shell
-  help, man [COMMAND]     Print help, or a manual page with every option
-
-Options of every command (quorlock config --help says more):
-  --nodes URL,URL,..      Use these Redis servers: three or more, or one
-                          [default: a file on this host]
-  --require-cluster       Exit with 78 instead of using a file on this host
-  --config FILE           Read settings from FILE
-  --profile NAME          Use this profile of the file
-  --username NAME, --password-file FILE
-                          Log in to nodes whose URL has no password
-  --json                  Print JSON
-  -q, --quiet             Print only results and errors
-  -v, --verbose           Print more
-  --color WHEN            Use colours: auto, always, never [default: auto]
-  -h, --help; -V, --version
-  Rarely needed: --key-template, --max-ttl, --max-clock-skew, --node-deadline,
-  --max-clock-step-back, --danger-trust-restarts
-
-Example:
-  quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh
-";
+const HELP: &str = include_str!("help.txt");
 
 /// Commands with several arguments are described beside their code. Only the command that was typed is built: every run
 /// pays for it.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
-    Run(RunArgs),
-    Acquire(AcquireArgs),
+    Run(run::RunArgs),
+    Acquire(acquire::AcquireArgs),
     /// Restart the ttl of a lease.
-    #[command(
-        before_help = "\
+    #[command(before_help = "\
 The lease is held for another ttl from now. A lost lease cannot be revived. Everybody on this host can see arguments: \
-prefer - or the environment for LEASE.",
-        after_help = "\
+prefer - or the environment for LEASE.")]
+    #[command(after_help = "\
 Exit codes:
   0 extended   64 not a lease   69 no quorum: it may still be held   79 lost
 
 Example:
-  while sleep 10; do quorlock extend -q || break; done &"
-    )]
-    Extend(LeaseArgs),
+  while sleep 10; do quorlock extend -q || break; done &")]
+    Extend(lease::LeaseArgs),
     /// Check whether a lease is still held.
-    #[command(
-        before_help = "\
-Changes nothing. Everybody on this host can see arguments: prefer - or the environment for LEASE.",
-        after_help = "\
+    #[command(before_help = "\
+Changes nothing. Everybody on this host can see arguments: prefer - or the environment for LEASE.")]
+    #[command(after_help = "\
 Exit codes:
   0 held   64 not a lease   69 no quorum: not known   79 lost
 
 Example:
-  quorlock check || exit"
-    )]
-    Check(LeaseArgs),
+  quorlock check || exit")]
+    Check(lease::LeaseArgs),
     /// Release a lock by its lease, from any host.
-    #[command(
-        before_help = "\
+    #[command(before_help = "\
 Releasing a lease that has ended also succeeds. Everybody on this host can see arguments: prefer - or the environment \
-for LEASE.",
-        after_help = "\
+for LEASE.")]
+    #[command(after_help = "\
 Exit codes:
   0 released   64 not a lease
   69 no quorum: unreachable nodes free the lock after the ttl
 
 Example:
-  trap 'quorlock release' EXIT"
-    )]
-    Release(LeaseArgs),
+  trap 'quorlock release' EXIT")]
+    Release(lease::LeaseArgs),
     /// Show who holds a lock on every node, and who waits.
-    #[command(
-        before_help = "\
-Shows the holder, its fence, how long it has held the lock and when the lease expires. Changes nothing.",
-        after_help = "\
+    #[command(before_help = "\
+Shows the holder, its fence, how long it has held the lock and when the lease expires. Changes nothing.")]
+    #[command(after_help = "\
 Exit codes:
   0 shown, held or not   69 no quorum
 
 Example:
-  quorlock status nightly-report"
-    )]
+  quorlock status nightly-report")]
     Status {
         /// The lock.
         name: String,
     },
     /// List the locks that are held or waited for.
-    #[command(
-        before_help = "\
+    #[command(before_help = "\
 Changes nothing. Redis servers are scanned step by step: locks that come or go meanwhile may be missing. With -v, every \
-node has a line of its own.",
-        after_help = "\
+node has a line of its own.")]
+    #[command(after_help = "\
 Exit codes:
   0 listed, even if there are none   69 no quorum
 
 Example:
-  quorlock list 'invoices/*'"
-    )]
-    List(ListArgs),
-    Watch(WatchArgs),
-    Break(BreakArgs),
-    History(HistoryArgs),
+  quorlock list 'invoices/*'")]
+    List(list::ListArgs),
+    Watch(watch::WatchArgs),
+    Break(break_lock::BreakArgs),
+    History(history::HistoryArgs),
     /// Show the nodes, found a cluster, or change it.
-    #[command(
-        disable_help_subcommand = true,
-        before_help = "\
-Without a command, show whether each node answers and can vote.",
-        after_help = "\
+    #[command(disable_help_subcommand = true)]
+    #[command(before_help = "Without a command, show whether each node answers and can vote.")]
+    #[command(after_help = "\
 Exit codes:
   0 a majority of the nodes can vote   69 it cannot   77 access denied
   78 configuration
 
 Example:
-  quorlock nodes init --yes --nodes redis://a,redis://b,redis://c"
-    )]
+  quorlock nodes init --yes --nodes redis://a,redis://b,redis://c")]
     Nodes {
         #[command(subcommand)]
-        action: Option<Action>,
+        action: Option<nodes::Action>,
     },
     /// Find problems with the nodes, and say how to fix them.
     #[command(after_help = "\
@@ -245,12 +172,11 @@ Example:
   quorlock doctor --nodes redis://a,redis://b,redis://c")]
     Doctor,
     /// Show every setting and where it came from.
-    #[command(
-        before_help = "\
+    #[command(before_help = "\
 Flags come first, then the environment, then the file, then the defaults. The file is --config or $QUORLOCK_CONFIG, or \
 ~/.config/quorlock/config.toml, or /etc/quorlock/config.toml. Its keys are the flags with _ for -. It may have \
-profiles, which --profile or $QUORLOCK_PROFILE selects.",
-        after_help = "\
+profiles, which --profile or $QUORLOCK_PROFILE selects.")]
+    #[command(after_help = "\
 A configuration file:
   ttl = \"30s\"
   nodes = [\"redis://10.0.0.1\", \"redis://10.0.0.2\", \"redis://10.0.0.3\"]
@@ -261,27 +187,23 @@ A configuration file:
   nodes = [\"redis://10.1.0.1\"]
 
 Example:
-  quorlock config --profile staging"
-    )]
+  quorlock config --profile staging")]
     Config,
-    Serve(ServeArgs),
-    Bench(BenchArgs),
-    Demo(DemoArgs),
+    Serve(serve::ServeArgs),
+    Bench(bench::BenchArgs),
+    Demo(demo::DemoArgs),
     /// Print completions for a shell.
-    #[command(
-        before_help = "\
-Write them to where your shell looks for completions, and start a new shell.",
-        after_help = "\
+    #[command(before_help = "Write them to where your shell looks for completions, and start a new shell.")]
+    #[command(after_help = "\
 Example:
   quorlock completions bash > \\
-    ~/.local/share/bash-completion/completions/quorlock"
-    )]
+    ~/.local/share/bash-completion/completions/quorlock")]
     Completions {
         /// bash, elvish, fish, powershell or zsh.
         #[arg(hide_possible_values = true)]
         shell: Shell,
     },
-    Man(ManArgs),
+    Man(man::ManArgs),
 }
 
 #[cfg(test)]
@@ -289,7 +211,7 @@ mod tests {
     use super::*;
     use crate::config::KEYS;
 
-    /// With all that is put together only when it is asked for.
+    /// Returns the whole command line, including the parts that clap builds only on demand.
     fn whole() -> clap::Command {
         let mut root = command();
         root.build();

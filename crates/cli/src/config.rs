@@ -38,16 +38,12 @@ impl Settings {
     pub(crate) fn read(flags: &Flags, config: Option<PathBuf>, profile: Option<String>) -> Outcome<Self> {
         variable::check()?;
         let (file, looked_for) = File::find(config)?;
-        let profile = match profile {
-            Some(profile) => Some(profile),
-            None => variable::read("QUORLOCK_PROFILE")?,
-        };
+        let profile = variable::flag_or_read(profile, "QUORLOCK_PROFILE")?;
         let profile = profile.or_else(|| file.as_ref()?.default_profile.clone());
         if let Some(profile) = &profile {
             let Some(file) = &file else {
-                let looked_for = list(&looked_for);
-                let text = format!("profile {profile}: there is no configuration file; looked for {looked_for}");
-                return Err(Failure::config(text));
+                let why = format!("there is no configuration file; looked for {}", list(&looked_for));
+                return Err(Failure::config(format_args!("profile {profile}: {why}")));
             };
             file.check_profile(profile)?;
         }

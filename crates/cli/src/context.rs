@@ -218,7 +218,7 @@ fn state_folder() -> Option<PathBuf> {
 }
 
 /// Returns `$XDG_STATE_HOME/quorlock/locks.db`, or the file below `~/.local/state`.
-pub(crate) fn default_file() -> Outcome<PathBuf> {
+fn default_file() -> Outcome<PathBuf> {
     let folder = state_folder().ok_or_else(|| {
         Failure::config("neither XDG_STATE_HOME nor HOME says where to keep locks: use --nodes sqlite:/some/path")
     })?;

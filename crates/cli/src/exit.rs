@@ -82,19 +82,17 @@ impl Failure {
                 Self::new(Exit::HELD, describe_held(&held, details))
             }
             AcquireError::NoQuorum { name, tally } => no_quorum(format_args!("no quorum for {name}"), &tally, details),
-            AcquireError::Config(_) | AcquireError::Permits { .. } | AcquireError::Upgrade { .. } => Self::usage(error),
+            AcquireError::Config(_) | AcquireError::SlotsMismatch { .. } | AcquireError::UpgradeUnsupported { .. } => {
+                Self::usage(error)
+            }
             other => Self::new(Exit::NO_QUORUM, other),
         }
     }
 
     /// Prints the failure, and returns its exit code.
-    pub(crate) fn report(&self) -> ExitCode {
-        self.print();
-        self.exit.into()
-    }
-
-    pub(crate) fn print(&self) {
+    pub(crate) fn report(&self) -> Exit {
         eprintln!("quorlock: {}", self.text);
+        self.exit
     }
 }
 
@@ -177,7 +175,7 @@ impl From<BreakError> for Failure {
     fn from(error: BreakError) -> Self {
         match &error {
             BreakError::Config(_) => Self::usage(error),
-            BreakError::Other { name, .. } => {
+            BreakError::AnotherLease { name, .. } => {
                 Self::new(Exit::HELD, format_args!("{error}\n  it was left alone; look: quorlock status {name}"))
             }
             BreakError::NotHeld { .. } => Self::new(Exit::HELD, error),
@@ -198,8 +196,8 @@ fn describe_held(error: &HeldError, details: &Details) -> String {
     };
     let by = error.holder.as_ref().map_or_else(String::new, |holder| format!(" by {holder}"));
     let since = details.held_for.map_or_else(String::new, |held_for| format!(" for {}", show(held_for)));
-    let end = |left| format!("; its lease ends in {} unless renewed", show(left));
-    let end = error.remaining.map_or_else(String::new, end);
+    let left = error.remaining.map(show);
+    let end = left.map_or_else(String::new, |left| format!("; its lease ends in {left} unless renewed"));
     format!("{begin}{name} is held{by}{since}{end}\n  {advice}more: quorlock status {name}")
 }
 
@@ -232,12 +230,8 @@ fn no_quorum(what: impl fmt::Display, tally: &Tally, details: &Details) -> Failu
 
 /// Formats a number of things: `1 node`, `3 nodes`, `2 losses`.
 pub(crate) fn counted(count: usize, what: &str) -> String {
-    let ending = match what {
-        _ if count == 1 => "",
-        _ if what.ends_with('s') => "es",
-        _ => "s",
-    };
-    format!("{count} {what}{ending}")
+    let plural = if what.ends_with('s') { "es" } else { "s" };
+    format!("{count} {what}{}", if count == 1 { "" } else { plural })
 }
 
 /// Describes the effect on short runs if a quarantine cannot be recorded.

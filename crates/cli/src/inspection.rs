@@ -12,35 +12,26 @@ use crate::table::{Cell, one_line};
 pub(crate) const TITLES: [&str; 6] = ["HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING"];
 
 /// Returns the table cells of a lock: on one node, or summed up for all.
-pub(crate) fn cells(lock: &LockOnNode) -> [Cell; 6] {
+pub(crate) fn cells(lock: &LockOnNode) -> impl Iterator<Item = Cell> {
     let (who, paint) = match (&lock.trouble, &lock.holder) {
         (Some(trouble), _) => (trouble.clone(), Some(Paint::BAD)),
         (None, Some(holder)) => (holder.to_string(), None),
         (None, None) if lock.held => ("unknown".into(), None),
         (None, None) => ("-".into(), Some(Paint::DIM)),
     };
-    let fence = match (lock.fence, &lock.digest) {
-        (Some(fence), _) => fence.to_string(),
-        (None, Some(digest)) => format!("digest {digest}"),
-        (None, None) => "-".into(),
-    };
-    let how = sharing(lock).or_else(|| lock.mode.map(ToOwned::to_owned)).unwrap_or_else(|| "-".into());
-    let left = lock.left_ms.map(Duration::from_millis);
-    [
-        (who, paint),
-        (how, None),
-        (fence, None),
-        (or_dash(lock.since_ms.and_then(elapsed)), None),
-        (or_dash(left), None),
-        (lock.waiting.to_string(), None),
-    ]
+    let how = or_dash(sharing(lock).or_else(|| lock.mode.map(ToOwned::to_owned)));
+    let digest = lock.digest.as_ref().map(|digest| format!("digest {digest}"));
+    let fence = or_dash(lock.fence.map(|fence| fence.to_string()).or(digest));
+    let held_for = or_dash(lock.since_ms.and_then(elapsed).map(show));
+    let left = or_dash(lock.left_ms.map(|left| show(Duration::from_millis(left))));
+    let plain = [how, fence, held_for, left, lock.waiting.to_string()];
+    std::iter::once((who, paint)).chain(plain.map(|cell| (cell, None)))
 }
 
 /// Returns the state on which a majority agrees, in the form of one node's report.
 pub(crate) fn summary(lock: &LockView) -> LockOnNode {
     let is_changing = !lock.held && lock.nodes.iter().any(|node| node.held);
     LockOnNode {
-        node: lock.name.clone(),
         trouble: is_changing.then(|| "changing hands".to_owned()),
         held: lock.held,
         holder: lock.holder.clone(),
@@ -49,10 +40,10 @@ pub(crate) fn summary(lock: &LockView) -> LockOnNode {
         holds: lock.holds,
         fence: lock.fence,
         digest: lock.digest.clone(),
-        broken: lock.broken,
         since_ms: lock.since_ms.filter(|_| lock.holder.is_some()),
         left_ms: lock.left_ms,
         waiting: lock.waiting,
+        ..LockOnNode::default()
     }
 }
 
@@ -78,7 +69,7 @@ pub(crate) fn elapsed(since_ms: u64) -> Option<Duration> {
     Some(since.elapsed().unwrap_or_default())
 }
 
-/// Formats a duration, or a dash.
-pub(crate) fn or_dash(duration: Option<Duration>) -> String {
-    duration.map_or_else(|| "-".into(), show)
+/// Formats a value, or a dash.
+pub(crate) fn or_dash<T: ToString>(value: Option<T>) -> String {
+    value.map_or_else(|| "-".into(), |value| value.to_string())
 }

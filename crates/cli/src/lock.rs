@@ -45,10 +45,10 @@ pub(crate) struct LockArgs {
 }
 
 impl LockArgs {
-    /// Returns how long to wait; `None` for no limit. `is_patient` is the choice of another flag, if there is one.
-    pub(crate) fn patience(&self, is_patient: Option<bool>) -> Option<Duration> {
+    /// Returns how long to wait. `is_patient` is the choice of another flag, if there is one.
+    pub(crate) fn patience(&self, is_patient: Option<bool>) -> Duration {
         let is_patient = is_patient.unwrap_or_else(|| std::io::stderr().is_terminal() && !self.no_wait);
-        self.wait.or((!is_patient).then_some(Duration::ZERO))
+        self.wait.unwrap_or(if is_patient { Duration::MAX } else { Duration::ZERO })
     }
 
     /// Returns the mode; `owner` is the owner of a shared lock.
@@ -74,7 +74,7 @@ impl LockArgs {
         &self,
         context: &Context,
         client: &Client,
-        (mode, wait): (Mode, Option<Duration>),
+        (mode, wait): (Mode, Duration),
         renewals: Renewals,
         program: &str,
     ) -> Outcome<Lease> {
@@ -86,26 +86,18 @@ impl LockArgs {
                 news.send_replace(Some(wait.clone()));
             }
         });
-        let ask = async {
-            match wait {
-                Some(wait) => lock.acquire_within(wait).await,
-                None => lock.acquire().await,
-            }
-        };
-        let mut display = Display::new(context.output, client, &self.name, heard);
-        let acquired = tokio::select! {
-            acquired = ask => acquired,
-            never = display.show() => match never {},
-        };
-        let error = match acquired {
-            Ok(lease) => return Ok(lease),
-            Err(error) => error,
+        let error = tokio::select! {
+            acquired = lock.acquire_within(wait) => match acquired {
+                Ok(lease) => return Ok(lease),
+                Err(error) => error,
+            },
+            never = Display::new(context.output, client, &self.name, heard).show() => match never {},
         };
         let is_held = matches!(error, AcquireError::Held(_) | AcquireError::WaitTimeout(_));
         let since = if is_held { held_since(client, &self.name).await } else { None };
         let held_for = since.and_then(|since| since.elapsed().ok());
         let silent_for = client.node_stats().into_iter().map(|node| node.silent_for).collect();
-        let waited = wait.filter(|wait| !wait.is_zero());
+        let waited = (!wait.is_zero()).then_some(wait);
         let details = Details { waited, held_for, silent_for, unrecorded: unrecorded(client) };
         Err(Failure::not_acquired(error, &details))
     }

@@ -17,10 +17,7 @@ mod wait_display;
 use std::process::ExitCode;
 
 use args::{Cli, Command};
-use command::{
-    acquire, bench, break_lock, config as config_command, demo, doctor, history, lease, list, man, nodes, run, serve,
-    status, watch,
-};
+use command::{acquire, bench, break_lock, demo, doctor, history, lease, list, man, nodes, run, serve, status, watch};
 use config::{Flags, Settings};
 use context::Context;
 use exit::{Exit, Failure, Outcome};
@@ -52,15 +49,13 @@ fn main() -> ExitCode {
             return Exit::USAGE.into();
         }
     };
-    let is_for_eval = matches!(&cli.command, Command::Acquire(args) if args.is_for_eval());
-    let done = start(cli, &flags);
+    // A shell that evaluates the output must also learn of a failure.
+    let is_for_eval = matches!(&cli.command, Command::Acquire(args) if args.format == acquire::Format::Sh);
+    let exit = start(cli, &flags).unwrap_or_else(|failure| failure.report());
     if is_for_eval {
-        acquire::pass_on(done.as_ref().map_or_else(|failure| failure.exit, |exit| *exit));
+        acquire::pass_on(exit);
     }
-    match done {
-        Ok(exit) => exit.into(),
-        Err(failure) => failure.report(),
-    }
+    exit.into()
 }
 
 fn start(cli: Cli, flags: &Flags) -> Outcome {
@@ -96,7 +91,7 @@ fn start(cli: Cli, flags: &Flags) -> Outcome {
             Command::History(args) => history::history(&context, &args).await,
             Command::Nodes { action } => nodes::nodes(&context, action).await,
             Command::Doctor => doctor::doctor(&context).await,
-            Command::Config => config_command::config(&context),
+            Command::Config => command::config::config(&context),
             Command::Serve(args) => serve::serve(&context, args).await,
             Command::Bench(args) => bench::bench(&context, args).await,
             Command::Demo(args) => demo::demo(&context, args).await,

@@ -3,6 +3,7 @@
 use std::io::{self, BufRead, IsTerminal, Write};
 use std::os::fd::AsFd;
 
+use rustix::termios::tcgetwinsize;
 use serde::Serialize;
 
 use crate::exit::{Exit, Failure, Outcome};
@@ -18,11 +19,6 @@ impl Paint {
     pub(crate) const WARN: Self = Self("33");
     pub(crate) const DIM: Self = Self("2");
     pub(crate) const BOLD: Self = Self("1");
-
-    fn on(self, text: impl std::fmt::Display, colored: bool) -> String {
-        let text = text.to_string();
-        if colored && !text.is_empty() { format!("\u{1b}[{}m{text}\u{1b}[0m", self.0) } else { text }
-    }
 }
 
 /// How to print.
@@ -78,8 +74,7 @@ impl Output {
     /// Prints a text. Returns whether anybody still reads: a reader that has left, such as `head`, is not an error.
     #[expect(clippy::unused_self, reason = "printing is done through an output")]
     pub(crate) fn text(self, text: &str) -> Outcome<bool> {
-        let mut stdout = io::stdout();
-        match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        match write_stdout(text) {
             Ok(()) => Ok(true),
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
             Err(error) => Err(Failure::cannot("write")(error)),
@@ -98,13 +93,22 @@ impl Output {
 
     /// Colours a text for stdout.
     pub(crate) fn paint(self, paint: Paint, text: impl std::fmt::Display) -> String {
-        paint.on(text, self.color.unwrap_or_else(|| io::stdout().is_terminal()))
+        self.paint_on(&io::stdout(), paint, text)
     }
 
-    /// Colours a text for stderr.
-    pub(crate) fn paint_note(self, paint: Paint, text: impl std::fmt::Display) -> String {
-        paint.on(text, self.color.unwrap_or_else(|| io::stderr().is_terminal()))
+    /// Colours a text for this stream.
+    pub(crate) fn paint_on(self, stream: &impl IsTerminal, paint: Paint, text: impl std::fmt::Display) -> String {
+        let text = text.to_string();
+        let is_colored = !text.is_empty() && self.color.unwrap_or_else(|| stream.is_terminal());
+        if is_colored { format!("\u{1b}[{}m{text}\u{1b}[0m", paint.0) } else { text }
     }
+}
+
+/// Writes a text, and flushes.
+pub(crate) fn write_stdout(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes())?;
+    stdout.flush()
 }
 
 /// Serializes one JSON object, with its schema version.
@@ -144,32 +148,30 @@ impl LiveText {
     /// Replaces the lines, cut to the width of the terminal.
     pub(crate) fn draw<const LINES: usize>(&mut self, lines: [String; LINES]) {
         let columns = room(io::stderr()).0.max(20) - 1;
-        let text = format!("{}{}", self.back(), lines.map(|line| cut_painted(&line, columns)).join("\n"));
+        let text = format!("{}{}", clear(self.lines), lines.map(|line| cut_painted(&line, columns)).join("\n"));
         self.lines = LINES;
         // A single write, so that no other output comes in between.
         let _ = io::stderr().write_all(text.as_bytes());
-    }
-
-    /// Returns the codes that move from the last line to the beginning of the first, and clear everything below.
-    fn back(&self) -> String {
-        let up = self.lines.saturating_sub(1);
-        if up == 0 { "\r\u{1b}[J".into() } else { format!("\u{1b}[{up}A\r\u{1b}[J") }
     }
 }
 
 impl Drop for LiveText {
     fn drop(&mut self) {
         if self.lines > 0 {
-            let _ = io::stderr().write_all(self.back().as_bytes());
+            let _ = io::stderr().write_all(clear(self.lines).as_bytes());
         }
     }
 }
 
+/// Returns the codes that move from the last of these lines to the beginning of the first, and clear everything below.
+pub(crate) fn clear(lines: usize) -> String {
+    let up = lines.saturating_sub(1);
+    if up == 0 { "\r\u{1b}[J".into() } else { format!("\u{1b}[{up}A\r\u{1b}[J") }
+}
+
 /// Returns the columns and rows of a terminal, with defaults if the terminal does not know them.
 pub(crate) fn room(terminal: impl AsFd) -> (usize, usize) {
-    let size = rustix::termios::tcgetwinsize(terminal).ok();
-    let known = |count: u16| Some(usize::from(count)).filter(|count| *count > 0);
-    let columns = size.and_then(|size| known(size.ws_col)).unwrap_or(80);
-    let rows = size.and_then(|size| known(size.ws_row)).unwrap_or(24);
-    (columns, rows)
+    let (columns, rows) = tcgetwinsize(terminal).map_or((0, 0), |size| (size.ws_col, size.ws_row));
+    let or_default = |count: u16, default| if count == 0 { default } else { usize::from(count) };
+    (or_default(columns, 80), or_default(rows, 24))
 }

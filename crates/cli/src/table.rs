@@ -9,13 +9,14 @@ pub(crate) type Cell = (String, Option<Paint>);
 /// Rows of cells under a heading, each column as wide as its widest cell.
 #[derive(Debug)]
 pub(crate) struct Table {
-    head: Vec<&'static str>,
+    /// The heading, and the rows below it.
     rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
     pub(crate) fn new(head: impl IntoIterator<Item = &'static str>) -> Self {
-        Self { head: head.into_iter().collect(), rows: Vec::new() }
+        let head = head.into_iter().map(|title| (title.to_owned(), Some(Paint::DIM)));
+        Self { rows: vec![head.collect()] }
     }
 
     /// Adds a row of plain cells.
@@ -30,12 +31,8 @@ impl Table {
 
     /// Returns the lines, without trailing blanks.
     pub(crate) fn lines(&self, output: Output) -> Vec<String> {
-        let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| Some(row.get(column)?.0.chars().count()));
-            cells.chain([self.head[column].chars().count()]).max().unwrap_or_default()
-        };
-        let widths: Vec<usize> = (0..self.head.len()).map(width).collect();
-        let head = self.head.iter().map(|title| ((*title).to_owned(), Some(Paint::DIM))).collect();
+        let width = |column: usize| self.rows.iter().filter_map(|row| Some(row.get(column)?.0.chars().count())).max();
+        let widths: Vec<usize> = (0..).map_while(width).collect();
         let line = |row: &Vec<Cell>| {
             let mut text = String::new();
             for (column, (cell, paint)) in row.iter().enumerate() {
@@ -46,7 +43,7 @@ impl Table {
             }
             text.trim_end().to_owned()
         };
-        std::iter::once(&head).chain(&self.rows).map(line).collect()
+        self.rows.iter().map(line).collect()
     }
 
     pub(crate) fn print(&self, output: Output) -> Outcome {

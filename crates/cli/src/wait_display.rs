@@ -1,5 +1,6 @@
 //! The display while waiting for a lock: two lines that are redrawn on a terminal, and a line now and then elsewhere.
 
+use std::io::stderr;
 use std::time::{Duration, Instant, SystemTime};
 
 use quorlock::{Client, Fence, Holder, NodeStats, Wait};
@@ -37,7 +38,7 @@ impl<'a> Display<'a> {
     }
 
     /// Shows the progress. Never returns.
-    pub(crate) async fn show(&mut self) -> std::convert::Infallible {
+    pub(crate) async fn show(mut self) -> std::convert::Infallible {
         if self.output.quiet || self.output.json {
             return std::future::pending().await;
         }
@@ -70,7 +71,7 @@ impl<'a> Display<'a> {
             if let Some(live) = &mut live {
                 let turn = self.begun.elapsed().as_millis() / TURN.as_millis();
                 let spinner = SPINNER[turn as usize % SPINNER.len()];
-                let second = self.output.paint_note(Paint::DIM, format_args!("  {second}"));
+                let second = self.output.paint_on(&stderr(), Paint::DIM, format_args!("  {second}"));
                 live.draw([format!("{spinner} {first}"), second]);
             } else if is_other || printed.is_none_or(|at| at.elapsed() >= REPEAT) {
                 printed = Some(Instant::now());

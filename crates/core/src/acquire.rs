@@ -1,5 +1,5 @@
-//! The state machine of an acquire: it asks all nodes, then seals and wins, waits in the queue, or releases and
-//! retries.
+//! The state machine of an acquire. It asks all nodes for their votes. If a majority grants, it raises their fences to
+//! one value (the seal) and wins. If no majority grants, it waits in the queue, or releases its votes and retries.
 
 mod asking;
 mod settle;
@@ -24,9 +24,9 @@ use crate::validity::{self, valid_until};
 use crate::vote::{Outcome, Refusal, Request};
 use asking::Asking;
 
-/// The most times that one attempt tries to raise a majority to one fence before it starts over.
+/// How often one attempt tries to raise the fences of a majority to one value before the acquire starts over.
 pub const SEALS_MAX: u8 = 3;
-/// The most consecutive tries to settle on one slot when the nodes granted different ones.
+/// How often an acquire tries in a row to agree on one slot when the nodes granted different slots.
 pub const SETTLES_MAX: u8 = 5;
 
 /// The state machine behind `acquire`. The first call of [`tick`](Self::tick) starts it.
@@ -39,14 +39,14 @@ pub struct Acquire {
     seen: Fence,
     /// Set once a node refused a proposal as too far ahead. From then on proposals come from the nodes' clocks only.
     by_clock_only: bool,
-    /// Drawn with the first request and kept until the acquire ends.
+    /// The ticket, drawn with the first request and kept until the acquire ends.
     ticket: Option<Ticket>,
     /// The slot of a semaphore that nodes try first.
     slot: Option<u32>,
     settles: u8,
     /// The votes of the last round that found the lock held.
     held: Option<Tally>,
-    /// The last state of the queue that the driver received.
+    /// The last state of the queue that was reported to the driver.
     told: Option<Box<Wait>>,
     state: State,
 }
@@ -138,7 +138,7 @@ impl Acquire {
         }
     }
 
-    /// Takes a node's outcome for an attempt. Ignores outcomes of other attempts.
+    /// Handles the outcome of a request to a node. Ignores outcomes of other attempts.
     pub fn take(
         &mut self,
         attempt: LeaseId,
@@ -152,7 +152,7 @@ impl Acquire {
             return Vec::new();
         }
         let outcome = match outcome {
-            // Validity counts from the send, because a grant may be as old as its request.
+            // The validity is counted from the time of sending, because the ttl of a grant may have started then.
             Outcome::Voted { vote, .. } if !self.terms.rules.hold(Rule::CountFromSend) => {
                 Outcome::Voted { vote, sent: now }
             }
@@ -167,7 +167,7 @@ impl Acquire {
         steps
     }
 
-    /// Takes a hint that the lock may be free on a node. A hint proves nothing, so the node is asked again.
+    /// Handles a hint that the lock may be free on a node. A hint proves nothing, so the machine asks the node again.
     pub fn hint(&mut self, node: usize, now: Moment, node_micros: Option<i64>) -> Vec<Step> {
         let (proposal, pace) = (self.proposal(node_micros), self.pace());
         let waits = self.ticket.is_some();
@@ -237,7 +237,8 @@ impl Acquire {
         self.ask_nodes([node].into_iter().collect(), now)
     }
 
-    /// Asks the nodes that have not been asked in this turn, if the attempt has votes: their hints may be lost.
+    /// If the attempt has votes, asks the nodes that were not asked since the last hint (in this turn), because their
+    /// own hints may be lost.
     fn complete_the_turn(&mut self, now: Moment) -> Vec<Step> {
         let over = self.is_over(now);
         let State::Asking(asking) = &self.state else { return Vec::new() };
@@ -349,7 +350,7 @@ impl Acquire {
         })
     }
 
-    /// Raises the lower fences of a majority that granted unequal ones, under its own votes.
+    /// After a majority granted unequal fences, asks the nodes with the lower ones to raise them.
     fn seal(&mut self, now: Moment) -> Vec<Step> {
         let deadline = self.deadline(now);
         let majority = self.terms.quorum.majority();

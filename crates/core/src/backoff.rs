@@ -15,7 +15,7 @@ pub struct Retry {
     pub min: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// The most attempts; `None` to be limited by the caller's deadline only.
+    /// The largest number of attempts. If it is `None`, only the caller's deadline limits them.
     pub attempts: Option<u32>,
 }
 

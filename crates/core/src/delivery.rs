@@ -1,8 +1,9 @@
 //! Delivery of requests to one node: the queue, the batches in flight, and the owed releases.
 //!
-//! A connection delivers in order. A request that was in flight when its connection ended may still arrive, much later.
-//! Therefore a release stays owed until the node acknowledges it or the vote has expired, it never overtakes a request
-//! of its attempt, and it leaves a tombstone if such a request may still arrive.
+//! A connection delivers requests in order. A request that was in flight when its connection ended may still reach the
+//! node, much later. Therefore the link *owes* each release: it sends the release again until the node acknowledges it
+//! or the vote has expired. A release never overtakes a request of its attempt. If such a request may still arrive, the
+//! release leaves a tombstone, so that the node refuses the request.
 
 #[cfg(test)]
 mod tests;
@@ -23,7 +24,7 @@ use crate::vote::Request;
 
 /// The most releases that a link may owe to a node. A link that owes this many accepts no new requests.
 pub const OWED_MAX: usize = 65_536;
-/// How long a release stays owed after its vote has expired, for requests that arrive late.
+/// How long a release stays owed after its vote has expired, because a request of its attempt may arrive late.
 const OWED_SLACK: Duration = Duration::from_secs(1);
 
 /// A request for a vote, with its sender's context.
@@ -44,7 +45,7 @@ pub struct Release<T> {
     pub attempt: LeaseId,
     /// The ttl of its votes.
     pub ttl: Ttl,
-    /// Whether it uses the Redlock page's commands.
+    /// Whether the attempt uses the commands of the Redlock page.
     pub is_plain: bool,
     /// What happens to the position in the queue.
     pub parting: Option<Parting>,
@@ -68,7 +69,7 @@ struct Owed<T> {
 enum Item<T> {
     Ask {
         ask: Ask<T>,
-        /// Whether it was sent before, to a server that no longer had the name.
+        /// Whether the request was sent before, to a server that no longer had the name.
         is_resent: bool,
     },
     Release(LeaseId),
@@ -77,11 +78,11 @@ enum Item<T> {
 /// How a node handled a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It voted, or acknowledged a release.
+    /// The node voted, or acknowledged a release.
     Done,
-    /// It answered with an error, and may or may not have applied the request.
+    /// The node answered with an error, and may or may not have applied the request.
     Failed,
-    /// It did nothing, because another of its servers has the name.
+    /// The node did nothing, because another of its servers has the name.
     Moved,
 }
 
@@ -95,7 +96,7 @@ pub struct Delivery<T> {
     queue: VecDeque<Item<T>>,
     /// The batches in flight, oldest first: the node answers in this order.
     under_way: VecDeque<Vec<Item<T>>>,
-    /// In no order: their serial numbers have it.
+    /// The owed releases, unordered. Their serial numbers give the order.
     owed: HashMap<LeaseId, Owed<T>>,
     /// The number of releases so far.
     serial: u64,
@@ -103,7 +104,7 @@ pub struct Delivery<T> {
     failed: Vec<LeaseId>,
     /// Requests whose names have moved to another server. The next connection sends them once more.
     moved: Vec<Ask<T>>,
-    /// Whether the connection on which they moved is still open.
+    /// Whether the node reported a move on the current connection.
     is_moving: bool,
     /// The last round of each lease whose renewal is in the queue.
     renewals: BTreeMap<LeaseId, u32>,
@@ -128,20 +129,20 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Queues a request. The queue holds at most one renewal of a lease, which counts for the last round: otherwise
-    /// renewals would pile up for a slow node.
+    /// Queues a request. If a renewal of the same lease is already in the queue, that renewal gets the number of the
+    /// new round instead, so that renewals do not pile up for a slow node.
     pub fn ask(&mut self, ask: Ask<T>) {
         if ask.round == 0 || self.renewals.insert(ask.request.attempt(), ask.round).is_none() {
             self.queue.push_back(Item::Ask { ask, is_resent: false });
         }
     }
 
-    /// Queues a release, which stays owed until the node acknowledges it or it expires.
+    /// Queues a release. The release stays owed until the node acknowledges it or the release expires.
     pub fn release(&mut self, release: Release<T>, now: Moment) {
         let (attempt, lapses) = (release.attempt, now + (release.ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK);
         self.serial += 1;
         self.owed.insert(attempt, Owed { release, lapses, serial: self.serial, is_resent: false });
-        // The release may be acknowledged before these are sent again.
+        // Drop the moved requests of this attempt: the node could acknowledge the release before they are sent again.
         self.moved.retain(|ask| !(ask.request.creates_vote() && ask.request.attempt() == attempt));
         if self.rules.hold(Rule::ReleaseInOrder) {
             self.queue.push_back(Item::Release(attempt));
@@ -180,7 +181,7 @@ impl<T: Clone> Delivery<T> {
         size
     }
 
-    /// Takes the reply to the oldest batch. Returns, for each of its requests, the sender to notify, if any.
+    /// Takes the reply to the oldest batch. Returns, for each request of that batch, the sender to notify, if any.
     pub fn replied(&mut self, fates: impl IntoIterator<Item = Fate>) -> Vec<Option<Told<T>>> {
         let batch = self.under_way.pop_front().unwrap_or_default();
         batch.into_iter().zip(fates).map(|(item, fate)| self.settle(item, fate)).collect()
@@ -246,13 +247,13 @@ impl<T: Clone> Delivery<T> {
         told
     }
 
-    /// Queues the releases again that the node answered with an error.
+    /// Queues again the releases that the node answered with an error.
     pub fn retry_failed(&mut self) {
         self.queue.extend(self.failed.drain(..).map(Item::Release));
     }
 
-    /// Removes expired releases. Until the client closes, a release stays owed while a request of its attempt may still
-    /// arrive.
+    /// Removes expired releases. If a request of its attempt may still arrive, an expired release stays owed until the
+    /// client closes.
     pub fn forget_lapsed(&mut self, now: Moment, is_closing: bool) {
         let strays = &self.strays;
         self.owed.retain(|attempt, owed| now < owed.lapses || strays.contains(attempt) && !is_closing);
@@ -278,12 +279,12 @@ impl<T: Clone> Delivery<T> {
         self.owed.len()
     }
 
-    /// The number of attempts with a request that may still arrive from a connection that has ended.
+    /// Returns the number of attempts with a request that may still arrive from a connection that has ended.
     pub fn strays(&self) -> usize {
         self.strays.len()
     }
 
-    /// Whether the attempt was released, so that the request must not be sent any more.
+    /// Returns whether the attempt was released, so that the request must not be sent any more.
     fn is_over(&self, ask: &Ask<T>) -> bool {
         self.rules.hold(Rule::ReleaseInOrder)
             && ask.request.creates_vote()
@@ -321,7 +322,7 @@ impl<T> Owed<T> {
     }
 }
 
-/// Leaves out times and serial numbers, so that states which behave alike until a release expires hash alike.
+/// Omits times and serial numbers: two states that behave alike until a release expires get the same hash.
 impl<T: Hash> Hash for Delivery<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut owed: Vec<&Owed<T>> = self.owed.values().collect();

@@ -37,7 +37,7 @@ impl fmt::Display for Fence {
     }
 }
 
-/// Returns the median of the nodes' clocks; for an even number of them, the lower one of the middle two.
+/// Returns the median of the nodes' clocks; for an even number of clocks, the lower of the middle two.
 pub fn median(readings: impl IntoIterator<Item = i64>) -> Option<i64> {
     let (mut of_nodes, count) = gathered(readings, 0);
     let readings = &mut of_nodes[..count];
@@ -48,16 +48,17 @@ pub fn median(readings: impl IntoIterator<Item = i64>) -> Option<i64> {
 
 /// Returns the fence to propose: the median of the nodes' clocks, but above every fence seen so far.
 ///
-/// It ignores the client's own wall clock, so a client with a wrong clock is neither locked out nor favoured.
+/// The proposal ignores the client's own wall clock, so a client with a wrong clock is neither locked out nor favoured.
 pub fn propose(node_micros: Option<i64>, seen: Fence) -> Fence {
     let clock = node_micros.and_then(|micros| u64::try_from(micros).ok()).unwrap_or(0);
     Fence::new(clock).max(if seen == Fence::default() { seen } else { seen.next() })
 }
 
-/// Returns the lowest fence to which a majority of unequal grants can be raised: the m-th smallest.
+/// Returns the lowest fence to which a majority of unequal grants can be raised: the m-th smallest, where m is
+/// `majority`.
 ///
-/// Any fence that a majority has granted under our votes is above all earlier fences. The lowest such fence leaves out
-/// a node that is far ahead of the others.
+/// If a majority grants one fence under our votes, that fence is above all earlier fences. Choosing the lowest possible
+/// one ignores a node that is far ahead of the others.
 pub fn seal_at(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
     let (mut of_nodes, count) = gathered(granted, Fence::default());
     let granted = &mut of_nodes[..count];

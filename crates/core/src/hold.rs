@@ -17,7 +17,7 @@ use crate::validity::{self, mth_largest};
 use crate::vote::{Outcome, Refusal, Request, Silence, Vote};
 use crate::watchdog::{Renewals, Watchdog};
 
-/// The state machine behind a lease.
+/// The state machine behind a lease, from the win to the release or loss.
 #[derive(Clone, Debug, Hash)]
 pub struct Hold {
     terms: Terms,
@@ -34,7 +34,7 @@ pub struct Hold {
     begun: Moment,
     /// The replies to the current renewal.
     renewal: Option<Round>,
-    /// Whether another renewal must follow the current one, which may have been sent before the doubt arose.
+    /// Whether another renewal must follow the current one, because a hint arrived after the current one was sent.
     doubted: bool,
     /// Whether a node reported a tombstone for the attempt, although the holder did not release it.
     broken: bool,
@@ -81,8 +81,8 @@ impl Hold {
         if self.is_held { validity::left(self.valid_until, now) } else { Duration::ZERO }
     }
 
-    /// Returns the start and end of the validity; `None` if the lease is over. A majority was asked at the start or
-    /// later and granted.
+    /// Returns the start and end of the validity; `None` if the lease is over. The requests that a majority granted
+    /// were sent at the start or later.
     pub fn span(&self) -> Option<(Moment, Moment)> {
         self.is_held.then_some((self.asked()?, self.valid_until))
     }
@@ -92,7 +92,7 @@ impl Hold {
         (0..self.acks.len()).filter(|node| self.acks[*node].is_some()).collect()
     }
 
-    /// Returns why the lease was lost, if it was.
+    /// Returns why the lease was lost; `None` if it was not lost.
     pub fn loss(&self) -> Option<Loss> {
         self.loss
     }
@@ -142,17 +142,18 @@ impl Hold {
         (Some(self.rounds), steps)
     }
 
-    /// Takes a hint that the lease may be broken. A hint proves nothing, so it starts a renewal, after the current one
-    /// if there is one.
+    /// Handles a hint that the lease may be broken. A hint proves nothing, so the machine renews the lease, after the
+    /// current renewal if there is one.
     pub fn doubt(&mut self, now: Moment) -> Vec<Step> {
         self.doubted = self.renewal.is_some();
         self.extend(now).1
     }
 
-    /// Takes a node's outcome for a renewal.
+    /// Handles the outcome of a renewal on one node.
     ///
-    /// An answer to an older round still counts for its node, from its own send time, but never completes the majority
-    /// of another round. Answers to the acquire that arrive after the win are round 0.
+    /// An answer to an older round extends the vote of its node, counted from the time at which that request was sent,
+    /// but never completes the majority of another round. Answers to the acquire that arrive after the win have round
+    /// 0.
     pub fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.still_valid(now, &mut steps) || node >= self.acks.len() {
@@ -165,7 +166,7 @@ impl Hold {
             other => other,
         };
         match &outcome {
-            // A late answer to the acquire may be for another slot, and is then no vote for this lease.
+            // A late answer to the acquire may grant another slot. Such a grant is no vote for this lease.
             Outcome::Voted { vote: Vote::Grant { slot: Some(slot), .. }, .. } if !self.is_in(slot.index) => {}
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
             // The node lost our vote with its memory, but its quarantine prevents other grants until our ttl is over.
@@ -189,14 +190,14 @@ impl Hold {
                 renewal.take(node, outcome);
                 self.settle(now, rng, &mut steps);
             }
-            // The answer is too late for its round but completes a majority for the lease, so no retry is needed.
+            // The answer is too late for its round, but with it a majority has renewed, so no retry is needed.
             None if self.watchdog.has_failed() && asked >= self.begun => self.watchdog.renewed(asked),
             Some(_) | None => {}
         }
         steps
     }
 
-    /// Returns the latest moment such that a majority was asked at or after it and granted.
+    /// Returns the latest moment such that a majority granted requests that were sent at or after that moment.
     fn asked(&self) -> Option<Moment> {
         mth_largest(self.acks.iter().flatten().copied(), self.terms.quorum.majority())
     }
@@ -209,9 +210,9 @@ impl Hold {
         self.is_held
     }
 
-    /// Returns the request that gives the lease to the nodes that have not granted it. Returns `None` if all have
-    /// granted, and for a plain lock, which has no such request. Also returns `None` if the validity has ended: only a
-    /// lease that was certainly never lost may restore a vote.
+    /// Returns the request for the nodes that have not granted the lease. Returns `None` if all nodes have granted it,
+    /// or if the lock is plain (plain locks have no such request). Also returns `None` if the validity has ended: only
+    /// a lease that was certainly never lost may restore a vote.
     pub fn repair(&self, now: Moment) -> Option<Step> {
         if self.validity(now).is_zero() {
             return None;
@@ -221,7 +222,7 @@ impl Hold {
         (!nodes.is_empty()).then_some(Step::Ask { nodes, round: 0, request })
     }
 
-    /// Ends the lease at the holder's request. Returns `false` if it was already over.
+    /// Ends the lease at the holder's request. Returns `false` if the lease was already over.
     pub fn release(&mut self) -> bool {
         self.renewal = None;
         core::mem::replace(&mut self.is_held, false)
@@ -231,7 +232,7 @@ impl Hold {
         matches!(self.terms.mode, Mode::Slot { slot, .. } if slot == index)
     }
 
-    /// Checks for expiry before anything else counts, because a lost lease stays lost.
+    /// Checks for expiry before any other input, because a lost lease stays lost.
     fn still_valid(&mut self, now: Moment, steps: &mut Vec<Step>) -> bool {
         let is_final = self.terms.rules.hold(Rule::LostIsFinal);
         if self.is_held && now >= self.valid_until && is_final {
@@ -263,7 +264,7 @@ impl Hold {
         self.begun + self.terms.node_deadline
     }
 
-    /// Returns a request that renews the vote, or restores it where the node has lost it.
+    /// Returns a request that renews the vote, or restores the vote on a node that has lost it.
     fn request_of(&self, fence: Fence) -> Request {
         let (holder, mode) = (self.terms.holder.clone(), self.terms.mode);
         Request::Renew { attempt: self.attempt, fence, ttl: self.terms.ttl, repair: true, holder, mode }

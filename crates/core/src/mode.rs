@@ -3,13 +3,13 @@
 use alloc::string::String;
 use core::fmt;
 
-/// The most permits that a semaphore can have.
+/// The largest number of permits of a semaphore.
 pub const PERMITS_MAX: u32 = 1_024;
 
 /// The owner of a reentrant lock, which may re-enter it, or a reader, which cannot write while it reads.
 ///
-/// It is a secret, because anyone who knows it may enter: `Debug` hides it, and there is no `Display`. Pass the text of
-/// [`reveal`](Self::reveal) to another process to act as the same owner there.
+/// It is a secret, because anyone who knows it can acquire the lock as the same owner: `Debug` hides it, and there is
+/// no `Display`. Pass the text of [`reveal`](Self::reveal) to another process to act as the same owner there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(u128);
 

@@ -21,8 +21,8 @@ impl Quorum {
     /// Creates a quorum of this many nodes.
     ///
     /// # Errors
-    /// [`QuorumError`] if there are none, too many, or two: two nodes stop when either fails, which is worse than one
-    /// node.
+    /// [`QuorumError`] if there are no nodes, too many nodes, or two nodes. Two nodes are worse than one: locks stop
+    /// when either node fails.
     pub fn new(nodes: usize) -> Result<Self, QuorumError> {
         match nodes {
             0 => Err(QuorumError::None),
@@ -125,8 +125,7 @@ impl Tally {
         self.votes.iter().filter(|b| matches!(b, NodeVote::Silent(_))).count()
     }
 
-    /// Returns how long quarantines keep a majority from voting. Nodes that were only late or unheard count as able to
-    /// vote.
+    /// Returns how long quarantines keep a majority from voting. Assumes that nodes without an answer can vote.
     pub fn quarantine_left(&self) -> Option<Duration> {
         let (mut voting, mut left) = (0, Vec::new());
         for vote in &self.votes {

@@ -8,7 +8,7 @@ use crate::quorum::{NodeVote, Quorum, Tally, Verdict};
 use crate::time::Moment;
 use crate::vote::{GrantedSlot, Outcome, Refusal, Silence, Vote};
 
-/// Counts the votes of one round: one reply for each node, `None` until it answers.
+/// The votes of one round: one reply for each node, and `None` for a node that has not answered.
 #[derive(Clone, Debug, Hash)]
 pub struct Round {
     quorum: Quorum,
@@ -25,7 +25,8 @@ impl Round {
     pub fn take(&mut self, node: usize, outcome: Outcome) {
         let Some(reply) = self.replies.get_mut(node) else { return };
         *reply = Some(match outcome {
-            // A node that lost its memory has no vote for anyone: count it as silent. The link repeats the handshake.
+            // A node that lost its memory has no vote for any client: count the node as silent. The link repeats the
+            // handshake.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
                 Outcome::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
             }
@@ -34,7 +35,7 @@ impl Round {
         });
     }
 
-    /// Counts every node that has not answered as silent for this reason.
+    /// Counts every node that has not answered as silent, for this reason.
     pub fn silence_the_rest(&mut self, why: &Silence) {
         for reply in &mut self.replies {
             reply.get_or_insert_with(|| Outcome::Silent(why.clone()));
@@ -73,12 +74,12 @@ impl Round {
         slots.max_by_key(|slot| (self.grants_of(Some(*slot)).count(), Reverse(*slot)))
     }
 
-    /// Counts the nodes that have granted this slot or could have.
+    /// Counts the nodes that have granted this slot, or reported it as free.
     pub fn offers_of(&self, slot: u32) -> usize {
         self.slots().filter(|granted| granted.index == slot || granted.free.contains(&slot)).count()
     }
 
-    /// Returns the slot that the most nodes have granted or could grant.
+    /// Returns the slot that the most nodes have granted or reported as free.
     pub fn likeliest_slot(&self) -> Option<u32> {
         let offered = self.slots().flat_map(|granted| granted.free.iter().chain([&granted.index])).copied();
         offered.max_by_key(|slot| (self.offers_of(*slot), Reverse(*slot)))

@@ -7,7 +7,8 @@ use core::time::Duration;
 use crate::digest::Digest;
 use crate::fence::Fence;
 
-/// How long a node keeps a waiter after its last request. A dead waiter leaves the queue after this time.
+/// How long a node keeps a waiter in the queue after the waiter's last request. A dead waiter is removed after this
+/// time.
 pub const ENTRY_LEASE: Duration = Duration::from_secs(5);
 /// The longest time between a waiter's requests, even without a hint: well within [`ENTRY_LEASE`].
 pub const POLL_MAX: Duration = Duration::from_secs(1);
@@ -74,7 +75,7 @@ pub struct Waiter {
     pub ticket: Ticket,
     /// The channel for hints.
     pub channel: Channel,
-    /// Whether it wants a shared lock, and so need not wait for others that do.
+    /// Whether the client wants a shared lock. Such clients do not wait for each other.
     pub shared: bool,
 }
 
@@ -83,7 +84,7 @@ pub struct Waiter {
 pub struct Waiting {
     /// When its ticket was drawn, in microseconds by the median of the nodes' clocks.
     pub since_micros: u64,
-    /// Whether it wants a shared lock.
+    /// Whether the waiter wants a shared lock.
     pub shared: bool,
 }
 
@@ -105,10 +106,10 @@ impl Parting {
     }
 }
 
-/// A vote that a node gives to the first waiter without another request, for the request that it refused before.
+/// A vote that a node gives to the first waiter: it grants a request that it refused before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handoff {
-    /// The digest of the attempt. The waiter may have continued as another attempt since.
+    /// The digest of the attempt. The waiter may have started another attempt since.
     pub attempt: Digest,
     /// The fence that the node stored.
     pub fence: Fence,

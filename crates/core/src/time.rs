@@ -9,9 +9,9 @@ pub const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// The default ttl.
 pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
-/// A point on this process's own clock, which keeps running during suspend.
+/// A point in time on this process's own clock, which keeps running while the machine is suspended.
 ///
-/// It has no meaning in other processes and is never sent; messages contain durations instead.
+/// A moment has no meaning in other processes. It is never sent; messages contain durations instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
@@ -90,8 +90,8 @@ pub struct TtlError {
 
 /// The allowance for clocks that run at different rates: a fraction of the ttl plus a constant.
 ///
-/// For a ttl `T`, margin `d`, fastest node rate `1 + r` and slowest client rate `1 - r`, it must satisfy `(T - d)(1 +
-/// r) <= T (1 - r)`.
+/// For a ttl `T`, margin `d`, fastest node rate `1 + r` and slowest client rate `1 - r`, the margin must satisfy `(T -
+/// d)(1 + r) <= T (1 - r)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Drift {
     /// Parts per million of the ttl.

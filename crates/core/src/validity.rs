@@ -5,22 +5,22 @@ use core::time::Duration;
 use crate::nodes::gathered;
 use crate::time::{Drift, Moment, Ttl};
 
-/// Returns when the validity of a lease ends that a majority granted.
+/// Returns when the validity of a lease ends.
 ///
-/// `sends` are the send times of the granted requests, one for each granting node. A grant lasts for the ttl from some
-/// point after its send, so the lease is valid until the first of the best `majority` grants may expire: the m-th
-/// largest send time, plus ttl, minus drift. Returns `None` without a majority.
+/// `sends` are the send times of the granted requests, one for each granting node. Each grant lasts for the ttl, from
+/// some moment after its request was sent. The lease is valid until fewer than `majority` grants may be left: the m-th
+/// largest send time (m = `majority`), plus ttl, minus drift. Returns `None` without a majority.
 pub fn valid_until(sends: impl IntoIterator<Item = Moment>, majority: usize, ttl: Ttl, drift: Drift) -> Option<Moment> {
     Some(until(mth_largest(sends, majority)?, ttl, drift))
 }
 
-/// Returns when the validity ends if a majority was asked at `asked` or later.
+/// Returns when the validity ends if a majority granted requests that were sent at `asked` or later.
 pub fn until(asked: Moment, ttl: Ttl, drift: Drift) -> Moment {
     (asked + ttl.duration()).before(drift.of(ttl))
 }
 
-/// Returns the latest moment that a majority of these moments, one per node, reaches. Returns `None` without a
-/// majority.
+/// Returns the m-th largest of these moments, one per node, where m is `majority`: a majority of them is at or after
+/// it. Returns `None` without a majority.
 pub fn mth_largest(moments: impl IntoIterator<Item = Moment>, majority: usize) -> Option<Moment> {
     let (mut of_nodes, count) = gathered(moments, Moment::from_nanos(0));
     let moments = &mut of_nodes[..count];

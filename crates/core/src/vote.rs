@@ -17,7 +17,8 @@ use crate::time::{Moment, Ttl};
 /// A request to one node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
-    /// Asks for a vote with a fence of at least the proposal. Repeated under one's own vote, it is the seal.
+    /// Asks for a vote with a fence of at least the proposal. If the attempt already has the vote, the request raises
+    /// its fence, which is called the seal.
     Acquire {
         /// The attempt that makes the request.
         attempt: LeaseId,
@@ -156,7 +157,7 @@ impl Request {
     }
 }
 
-/// The lease to break. It is never named by its id, which is a secret of its holder.
+/// The lease to break. The lease id does not identify it, because the id is a secret of the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
     /// The lease with this fence. If several clients share the lock, this is the newest one's fence and all of their
@@ -333,23 +334,23 @@ impl fmt::Display for Refusal {
             }
             Self::Behind { queue, .. } => {
                 let before = queue.place.map_or(queue.waiting, |place| place.saturating_sub(1));
-                write!(f, "free, but {before} came before")
+                write!(f, "free, but {before} earlier waiters come first")
             }
-            Self::QueueFull => write!(f, "{} wait already", crate::ticket::WAITERS_MAX),
+            Self::QueueFull => write!(f, "the queue is full: {} waiters", crate::ticket::WAITERS_MAX),
             Self::Permits { stored } => write!(f, "it is held with {stored} permits"),
-            Self::Upgrade => f.write_str("the asker holds a share itself"),
-            Self::Absent => f.write_str("no vote stands"),
+            Self::Upgrade => f.write_str("the same owner holds a shared lock"),
+            Self::Absent => f.write_str("it has no vote for this lease"),
             Self::Other { fence: Some(fence), .. } => write!(f, "held with fence {fence}"),
             Self::Other { fence: None, digest, .. } => write!(f, "held without a fence, with digest {digest}"),
             Self::TooFarAhead => f.write_str("the proposed fence is too far ahead of the node's clock"),
-            Self::Tombstoned => f.write_str("the attempt was ended here"),
-            Self::Retired => f.write_str("the owner has released everything, and is not let in again"),
+            Self::Tombstoned => f.write_str("the attempt was released or broken"),
+            Self::Retired => f.write_str("the owner was retired"),
             Self::WrongEpoch => f.write_str("the node lost its memory"),
         }
     }
 }
 
-/// Why a node did not vote. Not a refusal: the grant may exist.
+/// Why a node did not vote. Unlike after a refusal, the node may have granted the request.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Silence {
@@ -399,11 +400,11 @@ impl fmt::Display for Silence {
             Self::Unfit(why) => write!(f, "unfit: {why}"),
             Self::Skewed(micros) => write!(f, "skewed: its clock is {:+.1} s off", *micros as f64 / 1e6),
             Self::Late => f.write_str("silent: no answer by the node deadline"),
-            Self::CutOff => f.write_str("had not answered when the wait was over"),
+            Self::CutOff => f.write_str("had not answered when the wait ended"),
             Self::Broken(why) => write!(f, "broken: {why}"),
             Self::Failed(why) => write!(f, "failed: {why}"),
             Self::Owing => f.write_str("owes too many releases"),
-            Self::Unheard => f.write_str("not heard before the decision"),
+            Self::Unheard => f.write_str("had not answered when the round was decided"),
         }
     }
 }
@@ -415,7 +416,7 @@ pub enum Outcome {
     Voted {
         /// The vote.
         vote: Vote,
-        /// When the request was sent. A grant may be as old as that.
+        /// When the request was sent. The ttl of a grant may have started at this time.
         sent: Moment,
     },
     /// The node did not vote.

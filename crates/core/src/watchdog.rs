@@ -8,16 +8,16 @@ use crate::time::{Moment, Ttl};
 /// The default limit on how long a lease is renewed. Without a limit, a stuck holder would keep the lock forever.
 pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
-/// Whether and how a lease is renewed while its holder lives.
+/// Whether and how often a lease is renewed in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Renewals {
-    /// Never: the lease ends with its ttl unless the holder extends it.
+    /// The lease is not renewed. It ends with its ttl, unless the holder extends it.
     Off,
-    /// By the watchdog.
+    /// The watchdog renews the lease.
     Watchdog {
-        /// The time between renewals; `None` for a third of the ttl.
+        /// The time between renewals. If it is `None`, a third of the ttl.
         every: Option<Duration>,
-        /// The time after the win at which renewals stop.
+        /// The time after the acquire at which renewals stop.
         lifetime: Duration,
     },
 }

@@ -1,4 +1,4 @@
-//! How to test that your code stops when it loses its lock. The nodes are in memory, and the test takes them down.
+//! A test that your code stops when it loses its lock. The nodes are in memory, and the test makes them fail.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use quorlock::{Client, Lease, LostError, MemoryNodes};
 async fn import(lease: &Lease, rows: u32) -> Result<u32, LostError> {
     for row in 0..rows {
         lease.ensure(Duration::from_millis(50))?;
-        // Stands for one write.
+        // In a real program, this is a write that the lock protects.
         tokio::time::sleep(Duration::from_millis(10)).await;
         println!("row {row}");
     }

@@ -1,4 +1,4 @@
-//! Readers side by side, a writer alone, and a reader that comes after a waiting writer.
+//! Two readers at the same time, then a single writer, and a reader that arrives after a waiting writer.
 
 use std::time::Duration;
 
@@ -9,17 +9,19 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::memory().await;
     let prices = client.rw("prices");
     let readers = (prices.read().acquire().await?, client.rw("prices").read().acquire().await?);
-    println!("two read, with fences {} and {}", readers.0.fence()?, readers.1.fence()?);
+    println!("two readers hold the lock, with fences {} and {}", readers.0.fence()?, readers.1.fence()?);
 
     match prices.write().acquire().await {
-        Err(AcquireError::Upgrade { .. }) => println!("one of them wants to write: told to stop reading first"),
+        Err(AcquireError::UpgradeUnsupported { .. }) => {
+            println!("a reader cannot become a writer: it must release its read lease first");
+        }
         other => println!("unexpected: {other:?}"),
     }
 
     let writer = client.rw("prices");
     let writing = tokio::spawn(async move {
         let lease = writer.write().acquire().await?;
-        println!("the writer is alone, with fence {}", lease.fence()?);
+        println!("the writer holds the lock, with fence {}", lease.fence()?);
         lease.release().await?;
         Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
     });
@@ -27,10 +29,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let late = client.rw("prices").read().try_acquire().await?;
-    println!("a reader that comes after the waiting writer gets in: {}", late.is_some());
+    println!("a reader that arrives after the waiting writer gets the lock: {}", late.is_some());
 
     drop(readers);
     writing.await?.map_err(|error| error.to_string())?;
-    println!("and now: {}", client.rw("prices").read().try_acquire().await?.is_some());
+    println!(
+        "after the writer has released, a reader gets the lock: {}",
+        client.rw("prices").read().try_acquire().await?.is_some()
+    );
     Ok(())
 }

@@ -50,7 +50,7 @@ pub(crate) struct Cluster {
     pub(crate) owner_fences: Arc<OwnerFences>,
     /// Detached leases that may be lost.
     pub(crate) doubts: RecentLeases,
-    /// Detached leases that are over, as far as this client knows. A loss is reported once.
+    /// Detached leases that are over, as this client knows. The history gets each loss only once.
     pub(crate) ended: RecentLeases,
     /// The channel for hints to this client.
     pub(crate) channel: Channel,
@@ -109,13 +109,13 @@ impl Cluster {
         self.links.iter().filter_map(|link| link.clock_offset())
     }
 
-    /// Returns the median of the nodes' clocks as an offset from ours, if there are at least three: if two clocks differ,
-    /// neither is known to be wrong.
+    /// Returns the median of the nodes' clocks as an offset from this process's clock, if there are at least three
+    /// clocks. If only two clocks differ, nobody can tell which of them is wrong.
     pub(crate) fn middle(&self) -> Option<i64> {
         if self.clock_offsets().count() < 3 { None } else { median(self.clock_offsets()) }
     }
 
-    /// Returns how far a node's clock is from the median, if that is too far to count its fences.
+    /// Returns the distance of a node's clock from the median, if it is too large for the node to vote.
     pub(crate) fn skew(&self, node: usize, middle: Option<i64>) -> Option<Silence> {
         let skew = self.links[node].clock_offset()?.saturating_sub(middle?);
         let limit = (self.settings.max_clock_skew / 2).as_micros() as u64;
@@ -139,19 +139,20 @@ impl Cluster {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Ends every lease, and every link once it has delivered its releases.
+    /// Ends every lease. Each link ends when it has delivered its releases.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.claims.close();
         for link in &self.links {
             link.close();
         }
-        // The timers call every claim that is still acquiring. It sees that the client is closed, and releases its votes.
+        // The timers call every claim that is still acquiring. The claim then sees that the client is closed, and
+        // releases its votes.
         self.timers.close();
     }
 
-    /// Writes an event to the history of all nodes, if this client records one. Acquires and releases do not wait for it,
-    /// and it may fail.
+    /// Writes an event to the history of all nodes, if this client records one. Acquires and releases do not wait for
+    /// it, and it may fail.
     pub(crate) fn note(&self, event: impl FnOnce() -> Event) {
         if self.settings.history {
             self.write_history(event(), false);
@@ -210,7 +211,8 @@ impl Cluster {
         }
     }
 
-    /// Counts a companion as keeping this client's leases alive. Returns whether any node tracks processes.
+    /// Adds a process or process group to those that keep this client's leases alive. Returns whether any node tracks
+    /// processes.
     pub(crate) fn also_alive_with(&self, companion: Companion) -> Result<bool, u32> {
         self.nodes.iter().try_fold(false, |known, node| Ok(node.also_alive_with(companion)? || known))
     }
@@ -231,8 +233,8 @@ impl Cluster {
     }
 }
 
-/// Closes the cluster when the timer task is dropped, possibly with its runtime: from then on nothing renews a lease or
-/// reports its loss.
+/// Closes the cluster when the timer task is dropped, for example because its runtime is dropped: without timers, no
+/// lease is renewed, and no loss is reported.
 struct EndOfTime(Weak<Cluster>);
 
 impl Drop for EndOfTime {

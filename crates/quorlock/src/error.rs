@@ -40,7 +40,7 @@ pub enum ConfigError {
         /// What is wrong with it.
         why: String,
     },
-    /// This kind of node cannot be one of several.
+    /// The node is of a kind that must be the only node, but there are several nodes.
     #[error("{title} cannot be one of several nodes: {why}")]
     Alone {
         /// The URL of the node, without secrets.
@@ -49,13 +49,13 @@ pub enum ConfigError {
         why: &'static str,
     },
     /// The key is reserved for the library.
-    #[error("the key {key:?} is reserved: keys that start with \"quorlock~\" are quorlock's own")]
+    #[error("the key {key:?} is reserved: quorlock keeps its internal data in keys that start with \"quorlock~\"")]
     ReservedKey {
         /// The key that the name would have.
         key: String,
     },
     /// The list of names is empty.
-    #[error("no names: at least one is needed")]
+    #[error("the list of names is empty: at least one name is needed")]
     NoNames,
     /// A setting is out of bounds.
     #[error("{setting} must {rule} (got {value})")]
@@ -82,23 +82,23 @@ pub enum ConnectError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No majority can vote before an operator acts, because too many nodes cannot be used: replicas, nodes of another
-    /// cluster or with other constants, the same server twice.
+    /// No majority can vote until an operator acts, because too many nodes cannot be used: for example, a node is a
+    /// replica, belongs to another cluster, has other constants, or is listed twice.
     #[error("{}", list(nodes))]
     Unfit {
-        /// Each such node, without secrets, and the reason.
+        /// The URL of each such node, without secrets, and the reason.
         nodes: Vec<(String, String)>,
     },
-    /// Like [`Unfit`](Self::Unfit), and at least one node rejects the password or denies permissions.
+    /// Like [`Unfit`](Self::Unfit), but at least one of the nodes rejects the password or denies permissions.
     #[error("{}", list(nodes))]
     Denied {
-        /// Each such node, without secrets, and the reason in the server's words.
+        /// The URL of each such node, without secrets, and the server's error message.
         nodes: Vec<(String, String)>,
     },
     /// No majority of the nodes can vote.
     #[error("{}", no_majority(nodes, *waited))]
     NoMajority {
-        /// Each node, without secrets, and why it cannot vote; `None` if it can.
+        /// The URL of each node, without secrets, and why it cannot vote; `None` if it can vote.
         nodes: Vec<(String, Option<Silence>)>,
         /// How long `connect` waited.
         waited: Duration,
@@ -137,7 +137,7 @@ pub enum ReadError {
     /// The name is invalid. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Too few nodes answered: no majority, or for the history not a single node.
+    /// Fewer than a majority of the nodes answered. For the history: no node answered.
     #[error("{operation}: {}", Account(tally))]
     NoQuorum {
         /// The operation that failed.
@@ -145,15 +145,15 @@ pub enum ReadError {
         /// The nodes that answered, and why the others did not.
         tally: Tally,
     },
-    /// The position in a list did not come from a page. Nothing was sent.
-    #[error("invalid position: pass `next` of the page before")]
-    Position,
+    /// The cursor of a list is not the [`next`](crate::ListPage::next) of a page. Nothing was sent.
+    #[error("invalid cursor: pass `next` of the previous page")]
+    InvalidCursor,
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
 }
 
-/// An operation that too few nodes answered. `Display` shows the failure, such as `not extended`.
+/// An operation that too few nodes answered. `Display` describes the failure, for example `not extended`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Operation {
@@ -184,31 +184,31 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A lock was not acquired. All grants of the attempt are being released.
+/// A lock was not acquired. The client is releasing all grants of the attempt.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Somebody else holds it.
+    /// Another lease holds the lock.
     #[error("{0}")]
     Held(Box<HeldError>),
-    /// Somebody else held it until the wait ended, or the wait was shorter than the nodes took to answer.
+    /// Another lease held the lock until the wait ended, or the wait ended before the nodes answered.
     #[error("timed out: {0}")]
     WaitTimeout(Box<HeldError>),
-    /// A semaphore of this name is in use with another number of permits.
+    /// A semaphore of this name is in use with another number of permits (slots).
     #[error(
-        "{name:?} is in use as a semaphore with {stored} permits, not {asked}: all users must pass the same number"
+        "{name:?} is in use as a semaphore with {in_use} permits, not {requested}: all users must pass the same number"
     )]
-    Permits {
+    SlotsMismatch {
         /// The name of the lock.
         name: Name,
-        /// The requested number.
-        asked: u32,
-        /// The number in use.
-        stored: u32,
+        /// The number of permits that the caller passed.
+        requested: u32,
+        /// The number of permits of the semaphore in use.
+        in_use: u32,
     },
-    /// The caller holds a read lease of the name that it wants to write, so it would wait for itself.
+    /// The caller wants to write, but already holds a read lease of the same name, and would wait for itself.
     #[error("{name:?} is read by the same owner, who would wait for itself: release the read lease first")]
-    Upgrade {
+    UpgradeUnsupported {
         /// The name of the lock.
         name: Name,
     },
@@ -226,7 +226,7 @@ pub enum AcquireError {
         /// The votes of the last round.
         tally: Tally,
     },
-    /// A majority granted, but so late that too little of the ttl was left.
+    /// A majority granted the lock, but so late that less than the required validity was left.
     #[error("too slow for {name:?}: a majority granted, but too little of the ttl was left ({})", Account(tally))]
     TooSlow {
         /// The name of the lock.
@@ -249,20 +249,21 @@ pub enum LostError {
     /// The validity ended before a renewal succeeded.
     #[error("the lease is lost: its validity ran out before it was renewed")]
     Expired,
-    /// It has no majority, because nodes refuse it: its keys were deleted, or it is a plain lock and was broken.
+    /// A majority of the nodes no longer has the lease: its keys were deleted, or the lease is of a plain lock and was
+    /// broken.
     #[error("the lease is lost: a majority of the nodes no longer has it")]
     Taken,
-    /// Somebody broke it.
+    /// Somebody broke the lease with [`break_lock`](crate::Client::break_lock).
     #[error("the lease is lost: it was broken")]
     Broken,
-    /// It was detached, and somebody else released or broke it.
+    /// The lease was detached, and another process released or broke it.
     #[error("the lease is lost: it was released, or broken")]
     Ended,
-    /// Its client was closed or dropped, which released it.
+    /// The client of the lease was closed or dropped, which released the lease.
     #[error("the lease is over: its client was closed")]
     Closed,
-    /// It is still held, but ends sooner than required.
-    #[error("the lease ends in {left:?}, sooner than the {needed:?} asked for")]
+    /// The lease is still held, but ends sooner than required.
+    #[error("the lease ends in {left:?}, sooner than the required {needed:?}")]
     TooShort {
         /// The validity that is left.
         left: Duration,
@@ -281,7 +282,7 @@ impl From<Loss> for LostError {
     }
 }
 
-/// The lease has no fence to use.
+/// The lease has no fence that may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FenceError {
@@ -305,28 +306,29 @@ pub enum LeaseError {
     Lost(#[from] LostError),
     /// Too few nodes answered by the node deadline.
     ///
-    /// A lease that was not extended or checked may be held until its validity ends. A lease that was not released is over:
-    /// its client retries the release as long as it exists, and votes that it cannot release end with their ttl.
+    /// If the lease was to be extended or checked, it may still be held until its validity ends. If the lease was to be
+    /// released, it is over: the client retries the release for as long as the client exists, and a vote that the
+    /// client cannot release ends with its ttl.
     #[error("{operation}: {}", Account(tally))]
     NoQuorum {
         /// The operation that failed.
         operation: Operation,
-        /// The vote of each node; "granted" means extended, valid or released.
+        /// The vote of each node. "granted" means that the node extended, confirmed or released the lease.
         tally: Tally,
     },
-    /// These nodes cannot have such a lease. Only for detached leases; nothing was sent.
+    /// The detached lease cannot be a lease of these nodes. Nothing was sent.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The client was closed. Only for detached leases, which stay held until their ttl ends.
+    /// The client was closed. The lease is detached, and stays held until its ttl ends.
     #[error("the client was closed")]
     Closed,
 }
 
-/// The work was not done, or not finished, under the lock.
+/// The work did not run, or did not end, while the lock was held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// The lock was not acquired, and the work never began.
+    /// The lock was not acquired. The work did not start.
     #[error(transparent)]
     Acquire(#[from] AcquireError),
     /// The lease was lost before the work ended.
@@ -334,7 +336,8 @@ pub enum RunError {
     Lost(#[from] LostError),
 }
 
-/// The client was closed before all releases were delivered. The others end with their ttl.
+/// The client was closed before all releases were delivered. The locks that were not released stay held until their ttl
+/// ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("closed with {owed} undelivered releases: those locks stay held until their ttl ends")]
 pub struct CloseError {

@@ -1,4 +1,5 @@
-//! The connection to one node: handshake, ordered batches of requests, replies, and releases that are owed until delivered.
+//! The link to one node: it connects and reconnects, sends batches of requests in order, passes replies to their
+//! senders, and retries releases until they are delivered.
 
 mod claims;
 mod connection;
@@ -53,14 +54,14 @@ pub(crate) trait Voter: Send + Sync {
 pub(crate) struct LinkConfig {
     /// The deadline for each step of a handshake.
     pub(crate) handshake_deadline: Duration,
-    /// A connection that owes a reply for longer than this is replaced.
+    /// The link replaces a connection that has not replied for longer than this.
     pub(crate) silence_limit: Duration,
     /// The interval for retrying failed releases, and for asking again whether a node may join.
     pub(crate) heartbeat: Duration,
     /// The shortest and longest interval at which every connection checks its node.
     pub(crate) look: (Duration, Duration),
     pub(crate) rules: Rules,
-    /// What a node that lost its memory may do.
+    /// Whether a node that lost its memory may vote at once.
     pub(crate) trust: Trust,
     /// The claims of the client. A closing link waits until they are settled.
     pub(crate) claims: Arc<Claims>,
@@ -81,17 +82,18 @@ pub(crate) struct Link {
     config: LinkConfig,
     inner: Mutex<Inner>,
     wake: Notify,
-    /// Notified when something changes that others may wait for: contact, state, delivered releases.
+    /// Notified when the state of the link changes, or a release is delivered.
     pub(crate) news: Notify,
-    /// The node's clock minus ours, in microseconds.
+    /// The node's clock minus this process's clock, in microseconds.
     clock_offset: AtomicI64,
-    /// Set when the connection must be replaced, in any state. It is unusable until then.
+    /// Whether the connection must be replaced, and must not be used until then.
     stale: AtomicBool,
     /// The node's latency and memory losses.
     pub(crate) latency: Latency,
-    /// How often the node reported on this connection that its memory may have been replaced, and how many of these reports
-    /// a later look has settled. Until they are equal, no vote counts.
+    /// How often the node reported on this connection that its memory may have been replaced.
     doubts: AtomicU64,
+    /// For how many of these reports a later check of the node has confirmed its memory. While there are fewer than
+    /// `doubts`, the link holds votes back.
     settled_doubts: AtomicU64,
     /// The number of connections so far.
     connections: AtomicU64,
@@ -137,8 +139,8 @@ impl Link {
         Ok(())
     }
 
-    /// Releases an attempt with the next [`flush`](Self::flush), or as soon as the node can be reached. Returns `false` if
-    /// the attempt belongs to another process and the link already owes too many releases.
+    /// Releases an attempt with the next [`flush`](Self::flush), or as soon as the node can be reached. Returns `false`
+    /// if the attempt belongs to another process and the link already owes too many releases.
     pub(crate) fn release(&self, release: Release<Sender>, now: Moment) -> bool {
         let mut inner = self.inner.lock();
         let has_room = !release.is_foreign || inner.delivery.owed() < OWED_MAX;
@@ -159,12 +161,12 @@ impl Link {
         self.inner.lock().state.trouble().or_else(stale)
     }
 
-    /// Returns whether the first contact has had no result yet.
+    /// Returns whether the first attempt to connect has not ended yet.
     pub(crate) fn is_connecting(&self) -> bool {
         matches!(self.inner.lock().state, LinkState::Connecting | LinkState::Down(Silence::Waiting(_)))
     }
 
-    /// Returns what an operator has to change before the node can be used.
+    /// Returns why the node cannot be used until an operator changes something, or `None`.
     pub(crate) fn refusal(&self) -> Option<Trouble> {
         if let LinkState::Refused(trouble) = &self.inner.lock().state { Some(trouble.clone()) } else { None }
     }
@@ -186,7 +188,7 @@ impl Link {
         self.wake.notify_one();
     }
 
-    /// Wakes the link's task: something changed that a closing link may wait for.
+    /// Wakes the link's task and those who wait for news, because a closing link may have become idle.
     pub(crate) fn nudge(&self) {
         self.wake.notify_one();
         self.news.notify_waiters();
@@ -265,15 +267,16 @@ impl Link {
         self.serve(session, &mut answers, membership).await
     }
 
-    /// Returns the inbox for a connection's replies. It passes them to their voters, and the end of the connection to the
-    /// link's task.
+    /// Returns the inbox for a connection's replies. It passes them to their voters, and the end of the connection to
+    /// the link's task.
     fn inbox(self: &Arc<Self>) -> (Inbox, mpsc::UnboundedReceiver<Answer>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let link = Arc::downgrade(self);
         let connection = self.connections.fetch_add(1, Ordering::AcqRel) + 1;
         let inbox = Inbox::new(self.config.channel, move |answer| {
             let Some(link) = link.upgrade() else { return };
-            // A thread outside the runtime leaves everything to the link's task, so that callers run on their own runtime.
+            // A thread outside the runtime leaves everything to the link's task, so that callers run on their own
+            // runtime.
             let rest = if runtime::is_here() {
                 match link.take(connection, answer) {
                     Ok(()) => return,
@@ -308,7 +311,8 @@ impl Link {
         inner.is_drained() && self.config.claims.is_settled()
     }
 
-    /// Ends the connection, and fails its requests and those in the queue. Releases stay owed.
+    /// Ends the connection. Fails the requests that were sent and those in the queue; the link still has to deliver the
+    /// releases.
     fn go_down(&self, state: LinkState) {
         let why = state.trouble().unwrap_or(Silence::Unheard);
         tracing::debug!(node = %self.title, reason = %why, "no connection");
@@ -350,7 +354,7 @@ impl Link {
     }
 }
 
-/// Marks the link as ended when its task is dropped: when the task is done, or with its runtime.
+/// Marks the link as ended when its task ends, or is dropped with its runtime.
 struct Ending<'a>(&'a Link);
 
 impl Drop for Ending<'_> {

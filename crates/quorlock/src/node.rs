@@ -1,4 +1,4 @@
-//! Nodes: where votes are kept. One trait, three kinds.
+//! Nodes, which store votes: the trait, and its implementations for Redis, SQLite and memory.
 
 pub(crate) mod event;
 pub(crate) mod key;
@@ -36,46 +36,46 @@ pub(crate) enum Companion {
     Group(u32),
 }
 
-/// A voter that can be connected to.
+/// A node of the cluster that a client can connect to.
 pub(crate) trait Node: Send + Sync {
-    /// Its URL without secrets: for people.
+    /// Returns the URL of the node without secrets, for messages.
     fn title(&self) -> &str;
 
-    /// Makes one connection. Nothing ever reconnects behind it: a connection that ends takes its session along.
+    /// Opens a session. A session never reconnects: if its connection fails, the session ends.
     ///
-    /// Answers and hints go to the inbox. Hints are heard from before the session is there, so that nothing is freed
-    /// unheard after the first request. A node that cannot give hints is a node all the same.
+    /// The session delivers answers and hints (messages that a lock may be free) to the inbox. It subscribes to hints
+    /// before this future completes, so that no hint after the first request is missed. A node may also give no hints.
     fn open(&self, inbox: Inbox) -> BoxFuture<'static, Result<Box<dyn Session>, Trouble>>;
 
-    /// Counts a companion as keeping this client's leases alive, from their next renewal on. Whether this node knows of
-    /// processes.
+    /// Adds a process or process group to those that keep this client's leases alive, with effect from the next
+    /// renewal. Returns whether this node tracks processes.
     ///
     /// # Errors
-    /// The id, if there is no such process.
+    /// The process id, if there is no such process.
     fn also_alive_with(&self, _companion: Companion) -> Result<bool, u32> {
         Ok(false)
     }
 
-    /// Looks at everything that can be seen of it, and changes nothing.
+    /// Examines the node for `quorlock doctor`. Changes nothing.
     fn examine<'a>(&'a self, plan: &'a Plan) -> BoxFuture<'a, Probe> {
         Box::pin(probe::by_session(self, plan))
     }
 }
 
-/// One connection to a node. It carries out questions in their order and answers them in that order: an acquire and the
-/// release that follows it must never change places.
+/// A session with a node. The node processes and answers questions in the order in which they were asked: a release
+/// must never overtake the acquire before it.
 pub(crate) trait Session: Send {
-    /// The server's identity when the session began.
+    /// Returns the identity that the server had when the session started.
     fn identity(&self) -> &Identity;
 
-    /// Sends a question without waiting for anything.
+    /// Sends a question without waiting for its answer.
     fn ask(&mut self, question: Question);
 }
 
 /// A question to a node. Each has one answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Question {
-    /// Requests for votes in one life of the node.
+    /// Requests for votes. The node votes only if its memory is still in this life.
     Votes(Option<Life>, Vec<Message>),
     /// A command about the node itself.
     NodeCommand(NodeCommand),
@@ -92,63 +92,66 @@ pub(crate) enum Question {
 pub(crate) enum Answer {
     /// One reply for each request.
     Votes(Vec<Reply>),
-    /// The state after a node command, and the server's identity then.
+    /// The state of the node after a node command, and the server's identity at that time.
     Standing(Box<Standing>, Identity),
     /// The keys that a search found.
     Page(Page),
-    /// The newest events; none for a note.
+    /// The newest events of the history. Empty if the question was a note.
     Events(Vec<Event>),
     /// The reason why a search, a note or a recall failed.
     Failed(String),
-    /// Notification: the lock may be free, or this waiter has the vote already. It comes after every earlier answer.
+    /// Notification for a waiter: the lock may be free, or the node has already given its vote to this waiter. It
+    /// arrives after all earlier answers.
     Hint(Ticket, Option<Handoff>),
-    /// Notification: a lock with this key was broken; this client may hold it.
+    /// Notification: the lock with this key was broken. This client may hold the lock.
     Broken(String),
-    /// Notification: the node's memory may have been replaced. Every later vote may be the new memory's.
+    /// Notification: the node may have lost its memory. All later votes may come from the new memory.
     MemoryChanged,
-    /// The connection is over; nothing follows.
+    /// The session is over. Nothing follows.
     End(Trouble),
 }
 
-/// Where answers go. It is called from the session's own task or thread, and never from within a question.
+/// The receiver of the answers of a session. The session delivers answers on its own task or thread, and never while
+/// [`ask`](Session::ask) runs.
 #[derive(Clone)]
 pub(crate) struct Inbox {
-    /// On which hints for this client are heard. Channel 0 is nobody's.
+    /// The channel on which the nodes send hints to this client. No client has channel 0.
     pub(crate) channel: Channel,
-    take: Arc<dyn Fn(Answer) + Send + Sync>,
+    receive: Arc<dyn Fn(Answer) + Send + Sync>,
     over: Arc<AtomicBool>,
 }
 
 impl Inbox {
-    pub(crate) fn new(channel: Channel, take: impl Fn(Answer) + Send + Sync + 'static) -> Self {
-        Self { channel, take: Arc::new(take), over: Arc::default() }
+    pub(crate) fn new(channel: Channel, receive: impl Fn(Answer) + Send + Sync + 'static) -> Self {
+        Self { channel, receive: Arc::new(receive), over: Arc::default() }
     }
 
-    /// An inbox that is a queue, for those who ask one thing after the other.
+    /// Returns an inbox that puts answers into a queue.
     pub(crate) fn queue(channel: Channel) -> (Self, mpsc::UnboundedReceiver<Answer>) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        // A receiver that is gone needs no answer.
+        // If the receiver was dropped, nobody needs the answer.
         (Self::new(channel, move |answer| drop(sender.send(answer))), receiver)
     }
 
-    /// Whether the end has been taken.
+    /// Returns whether the end of the session was delivered.
     pub(crate) fn is_over(&self) -> bool {
         self.over.load(Ordering::Acquire)
     }
 
-    /// Nothing is taken after the end: it would be held for the answer to a question that got none.
-    pub(crate) fn take(&self, answer: Answer) {
+    /// Delivers an answer. After the end of the session it does nothing: the receiver would take a late answer for the
+    /// answer to another question.
+    pub(crate) fn deliver(&self, answer: Answer) {
         let is_over = match answer {
             Answer::End(_) => self.over.swap(true, Ordering::AcqRel),
             _ => self.is_over(),
         };
         if !is_over {
-            (self.take)(answer);
+            (self.receive)(answer);
         }
     }
 }
 
-/// A life of a node's memory that may vote, as seen in the handshake.
+/// One life of a node's memory, which lasts until the node loses its memory. The handshake has found that it may vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) epoch: Epoch,
@@ -162,40 +165,41 @@ pub(crate) struct Message {
     pub(crate) request: Arc<Request>,
 }
 
-/// How many keys a node finds for one page, about.
+/// The approximate number of keys on a page.
 pub(crate) const PAGE_MAX: usize = 1_000;
-/// How many times as many keys it walks at most: most may be of names that are free.
+/// The largest number of keys that a node examines for a page, as a multiple of [`PAGE_MAX`]. Most keys may belong to
+/// free locks.
 pub(crate) const PAGE_STEPS_MAX: usize = 10;
 
-/// Which keys to look for: one page of them.
+/// A search for one page of keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Search {
     pub(crate) span: KeySpan,
-    /// Where the last page ended, in the node's own words; empty for the first.
+    /// The [`next`](Page::next) of the previous page; empty for the first page.
     pub(crate) after: String,
 }
 
-/// Some keys of locks that may be held or waited for.
+/// One page of keys, whose locks may be held or waited for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Page {
     pub(crate) keys: Vec<String>,
-    /// Where the next page begins; `None` after the last.
+    /// The position of the next page, in a format of the node; `None` after the last page.
     pub(crate) next: Option<String>,
 }
 
-/// What came back.
+/// The reply to one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// A vote, and the node's clock where the reply carries it.
+    /// A vote, and the time of the node's clock if the reply has it.
     Voted { vote: Vote, at_micros: Option<u64> },
-    /// An error: whether it did anything is not known.
+    /// An error. It is not known whether the node has changed anything.
     Failed(String),
-    /// Nothing was done, because another server of the node has the name by now. The session is of no use any more.
+    /// Nothing was changed, because another server of the Redis Cluster has the name now. The session must end.
     Moved(String),
 }
 
 impl Reply {
-    /// What the node did with the request.
+    /// Returns what the node did with the request.
     pub(crate) fn fate(&self) -> Fate {
         match self {
             Self::Voted { .. } => Fate::Done,
@@ -205,32 +209,32 @@ impl Reply {
     }
 }
 
-/// Why there is no session, or no longer.
+/// The reason why a session could not be opened, or has ended.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Trouble {
-    /// Nobody answers.
+    /// The server does not answer.
     #[error("{0}")]
     Unreachable(String),
-    /// The server refuses us: password or permissions.
+    /// The server rejects the password, or denies permissions.
     #[error("access denied: {0}")]
     Denied(String),
-    /// The server cannot be a node as it is set up.
+    /// The server cannot be a node, because of its configuration or its role.
     #[error("{0}")]
     Unfit(String),
-    /// The connection is of no use any more.
+    /// The connection failed.
     #[error("{0}")]
     Broken(String),
 }
 
 impl Trouble {
-    /// The same, with whose it is.
-    pub(crate) fn of(mut self, whose: &str) -> Self {
+    /// Returns the trouble with the name of its server in the message.
+    pub(crate) fn with_server(mut self, server: &str) -> Self {
         let (Self::Unreachable(why) | Self::Denied(why) | Self::Unfit(why) | Self::Broken(why)) = &mut self;
-        why.insert_str(0, &format!("{whose}: "));
+        why.insert_str(0, &format!("{server}: "));
         self
     }
 
-    /// What a voter is told.
+    /// Returns the reason for the node's silence that is shown to callers.
     pub(crate) fn as_silence(&self) -> Silence {
         match self {
             Self::Unreachable(why) => Silence::Unreachable(why.clone()),

@@ -25,7 +25,7 @@ use utoipa::openapi::security::{Http, HttpAuthScheme, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::auth::Anybody;
+use crate::auth::PublicRequest;
 use crate::problem::{self, Account, Code, Problem};
 use crate::service::Service;
 use crate::{page, trace};
@@ -47,11 +47,11 @@ use crate::{page, trace};
 )]
 struct Document;
 
-/// The problem statuses of calls with a body, and of calls that only read.
+/// The problem statuses of calls with a body, and those of read-only calls.
 const CALL_PROBLEMS: [u16; 12] = [400, 401, 403, 404, 408, 409, 410, 413, 415, 429, 500, 503];
 const READ_PROBLEMS: [u16; 7] = [400, 401, 403, 404, 429, 500, 503];
 
-/// Adds what all calls share to the document: authentication and problems.
+/// Adds the authentication and the problems of all calls to the `OpenAPI` document.
 fn complete(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.get_or_insert_default();
     let mut bearer = Http::new(HttpAuthScheme::Bearer);
@@ -95,20 +95,20 @@ pub(crate) fn router(service: &Arc<Service>) -> Router {
     complete(&mut document);
     // Strings and numbers can always be serialized.
     let document = Bytes::from(document.to_json().unwrap_or_default());
-    let document = async move |_: Anybody| ([(CONTENT_TYPE, "application/json")], document);
+    let document = async move |_: PublicRequest| ([(CONTENT_TYPE, "application/json")], document);
     router
         .route("/openapi.json", get(document))
         .merge(page::routes())
-        .fallback(async |_: Anybody| Problem::new(Code::NotFound, "there is no such call: see /openapi.json"))
-        .method_not_allowed_fallback(async |_: Anybody| {
-            Problem::new(Code::MethodNotAllowed, "this call has another method: see /openapi.json")
+        .fallback(async |_: PublicRequest| Problem::new(Code::NotFound, "no call has this path: see /openapi.json"))
+        .method_not_allowed_fallback(async |_: PublicRequest| {
+            Problem::new(Code::MethodNotAllowed, "this path does not support the method: see /openapi.json")
         })
         .layer(DefaultBodyLimit::max(service.limits.body_bytes()))
         .layer(from_fn_with_state(Arc::clone(service), trace::follow))
         .with_state(Arc::clone(service))
 }
 
-/// Answers readers on a separate thread, so that encoding a long answer does not delay a lock.
+/// Runs read-only calls on a separate thread, so that encoding a long answer does not delay a lock.
 ///
 /// # Cancel safety
 /// Dropping the future drops the request.

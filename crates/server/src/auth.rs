@@ -3,7 +3,7 @@
 mod caller;
 mod file;
 
-pub(crate) use caller::{Anybody, Caller, Peer};
+pub(crate) use caller::{Caller, Peer, PublicRequest};
 pub use file::{ClientsError, hash_bearer_token};
 
 use std::net::IpAddr;
@@ -13,16 +13,17 @@ use quorlock::Filter;
 use sha2::{Digest, Sha256};
 
 use crate::problem::{Code, Problem};
-use crate::rate::share_of;
+use crate::rate::limit_key_of;
 
-/// The clients that may call a service. [`parse`](Self::parse) reads them from a file with a line for each.
+/// The HTTP clients that may call a service. [`parse`](Self::parse) reads them from a file with one line for each
+/// client.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
     known: Vec<Arc<Identity>>,
 }
 
 impl Clients {
-    /// Returns the client with this proof. Only hashes are compared, so the timing reveals nothing about a secret.
+    /// Returns the client with this proof. It compares only hashes, so its timing reveals nothing about a secret.
     fn find(&self, proof: Proof) -> Option<&Arc<Identity>> {
         self.known.iter().find(|known| known.proof == Some(proof))
     }
@@ -32,32 +33,32 @@ impl Clients {
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) name: String,
-    /// The name under which its requests, waits and connections are counted.
-    pub(crate) share: Arc<str>,
-    /// `None` without authentication.
+    /// The key under which the rate limiters count the requests, waits and connections of this client.
+    pub(crate) limit_key: Arc<str>,
+    /// `None` if the service does not authenticate callers.
     proof: Option<Proof>,
     scopes: Vec<Scope>,
     /// The names that the client may see and lock.
     pub(crate) names: Vec<Filter>,
 }
 
-/// How a client authenticates.
+/// The secret that authenticates a client, as a hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
-    /// With the hash of its bearer token.
+    /// The hash of its bearer token.
     Bearer([u8; 32]),
-    /// With the hash of its certificate.
+    /// The hash of its certificate.
     Certificate([u8; 32]),
 }
 
-/// A kind of call.
+/// A permission for one kind of call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Look at locks, nodes, history and metrics.
+    /// Read locks, nodes, history and metrics.
     Read,
-    /// Lock, renew and release.
+    /// Acquire, renew and release locks.
     Lock,
-    /// Break somebody else's lease.
+    /// Break leases of other clients.
     Admin,
 }
 
@@ -70,11 +71,11 @@ impl Scope {
 }
 
 impl Identity {
-    /// Returns the identity of any caller at this address, for a service without authentication.
-    pub(crate) fn anybody(address: IpAddr) -> Arc<Self> {
+    /// Returns the identity of an unauthenticated caller at this address. It has all permissions.
+    pub(crate) fn anonymous(address: IpAddr) -> Arc<Self> {
         Arc::new(Self {
             name: address.to_string(),
-            share: share_of(address).into(),
+            limit_key: limit_key_of(address).into(),
             proof: None,
             scopes: Scope::ALL.map(|(_, scope)| scope).into(),
             names: vec![Filter::default()],

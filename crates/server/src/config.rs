@@ -15,19 +15,22 @@ use crate::lease_id::LEASE_ID_BYTES_MAX;
 pub struct Config {
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// The client of the nodes. Build it with [`outlived_by_leases`](quorlock::ClientBuilder::outlived_by_leases), because
-    /// leases must outlive the process of the service.
+    /// The quorlock client that acquires, renews and releases locks on the nodes. Build it with
+    /// [`leases_outlive_process`](quorlock::ClientBuilder::leases_outlive_process), because the leases of the service's
+    /// callers must survive a restart of the service.
     pub client: Client,
-    /// Builds the client that reads the nodes for lists, histories, looks and events. Its connections run on the thread
-    /// that serves readers, so that decoding a long answer does not delay a lock. Without it, `client` reads.
-    pub reader: Option<ClientBuilder>,
+    /// The builder of a second quorlock client, which only reads: it lists locks, reads the history, and feeds the
+    /// stream of events. The connections of this second client run on another thread, so that decoding a long reply
+    /// does not delay a lock. If this is `None`, the service reads with `client`.
+    pub read_client: Option<ClientBuilder>,
     /// The limits for callers.
     pub limits: Limits,
-    /// The clients that may call; `None` for anybody who can reach the address.
-    pub clients: Option<Clients>,
+    /// The HTTP clients that may call the service. If this is `None`, every host that can reach the address may call
+    /// it.
+    pub allowed_clients: Option<Clients>,
     /// The certificates for TLS; `None` for plain HTTP.
     pub tls: Option<Tls>,
-    /// Whether to listen on any address without authentication.
+    /// Whether a service without authentication may listen on an address other than loopback.
     pub danger_no_auth: bool,
 }
 
@@ -37,18 +40,18 @@ impl Config {
         Self {
             listen,
             client,
-            reader: None,
+            read_client: None,
             limits: Limits::default(),
-            clients: None,
+            allowed_clients: None,
             tls: None,
             danger_no_auth: false,
         }
     }
 
-    /// Returns whether it serves only this machine, without authentication.
-    pub(crate) fn is_local(&self) -> bool {
+    /// Returns whether the service may listen only on a loopback address, because nothing authenticates its callers.
+    pub(crate) fn is_loopback_only(&self) -> bool {
         let by_certificate = self.tls.as_ref().is_some_and(|tls| tls.authorities.is_some());
-        self.clients.is_none() && !by_certificate && !self.danger_no_auth
+        self.allowed_clients.is_none() && !by_certificate && !self.danger_no_auth
     }
 }
 
@@ -57,39 +60,40 @@ impl Config {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The longest time for a TLS handshake, or for a request's body to arrive.
-    pub read: Duration,
-    /// How long a client may read nothing before it is disconnected (only on Linux and Android), and how long an
-    /// unresponsive host keeps its connection.
-    pub write: Duration,
+    /// The longest time for a TLS handshake, or for the body of a request to arrive.
+    pub read_timeout: Duration,
+    /// The longest time for which the service keeps a connection whose host does not respond, or (only on Linux and
+    /// Android) whose client does not read.
+    pub write_timeout: Duration,
     /// The longest time for the head of a request to arrive, counted from the previous answer or from the start of the
     /// connection.
-    pub idle: Duration,
-    /// The size of all headers of a request together, in bytes.
+    pub idle_timeout: Duration,
+    /// The largest size of all headers of a request together, in bytes.
     pub head_bytes: usize,
-    /// The number of headers of a request.
+    /// The largest number of headers of a request.
     pub headers: usize,
-    /// The number of connections at a time, of all clients together.
+    /// The largest number of concurrent connections of all clients together.
     pub connections: usize,
-    /// The number of connections at a time of each client. A client with a known token or certificate is counted by that,
-    /// any other by its address.
+    /// The largest number of concurrent connections of each client. The service identifies a client by its known token
+    /// or certificate, and a client without either by its address.
     pub connections_per_client: usize,
-    /// The number of requests per second of each client.
+    /// The largest number of requests per second of each client.
     pub requests_per_second: u32,
-    /// The number of requests of each client that wait for a lock at a time.
+    /// The largest number of requests of each client that wait for a lock at the same time.
     pub waiters: usize,
-    /// The number of released keys of each client that the nodes refuse at a time.
+    /// The largest number of released idempotency keys of each client that the nodes remember. The nodes refuse every
+    /// request with a key that they remember as released.
     pub released_keys: u32,
-    /// The number of distinct names that each client uses in a day: the nodes keep a fence for each.
+    /// The largest number of distinct names that each client may use in a day. The nodes keep a fence for each name.
     pub names: usize,
-    /// The number of event streams of each client at a time: each starts with a full snapshot.
-    pub followers: usize,
+    /// The largest number of concurrent event streams of each client. Each stream starts with a full snapshot.
+    pub event_streams: usize,
     /// The longest wait for a lock in one request.
-    pub wait: Duration,
-    /// The number of names, or leases, in one request.
+    pub max_wait: Duration,
+    /// The largest number of names, or leases, in one request.
     pub batch: usize,
-    /// How long requests may take to end after the service is asked to stop.
-    pub drain: Duration,
+    /// How long the service waits for running requests after it is asked to stop.
+    pub drain_timeout: Duration,
 }
 
 /// The longest form of one byte of a name in JSON: `\u0001`.
@@ -98,29 +102,30 @@ const JSON_ESCAPE_BYTES: usize = 6;
 const LEASE_FIELDS_BYTES: usize = 64;
 /// Room for all other fields of a request.
 const OTHER_FIELDS_BYTES: usize = 64 * 1024;
-/// How much longer than the longest request the nodes refuse a released key.
+/// How much longer than the longest wait of a request the nodes refuse a released key.
 const RELEASED_KEY_SLACK: Duration = Duration::from_secs(60);
 
 impl Limits {
-    /// Returns the longest body, in bytes. It fits as many leases as one request may have, so a client can renew and
-    /// release in one request everything that it acquired in one.
+    /// Returns the largest size of a body, in bytes. A body of this size has space for as many leases as one request
+    /// may have, so a client can renew or release in one request all leases that it acquired in one request.
     pub(crate) fn body_bytes(&self) -> usize {
         let lease_bytes = JSON_ESCAPE_BYTES * NAME_BYTES_MAX + LEASE_ID_BYTES_MAX + LEASE_FIELDS_BYTES;
         self.batch.saturating_mul(lease_bytes).saturating_add(OTHER_FIELDS_BYTES)
     }
 
-    /// Returns how long the nodes refuse a released key: until no request with it can be under way.
-    pub(crate) fn released_key(&self) -> Duration {
-        self.wait.saturating_add(RELEASED_KEY_SLACK)
+    /// Returns how long the nodes refuse requests with a released key. After this time, no request that was sent before
+    /// the release can still arrive.
+    pub(crate) fn released_key_refusal(&self) -> Duration {
+        self.max_wait.saturating_add(RELEASED_KEY_SLACK)
     }
 }
 
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            read: Duration::from_secs(10),
-            write: Duration::from_secs(30),
-            idle: Duration::from_secs(75),
+            read_timeout: Duration::from_secs(10),
+            write_timeout: Duration::from_secs(30),
+            idle_timeout: Duration::from_secs(75),
             head_bytes: 16 * 1024,
             headers: 64,
             connections: 20_000,
@@ -129,10 +134,10 @@ impl Default for Limits {
             waiters: 10_000,
             released_keys: 100_000,
             names: 500_000,
-            followers: 64,
-            wait: Duration::from_secs(10 * 60),
+            event_streams: 64,
+            max_wait: Duration::from_secs(10 * 60),
             batch: 1_000,
-            drain: Duration::from_secs(10),
+            drain_timeout: Duration::from_secs(10),
         }
     }
 }

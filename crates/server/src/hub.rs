@@ -1,7 +1,8 @@
-//! A shared copy of the nodes' state, read at most once a second for all readers and followers.
+//! A copy of the nodes' state, which the service reads at most once a second for all callers.
 //!
-//! Lists, histories and looks are answered from the copy, so a thousand readers cost the nodes as much as one. The reads
-//! use a separate thread and separate connections, so they do not delay locks.
+//! The service answers requests for lists, the history and single locks from the copy, so a thousand readers cost the
+//! nodes as much as one reader. It reads the nodes on a separate thread with separate connections, so reads do not
+//! delay locks.
 
 mod answer;
 mod change;
@@ -31,11 +32,12 @@ use state::{Listed, Read, State};
 
 /// The longest age of the copy.
 const PACE: Duration = Duration::from_secs(1);
-/// The next read begins no sooner than this multiple of the duration of the last one.
+/// The shortest time between the starts of two reads, as a multiple of the duration of the first of them.
 const REST: u32 = 4;
 /// The number of history events in a snapshot.
 const HISTORY_SHOWN: usize = 200;
-/// The numbers of events to read: the next larger one only if the events do not reach back to known ones.
+/// The numbers of events to request. If the events do not reach back to known events, the hub requests the next larger
+/// number.
 const HISTORY_READ: [usize; 3] = [HISTORY_SHOWN, 2_000, HISTORY_MAX];
 
 /// One event of the stream.
@@ -45,22 +47,22 @@ pub(crate) struct News {
     what: &'static str,
     /// One line of JSON.
     data: String,
-    /// The lock that it is about.
+    /// The name of the lock that the event is about.
     name: Option<Arc<str>>,
 }
 
 /// Reads the nodes, keeps the result, and publishes the changes.
 pub(crate) struct Hub {
-    /// The service's own client, which knows the nodes' health without a request.
+    /// The client that acquires locks. It knows the health of the nodes without a request.
     client: Client,
     /// The client that reads the nodes, on separate connections.
     reader: Client,
-    /// The mark of the newest event.
+    /// The position of the newest event in the stream.
     told: watch::Sender<Mark>,
     /// The number of reads of the copy so far.
     copies: watch::Sender<u64>,
     wanted: Notify,
-    /// Locked during every read of the nodes, so that only one is in flight.
+    /// Locked during every read of the nodes, so that only one read runs at a time.
     reading: tokio::sync::Mutex<()>,
     reads: Counter,
     state: Mutex<State>,
@@ -82,21 +84,21 @@ impl Hub {
         })
     }
 
-    /// Reads the nodes once if anyone reads or follows, and waits until they are to be read again.
-    pub(crate) async fn turn(&self) {
+    /// Reads the nodes once if a caller needs the copy, and waits until the next read is due.
+    pub(crate) async fn read_when_due(&self) {
         if self.told.receiver_count() == 0 {
             tokio::select! {
                 () = self.wanted.notified() => {}
-                // A replica sees an outage only if it looks.
-                () = tokio::time::sleep(PACE) => return self.glance(),
+                // Without this, a replica that nobody reads would report no outages.
+                () = tokio::time::sleep(PACE) => return self.record_known_health(),
             }
         }
-        let (began, good_for) = self.look().await;
+        let (began, good_for) = self.read_nodes().await;
         tokio::time::sleep(good_for.saturating_sub(began.elapsed())).await;
     }
 
-    /// Records what the service's client already knows about the nodes.
-    fn glance(&self) {
+    /// Records the health of the nodes that the service's client already knows, without a request.
+    fn record_known_health(&self) {
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
         state.see_nodes(nodes);
@@ -106,13 +108,13 @@ impl Hub {
     }
 
     /// Reads the nodes into the copy. Returns when the read began, and how long the copy is fresh from then.
-    async fn look(&self) -> (Instant, Duration) {
+    async fn read_nodes(&self) -> (Instant, Duration) {
         let reading = self.read().await;
         let (began, as_of) = (Instant::now(), unix_millis());
         let filter = Filter::default().limit(LIST_MAX);
         let (listing, history) = tokio::join!(self.reader.list(&filter), self.happened());
         drop(reading);
-        // Do this before locking the state, so that others do not wait for it.
+        // Do this before locking the state, so that other callers do not wait for it.
         let recalled = history.as_ref().map(|_| ()).map_err(Clone::clone);
         let mut locks = None;
         let listed = listing.map(|listing| {
@@ -150,21 +152,18 @@ impl Hub {
     async fn happened(&self) -> Result<(Vec<EventView>, bool), ReadError> {
         // The first read needs all events, to know which locks have their grant in the history.
         let is_first = self.state().read.is_none();
-        let limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
-        let mut read = (Vec::new(), true);
-        for limit in limits {
+        let mut limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
+        loop {
+            let limit = limits.next().unwrap_or(HISTORY_MAX);
             let events: Vec<_> = self.reader.history(limit).await?.iter().map(EventView::from).collect();
             let is_all = events.len() < limit || limit == HISTORY_MAX;
-            let is_enough = is_all || self.state().reaches(&events);
-            read = (events, is_all);
-            if is_enough {
-                break;
+            if is_all || self.state().reaches(&events) {
+                return Ok((events, is_all));
             }
         }
-        Ok(read)
     }
 
-    /// Waits for the turn to read the nodes.
+    /// Waits until no other task reads the nodes.
     async fn read(&self) -> tokio::sync::MutexGuard<'_, ()> {
         let reading = self.reading.lock().await;
         self.reads.inc();
@@ -172,7 +171,7 @@ impl Hub {
     }
 
     /// Waits until the copy is fresh.
-    async fn refresh(&self) {
+    async fn wait_until_fresh(&self) {
         let mut copies = self.copies.subscribe();
         let seen = *copies.borrow_and_update();
         if !self.state().read.as_ref().is_some_and(Read::is_good) {
@@ -182,12 +181,12 @@ impl Hub {
         }
     }
 
-    /// Follows the changes from now on, or after the last event that the reader has.
+    /// Subscribes to the changes from now on, or to those after the last event that the reader has.
     pub(crate) async fn subscribe(self: &Arc<Self>, caller: Arc<Identity>, last: Option<Mark>) -> Follower {
         // Followers keep the copy fresh.
         let told = self.told.subscribe();
-        self.refresh().await;
-        // The default mark belongs to a new run, so a reader without a mark gets a snapshot first.
+        self.wait_until_fresh().await;
+        // The default mark belongs to no run, so a reader without a mark gets a snapshot first.
         Follower { hub: Arc::clone(self), caller, told, reading: None, read: last.unwrap_or_default() }
     }
 

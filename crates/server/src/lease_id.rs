@@ -1,14 +1,14 @@
-//! The lease id that a caller gets: one word, which is secret and signed.
+//! The lease id that callers get: a secret, signed word.
 //!
-//! The signature shows that a replica over these nodes made the word. A release leaves a tombstone on every node, even if
-//! there is no such lease, so forged words must not reach the nodes.
+//! The signature proves that a replica of this service made the word. A release stores a tombstone (a note that the
+//! lease is over) on every node, even if there is no such lease, so the service must reject forged words.
 
 use quorlock::DetachedLease;
 
 use crate::auth::{hex, sha256};
 use crate::problem::{Code, Problem};
 
-/// The prefix of a lease that was requested with a key. Releasing it releases the key.
+/// The prefix of the id of a lease that was requested with an idempotency key. Releasing the lease releases the key.
 const KEYED: &str = "key.";
 /// The number of bytes of the signature at the end of a word.
 const SIGNATURE_BYTES: usize = 16;
@@ -36,7 +36,8 @@ impl Signer {
 
     /// Reads a word, which must be for this name.
     pub(crate) fn read(&self, name: &str, word: &str) -> Result<LeaseWord, Problem> {
-        let foreign = || Problem::new(Code::NotHolder, "this is no lease_id of this service: send it as it was given");
+        let foreign =
+            || Problem::new(Code::NotHolder, "the lease_id is invalid: send it exactly as the service returned it");
         let (body, signature) = word.rsplit_once('.').ok_or_else(foreign)?;
         if !is_same(signature, &self.sign(body)) {
             return Err(foreign());
@@ -44,7 +45,7 @@ impl Signer {
         let (text, is_keyed) = body.strip_prefix(KEYED).map_or((body, false), |text| (text, true));
         let lease: DetachedLease = text.parse().map_err(|_| foreign())?;
         if lease.name().as_str() != name {
-            return Err(Problem::new(Code::NotHolder, format!("this is a lease of another name than {name:?}")));
+            return Err(Problem::new(Code::NotHolder, format!("the lease_id belongs to another name than {name:?}")));
         }
         Ok(LeaseWord { lease, is_keyed })
     }

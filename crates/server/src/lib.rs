@@ -1,33 +1,35 @@
 //! Locks over HTTP, for programs in any language: the service behind `quorlock serve`.
 //!
-//! It is a client of the library's public API and keeps no state that a caller depends on: any number of replicas can serve
-//! the same nodes, and each of them can take any request. `docs/service.md` describes the calls, and so does the `OpenAPI`
-//! document that is generated from the code, at `/openapi.json`.
+//! The service uses only the public API of the `quorlock` crate, and keeps no state that callers depend on: any number
+//! of replicas can serve the same nodes, and every replica can handle every request. `docs/service.md` describes the
+//! calls. The service also returns an `OpenAPI` document at `/openapi.json`, which is generated from the code.
 //!
 //! # The page
 //!
-//! The files of the page are in `assets/` of this crate, are built into the binary, and are served at `/` and `/assets/..`
-//! without authentication, because they contain no secret. The page uses only this API. It reads
-//! [`/v1/events`](#the-stream-of-events) with `fetch`, because an `EventSource` cannot send an `Authorization` header.
+//! The page is a web interface for operators. Its files are in `assets/` of this crate, and are built into the binary.
+//! The service returns them at `/` and `/assets/..` without authentication, because they contain no secret. The page
+//! uses only this API. It reads [`/v1/events`](#the-stream-of-events) with `fetch`, because an `EventSource` cannot
+//! send an `Authorization` header.
 //!
 //! # The stream of events
 //!
-//! `GET /v1/events` is `text/event-stream`. It starts with a `snapshot`, unless it can continue after the `Last-Event-ID`
-//! of the reader, and then reports changes:
+//! `GET /v1/events` returns `text/event-stream`. The stream starts with a `snapshot`, or continues after the reader's
+//! `Last-Event-ID` if this replica still has the events after it. Then the stream reports changes:
 //!
 //! | event | data |
 //! |---|---|
-//! | `snapshot` | `{at_ms, nodes, locks, history, outages, lapses}`: everything, as of now. It replaces all earlier events |
-//! | `lock` | one lock that is new or has changed, as `GET /v1/locks/{name}` gives it, with `renewals` seen so far; `left_ms` is as of `at_ms` |
-//! | `gone` | `{name}`: it is no longer held or waited for |
-//! | `nodes` | all nodes, as `GET /v1/nodes` gives them |
-//! | `history` | one event of the history; or `lapsed`: a lease that nobody renewed, as this replica has seen it |
-//! | `gap` | `{at_ms}`: more events happened before this than the nodes keep; some were not reported |
-//! | `node` | `{at_ms, node, what, reason}`: a node stopped or resumed voting, or restarted, as this replica has seen it |
-//! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the nodes were read, about once a second. A stream without it has stalled. With `trouble`, the locks could not be read, and their last state still applies |
+//! | `snapshot` | `{at_ms, nodes, locks, history, outages, lapses}`: the full state at this time, which replaces all earlier events |
+//! | `lock` | one lock that is new or has changed, as `GET /v1/locks/{name}` returns it, with the number of `renewals` seen so far; `left_ms` is the remaining time at `at_ms` |
+//! | `gone` | `{name}`: the lock is no longer held or waited for |
+//! | `nodes` | all nodes, as `GET /v1/nodes` returns them |
+//! | `history` | one event of the history, or `lapsed`: a lease that ended because nobody renewed it, as this replica has seen |
+//! | `gap` | `{at_ms}`: some events before this time were not reported, because there were more than the nodes keep |
+//! | `node` | `{at_ms, node, what, reason}`: a node stopped or resumed voting, or restarted, as this replica has seen |
+//! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the service has read the nodes, which it does about once a second. If this event does not arrive, the stream has stalled. If it has `trouble`, the locks could not be read, and their last state still applies |
 //!
-//! Every event has an `id`. Another replica does not know it, and starts with a `snapshot`. A reader that is too slow for
-//! the events after its snapshot is disconnected, and has to start again.
+//! Every event has an `id`. Only the replica that sent an event can continue after its `id`; another replica starts
+//! with a `snapshot`. If a reader is so slow that events after its snapshot are no longer kept, the service closes its
+//! stream.
 
 mod api;
 mod auth;

@@ -1,4 +1,4 @@
-//! The distinct names that each client has used: the nodes keep a fence of each for a day.
+//! The distinct names that each client has used. The nodes keep the fence of each name for a day.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{HashMap, HashSet};
@@ -33,12 +33,13 @@ impl UsedNames {
         Self { most, hasher: RandomState::new(), clients: Mutex::default() }
     }
 
-    /// Counts the names that a client wants to lock, all of them or none. The error is the time until names are forgotten.
+    /// Counts the names that a client wants to lock. If they exceed the limit, counts none of them and returns the time
+    /// until names are forgotten.
     pub(crate) fn add(&self, client: &Arc<str>, names: &[String], now: Instant) -> Result<(), Duration> {
         let hashes: HashSet<u64> = names.iter().map(|name| self.hasher.hash_one(name)).collect();
         let mut clients = self.clients.lock();
         let used = clients.entry(Arc::clone(client)).or_insert_with(|| Used::new(now));
-        used.turn(now);
+        used.start_due_days(now);
         let fresh = hashes.iter().filter(|hash| !used.knows(**hash)).count();
         if fresh > 0 && used.len() + fresh > self.most {
             return Err((used.begun + FENCE_KEPT).saturating_duration_since(now));
@@ -54,14 +55,14 @@ impl UsedNames {
         let hash = self.hasher.hash_one(name);
         let mut clients = self.clients.lock();
         let used = clients.entry(Arc::clone(client)).or_insert_with(|| Used::new(now));
-        used.turn(now);
+        used.start_due_days(now);
         used.add(hash);
     }
 
     /// Forgets clients that have no names left.
     pub(crate) fn forget(&self, now: Instant) {
         self.clients.lock().retain(|_, used| {
-            used.turn(now);
+            used.start_due_days(now);
             used.len() > 0
         });
     }
@@ -72,8 +73,8 @@ impl Used {
         Self { begun: now, current: HashSet::new(), previous: HashSet::new() }
     }
 
-    /// Starts a new day for each that is over.
-    fn turn(&mut self, now: Instant) {
+    /// Starts a new day for each day that is over.
+    fn start_due_days(&mut self, now: Instant) {
         while now.saturating_duration_since(self.begun) >= FENCE_KEPT {
             self.previous = std::mem::take(&mut self.current);
             self.begun += FENCE_KEPT;

@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 
-use crate::auth::{Anybody, hex, sha256};
+use crate::auth::{PublicRequest, hex, sha256};
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 
@@ -41,9 +41,9 @@ static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| FILES.iter().map(|(_,
 
 /// Returns the routes `/` and `/assets/..`. They need no authentication, because the files contain no secret.
 pub(crate) fn routes() -> Router<Arc<Service>> {
-    let file = async |_: Anybody, Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers);
+    let file = async |_: PublicRequest, Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers);
     Router::new()
-        .route("/", get(async |_: Anybody, headers: HeaderMap| serve("index.html", &headers)))
+        .route("/", get(async |_: PublicRequest, headers: HeaderMap| serve("index.html", &headers)))
         .route("/assets/{*path}", get(file))
 }
 

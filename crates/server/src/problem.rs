@@ -24,7 +24,7 @@ const SILENT: &str = "silent";
 /// Defines the codes, each with its status and its title.
 macro_rules! codes {
     ($($code:ident $status:ident $title:literal)*) => {
-        /// Which problem it is.
+        /// The code of a problem.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
         #[serde(rename_all = "kebab-case")]
         pub(crate) enum Code {
@@ -39,27 +39,27 @@ codes! {
     LockHeld CONFLICT "The lock is held"
     WaitTimeout CONFLICT "Timed out waiting for the lock"
     LeaseLost GONE "The lease is lost"
-    NotHolder FORBIDDEN "This is no lease of that name"
+    NotHolder FORBIDDEN "The lease id does not belong to this name"
     NotHeld CONFLICT "Nobody holds the lock"
     OtherLease CONFLICT "Another lease holds the lock"
     KeySpent GONE "The key was released"
     SlotsMismatch CONFLICT "The lock is in use with another number of slots"
-    Upgrade CONFLICT "The owner holds a shared lock, and cannot get the exclusive one"
+    Upgrade CONFLICT "The owner holds the lock shared, and cannot get it exclusively"
     NoQuorum SERVICE_UNAVAILABLE "Too few nodes voted"
     TooSlow SERVICE_UNAVAILABLE "A majority granted too late"
     InvalidName BAD_REQUEST "Invalid lock name"
     TtlOutOfRange BAD_REQUEST "The ttl is out of range"
     InvalidRequest BAD_REQUEST "Invalid request"
     BodyTooLarge PAYLOAD_TOO_LARGE "The body is too long"
-    RequestTimeout REQUEST_TIMEOUT "The request did not arrive in time"
+    RequestTimeout REQUEST_TIMEOUT "Timed out reading the request"
     UnsupportedMediaType UNSUPPORTED_MEDIA_TYPE "Content-Type must be application/json"
-    NotFound NOT_FOUND "There is no such call"
-    MethodNotAllowed METHOD_NOT_ALLOWED "The call has another method"
-    Unauthenticated UNAUTHORIZED "The caller is not known"
-    Forbidden FORBIDDEN "The caller may not do this"
+    NotFound NOT_FOUND "No call has this path"
+    MethodNotAllowed METHOD_NOT_ALLOWED "The path does not support this method"
+    Unauthenticated UNAUTHORIZED "Authentication failed"
+    Forbidden FORBIDDEN "The caller does not have the permission"
     RateLimited TOO_MANY_REQUESTS "Too many requests"
     Draining SERVICE_UNAVAILABLE "The service is about to stop"
-    Internal INTERNAL_SERVER_ERROR "An error of the service"
+    Internal INTERNAL_SERVER_ERROR "Internal error"
 }
 
 impl Code {
@@ -75,46 +75,47 @@ impl Code {
 #[serde(transparent)]
 pub(crate) struct Problem(Box<Account>);
 
-/// What went wrong.
+/// The details of a problem.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
 pub(crate) struct Account {
     /// `urn:quorlock:problem:` and the code.
     #[serde(rename = "type")]
     kind: String,
-    /// The code in words.
+    /// The meaning of the code.
     title: &'static str,
-    /// The status of the answer.
+    /// The HTTP status of the answer.
     status: u16,
-    /// This case in words, with its numbers.
+    /// The description of this occurrence.
     detail: String,
-    /// Which problem it is.
+    /// The code of the problem.
     code: Code,
-    /// Who holds the lock, where that is known.
+    /// The holder of the lock, if it is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     holder: Option<quorlock::HolderView>,
-    /// How long that lease lasts at most, unless it is renewed.
+    /// The time until the lease of the holder ends, unless the holder renews it.
     #[serde(skip_serializing_if = "Option::is_none")]
     remaining_ms: Option<u64>,
-    /// The highest fence that was seen.
+    /// The highest fence that a node reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     fence: Option<u64>,
-    /// Who said what, node by node.
+    /// The vote of each node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<NodeAnswer>,
-    /// When it makes sense to ask again: where too few nodes vote because of quarantines, when enough of them have ended.
+    /// The pause before a retry is useful. If too few nodes vote because of quarantines, the time until enough
+    /// quarantines have ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
 
-/// What one node said.
+/// The vote of one node.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 struct NodeAnswer {
-    /// The node, without secrets.
+    /// The URL of the node, without secrets.
     node: String,
     /// `granted`, `refused`, `quarantined` (it lost its memory, and may not vote yet) or `silent`.
     vote: &'static str,
-    /// In words.
+    /// The description of the vote.
     why: String,
 }
 
@@ -145,19 +146,19 @@ impl Problem {
         Self::new(Code::InvalidRequest, detail)
     }
 
-    /// Adds the place in the request.
+    /// Adds the position in the request to the detail.
     pub(crate) fn at(mut self, place: impl fmt::Display) -> Self {
         self.0.detail = format!("{place}: {}", self.0.detail);
         self
     }
 
     pub(crate) fn draining() -> Self {
-        Self::new(Code::Draining, "this replica is about to stop: ask another, or again")
+        Self::new(Code::Draining, "this replica is about to stop: send the request to another replica, or retry later")
     }
 
     /// Returns the problem that too few nodes can vote.
     pub(crate) fn no_majority(nodes: &NodesView) -> Self {
-        let detail = format!("{} of {} nodes vote", nodes.voting, nodes.nodes.len());
+        let detail = format!("{} of {} nodes can vote", nodes.voting, nodes.nodes.len());
         let mut problem = Self::new(Code::NoQuorum, detail);
         let others = nodes.nodes.iter().filter_map(|node| {
             let why = node.trouble.clone()?;
@@ -182,7 +183,7 @@ impl Problem {
         self
     }
 
-    /// Returns a whole HTTP response, for a request that is not read.
+    /// Returns a complete HTTP response, for a connection whose request is not read.
     pub(crate) fn to_http(&self) -> Vec<u8> {
         // Strings and numbers can always be serialized.
         let body = serde_json::to_vec(self).unwrap_or_default();
@@ -244,7 +245,7 @@ impl IntoResponse for Problem {
     }
 }
 
-/// Returns the responses of a call with these statuses, for the document.
+/// Returns the responses with these statuses, for the `OpenAPI` document.
 pub(crate) fn responses(statuses: &[u16]) -> impl Iterator<Item = (String, RefOr<utoipa::openapi::Response>)> {
     statuses.iter().map(|status| {
         let titles = CODES.iter().filter(|(_, known, _)| known == status).map(|(_, _, title)| *title);

@@ -1,4 +1,4 @@
-//! Limits for each caller: requests per second, waiters and connections at a time, and names in a day.
+//! Limits for each caller: requests per second, concurrent waiters and connections, and names in a day.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -27,9 +27,9 @@ pub(crate) struct Rates {
     reads: DefaultKeyedRateLimiter<Arc<str>>,
     released_keys: DefaultKeyedRateLimiter<Arc<str>>,
     names: UsedNames,
-    pub(crate) waiters: Arc<Shares>,
-    pub(crate) followers: Arc<Shares>,
-    pub(crate) connections: Arc<Shares>,
+    pub(crate) waiters: Arc<ConcurrencyLimit>,
+    pub(crate) event_streams: Arc<ConcurrencyLimit>,
+    pub(crate) connections: Arc<ConcurrencyLimit>,
 }
 
 impl Rates {
@@ -40,11 +40,11 @@ impl Rates {
             requests_per_second: most,
             requests: RateLimiter::keyed(Quota::per_second(most)),
             reads: RateLimiter::keyed(Quota::per_second(NonZeroU32::MIN)),
-            released_keys: RateLimiter::keyed(at_a_time(limits.released_keys, limits.released_key())),
+            released_keys: RateLimiter::keyed(at_a_time(limits.released_keys, limits.released_key_refusal())),
             names: UsedNames::new(limits.names),
-            waiters: Shares::new("waiting requests", limits.waiters, &metrics.waiters),
-            followers: Shares::new("streams of events", limits.followers, &metrics.followers),
-            connections: Shares::new("connections", limits.connections_per_client, &metrics.connections),
+            waiters: ConcurrencyLimit::new("waiting requests", limits.waiters, &metrics.waiters),
+            event_streams: ConcurrencyLimit::new("streams of events", limits.event_streams, &metrics.followers),
+            connections: ConcurrencyLimit::new("connections", limits.connections_per_client, &metrics.connections),
         }
     }
 
@@ -68,17 +68,17 @@ impl Rates {
         self.requests.check_key_n(caller, more).ok().and_then(Result::ok).ok_or_else(too_early)
     }
 
-    /// Counts a read of the nodes for one caller: one per second.
+    /// Counts a read of the nodes by one caller. Each caller may cause one read per second.
     pub(crate) fn read(&self, caller: &Arc<str>) -> Result<(), Problem> {
-        let detail = "the nodes are asked once a second for each client, and no copy has this";
+        let detail = "the service reads the nodes once a second for each client, and has no copy of this";
         self.reads.check_key(caller).map_err(|early| self.limited(detail, &early))
     }
 
-    /// Counts released keys: the nodes must refuse each of them for a while.
+    /// Counts released keys. The nodes must remember and refuse each of them for a while.
     pub(crate) fn release_keys(&self, caller: &Arc<str>, keys: usize) -> Result<(), Problem> {
         let Some(keys) = u32::try_from(keys).ok().and_then(NonZeroU32::new) else { return Ok(()) };
         let detail =
-            "too many keys were released: the nodes keep each of them out until no request with it can be under way";
+            "too many keys were released: the nodes refuse each released key until no request with it can still arrive";
         match self.released_keys.check_key_n(caller, keys) {
             Ok(counted) => counted.map_err(|early| self.limited(detail, &early)),
             Err(InsufficientCapacity(most)) => {
@@ -88,12 +88,13 @@ impl Rates {
         }
     }
 
-    /// Counts the names that a client wants to lock, except those that it has used before: the nodes keep each for a day.
+    /// Counts the names that a client wants to lock, except those that it has used before: the nodes keep each for a
+    /// day.
     pub(crate) fn names(&self, caller: &Arc<str>, names: &[String]) -> Result<(), Problem> {
         self.names.add(caller, names, Instant::now()).map_err(|pause| {
             let most = self.names.most;
-            let why = format!("{most} different names in 24 hours are allowed for each client");
-            let detail = format!("too many new names: {why}, because the nodes keep a fence of each; use names again");
+            let why = format!("each client may use {most} different names in 24 hours");
+            let detail = format!("too many new names: {why}, because the nodes keep a fence for each; reuse names");
             Problem::new(Code::RateLimited, detail).retry_after(pause)
         })
     }
@@ -120,16 +121,17 @@ fn more_than(requests: NonZeroU32) -> String {
     format!("more than {requests} requests a second")
 }
 
-/// Returns a quota for at most `most` at any time, if each lasts this long: half of them in a burst, and the other half
-/// spread over that time.
+/// Returns a quota that allows at most `most` items at any time, if each item lasts for this duration. It allows half
+/// of the items in a burst, and the other half spread over the duration.
 fn at_a_time(most: u32, lasting: Duration) -> Quota {
     let burst = NonZeroU32::new(most / 2).unwrap_or(NonZeroU32::MIN);
     let each = (lasting / burst.get()).max(Duration::from_nanos(1));
     Quota::with_period(each).map_or(Quota::per_second(burst), |quota| quota.allow_burst(burst))
 }
 
-/// Returns the name under which an address is counted. A client with one IPv6 address usually has its whole /64 network.
-pub(crate) fn share_of(address: IpAddr) -> String {
+/// Returns the key under which an address is counted. All addresses of an IPv6 /64 network have the same key, because a
+/// client with one of them can usually use all.
+pub(crate) fn limit_key_of(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string(),
         IpAddr::V6(address) if address.is_loopback() => address.to_string(),
@@ -140,44 +142,45 @@ pub(crate) fn share_of(address: IpAddr) -> String {
     }
 }
 
-/// Limits how many of something each caller has at a time.
-pub(crate) struct Shares {
-    what: &'static str,
+/// Limits how many waiters, event streams or connections each caller has at the same time.
+pub(crate) struct ConcurrencyLimit {
+    /// The counted items, for messages.
+    items: &'static str,
     most: usize,
-    /// The number that all callers have together.
+    /// The number of items of all callers together.
     total: Gauge,
     taken: Mutex<HashMap<String, usize>>,
 }
 
-impl Shares {
-    fn new(what: &'static str, most: usize, total: &Gauge) -> Arc<Self> {
-        Arc::new(Self { what, most, total: total.clone(), taken: Mutex::default() })
+impl ConcurrencyLimit {
+    fn new(items: &'static str, most: usize, total: &Gauge) -> Arc<Self> {
+        Arc::new(Self { items, most, total: total.clone(), taken: Mutex::default() })
     }
 
-    /// Counts one for the caller until the share is dropped.
-    pub(crate) fn take(self: &Arc<Self>, caller: &str) -> Result<Share, Problem> {
+    /// Counts one item of the caller until the reservation is dropped.
+    pub(crate) fn take(self: &Arc<Self>, caller: &str) -> Result<Reservation, Problem> {
         let mut taken = self.taken.lock();
         let count = taken.entry(caller.to_owned()).or_default();
         if *count >= self.most {
-            let detail = format!("limit reached: {count} {} of {caller:?}", self.what);
+            let detail = format!("limit reached: {count} {} of {caller:?}", self.items);
             return Err(Problem::new(Code::RateLimited, detail));
         }
         *count += 1;
         self.total.inc();
-        Ok(Share { caller: caller.to_owned(), shares: Arc::clone(self) })
+        Ok(Reservation { caller: caller.to_owned(), limit: Arc::clone(self) })
     }
 }
 
-/// One unit of a caller's limit, until it is dropped.
-pub(crate) struct Share {
+/// One counted item of a caller. Dropping the reservation frees it.
+pub(crate) struct Reservation {
     pub(crate) caller: String,
-    shares: Arc<Shares>,
+    limit: Arc<ConcurrencyLimit>,
 }
 
-impl Drop for Share {
+impl Drop for Reservation {
     fn drop(&mut self) {
-        self.shares.total.dec();
-        let mut taken = self.shares.taken.lock();
+        self.limit.total.dec();
+        let mut taken = self.limit.taken.lock();
         if let Some(count) = taken.get_mut(&self.caller) {
             *count -= 1;
             if *count == 0 {
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_caller_has_its_own_share() {
+    async fn each_caller_has_its_own_limits() {
         let rates = rates(Limits { requests_per_second: 2, waiters: 1, ..Limits::default() }).await;
         let (a, b) = ("a".into(), "b".into());
         assert!(rates.request(&a).is_ok() && rates.request(&a).is_ok());
@@ -215,13 +218,14 @@ mod tests {
         let caller = "a".into();
         assert!(rates.request(&caller).is_ok() && rates.batch(&caller, 1_000).is_ok(), "all of the limit");
         assert_eq!(rates.batch(&caller, 1_000).unwrap_err().code(), Code::RateLimited);
-        assert_eq!(rates.batch(&"b".into(), 1_001).unwrap_err().code(), Code::InvalidRequest, "it could never be");
+        assert_eq!(rates.batch(&"b".into(), 1_001).unwrap_err().code(), Code::InvalidRequest, "it can never succeed");
         assert!(rates.batch(&"c".into(), 1).is_ok() && rates.batch(&"c".into(), 0).is_ok());
     }
 
     #[tokio::test]
     async fn no_more_keys_are_kept_out_at_a_time_than_the_limit() {
-        let rates = rates(Limits { released_keys: 10, wait: Duration::from_secs(3_600), ..Limits::default() }).await;
+        let rates =
+            rates(Limits { released_keys: 10, max_wait: Duration::from_secs(3_600), ..Limits::default() }).await;
         let caller = "a".into();
         assert!(rates.release_keys(&caller, 0).is_ok() && rates.release_keys(&caller, 5).is_ok());
         assert_eq!(rates.release_keys(&caller, 1).unwrap_err().code(), Code::RateLimited);
@@ -229,8 +233,8 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_one_share_and_neighbours_have_their_own() {
-        for (address, share) in [
+    fn a_network_has_one_key_and_neighbours_have_their_own() {
+        for (address, key) in [
             ("192.0.2.7", "192.0.2.7"),
             ("::ffff:192.0.2.7", "192.0.2.7"),
             ("::1", "::1"),
@@ -238,7 +242,7 @@ mod tests {
             ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
             ("2001:db8:1:3::9", "2001:db8:1:3::/64"),
         ] {
-            assert_eq!(share_of(address.parse().unwrap()), share, "{address}");
+            assert_eq!(limit_key_of(address.parse().unwrap()), key, "{address}");
         }
     }
 }

@@ -21,13 +21,13 @@ pub(crate) struct Service {
     /// The runtime that serves readers.
     pub(crate) readers: Handle,
     pub(crate) limits: Limits,
-    /// The number of nodes, by configuration.
+    /// The number of configured nodes.
     pub(crate) nodes_total: usize,
     pub(crate) hub: Arc<Hub>,
-    /// The clients that may call; `None` for anybody.
-    pub(crate) clients: Option<Clients>,
-    /// Whether it serves only this machine, without authentication.
-    pub(crate) is_local: bool,
+    /// The HTTP clients that may call the service; `None` if every caller may.
+    pub(crate) allowed_clients: Option<Clients>,
+    /// Whether the service listens only on a loopback address, because nothing authenticates its callers.
+    pub(crate) is_loopback_only: bool,
     pub(crate) metrics: Metrics,
     pub(crate) rates: Rates,
     stopping: watch::Receiver<bool>,
@@ -35,16 +35,16 @@ pub(crate) struct Service {
 
 impl Service {
     pub(crate) fn new(config: Config, reader: Client, readers: Handle, stopping: watch::Receiver<bool>) -> Arc<Self> {
-        let is_local = config.is_local();
-        let Config { client, limits, clients, .. } = config;
+        let is_loopback_only = config.is_loopback_only();
+        let Config { client, limits, allowed_clients, .. } = config;
         let metrics = Metrics::new(&client);
         Arc::new(Self {
             readers,
             limits,
             nodes_total: client.nodes().len(),
             hub: Hub::new(client.clone(), reader, metrics.reads.clone()),
-            clients,
-            is_local,
+            allowed_clients,
+            is_loopback_only,
             rates: Rates::new(limits, &metrics),
             metrics,
             client,
@@ -86,7 +86,7 @@ impl Service {
 
     /// Keeps the shared copy of the nodes' state fresh, until the service stops.
     pub(crate) async fn watch_nodes(self: Arc<Self>) {
-        while self.unless_stopping(self.hub.turn()).await.is_ok() {}
+        while self.unless_stopping(self.hub.read_when_due()).await.is_ok() {}
     }
 
     /// Forgets idle callers, until the service stops.

@@ -17,7 +17,7 @@ pub(crate) struct LockPage {
     /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
     pub(crate) as_of: u64,
     pub(crate) locks: Vec<LockView>,
-    /// The cursor of the next page, if there may be one. A page may have no locks and yet a next one.
+    /// The cursor of the next page, if there may be one. An empty page may have a next page.
     pub(crate) next: Option<String>,
     /// Nodes that could not be searched.
     pub(crate) missing: Vec<MissingNode>,
@@ -28,7 +28,7 @@ pub(crate) struct LockPage {
 pub(crate) struct MissingNode {
     /// The node, without secrets.
     node: String,
-    /// Why not.
+    /// The reason.
     trouble: String,
 }
 
@@ -38,18 +38,18 @@ impl MissingNode {
     }
 }
 
-/// All nodes, and what they come to.
+/// The state of all nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct NodesView {
-    /// How many there are.
+    /// The number of nodes.
     total: usize,
-    /// How many have to agree.
+    /// The number of nodes that are a majority.
     majority: usize,
-    /// How many can vote now.
+    /// The number of nodes that can vote now.
     pub(crate) voting: usize,
-    /// How many more may be lost before nothing can be locked any more.
+    /// The number of nodes that may still fail while a majority can vote.
     can_lose: usize,
-    /// Each of them.
+    /// The state of each node.
     pub(crate) nodes: Vec<NodeView>,
 }
 
@@ -60,19 +60,19 @@ pub(crate) struct NodeView {
     pub(crate) node: String,
     /// `voting`, `quarantined`, `unreachable`, `unfit`, `skewed` or `silent`.
     pub(crate) state: &'static str,
-    /// Why it does not vote.
+    /// The reason why the node does not vote.
     pub(crate) trouble: Option<String>,
-    /// For how long it has not voted, as far as this replica knows.
+    /// For how long the node has not been able to vote, as seen by this replica.
     silent_ms: Option<u64>,
-    /// How long it is in quarantine, if it is.
+    /// The time until the end of its quarantine, if it is quarantined.
     pub(crate) quarantine_ms: Option<u64>,
-    /// How far its clock is from the middle of all, where three clocks or more are known.
+    /// The difference between its clock and the median of all clocks, if at least three clocks are known.
     skew_ms: Option<i64>,
-    /// The median of how long its newest answers to this replica took, in microseconds.
+    /// The median of its latest round trips to this replica, in microseconds.
     p50_us: Option<u64>,
-    /// How long 99 of 100 of them took at most.
+    /// The 99th percentile of its latest round trips, in microseconds.
     p99_us: Option<u64>,
-    /// How often it has lost its memory since this replica first met it.
+    /// How often the node has lost its memory since this replica first connected to it.
     pub(crate) restarts: u64,
 }
 

@@ -48,7 +48,7 @@ impl Clock {
         vec![shim::preload(&self.shim), ("QUORLOCK_CLOCK_FILE".to_owned(), shim::text(control.path()))]
     }
 
-    /// The shim says why the word is stored twice and in which order.
+    /// See the shim for the reason why the word is stored twice, and for the order.
     fn write(&self, word: i64) {
         let control = self.control.lock().expect("no writer panics");
         for offset in [0, 8] {

@@ -11,7 +11,7 @@ use crate::shim;
 
 const SHIM_SOURCE: &str = include_str!("disk_shim.c");
 
-/// The disk of every server started with it. Clones are the same disk.
+/// The disk of every process started with its [`envs`](Self::envs). Clones are the same disk.
 #[derive(Debug, Clone)]
 pub struct Disk {
     shim: PathBuf,
@@ -19,7 +19,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk as fast as it is.
+    /// A disk at its real speed.
     #[expect(clippy::new_without_default, reason = "it compiles and writes files")]
     pub fn new() -> Self {
         let control =

@@ -1,4 +1,4 @@
-//! A network between a client and a server that loses, delays and cuts.
+//! A proxy between a client and a server that loses and delays messages, and cuts connections.
 
 mod acceptor;
 mod client;
@@ -25,13 +25,14 @@ use crate::wait::DEADLINE;
 
 /// A TCP proxy in front of one server. Dropping it closes all its connections.
 ///
-/// It runs on a thread and a runtime of its own, so it works the same for
+/// It has its own thread and runtime, so it works the same for
 /// blocking tests, for current-thread runtimes and under paused time. When a
-/// control call returns, what it says is in force, also for a connection the
-/// client opened just before.
+/// control call returns, its setting is in force, also for a connection that
+/// the client opened just before.
 ///
 /// "Up" is from client to server, "down" from server to client. A counter can
-/// lag behind the bytes it counts by an instant: wait for the value.
+/// briefly lag behind the bytes that it counts, so tests should wait for the
+/// expected value.
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
@@ -55,7 +56,7 @@ impl Proxy {
         Self { addr, controls: Some(controls), counters, thread: Some(thread) }
     }
 
-    /// Where clients connect to.
+    /// The address for clients.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -65,53 +66,54 @@ impl Proxy {
         format!("redis://{}", self.addr)
     }
 
-    /// While on, what the server sends is read and thrown away.
+    /// While on, the proxy discards all bytes from the server.
     pub fn drop_replies(&self, on: bool) {
         self.change(Change::DropReplies(on));
     }
 
-    /// While on, what clients send is read and thrown away.
+    /// While on, the proxy discards all bytes from clients.
     pub fn drop_requests(&self, on: bool) {
         self.change(Change::DropRequests(on));
     }
 
-    /// While on, messages that were published are taken out of what the server
-    /// sends, in RESP3; they count as thrown away. Everything else passes.
+    /// While on, the proxy discards published messages (RESP3 pushes) from the
+    /// server, and counts them as dropped. All other bytes pass.
     pub fn drop_pushes(&self, on: bool) {
         self.change(Change::DropPushes(on));
     }
 
-    /// Loses messages that arrive from now on; none any more with `None`.
+    /// Loses some of the messages that arrive from now on. `None` ends the losses.
     pub fn lose(&self, loss: Option<Loss>) {
         self.change(Change::Lose(loss));
     }
 
-    /// While on, bytes and closings wait in the proxy, both ways. Switching it
-    /// off delivers them in order.
+    /// While on, bytes and closings wait in the proxy, in both directions.
+    /// Switching it off delivers them in order.
     pub fn hold(&self, on: bool) {
         self.change(Change::Hold(on));
     }
 
-    /// Delays bytes that arrive from now on by this much each way.
+    /// Delays bytes that arrive from now on by this time, in each direction.
     pub fn delay(&self, delay: Duration) {
         self.change(Change::Delay(delay));
     }
 
-    /// Closes all connections abruptly: both sides get a reset and what waits
-    /// in the proxy is lost. Stranded requests stay stranded.
+    /// Closes all connections abruptly: both sides get a reset, and the bytes
+    /// that wait in the proxy are lost. Stranded requests stay stranded.
     pub fn cut(&self) {
         self.change(Change::Order(Order::Cut));
     }
 
-    /// Ends what comes down on all connections: clients see the end of the
-    /// stream and what waits for them is lost. What they send still goes up.
+    /// Closes the direction to the client on all connections: clients see the
+    /// end of the stream, and bytes that wait for them are lost. Bytes from
+    /// clients still reach the server.
     pub fn half_close(&self) {
         self.change(Change::Order(Order::HalfClose));
     }
 
-    /// Passes on the next `n` reads from clients, then cuts the connection that
-    /// carried the last of them. The server gets that request whole, its client
-    /// gets a reset and no byte of the reply.
+    /// Forwards the next `n` reads from clients, then cuts the connection of the
+    /// last one. The server gets that request completely. Its client gets a
+    /// reset, and no byte of the reply.
     pub fn cut_after_requests(&self, n: u64) {
         assert!(n > 0, "to cut at once, call cut()");
         self.change(Change::CutAfterRequests(n));
@@ -142,8 +144,8 @@ impl Proxy {
     }
 
     /// Writes the stranded requests to the server on the connections they were
-    /// meant for. The replies are thrown away. Returns when the bytes are
-    /// written; the server acts on them soon after.
+    /// meant for. The replies are discarded. Returns when the bytes are
+    /// written; the server executes them soon after.
     pub fn deliver_stranded(&self) {
         self.change(Change::Order(Order::Deliver));
     }
@@ -173,12 +175,12 @@ impl Proxy {
         self.counters.down.get()
     }
 
-    /// Bytes from clients thrown away so far.
+    /// Bytes from clients discarded so far.
     pub fn dropped_up(&self) -> u64 {
         self.counters.dropped_up.get()
     }
 
-    /// Bytes from the server thrown away so far.
+    /// Bytes from the server discarded so far.
     pub fn dropped_down(&self) -> u64 {
         self.counters.dropped_down.get()
     }
@@ -188,8 +190,8 @@ impl Proxy {
         self.counters.held_up.get()
     }
 
-    /// Every connection that has to act on the change keeps a clone of `done`
-    /// until it has, so the channel closes when all of them have.
+    /// Every connection that the change affects keeps a clone of `done` until it
+    /// has applied the change, so the channel closes when all of them have.
     #[track_caller]
     fn change(&self, change: Change) {
         let (done, acted) = mpsc::channel();

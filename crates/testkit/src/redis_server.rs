@@ -1,4 +1,4 @@
-//! A Redis server of one's own, to stop, break and bring back.
+//! A Redis server that a test can stop, kill and restart.
 
 mod builder;
 
@@ -41,7 +41,7 @@ pub struct RedisServer {
     dir: TempDir,
 }
 
-/// Another program listens on the port. The reservation binds only testkits.
+/// Another program listens on the port: the reservation is respected only by test processes.
 #[derive(Debug)]
 struct PortTaken;
 
@@ -162,7 +162,7 @@ impl RedisServer {
     /// Writes a snapshot and ends the server cleanly.
     pub fn shutdown_save(&self) {
         match self.try_command(&["SHUTDOWN", "SAVE"]) {
-            // A server that obeys closes the connection instead of answering.
+            // On success the server closes the connection and sends no reply.
             Err(_) => {}
             Ok(reply) => panic!("the server refused to shut down: {reply:?}"),
         }
@@ -229,7 +229,7 @@ impl RedisServer {
         info.as_str().and_then(|text| text.lines().find_map(line)).unwrap_or_default()
     }
 
-    /// What the real `redis-cli` prints for these arguments, trimmed.
+    /// The output of the real `redis-cli` with these arguments, trimmed.
     #[track_caller]
     pub fn cli(&self, args: &[&str]) -> String {
         let mut command = Command::new("redis-cli");

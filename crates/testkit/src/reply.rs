@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a Redis server answered.
+/// A reply of a Redis server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// The null bulk string or the null array.

@@ -1,4 +1,4 @@
-//! A master and its replicas with a sentinel that watches over them.
+//! A master, its replicas, and a sentinel that monitors them.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::redis_server::{RedisServer, RedisServerBuilder};
 use crate::reply::Reply;
 use crate::wait::eventually;
 
-/// What the sentinel calls them.
+/// The name of the master in the sentinel's configuration.
 const SERVICE: &str = "testkit";
 
-/// A master, its replicas and one sentinel, whose word is enough for a failover.
+/// A master, its replicas and one sentinel, which can start a failover alone.
 #[derive(Debug)]
 pub struct Sentinels {
     setup: SentinelsBuilder,
@@ -28,7 +28,7 @@ pub struct SentinelsBuilder {
     patience: Duration,
     password: Option<String>,
     sentinel_password: Option<String>,
-    /// With TLS, and nothing else: how servers are set up for it.
+    /// The settings of servers that accept only TLS, if TLS is used.
     tls: Option<RedisServerBuilder>,
 }
 
@@ -74,7 +74,7 @@ impl SentinelsBuilder {
         self.tls.clone().unwrap_or_default()
     }
 
-    /// Where others find a server.
+    /// The address of a server for the other servers.
     fn port_of(&self, server: &RedisServer) -> u16 {
         if self.tls.is_some() { server.tls_port() } else { server.port() }
     }
@@ -157,7 +157,7 @@ impl Sentinels {
         eventually("the sentinel to know the replicas", || self.promotable() == self.setup.replicas);
     }
 
-    /// Which of the servers the sentinel calls the master.
+    /// The server that the sentinel reports as the master.
     pub fn master(&self) -> &RedisServer {
         let named = self.sentinel.command(&["SENTINEL", "get-master-addr-by-name", SERVICE]).strings();
         let port: u16 = named[1].parse().expect("a port is a number");
@@ -169,7 +169,7 @@ impl Sentinels {
         self.fail_over_by(&self.sentinel);
     }
 
-    /// The same, by a word to this sentinel.
+    /// Like [`fail_over`](Self::fail_over), through this sentinel.
     pub fn fail_over_by(&self, sentinel: &RedisServer) {
         let named = || sentinel.command(&["SENTINEL", "get-master-addr-by-name", SERVICE]).strings();
         let before = named();
@@ -177,13 +177,13 @@ impl Sentinels {
         eventually("the sentinel to name another master", || named() != before);
     }
 
-    /// How many replicas could take over.
+    /// The number of replicas that could take over.
     fn promotable(&self) -> usize {
         promotable(&self.sentinel)
     }
 }
 
-/// How many replicas this sentinel could make the master.
+/// The number of replicas that this sentinel could promote.
 fn promotable(sentinel: &RedisServer) -> usize {
     let Reply::Array(replicas) = sentinel.command(&["SENTINEL", "REPLICAS", SERVICE]) else { return 0 };
     let is_fit = |replica: &&Reply| {

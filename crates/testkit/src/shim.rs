@@ -1,4 +1,4 @@
-//! Libraries that are loaded into a process before its own, to change what it sees of its machine.
+//! Libraries that are preloaded into a process, to change its view of the machine (clock, disk).
 
 use std::env;
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The environment variable that loads this one, besides those that are loaded anyway.
+/// The environment variable that loads this library in addition to those that are already loaded.
 pub(crate) fn preload(shim: &Path) -> (String, String) {
     let shim = text(shim);
     let value = match env::var(PRELOAD) {
@@ -18,7 +18,7 @@ pub(crate) fn preload(shim: &Path) -> (String, String) {
     (PRELOAD.to_owned(), value)
 }
 
-/// The variables of several: all of them are loaded.
+/// Merges the variables of several libraries, so that all of them are loaded.
 pub(crate) fn together(envs: impl IntoIterator<Item = (String, String)>) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     for (key, value) in envs {

@@ -51,7 +51,7 @@ fn start_spawner() -> Sender<Job> {
         .name("testkit-spawner".into())
         .spawn(move || {
             for mut job in jobs {
-                // An asker that is gone has no use for the child's handle.
+                // A caller that has ended does not need the child's handle.
                 let _ = job.reply.send(job.command.spawn());
             }
         })

@@ -1,16 +1,16 @@
-//! A proxy between the library and a server that runs on the library's own thread. It delivers each server's replies in
-//! one piece, and the replies of several servers in the order of the requests, so that every run executes the same
-//! instructions on a machine of any load.
+//! A relay between the library and a server. The relay runs on the library's own thread. It delivers each server's
+//! replies in one piece, and the replies of several servers in the order of the requests. So every run executes the same
+//! instructions, however busy the machine is.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
 
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::replies::Replies;
+use crate::replies::ReplyCounter;
 
 /// Larger than any batch of requests or replies.
-const ROOM: usize = 256 * 1024;
+const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Starts a relay to this server. Returns the relay's address.
 pub(crate) async fn open(server: SocketAddr) -> io::Result<SocketAddr> {
@@ -20,7 +20,7 @@ pub(crate) async fn open(server: SocketAddr) -> io::Result<SocketAddr> {
         while let Ok((client, _)) = listener.accept().await {
             match Relay::new(client, server) {
                 Ok(relay) => drop(tokio::spawn(relay.run())),
-                Err(error) => eprintln!("no relay: {error}"),
+                Err(error) => eprintln!("cannot connect the relay to {server}: {error}"),
             }
         }
     });
@@ -30,10 +30,10 @@ pub(crate) async fn open(server: SocketAddr) -> io::Result<SocketAddr> {
 struct Relay {
     client: TcpStream,
     server: std::net::TcpStream,
-    /// Counts commands, which have the format of replies.
-    asked: Replies,
-    answered: Replies,
-    room: Vec<u8>,
+    /// Counts commands, which have the same format as replies.
+    requests: ReplyCounter,
+    replies: ReplyCounter,
+    buffer: Vec<u8>,
 }
 
 impl Relay {
@@ -41,7 +41,8 @@ impl Relay {
         let server = std::net::TcpStream::connect(server)?;
         client.set_nodelay(true)?;
         server.set_nodelay(true)?;
-        Ok(Self { client, server, asked: Replies::default(), answered: Replies::default(), room: vec![0; ROOM] })
+        let (requests, replies) = (ReplyCounter::default(), ReplyCounter::default());
+        Ok(Self { client, server, requests, replies, buffer: vec![0; BUFFER_BYTES] })
     }
 
     async fn run(mut self) -> io::Result<()> {
@@ -52,30 +53,31 @@ impl Relay {
     }
 }
 
-/// Forwards the requests to the server, waits, and returns all replies. Callgrind excludes this function by its name.
+/// Forwards the requests to the server, waits for all replies, and sends them to the client. Callgrind excludes this
+/// function by its name.
 #[inline(never)]
 fn exchange(relay: &mut Relay) -> io::Result<()> {
     loop {
-        match relay.client.try_read(&mut relay.room) {
+        match relay.client.try_read(&mut relay.buffer) {
             Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(length) => {
-                relay.asked.add(&relay.room[..length])?;
-                relay.server.write_all(&relay.room[..length])?;
+                relay.requests.add(&relay.buffer[..length])?;
+                relay.server.write_all(&relay.buffer[..length])?;
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
             Err(error) => return Err(error),
         }
     }
     let mut filled = 0;
-    while relay.answered.heard() < relay.asked.heard() {
-        let length = relay.server.read(&mut relay.room[filled..])?;
+    while relay.replies.count() < relay.requests.count() {
+        let length = relay.server.read(&mut relay.buffer[filled..])?;
         if length == 0 {
             return Err(ErrorKind::UnexpectedEof.into());
         }
-        relay.answered.add(&relay.room[filled..filled + length])?;
+        relay.replies.add(&relay.buffer[filled..filled + length])?;
         filled += length;
     }
-    match relay.client.try_write(&relay.room[..filled])? {
+    match relay.client.try_write(&relay.buffer[..filled])? {
         length if length == filled => Ok(()),
         _ => Err(ErrorKind::WriteZero.into()),
     }

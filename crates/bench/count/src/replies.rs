@@ -1,27 +1,28 @@
 //! Finds the ends of RESP replies, without parsing their contents.
 
-/// Counts the complete replies that a server has sent.
+/// Counts the complete RESP messages in a stream of bytes.
 #[derive(Default)]
-pub(crate) struct Replies {
-    rest: Vec<u8>,
-    heard: u64,
+pub(crate) struct ReplyCounter {
+    /// The bytes of a message that is not complete yet.
+    incomplete: Vec<u8>,
+    count: u64,
 }
 
-impl Replies {
-    /// The number of complete replies so far.
-    pub(crate) fn heard(&self) -> u64 {
-        self.heard
+impl ReplyCounter {
+    /// The number of complete messages so far.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
     }
 
-    /// Adds bytes that were read.
+    /// Adds bytes of the stream.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.rest.extend_from_slice(bytes);
+        self.incomplete.extend_from_slice(bytes);
         let mut begun = 0;
-        while let Some(length) = reply(&self.rest[begun..])? {
+        while let Some(length) = reply(&self.incomplete[begun..])? {
             begun += length;
-            self.heard += 1;
+            self.count += 1;
         }
-        self.rest.drain(..begun);
+        self.incomplete.drain(..begun);
         Ok(())
     }
 }
@@ -62,16 +63,16 @@ mod tests {
         let bytes =
             b"+OK\r\n:1\r\n$-1\r\n$2\r\n\r\n\r\n*3\r\n:1\r\n*1\r\n+a\r\n$1\r\nb\r\n*-1\r\n%1\r\n+a\r\n=5\r\ntxt:b\r\n";
         for cut in 0..=bytes.len() {
-            let mut replies = Replies::default();
+            let mut replies = ReplyCounter::default();
             replies.add(&bytes[..cut]).unwrap();
             replies.add(&bytes[cut..]).unwrap();
-            assert_eq!(replies.heard(), 7, "cut at {cut}");
+            assert_eq!(replies.count(), 7, "cut at {cut}");
         }
     }
 
     #[test]
     fn an_error_is_not_a_reply() {
-        let heard = Replies::default().add(b"-NOSCRIPT no script\r\n");
+        let heard = ReplyCounter::default().add(b"-NOSCRIPT no script\r\n");
         assert_eq!(heard.unwrap_err().to_string(), "-NOSCRIPT no script");
     }
 }

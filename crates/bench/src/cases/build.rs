@@ -24,7 +24,7 @@ pub(crate) fn planned() -> Vec<Planned> {
 fn set_up(options: &Options) -> Result<Case, Failure> {
     let library = Path::new(env!("CARGO_MANIFEST_DIR")).join("../quorlock");
     let mut case = Case::new(NAME, "A clean build of a program that uses only the library", CRATES);
-    case.about = "The crates that cargo compiles for a release build, and the time that it takes.".into();
+    case.about = "The number of crates that cargo compiles for a release build, and the time of the build.".into();
     let folder = tempfile::tempdir_in(&options.folder)?;
     let ours = format!("quorlock = {{ path = '{}' }}", library.canonicalize()?.display());
     case.add(OURS, Build::new(folder.path().join("ours"), &ours)?);

@@ -45,7 +45,8 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
     let figure = if callers == 1 { P50 } else { RATE };
     let title = format!("Acquire and release: {}, {}", counted(nodes, "node"), counted(callers, "caller"));
     let mut case = Case::new(name(nodes, callers), title, figure);
-    let task = |plain: bool| Task { nodes: stage.urls(), callers, first: 0, ttl_ms: TTL_MS, plain, ..Task::default() };
+    let task =
+        |plain: bool| Task { nodes: stage.urls(), callers, first_caller: 0, ttl_ms: TTL_MS, plain, ..Task::default() };
     let floor = |plain: bool, recordings: &[Recording]| {
         let task = Task { recordings: recordings.to_vec(), ..task(plain) };
         Worker::of_this_program("floor", &task, options.length)
@@ -84,7 +85,8 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
 fn about(nodes: usize, callers: usize) -> String {
     let many = (callers > 1).then_some("etcd is measured with one caller.");
     let threads = (nodes == 5).then_some(
-        "*One thread* is a runtime with one thread, like that of floor and node; the others have one thread per core.",
+        "Rows with *one thread* use a runtime with one thread. floor and node redlock also have one thread. All other rows \
+         have one thread per core.",
     );
     many.into_iter().chain(threads).collect::<Vec<_>>().join(" ")
 }

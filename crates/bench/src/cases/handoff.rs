@@ -30,10 +30,11 @@ const ROUNDS_MAX: f64 = 3.0;
 /// Tolerance for the noise of a few turns.
 const GROWTH_MAX: f64 = 1.1;
 
-const ABOUT: &str = "Measured from the call of release to the next holder's grant. A round is a PING to all nodes until a \
-    majority has replied. The floor is a handoff between bare sockets with one waiter and the smallest scripts that work. \
-    Processor time is that of a round, of a bare handoff, or of a lease with its refusal. The bar on growth compares the \
-    most waiters with one, turn by turn; a tenth more counts as noise.";
+const ABOUT: &str = "Measured from the call of release to the next holder's grant. A round sends a PING to all \
+    nodes and ends when a majority has replied. The floor is a handoff between bare sockets, with one waiter and \
+    the smallest scripts that work. Processor time is the time for a round, for a bare handoff, or for a lease \
+    including the refusal before it. The bar on growth compares the largest number of waiters with one waiter in \
+    each turn; up to 10 % more counts as noise.";
 
 pub(crate) fn planned() -> Vec<Planned> {
     vec![

@@ -25,11 +25,11 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     let stage = options.runtime.block_on(Stage::set(NODES))?;
     let mut case = Case::new("held", "100,000 leases on 5 nodes, held and renewed, ttl 30 s", "bytes_per_lease");
     case.about =
-        "Memory is the growth of the process once it holds all leases. The share of a core does not include the servers."
+        "Memory is how much the process has grown when it holds all leases. The share of a core does not include the servers."
             .into();
     case.turns = Some(TURNS);
     let nodes = stage.urls();
-    let task = Task { nodes, callers: LEASES, first: 0, ttl_ms: TTL_MS, plain: false, ..Task::default() };
+    let task = Task { nodes, callers: LEASES, first_caller: 0, ttl_ms: TTL_MS, plain: false, ..Task::default() };
     case.add(OURS, Worker::of_this_program("leases", &task, LENGTH)?);
     case.bars.push(Bar::figure(OURS, "bytes_per_lease", Limit::AtMost(2_048.0)));
     case.bars.push(Bar::figure(OURS, "share_of_a_core", Limit::AtMost(0.5)));

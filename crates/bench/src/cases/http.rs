@@ -17,9 +17,9 @@ const RATIO_MAX: f64 = 2.2;
 const DIRECT: &str = "ours, called directly";
 const OVER_HTTP: &str = "ours, over HTTP";
 
-const ABOUT: &str = "Acquire and release with fences, each one request on a persistent connection. `quorlock serve` runs in a process \
-    of its own, without logs; another process runs all callers in one thread. The direct calls use the library as the service \
-    does, on the same nodes.";
+const ABOUT: &str = "Each acquire and each release, with fences, is one request on a persistent connection. \
+    `quorlock serve` runs in its own process, without logs. Another process runs all callers in one thread. The \
+    direct calls use the library as the service does, on the same nodes.";
 
 pub(crate) fn planned() -> Vec<Planned> {
     let case = |callers| Planned::new(format!("http-{callers}"), move |options| set_up(callers, options));

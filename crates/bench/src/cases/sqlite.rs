@@ -17,7 +17,7 @@ pub(crate) fn planned() -> Vec<Planned> {
 }
 
 fn task(nodes: Vec<String>, callers: usize, plain: bool) -> Task {
-    Task { nodes, callers, first: 0, ttl_ms: TTL_MS, plain, ..Task::default() }
+    Task { nodes, callers, first_caller: 0, ttl_ms: TTL_MS, plain, ..Task::default() }
 }
 
 fn set_up(options: &Options) -> Result<Case, Failure> {
@@ -25,13 +25,14 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     let folder = tempfile::tempdir_in(&options.folder)?;
     let node = vec![format!("sqlite:{}", folder.path().join("locks.db").display())];
     let mut case = Case::new("sqlite", "One SQLite file: acquire and release, with fences", RATE);
-    case.about = "flock stands for the system calls alone, without starting flock(1).".into();
+    case.about = "The row *flock* measures only the system calls, without starting flock(1).".into();
     let start = |kind, task: &Task| Worker::of_this_program(kind, task, options.length);
     case.add("flock, 1 caller", start("flock", &task(node.clone(), 1, true))?);
     case.add("ours, 1 process, 1 caller", start("own", &task(node.clone(), 1, false))?);
     case.add(MANY_CALLERS, start("own", &task(node.clone(), CALLERS, false))?);
     let each = CALLERS / PROCESSES;
-    let crew = (0..PROCESSES).map(|at| start("own", &Task { first: at * each, ..task(node.clone(), each, false) }));
+    let crew =
+        (0..PROCESSES).map(|at| start("own", &Task { first_caller: at * each, ..task(node.clone(), each, false) }));
     case.add("ours, 8 processes, 64 callers", Crew(crew.collect::<Result<_, _>>()?));
     case.bars.push(Bar::figure(MANY_CALLERS, RATE, Limit::AtLeast(20_000.0)));
     case.keep(folder);

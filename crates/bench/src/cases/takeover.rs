@@ -22,13 +22,15 @@ const ENDED: &str = "the command ends";
 const KILLED: &str = "`kill -9` of the wrapper";
 /// The waiter takes the lock without waiting for the ttl, which is 30 s.
 const P50_MAX_MS: f64 = 1000.0;
-const ABOUT: &str = "A `quorlock run` holds the lock with the default ttl of 30 s on three Redis nodes, and a second one \
-    waits. Measured from the signal to the first output of the second command. If the command ends, its wrapper releases the \
-    lock. If the wrapper is killed, its guard kills the command, waits for its end, connects to the nodes and releases the lock. For \
-    comparison: a Kubernetes leader election takes over 15 s after its leader has died (its default `LeaseDuration`), \
-    Hazelcast's `FencedLock` after 5 min (its default `session-time-to-live-seconds`), and a failover of Chubby's master \
-    took 14 s (Burrows, 2006). These figures also hold if the whole machine dies. A guard dies with its machine: then \
-    the ttl ends the lease.";
+const ABOUT: &str = "A `quorlock run` holds the lock with the default ttl of 30 s on three Redis nodes, and a \
+    second `quorlock run` waits. Measured from the signal to the first output of the second command. In the \
+    first row the signal ends the command, and the *wrapper* (the `quorlock run` process) releases the lock. In \
+    the second row the wrapper is killed. The *guard*, a second process of each run, then kills the command, \
+    waits for its end, connects to the nodes and releases the lock. For comparison: a Kubernetes leader election \
+    takes over 15 s after its leader has died (its default `LeaseDuration`), Hazelcast's `FencedLock` after 5 \
+    min (its default `session-time-to-live-seconds`), and a failover of Chubby's master took 14 s (Burrows, \
+    2006). These three figures also apply if the whole machine dies. A guard dies with its machine, and then the \
+    lease ends with its ttl.";
 
 pub(crate) fn planned() -> Vec<Planned> {
     vec![Planned::new(NAME, set_up)]

@@ -18,22 +18,22 @@ const INTRODUCTION: &str = "\
 For readers who want to know how fast quorlock is, compared with other lock libraries and with the limits of the servers. After reading
 you know what each figure measures, which bars it meets, and how to repeat the run.
 
-`./x bench --write` writes this page from `target/bench/report.json`, which has the figures of every turn. A run starts all servers
-on loopback, fetches the other libraries from their registries, and lets all contenders of a case take turns (A B C A B C), so
-that a busy moment affects all of them. **Only ratios count**: each compares two contenders in the same turn. The tables show the
-median, the lowest and the highest of all turns, without the first turn. Every case has a bar, except for the one that shows how
-throughput grows with callers.
+`./x bench --write` writes this page from `target/bench/report.json`, which has all measured figures. A run starts all servers
+on loopback and fetches the other libraries from their registries. Each case measures its contenders in turns (A B C A B C), so that
+a busy moment affects all of them. **Compare only ratios**: each ratio compares two contenders in the same turn. The tables show the
+median, the lowest and the highest of all turns except the first. A *bar* is a limit that a figure should meet. Every case has a bar,
+except for the case that shows how throughput grows with callers.
 
-- *ours* is this repository's library. *fenced* is the default lock; without it, `.plain()`, which has no fences.
-- *floor* is a minimal client that sends the commands recorded from ours: precomputed bytes, one connection per node, one thread.
-  It waits for a majority of the replies.
+- *ours* is this repository's library. Rows with *fenced* use the default lock. Rows without it use `.plain()`, which has no fences.
+- *floor* is a minimal client that sends the same commands as ours, which were recorded beforehand, as precomputed bytes. It has one
+  connection per node and one thread, and waits for a majority of the replies.
 - *ceiling* is one redis-benchmark per node, all at once, with the same commands: the best of `-P 16`, `64` and `256`. If the floor
-  is faster, redis-benchmark itself was the bottleneck, and the figure is no ceiling.
-- *together* is a ceiling with 16 requests in each command: with many callers, ours also sends similar requests as one command.
-- A *cycle* is one acquire and one release. Every caller has a name of its own.
-- The other libraries run with their defaults, in processes of their own.
-- `./x bench --against REV` compares this tree with another revision: both builds take turns in one run.
-- [Bars that are not met, and why](performance-missed-bars.md) shows where the time goes in those cases, and what was tried.
+  is faster than the ceiling, redis-benchmark itself was the bottleneck, and its figure is not a limit of the servers.
+- *ceiling, together* sends 16 requests in each command, because ours, with many callers, also sends similar requests as one command.
+- A *cycle* is one acquire and one release. Every caller locks its own name.
+- The other libraries run with their defaults, each in its own process.
+- `./x bench --against REV` compares this tree with another revision. Both builds take turns in one run.
+- [Bars that are not met, and why](performance-missed-bars.md) shows where the time goes in those cases, and which changes were tried.
 ";
 
 /// The pages and their paths.
@@ -84,7 +84,7 @@ fn page(report: &Report) -> String {
             number(loads.fold(0.0, f64::max))
         );
     }
-    text.push_str("\n## Bars\n\n| case | what | bar | measured | spread | met |\n|---|---|---|---|---|---|\n");
+    text.push_str("\n## Bars\n\n| case | figure | bar | measured | spread | met |\n|---|---|---|---|---|---|\n");
     for case in &report.cases {
         for bar in &case.bars {
             text.push_str(&bar_as_row(case, bar));
@@ -110,7 +110,7 @@ const SHORT_ROWS: [(&str, &str); 5] = [
     ("ours", "quorlock, `.plain()`: the Redlock algorithm, no fence"),
     ("rslock", "rslock (Rust, no fence)"),
     ("node redlock", "`@sesamecare-oss/redlock` (Node.js, no fence)"),
-    ("floor, fenced", "the same fenced commands from a minimal client, one by one"),
+    ("floor, fenced", "a minimal client that sends the same fenced commands without batching"),
 ];
 
 /// The README's table: five nodes, one caller and many.

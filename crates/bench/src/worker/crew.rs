@@ -5,13 +5,13 @@ use crate::Failure;
 use crate::case::{Contender, Figures, P50, P99, RATE};
 use crate::spread::Spread;
 
-/// Adds up the rates, and takes the median of the times.
+/// The workers. Their rates are added up, and the median of their times is used.
 pub(crate) struct Crew(pub(crate) Vec<Worker>);
 
 impl Contender for Crew {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        self.0.iter_mut().try_for_each(Worker::order)?;
-        let figures = self.0.iter_mut().map(Worker::answer).collect::<Result<Vec<_>, _>>()?;
+        self.0.iter_mut().try_for_each(Worker::start_turn)?;
+        let figures = self.0.iter_mut().map(Worker::read_figures).collect::<Result<Vec<_>, _>>()?;
         let all =
             |figure: &str| Spread::of(figures.iter().filter_map(|figures| figures.get(figure).copied()).collect());
         let rate = figures.iter().filter_map(|figures| figures.get(RATE)).sum();

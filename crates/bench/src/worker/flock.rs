@@ -1,21 +1,21 @@
-//! The floor of SQLite: flock system calls.
+//! The contender that the SQLite case is compared with: flock system calls.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, flock as lock};
 
-use super::{Task, serve};
+use super::{Task, run_turns};
 use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 
-/// Does what flock(1) does after its start: opens the file, locks it, and closes it. The file is in the folder of the
-/// node.
+/// Runs until stdin ends. Each cycle opens, locks and closes a file, as flock(1) does after its start. The file is in the
+/// folder of the node.
 pub(crate) fn work(task: &Task) -> Outcome {
     let node = task.nodes.first().ok_or("no node")?;
     let file = format!("{}-flock", node.trim_start_matches("sqlite:"));
-    serve(|length| flock_turn(&file, length))
+    run_turns(|length| flock_turn(&file, length))
 }
 
 fn flock_turn(path: &str, length: Duration) -> Result<Figures, Failure> {

@@ -1,4 +1,5 @@
-//! The floor: the commands of a cycle as precomputed bytes, one connection per node, one thread.
+//! The floor: a minimal client that sends the commands of a cycle as precomputed bytes. It has one connection per node
+//! and one thread.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,14 +7,14 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::{Task, serve};
+use super::{Task, run_turns};
 use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::record::Recording;
-use crate::replies::Replies;
+use crate::replies::ReplyCounter;
 use crate::{Failure, Outcome};
 
-/// More than the usual replies to one round of all callers.
+/// Larger than the replies to a usual round of all callers.
 const READ_MAX: usize = 64 * 1024;
 
 /// Runs until stdin ends.
@@ -24,7 +25,7 @@ pub(crate) fn work(task: &Task) -> Outcome {
     let nodes = task.nodes.iter().zip(&task.recordings);
     let nodes = nodes.map(|(node, recording)| Node::connect(node, recording, task.callers));
     let mut nodes = nodes.collect::<Result<Vec<_>, _>>()?;
-    serve(|length| turn(&mut nodes, task.callers, length))
+    run_turns(|length| turn(&mut nodes, task.callers, length))
 }
 
 fn turn(nodes: &mut [Node], callers: usize, length: Duration) -> Result<Figures, Failure> {
@@ -40,8 +41,8 @@ fn turn(nodes: &mut [Node], callers: usize, length: Duration) -> Result<Figures,
     }
     let elapsed = begun.elapsed();
     // Read the remaining replies before another contender has its turn.
-    while nodes.iter().any(Node::owes) {
-        hear(nodes)?;
+    while nodes.iter().any(Node::has_missing_replies) {
+        read_replies(nodes)?;
     }
     Ok(cycles.figures(elapsed))
 }
@@ -50,22 +51,22 @@ fn turn(nodes: &mut [Node], callers: usize, length: Duration) -> Result<Figures,
 fn round(nodes: &mut [Node], batch: impl Fn(&Node) -> &[u8], callers: usize) -> std::io::Result<()> {
     for node in nodes.iter_mut() {
         (&node.stream).write_all(batch(node))?;
-        node.asked += callers as u64;
+        node.requests += callers as u64;
     }
     if let [node] = nodes {
-        while node.owes() {
+        while node.has_missing_replies() {
             node.read()?;
         }
         return Ok(());
     }
-    while nodes.iter().filter(|node| !node.owes()).count() <= nodes.len() / 2 {
-        hear(nodes)?;
+    while nodes.iter().filter(|node| !node.has_missing_replies()).count() <= nodes.len() / 2 {
+        read_replies(nodes)?;
     }
     Ok(())
 }
 
-/// Waits until a node has sent something.
-fn hear(nodes: &mut [Node]) -> std::io::Result<()> {
+/// Waits until a node has sent bytes, and reads them.
+fn read_replies(nodes: &mut [Node]) -> std::io::Result<()> {
     let mut waited: Vec<PollFd<'_>> = nodes.iter().map(|node| PollFd::new(&node.stream, PollFlags::IN)).collect();
     poll(&mut waited, None)?;
     let ready: Vec<bool> = waited.iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -82,8 +83,8 @@ struct Node {
     /// The requests of all callers, in one write.
     acquires: Vec<u8>,
     releases: Vec<u8>,
-    asked: u64,
-    replies: Replies,
+    requests: u64,
+    replies: ReplyCounter,
     buffer: Vec<u8>,
 }
 
@@ -97,11 +98,18 @@ impl Node {
             acquires.extend(acquire);
             releases.extend(release);
         }
-        Ok(Self { stream, acquires, releases, asked: 0, replies: Replies::default(), buffer: vec![0; READ_MAX] })
+        Ok(Self {
+            stream,
+            acquires,
+            releases,
+            requests: 0,
+            replies: ReplyCounter::default(),
+            buffer: vec![0; READ_MAX],
+        })
     }
 
-    fn owes(&self) -> bool {
-        self.replies.heard() < self.asked
+    fn has_missing_replies(&self) -> bool {
+        self.replies.count() < self.requests
     }
 
     fn read(&mut self) -> std::io::Result<()> {

@@ -8,8 +8,8 @@ use quorlock::{Client, Lease};
 use rustix::time::{ClockId, clock_gettime};
 use tokio::runtime::Runtime;
 
-use super::own::client;
-use super::{Task, serve};
+use super::ours::client;
+use super::{Task, run_turns};
 use crate::case::Figures;
 use crate::{Failure, Outcome};
 
@@ -27,7 +27,7 @@ pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     let within = Duration::from_millis(task.ttl_ms) / RENEWALS;
     let leases = runtime.block_on(acquire(&client, task.callers, within))?;
     let bytes = (memory()?.saturating_sub(before)) as f64 / task.callers as f64;
-    serve(|length| {
+    run_turns(|length| {
         let (begun, used, renewed) = (Instant::now(), processor_time()?, client.stats().requests);
         std::thread::sleep(length);
         let seconds = begun.elapsed().as_secs_f64();

@@ -1,5 +1,5 @@
 //! Load over HTTP: one thread with one persistent connection per caller. Requests are prepared beforehand, and replies are
-//! parsed only as far as the next request needs, so that the figures are the service's.
+//! parsed only as far as the next request needs, so that the figures measure the service and not this client.
 
 mod reply;
 
@@ -10,7 +10,7 @@ use std::time::Instant;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll;
 
-use super::{Task, serve};
+use super::{Task, run_turns};
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 use reply::Reply;
@@ -18,9 +18,9 @@ use reply::Reply;
 /// Longer than any expected reply.
 const REPLY_MAX: usize = 8 * 1024;
 
-/// Runs all callers at once. The address of the service is the task's only node.
-pub(crate) fn together(task: &Task) -> Outcome {
-    serve(|length| {
+/// Runs until stdin ends, all callers at the same time. The address of the service is the task's only node.
+pub(crate) fn work(task: &Task) -> Outcome {
+    run_turns(|length| {
         let mut connections = connect(task)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         for (at, connection) in connections.iter().enumerate() {
@@ -55,7 +55,7 @@ pub(crate) fn together(task: &Task) -> Outcome {
 /// Connects anew for every turn, because the service closes idle connections.
 fn connect(task: &Task) -> Result<Vec<Connection>, Failure> {
     let address = task.nodes.first().ok_or("no service")?;
-    let callers = task.first..task.first + task.callers;
+    let callers = task.first_caller..task.first_caller + task.callers;
     callers.map(|caller| Connection::open(address, format!("load/{caller:06}"), task.ttl_ms)).collect()
 }
 
@@ -98,7 +98,7 @@ impl Connection {
         let Some(reply) = Reply::read(&self.heard)? else { return Ok(false) };
         match (self.is_held, reply.status) {
             (false, 201) => {
-                let lease = reply.text("lease_id").ok_or("a grant without a lease_id")?;
+                let lease = reply.string_field("lease_id").ok_or("a grant without a lease_id")?;
                 self.release.clear();
                 let body = format!(r#"{{"name":"{}","lease_id":"{lease}"}}"#, self.name);
                 write_request(&mut self.release, "/v1/leases/release", &body)?;

@@ -1,4 +1,4 @@
-//! The servers of one episode, the networks in front of them, and the faults of both.
+//! The servers of one episode, the networks through which clients reach them, and the faults of both.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use quorlock_testkit::{Aof, Clock, Disk, Loss, Proxy, RedisServer};
 
 use crate::operation::{attach_replica, back_up, quick_replication};
-use crate::plan::{Act, Fault, Memory, Plan, SIDES, Target};
+use crate::plan::{Act, Fault, NETWORKS, Persistence, Plan, Target};
 
-/// A memory limit that makes the server refuse every write.
-const TOO_LITTLE: &str = "1";
+/// A memory limit in bytes that makes the server refuse every write.
+const MAXMEMORY_TOO_LOW: &str = "1";
 /// One lost message in this many is never sent again.
-const FOR_GOOD_ONE_IN: u64 = 8;
+const NEVER_RESENT_ONE_IN: u64 = 8;
 /// A lost message is sent again after this time.
 const RESENT_AFTER: Duration = Duration::from_millis(200);
 
-/// Servers and networks. Dropping it stops all of them.
+/// The servers and networks of an episode. Dropping the cluster stops all of them.
 #[derive(Debug)]
 pub struct Cluster {
     nodes: Vec<Node>,
@@ -25,24 +25,24 @@ pub struct Cluster {
 
 #[derive(Debug)]
 struct Node {
-    // Networks are dropped first, so that no client reaches a server that is being stopped.
-    sides: Vec<Proxy>,
+    // One proxy for each network. Dropped first, so that no client reaches a server that is being stopped.
+    networks: Vec<Proxy>,
     replica: Option<RedisServer>,
     server: RedisServer,
     clock: Clock,
     disk: Disk,
-    offset_ms: i64,
+    clock_offset_ms: i64,
 }
 
 impl Cluster {
     /// Starts the servers and networks of a plan.
     pub fn start(plan: &Plan) -> Self {
-        Self { nodes: plan.memories.iter().map(|memory| Node::start(*memory)).collect(), seed: plan.seed }
+        Self { nodes: plan.persistence.iter().map(|persistence| Node::start(*persistence)).collect(), seed: plan.seed }
     }
 
     /// The URLs of the nodes, through one of the networks.
-    pub fn urls(&self, side: usize) -> Vec<String> {
-        self.nodes.iter().map(|node| node.sides[side].url()).collect()
+    pub fn urls(&self, network: usize) -> Vec<String> {
+        self.nodes.iter().map(|node| node.networks[network].url()).collect()
     }
 
     /// The addresses of the servers themselves.
@@ -62,26 +62,26 @@ impl Cluster {
     /// Begins a fault of a node or a network. Ignores faults of clients.
     pub fn begin(&mut self, fault: &Fault) {
         let seed = self.seed ^ fault.at.as_nanos() as u64;
-        self.apply(fault, |node| node.begin(fault, seed));
+        self.for_each_target(fault, |node| node.begin(fault, seed));
     }
 
-    /// Ends a fault that was begun.
+    /// Ends a fault.
     pub fn end(&mut self, fault: &Fault) {
-        self.apply(fault, |node| node.end(fault));
+        self.for_each_target(fault, |node| node.end(fault));
     }
 
-    /// Applies a fault to all of its targets at the same time.
-    fn apply(&mut self, fault: &Fault, act: impl Fn(&mut Node) + Sync) {
+    /// Calls `change` for all nodes that the fault hits, at the same time.
+    fn for_each_target(&mut self, fault: &Fault, change: impl Fn(&mut Node) + Sync) {
         thread::scope(|scope| {
             for node in self.targets(fault) {
-                scope.spawn(|| act(node));
+                scope.spawn(|| change(node));
             }
         });
     }
 
     fn targets(&mut self, fault: &Fault) -> &mut [Node] {
         match fault.target {
-            Target::Node(node) | Target::Link { node, .. } => &mut self.nodes[node..=node],
+            Target::Node(node) | Target::Network { node, .. } => &mut self.nodes[node..=node],
             Target::Nodes(count) => &mut self.nodes[..count],
             Target::Client(_) | Target::Holder | Target::Sentinel => &mut [],
         }
@@ -89,17 +89,17 @@ impl Cluster {
 }
 
 impl Node {
-    fn start(memory: Memory) -> Self {
+    fn start(persistence: Persistence) -> Self {
         let (clock, disk) = (Clock::new(), Disk::new());
         let builder = quick_replication(RedisServer::builder().clock(&clock).disk(&disk));
-        let server = match memory {
-            Memory::None => builder,
-            Memory::AofEverysec => builder.aof(Aof::Everysec),
-            Memory::AofAlways => builder.aof(Aof::Always),
+        let server = match persistence {
+            Persistence::None => builder,
+            Persistence::AofEverysec => builder.aof(Aof::Everysec),
+            Persistence::AofAlways => builder.aof(Aof::Always),
         }
         .start();
-        let sides = (0..SIDES).map(|_| Proxy::start(server.addr())).collect();
-        Self { sides, replica: None, server, clock, disk, offset_ms: 0 }
+        let networks = (0..NETWORKS).map(|_| Proxy::start(server.addr())).collect();
+        Self { networks, replica: None, server, clock, disk, clock_offset_ms: 0 }
     }
 
     fn begin(&mut self, fault: &Fault, seed: u64) {
@@ -111,35 +111,35 @@ impl Node {
             Act::Replica => self.replica = Some(attach_replica(&self.server)),
             Act::Flush => self.command(&["FLUSHALL"]),
             Act::ForgetScripts => self.command(&["SCRIPT", "FLUSH"]),
-            Act::FillUp => self.command(&["CONFIG", "SET", "maxmemory", TOO_LITTLE]),
+            Act::FillUp => self.command(&["CONFIG", "SET", "maxmemory", MAXMEMORY_TOO_LOW]),
             Act::AllowEviction => self.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]),
             Act::SlowDisk => self.disk.slow_syncs(Duration::from_millis(amount)),
             Act::StepBack => self.step_clock(-(amount as i64)),
             Act::Nudge | Act::JumpAhead => self.step_clock(amount as i64),
-            _ => self.begin_on_side(fault, seed),
+            _ => self.begin_on_network(fault, seed),
         }
     }
 
-    fn begin_on_side(&self, fault: &Fault, seed: u64) {
-        let Target::Link { side, .. } = fault.target else { return };
-        let (link, amount) = (&self.sides[side], fault.amount);
+    fn begin_on_network(&self, fault: &Fault, seed: u64) {
+        let Target::Network { network, .. } = fault.target else { return };
+        let (proxy, amount) = (&self.networks[network], fault.amount);
         match fault.act {
-            Act::Cut => link.cut(),
-            Act::CutAfterRequests => link.cut_after_requests(amount),
-            Act::HalfClose => link.half_close(),
-            Act::Delay => link.delay(Duration::from_millis(amount)),
+            Act::Cut => proxy.cut(),
+            Act::CutAfterRequests => proxy.cut_after_requests(amount),
+            Act::HalfClose => proxy.half_close(),
+            Act::Delay => proxy.delay(Duration::from_millis(amount)),
             Act::Lose => {
-                let (one_in, for_good_one_in) = (amount, FOR_GOOD_ONE_IN);
-                link.lose(Some(Loss { one_in, resent_after: RESENT_AFTER, for_good_one_in, seed }));
+                let (one_in, for_good_one_in) = (amount, NEVER_RESENT_ONE_IN);
+                proxy.lose(Some(Loss { one_in, resent_after: RESENT_AFTER, for_good_one_in, seed }));
             }
-            Act::DropRequests => link.drop_requests(true),
-            Act::DropReplies => link.drop_replies(true),
-            Act::Hold => link.hold(true),
+            Act::DropRequests => proxy.drop_requests(true),
+            Act::DropReplies => proxy.drop_replies(true),
+            Act::Hold => proxy.hold(true),
             Act::Refuse => {
-                link.refuse(true);
-                link.cut();
+                proxy.refuse(true);
+                proxy.cut();
             }
-            Act::Strand => link.strand_next_requests(),
+            Act::Strand => proxy.strand_next_requests(),
             _ => {}
         }
     }
@@ -154,27 +154,27 @@ impl Node {
             Act::AllowEviction => self.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]),
             Act::SlowDisk => self.disk.slow_syncs(Duration::ZERO),
             Act::JumpAhead => self.step_clock(-(fault.amount as i64)),
-            _ => self.end_on_side(fault),
+            _ => self.end_on_network(fault),
         }
     }
 
-    fn end_on_side(&self, fault: &Fault) {
-        let Target::Link { side, .. } = fault.target else { return };
-        let link = &self.sides[side];
+    fn end_on_network(&self, fault: &Fault) {
+        let Target::Network { network, .. } = fault.target else { return };
+        let proxy = &self.networks[network];
         match fault.act {
-            Act::Delay => link.delay(Duration::ZERO),
-            Act::Lose => link.lose(None),
+            Act::Delay => proxy.delay(Duration::ZERO),
+            Act::Lose => proxy.lose(None),
             // A TCP stream has no gaps: messages after a lost one must not be read.
             Act::DropRequests | Act::DropReplies => {
-                link.refuse(true);
-                link.cut();
-                link.drop_requests(false);
-                link.drop_replies(false);
-                link.refuse(false);
+                proxy.refuse(true);
+                proxy.cut();
+                proxy.drop_requests(false);
+                proxy.drop_replies(false);
+                proxy.refuse(false);
             }
-            Act::Hold => link.hold(false),
-            Act::Refuse => link.refuse(false),
-            Act::Strand => link.deliver_stranded(),
+            Act::Hold => proxy.hold(false),
+            Act::Refuse => proxy.refuse(false),
+            Act::Strand => proxy.deliver_stranded(),
             _ => {}
         }
     }
@@ -184,7 +184,7 @@ impl Node {
     }
 
     fn step_clock(&mut self, by_ms: i64) {
-        self.offset_ms += by_ms;
-        self.clock.set_offset_micros(self.offset_ms * 1_000);
+        self.clock_offset_ms += by_ms;
+        self.clock.set_offset_micros(self.clock_offset_ms * 1_000);
     }
 }

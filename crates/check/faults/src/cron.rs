@@ -1,4 +1,4 @@
-//! Runs the README's crontab line in every case that once broke it, and writes a page about the results.
+//! Runs the README's crontab line during operations and faults that once broke it, and writes a page about the results.
 
 mod case;
 mod crontab;
@@ -16,7 +16,7 @@ pub use case::{Case, Claim};
 pub use crontab::Outcome;
 pub use page::{CaseResult, page};
 
-/// Plays every case, and passes each result to `tell` as soon as it is known.
+/// Plays every case, and passes each result to `on_result` as soon as it is known.
 ///
 /// # Errors
 /// When a server or a process cannot be started.
@@ -27,7 +27,7 @@ pub fn try_all(
     programs: &Programs,
     histories: &Path,
     interrupt: &Interrupt,
-    tell: impl Fn(&CaseResult),
+    on_result: impl Fn(&CaseResult),
 ) -> Result<Vec<CaseResult>, Failure> {
     let mut results = Vec::new();
     for (number, case) in CASES.iter().enumerate() {
@@ -38,7 +38,7 @@ pub fn try_all(
         let mut crontab = Crontab::start(programs, &history, case, interrupt)?;
         (case.play)(&mut crontab)?;
         let result = CaseResult { case, outcome: crontab.finish()? };
-        tell(&result);
+        on_result(&result);
         results.push(result);
     }
     Ok(results)

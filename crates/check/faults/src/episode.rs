@@ -1,4 +1,4 @@
-//! One episode: starts servers and clients, carries out the plan, heals everything and lets every client finish.
+//! One episode: starts servers and clients, injects the plan's faults, ends them, and lets every client finish.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,17 +12,17 @@ use crate::clock;
 use crate::cluster::Cluster;
 use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
-use crate::plan::{Act, CLIENTS, Fault, Plan, QUARANTINE, SIDES, Target};
+use crate::plan::{Act, CLIENTS, Fault, NETWORKS, Plan, QUARANTINE, Target};
 use crate::processes::Processes;
 use crate::register::Register;
 use crate::schedule::{Scene, carry_out};
 use crate::subject::Program;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NODE_DEADLINE, TTL};
 
-/// A client that still waits this long after everything was healed is starved.
+/// A client that still waits this long after the end of all faults is starved.
 const CALM: Duration = Duration::from_secs(30);
-/// This long after everything was healed, no lease can be outstanding, so an operator may initialize a forgotten
-/// cluster again.
+/// This long after the end of all faults no lease is valid, so an operator may initialize a cluster again that has lost
+/// its memory.
 const OUTLIVED: Duration = QUARANTINE.saturating_add(Duration::from_secs(2));
 
 /// Carries out a plan. Returns the history, which is also in the file.
@@ -40,9 +40,9 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
         declare(&cluster, TTL, MAX_TTL)?;
     }
     let register = Register::start(Arc::clone(&history))?;
-    let sides: [Vec<String>; SIDES] = std::array::from_fn(|side| cluster.urls(side));
+    let networks: [Vec<String>; NETWORKS] = std::array::from_fn(|network| cluster.urls(network));
     let processes =
-        Processes::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
+        Processes::new(program.clone(), Arc::clone(&history), networks, register.addr().to_string(), plan.seed);
     let mut participants = Participants { cluster, processes, history: &history, interrupt };
     participants.processes.board(CLIENTS)?;
     carry_out(plan, &mut participants, &history, interrupt)?;

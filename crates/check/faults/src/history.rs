@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use crate::plan::{Fault, Memory};
+use crate::plan::{Fault, Persistence};
 use crate::register::Entry;
 
 /// An event that a client process reports, one line each. Times are nanoseconds of the [clock](crate::clock).
@@ -46,9 +46,9 @@ pub enum Record {
         at: u64,
         fault: Fault,
         /// The persistence of each server that the fault hits.
-        memories: Vec<Memory>,
+        persistence: Vec<Persistence>,
     },
-    /// A client process was killed, by the plan or because it did not end in time.
+    /// A client process was killed, by the plan or because it did not end before the time limit.
     Killed {
         at: u64,
         client: u32,
@@ -58,7 +58,7 @@ pub enum Record {
         client: u32,
         why: String,
     },
-    /// The plan is over, and everything is healed.
+    /// The plan is over, and all faults have ended.
     Healed {
         at: u64,
     },

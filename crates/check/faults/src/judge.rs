@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::clock::seconds;
 use crate::history::{Event, Record};
-use crate::plan::{Act, Bound, Memory};
+use crate::plan::{Act, Bound, Persistence};
 use crate::register::Outcome;
 use crate::series::{HELD, LOST, NO_QUORUM};
 use crate::task::NAMES;
@@ -33,7 +33,7 @@ pub struct Findings {
     /// The number of faults, by kind.
     pub faults: BTreeMap<Act, usize>,
     /// Killed servers that restarted from their files, by persistence.
-    pub kills: BTreeMap<Memory, usize>,
+    pub kills: BTreeMap<Persistence, usize>,
     /// Leases that began while an earlier one of the same name was still valid.
     pub overlaps: usize,
     /// The longest overlap, in nanoseconds.
@@ -58,7 +58,7 @@ pub struct Findings {
     pub bare_overwrites: usize,
     /// All writes.
     pub writes: usize,
-    /// Waiters that were never served, although everything was healed.
+    /// Waiters that were not served after the end of all faults.
     pub starved: usize,
     /// The longest wait of a served client, in nanoseconds, including faults.
     pub longest_wait: u64,
@@ -138,8 +138,8 @@ impl Findings {
         for (act, count) in other.faults {
             *self.faults.entry(act).or_default() += count;
         }
-        for (memory, count) in other.kills {
-            *self.kills.entry(memory).or_default() += count;
+        for (persistence, count) in other.kills {
+            *self.kills.entry(persistence).or_default() += count;
         }
         self.overlaps += other.overlaps;
         self.longest_overlap = self.longest_overlap.max(other.longest_overlap);
@@ -165,10 +165,10 @@ impl Findings {
     fn count(&mut self, records: &[Record]) {
         for record in records {
             match record {
-                Record::Fault { fault, memories, .. } => {
+                Record::Fault { fault, persistence, .. } => {
                     *self.faults.entry(fault.act).or_default() += 1;
-                    for memory in memories.iter().filter(|_| fault.act == Act::Kill) {
-                        *self.kills.entry(*memory).or_default() += 1;
+                    for server in persistence.iter().filter(|_| fault.act == Act::Kill) {
+                        *self.kills.entry(*server).or_default() += 1;
                     }
                 }
                 Record::Client { event: Event::Sent { requests, together, .. }, .. } => {
@@ -236,8 +236,8 @@ impl Findings {
         }
     }
 
-    /// While leases do not overlap, fences must follow the order of the leases. Otherwise a request that starts after a
-    /// fence was granted must get a higher one, even if clocks are wrong; and no two fences are equal.
+    /// While leases do not overlap, fences must have the order of the leases. If leases overlap, a request that starts
+    /// after a fence was granted must get a higher fence, even if clocks are wrong. No two fences may be equal.
     fn look_for_disorder(&mut self, held: &[&Turn], is_strict: impl Fn(&Turn) -> bool) {
         for (place, &later) in held.iter().enumerate().filter(|(_, turn)| turn.fence.is_some()) {
             let before = held[..place].iter().filter(|other| other.fence.is_some());

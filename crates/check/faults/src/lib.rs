@@ -1,7 +1,7 @@
 //! Fault injection with real Redis servers and real client processes, and a judge of the recorded history.
 //!
-//! An `episode` starts Redis servers, proxies in front of them and client processes that take turns with a few names.
-//! It injects the faults that the seed's [plan] lists, heals everything and lets every client finish. Clients record
+//! An `episode` starts Redis servers, proxies in front of them and client processes that compete for a few names.
+//! It injects the faults of the seed's [plan], ends them and lets every client finish. Clients record
 //! their events in the [history], timed by one clock, and the [judge] reads only that history.
 //!
 //! A `Subject` is a program under test: it takes a [`Task`](task::Task) and prints [events](history::Event) as lines of
@@ -10,7 +10,7 @@
 //!
 //! A [`trial`] is an episode of ordinary operations: backups, replicas, restarts, signals to the processes of the real
 //! `quorlock run`, failovers of a sentinel's master. [`series`] has the pass criteria of each kind. `cron` runs the
-//! README's crontab line in each case and writes a page about it.
+//! README's crontab line during operations and faults, and writes a page about the results.
 
 pub mod clock;
 #[cfg(feature = "harness")]

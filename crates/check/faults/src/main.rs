@@ -90,7 +90,7 @@ fn try_cron(options: &Options, page: &Path) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::from(130));
     }
     fs::write(page, cron::page(&Machine::here()?, &results))?;
-    let failed = results.iter().filter(|result| !result.is_good()).count();
+    let failed = results.iter().filter(|result| !result.has_passed()).count();
     println!("{failed} of {} cases failed; see {}", results.len(), page.display());
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

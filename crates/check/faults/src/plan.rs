@@ -15,28 +15,28 @@ use crate::task::MAX_TTL;
 
 /// The number of client processes.
 pub const CLIENTS: usize = 6;
-/// Clients reach the nodes through two networks, which fail separately.
-pub const SIDES: usize = 2;
-/// How long a node that lost its memory must not vote: the maximum ttl plus a tenth.
+/// The number of networks between clients and nodes. Half of the clients use each, and the networks fail separately.
+pub const NETWORKS: usize = 2;
+/// How long a node that lost its memory must not vote: 1.1 x the maximum ttl.
 pub const QUARANTINE: Duration = MAX_TTL.saturating_add(Duration::from_millis(300));
 
-/// No fault comes before this, so that every client has connected.
+/// No fault begins before this time, so that every client has connected.
 const CALM: Duration = Duration::from_millis(700);
-/// How long clients may take to find a node again.
+/// How long clients may take to reconnect to a node.
 const COMEBACK: Duration = Duration::from_millis(500);
-/// The time between two nodes of a storm, long enough for clients to find the first again.
+/// The time between the faults of two nodes in a storm. Long enough for clients to reconnect to the first node.
 const ROLLING_MS: std::ops::Range<u64> = 250..400;
-/// One fault in this many is a storm.
+/// One fault in this many is a storm: a fault of all nodes.
 const STORM_ONE_IN: u32 = 14;
-/// The first storm comes soon after this.
+/// The first storm begins soon after this time.
 const STORM_BY: Duration = Duration::from_secs(2);
-/// The maximum of storms in an episode: after each, no node votes for a while.
+/// The maximum number of storms in an episode. After a storm no node votes for a while.
 const STORMS_MAX: usize = 2;
-/// The time between two steps of one wall clock: longer than a lease, so that a lease sees at most one step.
+/// The time between two steps of a node's wall clock: longer than a lease, so that at most one step falls into a lease.
 const STEP_APART: Duration = Duration::from_millis(1_500);
 
-/// The offsets of the wall clocks from the true time, in milliseconds. No two differ by more than half of the maximum
-/// clock skew, so that no node counts as skewed.
+/// The range of the wall clocks' offsets from the true time, in milliseconds. Two offsets never differ by more than half
+/// of the maximum clock skew, so that no node counts as skewed.
 const OFFSETS_MS: std::ops::RangeInclusive<i64> = -400..=50;
 
 /// The target of a fault.
@@ -45,9 +45,10 @@ const OFFSETS_MS: std::ops::RangeInclusive<i64> = -400..=50;
 #[expect(missing_docs, reason = "numbers from 0")]
 pub enum Target {
     Node(usize),
-    Link {
+    /// The connections to one node through one of the networks.
+    Network {
         node: usize,
-        side: usize,
+        network: usize,
     },
     Client(usize),
     /// The first N nodes, all at once.
@@ -82,19 +83,19 @@ fn millis<S: serde::Serializer>(at: &Duration, serializer: S) -> Result<S::Ok, S
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "as Redis calls them")]
-pub enum Memory {
+pub enum Persistence {
     None,
     AofEverysec,
     AofAlways,
 }
 
-impl Memory {
+impl Persistence {
     /// All kinds of persistence.
     pub const ALL: [Self; 3] = [Self::None, Self::AofEverysec, Self::AofAlways];
 }
 
 /// `aof-everysec`.
-impl fmt::Display for Memory {
+impl fmt::Display for Persistence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)
     }
@@ -105,10 +106,10 @@ impl fmt::Display for Memory {
 pub struct Plan {
     /// The seed of the plan.
     pub seed: u64,
-    /// Whether the assumptions hold throughout.
+    /// Whether all assumptions hold during the episode.
     pub bound: Bound,
     /// The persistence of each node.
-    pub memories: Vec<Memory>,
+    pub persistence: Vec<Persistence>,
     /// Ordered by start time.
     pub faults: Vec<Fault>,
     /// The latest start time of a fault.
@@ -121,19 +122,19 @@ impl Plan {
     pub fn new(seed: u64, bound: Bound, length: Duration) -> Self {
         let mut rng = Rng::with_seed(seed);
         let nodes = if rng.bool() { 3 } else { 5 };
-        let memory = |rng: &mut Rng| match rng.u32(..4) {
-            0 => Memory::AofEverysec,
-            1 => Memory::AofAlways,
-            _ => Memory::None,
+        let draw_persistence = |rng: &mut Rng| match rng.u32(..4) {
+            0 => Persistence::AofEverysec,
+            1 => Persistence::AofAlways,
+            _ => Persistence::None,
         };
-        let memories: Vec<Memory> = (0..nodes).map(|_| memory(&mut rng)).collect();
+        let persistence: Vec<Persistence> = (0..nodes).map(|_| draw_persistence(&mut rng)).collect();
         let mix = mix(&mut rng, bound);
         let mut planner = Planner {
             rng,
             nodes,
             mix,
             storms: 0,
-            memories: memories.clone(),
+            persistence: persistence.clone(),
             busy: Vec::new(),
             away: vec![Duration::ZERO; nodes],
             offsets_ms: vec![0; nodes],
@@ -144,26 +145,26 @@ impl Plan {
             at += planner.step(at);
         }
         planner.faults.sort_by_key(|fault| fault.at);
-        Self { seed, bound, memories, faults: planner.faults, length }
+        Self { seed, bound, persistence, faults: planner.faults, length }
     }
 
     /// The number of nodes.
     pub fn nodes(&self) -> usize {
-        self.memories.len()
+        self.persistence.len()
     }
 
     /// The persistence of each server that the fault hits.
-    pub fn memories_of(&self, fault: &Fault) -> Vec<Memory> {
+    pub fn persistence_of(&self, fault: &Fault) -> Vec<Persistence> {
         match fault.target {
-            Target::Node(node) => self.memories[node..=node].into(),
-            Target::Nodes(count) => self.memories[..count].into(),
-            Target::Link { .. } | Target::Client(_) | Target::Holder | Target::Sentinel => Vec::new(),
+            Target::Node(node) => self.persistence[node..=node].into(),
+            Target::Nodes(count) => self.persistence[..count].into(),
+            Target::Network { .. } | Target::Client(_) | Target::Holder | Target::Sentinel => Vec::new(),
         }
     }
 }
 
-/// Chooses each kind of fault with probability 3/4, so that rare combinations get their turn. One kind that breaks an
-/// assumption is chosen, and comes as often as all the others together.
+/// Chooses each kind of fault with probability 3/4, so that rare combinations occur. Beyond the assumptions, adds one kind
+/// that breaks an assumption, as often as all other kinds together.
 fn mix(rng: &mut Rng, bound: Bound) -> Vec<Kind> {
     let mut usual: Vec<Kind> = kinds(Bound::Within).filter(|_| rng.u32(..4) > 0).collect();
     if bound == Bound::Beyond {
@@ -182,10 +183,10 @@ struct Planner {
     nodes: usize,
     mix: Vec<Kind>,
     storms: usize,
-    memories: Vec<Memory>,
-    /// The targets that have a fault, each with the end of it.
+    persistence: Vec<Persistence>,
+    /// The targets that have a fault, each with the end of its fault.
     busy: Vec<(Target, Duration)>,
-    /// For each node, the time until which it cannot vote.
+    /// For each node, the time at which it can vote again.
     away: Vec<Duration>,
     /// The offset of each node's wall clock.
     offsets_ms: Vec<i64>,
@@ -196,7 +197,7 @@ impl Planner {
     /// Plans a fault for this moment if it can, and returns the pause after it.
     fn step(&mut self, at: Duration) -> Duration {
         let pause = Duration::from_millis(self.rng.u64(60..600));
-        // Every episode has a storm early on.
+        // Every episode has an early storm.
         let is_due = self.storms == 0 && at > STORM_BY;
         let may = self.rng.u32(..STORM_ONE_IN) == 0 && self.storms < STORMS_MAX;
         if is_due || may {
@@ -260,14 +261,14 @@ impl Planner {
         let nodes = match fault.target {
             Target::Node(node) => node..node + 1,
             Target::Nodes(count) => 0..count,
-            Target::Link { .. } | Target::Client(_) | Target::Holder | Target::Sentinel => 0..0,
+            Target::Network { .. } | Target::Client(_) | Target::Holder | Target::Sentinel => 0..0,
         };
-        let rest = if fault.act.moves_clock() { STEP_APART } else { COMEBACK };
+        let pause = if fault.act.moves_clock() { STEP_APART } else { COMEBACK };
         for node in nodes {
-            self.busy.push((Target::Node(node), end + rest));
+            self.busy.push((Target::Node(node), end + pause));
             self.away[node] = end + if fault.act.costs_memory() { QUARANTINE + COMEBACK } else { COMEBACK };
         }
-        self.busy.push((fault.target, end + rest));
+        self.busy.push((fault.target, end + pause));
         self.faults.push(fault);
     }
 
@@ -275,7 +276,7 @@ impl Planner {
         let node = self.rng.usize(..self.nodes);
         let target = match kind.on {
             On::Node => Target::Node(node),
-            On::Link => Target::Link { node, side: self.rng.usize(..SIDES) },
+            On::Network => Target::Network { node, network: self.rng.usize(..NETWORKS) },
             On::Client => Target::Client(self.rng.usize(..CLIENTS)),
             On::OneOrMajority if self.rng.bool() => Target::Node(node),
             On::Majority | On::OneOrMajority => {
@@ -286,7 +287,7 @@ impl Planner {
             Target::Nodes(count) => (0..count).all(|node| self.is_free(Target::Node(node), at)),
             Target::Node(_) if kind.act.stops_node() && !self.can_spare(at) => false,
             // A server without persistence does not sync.
-            Target::Node(node) if kind.act == Act::SlowDisk && self.memories[node] == Memory::None => false,
+            Target::Node(node) if kind.act == Act::SlowDisk && self.persistence[node] == Persistence::None => false,
             _ => self.is_free(target, at),
         };
         free.then_some(target)

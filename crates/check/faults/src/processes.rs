@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock;
 use crate::history::{History, Record};
-use crate::plan::SIDES;
+use crate::plan::NETWORKS;
 use crate::subject::Program;
 use crate::task::Task;
 
@@ -25,7 +25,7 @@ pub struct Processes {
     program: Program,
     history: Arc<History>,
     /// The URLs of the nodes, through each of the networks.
-    sides: [Vec<String>; SIDES],
+    networks: [Vec<String>; NETWORKS],
     register: String,
     seed: u64,
     started: u32,
@@ -46,11 +46,11 @@ impl Processes {
     pub fn new(
         program: Program,
         history: Arc<History>,
-        sides: [Vec<String>; SIDES],
+        networks: [Vec<String>; NETWORKS],
         register: String,
         seed: u64,
     ) -> Self {
-        Self { program, history, sides, register, seed, started: 0, members: Vec::new() }
+        Self { program, history, networks, register, seed, started: 0, members: Vec::new() }
     }
 
     /// Starts this many clients.
@@ -87,7 +87,7 @@ impl Processes {
     pub fn enter(&mut self, place: usize) -> io::Result<()> {
         let client = self.started;
         self.started += 1;
-        let urls = self.sides[place % SIDES].clone();
+        let urls = self.networks[place % NETWORKS].clone();
         let task = Task::new(client, self.seed.wrapping_add(u64::from(client)), urls, self.register.clone());
         let mut command = self.program.command(task)?;
         // A process group of its own, so that Ctrl-C reaches only the harness.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::seconds;
 use crate::judge::Findings;
-use crate::plan::{Act, Bound, CLIENTS, Memory, kinds};
+use crate::plan::{Act, Bound, CLIENTS, Persistence, kinds};
 use crate::run::EPISODE;
 use crate::series::Series;
 use crate::subject::Subject;
@@ -115,14 +115,14 @@ fn head(run_info: &RunInfo) -> String {
          For readers who want to see whether quorlock keeps its guarantees while servers, networks and clients fail, and whether\n\
          this test would notice if it did not. Written by `{command}` on {date}, commit {commit};\n\
          do not edit. The run took {minutes} minutes. {server}; {system}.\n\n\
-         Each episode starts 3 or 5 Redis servers, each behind two networks, and {CLIENTS} client processes that take turns with\n\
-         {names} names (ttl {TTL:?}, maximum ttl {MAX_TTL:?}, max_clock_skew {MAX_CLOCK_SKEW:?}). For {episode} seconds the harness injects the faults that the\n\
-         episode's seed chooses; then it heals everything and lets every client finish. All processes read one monotonic clock\n\
+         Each episode starts 3 or 5 Redis servers and {CLIENTS} client processes. Two networks lie between them, and half of the\n\
+         clients use each. The clients compete for {names} names (ttl {TTL:?}, maximum ttl {MAX_TTL:?}, max_clock_skew {MAX_CLOCK_SKEW:?}). For {episode} seconds the harness injects the faults that the\n\
+         episode's seed chooses. Then it ends all faults and lets every client finish. All processes read one monotonic clock\n\
          and report their events to one history. The judge reads only that history. A lease counts as valid from the moment its\n\
          holder saw it until its release, or until the end of the validity that its library reported. While a client holds a\n\
          lease, it reads a register, pauses, and writes it back. A quorlock client also locks {PRIVATE_NAMES} private names together with each\n\
          judged name and releases them together, so that judged requests share commands with others, as they do under load.\n\n\
-         quorlock and one of the controls in turn play each seed, from {seed} on, with the same plan of faults:\n\n"
+         Each seed, from {seed} on, has one plan of faults. quorlock and one of the controls play it. The controls take turns:\n\n"
     );
     for (subject, version) in versions {
         let _ = writeln!(text, "- **{subject}**: {version}");
@@ -133,8 +133,9 @@ fn head(run_info: &RunInfo) -> String {
 
 const CONTROLS: &str = "
 The controls show what this test can detect: a test that finds nothing in any library proves nothing. rslock and
-node-redlock implement the Redlock page. For servers that restart empty, that page asks operators to keep them away for the
-maximum ttl. No operator does so here; quorlock's quarantine does it automatically. All other choices favour the controls.
+node-redlock implement the Redlock page. If a server restarts empty, that page asks operators to keep it offline for the
+maximum ttl. In this test no operator does so; quorlock's quarantine keeps such a server from voting. All other choices of
+this test favour the controls.
 
 Not covered: locks that are not exclusive (the simulation covers them), more than one machine, and disks that report writes
 that they have not made.
@@ -142,11 +143,11 @@ that they have not made.
 
 const WITHIN: &str = "\
 Servers are killed and restart with or without their files. They are stopped, flushed, run out of memory, are reconfigured,
-get a slow disk, and have their wall clocks stepped back, or ahead within the allowed drift. Networks cut connections,
-close one direction, delay, lose, hold back, refuse, drop and deliver late. Clients are killed. In quorlock's row, revived
-leases, overlaps, fences out of order, overwrites in the fenced register, starved waiters and broken clients must be 0, or
-the run fails. Late writes may occur: a busy machine can pause a client until its lease has ended, and then the register
-refuses its fence.";
+get a slow disk, and have their wall clocks stepped back, or ahead within the allowed drift. Networks reset
+connections, close one direction, refuse connections, and delay, lose, hold back and drop messages. Clients are killed.
+In quorlock's row, revived leases, overlaps, fences out of order, overwrites in the fenced register, starved waiters and
+broken clients must be 0, or the run fails. Late writes may occur: a busy machine can pause a client until its lease has
+ended. The register then refuses the client's fence.";
 
 const BEYOND: &str = "\
 In addition, clients are stopped for longer than their leases are valid (A2 fails), or the wall clocks of a majority jump
@@ -160,9 +161,9 @@ The columns:
   became valid again.
 - **overlaps**: leases that began while an earlier lease of the same name was valid; **longest** is the longest overlap.
 - **late**: reads and writes by holders whose lease had ended.
-- **overwrites**: writes that replaced a write that the client had not read, in the register that checks fences and in a
-  bare register next to it.
-- **starved**: waiters that were not served within 30 seconds after everything was healed.
+- **overwrites**: writes that replaced a value that the client had not read. **fenced** is the register that checks fences,
+  **bare** is a second register that does not.
+- **starved**: waiters that were not served within 30 seconds after the end of all faults.
 - **broken**: clients that ended on their own.
 - **initialized again**: clusters that an operator had to initialize again, because a majority of the nodes had lost their
   memory.
@@ -213,8 +214,10 @@ pub fn gaps(rows: &[Row]) -> Vec<String> {
         .filter(|act| !own.faults.contains_key(act))
         .map(|act| format!("{act} was never injected into quorlock: run for longer"))
         .collect();
-    let unkilled = Memory::ALL.into_iter().filter(|memory| !own.kills.contains_key(memory));
-    gaps.extend(unkilled.map(|memory| format!("no server with persistence {memory} was killed: run for longer")));
+    let unkilled = Persistence::ALL.into_iter().filter(|persistence| !own.kills.contains_key(persistence));
+    gaps.extend(
+        unkilled.map(|persistence| format!("no server with persistence {persistence} was killed: run for longer")),
+    );
     let unplayed = Series::ALL.into_iter().filter(|series| {
         let is_its = |row: &&Row| !row.subject.is_control() && row.series == *series;
         rows.iter().filter(is_its).all(|row| row.episodes == 0)
@@ -229,21 +232,21 @@ pub fn gaps(rows: &[Row]) -> Vec<String> {
 /// The table of faults.
 fn faults(page: &mut String, rows: &[Row]) {
     let mut sums: BTreeMap<Act, [usize; 2]> = BTreeMap::new();
-    let mut kills: BTreeMap<Memory, [usize; 2]> = BTreeMap::new();
+    let mut kills: BTreeMap<Persistence, [usize; 2]> = BTreeMap::new();
     for row in rows {
         let whose = usize::from(row.subject.is_control());
         for (act, count) in &row.found.faults {
             sums.entry(*act).or_default()[whose] += count;
         }
-        for (memory, count) in &row.found.kills {
-            kills.entry(*memory).or_default()[whose] += count;
+        for (persistence, count) in &row.found.kills {
+            kills.entry(*persistence).or_default()[whose] += count;
         }
     }
     page.push_str("\n## Faults injected\n\n| fault | quorlock | controls |\n|---|---|---|\n");
     for (act, [own, others]) in sums {
         let _ = writeln!(page, "| {act} | {own} | {others} |");
-        for (memory, [own, others]) in kills.iter().filter(|_| act == Act::Kill) {
-            let _ = writeln!(page, "| {act}, persistence {memory} | {own} | {others} |");
+        for (persistence, [own, others]) in kills.iter().filter(|_| act == Act::Kill) {
+            let _ = writeln!(page, "| {act}, persistence {persistence} | {own} | {others} |");
         }
     }
 }

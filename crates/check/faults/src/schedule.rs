@@ -56,7 +56,7 @@ pub fn carry_out(plan: &Plan, scene: &mut impl Scene, history: &History, interru
             let at = clock::now();
             if scene.begin(fault)? {
                 begun.push(*fault);
-                history.note(Record::Fault { at, fault: *fault, memories: plan.memories_of(fault) });
+                history.note(Record::Fault { at, fault: *fault, persistence: plan.persistence_of(fault) });
             }
         } else if let Some(place) = begun.iter().position(|begun| begun == fault) {
             begun.swap_remove(place);

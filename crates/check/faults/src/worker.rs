@@ -1,4 +1,5 @@
-//! A client: takes turns until its input ends, and writes its events to stdout.
+//! A client process. In each turn it acquires a lock, uses the register and releases the lock. It runs until its input
+//! ends, and writes its events to stdout.
 
 #[cfg(feature = "harness")]
 mod own;
@@ -22,7 +23,7 @@ use crate::task::Task;
 #[cfg(feature = "harness")]
 pub use own::{Own, PRIVATE_NAMES};
 
-/// A longer validity is reported in steps of at least this many nanoseconds.
+/// A renewed validity is reported only if it is longer by at least this many nanoseconds.
 const REPORT_STEP: u64 = 50_000_000;
 /// The polling interval for a lease that is over.
 const LOOK: Duration = Duration::from_millis(20);

@@ -7,7 +7,7 @@ use quorlock_faults::episode::play;
 use quorlock_faults::fleet::Programs;
 use quorlock_faults::interrupt::Interrupt;
 use quorlock_faults::judge::Findings;
-use quorlock_faults::plan::{Act, Bound, Fault, Memory, Plan, Target};
+use quorlock_faults::plan::{Act, Bound, Fault, Persistence, Plan, Target};
 use quorlock_faults::series::Series;
 use quorlock_faults::subject::{Program, Subject};
 use quorlock_faults::trial;
@@ -52,30 +52,30 @@ fn found_of(program: &Program, plan: &Plan) -> Findings {
 
 /// Three servers that lose their memory at once, again and again.
 fn forgetful() -> Plan {
-    let memories = vec![Memory::None; 3];
+    let persistence = vec![Persistence::None; 3];
     let fault = |turn| Fault {
         at: FORGET_EVERY * turn,
         length: Duration::ZERO,
-        target: Target::Nodes(memories.len()),
+        target: Target::Nodes(persistence.len()),
         act: Act::Flush,
         amount: 0,
     };
     let faults = (1..LENGTH.div_duration_f64(FORGET_EVERY) as u32).map(fault).collect();
-    Plan { seed: 1, bound: Bound::Within, memories: memories.clone(), faults, length: LENGTH }
+    Plan { seed: 1, bound: Bound::Within, persistence: persistence.clone(), faults, length: LENGTH }
 }
 
 /// Three servers that stop at once, again and again, for longer than a lease is valid.
 fn halting() -> Plan {
-    let memories = vec![Memory::None; 3];
+    let persistence = vec![Persistence::None; 3];
     let fault = |turn| Fault {
         at: HALT_EVERY * turn,
         length: HALT,
-        target: Target::Nodes(memories.len()),
+        target: Target::Nodes(persistence.len()),
         act: Act::Freeze,
         amount: 0,
     };
     let faults = (1..LENGTH.div_duration_f64(HALT_EVERY) as u32).map(fault).collect();
-    Plan { seed: 1, bound: Bound::Within, memories: memories.clone(), faults, length: LENGTH }
+    Plan { seed: 1, bound: Bound::Within, persistence: persistence.clone(), faults, length: LENGTH }
 }
 
 #[test]
@@ -130,7 +130,8 @@ fn found_in_series(series: Series, acts: &[Act]) -> Findings {
         Fault { at: Duration::from_secs(1) * turn, length, target, act: *act, amount: 0 }
     };
     let faults = (1..).zip(acts).map(fault).collect();
-    let plan = Plan { seed: seed(), bound: series.bound(), memories: vec![Memory::None; 3], faults, length: LENGTH };
+    let plan =
+        Plan { seed: seed(), bound: series.bound(), persistence: vec![Persistence::None; 3], faults, length: LENGTH };
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("faults-{series}.jsonl"));
     println!("history: {}", path.display());
     let records = trial::play(series, &plan, &programs(), &path, &Interrupt::default());

@@ -6,7 +6,7 @@ use crate::run_info::RunInfo;
 use crate::scenario::{Scenario, WIDE};
 use crate::search::{Counter, Finding};
 
-/// The results for one rule: the search with it, and the search without it.
+/// The results for one rule: a search with all rules, and a search without this rule.
 pub struct Row {
     scenario: Scenario,
     with: Finding,
@@ -14,12 +14,12 @@ pub struct Row {
 }
 
 impl Row {
-    /// Searches with all rules, and without this one.
+    /// Searches the scenario with all rules, and without its rule.
     pub fn search(scenario: &Scenario) -> Self {
         Self { scenario: *scenario, with: scenario.hunt.with(), without: scenario.hunt.without() }
     }
 
-    /// The reason why this rule fails: the rules are not sufficient, or this one is not needed.
+    /// The reason why this row fails: the rules are not sufficient, or this rule is not needed.
     pub fn complaint(&self) -> Option<String> {
         let name = self.scenario.name;
         if let Some(counter) = &self.with.counter {
@@ -31,14 +31,14 @@ impl Row {
         self.without.counter.is_none().then(|| format!("{name}: no violation without the rule"))
     }
 
-    /// The counter-example without the rule.
+    /// The counter-example of the search without the rule, step by step.
     pub fn story(&self) -> String {
         let Scenario { rule, mutant, .. } = self.scenario;
         let ending = self.without.counter.as_ref().map_or_else(|| "no violation\n".into(), describe);
         format!("rule: {rule}\nmutant: {mutant}\n{ending}")
     }
 
-    /// The line of the table.
+    /// The row of the table, in Markdown.
     pub fn line(&self) -> String {
         let Scenario { rule, mutant, .. } = self.scenario;
         let (length, breach) = match &self.without.counter {
@@ -71,7 +71,7 @@ impl Wide {
         WIDE.iter().map(|(name, wide)| Self { name, finding: wide.search() }).collect()
     }
 
-    /// The reason why it fails: the rules are not sufficient.
+    /// The reason why this search fails: the rules are not sufficient, or the search did not end.
     pub fn complaint(&self) -> Option<String> {
         match &self.finding {
             Finding { counter: Some(counter), .. } => Some(format!("{}\n{}", self.name, describe(counter))),
@@ -80,7 +80,7 @@ impl Wide {
         }
     }
 
-    /// The line of the table.
+    /// The row of the table, in Markdown.
     pub fn line(&self) -> String {
         format!("| {} | {} |", self.name, self.finding.states)
     }
@@ -117,50 +117,66 @@ const INTRODUCTION: &str = "\
 For readers who want to know which rules of the protocol the search covers, and for engineers who repeat it. The search is
 deterministic: every run gives the same figures.
 
-The search runs the shipped code, not a model of it: `Acquire`, `Hold` and `Delivery` of the clients, `node::apply` and
-`node::attend` of the nodes. It decides what is delivered, held back or lost, which connection breaks, which server restarts, how fast each
-clock runs, and when time passes. Each scenario has budgets for these faults and is searched twice: with all rules, until
-every state within the bounds has been visited; and with one rule switched off, breadth first, until the shortest
-counter-example is found.
+The search runs the shipped code, not a model of it: the clients' `Acquire`, `Hold` and `Delivery`, and the nodes' `node::apply` and
+`node::attend`. The search decides which messages are delivered, held back or lost, which connection breaks, which server restarts,
+how fast each clock runs, and when time passes. Each scenario limits how often each fault may occur. The search explores each
+scenario twice: first with all rules, until it has visited every state within the limits; then with one rule switched off (the
+*mutant*), breadth first, until it has found the shortest counter-example.
 
 The search checks in every state:
 
-- No two valid leases exclude each other; each client's own clock decides whether its lease is valid.
+- Two leases that exclude each other are never valid at the same time. Each client's own clock decides whether its lease is valid.
 - Every fence is higher than all earlier ones.
 - A lost lease stays lost.
-- A lease that a majority has broken ends within a ttl, and as soon as its holder has been told and has asked. No other lease
-  ends.
-- An owner that a majority has retired holds the name for at most another ttl, and keeps its other names.
-- When nothing is in flight and no release is owed, every vote belongs to a client.
-- For the queue: after any order of the first replies, a fair schedule serves every waiter, and no waiter asks more often than
-  it polls while nothing changes. The wider searches follow every fair schedule to its end, and none leaves a waiter unserved.
-  A schedule is fair if time passes only when everything in flight has arrived.
+- After a majority has broken a lease, the lease is valid for at most one more ttl. It ends earlier if its holder receives the
+  message about the break: the holder then asks the nodes, and loses the lease when they have replied. A break ends no other lease.
+- After a majority has retired an owner, the owner holds the name for at most one more ttl, and keeps its other names.
+- When no client holds or wants the lock, nothing is in flight and every release is acknowledged, no vote is left.
+- Queue: from every order of the first replies, a fair schedule serves every waiter. While a lease is held and nothing
+  changes, a waiter sends no more requests than its polls need. The wider searches follow every fair schedule to its end, and every one
+  serves the waiters. A schedule is fair if time passes only when everything in flight has arrived.
 
-On a connection that stays open, messages arrive once and in order, as in TCP. A message that is held back is late or lost, which
-is the same until it arrives. A Redis server may execute the requests of a batch in another order, but not those about one name
+On a connection that stays open, messages arrive once and in order, as in TCP. The search may hold a message back
+until the end of the search, which covers a lost message. A Redis server may execute the requests of a batch in another order, but
+keeps the order of requests about one name
 ([decision 28](../decisions/link.md#28-send-similar-requests-of-a-batch-as-one-command)), and a search is about one name.
-Messages arrive twice or out of order only if a connection breaks: requests in flight then arrive at any time or never, the link
-repeats the releases that it owes on the next connection, and the client may ask again. So a request may arrive after its own
-release, and a release twice. [Decision 20](../decisions/evidence.md#20-search-the-shipped-state-machines-one-scenario-per-rule)
-explains why nothing else is lost.
 
-In scenarios in which votes expire by a wall clock that jumps, as on a Redis server, votes vanish early and leases may overlap.
+Messages arrive twice or out of order only if a connection breaks. Requests in flight then arrive at any time or never, the client
+repeats its unacknowledged releases on the next connection, and may send its acquire again. So a request may arrive after its own
+release, and a release may arrive twice. A message is never lost alone, only with its connection
+([decision 20](../decisions/evidence.md#20-search-the-shipped-state-machines-one-scenario-per-rule)).
+
+In some scenarios votes expire by a wall clock that jumps, as on a Redis server: votes then vanish early, and leases may overlap.
 Those searches check that fences differ, and that no server has granted the lower of two fences after the higher one. In all other
-scenarios votes expire by a clock that does not jump, and a jump only makes a server look older.
+scenarios votes expire by a clock that does not jump. A jump of the wall clock then only makes a server compute a longer uptime.
 
-A step is one choice of the search: which message is delivered, what is held back, what breaks, whether time passes. `./x model`
+A step is one choice of the search: deliver a message, hold one back, cause a fault, or let time pass. `./x model`
 writes every counter-example, step by step, to `target/model/stories.txt`; `./x model --rule NAME` prints one.
 
-The mutant of the quarantine is four milliseconds too short, because three would not show: drift takes 2 ms off a lease besides a
-tenth, which makes up for 2.44 ms with clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.
+Words in the table:
 
-Three mutants lack two rules, because one rule makes up for the other. If the handshake did not belong to its connection, a
-request would still name the old epoch, so this mutant does not check epochs either; the check alone is covered by an emptied
-server. Without a floor, a node without a stored fence starts max_clock_skew below its clock, which is a floor, too. So in
-\"it starts its fences from nothing\" and \"trust without a floor\" the clock does not count, and does not limit proposals.
+- *Floor*: the fence at or below which a node that lost its memory grants nothing.
+- *Incarnation*: the life of a node's memory, until the node loses it. The *epoch* is its number.
+- *Tombstone*: a node's record that an attempt is over. The node refuses later requests of that attempt.
+- *Entry*: one acquisition of a shared or reentrant lock. A lock can have several entries at a time.
+- *Yield*: a waiter returns its votes and keeps its queue position.
 
-Not covered: handshakes are atomic (a delayed greeting only starts later); time passes only to the moments at which something is
-due and, in some scenarios, to those of a grid; a lease is broken only by its fence (the [simulation](sim.md) covers a break by
-digest); other tests compare the Lua scripts with `node::apply`.
+A quarantine that is only 3 ms too short causes no violation, so the mutant is 4 ms too short: for drift, a client subtracts 2 ms from
+a lease in addition to 10 % of the ttl. With clock rates at their limit these 2 ms make up for 2.44 ms of quarantine
+(2 / 0.9 x 1.1), and the restart of the server takes 1 ms.
+
+Three mutants lack two rules each, because each of the two rules prevents the violation on its own:
+
+- Without a handshake for every connection, a request would still name the old epoch, and the node would refuse it. So this mutant
+  does not check epochs either. The scenario of an emptied server covers the epoch check without the handshake.
+- A node that has no floor and no stored fence starts its fences at its clock minus max_clock_skew, which has the effect of a floor.
+  So the two mutants without a floor also ignore the node's clock, both for this start and as the limit of proposed fences.
+
+Not covered:
+
+- Delays within a handshake: in the search a handshake is a single step, which can happen late.
+- Arbitrary times: time passes only to the moments at which a timer is due and, in some scenarios, to multiples of a fixed interval.
+- Breaking a lease by its digest, which the [simulation](sim.md) covers. The search breaks leases only by their fence.
+- The Lua scripts. Other tests compare them with `node::apply`.
 
 ";

@@ -1,4 +1,4 @@
-//! The scenarios: for each rule, a setup in which its absence causes a violation.
+//! The scenarios: for each rule, a setup in which the protocol without that rule has a violation.
 
 mod beginnings;
 
@@ -18,13 +18,14 @@ pub use beginnings::{
 };
 use beginnings::{
     broken_at_once, broken_at_once_for_a_waiter, broken_to_drain, broken_too_late, broken_while_renewing,
-    broken_with_mishaps, coming_back, crash, crash_and_jump, crash_between_clocks_at_their_limit,
-    crash_with_clients_off_the_clock, cut_off, detached, flushed, handed_on, handed_on_with_mishaps, old_snapshot,
-    one_node_ahead, one_node_ahead_and_two_rivals, one_who_turns_away, one_who_turns_away_while_requests_wait,
-    one_whose_release_is_lost, plain_and_flushed, plainly_two, rates_at_their_limit, renewals_late,
-    renewals_with_slow_answers, restless_holder, retired, retired_elsewhere, retired_for_another, rolled_back,
-    second_try_over_a_broken_connection, second_try_with_slow_answers, slow_answers, two_addresses, two_claimants,
-    two_everywhere, two_losses, two_readers_and_a_writer, two_who_wait, waiting_through_a_restart,
+    broken_with_faults, cancellation_or_release, cancellation_while_requests_are_queued, crash, crash_and_jump,
+    crash_between_clocks_at_their_limit, crash_with_clients_off_the_clock, cut_off, detached, flushed,
+    handoff_on_one_node, handoff_with_faults, lost_release, old_snapshot, one_node_ahead,
+    one_node_ahead_and_two_rivals, plain_and_flushed, rates_at_their_limit, renewals_late, renewals_with_slow_replies,
+    renewing_holder, retired, retired_elsewhere, retired_for_another, rolled_back,
+    second_attempt_over_a_broken_connection, second_attempt_with_slow_replies, slow_replies, two_addresses,
+    two_attempts_with_faults, two_claimants, two_clients, two_everywhere, two_losses, two_readers_and_a_writer,
+    two_who_wait, waiting_through_a_restart,
 };
 
 /// A rule, and the search that shows why it is needed.
@@ -38,7 +39,7 @@ pub struct Scenario {
     pub mutant: &'static str,
     /// The search.
     pub hunt: Hunt,
-    /// Whether it takes at most seconds.
+    /// Whether the search takes at most a few seconds.
     pub is_quick: bool,
 }
 
@@ -87,7 +88,7 @@ const fn waiting(name: &'static str, rule: &'static str, mutant: &'static str, f
 }
 
 impl Scenario {
-    /// Marks a scenario that takes more than seconds.
+    /// Marks a scenario whose search takes more than a few seconds.
     const fn slow(self) -> Self {
         Self { is_quick: false, ..self }
     }
@@ -97,199 +98,199 @@ impl Scenario {
 pub const ALL: &[Scenario] = &[
     scenario(
         "count-from-send",
-        "validity counts from the send",
-        "validity counts from the reply",
+        "a lease's validity starts when its requests are sent",
+        "it starts when the replies arrive",
         Flaw::Core(Rule::CountFromSend),
-        slow_answers,
+        slow_replies,
     ),
     scenario(
         "count-from-the-refused",
-        "a handed-over vote counts from the send of the refused request",
-        "it counts from the arrival of the handoff",
+        "the validity of a handed-over vote starts when the refused request was sent",
+        "it starts when the handoff arrives",
         Flaw::Core(Rule::CountFromSend),
-        handed_on,
+        handoff_on_one_node,
     ),
     scenario(
         "attempt-reused",
-        "every attempt has an id of its own",
+        "every attempt has its own id",
         "a client uses one id for all of its attempts",
         Flaw::AttemptReused,
-        second_try_over_a_broken_connection,
+        second_attempt_over_a_broken_connection,
     ),
     scenario(
         "attempt-shared",
-        "an attempt id belongs to one client",
-        "two replicas share an attempt id",
+        "two clients never use the same attempt id",
+        "two clients use the same attempt id",
         Flaw::AttemptShared,
-        plainly_two,
+        two_clients,
     ),
     scenario(
         "replies-matched",
-        "a reply counts for the attempt that asked",
-        "a reply counts for the latest request",
+        "a reply counts only for the attempt that sent the request",
+        "a reply counts for the client's latest request",
         Flaw::RepliesUnmatched,
-        second_try_with_slow_answers,
+        second_attempt_with_slow_replies,
     ),
     scenario("drift", "drift is subtracted from the ttl", "the whole ttl is used", Flaw::NoDrift, rates_at_their_limit),
-    scenario("quarantine", "a node that lost its memory is quarantined", "no quarantine", Flaw::NoQuarantine, crash),
+    scenario("quarantine", "a node that lost its memory is quarantined", "it votes at once", Flaw::NoQuarantine, crash),
     scenario(
         "quarantine-length",
-        "the quarantine lasts for max_ttl and a tenth",
-        "four milliseconds are missing",
+        "a quarantine lasts for 1.1 x max_ttl",
+        "it ends 4 ms too early",
         Flaw::QuarantineShort,
         crash_between_clocks_at_their_limit,
     ),
     scenario(
         "handshake",
-        "the handshake belongs to the connection",
-        "silent reconnect, and no epoch check",
+        "every connection begins with its own handshake",
+        "connections survive a restart without a handshake, and nodes do not check the epoch",
         Flaw::HandshakeUntied,
         crash,
     ),
     scenario(
         "epoch",
-        "a request is executed only in the epoch that it names",
-        "scripts do not check the epoch, and a server is emptied",
+        "a node executes a request only in the epoch that the request names",
+        "nodes do not check the epoch, and a server is emptied",
         Flaw::EpochUnchecked,
         flushed,
     ),
     scenario(
         "rollback",
         "a running server that loads other data starts a new incarnation",
-        "promotions are not checked, and a server loads an old copy",
+        "clients do not notice that a running server has loaded an old copy of its data",
         Flaw::RollbackUnnoticed,
         rolled_back,
     ),
     scenario(
         "claims",
-        "clients claim how much of a quarantine has passed",
-        "a node's age is its uptime",
+        "clients measure how long a quarantine has lasted",
+        "the node measures it by its own wall clock",
         Flaw::Uptime,
         crash_and_jump,
     ),
     scenario(
         "highest-claim",
-        "the highest claim counts",
-        "claims are added up",
+        "a node uses the longest time that a client has measured",
+        "a node adds up the measured times",
         Flaw::Core(Rule::HighestClaim),
         two_claimants,
     ),
     scenario(
         "equal-fences",
-        "a majority has the same fence",
-        "the highest fence of the majority is taken",
+        "a lease needs the same fence on a majority of the nodes",
+        "a lease gets the highest fence of its majority",
         Flaw::Core(Rule::EqualFences),
         one_node_ahead,
     ),
     scenario(
         "raise-own-votes",
-        "a fence is raised under one's own vote",
-        "a raise counts on any node",
+        "a client raises the fence only on nodes that voted for it",
+        "it also raises the fence on other nodes",
         Flaw::RaiseAnyVote,
         one_node_ahead_and_two_rivals,
     ),
     scenario(
         "floor",
         "a node that lost its memory has a floor",
-        "it starts its fences from nothing",
+        "it starts its fences from zero",
         Flaw::FloorLost,
         crash_with_clients_off_the_clock,
     ),
     scenario(
         "restored-fence",
-        "the floor is above what was restored",
-        "a stale fence is back from an old AOF or RDB",
+        "the floor is above every fence that a node restores",
+        "a node uses a fence from an old AOF or RDB file",
         Flaw::FenceRestored,
         old_snapshot,
     ),
     scenario(
         "trust-floor",
-        "a trusted single node has a floor after a restart",
-        "trust without a floor",
+        "a single node that is trusted after a restart has a floor",
+        "it has no floor",
         Flaw::TrustWithoutFloor,
         one_trusted_node,
     ),
     scenario(
         "rounds-apart",
-        "grants of different renewals are not added up",
-        "grants of two rounds are added up",
+        "a renewal counts only its own grants",
+        "it also counts grants of an earlier renewal",
         Flaw::RoundsAdded,
-        renewals_with_slow_answers,
+        renewals_with_slow_replies,
     )
     .slow(),
     scenario(
         "lost-is-final",
-        "lost is final",
-        "a late renewal revives a lost lease",
+        "a lost lease stays lost",
+        "a late renewal makes a lost lease valid again",
         Flaw::Core(Rule::LostIsFinal),
         renewals_late,
     ),
     scenario(
         "extend-only",
-        "a detached lease is only extended",
-        "an extension of a detached lease re-creates a vote",
+        "an extension of a detached lease creates no vote",
+        "it creates an expired vote again",
         Flaw::ExtensionRepairs,
         detached,
     ),
     scenario(
         "release-everywhere",
         "a release goes to all nodes",
-        "release only on granting nodes",
+        "it goes only to nodes that granted",
         Flaw::Core(Rule::ReleaseEverywhere),
-        one_who_turns_away,
+        cancellation_or_release,
     ),
     scenario(
         "tombstone",
         "a repeated release leaves a tombstone",
-        "no tombstone",
+        "it leaves no tombstone",
         Flaw::Core(Rule::LeaveTombstones),
-        one_who_turns_away,
+        cancellation_or_release,
     ),
     scenario(
         "owed-release",
-        "a release stays owed until it is acknowledged",
-        "a release is dropped with its connection",
+        "a client repeats a release until the node acknowledges it",
+        "it drops a release when the connection breaks",
         Flaw::Core(Rule::OweReleases),
-        one_whose_release_is_lost,
+        lost_release,
     ),
     scenario(
         "release-in-order",
-        "a release follows the requests of its attempt",
-        "a release overtakes its acquire",
+        "a release is sent after the requests of its attempt",
+        "it is sent before a queued acquire of its attempt",
         Flaw::Core(Rule::ReleaseInOrder),
-        one_who_turns_away_while_requests_wait,
+        cancellation_while_requests_are_queued,
     ),
     scenario(
         "configured-majority",
-        "N comes from the configuration",
-        "N is the number of connected nodes",
+        "a quorum is a majority of the configured nodes",
+        "a quorum is a majority of the connected nodes",
         Flaw::ReachableMajority,
         cut_off,
     ),
     scenario(
         "one-server-one-vote",
-        "one server has one vote",
-        "one server counts twice",
+        "a server with two addresses has one vote",
+        "it has two votes",
         Flaw::ServerTwice,
         two_addresses,
     ),
     scenario(
         "plain-epoch",
-        "plain votes count only in the same epoch",
-        "plain votes count after FLUSHALL",
+        "a plain vote counts only in the epoch of its request",
+        "it also counts after FLUSHALL",
         Flaw::PlainUnchecked,
         plain_and_flushed,
     ),
     scenario(
         "own-entry",
         "a release ends only its own entry",
-        "a release voids the holds of other entries",
+        "it also ends the entries of other holders",
         Flaw::ReleaseVoids,
         two_readers_and_a_writer,
     ),
     scenario(
         "break-drains",
-        "a broken lease drains",
+        "a broken lease keeps the name locked until its ttl is over",
         "a break frees the name at once",
         Flaw::BreakFrees,
         broken_to_drain,
@@ -297,52 +298,54 @@ pub const ALL: &[Scenario] = &[
     scenario(
         "break-tombstone",
         "a broken lease leaves a tombstone",
-        "the holder's next renewal is executed",
+        "nodes execute the holder's next renewal",
         Flaw::BreakForgets,
         broken_at_once,
     ),
     scenario(
         "break-by-fence",
-        "a break ends the lease that it names",
-        "a break ends any lease",
+        "a break ends only the lease that it names",
+        "it ends any lease of the lock",
         Flaw::BreakAny,
         broken_too_late,
     ),
     scenario(
         "doubt",
-        "a holder that learns of a break asks again",
-        "a renewal in flight is enough",
+        "a holder that learns of a break during a renewal renews again",
+        "it waits only for the renewal in flight",
         Flaw::DoubtOnce,
         broken_while_renewing,
     ),
     scenario(
         "retire-tombstone",
-        "a retired owner is refused",
-        "its late request is granted",
+        "nodes refuse the requests of a retired owner",
+        "they grant its late request",
         Flaw::RetireForgets,
         retired,
     ),
     scenario(
         "retire-one-name",
-        "a retirement acts only on the name that it names",
-        "it acts on every name of the owner",
+        "a retirement affects only one name of the owner",
+        "it affects every name of the owner",
         Flaw::RetireEverywhere,
         retired_elsewhere,
     ),
-    waiting("yield", "a waiter yields its votes to a lower ticket", "queue without yield", || Flaws {
+    waiting("yield", "a waiter yields its votes to a waiter with a lower ticket", "waiters never yield", || Flaws {
         rules: Rules::without(Rule::Yield),
         ..Flaws::default()
     }),
     waiting(
         "yield-to-voters",
-        "it also yields to a client that has the refusing node's vote",
-        "yield only on \"not first\" refusals",
+        "a waiter also yields if the lower ticket has the refusing node's vote",
+        "it yields only if the lower ticket waits at that node",
         || Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() },
     ),
-    waiting("quiet-yield", "a yield hints only earlier waiters", "a yield hints the yielder, too", || Flaws {
-        self_waking: true,
-        ..Flaws::default()
-    }),
+    waiting(
+        "quiet-yield",
+        "after a yield, a node notifies only waiters with lower tickets",
+        "it also notifies the waiter that yielded",
+        || Flaws { notifies_yielder: true, ..Flaws::default() },
+    ),
 ];
 
 /// A search with all rules.
@@ -370,17 +373,23 @@ impl Wide {
 /// The wider searches.
 pub const WIDE: &[(&str, Wide)] = &[
     ("two clients that reach every node, a late reply, a release", Wide::Leases(two_everywhere)),
-    ("renewals, a restart, a release", Wide::Leases(restless_holder)),
+    ("renewals, a restart, a release", Wide::Leases(renewing_holder)),
     ("a restart and an emptied server, with clocks at their limit", Wide::Leases(two_losses)),
-    ("a client that acquires twice, a late reply, a broken connection, a release", Wide::Leases(coming_back)),
-    ("a waiter, a late reply, a broken connection, a cancellation", Wide::Leases(handed_on_with_mishaps)),
+    (
+        "a client that acquires twice, a late reply, a broken connection, a release",
+        Wide::Leases(two_attempts_with_faults),
+    ),
+    ("a waiter, a late reply, a broken connection, a cancellation", Wide::Leases(handoff_with_faults)),
     ("two waiters, a cancellation", Wide::Leases(two_who_wait)),
     ("a waiter, and a server that restarts with its snapshot", Wide::Leases(waiting_through_a_restart)),
     (
         "a lease that is renewed and broken, a late reply, a broken connection, a release",
-        Wide::Leases(broken_with_mishaps),
+        Wide::Leases(broken_with_faults),
     ),
-    ("a lease that is broken now, a waiter, a late reply: fences only", Wide::Leases(broken_at_once_for_a_waiter)),
+    (
+        "a lease that is broken now, a waiter, a late reply, checking only fences",
+        Wide::Leases(broken_at_once_for_a_waiter),
+    ),
     ("an owner that renews and is retired, another owner, a late reply", Wide::Leases(retired_for_another)),
     ("a reader that renews, a writer, a restart, a release", Wide::Leases(a_reader_a_writer_and_a_restart)),
     (
@@ -392,18 +401,21 @@ pub const WIDE: &[(&str, Wide)] = &[
         "an owner that enters twice, another owner, a restart, a release, without time passing",
         Wide::Leases(an_owner_who_enters_twice_and_a_restart),
     ),
-    ("a clock jump that drops votes, renewals, a late reply, a release: fences only", Wide::Leases(votes_that_vanish)),
     (
-        "two clock jumps that drop votes, three clients, a late reply, without time passing: fences only",
+        "a clock jump that drops votes, renewals, a late reply, a release, checking only fences",
+        Wide::Leases(votes_that_vanish),
+    ),
+    (
+        "two clock jumps that drop votes, three clients, a late reply, without time passing, checking only fences",
         Wide::Leases(votes_that_vanish_twice),
     ),
     (
-        "a clock jump that drops votes, a waiter, a late reply, without time passing: fences only",
+        "a clock jump that drops votes, a waiter, a late reply, without time passing, checking only fences",
         Wide::Leases(votes_that_vanish_before_a_waiter),
     ),
     ("three clients for one slot, releases", Wide::Slots(slots::three_for_one)),
     ("three clients for two slots, a release", Wide::Slots(slots::three_for_two)),
-    ("three clients for two slots, a lost reply", Wide::Slots(slots::three_for_two_and_a_lost_answer)),
+    ("three clients for two slots, a lost reply", Wide::Slots(slots::three_for_two_and_a_lost_reply)),
     ("two waiters for one slot, a release", Wide::Slots(slots::two_who_wait_for_one)),
     (
         "two clients for two slots, a restart, a release, without time passing",
@@ -413,9 +425,9 @@ pub const WIDE: &[(&str, Wide)] = &[
     ("two waiters, a death, a lost request: every fair schedule serves the other", Wide::Queue(two_and_a_death)),
     (
         "two waiters, a forgotten queue position, a lost request: every fair schedule serves both",
-        Wide::Queue(two_and_a_forgotten_place),
+        Wide::Queue(two_and_a_forgotten_position),
     ),
-    ("two waiters without hints, a lost request: every fair schedule serves both", Wide::Queue(two_who_are_deaf)),
+    ("two waiters without hints, a lost request: every fair schedule serves both", Wide::Queue(two_without_hints)),
     ("three waiters, a node down, a lost request: every fair schedule serves all", Wide::Queue(three_and_a_node_down)),
     ("three waiters: every fair schedule serves one of them", Wide::Queue(three_waiters)),
 ];
@@ -432,13 +444,13 @@ pub fn two_and_a_death() -> Fair {
 }
 
 /// Two waiters, one of which loses a queue position, and a lost request.
-pub fn two_and_a_forgotten_place() -> Fair {
+pub fn two_and_a_forgotten_position() -> Fair {
     Fair { mishaps: Mishaps { loss: true, forgotten: true, ..Mishaps::default() }, ..two_waiters() }
 }
 
 /// Two waiters that get no hints and no handoffs, and a lost request.
-pub fn two_who_are_deaf() -> Fair {
-    Fair { flaws: Flaws { deaf: true, ..Flaws::default() }, ..two_waiters() }
+pub fn two_without_hints() -> Fair {
+    Fair { flaws: Flaws { hints_lost: true, ..Flaws::default() }, ..two_waiters() }
 }
 
 /// Three waiters, and two nodes that reply.

@@ -23,44 +23,45 @@ pub enum Flaw {
     AttemptReused,
     /// All clients use the same id.
     AttemptShared,
-    /// A reply counts for the latest request.
+    /// A reply counts for the client's latest request.
     RepliesUnmatched,
     /// A node votes as soon as it has restarted.
     NoQuarantine,
-    /// The quarantine is four milliseconds too short. Three would not show: drift takes 2 ms off a lease besides a
-    /// tenth, which makes up for 2.44 ms with clocks at their limit (2 / 0.9 x 1.1), and a restart takes one.
+    /// The quarantine is 4 ms too short. With 3 ms there is no violation: for drift, a client subtracts 2 ms from a
+    /// lease in addition to 10 % of the ttl. With clock rates at their limit these 2 ms make up for 2.44 ms of quarantine
+    /// (2 / 0.9 x 1.1), and the restart takes 1 ms.
     QuarantineShort,
     /// A node computes its age from its own wall clock.
     Uptime,
     /// Connections survive a restart, and no epoch is checked.
     HandshakeUntied,
-    /// An emptied server executes requests for its former life. Connections end with a restart.
+    /// An emptied server executes requests that name its former epoch. Connections still end with a restart.
     EpochUnchecked,
     /// No client notices that a running server loaded an old copy of its data.
     RollbackUnnoticed,
-    /// A node that lost its memory starts its fences from nothing.
+    /// A node that lost its memory starts its fences from zero.
     FloorLost,
-    /// A restored fence counts.
+    /// A node uses a fence that it has restored from its files, and has no floor.
     FenceRestored,
     /// A single node that is trusted after a restart has no floor.
     TrustWithoutFloor,
-    /// A raise counts on nodes that did not vote for the attempt.
+    /// A client also raises the fence on nodes that did not vote for its attempt.
     RaiseAnyVote,
     /// Grants of an earlier renewal count for the latest one.
     RoundsAdded,
-    /// A detached lease is extended as if its hold were known.
+    /// An extension of a detached lease creates an expired vote again.
     ExtensionRepairs,
-    /// The majority is that of the reachable nodes.
+    /// A quorum is a majority of the reachable nodes.
     ReachableMajority,
-    /// One server counts under two addresses.
+    /// A server with two addresses has two votes.
     ServerTwice,
     /// Plain votes count in any epoch.
     PlainUnchecked,
-    /// A release ends the whole period, including other holders of it.
+    /// A release also ends the entries of other holders.
     ReleaseVoids,
     /// A reader's fence is stored for longer than its entries.
     StaleShare,
-    /// Nothing is subtracted from the ttl.
+    /// Clients subtract no drift from the ttl.
     NoDrift,
     /// A broken lease frees the name at once.
     BreakFrees,
@@ -91,22 +92,21 @@ pub struct ClientSpec {
     pub mode: Mode,
     /// Whether it uses plain locks.
     pub plain: bool,
-    /// How many times it acquires the lock.
+    /// The number of times that it acquires the lock.
     pub starts: u8,
     /// The time between two renewals, in milliseconds.
     pub renews: Option<u64>,
     /// Whether it queues when it is refused. It does not poll.
     pub waits: bool,
-    /// Whether its requests wait in its queues, to leave at any later time.
+    /// Whether its requests wait in its send queues, and are sent at any later time.
     pub queues: bool,
-    /// Whether it detaches the lease as soon as it has it; the receiver may extend it this often.
+    /// If it detaches its lease at once: the number of times that the receiver may extend the lease.
     pub hands_over: Option<u8>,
-    /// Whether it breaks a lease, once, and how.
+    /// If it breaks a lease, once: the mode of the break.
     pub ends: Option<BreakMode>,
-    /// Whether it retires an owner, once.
+    /// If it retires an owner, once: the retirement.
     pub retires: Option<Retirement>,
-    /// Whether it then repairs the lease on the nodes that have not granted it, once, and who received the detached
-    /// lease.
+    /// If it repairs its detached lease, once, on the nodes that have not granted it: the receiver of the lease.
     pub mends_for: Option<Receiver>,
 }
 
@@ -115,16 +115,16 @@ pub struct ClientSpec {
 pub struct Retirement {
     /// The owner.
     pub owner: OwnerId,
-    /// Whether it is retired from another name than the searched one.
+    /// Whether the owner is retired from another name than the one that clients lock.
     pub elsewhere: bool,
 }
 
 /// The receiver of a detached lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
-    /// It stops at the end of the lease, for good.
+    /// It stops at the end of the lease, and never continues.
     Obedient,
-    /// It continues if an extension succeeds after that.
+    /// It continues if an extension succeeds after the end of the lease.
     Careless,
 }
 
@@ -227,18 +227,18 @@ pub struct Setup {
     pub jump: i64,
     /// Whether only fences are guaranteed: a single node that is trusted after a restart may have two holders.
     pub only_fences: bool,
-    /// By which clock votes lapse.
+    /// The clock by which votes expire.
     pub expiry: Expiry,
-    /// Whether clients claim at every moment, and not only when the quarantine is over.
+    /// Whether clients report the elapsed time of a quarantine at every moment, and not only at its end.
     pub claims_often: bool,
-    /// Whether the servers are interchangeable, so that one order of their first use is enough.
+    /// Whether the servers are interchangeable: the search then tries only one order of their first use.
     pub alike: bool,
     /// The rule that is missing.
     pub flaw: Option<Flaw>,
 }
 
 impl Setup {
-    /// Three servers and these clients, with no faults but delay.
+    /// Three servers and these clients. No fault occurs, but messages may be delayed.
     pub fn new(clients: Vec<ClientSpec>) -> Self {
         let (budget, flaw) = (Budget::default(), None);
         let alike = clients.iter().all(|spec| spec.servers == [0, 1, 2] && spec.reaches == [0, 1, 2]);
@@ -261,7 +261,7 @@ impl Setup {
         }
     }
 
-    /// Whether every holder is told of every broken lease: no connection ends.
+    /// Whether every holder learns of every break, because no connection ends.
     pub fn tells_breaks(&self) -> bool {
         let Budget { breaks, crashes, restores, flushes, rollbacks, .. } = self.budget;
         [breaks, crashes, restores, flushes, rollbacks] == [0; 5]

@@ -149,7 +149,7 @@ pub fn three_for_two() -> Slots {
 }
 
 /// The same, with a lost reply instead.
-pub fn three_for_two_and_a_lost_answer() -> Slots {
+pub fn three_for_two_and_a_lost_reply() -> Slots {
     Slots { bounds: Bounds { attempts: 1, freed: 0, lost: 1, ..ALL }, ..three_for_two() }
 }
 
@@ -165,5 +165,5 @@ pub fn three_for_two_and_late_releases() -> Slots {
 
 /// Two slots on nodes that only count permits, and give one slot to two holders.
 pub fn nodes_without_slots() -> Slots {
-    Slots { flaws: Flaws { slotless: true, ..Flaws::default() }, ..three_for_two() }
+    Slots { flaws: Flaws { counts_permits: true, ..Flaws::default() }, ..three_for_two() }
 }

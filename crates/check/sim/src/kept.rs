@@ -1,11 +1,11 @@
-//! Seeds of past bugs and of missing rules. The comment above each bug says what to undo, and what the run then
-//! violates; with the fix in place it violates nothing. The page has the date of the last check.
+//! Seeds of past bugs and of missing rules. The comment above each bug says which fix to undo, and which violation the
+//! run then shows. With the fix in place the run has no violation. The page has the date of the last check.
 //!
 //! When plans change, a seed becomes an ordinary run, and the bug needs a new seed: undo its fix, let
 //! `./x sim --runs 1000000` name the first seed that fails, and check that this seed passes with the fix. A test fails
-//! for each bug whose run no longer has the stored shape, until this is done. Some bugs take a hundred thousand runs;
-//! fewer, if only those runs are made whose [`Plan`](crate::plan::Plan) has what the bug needs (short leases that are
-//! detached, nodes that stop, waiters).
+//! for each bug whose run no longer has the stored shape, until the bug has a new seed. Some bugs take a hundred thousand
+//! runs. It takes fewer runs if you skip each [`Plan`](crate::plan::Plan) that lacks what the bug needs (short leases
+//! that are detached, nodes that stop, waiters).
 
 use crate::shape::Shape;
 
@@ -46,8 +46,8 @@ pub const ALL: &[Kept] = &[
     Kept {
         name: "a detached lease kept its queue position",
         seed: 301,
-        what: "a waiter that won without the vote of every node and detached the lease kept its queue position on the other \
-         nodes until it expired, and so kept other clients from their votes",
+        what: "a waiter won without the vote of every node and detached the lease. It kept its queue position on the other nodes \
+         until the position expired, and these nodes did not vote for other clients",
         shape: Shape {
             granted: 29,
             refused: 60,
@@ -64,8 +64,8 @@ pub const ALL: &[Kept] = &[
     Kept {
         name: "a queue position came back with a late yield",
         seed: 1_372,
-        what: "after a reconnect, a yield that had never been sent was sent after a later release of the same waiter, and queued \
-         the waiter again",
+        what: "after a reconnect, a client sent a yield (which returns votes but keeps the queue position) after a later release of \
+         the same waiter. The yield queued the waiter again",
         shape: Shape {
             granted: 51,
             refused: 20,
@@ -81,8 +81,8 @@ pub const ALL: &[Kept] = &[
     Kept {
         name: "a queue position came back with the last request",
         seed: 42_200,
-        what: "a waiter asked again and won meanwhile; the node, whose vote had expired, queued it, and its release did not remove \
-         the queue position, because the node had granted before",
+        what: "a waiter repeated its request to a node and won before the request arrived. The node's vote had expired, so the node \
+         queued the waiter. The release did not remove the queue position, because the node had granted before",
         shape: Shape {
             granted: 17,
             refused: 19,
@@ -99,8 +99,8 @@ pub const ALL: &[Kept] = &[
     Kept {
         name: "a queue position of an earlier refusal was forgotten",
         seed: 13_837,
-        what: "the same, for a waiter that a node had refused before: it had yielded and asked again, and the node had lost its \
-         vote with its memory",
+        what: "as above, for a waiter that the node had refused before: the waiter had yielded its votes and asked again, and the \
+         node had lost its vote with its memory",
         shape: Shape {
             granted: 44,
             refused: 90,
@@ -116,8 +116,8 @@ pub const ALL: &[Kept] = &[
     Kept {
         name: "an owner reentered with the fence of another",
         seed: 53_813,
-        what: "with a stopped clock, an owner renewed after another client had held the lock: the node that granted its vote again \
-         had the other client's fence, and the owner's next entry got that fence",
+        what: "an owner whose clock had stopped renewed after another client had held the lock. A node granted its vote again, with \
+         the other client's fence, and the next time that the owner acquired the lock, it got that fence",
         shape: Shape {
             granted: 40,
             refused: 39,

@@ -38,7 +38,7 @@ pub struct Plan {
     pub names: Vec<Kind>,
     /// The plan of each client.
     pub clients: Vec<ClientPlan>,
-    /// If all clients begin at the same time: that time, in nanoseconds.
+    /// The common start time of all clients in nanoseconds, if they begin at the same time.
     pub rush: Option<u64>,
     /// The behaviour of the network.
     pub network: Network,
@@ -96,7 +96,7 @@ impl Temper {
         }
     }
 
-    fn of(self, clients: &mut [ClientPlan]) {
+    fn apply_to(self, clients: &mut [ClientPlan]) {
         let all = clients.iter_mut().flat_map(|client| &mut client.tasks);
         match self {
             Self::Mixed => {}
@@ -165,7 +165,7 @@ impl Plan {
             names = vec![Kind::Exclusive];
         }
         let node_deadline = rng.percent(40).then(|| rng.millis(5, ttl / 2));
-        let (is_beyond, menu) = fault::menu(rng, count);
+        let (is_beyond, fault_kinds) = fault::draw_kinds(rng, count);
         let (nodes, client_ppm) = nodes(rng, count, &names, max_clock_skew, is_hasty);
         let client_count = if is_hasty { 2 } else { rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]) };
         let mut clients: Vec<ClientPlan> = (0..client_count)
@@ -177,11 +177,11 @@ impl Plan {
                     .collect(),
             })
             .collect();
-        temper.of(&mut clients);
+        temper.apply_to(&mut clients);
         for (client, jobs) in want::retirement(seed, names.len(), client_count, ttl, horizon) {
             clients[client].tasks.push(jobs);
         }
-        let mut faults = fault::draw(rng, &menu, count, client_count, ttl, max_clock_step_back, horizon);
+        let mut faults = fault::draw(rng, &fault_kinds, count, client_count, ttl, max_clock_step_back, horizon);
         faults.extend(fault::draw_pauses(seed, client_count, ttl, horizon));
         if let Some(at) = rush.filter(|_| is_hasty && rng.percent(70)) {
             faults.push((at.saturating_sub(5 * MS), out_of_reach(&nodes, ttl)));
@@ -215,7 +215,7 @@ impl Plan {
             while at < self.horizon {
                 at += reach * 1_000_000 / ppm.unsigned_abs();
                 ppm = -ppm;
-                slews.push((at, Fault::NodePace { node, ppm }));
+                slews.push((at, Fault::NodeClockRate { node, ppm }));
             }
         }
         slews
@@ -247,7 +247,7 @@ fn nodes(
     is_hasty: bool,
 ) -> (Vec<NodePlan>, impl Fn(&mut Seeded) -> i64 + use<>) {
     let (are_off, at_limit) = (rng.percent(50), rng.percent(50));
-    // (T - d)(1 + node) <= T (1 - client), with d of a tenth.
+    // (T - d)(1 + node) <= T (1 - client), where d is 0.1 T.
     let slowest = if are_off { rng.below(90_000) } else { 0 };
     let quickest = if are_off { (1_000_000 - slowest) * 10 / 9 - 1_000_000 } else { 0 };
     let (are_apart, remember) = (rng.percent(50), rng.percent(30) || is_hasty);

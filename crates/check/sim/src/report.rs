@@ -37,7 +37,7 @@ impl Sweep {
         let counts = if outcome.is_beyond { &mut self.beyond_counts } else { &mut self.within_counts };
         counts.add(&outcome.counts);
         for fault in &outcome.faults {
-            *self.faults.entry(fault.kind()).or_default() += 1;
+            *self.faults.entry(fault.page_label()).or_default() += 1;
         }
         if self.first.is_none() {
             self.first = outcome.breach.clone().map(|breach| (seed, breach));
@@ -61,7 +61,7 @@ impl fmt::Display for Sweep {
             writeln!(
                 f,
                 "{which} the assumptions: {runs} runs, {leases} leases, {overlaps} overlaps; a store that checks fences accepted \
-                 {writes} writes, and refused {refused} that came too late"
+                 {writes} writes, and refused {refused} late ones"
             )?;
         }
         if !self.took.is_zero() {
@@ -86,11 +86,12 @@ pub struct Hunt {
     pub first: Option<(u64, Breach)>,
 }
 
-/// The number of failures that is enough for an average.
-const ENOUGH: u64 = 50;
+/// The number of failures after which the average is precise.
+const FAILURES_MAX: u64 = 50;
 /// How long to continue after the first failure, for an average.
 const HUNT_MAX: Duration = Duration::from_secs(60);
-/// A rule counts as not needed after this many runs without a failure: ten times the average of the rarest one.
+/// A rule counts as not needed after this many runs without a failure: ten times the average of the rule that is needed
+/// least often.
 const HUNTED_MAX: u64 = 400_000;
 
 impl Hunt {
@@ -100,7 +101,7 @@ impl Hunt {
         let mut hunt = Self::kept(rule);
         let began = Instant::now();
         while hunt.first.is_none() && hunt.runs < HUNTED_MAX
-            || hunt.runs < runs && hunt.found < ENOUGH && began.elapsed() < HUNT_MAX
+            || hunt.runs < runs && hunt.found < FAILURES_MAX && began.elapsed() < HUNT_MAX
         {
             hunt.look(rule, base.wrapping_add(hunt.runs));
         }
@@ -174,7 +175,7 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> St
     add(include_str!("page.md").trim_end().into());
     add(String::new());
     add(figures(first, sweep));
-    add("| | runs | leases | overlaps | writes accepted | writes refused | ended early |\n|---|---|---|---|---|---|---|"
+    add("| assumptions | runs | leases | overlaps | writes accepted | writes refused | ended early |\n|---|---|---|---|---|---|---|"
         .into());
     for (which, runs, counts) in sweep.rows() {
         let Counts { leases, overlaps, writes, refused, forgotten } = counts;
@@ -192,7 +193,7 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> St
         let (seed, breach) = hunt
             .first
             .as_ref()
-            .map_or((String::new(), "nothing".into()), |(seed, breach)| (seed.to_string(), breach.to_string()));
+            .map_or((String::new(), "none".into()), |(seed, breach)| (seed.to_string(), breach.to_string()));
         add(format!("| `{}` | {} of {} runs | {seed} | {breach} |", hunt.name, hunt.found, hunt.runs));
     }
     add(format!("\n{}\n\n| bug | seed | description |\n|---|---|---|", include_str!("page/kept.md").trim_end()));
@@ -208,8 +209,8 @@ fn figures(first: u64, sweep: &Sweep) -> String {
     let steps = sweep.steps / (*runs).max(1);
     let hours = lasted.as_secs_f64() / 3600.0;
     format!(
-        "{runs} runs, repeatable with `./x sim --seed {first} --runs {runs}`: {hours:.0} hours of virtual time in {:.0} \
-         seconds of one core, {pace:.0} runs per second, {steps} steps each (an arriving message or a wake-up).\n",
+        "`./x sim --seed {first} --runs {runs}` repeats these {runs} runs: {hours:.0} hours of virtual time in {:.0} \
+         seconds of one core, {pace:.0} runs per second. A run has {steps} steps on average. A step is an arriving message or a wake-up.\n",
         took.as_secs_f64()
     )
 }

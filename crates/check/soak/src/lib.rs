@@ -21,13 +21,14 @@ pub struct Plan {
     pub time: Duration,
     /// The busy time of a round.
     pub busy: Duration,
-    /// Decides what each worker does, but not when.
+    /// The seed of the workers' choices. It does not determine their timing.
     pub seed: u64,
     /// KiB of memory to leak after each round, to test that a leak is noticed.
     pub leak: usize,
 }
 
-/// The minimum of rounds after the first, which is for warm-up: caches, allocators and servers grow once.
+/// The minimum number of rounds after the first. The first round is a warm-up, in which caches, allocators and servers
+/// grow.
 pub const ROUNDS_MIN: usize = 5;
 
 /// The number of polls until everything must be idle, and the pause between them: queue positions and expired votes take some

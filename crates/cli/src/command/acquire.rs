@@ -3,7 +3,6 @@
 mod keeper;
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::os::unix::process::parent_id;
 use std::time::Duration;
 
@@ -15,7 +14,7 @@ use crate::context::{Context, FLUSH};
 use crate::duration::millis;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::lock::LockArgs;
-use crate::output::json_text;
+use crate::output::{json_text, write_stdout};
 use crate::process::Process;
 use crate::signals::Signals;
 
@@ -28,7 +27,7 @@ pub(crate) struct AcquireArgs {
 
     /// Print the lease as text, sh (for eval) or json.
     #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true, help_heading = "Script")]
-    format: Format,
+    pub(crate) format: Format,
 
     /// Renew it while PID lives, then release it.
     #[arg(long, value_name = "PID", help_heading = "Script")]
@@ -37,7 +36,7 @@ pub(crate) struct AcquireArgs {
 
 /// What to print.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
+pub(crate) enum Format {
     /// The lease, and nothing else.
     Text,
     /// Assignments for a shell, or (exit CODE) when there is no lease.
@@ -64,15 +63,10 @@ Example:
   ./deploy.sh --fence \"$QUORLOCK_FENCE\"
   quorlock release";
 
-impl AcquireArgs {
-    /// Returns whether a shell evaluates the output. If so, it must also learn of a failure.
-    pub(crate) fn is_for_eval(&self) -> bool {
-        self.format == Format::Sh
-    }
-}
-
-/// Returns the same for arguments that could not be parsed. An unknown format counts as `sh`, and so does `sh` after an
-/// unknown flag, because a shell would take empty output for success.
+/// Returns whether a shell may evaluate our output, given arguments that could not be parsed.
+///
+/// If in doubt, the answer is yes, because a shell takes empty output for success: an unknown format is treated as
+/// `sh`, and `--format sh` is also found after an unknown flag.
 pub(crate) fn seems_for_eval(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let words = arguments.into_iter().map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
     let mut words = words.skip_while(|word| word != "acquire").skip(1);
@@ -86,11 +80,12 @@ pub(crate) fn seems_for_eval(arguments: impl IntoIterator<Item = OsString>) -> b
     })
 }
 
-/// Prints a command that makes an evaluating shell fail with this code. The shell would take empty output for success.
+/// Prints a command that makes a shell fail with this code when it evaluates our output. With empty output, the shell
+/// would succeed.
 pub(crate) fn pass_on(exit: Exit) {
     if exit != Exit::OK {
-        // If nobody reads this, nobody evaluates it.
-        let _ = writeln!(std::io::stdout(), "(exit {})", exit.0);
+        // If nobody reads the output, no shell evaluates it.
+        let _ = write_stdout(&format!("(exit {})\n", exit.0));
     }
 }
 
@@ -102,7 +97,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
     }
     let kept = args.keep_while_pid.map(Process::find).transpose()?;
     let mut signals = Signals::listen()?;
-    let mut builder = context.builder()?.ttl(context.ttl(args.lock.ttl)?).outlived_by_leases();
+    let mut builder = context.builder()?.ttl(context.ttl(args.lock.ttl)?).leases_outlive_process();
     if let Some(kept) = kept {
         builder = builder.also_alive_with(kept.pid);
     }
@@ -113,10 +108,10 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
     let (mode, wait) = (args.lock.mode(client.new_owner()), args.lock.patience(None));
     let caller = caller(args.keep_while_pid);
     let lease = tokio::select! {
-        // Other processes renew it.
+        // Other processes renew the lease.
         lease = args.lock.acquire(context, &client, (mode, wait), Renewals::Off, &caller) => lease?,
         signal = signals.next_fatal() => {
-            // Dropping the attempt released everything. Wait until that is delivered.
+            // Dropping the attempt releases all its grants in the background. Wait for these releases.
             let _ = client.close(FLUSH).await;
             return Ok(Exit::signal(signal.as_raw()));
         }
@@ -138,14 +133,14 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
     told.map(|()| Exit::OK)
 }
 
-/// Returns the label: the program that called us, because this process ends at once.
+/// Returns the label of the holder: the name of the program that called us, because our own process ends at once.
 fn caller(keep_while_pid: Option<u32>) -> String {
     let pid = keep_while_pid.unwrap_or_else(parent_id);
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     comm.trim_end().to_owned()
 }
 
-/// Prints the lease. If nobody reads it, that is an error, because nobody could release it.
+/// Prints the lease. Fails if nobody reads the output, because then nobody could release the lease.
 fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Duration) -> Outcome<()> {
     let fence = lease.fence().map(quorlock::Fence::get);
     let (name, ttl_ms) = (lease.name().as_str(), millis(lease.ttl()));
@@ -165,9 +160,8 @@ fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Dur
             }))?
         }
     };
-    let mut stdout = std::io::stdout();
-    let written = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
-    written.map_err(|error| Failure::internal(format!("cannot print the lease: {error}; it is released")))
+    write_stdout(&format!("{text}\n"))
+        .map_err(|error| Failure::internal(format!("cannot print the lease: {error}; it is released")))
 }
 
 /// Quotes a text as one word for a shell.

@@ -23,12 +23,12 @@ use measure::{Case, cycles, handoffs, with_warm_up};
 use servers::Servers;
 use spread::Spread;
 
-/// The longest time for the releases at the end.
+/// How long to wait for the releases at the end.
 const CLOSE: Duration = Duration::from_secs(2);
-/// The number of clients that hand a name to each other.
+/// The number of clients that compete for one name when handoffs are measured.
 const CONTENDERS: usize = 2;
 const CALLERS_MAX: u64 = 10_000;
-/// The most nodes of a client.
+/// The largest number of nodes that a client supports.
 const LOCAL_MAX: u64 = 31;
 /// The width of the progress bar in columns, and the interval of its updates.
 const BAR: usize = 30;
@@ -36,16 +36,14 @@ const FRAME: Duration = Duration::from_millis(100);
 
 /// Measure the nodes: cycles per second, latencies, handoffs.
 #[derive(Args, Debug)]
-#[command(
-    before_help = "\
+#[command(before_help = "\
 A cycle is one acquire and one release, by callers in one thread that each have a lock of their own. A handoff is the \
 time from a release to the grant of the next waiter, in another client. An acquire needs a second round if the \
 nodes granted different fences. This puts load on the servers. The names begin with quorlock-bench/, and their fences \
-expire a day later.",
-    after_help = "\
+expire a day later.")]
+#[command(after_help = "\
 Example:
-  quorlock bench --local 5"
-)]
+  quorlock bench --local 5")]
 pub(crate) struct BenchArgs {
     /// Start N redis-servers on this host, measure and stop them.
     #[arg(long, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..=LOCAL_MAX))]
@@ -72,11 +70,11 @@ pub(crate) struct BenchArgs {
 /// Measures the nodes, and prints the result.
 pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
     let output = context.output;
-    // Dropped after the clients.
+    // Declared before the clients, so that the servers are dropped after them.
     let _servers;
     let (mut signals, bench);
     if let Some(count) = args.local {
-        // From here on a signal also ends the servers.
+        // From here on, a signal makes us stop the servers before we exit.
         signals = Signals::listen()?;
         let servers = Servers::start(count).await?;
         let builder = Client::builder().nodes(servers.urls());
@@ -179,7 +177,8 @@ impl Bench {
         Ok((cases, Some(handoff)))
     }
 
-    /// Does a part of the work, and shows the progress of the whole: `████████░░░░  7s left  64 callers`.
+    /// Runs one part of the benchmark, and shows the progress of the whole benchmark: `████████░░░░  7s left  64
+    /// callers`.
     async fn with_progress<T>(&self, output: Output, began: Instant, title: &str, work: impl Future<Output = T>) -> T {
         let (mut live, total) = (LiveText::new(output), self.total());
         tokio::pin!(work);

@@ -13,18 +13,16 @@ use crate::output::ask;
 
 /// End somebody else's lease.
 #[derive(Args, Debug)]
-#[command(
-    before_help = "\
+#[command(before_help = "\
 Name the lease by its fence, so that a newer lease is never broken by mistake. The holder is notified at once: \
 `quorlock run` stops its command and exits with 79. Nobody else can acquire the lock before the lease would have \
-expired, unless you pass --now.",
-    after_help = "\
+expired, unless you pass --now.")]
+#[command(after_help = "\
 Exit codes:
   0 broken   64 usage   69 no quorum   75 that lease is over
 
 Example:
-  quorlock break nightly-report --fence 1763267021482113 --reason 'db-3 hangs'"
-)]
+  quorlock break nightly-report --fence 1763267021482113 --reason 'db-3 hangs'")]
 pub(crate) struct BreakArgs {
     /// The lock.
     name: String,
@@ -58,19 +56,13 @@ pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> Outcome {
     if args.now && !args.yes {
         confirm(&args.name, target)?;
     }
-    let mut request = Break::new(target, &args.reason);
-    if args.now {
-        request = request.now();
-    }
+    let request = Break::new(target, &args.reason);
+    let request = if args.now { request.now() } else { request };
     let client = context.connect().await?;
     let Broken { name, nodes, drains, .. } = client.break_lock(&args.name, request).await?;
-    let mut json = json!({
-        "name": args.name,
-        "mode": if args.now { "now" } else { "drain" },
-        "nodes": nodes,
-        "drains_ms": millis(drains),
-        "reason": args.reason,
-    });
+    let (mode, drains_ms) = (if args.now { "now" } else { "drain" }, millis(drains));
+    let mut json =
+        json!({ "name": args.name, "mode": mode, "nodes": nodes, "drains_ms": drains_ms, "reason": args.reason });
     match target {
         Target::Digest(digest) => json["digest"] = digest.to_string().into(),
         Target::Fence(fence) => json["fence"] = fence.get().into(),
@@ -82,7 +74,7 @@ pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> Outcome {
     };
     let of = client.nodes().len();
     context.output.result(&json, format_args!("{name} is broken on {nodes} of {of} nodes, {then}"))?;
-    // Also wait for nodes that have not answered yet, if they can be reached.
+    // Also wait for reachable nodes that have not answered yet.
     let _ = client.close(FLUSH).await;
     Ok(Exit::OK)
 }

@@ -32,10 +32,10 @@ use terminal::Terminal;
 const NODES: usize = 5;
 const WORKERS: usize = 12;
 const NAMES: [&str; 3] = ["deploy", "report", "invoices/42"];
-/// Short, so that a whole quarantine can be watched.
+/// Short, so that a user can watch a whole quarantine: the time in which a node that lost its memory must not vote.
 const TTL: Duration = Duration::from_secs(1);
 const MAX_TTL: Duration = Duration::from_secs(3);
-/// The longest ttl plus a tenth.
+/// 1.1 x `MAX_TTL`.
 const QUARANTINE: Duration = Duration::from_millis(3_300);
 /// The interval between two frames.
 const FRAME: Duration = Duration::from_millis(80);
@@ -46,18 +46,16 @@ const VIOLATIONS_MAX: usize = 10;
 
 /// Watch locks survive crashes, freezes and cuts, with nothing to install.
 #[derive(Args, Debug)]
-#[command(
-    before_help = "\
+#[command(before_help = "\
 Twelve workers compete for three names on five nodes, all in this process. The demo freezes nodes, cuts them off, and \
 restarts them with an empty memory; now and then it stops a majority. At the end a checker examines the whole history: \
-no two leases of a name were valid at the same time, and fences only grew.",
-    after_help = "\
+no two leases of a name were valid at the same time, and fences only grew.")]
+#[command(after_help = "\
 Exit codes:
   0 no violation   70 the checker found a violation   130, 143 interrupted
 
 Example:
-  quorlock demo --seconds 60 --seed 7"
-)]
+  quorlock demo --seconds 60 --seed 7")]
 pub(crate) struct DemoArgs {
     /// Run for N seconds.
     #[arg(long, value_name = "N", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -86,7 +84,7 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
         signal = signals.next_fatal() => Some(signal.as_raw()),
     };
     stop.send_replace(true);
-    // A worker that takes longer holds nothing that it has not reported.
+    // A worker that takes longer has already reported every lease that it holds.
     let _ = timeout(CLOSE, workers.join_all()).await;
     let scene = scene.lock();
     let findings = scene.findings();
@@ -104,12 +102,12 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
     Ok(exit(&findings, signal))
 }
 
-/// Returns a builder for nodes in this process, whose clocks may be apart and step back by `skew`.
+/// Returns a builder for nodes in this process. Their clocks may differ by `skew`, and may step back by `skew`.
 pub(super) fn builder_with(nodes: &MemoryNodes, ttl: Duration, max_ttl: Duration, skew: Duration) -> ClientBuilder {
     Client::builder().memory(nodes).ttl(ttl).max_ttl(max_ttl).max_clock_skew(skew).max_clock_step_back(skew)
 }
 
-/// A violation matters more than an interrupt.
+/// Returns the exit code. A violation takes precedence over a signal.
 fn exit(findings: &Findings, signal: Option<i32>) -> Exit {
     match signal {
         _ if !findings.violations.is_empty() => Exit::INTERNAL,

@@ -63,8 +63,8 @@ fn report(found: &Examination) -> Value {
     report
 }
 
-/// Returns the exit code: access first, because without it nothing else is known; then whether enough nodes answer; then
-/// the configuration.
+/// Returns the exit code of the most important problem. Denied access comes first, because it hides all other problems;
+/// then too few nodes that answer; then a wrong configuration.
 fn exit(found: &Examination) -> Exit {
     if found.worst() < Severity::Wrong {
         return Exit::OK;
@@ -75,9 +75,7 @@ fn exit(found: &Examination) -> Exit {
     let answering = found.nodes.iter().filter(|node| !matches!(node.state, NodeState::Unreachable(_))).count();
     if is_wrong(|topic| topic == Topic::Access) {
         Exit::DENIED
-    } else if answering < found.majority {
-        Exit::NO_QUORUM
-    } else if is_wrong(|topic| !matches!(topic, Topic::Reach | Topic::Quorum)) {
+    } else if answering >= found.majority && is_wrong(|topic| !matches!(topic, Topic::Reach | Topic::Quorum)) {
         Exit::CONFIG
     } else {
         Exit::NO_QUORUM

@@ -7,22 +7,20 @@ use serde_json::json;
 use crate::context::Context;
 use crate::duration::show;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::inspection::elapsed;
+use crate::inspection::{elapsed, or_dash};
 use crate::output::Paint;
 use crate::table::Table;
 
 /// Show who broke which lock, and why.
 #[derive(Args, Debug)]
-#[command(
-    before_help = "\
-The nodes always record breaks. They record grants, releases and losses only for clients that ask for it.",
-    after_help = "\
+#[command(before_help = "\
+The nodes always record breaks. They record grants, releases and losses only for clients that ask for it.")]
+#[command(after_help = "\
 Exit codes:
   0 shown, even if there are no events   69 no node answers
 
 Example:
-  quorlock history nightly-report"
-)]
+  quorlock history nightly-report")]
 pub(crate) struct HistoryArgs {
     /// Show only events of this lock [default: all].
     name: Option<String>,
@@ -34,7 +32,7 @@ pub(crate) struct HistoryArgs {
 
 pub(crate) async fn history(context: &Context, args: &HistoryArgs) -> Outcome {
     let client = context.connect().await?;
-    // The events of one name may be scattered among many others.
+    // The newest events may all belong to other names.
     let searched = if args.name.is_some() { quorlock::HISTORY_MAX } else { args.limit };
     let events = client.history(searched).await.map_err(|error| Failure::new(Exit::NO_QUORUM, error))?;
     let is_wanted = |event: &&Event| args.name.as_ref().is_none_or(|name| event.name.as_str() == name);
@@ -55,8 +53,8 @@ pub(crate) async fn history(context: &Context, args: &HistoryArgs) -> Outcome {
             (ago, Some(Paint::DIM)),
             (event.name.to_string(), Some(Paint::BOLD)),
             (event.what.as_str().to_owned(), paint),
-            (event.fence.map_or_else(|| "-".into(), |fence| fence.to_string()), None),
-            (event.holder.as_ref().map_or_else(|| "-".into(), ToString::to_string), None),
+            (or_dash(event.fence), None),
+            (or_dash(event.holder.as_ref()), None),
             (event.mode.clone(), None),
             (event.reason.clone(), None),
         ]);

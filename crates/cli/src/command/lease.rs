@@ -1,4 +1,4 @@
-//! `quorlock extend`, `release` and `check`: for a lease that `acquire` printed.
+//! `quorlock extend`, `release` and `check`: commands on a lease that `quorlock acquire` printed.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::exit::{Exit, Failure, Outcome};
 use crate::output::read_stdin;
 use crate::table::one_line;
 
-/// The variable with the lease of a script.
+/// The environment variable with the lease of a script.
 const VARIABLE: &str = "QUORLOCK_LEASE";
 
 #[derive(Args, Debug)]
@@ -70,7 +70,7 @@ pub(crate) async fn release(context: &Context, args: &LeaseArgs) -> Outcome {
     let lease = args.read()?;
     let client = context.connect().await?;
     let released = client.release(&lease).await;
-    // Also wait for the nodes beyond the majority, if they can be reached.
+    // Also wait for the reachable nodes beyond the majority.
     context.output.detail_of(client.close(FLUSH).await);
     let stood = released? == Released::Standing;
     let name = lease.name().as_str();

@@ -32,8 +32,7 @@ impl ListArgs {
 
 pub(crate) async fn list(context: &Context, args: &ListArgs) -> Outcome {
     let filter = args.filter()?;
-    let client = context.connect().await?;
-    let listing = client.list(&filter).await?;
+    let listing = context.connect().await?.list(&filter).await?;
     let (output, locks) = (context.output, views(&listing));
     if output.json {
         let missing = listing.missing.iter().map(|(node, why)| json!({ "node": node, "trouble": why.to_string() }));
@@ -55,7 +54,7 @@ pub(crate) fn views(listing: &Listing) -> Vec<LockView> {
     listing.names.iter().map(LockView::from).collect()
 }
 
-/// Returns remarks on what a listing may lack.
+/// Returns a remark for each reason why the listing may be incomplete.
 pub(crate) fn remarks(listing: &Listing) -> Vec<String> {
     let cut = listing.is_cut.then(|| "there are more: give a pattern, or raise --limit".to_owned());
     let missing = listing.missing.iter().map(|(node, why)| format!("{node} was not searched: {why}"));

@@ -9,11 +9,8 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// Print the manual page of a command.
 #[derive(Args, Debug)]
-#[command(
-    before_help = "\
-The pages have every option of a command with its details, and --help the usual ones.",
-    after_help = "Examples:\n  quorlock man run | man -l -\n  quorlock man --dir /usr/local/share/man/man1"
-)]
+#[command(before_help = "The pages have every option of a command with its details, and --help the usual ones.")]
+#[command(after_help = "Examples:\n  quorlock man run | man -l -\n  quorlock man --dir /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
     /// The command [default: quorlock itself].
     command: Option<String>,
@@ -23,7 +20,7 @@ pub(crate) struct ManArgs {
     dir: Option<PathBuf>,
 }
 
-/// Moves the paragraph that the help has below the usage to where a manual page shows it.
+/// Moves a command's paragraph from where `--help` shows it (below the usage) to where a manual page shows it.
 fn describe(command: Command) -> Command {
     let paragraph = command.get_before_help().map(ToString::to_string);
     let about = command.get_about().map(ToString::to_string);
@@ -45,13 +42,11 @@ pub(crate) fn man(args: &ManArgs) -> Outcome {
         clap_mangen::generate_to(root, folder).map_err(failed)?;
         return Ok(Exit::OK);
     }
-    let page = match &args.command {
-        None => root,
-        Some(name) => match root.find_subcommand(name).filter(|command| !command.is_hide_set()) {
-            Some(command) => command.clone(),
-            None => return Err(Failure::usage(format_args!("no command {name:?}: quorlock --help lists them"))),
-        },
-    };
-    Man::new(page).render(&mut std::io::stdout()).map_err(Failure::cannot("write"))?;
+    let mut page = &root;
+    if let Some(name) = &args.command {
+        let unknown = || Failure::usage(format_args!("no command {name:?}: quorlock --help lists them"));
+        page = root.find_subcommand(name).ok_or_else(unknown)?;
+    }
+    Man::new(page.clone()).render(&mut std::io::stdout()).map_err(Failure::cannot("write"))?;
     Ok(Exit::OK)
 }

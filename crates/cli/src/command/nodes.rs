@@ -1,21 +1,24 @@
-//! `quorlock nodes`: their state, the founding of a cluster, its quarantine, and its constants.
-
-mod wait;
+//! `quorlock nodes`: shows the nodes, founds a cluster, waits for the end of quarantines, and changes constants.
 
 use std::io::{self, IsTerminal};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
-use quorlock::{Examination, ExaminedNode, NodeState};
+use quorlock::{Examination, ExaminedNode, NodeState, Silence};
 use serde_json::{Value, json};
 
 use crate::args::COMMAND_HELP;
 use crate::context::Context;
-use crate::duration::{millis, parse_duration, show};
+use crate::duration::{millis, parse_duration, show, show_exactly};
 use crate::exit::{Exit, Failure, Outcome, counted};
 use crate::inspection::or_dash;
-use crate::output::{Paint, ask};
+use crate::output::{LiveText, Paint, ask};
 use crate::table::Table;
+
+/// The interval at which `wait` checks the nodes.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// The interval at which `wait` prints its progress without a terminal.
+const PRINT_EVERY: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
@@ -74,7 +77,7 @@ pub(crate) async fn nodes(context: &Context, action: Option<Action>) -> Outcome 
     match action {
         None => list(context).await,
         Some(Action::Init { yes, danger_discard_leases }) => init(context, yes, danger_discard_leases).await,
-        Some(Action::Wait { timeout }) => wait::wait(context, timeout).await,
+        Some(Action::Wait { timeout }) => wait(context, timeout).await,
         Some(Action::Reconfigure { yes }) => reconfigure(context, yes).await,
     }
 }
@@ -87,13 +90,13 @@ async fn list(context: &Context) -> Outcome {
     } else {
         let mut table = Table::new(["NODE", "STATE", "ROUND TRIP", "EPOCH", "MAY VOTE IN", "SKEW"]);
         for node in &found.nodes {
-            let cell = |text: Option<String>| (text.unwrap_or_else(|| "-".into()), None);
+            let cell = |text: Option<String>| (or_dash(text), None);
             table.painted_row([
                 (node.title.clone(), None),
                 (node.state.to_string(), Some(paint(&node.state))),
                 cell(node.round_trip.map(|took| format!("{:.1}ms", took.as_secs_f64() * 1e3))),
                 cell(node.epoch.clone()),
-                (or_dash(quarantine_left(&node.state)), None),
+                cell(quarantine_left(&node.state).map(show)),
                 cell(node.skew_micros.map(|skew| format!("{:+.1}ms", skew as f64 / 1e3))),
             ]);
         }
@@ -118,13 +121,62 @@ async fn init(context: &Context, yes: bool, discards_leases: bool) -> Outcome {
     let warning = "nodes init discards every lock that may be outstanding on these nodes";
     let condition = "there is none, because the cluster is new or all its users have stopped";
     confirm(yes, warning, condition, "nodes init --yes")?;
-    let mut builder = context.operator()?;
-    if discards_leases {
-        builder = builder.danger_discard_leases();
-    }
+    let builder = context.operator()?;
+    let builder = if discards_leases { builder.danger_discard_leases() } else { builder };
     let nodes = builder.init_cluster().await?.nodes().len();
     let text = format!("{} can vote, as one new cluster", counted(nodes, "node"));
     context.output.result(&json!({ "nodes": nodes }), text)
+}
+
+/// Waits until every node can vote.
+async fn wait(context: &Context, timeout: Duration) -> Outcome {
+    let began = Instant::now();
+    let client = context.operator()?.connect_lazy().await?;
+    let output = context.output;
+    let mut live = LiveText::new(output);
+    let mut printed: Option<Instant> = None;
+    let silent = loop {
+        let silent: Vec<(String, Silence)> =
+            client.nodes().into_iter().filter_map(|(node, trouble)| Some((node, trouble?))).collect();
+        if silent.is_empty() || began.elapsed() >= timeout {
+            break silent;
+        }
+        if let Some(live) = &mut live {
+            live.draw([format!("quorlock: {}", summary_of(&silent))]);
+        } else if printed.is_none_or(|printed| printed.elapsed() >= PRINT_EVERY) {
+            output.note(one_by_one(&silent).join(", "));
+            printed = Some(Instant::now());
+        }
+        tokio::time::sleep(CHECK_EVERY).await;
+    };
+    drop(live);
+    let nodes = client.nodes().len();
+    if !silent.is_empty() {
+        let (count, waited, why) = (silent.len(), show_exactly(timeout), one_by_one(&silent).join("\n  "));
+        let text = format_args!("{count} of {nodes} nodes cannot vote after {waited}\n  {why}");
+        return Err(Failure::new(Exit::NO_QUORUM, text));
+    }
+    output.result(&json!({ "nodes": nodes }), format_args!("{} can vote", counted(nodes, "node")))
+}
+
+/// Describes nodes that cannot vote: how many, and for how long.
+fn summary_of(silent: &[(String, Silence)]) -> String {
+    let left: Vec<Duration> = silent.iter().filter_map(|(_, why)| why.quarantine_left()).collect();
+    let others = silent.len() - left.len();
+    match (left.iter().max(), others) {
+        (Some(longest), 0) => format!("{} in quarantine, all can vote in {}", left.len(), show(*longest)),
+        (Some(longest), _) => format!("{} in quarantine ({}), {others} away", left.len(), show(*longest)),
+        (None, _) => format!("{others} away"),
+    }
+}
+
+/// Describes each node that cannot vote.
+fn one_by_one(silent: &[(String, Silence)]) -> Vec<String> {
+    let one = |(node, why): &(String, Silence)| match why.quarantine_left() {
+        Some(left) => format!("{node} can vote in {}", show(left)),
+        None => format!("{node}: {why}"),
+    };
+    silent.iter().map(one).collect()
 }
 
 async fn reconfigure(context: &Context, yes: bool) -> Outcome {
@@ -133,8 +185,7 @@ async fn reconfigure(context: &Context, yes: bool) -> Outcome {
     confirm(yes, warning, "that is what you want", "nodes reconfigure --yes")?;
     let client = context.operator()?.reconfigure().await?;
     let nodes = client.nodes();
-    let left = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left());
-    let left = left.max().unwrap_or(Duration::ZERO);
+    let left = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left()).max().unwrap_or_default();
     let text = if left.is_zero() {
         "the cluster has new constants, and can vote".to_owned()
     } else {
@@ -156,7 +207,7 @@ fn confirm(yes: bool, warning: &str, condition: &str, command: &str) -> Outcome<
     if answer.trim() == "yes" { Ok(()) } else { Err(Failure::usage("nothing was changed")) }
 }
 
-/// Returns whether a lock can be acquired. A single node votes as soon as a client connects.
+/// Returns whether clients can acquire locks on these nodes. A single node can vote as soon as a client connects.
 fn is_able(found: &Examination) -> bool {
     let ready = |node: &ExaminedNode| matches!(node.state, NodeState::Blank | NodeState::Restarted);
     found.voting() >= found.majority || (found.nodes.len() == 1 && found.nodes.iter().all(ready))

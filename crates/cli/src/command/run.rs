@@ -1,7 +1,9 @@
-//! `quorlock run`: runs a command while the lock is held, and no longer.
+//! `quorlock run`: runs a command while it holds a lock, and stops the command before anyone else can acquire the lock.
+//!
+//! This process is called the *wrapper* of the command. A second process, the *guard*, stops the command if the wrapper
+//! cannot.
 
 mod environment;
-mod exec;
 mod guard;
 mod job;
 mod limits;
@@ -24,10 +26,12 @@ use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_proc
 use crate::context::{Context, FLUSH};
 use crate::duration::{millis, parse_duration, show, show_exactly};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::inspection::or_dash;
 use crate::lock::LockArgs;
 use crate::process::Process;
-use crate::signals::Signals;
+use crate::signals::{Signals, WHILE_RUNNING};
 use guard::{Duty, Guard, boot_time};
+use job::Job;
 use limits::{Cause, Limits, OnLost};
 use report::Report;
 use supervise::{Run, Supervisor};
@@ -69,13 +73,7 @@ pub(crate) struct RunArgs {
     result_file: Option<PathBuf>,
 
     /// The command and its arguments.
-    #[arg(
-        last = true,
-        required = true,
-        value_name = "COMMAND",
-        hide_short_help = true,
-        long_help = "The command and its arguments"
-    )]
+    #[arg(last = true, required = true, hide_short_help = true, long_help = "The command and its arguments")]
     command: Vec<OsString>,
 }
 
@@ -95,61 +93,50 @@ If the lock is held, wait for it (on a terminal) or exit with 75 (elsewhere); se
 exit code becomes ours. If the lock is lost, the command is stopped before anyone else can acquire it, and we exit \
 with 79.";
 
-const NOTES: &str = "\
-Exit codes:
-  the command's own, or 128+N if signal N killed it
-  64 usage   69 no quorum   75 held   77 access denied   78 configuration
-  79 the lock was lost, or may have been; or --max-hold was reached
-  126 not executable   127 not found   130, 143 interrupted while waiting
-
-Environment of the command: QUORLOCK_NAME, QUORLOCK_KIND, QUORLOCK_FENCE,
-QUORLOCK_LEASE, QUORLOCK_TTL_MS, QUORLOCK_NODES, and QUORLOCK_OWNER or
-(--slots) QUORLOCK_SLOT
-
-Example:
-  quorlock run nightly-report --wait 5m -- /usr/local/bin/report.sh";
+const NOTES: &str = include_str!("run/notes.txt");
 
 /// The interval at which a nested run checks whether the outer run still holds the lock.
 const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// Stands for no gate.
-const NO_GATE: &str = "-";
-/// The hidden command that dies by a signal, so that the shell of a script notices.
+/// The hidden command that dies by a signal, so that the shell that runs a script notices the signal.
 const DIE: &str = "__die";
 
 /// Returns the program to put in front of a command, so that the command is killed when this process ends for any reason.
 ///
-/// With a gate, the command waits until something is written to that pipe.
+/// If `gate` is the reading end of a pipe, the command waits until something is written to that pipe.
 pub(crate) fn mortal(gate: Option<RawFd>) -> Command {
-    let mut program = hidden(exec::COMMAND);
-    program.arg(getpid().to_string()).arg(gate.map_or_else(|| NO_GATE.to_owned(), |gate| gate.to_string()));
+    let mut program = hidden(job::COMMAND);
+    // A dash means that there is no gate.
+    program.arg(getpid().to_string()).arg(or_dash(gate));
     program
 }
 
 /// Returns this program, to be started with a hidden command.
 fn hidden(command: &str) -> Command {
-    // Not the program's path, which may lead to a newer version by now.
+    // Not the program's path: a newer version may have been installed there.
     let mut program = Command::new("/proc/self/exe");
     program.arg0("quorlock").arg(command);
     program
 }
 
-/// Runs a hidden command, if this process was started for one. Every run starts them, so this comes before everything else.
+/// Runs a hidden command, if this process was started for one.
+///
+/// Must be called before everything else: every `quorlock run` starts hidden commands, so they must start fast.
 pub(crate) fn hidden_command() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let command = arguments.nth(1)?;
     let mut number = || arguments.next()?.to_str()?.parse().ok();
     match command.to_str()? {
         guard::COMMAND => Some(guard::stand()),
-        exec::COMMAND => {
+        job::COMMAND => {
             let (wrapper, gate) = (number().and_then(Pid::from_raw), number());
-            Some(exec::become_command(wrapper, gate, arguments))
+            Some(job::become_command(wrapper, gate, arguments).into())
         }
         DIE => Some(die(number().and_then(Signal::from_named_raw))),
         _ => None,
     }
 }
 
-/// Dies by this signal, without a core dump, because nothing is wrong here.
+/// Dies by this signal. Writes no core dump, because this process has no error.
 fn die(signal: Option<Signal>) -> ExitCode {
     let none = rustix::process::Rlimit { current: Some(0), maximum: Some(0) };
     let _ = rustix::process::setrlimit(rustix::process::Resource::Core, none);
@@ -170,7 +157,7 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
     let exit = match attempt(context, &args, ttl, limits, &mut report).await {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::HELD => {
-            // The report has the first line only: the rest is advice for the user.
+            // The report contains only the first line of the text. The other lines are advice for the user.
             let reason = failure.text.lines().next().unwrap_or_default();
             report.reason = Some(reason.to_owned());
             if args.if_held == Some(IfHeld::Skip) {
@@ -179,20 +166,21 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
                 Exit::OK
             } else {
                 report.outcome = "held";
-                failure.print();
+                failure.report();
                 args.held_code.map_or(Exit::HELD, Exit)
             }
         }
         Err(failure) => {
-            failure.print();
+            let exit = failure.report();
             report.reason = Some(failure.text);
-            failure.exit
+            exit
         }
     };
     report.exit = exit.0;
     let exit = tell(context, &args, &report, exit);
     if let Some(signal) = report.signal.filter(|_| report.is_from_terminal) {
-        // A shell continues its script after a command that handled the interrupt itself, so die by the signal instead.
+        // If this process handled the interrupt and exited, the shell would continue its script. Die by the signal
+        // instead.
         let _ = hidden(DIE).arg(signal.to_string()).exec();
     }
     exit
@@ -202,12 +190,10 @@ fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> Outco
     if context.output.json {
         context.output.json(report)?;
     }
-    if let Some(Err(failure)) = args.result_file.as_ref().map(|path| report.write(path)) {
-        failure.print();
-        // The exit code of the command matters more.
-        return Ok(if exit == Exit::OK { failure.exit } else { exit });
-    }
-    Ok(exit)
+    let written = args.result_file.as_ref().map_or(Ok(()), |path| report.write(path));
+    let exit_of_report = written.map_or_else(|failure| failure.report(), |()| Exit::OK);
+    // The exit code of the command takes precedence over a failure to write the report.
+    Ok(if exit == Exit::OK { exit_of_report } else { exit })
 }
 
 fn check(args: &RunArgs, ttl: Duration, grace: Duration) -> Outcome<()> {
@@ -261,7 +247,7 @@ async fn attempt(context: &Context, args: &RunArgs, ttl: Duration, limits: Limit
     let lease = tokio::select! {
         lease = acquire(context, args, &outer, &client) => lease,
         signal = signals.next_fatal() => {
-            // Dropping the attempt released everything. Wait until that is delivered.
+            // Dropping the attempt releases all its grants in the background. Wait for these releases.
             let _ = client.close(FLUSH).await;
             report.waited_ms = millis(begun.elapsed());
             return Ok(interrupted(report, signal));
@@ -280,9 +266,10 @@ async fn attempt(context: &Context, args: &RunArgs, ttl: Duration, limits: Limit
         context.output.detail(format!("{name} is ours with fence {fence}, after {waited}"));
     }
     let environment = environment::of(context, args, &lease, &outer)?;
-    let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, &args.command, &environment)?
-        .watch(&client)
-        .await;
+    // Listen before the command starts, so that its end is not missed.
+    signals.listen_for(&WHILE_RUNNING)?;
+    let job = Job::prepare(&args.command, &environment)?;
+    let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, job)?.watch(&client).await;
     guard.command_is_over();
     if let Some(least) = args.min_hold {
         let _ = tokio::time::timeout(least.saturating_sub(held.elapsed()), signals.next_fatal()).await;
@@ -299,11 +286,12 @@ async fn acquire(context: &Context, args: &RunArgs, outer: &[DetachedLease], cli
     let lease = enter(context, args, around, client).await?;
     let owner = lease.as_detached().owner();
     let Some(around) = around.filter(|around| owner.is_some() && around.owner() == owner) else { return Ok(lease) };
-    // If the outer run ended before we entered, others may have entered with its owner, too.
+    // The outer run may have ended before we entered its lock. Then other processes may have entered it with the same
+    // owner.
     let is_held = loop {
         match nesting::is_held(around, client).await {
             Ok(is_held) => break is_held,
-            // Our own entry is renewed meanwhile, or ends.
+            // Meanwhile, the client renews our own entry. The loop ends if our own entry ends.
             Err(_) if !lease.validity().is_zero() => tokio::time::sleep(ASK_AGAIN).await,
             Err(error) => {
                 release(context, lease, client.clone()).await;
@@ -322,12 +310,12 @@ async fn acquire(context: &Context, args: &RunArgs, outer: &[DetachedLease], cli
 async fn enter(context: &Context, args: &RunArgs, around: Option<&DetachedLease>, client: &Client) -> Outcome<Lease> {
     let how = nesting::mode(args, around, client)?;
     let program = args.command.first().and_then(|program| Path::new(program).file_name()).unwrap_or_default();
-    // A run may take any time.
+    // A command may run for any length of time.
     let renewals = Renewals::Watchdog { every: None, lifetime: Duration::MAX };
     args.lock.acquire(context, client, how, renewals, &program.to_string_lossy()).await
 }
 
-/// Reports a signal that ended the wait. All grants are released.
+/// Reports a signal that ended the wait. All grants were released before.
 fn interrupted(report: &mut Report, signal: Signal) -> Exit {
     report.outcome = "interrupted";
     report.signal = Some(signal.as_raw());
@@ -336,7 +324,7 @@ fn interrupted(report: &mut Report, signal: Signal) -> Exit {
     Exit::signal(signal.as_raw())
 }
 
-/// Releases the lease, and waits for the nodes beyond the majority, if they can be reached.
+/// Releases the lease, and also waits for the reachable nodes beyond the majority.
 async fn release(context: &Context, lease: Lease, client: Client) {
     context.output.detail_of(lease.release().await);
     context.output.detail_of(client.close(FLUSH).await);
@@ -354,7 +342,7 @@ fn conclude(report: &mut Report, run: Run) -> Outcome {
         report.outcome = match cause {
             Cause::MaxHold => "max-hold",
             Cause::Unguarded => "unguarded",
-            // The lock was not lost in the end, but the command may have stopped early when it was asked to end.
+            // The lock was not lost after all, but the command may have stopped early because we asked it to end.
             Cause::Loss | Cause::Broken => "asked-to-end",
         };
         return Ok(Exit::LOST);
@@ -364,7 +352,8 @@ fn conclude(report: &mut Report, run: Run) -> Outcome {
         && let Some(signal) = report.signal.and_then(Signal::from_named_raw)
     {
         report.is_from_terminal = true;
-        // Without us, the terminal would have sent the signal to the shell of the script as well.
+        // If the command had run without us, the terminal would also have sent the signal to the shell that runs the
+        // script.
         let _ = kill_current_process_group(signal);
     }
     Ok(match (run.status.exit_status(), report.signal) {

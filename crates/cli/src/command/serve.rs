@@ -11,32 +11,24 @@ use clap::Args;
 use quorlock_server::{Clients, Config, Limits, Server, Tls, hash_bearer_token};
 use serde_json::json;
 
-use crate::context::Context;
+use crate::context::{Context, FLUSH};
 use crate::duration::parse_duration;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::read_stdin;
 use crate::signals::Signals;
 
-/// How long to wait at the end for nodes that do not answer.
-const CLOSING: Duration = Duration::from_secs(1);
-
-/// A fixed seed, so that the demonstration is the same every time.
-const DEMO_SEED: u64 = 7;
-
 /// Serve locks over HTTP, for programs in any language.
 #[derive(Args, Debug)]
-#[command(
-    before_help = "\
+#[command(before_help = "\
 Any number of replicas can serve the same nodes. Without --clients and --tls-client-ca there is no authentication, \
-and it listens on a loopback address only. /openapi.json describes the calls; / is a live page.",
-    after_help = "\
+and it listens on a loopback address only. /openapi.json describes the calls; / is a live page.")]
+#[command(after_help = "\
 Exit codes:
   0 stopped on request   64 usage   69 no quorum   78 configuration
 
 Examples:
   quorlock serve --demo
-  quorlock serve --listen 0.0.0.0:7677 --clients clients.txt"
-)]
+  quorlock serve --listen 0.0.0.0:7677 --clients clients.txt")]
 pub(crate) struct ServeArgs {
     /// Listen on ADDRESS.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:7677", value_parser = parse_listen, help_heading = "Listening")]
@@ -107,7 +99,7 @@ impl ServeArgs {
         limits.released_keys = self.released_keys;
         limits.names = self.names;
         limits.connections_per_client = self.connections;
-        limits.wait = self.max_wait;
+        limits.max_wait = self.max_wait;
         limits
     }
 }
@@ -115,7 +107,8 @@ impl ServeArgs {
 /// Serves until a signal arrives.
 pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Outcome {
     if args.hash_token {
-        return hash(context);
+        let token = read_stdin("a bearer token")?;
+        return context.output.line(hash_bearer_token(&token).map_err(Failure::usage)?);
     }
     if args.demo && context.settings.origin("nodes") == "--nodes" {
         return Err(Failure::usage("--demo has nodes of its own: leave out either --demo or --nodes"));
@@ -123,17 +116,15 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Outcome {
     log::start(args.log, context.output);
     let clients = args.clients.as_deref().map(read_clients).transpose()?;
     let mut signals = Signals::listen()?;
-    let demo = if args.demo { Some(demo::Demo::start(DEMO_SEED).await?) } else { None };
-    let client = match &demo {
-        Some(demo) => demo.client.clone(),
+    let client = if args.demo {
+        demo::start().await?
+    } else {
         // Leases belong to callers, which outlive any replica.
-        None => context.open_to_stay(context.builder()?.outlived_by_leases().history(true)).await?,
+        context.open_to_stay(context.builder()?.leases_outlive_process().history(true)).await?
     };
     let mut config = Config::new(args.listen, client.clone());
-    if demo.is_none() {
-        config.reader = Some(context.builder()?);
-    }
-    config.clients = clients;
+    config.read_client = if args.demo { None } else { Some(context.builder()?) };
+    config.allowed_clients = clients;
     config.danger_no_auth = args.danger_no_auth;
     config.limits = args.limits();
     if let (Some(certificate), Some(key)) = (&args.tls_cert, &args.tls_key) {
@@ -149,13 +140,8 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Outcome {
     });
     served.await.map_err(Failure::internal)?;
     // Votes on nodes that do not answer end with their ttl.
-    let _ = client.close(CLOSING).await;
+    let _ = client.close(FLUSH).await;
     Ok(Exit::OK)
-}
-
-fn hash(context: &Context) -> Outcome {
-    let token = read_stdin("a bearer token")?;
-    context.output.line(hash_bearer_token(&token).map_err(Failure::usage)?)
 }
 
 /// Returns the first address of a host name.
@@ -196,7 +182,7 @@ mod tests {
         expected.released_keys = 3;
         expected.names = 4;
         expected.connections_per_client = 5;
-        expected.wait = Duration::from_secs(6);
+        expected.max_wait = Duration::from_secs(6);
         let flags = "--rate-limit=1 --waiters=2 --released-keys=3 --names=4 --connections=5 --max-wait=6s";
         assert_eq!(limits(&flags.split(' ').collect::<Vec<_>>()), expected);
     }

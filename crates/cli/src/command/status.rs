@@ -12,8 +12,7 @@ use crate::table::{Table, one_line};
 use crate::wait_display::ordinal;
 
 pub(crate) async fn status(context: &Context, name: &str) -> Outcome {
-    let client = context.connect().await?;
-    let lock = LockView::from(&client.inspect(name).await?);
+    let lock = LockView::from(&context.connect().await?.inspect(name).await?);
     let output = context.output;
     if output.json {
         return output.json(&lock);
@@ -26,7 +25,8 @@ pub(crate) async fn status(context: &Context, name: &str) -> Outcome {
     table.print(output)?;
     for (place, waiter) in (1..).zip(&lock.queue) {
         let how = if waiter.shared { ", to share it" } else { "" };
-        output.line(format_args!("{} in the queue for {}{how}", ordinal(place), or_dash(elapsed(waiter.since_ms))))?;
+        let waited = or_dash(elapsed(waiter.since_ms).map(show));
+        output.line(format_args!("{} in the queue for {waited}{how}", ordinal(place)))?;
     }
     let more = usize::try_from(lock.waiting).unwrap_or(usize::MAX).saturating_sub(lock.queue.len());
     if more > 0 {

@@ -5,30 +5,28 @@ use std::io::IsTerminal;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use quorlock::{Client, Filter, Listing, LockView, ReadError};
+use quorlock::{Listing, LockView, ReadError};
 
 use super::list::{ListArgs, remarks, table, views};
 use crate::context::Context;
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::inspection::show_holder;
-use crate::output::{Output, json_text, room};
+use crate::output::{Output, clear, json_text, room};
 use crate::signals::Signals;
 use crate::table::{cut_painted, one_line};
 
 /// Show the locks that are held or waited for, as they change.
 #[derive(Args, Debug)]
-#[command(
-    before_help = "\
+#[command(before_help = "\
 Runs until Ctrl-C, and changes nothing. On a terminal the table is redrawn in place; elsewhere, and with --json, every \
-change is a line.",
-    after_help = "\
+change is a line.")]
+#[command(after_help = "\
 Exit codes:
   69 no quorum at the start   130, 143 interrupted
 
 Example:
-  quorlock watch 'invoices/*'"
-)]
+  quorlock watch 'invoices/*'")]
 pub(crate) struct WatchArgs {
     #[command(flatten)]
     list: ListArgs,
@@ -47,35 +45,32 @@ pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> Outcome {
         return Err(Failure::usage(format_args!("--every must be at least {EVERY_MIN:?} (got {:?})", args.every)));
     }
     let mut signals = Signals::listen()?;
-    let mut view = View::new(context.output);
+    let output = context.output;
+    let is_drawn = std::io::stdout().is_terminal() && !output.json;
+    let mut view = View { output, is_drawn, lines: 0, known: BTreeMap::new(), said: Vec::new() };
     let following = async {
         let client = context.connect().await?;
-        follow(&client, &filter, args.every, &mut view).await
+        let mut is_read = view.show(&client.list(&filter).await?)?;
+        while is_read {
+            tokio::time::sleep(args.every).await;
+            is_read = match client.list(&filter).await {
+                Ok(listing) => view.show(&listing)?,
+                Err(error) => view.miss(&error)?,
+            };
+        }
+        Ok(Exit::OK)
     };
     tokio::select! {
-        done = following => done.map(|()| Exit::OK),
+        done = following => done,
         signal = signals.next_fatal() => Ok(Exit::signal(signal.as_raw())),
     }
-}
-
-/// Follows the locks until nobody reads the output any more.
-async fn follow(client: &Client, filter: &Filter, every: Duration, view: &mut View) -> Outcome<()> {
-    let mut is_read = view.show(&client.list(filter).await?)?;
-    while is_read {
-        tokio::time::sleep(every).await;
-        is_read = match client.list(filter).await {
-            Ok(listing) => view.show(&listing)?,
-            Err(error) => view.miss(&error)?,
-        };
-    }
-    Ok(())
 }
 
 /// The state of the display.
 struct View {
     output: Output,
     is_drawn: bool,
-    /// The number of lines on the terminal.
+    /// The number of lines on the terminal, with that of the cursor.
     lines: usize,
     known: BTreeMap<String, LockView>,
     /// The remarks that were last printed.
@@ -89,11 +84,6 @@ fn is_same(one: &LockView, other: &LockView) -> bool {
 }
 
 impl View {
-    fn new(output: Output) -> Self {
-        let is_drawn = std::io::stdout().is_terminal() && !output.json;
-        Self { output, is_drawn, lines: 0, known: BTreeMap::new(), said: Vec::new() }
-    }
-
     /// Shows a listing. Returns whether anybody still reads the output.
     fn show(&mut self, listing: &Listing) -> Outcome<bool> {
         let (locks, remarks) = (views(listing), remarks(listing));
@@ -164,9 +154,9 @@ impl View {
         }
         // A line that wraps would make the count of lines wrong.
         let cut: Vec<String> = lines.iter().map(|line| cut_painted(line, columns)).collect();
-        let back = if self.lines == 0 { String::new() } else { format!("\u{1b}[{}A", self.lines) };
-        let text = format!("{back}\r\u{1b}[J{}\n", cut.join("\n"));
-        self.lines = lines.len();
+        let text = format!("{}{}\n", clear(self.lines), cut.join("\n"));
+        // The cursor is on the line below.
+        self.lines = lines.len() + 1;
         self.output.text(&text)
     }
 }

@@ -28,10 +28,7 @@ pub(crate) struct File {
 impl File {
     /// Reads the given file, or the first of the default ones that exists. Also returns the paths that it tried, in order.
     pub(crate) fn find(named: Option<PathBuf>) -> Outcome<(Option<Self>, Vec<PathBuf>)> {
-        let named = match named {
-            Some(path) => Some(path),
-            None => variable::read("QUORLOCK_CONFIG")?.map(PathBuf::from),
-        };
+        let named = variable::flag_or_read(named, "QUORLOCK_CONFIG")?;
         let is_named = named.is_some();
         let mut tried = Vec::new();
         for path in named.map_or_else(usual_places, |path| vec![path]) {
@@ -54,18 +51,16 @@ impl File {
     /// Parses a file. The error names the line, and never repeats a value, which may contain a password.
     pub(crate) fn parse(path: PathBuf, text: &str) -> Outcome<Self> {
         let reader = Reader { path: &path, text };
-        let table = DeTable::parse(text).map_err(|error| {
-            let line = error.span().map_or(1, |span| reader.line(span.start));
-            reader.wrong(line, error.message())
-        })?;
+        let table = DeTable::parse(text)
+            .map_err(|error| reader.wrong(error.span().unwrap_or_default().start, error.message()))?;
         let (mut top, mut profiles, mut default_profile) = (Vec::new(), Vec::new(), None);
         for (key, value) in table.get_ref() {
-            let line = reader.line(key.span().start);
+            let at = key.span().start;
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("default_profile", DeValue::String(name)) => default_profile = Some(name.to_string()),
-                ("default_profile", _) => return Err(reader.wrong(line, "default_profile takes a profile's name")),
+                ("default_profile", _) => return Err(reader.wrong(at, "default_profile takes a profile's name")),
                 ("profile", DeValue::Table(tables)) => profiles = reader.profiles(tables)?,
-                ("profile", _) => return Err(reader.wrong(line, "profiles are tables, as in [profile.staging]")),
+                ("profile", _) => return Err(reader.wrong(at, "profiles are tables, as in [profile.staging]")),
                 _ => top.push(reader.entry(key, value)?),
             }
         }
@@ -104,16 +99,15 @@ impl Reader<'_> {
         self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
     }
 
-    fn wrong(&self, line: usize, why: impl std::fmt::Display) -> Failure {
-        Failure::config(format!("{}:{line}: {why}", self.path.display()))
+    /// Returns the failure because of a mistake at this offset.
+    fn wrong(&self, at: usize, why: impl std::fmt::Display) -> Failure {
+        Failure::config(format!("{}:{}: {why}", self.path.display(), self.line(at)))
     }
 
     fn profiles(&self, tables: &DeTable<'_>) -> Outcome<Vec<(String, Vec<Entry>)>> {
         let profile = |(name, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
-            let DeValue::Table(entries) = value.get_ref() else {
-                let line = self.line(name.span().start);
-                return Err(self.wrong(line, "a profile is a table of settings, as in [profile.staging]"));
-            };
+            let wrong = || self.wrong(name.span().start, "a profile is a table of settings, as in [profile.staging]");
+            let entries = value.get_ref().as_table().ok_or_else(wrong)?;
             let entries = entries.iter().map(|(key, value)| self.entry(key, value));
             Ok((name.get_ref().to_string(), entries.collect::<Result<_, _>>()?))
         };
@@ -121,24 +115,21 @@ impl Reader<'_> {
     }
 
     fn entry(&self, key: &Spanned<Cow<'_, str>>, value: &Spanned<DeValue<'_>>) -> Outcome<Entry> {
-        let (line, name) = (self.line(key.span().start), key.get_ref().as_ref());
-        let Some(known) = find(name) else { return Err(self.wrong(line, unknown(name))) };
-        let expected = || self.wrong(line, format!("{name} takes {}", known.kind.accepts()));
-        let wrong = |why: String| self.wrong(line, format!("{name}: {why}"));
+        let (at, name) = (key.span().start, key.get_ref().as_ref());
+        let known = find(name).ok_or_else(|| self.wrong(at, unknown(name)))?;
+        let expected = || self.wrong(at, format!("{name} takes {}", known.kind.accepts()));
+        let wrong = |why: String| self.wrong(at, format!("{name}: {why}"));
         let value = match (known.kind, value.get_ref()) {
             (Kind::Switch, DeValue::Boolean(on)) => Value::Switch(*on),
             (Kind::Switch, _) => return Err(expected()),
             (Kind::Nodes, DeValue::Array(items)) => {
-                let url = |item: &Spanned<DeValue<'_>>| match item.get_ref() {
-                    DeValue::String(url) => Ok(url.to_string()),
-                    _ => Err(expected()),
-                };
-                checked(items.iter().map(url).collect::<Result<_, _>>()?).map_err(wrong)?
+                let urls: Option<_> = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
+                checked(urls.ok_or_else(expected)?).map_err(wrong)?
             }
             (kind, DeValue::String(text)) => kind.read(text).map_err(wrong)?,
             _ => return Err(expected()),
         };
-        Ok((known, value, line))
+        Ok((known, value, self.line(at)))
     }
 }
 

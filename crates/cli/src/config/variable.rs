@@ -30,6 +30,11 @@ pub(crate) fn read(name: &str) -> Outcome<Option<String>> {
     }
 }
 
+/// Returns the value of a flag, or else of one of our variables.
+pub(crate) fn flag_or_read<T: From<String>>(flag: Option<T>, name: &str) -> Outcome<Option<T>> {
+    if flag.is_some() { Ok(flag) } else { Ok(read(name)?.map(T::from)) }
+}
+
 /// Refuses unknown variables that look like ours. Ignoring a misspelt one would drop its setting, and could make this host
 /// use its own locks.
 pub(crate) fn check() -> Outcome<()> {

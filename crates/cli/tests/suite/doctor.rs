@@ -64,8 +64,8 @@ fn a_healthy_cluster_has_no_errors() {
     let worse: Vec<String> =
         report.findings().into_iter().filter(|line| !line.starts_with("ok") && !line.starts_with("note")).collect();
     assert_eq!(worse, Vec::<String>::new());
-    report.finds(0, "ok quorum", &["3 of 3 nodes can vote, and 2 decide: 1 may fail"]);
-    report.finds(0, "ok access", &["everything that locks need"]);
+    report.finds(0, "ok quorum", &["3 of 3 nodes can vote, and 2 are a majority: 1 may fail"]);
+    report.finds(0, "ok access", &["all commands that locks need"]);
     report.finds(0, "note persistence", &["appendonly no", "quarantined for 66s"]);
     for (node, url) in nodes.split(',').enumerate() {
         let node = report.node(node);
@@ -99,7 +99,7 @@ fn unreachable_nodes_are_found() {
     let (servers, nodes) = cluster(&user, 3);
     servers[2].kill();
     let report = Report::of(&user, &nodes);
-    report.finds(69, "wrong reach", &["it cannot be reached", "refused", "start it"]);
+    report.finds(69, "wrong reach", &["it cannot be reached", "refused", "start the server"]);
     report.finds(69, "warning quorum", &["2 of 3 nodes can vote", "no more may fail"]);
     assert_eq!(report.node(2)["state"], "unreachable");
     servers[1].kill();
@@ -146,7 +146,7 @@ fn one_server_under_two_addresses_is_found() {
     let (servers, nodes) = cluster(&user, 3);
     let (first, again) = (servers[0].url(), servers[0].url().replace("127.0.0.1", "localhost"));
     let twice = nodes.replace(&servers[2].url(), &again);
-    Report::of(&user, &twice).finds(78, "wrong server", &["the same server as", &first, "name every server once"]);
+    Report::of(&user, &twice).finds(78, "wrong server", &["the same server as", &first, "list every server once"]);
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn the_documented_user_has_all_permissions() {
     let init = user.run(&["nodes", "init", "--yes", "--nodes", &nodes]);
     assert!(init.status.success(), "{}", stderr(&init));
     let report = Report::of(&user, &nodes);
-    report.finds(0, "ok access", &["everything that locks need"]);
+    report.finds(0, "ok access", &["all commands that locks need"]);
     assert_eq!(report.json["worst"], "note", "{:#?}", report.findings());
     let run = user.run(&["run", "job", "--nodes", &nodes, "--", "true"]);
     assert!(run.status.success(), "{}", stderr(&run));
@@ -207,14 +207,14 @@ fn missing_permissions_are_found() {
     of(&["-script"]).finds(77, "wrong access", &["run script load", "+script|load"]);
     of(&["-info"]).finds(77, "wrong access", &["run info"]);
     of(&["-hset", "-hdel"]).finds(77, "wrong access", &["run hdel, hset", "+hdel +hset"]);
-    of(&["-client|tracking"]).finds(0, "warning access", &["track its memory", "+client|tracking"]);
-    of(&["-scan"]).finds(0, "warning access", &["no listings", "+scan"]);
+    of(&["-client|tracking"]).finds(0, "warning access", &["does not permit CLIENT TRACKING", "+client|tracking"]);
+    of(&["-scan"]).finds(0, "warning access", &["cannot be listed", "+scan"]);
     of(&["resetkeys", "~quorlock~*"]).finds(77, "wrong access", &["touch keys of locks", "~quorlock:*"]);
     of(&["resetkeys", "~quorlock:*"]).finds(77, "wrong access", &["the node's own keys quorlock~epoch"]);
-    of(&["-type"]).finds(0, "note access", &["types of keys", "+type"]);
-    of(&["-pubsub"]).finds(0, "warning access", &["who listens", "+pubsub|numsub"]);
+    of(&["-type"]).finds(0, "note access", &["the type of their key", "+type"]);
+    of(&["-pubsub"]).finds(0, "warning access", &["does not permit PUBSUB NUMSUB", "+pubsub|numsub"]);
     of(&["resetchannels"]).finds(0, "warning access", &["hints", "&quorlock~*"]);
-    of(&["-config"]).finds(0, "note access", &["does not show its settings", "+config|get"]);
+    of(&["-config"]).finds(0, "note access", &["does not permit CONFIG GET", "+config|get"]);
 }
 
 #[test]
@@ -234,7 +234,7 @@ fn a_restarted_node_is_found_before_and_during_its_quarantine() {
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let nodes = urls(&servers);
     assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
-    Report::of(&user, &nodes).finds(0, "ok persistence", &["appendfsync always", "quarantined after it all the same"]);
+    Report::of(&user, &nodes).finds(0, "ok persistence", &["appendfsync always", "still quarantined after a restart"]);
     servers[1].restart();
     let report = Report::of(&user, &nodes);
     report.finds(0, "warning life", &["lost its memory", "quarantined for 66s", "nodes wait"]);
@@ -260,9 +260,9 @@ fn a_skewed_clock_is_found() {
     let nodes = urls(&servers);
     assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
     for (offset, code, kind, says) in [
-        (-20_000_000, 78, "wrong clock", "20s behind the middle"),
-        (20_000_000, 78, "wrong clock", "20s ahead of the middle"),
-        (2_000_000, 0, "warning clock", "2.0s ahead of the middle"),
+        (-20_000_000, 78, "wrong clock", "20s behind the median"),
+        (20_000_000, 78, "wrong clock", "20s ahead of the median"),
+        (2_000_000, 0, "warning clock", "2.0s ahead of the median"),
     ] {
         clock.set_offset_micros(offset);
         Report::of(&user, &nodes).finds(code, kind, &[says]);
@@ -277,7 +277,7 @@ fn a_stopped_clock_is_found() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     clock.freeze_at_micros(i64::try_from(now.as_micros()).unwrap());
     let report = Report::of(&user, &server.url());
-    report.finds(78, "wrong clock", &["its clock runs -", "more than the drift of 10 %"]);
+    report.finds(78, "wrong clock", &["its clock runs -", "more than the drift allowance of 10 %"]);
     // Two reads take some time: the report states its precision, and has to be right within it.
     let told = report.findings().into_iter().find(|line| line.starts_with("wrong clock")).unwrap();
     let number = |before: &str| -> f64 {
@@ -323,7 +323,7 @@ fn an_invalid_url_is_found_and_the_other_nodes_are_examined() {
 #[test]
 fn the_local_file_is_examined() {
     let user = User::new();
-    Report::with(&user, &[]).finds(0, "note file", &["is not there yet"]);
+    Report::with(&user, &[]).finds(0, "note file", &["does not exist yet"]);
     assert!(user.run(&["run", "job", "--", "true"]).status.success());
     let report = Report::with(&user, &[]);
     report.finds(0, "ok file", &["locks.db", "bytes on", "journal mode wal"]);

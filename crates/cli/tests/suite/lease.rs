@@ -230,13 +230,13 @@ fn an_invalid_lease_is_an_error_and_is_not_printed() {
         assert_fails(&place.output(&[command]), 64, "no lease: set $QUORLOCK_LEASE");
         assert_fails(&place.with("", &[command]), 64, "no lease: set $QUORLOCK_LEASE");
         assert_fails(&place.output(&[command, "deploy"]), 64, "this is not a lease");
-        assert_fails(&place.fed("", &[command, "-"]), 64, "stdin: a lease was expected");
+        assert_fails(&place.fed("", &[command, "-"]), 64, "stdin: the lease is empty");
         for wrong in [cut.to_owned(), lease.replace("deploy", "deplay"), format!("{lease}{lease}")] {
             let output = place.with(&wrong, &[command]);
-            assert_fails(&output, 64, "$QUORLOCK_LEASE: this lease was cut or changed");
+            assert_fails(&output, 64, "$QUORLOCK_LEASE: this lease was truncated or changed");
             assert!(!stderr(&output).contains(&lease[10..40]), "{}", stderr(&output));
         }
-        assert_fails(&place.with(&lease.replace("q1.", "q9."), &[command]), 64, "a newer quorlock");
+        assert_fails(&place.with(&lease.replace("q1.", "q9."), &[command]), 64, "a newer version of quorlock");
     }
     assert!(place.with(&lease, &["check"]).status.success(), "none of that did any harm");
 }
@@ -288,8 +288,9 @@ fn a_lease_is_kept_only_while_a_process_lives() {
         // Ends with this test in any case.
         let mut life = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = life.id().to_string();
-        let lease = place.acquire(&["deploy", "--ttl", "2s", "--keep-while-pid", &pid]);
-        let end = Instant::now() + Duration::from_secs(5);
+        let lease = place.acquire(&["deploy", "--ttl", "5s", "--keep-while-pid", &pid]);
+        // Longer than the ttl.
+        let end = Instant::now() + Duration::from_secs(7);
         while Instant::now() < end {
             let checked = place.with(&lease, &["check"]);
             // A check on a busy machine may fail once, but a lost lease stays lost.

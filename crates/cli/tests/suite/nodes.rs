@@ -246,7 +246,7 @@ fn reconfigure_changes_the_constants_after_a_quarantine() {
     let nodes = urls(&servers);
     let with = |command: &[&str], flags: &[&str]| user.run(&[command, flags, &["--nodes", &nodes]].concat());
     let longer = ["--max-ttl", "2s", "--max-clock-skew", "200ms", "--max-clock-step-back", "200ms"];
-    assert_fails(&with(&["nodes", "reconfigure", "--yes"], &longer), 78, "no cluster yet");
+    assert_fails(&with(&["nodes", "reconfigure", "--yes"], &longer), 78, "do not belong to a cluster yet");
     assert!(with(&["nodes", "init", "--yes"], &SHORT).status.success());
     assert_fails(&with(&["nodes", "reconfigure"], &longer), 64, "nodes reconfigure --yes");
     assert_fails(&with(&["nodes", "wait"], &longer), 78, "max_ttl of 2s");

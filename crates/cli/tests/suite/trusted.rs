@@ -60,7 +60,7 @@ impl Trusting<'_> {
         assert_eq!((&nodes["nodes"][0]["node"], &nodes["nodes"][0]["state"]), (&title.into(), &"voting".into()));
         let doctor = self.said(&["doctor"]);
         assert!(doctor.contains(&format!("{title}  voting")), "{doctor}");
-        assert!(doctor.contains("it is trusted after a restart") && doctor.contains("no errors"), "{doctor}");
+        assert!(doctor.contains("after a restart it may vote at once") && doctor.contains("no errors"), "{doctor}");
         assert_eq!(self.said(&["release", lease.trim()]), "a is released\n");
         assert!(self.said(&["status", "a"]).starts_with("a is free\n"));
     }

@@ -11,7 +11,7 @@ use crate::vote::{Outcome, Refusal, Silence, Vote};
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Asking {
-    /// The fence proposed to the nodes that are asked in this turn.
+    /// The fence proposed to the nodes that are asked in this turn. A hint starts a new turn.
     pub(super) proposal: Fence,
     pub(super) round: Round,
     /// When nodes that owe an answer count as silent.
@@ -21,7 +21,7 @@ pub(super) struct Asking {
     /// Nodes that were asked to raise their fence and have not answered.
     pub(super) sealing: NodeSet,
     pub(super) seals: u8,
-    /// Nodes whose votes the previous attempt yielded. They may have no vote for anyone, and they send no hint to the
+    /// Nodes whose votes the previous attempt yielded. Such a node may have a free vote, but it sends no hint to the
     /// waiter that yielded.
     pub(super) given_back: NodeSet,
     /// Nodes that owe an answer.
@@ -30,7 +30,8 @@ pub(super) struct Asking {
     hinted: NodeSet,
     /// Nodes that owe the answer to a request that their hint caused.
     prompted: NodeSet,
-    /// For each node, the send time of the request that it refused. The node may still grant that request by a handoff.
+    /// For each node, the send time of the request that the node refused. The node may still grant that request by a
+    /// handoff.
     refused: Vec<Option<Moment>>,
 }
 
@@ -78,8 +79,8 @@ impl Asking {
         self.prompted.insert(node);
     }
 
-    /// Takes an answer. Discards a refusal if the node has sent a hint since it was asked, and returns `true`: the node
-    /// must be asked again.
+    /// Takes an answer. If it is a refusal and the node has sent a hint since it was asked, discards the refusal and
+    /// returns `true`: the node must be asked again.
     pub(super) fn take(&mut self, node: usize, outcome: Outcome) -> bool {
         if node >= self.refused.len() {
             return false;
@@ -94,8 +95,8 @@ impl Asking {
         if !is_old {
             self.round.take(node, outcome);
         }
-        // With votes in hand, the nodes that were not asked yet are asked at the deadline, so lost hints do not block
-        // the turn.
+        // If the attempt has votes, the nodes that were not asked yet are asked at the deadline, so that lost hints do
+        // not block the attempt.
         let waits_for_hints = self.round.grants().next().is_some() && !self.unasked().is_empty();
         if !waits_for_hints && self.pending.is_empty() {
             self.deadline = None;
@@ -109,8 +110,8 @@ impl Asking {
         self.refused.get(node).copied().flatten().filter(|_| !self.is_pending(node) && !self.is_granted(node))
     }
 
-    /// Takes a handoff, which grants a request that the node had refused. The other nodes have until `deadline` to do
-    /// the same.
+    /// Takes a handoff, which grants a request that the node had refused. The other nodes have until `deadline` to send
+    /// theirs.
     pub(super) fn take_handoff(&mut self, node: usize, fence: Fence, sent: Moment, deadline: Moment) {
         self.deadline = Some(deadline);
         self.take(node, Outcome::Voted { vote: Vote::grant(fence), sent });
@@ -131,7 +132,7 @@ impl Asking {
         }
     }
 
-    /// Returns the nodes whose hint has not been answered yet.
+    /// Returns the nodes that sent a hint and whose answer has not arrived since.
     pub(super) fn hinted(&self) -> NodeSet {
         self.hinted.iter().chain(self.prompted.iter()).collect()
     }
@@ -147,8 +148,8 @@ impl Asking {
         (0..self.refused.len()).filter(is_unasked).collect()
     }
 
-    /// Starts a new turn after a hint: forgets older replies, unless the attempt has votes. Keeps the proposal while
-    /// nodes owe an answer, because they were asked with it.
+    /// Starts a new turn after a hint: forgets older replies, unless the attempt has votes. While nodes owe an answer,
+    /// keeps the proposal with which they were asked.
     pub(super) fn begin_turn(&mut self, proposal: Fence) {
         if self.round.grants().next().is_some() {
             return;

@@ -33,7 +33,7 @@ impl Acquire {
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
         let mut fresh = Asking::new(self.terms.quorum, proposal);
         // No slot can get a majority while other clients keep theirs, and asking at once would win the same slots
-        // again. Pause until the others, too, have all their answers and have released their slots.
+        // again. Pause until the other clients, too, have received all their answers and released their slots.
         let is_slow = asking.round.silences().next().is_some();
         let pause = if is_slow { self.terms.node_deadline } else { self.terms.retry.min }.max(DELAY_MIN);
         fresh.poll = is_crossed.then(|| now + rng.between(pause, pause.saturating_mul(2)).min(POLL_MAX));

@@ -33,7 +33,7 @@ impl Wait {
         wait
     }
 
-    /// Returns whether two reports differ in the remaining time at most.
+    /// Returns whether two reports are equal, except perhaps in the remaining time.
     fn is_like(&self, other: &Self) -> bool {
         let Self { holder, fence, place, waiting, .. } = self;
         (holder, fence, place, waiting) == (&other.holder, &other.fence, &other.place, &other.waiting)
@@ -41,7 +41,7 @@ impl Wait {
 }
 
 impl Acquire {
-    /// Returns whether our votes keep a waiter with a lower ticket from the lock.
+    /// Returns whether our votes prevent a waiter with a lower ticket from winning.
     pub(super) fn must_yield(&self, asking: &Asking) -> bool {
         let yields_to = |why: &Refusal| match why {
             Refusal::Held { queue, .. } => queue.lower && self.terms.rules.hold(Rule::YieldToVoters),
@@ -54,8 +54,8 @@ impl Acquire {
             && asking.round.refusals().any(yields_to)
     }
 
-    /// Releases the votes and keeps the queue position. Continues as a new attempt, which asks after a hint or at the
-    /// next poll.
+    /// Releases the votes and keeps the queue position. Continues as a new attempt, which asks the nodes after a hint
+    /// or at the next poll.
     pub(super) fn yield_votes(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(asking) = &self.state else { return Vec::new() };
         let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
@@ -72,8 +72,7 @@ impl Acquire {
         self.state = State::Asking(fresh);
         self.held = Some(tally);
         steps.extend(self.tell(wait));
-        // The hints are still valid, but the answers to the requests that they caused will not count for the new
-        // attempt.
+        // The hints are still valid, but the requests that they caused belong to the old attempt.
         if !hinted.is_empty() {
             steps.extend(self.ask_nodes(hinted, now));
             steps.extend(self.ask_what_was_given_back(now));
@@ -94,8 +93,8 @@ impl Acquire {
     /// Takes a handoff: a node's grant of a request that it had refused. Treats it as a hint unless it is for the
     /// current attempt and leaves enough validity.
     ///
-    /// The driver must deliver a node's messages in the order in which the node sent them: a handoff after the refusal
-    /// that it revokes, and before the answer to any later request.
+    /// The driver must deliver a node's messages in the order in which the node sent them: a handoff comes after the
+    /// refusal that it revokes, and before the answer to any later request.
     pub fn take_handoff(
         &mut self,
         node: usize,
@@ -122,7 +121,7 @@ impl Acquire {
         if handoff.attempt != Digest::of(self.attempt) || self.is_over(now) {
             return None;
         }
-        // The grant is as old as its request, which was sent before the wait.
+        // The grant's validity counts from its request, which was sent before the wait.
         let sent =
             asking.refused(node).map(|sent| if self.terms.rules.hold(Rule::CountFromSend) { sent } else { now })?;
         let valid_until = valid_until([sent], 1, self.terms.ttl, self.terms.drift)?;
@@ -130,7 +129,7 @@ impl Acquire {
         (!left.is_zero() && left >= self.terms.min_validity).then_some(sent)
     }
 
-    /// Stays in the queue and keeps its votes, until a hint or the next poll.
+    /// Stays in the queue and keeps the votes until a hint or the next poll.
     pub(super) fn wait(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let pace = self.pace();
         let State::Asking(asking) = &mut self.state else { return Vec::new() };
@@ -168,7 +167,8 @@ impl Acquire {
         alloc::vec![Step::Waits(wait)]
     }
 
-    /// Returns the final verdict. Answers that were cut off do not cancel an earlier report that the lock is held.
+    /// Returns the final verdict. If the deadline cut off the last answers, an earlier report that the lock is held
+    /// still counts.
     pub(super) fn last_heard(&self, verdict: Verdict) -> Verdict {
         if matches!(verdict, Verdict::NoQuorum | Verdict::CutOff) && self.held.is_some() {
             Verdict::Held

@@ -10,7 +10,7 @@ pub struct Answer {
     pub vote: Vote,
     /// The waiter that gets a hint. A hint means "perhaps free now" and proves nothing.
     pub hint: Option<Waiter>,
-    /// The vote that the hint carries.
+    /// The vote that the node has given to this waiter, if the hint carries one.
     pub handoff: Option<Handoff>,
 }
 

@@ -18,11 +18,12 @@ use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Request, Vote};
 
 /// Applies a request atomically and returns the node's vote.
 ///
-/// `epoch` is the epoch from the client's handshake. The node refuses the request unless this is its current epoch and
-/// it may vote. Releases are exempt, because releasing a vote is correct in any epoch, and so are inspections.
+/// `epoch` names the incarnation (the life of the node's memory) that the client saw in its handshake. The node refuses
+/// the request unless `epoch` is its current epoch and the node may vote. Releases and inspections are exempt: they are
+/// correct in any epoch.
 ///
-/// If the request frees the vote, the node grants it to the first waiter without another request, provided that it can
-/// notify the waiter: `can_hear` returns whether it has a listener on the waiter's channel.
+/// If the request frees the vote and the node can notify the first waiter, the node grants the vote to that waiter
+/// without another request (a handoff). `can_hear` returns whether a client listens on the waiter's channel.
 pub fn apply(
     life: &Incarnation,
     record: &mut Record,
@@ -37,10 +38,10 @@ pub fn apply(
     Answer { handoff, ..answer }
 }
 
-/// Applies the last request of the first waiter, as if it arrived now. Returns `None` if the node does not grant it;
-/// the waiter then gets only the hint.
+/// Applies the last request of the first waiter, as if the request arrived now. Returns `None` if the node does not
+/// grant the request; the waiter then gets only the hint.
 ///
-/// Call it only for a waiter that can be notified: any other would hold a vote without knowing it.
+/// Call it only for a waiter that can be notified: any other waiter would hold a vote without knowing it.
 fn hand_on(life: &Incarnation, record: &mut Record, waiter: Waiter, now: NodeTime) -> Option<Handoff> {
     let (epoch, request) = record.next(waiter)?.clone();
     match answer(life, record, &request, epoch, now).vote {
@@ -117,7 +118,7 @@ struct Bid<'a> {
     waiter: Option<Waiter>,
 }
 
-/// How the current vote affects a request for another one.
+/// How the current vote affects a request of another attempt.
 enum Admission {
     /// Only the queue can prevent a grant.
     Open,
@@ -158,16 +159,17 @@ fn acquire(
     let is_reentry = matches!(admission, Admission::Reentry);
     let stored = record.fence.as_ref().map(|note| note.fence);
     let fence = match stored {
-        // All entries of an owner share one fence. Other readers may have received higher ones since.
+        // All entries of an owner share one fence. Other readers may have received higher fences since.
         Some(stored) if is_reentry => record.fence_of_reader(bid.mode).unwrap_or(stored),
         _ if is_too_far_ahead(life, record, bid.fence, now) => return Refusal::TooFarAhead.into(),
-        // No other client can have received a fence meanwhile, so a repeat after a lost reply reuses this one. A seal
-        // raises it.
+        // No other client can have received a fence since this vote, so a request that is repeated after a lost reply
+        // gets the same fence. A seal (a request with a higher fence) raises it.
         Some(stored) if is_own && !bid.mode.is_among_others() => bid.fence.max(stored),
         // There is no higher fence.
         Some(Fence::MAX) => return Refusal::TooFarAhead.into(),
         Some(stored) => bid.fence.max(floor).max(stored.next()),
-        // Use the clock only if no fence is stored: otherwise the nodes would grant different fences in every round.
+        // Use the clock only if no fence is stored. If it were always used, the nodes would grant different fences in
+        // every round.
         None => {
             let clock = now.wall_micros.saturating_sub(life.constants.max_skew_micros);
             bid.fence.max(floor).max(Fence::new(clock))
@@ -177,7 +179,7 @@ fn acquire(
     if let Some(waiter) = bid.waiter {
         record.leave_queue(waiter.ticket);
     }
-    // An entry that shares the lock may leave room for the next waiter.
+    // After this entry, there may still be room for the next waiter.
     let hint = if is_own || is_reentry || record.entries.is_empty() { None } else { record.hint() };
     Answer { hint, ..vote.into() }
 }
@@ -191,8 +193,8 @@ fn refused_for_good(record: &Record, bid: &Bid<'_>, now: NodeTime) -> Option<Ref
     is_retired.then_some(Refusal::Retired)
 }
 
-/// Puts the client in the queue. For an exclusive request the node also stores the request, so that it can grant it by
-/// a handoff.
+/// Puts the client in the queue. The node also stores an exclusive request, so that it can later grant the request by a
+/// handoff.
 fn enqueue(
     life: &Incarnation,
     record: &mut Record,
@@ -226,7 +228,7 @@ fn admit(record: &Record, mode: Mode) -> Admission {
     }
 }
 
-/// Returns whether earlier waiters need all the remaining room.
+/// Returns whether earlier waiters need all places that are free.
 fn is_behind(record: &Record, bid: &Bid<'_>) -> bool {
     let room = match bid.mode {
         Mode::Slot { permits, .. } => (permits as usize).saturating_sub(record.entries.len()),
@@ -254,7 +256,7 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
     let fence = match &record.fence {
         // The seal gave a majority the lease's fence, so a renewal need not raise it.
         Some(note) if is_own => note.fence,
-        // Another client may have held the lock meanwhile: no entry may reuse that client's fence.
+        // Another client may have held the lock since, and no entry may reuse that client's fence.
         Some(note) if is_passed(record, note, bid) && note.fence == Fence::MAX => {
             return Vote::Refusal(Refusal::TooFarAhead);
         }
@@ -263,7 +265,7 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         None => bid.fence,
     };
     if !is_own && record.is_own(bid.attempt) {
-        // Replace a slot that this node granted, but that did not win, by the one that won.
+        // This node granted a slot that did not win: replace it by the slot that won.
         take_back(record, bid.attempt);
     }
     let entry = record.entry(bid.attempt).map_or(bid.fence, |entry| entry.fence);
@@ -284,7 +286,7 @@ fn is_in_its_slot(record: &Record, bid: &Bid<'_>) -> bool {
     }
 }
 
-/// Returns whether a hold that was never lost can restore its vote here. Waiters do not prevent it.
+/// Returns whether a lease that was never lost can restore its vote on this node. Waiters do not prevent this.
 fn is_repairable(record: &Record, mode: Mode) -> bool {
     match (record.vote.as_ref().map(|vote| vote.period), mode) {
         (None, _) | (Some(Period::Shared), Mode::Shared { .. }) => true,
@@ -311,8 +313,8 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
     fence > clock.max(stored)
 }
 
-/// Stores the vote and grants it with `fence`. `entry` is the fence of the entry, for modes that have entries.
-/// `goes_on` tells whether the vote existed before, for this attempt or for another entry of its owner.
+/// Stores the vote and grants it with `fence`. `entry` is the fence of the entry, for modes that have entries (one per
+/// holder). `goes_on` says whether the vote existed before, for this attempt or for another entry of its owner.
 fn grant(
     life: &Incarnation,
     record: &mut Record,
@@ -335,7 +337,7 @@ fn grant(
     Vote::Grant { fence, slot }
 }
 
-/// Stores the vote and, for modes that have them, the entry. Never shortens either.
+/// Stores the vote and, for modes that have entries, the entry. Never shortens a vote or an entry.
 fn enter(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Option<GrantedSlot> {
     let mut until = now.life_millis.saturating_add(bid.ttl.as_millis());
     let mut granted = None;
@@ -372,7 +374,7 @@ fn stand_plain(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTime) -
     Vote::grant(Fence::default())
 }
 
-/// Releases a vote, and leaves the queue or keeps the position.
+/// Releases a vote. The client leaves the queue or keeps its position, as `parting` says.
 fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: NodeTime) -> Answer {
     let was_own = record.is_own(attempt);
     if was_own {
@@ -385,7 +387,7 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
     let hint = match parting {
         Some(Parting::Yield(waiter)) if was_own => {
             record.keep_place(waiter, now);
-            // No later waiter could get the vote, and the one that yields must not wake itself.
+            // Waiters with a higher ticket could not get the vote, and the waiter that yields must not wake itself.
             record.hint().filter(|hint| hint.ticket < waiter.ticket)
         }
         Some(Parting::Leave(waiter)) => {
@@ -399,7 +401,7 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
     Answer { hint, ..vote.into() }
 }
 
-/// Releases all entries of an owner. Its waiting attempts are refused at their next request.
+/// Releases all entries of an owner. The node refuses the owner's waiting attempts at their next request.
 fn retire(record: &mut Record, owner: OwnerId) -> Answer {
     if record.entries.iter().all(|entry| entry.owner != Some(owner)) {
         return Refusal::Absent.into();
@@ -414,7 +416,7 @@ fn take_back(record: &mut Record, attempt: LeaseId) {
     end_with_the_last(record);
 }
 
-/// Ends the vote with its last entry, or removes it if no entry is left.
+/// Makes the vote end with its last entry, or removes the vote if no entry is left.
 fn end_with_the_last(record: &mut Record) {
     match (record.entries.iter().map(|entry| entry.until).max(), &mut record.vote) {
         (Some(until), Some(vote)) => vote.until = until,

@@ -1,8 +1,8 @@
 //! Breaking another client's lease.
 //!
-//! The attempts of the lease get tombstones, so that none of them is renewed, repaired or granted again. In drain mode
-//! the vote stays until it would have expired, but with a signature that no client has: neither the old holder nor an
-//! owner or reader that joins can extend it.
+//! The attempts of the lease get tombstones, so that the node does not renew, repair or grant any of them again. In
+//! drain mode the vote stays until it would have expired, but with a signature that no client has. Therefore neither
+//! the old holder nor an owner or reader that joins later can extend the vote.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -16,7 +16,7 @@ use crate::node::restart::Incarnation;
 use crate::node::time::NodeTime;
 use crate::vote::{BreakMode, Refusal, Target, Vote};
 
-/// Breaks the target lease, if it is still the current one.
+/// Breaks the target lease, if the vote still belongs to that lease.
 pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode: BreakMode, now: NodeTime) -> Answer {
     let Some(vote) = record.vote.as_ref() else { return end_absent(life, record, target, now) };
     if !is_meant(record, vote, target) {
@@ -61,14 +61,14 @@ fn is_meant(record: &Record, vote: &VoteNote, target: Target) -> bool {
     let note = record.fence_of_vote();
     match target {
         Target::Fence(fence) => note.is_some_and(|note| note.fence == fence),
-        // A digest identifies the attempt that began a period, and does not cover entries that joined later.
+        // A digest identifies the attempt that began a period, but not the entries that joined later.
         Target::Digest(digest) => {
             digest == Digest::of(vote.attempt) && (vote.period == Period::Exclusive || note.is_none())
         }
     }
 }
 
-/// Handles a break without a current vote. If the target was the last lease, prevents its repair here.
+/// Handles a break on a node without a vote. If the target was the last lease, prevents its repair on this node.
 fn end_absent(life: &Incarnation, record: &mut Record, target: Target, now: NodeTime) -> Answer {
     let note = record.fence.as_ref().filter(|note| target == Target::Fence(note.fence));
     let Some(note) = note else { return Refusal::Absent.into() };
@@ -77,8 +77,8 @@ fn end_absent(life: &Incarnation, record: &mut Record, target: Target, now: Node
     Vote::Broken { digest: Digest::of(by), stood: Digest::of_broken(by).is_some(), remaining: Duration::ZERO }.into()
 }
 
-/// Adds tombstones that last as long as a request of these attempts may be in flight. Attempts that were broken before
-/// already have one.
+/// Adds tombstones that last as long as a request of these attempts may be in flight. An attempt that was broken before
+/// already has a tombstone.
 fn bury(life: &Incarnation, record: &mut Record, attempts: impl IntoIterator<Item = LeaseId>, now: NodeTime) {
     let until = now.life_millis.saturating_add(life.constants.max_ttl_millis);
     for attempt in attempts.into_iter().filter(|attempt| Digest::of_broken(*attempt).is_none()) {

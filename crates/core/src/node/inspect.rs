@@ -38,7 +38,7 @@ fn waiting(place: &Place) -> Waiting {
     Waiting { since_micros: place.waiter.ticket.at, shared: place.waiter.shared }
 }
 
-/// Returns whether an attempt's vote exists, and for how long.
+/// Returns whether an attempt's vote exists, and how long it will last.
 pub(super) fn check(record: &Record, attempt: LeaseId, slot: Option<u32>, now: NodeTime) -> Vote {
     if record.is_over(attempt, now) {
         return Vote::Refusal(Refusal::Tombstoned);

@@ -8,14 +8,15 @@ use crate::ticket::{ENTRY_LEASE, QueuePosition, Ticket, WAITERS_MAX, Waiter};
 use crate::vote::{Refusal, Request};
 
 impl Record {
-    /// Counts the waiters with a lower ticket that block this request; all blocking waiters if it has no ticket.
+    /// Counts the waiters with a lower ticket that block this request. If the request has no ticket, counts all waiters
+    /// that block it.
     pub(super) fn ahead(&self, mode: Mode, ticket: Option<Ticket>) -> usize {
         let lower = |place: &&Place| ticket.is_none_or(|ticket| place.waiter.ticket < ticket);
         let in_the_way = |place: &&Place| !(mode.is_shared() && place.waiter.shared);
         self.queue.iter().filter(lower).filter(in_the_way).count()
     }
 
-    /// Adds a waiter to the queue or extends its stay, and returns its view of the queue.
+    /// Adds a waiter to the queue or extends its stay, and returns the waiter's position.
     pub(super) fn enqueue(
         &mut self,
         mode: Mode,
@@ -39,7 +40,7 @@ impl Record {
     fn is_voted_lower(&self, ticket: Ticket) -> bool {
         self.vote.as_ref().is_some_and(|vote| match vote.period {
             Period::Exclusive => self.fence_of_vote().and_then(|note| note.ticket).is_some_and(|voted| voted < ticket),
-            // The node does not know the tickets of all entries: an unnecessary yield is the safe choice.
+            // The node does not know the tickets of all entries. Assume a lower one: an unnecessary yield is safe.
             Period::Reentrant(_) | Period::Shared | Period::Slots(_) => true,
         })
     }
@@ -53,7 +54,7 @@ impl Record {
         }
     }
 
-    /// Stores a waiter's request for a handoff; `None` if the waiter must ask again.
+    /// Stores a waiter's request, so that a handoff can grant it. With `None`, the waiter must ask again.
     pub(super) fn keep_request(&mut self, ticket: Ticket, request: Option<(Epoch, Request)>) {
         if let Some(place) = self.queue.iter_mut().find(|place| place.waiter.ticket == ticket) {
             place.request = request;

@@ -13,11 +13,11 @@ use crate::node::time::NodeTime;
 use crate::ticket::{Ticket, Waiter};
 use crate::vote::Request;
 
-/// The least time that a node keeps a fence after the last lease of a name. The limit keeps unused names from
-/// accumulating.
+/// The least time that a node keeps a fence after the last lease of a name. Fences expire so that unused names do not
+/// accumulate.
 pub const FENCE_RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Returns how long a node keeps a fence: long enough that all clocks have passed it when it expires.
+/// Returns how long a node keeps a fence: until every node's clock has certainly passed the fence.
 pub fn retention_millis(constants: &Constants) -> u64 {
     let four_sigma = constants.max_skew_micros.saturating_mul(4) / 1_000;
     (FENCE_RETENTION_MIN.as_millis() as u64).max(constants.max_ttl_millis.saturating_add(four_sigma))
@@ -26,15 +26,15 @@ pub fn retention_millis(constants: &Constants) -> u64 {
 /// A vote that a node has given and that has not expired.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VoteNote {
-    /// The attempt that signed the vote: the holder, or the first entry of the period.
+    /// The attempt that signed the vote: that of the holder, or that of the first entry.
     pub attempt: LeaseId,
     /// How the lock is held.
     pub period: Period,
-    /// The last millisecond of the vote; that of the last entry, if there are entries.
+    /// The last millisecond of the vote. If there are entries, the last millisecond of the entry that ends last.
     pub until: u64,
 }
 
-/// One entry into a lock that allows several.
+/// One entry: one holder's stay in a lock that allows several holders or re-entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The attempt that entered.
@@ -71,7 +71,7 @@ pub struct FenceNote {
     pub by: LeaseId,
     /// The start of the vote, by the node's wall clock.
     pub since_micros: u64,
-    /// The ticket of the client that received it, if it had one.
+    /// The ticket of the client that received the fence, if the client had one.
     pub ticket: Option<Ticket>,
     /// The holder, as text for people.
     pub holder: String,
@@ -93,7 +93,8 @@ pub struct Record {
     /// Attempts that are over, each with the last millisecond in which the node refuses their requests. An attempt
     /// concerns one name only.
     pub tombstones: BTreeMap<LeaseId, u64>,
-    /// Owners retired from this name, each with the last millisecond in which the node refuses their requests.
+    /// Retired owners (all entries of each were released at once), each with the last millisecond in which the node
+    /// refuses their requests for this name.
     pub retired: BTreeMap<OwnerId, u64>,
 }
 
@@ -105,7 +106,7 @@ impl Record {
         self.vote.take_if(|vote| gone(vote.until));
         self.entries.retain(|entry| !gone(entry.until));
         if self.vote.is_none() {
-            // The period ended with its vote: entries must not carry over to the next one.
+            // The period ended with its vote. Its entries must not carry over to the next vote.
             self.entries.clear();
         }
         self.fence.take_if(|fence| gone(fence.until));
@@ -134,13 +135,13 @@ impl Record {
         self.fence.as_ref().map(|note| note.fence).unwrap_or_default()
     }
 
-    /// Refuses requests of this attempt at least until then.
+    /// Refuses requests of this attempt at least until `until`.
     pub(super) fn bury(&mut self, attempt: LeaseId, until: u64) {
         let known = self.tombstones.entry(attempt).or_default();
         *known = until.max(*known);
     }
 
-    /// Refuses requests of this owner at least until then.
+    /// Refuses requests of this owner at least until `until`.
     pub(super) fn retire(&mut self, owner: OwnerId, until: u64) {
         let known = self.retired.entry(owner).or_default();
         *known = until.max(*known);
@@ -151,7 +152,7 @@ impl Record {
         self.tombstones.get(&attempt).is_some_and(|until| now.life_millis <= *until)
     }
 
-    /// Returns whether the owner is retired.
+    /// Returns whether the node refuses the owner, because the owner has retired from this name.
     pub(super) fn is_retired(&self, owner: OwnerId, now: NodeTime) -> bool {
         self.retired.get(&owner).is_some_and(|until| now.life_millis <= *until)
     }

@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::fence::Fence;
 use crate::node::time::NodeTime;
 
-/// Identifies one incarnation of a node's memory: 128 random bits.
+/// Identifies one incarnation of a node: one life of its memory, from one memory loss to the next. 128 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(pub u128);
 
@@ -16,7 +16,7 @@ pub struct Identity {
     /// Identifies the server's process. A restart changes it.
     pub run: String,
     /// The last promotion of the server from replica to master, which replaces its data by another server's. Empty if
-    /// the server reports none. A node with several servers joins their values with `+`.
+    /// the server reports none. For a node with several servers, the values of all servers, joined with `+`.
     pub promotion: String,
 }
 
@@ -26,7 +26,7 @@ impl Identity {
         Self { run: run.into(), promotion: String::new() }
     }
 
-    /// Returns whether a server that now reports `now` may have a different memory than when it reported `self`.
+    /// Returns whether a server that reports `now` may have another memory than it had when it reported `self`.
     ///
     /// A server stops reporting its promotion when it gets its first replica, so only a new promotion counts as a
     /// change.
@@ -49,12 +49,12 @@ pub struct Constants {
     pub max_skew_micros: u64,
 }
 
-/// Returns the length of the quarantine after memory loss: the longest ttl plus a tenth, for clocks that run fast.
+/// Returns the length of the quarantine after memory loss: 1.1 times the longest ttl, because a clock may run fast.
 pub fn quarantine_micros(constants: &Constants) -> u64 {
     constants.max_ttl_millis.saturating_mul(1_100)
 }
 
-/// A node's record of its current incarnation.
+/// A node's record of its current incarnation: the life of its memory since it was last lost.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     /// The identity that the server reported for this memory.
@@ -68,24 +68,24 @@ pub struct Incarnation {
     /// Whether an operator is changing the cluster's constants. The quarantine does not end before the change is
     /// complete.
     pub suspended: bool,
-    /// The part of the quarantine that has certainly passed: the highest claim so far.
+    /// The part of the quarantine that has certainly passed: the highest number that a client has claimed.
     pub elapsed_micros: u64,
     /// The cluster's constants.
     pub constants: Constants,
     /// The `run` of every node when the cluster was founded, sorted and joined by commas.
     pub founders: String,
-    /// The number of restarts since the cluster was declared, as far as the node remembers.
+    /// The number of restarts since the cluster was created, as the node has recorded.
     pub restarts: u64,
 }
 
-/// What a restarted node may do.
+/// Whether a restarted node may vote at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// It must wait in quarantine.
+    /// The node must wait in quarantine.
     Quarantine,
-    /// It may vote at once, with a floor relative to its clock.
+    /// The node may vote at once. It grants no fence at or below a floor, which is relative to its clock.
     Vote {
-        /// Microseconds added to the node's clock to get the floor; may be negative.
+        /// The floor minus the node's clock, in microseconds; may be negative.
         floor_offset: i64,
     },
 }
@@ -105,7 +105,7 @@ pub enum NodeCommand {
         constants: Constants,
         /// The founders to install on a blank node.
         founders: String,
-        /// What a new incarnation may do.
+        /// Whether a new incarnation may vote at once.
         trust: Trust,
     },
     /// Claims that this much of the quarantine has passed. The quarantine ends when the claim covers all of it.
@@ -127,7 +127,7 @@ pub enum NodeCommand {
         /// The constants to install.
         constants: Constants,
     },
-    /// An operator changes the cluster's constants: installs a new epoch, in quarantine for the longer `max_ttl`.
+    /// An operator changes the cluster's constants: installs a new epoch, with a quarantine for the longer `max_ttl`.
     Reconfigure {
         /// The server's identity, as the client read it.
         identity: Identity,
@@ -135,10 +135,10 @@ pub enum NodeCommand {
         fresh: Epoch,
         /// The constants to install.
         constants: Constants,
-        /// What the new epoch may do. Existing votes are kept.
+        /// Whether the node may vote at once in the new epoch. The node keeps its votes.
         trust: Trust,
-        /// Whether to suspend the end of the quarantine until this command is repeated without it, because some nodes
-        /// may still have the old constants.
+        /// Whether the quarantine must not end until this command is repeated with `false`, because some nodes may
+        /// still have the old constants.
         suspend: bool,
     },
 }
@@ -187,7 +187,7 @@ pub fn attend(life: &mut Option<Incarnation>, node_command: &NodeCommand, now: N
             true
         }
         (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if life.is_quarantined(*epoch) => {
-            // Take the maximum, not the sum: two clients may have measured the same minute.
+            // Take the highest claim, not the sum: two clients may have measured the same minute.
             life.elapsed_micros = life.elapsed_micros.max(*elapsed_micros);
             if !life.suspended && life.elapsed_micros >= life.quarantine_micros {
                 life.floor = Some(Fence::new(now.wall_micros.saturating_sub(life.constants.max_skew_micros)));
@@ -205,12 +205,13 @@ impl Incarnation {
         self.epoch.is_none() || self.identity.is_replaced_by(now)
     }
 
-    /// Returns how much of the quarantine is left, as far as the node knows.
+    /// Returns how much of the quarantine is left, as the node has recorded.
     pub fn quarantine_left(&self) -> Duration {
         Duration::from_micros(self.quarantine_micros.saturating_sub(self.elapsed_micros))
     }
 
-    /// Returns whether this is the first incarnation in a cluster that its first client founded. No lease can be older.
+    /// Returns whether this is the node's first incarnation in a cluster that its first client founded. No lease can be
+    /// older than it.
     pub fn is_founding(&self) -> bool {
         self.restarts == 0 && !self.founders.is_empty()
     }
@@ -220,8 +221,8 @@ impl Incarnation {
     }
 }
 
-/// Returns the incarnation that follows `known`. Its quarantine covers every lease under the constants of either. A
-/// trusted node may vote at once.
+/// Returns the incarnation that follows `known`. Its quarantine is long enough for every lease with the old or the new
+/// constants. If `trust` permits it, the node may vote at once.
 fn succeed(
     known: Option<&Incarnation>,
     next: Incarnation,

@@ -5,7 +5,7 @@
 pub struct NodeTime {
     /// Microseconds since the Unix epoch, for fences.
     pub wall_micros: u64,
-    /// Milliseconds on the clock that decides expiry.
+    /// Milliseconds on the clock by which votes expire.
     pub life_millis: u64,
 }
 

@@ -1,11 +1,11 @@
 //! The same API without async, for code that has no runtime.
 //!
-//! A client runs its connections on its own thread; callers block their own threads. Each type is a [`Blocking`] value
-//! around its async counterpart: methods that wait are blocking here, and all others are those of the counterpart. For
-//! async methods without a blocking version, use [`wait`](Blocking::wait).
+//! Each client has a thread that runs its connections. Each type of this module is a [`Blocking`] value around its
+//! async counterpart: the async methods of the counterpart block the calling thread here, and all other methods are
+//! available by dereferencing. To call an async method that has no blocking version, use [`wait`](Blocking::wait).
 //!
-//! Every blocking method panics within async code, such as a tokio task: it would block a thread of the caller's runtime,
-//! and every task on that thread. There, use the [async API](crate), or call from
+//! Every blocking method panics within async code, such as a tokio task, because it would block all tasks on the same
+//! thread. Within async code, use the [async API](crate), or call the blocking method in
 //! [`spawn_blocking`](tokio::task::spawn_blocking).
 //!
 //! ```
@@ -39,33 +39,34 @@ use crate::detached::DetachedLease;
 use crate::error::{AcquireError, CloseError, ConnectError, LeaseError, LostError, ReadError, RunError};
 use crate::lease::claim::Progress;
 
-/// A value of the async API, with methods that block where those of `T` are async.
+/// A value of the async API, with blocking methods in place of the async methods of `T`.
 ///
 /// The methods of `T` that do not wait are available by dereferencing.
 #[derive(Clone, Debug)]
-#[must_use = "dropping it releases what it holds"]
+#[must_use = "dropping a lease releases its lock"]
 pub struct Blocking<T> {
     // Dropped before `running`: the thread then delivers the releases.
     inner: T,
     runtime: Handle,
-    /// Tells the thread to end once all of these are dropped.
+    /// The thread ends when all clones of this sender are dropped and the releases are delivered.
     running: Arc<oneshot::Sender<()>>,
 }
 
-/// A client that blocks. See [`crate::Client`].
+/// A blocking client. See [`crate::Client`].
 ///
-/// Its thread ends when the last client, lock and lease are dropped and the releases are delivered. If the process ends sooner,
-/// names that are not released yet stay locked until their ttl ends: [`close`](Client::close) waits for the releases.
+/// Its thread ends when the last client, lock and lease are dropped and the releases are delivered. If the process ends
+/// before that, names that are not released yet stay locked until their ttl ends. To wait for the releases, call
+/// [`close`](Client::close).
 pub type Client = Blocking<crate::Client>;
-/// A name, and how to acquire it. See [`crate::Lock`].
+/// A name, and the settings for acquiring it. See [`crate::Lock`].
 pub type Lock<K = Exclusive> = Blocking<crate::Lock<K>>;
-/// A lock that its owner may enter again. See [`crate::Reentrant`].
+/// A lock that its owner may acquire again. See [`crate::Reentrant`].
 pub type Reentrant = Lock<Owner>;
 /// A lock with many readers or one writer. See [`crate::RwLock`]: give each thread its own clone.
 pub type RwLock = Lock<Party>;
 /// A lock with a limited number of holders. See [`crate::Semaphore`].
 pub type Semaphore = Lock<Mode>;
-/// Exclusive locks of several names, all or nothing. See [`crate::All`].
+/// Exclusive locks of several names, which are acquired all or none. See [`crate::All`].
 pub type All = Lock<Names>;
 /// An election of one leader at a time. See [`crate::Election`].
 pub type Election = Lock;
@@ -83,10 +84,10 @@ impl<T> Deref for Blocking<T> {
 }
 
 impl<T> Blocking<T> {
-    /// Blocks until a future of the async API is done.
+    /// Blocks until a future of the async API is ready, and returns its output.
     ///
     /// # Panics
-    /// Within async code, like every method that blocks.
+    /// Within async code, like every blocking method.
     pub fn wait<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
     }
@@ -114,7 +115,7 @@ impl Client {
         Self::start(crate::Client::builder().nodes(urls).connect())
     }
 
-    /// Connects with any method of the builder:
+    /// Connects with a future of the [builder](crate::ClientBuilder):
     ///
     /// ```no_run
     /// # let urls = ["redis://10.0.0.1"];
@@ -123,7 +124,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// Those of the future.
+    /// The error of the future.
     ///
     /// # Panics
     /// Within async code, and if the system cannot start a thread.
@@ -161,7 +162,7 @@ impl Client {
         self.wrap(self.inner.lock_as(name, mode))
     }
 
-    /// Returns a lock that its owner may enter again. See [`crate::Client::reentrant`].
+    /// Returns a lock that its owner may acquire again. See [`crate::Client::reentrant`].
     pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
         self.wrap(self.inner.reentrant(name))
     }
@@ -171,12 +172,12 @@ impl Client {
         self.wrap(self.inner.rw(name))
     }
 
-    /// Returns a lock with at most this many holders. See [`crate::Client::semaphore`].
+    /// Returns a lock with at most `permits` holders. See [`crate::Client::semaphore`].
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         self.wrap(self.inner.semaphore(name, permits))
     }
 
-    /// Returns exclusive locks of all these names. See [`crate::Client::all`].
+    /// Returns the exclusive locks of all these names, as one lock. See [`crate::Client::all`].
     pub fn all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> All {
         self.wrap(self.inner.all(names))
     }
@@ -186,7 +187,8 @@ impl Client {
         self.wrap(self.inner.election(name))
     }
 
-    /// Releases every lease, and waits until all nodes have acknowledged the releases, at most for the deadline.
+    /// Closes the client: releases every lease, and waits at most `deadline` until all nodes have acknowledged the
+    /// releases.
     ///
     /// # Errors
     /// [`CloseError`] has the number of releases that were not delivered.
@@ -200,12 +202,12 @@ impl<K> Lock<K> {
         Self { inner: change(self.inner), runtime: self.runtime, running: self.running }
     }
 
-    /// Sets the lifetime that is requested from the nodes. See [`crate::Lock::ttl`].
+    /// Sets the lifetime of the lease on the nodes. See [`crate::Lock::ttl`].
     pub fn ttl(self, ttl: Duration) -> Self {
         self.map(|lock| lock.ttl(ttl))
     }
 
-    /// Sets the label that others see when they find the name held. See [`crate::Lock::label`].
+    /// Sets the label that identifies the holder to other clients. See [`crate::Lock::label`].
     pub fn label(self, label: &str) -> Self {
         self.map(|lock| lock.label(label))
     }
@@ -227,7 +229,7 @@ impl<K> Lock<K> {
 }
 
 impl<K: Kind> Lock<K> {
-    /// Tries once. Returns `None` if somebody else holds the lock or waits for it.
+    /// Tries once to acquire the lock. Returns `None` if somebody else holds the lock or waits for it.
     ///
     /// # Errors
     /// Any [`AcquireError`] except [`Held`](AcquireError::Held).
@@ -235,7 +237,7 @@ impl<K: Kind> Lock<K> {
         Ok(self.wait(self.inner.try_acquire())?.map(|lease| self.wrap(lease)))
     }
 
-    /// Waits until the lock is acquired. See [`crate::Lock::acquire`].
+    /// Acquires the lock, waiting until it is free. See [`crate::Lock::acquire`].
     ///
     /// # Errors
     /// [`AcquireError`], for example if the name or a setting is invalid.
@@ -243,7 +245,7 @@ impl<K: Kind> Lock<K> {
         self.wait(self.inner.acquire()).map(|lease| self.wrap(lease))
     }
 
-    /// Waits until the lock is acquired, at most for this time. See [`crate::Lock::acquire_within`].
+    /// Acquires the lock, waiting at most for the duration `wait`. See [`crate::Lock::acquire_within`].
     ///
     /// # Errors
     /// [`AcquireError`] names the holder at the deadline, or the nodes that did not answer.
@@ -253,23 +255,23 @@ impl<K: Kind> Lock<K> {
 }
 
 impl<K: Kind<Lease = crate::Lease>> Lock<K> {
-    /// Acquires the lock, does the work, and releases. Blocking work cannot be stopped: long work should call
-    /// [`ensure`](crate::Lease::ensure) before each step.
+    /// Acquires the lock, runs the work, and releases the lock. If the lease is lost, the work is not stopped: long
+    /// work should call [`ensure`](crate::Lease::ensure) before each step.
     ///
     /// # Errors
-    /// [`RunError::Acquire`] if the work never began. [`RunError::Lost`] if the lease was lost before the work ended.
+    /// [`RunError::Acquire`] if the work did not start. [`RunError::Lost`] if the lease was lost before the work ended.
     pub fn run<T>(&self, work: impl FnOnce(&Lease) -> T) -> Result<T, RunError> {
         let lease = self.acquire()?;
         let done = work(&lease);
         lease.ensure(Duration::ZERO)?;
-        // The work is done, also if too few nodes acknowledge the release.
+        // The work is done, even if too few nodes acknowledge the release.
         let _ = lease.release();
         Ok(done)
     }
 }
 
 impl Lock {
-    /// Uses the original Redlock commands. See [`crate::Lock::plain`].
+    /// Makes this a plain lock, which uses only the original Redlock commands. See [`crate::Lock::plain`].
     pub fn plain(self) -> Self {
         self.map(crate::Lock::plain)
     }
@@ -282,7 +284,7 @@ impl Lock {
         self.wait(self.inner.leader())
     }
 
-    /// Returns the leader, and then every change. See [`crate::Lock::leader_changes`].
+    /// Returns an iterator of the current leader, and then of every change. See [`crate::Lock::leader_changes`].
     pub fn leader_changes(&self) -> impl Iterator<Item = Option<Leader>> + use<> {
         let mut changes = self.wrap(Box::pin(self.inner.leader_changes()));
         std::iter::from_fn(move || changes.runtime.block_on(changes.inner.next()))
@@ -297,12 +299,12 @@ impl Reentrant {
 }
 
 impl RwLock {
-    /// Makes this the same party as others with this owner. See [`crate::RwLock::owned_by`].
+    /// Sets the owner. All locks with the same owner are the same party. See [`crate::RwLock::owned_by`].
     pub fn owned_by(self, owner: Owner) -> Self {
         self.map(|lock| lock.owned_by(owner))
     }
 
-    /// Returns the lock for reading, which is shared with other readers.
+    /// Returns the lock for reading, which several readers can hold at the same time.
     pub fn read(&self) -> Lock<Mode> {
         self.wrap(self.inner.read())
     }
@@ -322,15 +324,15 @@ impl Lease {
     /// Renews the lease now. See [`crate::Lease::extend`].
     ///
     /// # Errors
-    /// [`LeaseError`] if the lease is over, or no majority renewed it in time.
+    /// [`LeaseError`] if the lease is over, or no majority renewed it by the node deadline.
     pub fn extend(&self) -> Result<(), LeaseError> {
         self.wait(self.inner.extend())
     }
 
-    /// Releases the lock, and waits until a majority of the nodes has acknowledged it.
+    /// Releases the lock, and waits until a majority of the nodes has acknowledged the release.
     ///
     /// # Errors
-    /// [`LeaseError`] if the lease was lost before, or too few nodes acknowledged.
+    /// [`LeaseError`] if the lease was already lost, or too few nodes acknowledged the release.
     pub fn release(self) -> Result<(), LeaseError> {
         self.runtime.block_on(self.inner.release())
     }
@@ -345,15 +347,15 @@ impl Lease {
 }
 
 impl Leases {
-    /// Waits until the first of them is lost, and returns its name.
+    /// Waits until one of the leases is lost, and returns its name.
     pub fn lost(&self) -> (Name, LostError) {
         self.wait(self.inner.lost())
     }
 
-    /// Releases all of them, and waits until a majority of the nodes has acknowledged each release.
+    /// Releases all leases, and waits until a majority of the nodes has acknowledged each release.
     ///
     /// # Errors
-    /// [`LeaseError`] of the first that was lost before, or not acknowledged.
+    /// [`LeaseError`] of the first lease that was already lost, or whose release was not acknowledged.
     pub fn release(self) -> Result<(), LeaseError> {
         self.runtime.block_on(self.inner.release())
     }

@@ -31,12 +31,12 @@ pub(crate) use nodes::not_a_process;
 
 /// The interval at which a link retries failed operations.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
-/// The interval, with jitter, at which every connection checks its node. The guarantees promise ten seconds, and a thousand
-/// idle clients should cost a node less than one percent of a core.
+/// The bounds of the random interval at which every connection checks its node. The guarantees promise a check within
+/// ten seconds, and a thousand idle clients should cost a node less than one percent of a core.
 const LOOK: (Duration, Duration) = (Duration::from_secs(8), Duration::from_millis(9_500));
 /// How long [`connect`](ClientBuilder::connect) waits for a majority by default.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
-/// The shortest limit after which a silent connection is replaced.
+/// The shortest time after which a client replaces a connection that does not respond.
 const SILENCE_MIN: Duration = Duration::from_secs(1);
 
 /// Builds a [`Client`].
@@ -70,33 +70,35 @@ pub struct ClientBuilder {
     label: String,
     connect_timeout: Option<Duration>,
     hides_outages: bool,
-    outlived: bool,
+    leases_outlive_process: bool,
     companions: Vec<u32>,
     state_folder: Option<PathBuf>,
 }
 
 impl ClientBuilder {
-    /// Sets the nodes: one or more `redis://`, `rediss://` (TLS) or `redis+unix:` URLs, or a single `redis+sentinel://`,
-    /// `redis+cluster://`, `sqlite:PATH` or `memory:`.
+    /// Sets the nodes: one or more `redis://`, `rediss://` (TLS) or `redis+unix:` URLs, or a single
+    /// `redis+sentinel://`, `redis+cluster://`, `sqlite:PATH` or `memory:`.
     ///
-    /// `redis://[user:password@]host[:port][/db]` is one server, and `redis+unix:PATH[?user=..&pass=..&db=..]` one behind a
-    /// socket file.
+    /// `redis://[user:password@]host[:port][/db]` is one server. `redis+unix:PATH[?user=..&pass=..&db=..]` is one
+    /// server that listens on a Unix socket.
     ///
-    /// `redis+sentinel://[user:password@]host[:port],host[:port],../SERVICE[?setting=value&..]` is the master of the service,
-    /// as any of these sentinels names it. User and password are those of the server. The settings are `db` (a number), `tls`
-    /// (`true` for sentinels and servers), `sentinel_username` and `sentinel_password`.
+    /// `redis+sentinel://[user:password@]host[:port],host[:port],../SERVICE[?setting=value&..]` is the master of the
+    /// service. The client asks these sentinels for the master. User and password are those of the server. The settings
+    /// are `db` (a number), `tls` (`true` to use TLS for sentinels and servers), `sentinel_username` and
+    /// `sentinel_password`.
     ///
-    /// `redis+cluster://[user:password@]host[:port],host[:port],..[?tls=true]` is the whole Redis Cluster that these servers
-    /// belong to.
+    /// `redis+cluster://[user:password@]host[:port],host[:port],..[?tls=true]` is the whole Redis Cluster that these
+    /// servers belong to.
     ///
-    /// Escape special characters with `%`. After a failover, a lock continues with the data of the new master; the guarantees
-    /// say what that means.
+    /// Escape special characters with `%`. After a failover, locks continue with the data of the new master, which may
+    /// have missed votes: see `docs/guarantees.md`.
     pub fn nodes<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
         self.urls = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
         self
     }
 
-    /// Sets the user and password for Redis nodes whose URL has no password. The user of a server without users is `default`.
+    /// Sets the user and password for Redis nodes whose URL has no password. If a server has no named users, its user
+    /// is `default`.
     pub fn login(mut self, username: impl Into<String>, password: impl Into<String>) -> Self {
         self.login = Some((username.into(), password.into()));
         self
@@ -108,20 +110,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the ttl of locks that set none: 30 s by default.
+    /// Sets the ttl of locks that do not set their own: 30 s by default.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.settings.ttl = ttl;
         self
     }
 
-    /// Sets the longest ttl that the cluster allows: 60 s by default. All clients of a cluster must agree on it. A node that
-    /// lost its memory is quarantined for this long.
+    /// Sets the longest ttl that the cluster allows: 60 s by default. All clients of a cluster must set the same value.
+    /// A node that lost its memory must not vote for this long.
     pub fn max_ttl(mut self, max_ttl: Duration) -> Self {
         self.settings.max_ttl = max_ttl;
         self
     }
 
-    /// Sets how far the nodes' wall clocks may be apart: 10 s by default. All clients of a cluster must agree on it.
+    /// Sets how far the nodes' wall clocks may be apart: 10 s by default. All clients of a cluster must set the
+    /// same value.
     pub fn max_clock_skew(mut self, max_clock_skew: Duration) -> Self {
         self.settings.max_clock_skew = max_clock_skew;
         self
@@ -139,8 +142,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long to wait for a node: by default a twentieth of the ttl, between 5 and 200 ms. It is never more than half of
-    /// a lock's ttl.
+    /// Sets how long a client waits for the reply of a node: by default 1/20 of the ttl, but at least 5 ms and at most
+    /// 200 ms. It is never more than half of a lock's ttl.
     pub fn node_deadline(mut self, deadline: Duration) -> Self {
         self.settings.node_deadline = Some(deadline);
         self
@@ -152,21 +155,22 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether this client logs a warning when a node, or the majority, stops voting, and when it votes again: on by
-    /// default. Turn it off for the second of two clients of the same nodes, which would log everything twice.
+    /// Sets whether this client logs when a node, or the majority, stops voting, and when it votes again: on by
+    /// default. If a process has two clients of the same nodes, turn it off for one of them to avoid duplicate
+    /// messages.
     pub fn log_outages(mut self, log: bool) -> Self {
         self.hides_outages = !log;
         self
     }
 
-    /// Sets the least validity of a lease at the end of an acquire: half of the ttl by default. If less is left, the acquire
-    /// fails.
+    /// Sets the shortest validity of a new lease: half of the ttl by default. If less validity is left when a majority
+    /// has granted the lease, the acquire fails.
     pub fn min_validity(mut self, min_validity: Duration) -> Self {
         self.settings.min_validity = Some(min_validity);
         self
     }
 
-    /// Sets how `acquire` tries again when a lock is held.
+    /// Sets how often and with which delays `acquire` retries if a lock is held.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.settings.retry = retry;
         self
@@ -178,49 +182,55 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how a name becomes a key: `quorlock:{name}` by default. `{name}` or `redlock:{name}` shares locks with other
-    /// Redlock clients on the same nodes.
+    /// Sets the template for the key of a name: `quorlock:{name}` by default. Templates such as `{name}` or
+    /// `redlock:{name}` make locks exclude those of other Redlock clients on the same nodes.
     pub fn key_template(mut self, template: impl Into<String>) -> Self {
         self.template = Some(template.into());
         self
     }
 
-    /// Sets the label that others see when they find a lock of this client held.
+    /// Sets the label that identifies this client to others as the holder of a lock.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// Sets whether this client records its grants, releases and losses in the nodes' [history](Client::history): off by
-    /// default. It writes about once a second for all locks together, and nothing waits for it.
+    /// Sets whether this client records its grants, releases and losses in the nodes' [history](Client::history): off
+    /// by default. The client writes the events of all locks together, about once a second, and no operation waits for
+    /// it.
     pub fn history(mut self, history: bool) -> Self {
         self.settings.history = history;
         self
     }
 
-    /// Counts this process, too, as keeping this client's leases alive: for a wrapper whose guardian process outlives it
-    /// and ends its children. Call it once for each process.
+    /// Adds a process to those that keep this client's leases alive. Call it once for each process.
     ///
-    /// On an SQLite node, a lock is freed before its ttl ends if every process that keeps it alive is provably gone.
-    /// Without this setting, that is only the client's own process. The process must be running when the client connects.
+    /// An SQLite node frees a lock before its ttl ends if every process that keeps the lock alive has provably ended.
+    /// Without this setting, only the client's own process keeps its locks alive. Use this setting if another process
+    /// continues the work after the client's process ends, for example a guardian process that stops child processes.
+    /// The process must be running when the client connects.
     pub fn also_alive_with(mut self, pid: u32) -> Self {
         self.companions.push(pid);
         self
     }
 
-    /// Lets leases outlive the process of this client, because another process has their ids. They end with the processes
-    /// given to [`also_alive_with`](Self::also_alive_with), or with their ttl if there are none.
-    pub fn outlived_by_leases(mut self) -> Self {
-        self.outlived = true;
+    /// Lets leases of this client outlive its process, because another process has their ids.
+    ///
+    /// An SQLite node then does not free a lock because this client's process ended. A lease ends when its ttl ends, or
+    /// sooner on an SQLite node if all processes that were given to [`also_alive_with`](Self::also_alive_with) have
+    /// ended.
+    pub fn leases_outlive_process(mut self) -> Self {
+        self.leases_outlive_process = true;
         self
     }
 
-    /// Sets a folder of this host in which clients record what they know of quarantines: none by default.
+    /// Sets a folder on this host in which clients record the progress of quarantines: none by default.
     ///
-    /// A node that lost its memory votes again when clients have seen enough time pass. Without a folder, only the time
-    /// while a client is connected counts. With a folder, the time between two short runs counts, too. Do not share the
-    /// folder with other hosts; its contents may be lost at any time. An unusable folder counts as none;
-    /// [`Client::state_folder_trouble`](crate::Client::state_folder_trouble) says why.
+    /// A node that lost its memory is quarantined: it must not vote until clients have measured that enough time has
+    /// passed. Without a folder, clients measure only the time while they are connected. With a folder, they also
+    /// measure the time between two runs. Do not share the folder with other hosts. The contents of the folder may be
+    /// deleted at any time. A client ignores a folder that it cannot use;
+    /// [`Client::state_folder_trouble`](crate::Client::state_folder_trouble) returns the reason.
     pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_folder = Some(folder.into());
         self
@@ -228,16 +238,16 @@ impl ClientBuilder {
 
     /// Lets nodes that have lost their memory vote at once.
     ///
-    /// With three or more nodes this gives up mutual exclusion whenever a node restarts during a lease, and fences may not
-    /// grow. A single node is always trusted, because no other node can disagree with it.
+    /// With three or more nodes, mutual exclusion is no longer guaranteed when a node restarts during a lease, and
+    /// fences may not grow. A single node always votes at once, because no other node can disagree with it.
     pub fn danger_trust_restarts(mut self) -> Self {
         self.settings.trusting = true;
         self
     }
 
-    /// Lets [`init_cluster`](Self::init_cluster) continue although nodes have leases, or cannot list their names.
+    /// Lets [`init_cluster`](Self::init_cluster) continue if nodes have leases, or cannot list their names.
     ///
-    /// The holders of such leases may then share their locks with others.
+    /// Other clients may then acquire locks that are still held.
     pub fn danger_discard_leases(mut self) -> Self {
         self.settings.discards_leases = true;
         self
@@ -261,14 +271,15 @@ impl ClientBuilder {
 
     /// Checks the settings, opens the connections, and waits until a majority of the nodes can vote.
     ///
-    /// The nodes of a new cluster vote after a quarantine: see [`init_cluster`](Self::init_cluster).
+    /// The nodes of a new cluster are quarantined before they may vote. [`init_cluster`](Self::init_cluster) avoids
+    /// that.
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote, if there is no majority within the
-    /// [timeout](Self::connect_timeout). It is returned sooner if no majority can leave quarantine in that time.
-    /// [`ConnectError::Unfit`] and [`ConnectError::Denied`] name the unusable nodes, if no majority is left
-    /// without them. A minority of such nodes is logged, and does not vote. [`ConnectError::Config`] if the configuration
-    /// is invalid.
+    /// [timeout](Self::connect_timeout). `connect` returns it sooner if no majority can leave quarantine in that time.
+    /// [`ConnectError::Unfit`] and [`ConnectError::Denied`] name the unusable nodes, if the other nodes are not a
+    /// majority. If only a minority of the nodes is unusable, `connect` logs them and succeeds.
+    /// [`ConnectError::Config`] if the configuration is invalid.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
@@ -281,14 +292,15 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Connects like [`connect`](Self::connect), but also if no majority can vote yet: the client keeps trying in the
-    /// background.
+    /// Connects like [`connect`](Self::connect), but does not fail if no majority can vote yet: the client keeps trying
+    /// in the background.
     ///
-    /// Use it for programs that start before their nodes do. Until a majority can vote, acquires wait, and their errors say
-    /// why; [`Client::nodes`] shows which nodes cannot vote. It waits at most two seconds for the first answers.
+    /// Use it for programs that may start before their nodes. Until a majority can vote, acquires wait; if they time
+    /// out, their errors name the nodes that cannot vote, and so does [`Client::nodes`]. `connect_lazy` waits at most
+    /// two seconds for the first answers.
     ///
     /// # Errors
-    /// [`ConnectError`] if the configuration is invalid, or if too many nodes cannot be used for a majority to remain.
+    /// [`ConnectError`] if the configuration is invalid, or if the usable nodes are not a majority.
     /// Unreachable nodes are not an error.
     ///
     /// # Cancel safety
@@ -334,7 +346,7 @@ impl ClientBuilder {
     }
 }
 
-/// Shows only the number of nodes: their URLs may have passwords.
+/// Shows only the number of nodes, because their URLs may contain passwords.
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let builder = &mut f.debug_struct("ClientBuilder");

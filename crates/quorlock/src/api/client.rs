@@ -28,12 +28,12 @@ use crate::node::key::LockKey;
 use crate::node::memory::MemoryNodes;
 use crate::platform::entropy;
 
-/// A connection to a set of nodes, which makes locks on them. Clones share everything and are cheap.
+/// A client of a set of nodes, which makes locks on them. Clones are cheap, and share connections and settings.
 ///
 /// The connections run on the runtime that `connect` ran on. They end when the last `Client`, [`Lock`] and
-/// [`Lease`](crate::Lease) are dropped and all releases are delivered. [`close`](Self::close) ends them earlier, and every
-/// lease with them. Dropping the runtime closes the client, too; locks whose releases were not delivered stay held until
-/// their ttl ends.
+/// [`Lease`](crate::Lease) are dropped and all releases are delivered. [`close`](Self::close) releases every lease and
+/// ends the connections earlier. Dropping the runtime also closes the client; locks whose releases were not delivered
+/// stay held until their ttl ends.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,12 +52,12 @@ pub struct Client {
 impl Client {
     /// Connects with the default settings, and waits at most five seconds until a majority of the nodes can vote.
     ///
-    /// The nodes are one `redis://`, `rediss://` or `sqlite:` URL, or three and more Redis URLs. See
+    /// Pass one `redis://`, `rediss://` or `sqlite:` URL, or three or more Redis URLs. See
     /// [`ClientBuilder::nodes`].
     ///
     /// # Errors
-    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other [`ConnectError`]s if the configuration is
-    /// invalid, or if too many nodes cannot be used for a majority to remain. See [`ClientBuilder::connect`].
+    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other [`ConnectError`]s if the
+    /// configuration is invalid, or if the usable nodes are not a majority. See [`ClientBuilder::connect`].
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
@@ -65,11 +65,11 @@ impl Client {
         Self::builder().nodes(urls).connect().await
     }
 
-    /// Connects like [`connect`](Self::connect), but also if no majority can vote yet: the client keeps trying in the
-    /// background. See [`ClientBuilder::connect_lazy`].
+    /// Connects like [`connect`](Self::connect), but does not fail if no majority can vote yet: the client keeps trying
+    /// in the background. See [`ClientBuilder::connect_lazy`].
     ///
     /// # Errors
-    /// [`ConnectError`] if the configuration is invalid, or if too many nodes cannot be used for a majority to remain.
+    /// [`ConnectError`] if the configuration is invalid, or if the usable nodes are not a majority.
     /// Unreachable nodes are not an error.
     ///
     /// # Cancel safety
@@ -78,7 +78,7 @@ impl Client {
         Self::builder().nodes(urls).connect_lazy().await
     }
 
-    /// Returns a client with one node of its own in memory: for tests, and for locks within one process.
+    /// Returns a client with one private node in memory, for tests and for locks within one process.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -107,7 +107,7 @@ impl Client {
         Ok(Arc::new(self.cluster().settings.template.key(&Name::new(name)?)?))
     }
 
-    /// Returns an exclusive lock: one holder at a time. Nothing is sent before it is acquired.
+    /// Returns an exclusive lock, which has one holder at a time. Nothing is sent until the lock is acquired.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::new(self, self.key(name.as_ref()), Exclusive)
     }
@@ -132,7 +132,7 @@ impl Client {
         Lock::new(self, self.key(name.as_ref()), mode)
     }
 
-    /// Returns a lock that its owner may enter again, with a new owner.
+    /// Returns a lock that its owner may acquire again while holding it. The owner is new and random.
     pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
         Lock::new(self, self.key(name.as_ref()), self.new_owner())
     }
@@ -142,17 +142,17 @@ impl Client {
         Lock::new(self, self.key(name.as_ref()), Party::new())
     }
 
-    /// Returns a lock with at most this many holders: between 1 and [`PERMITS_MAX`](crate::PERMITS_MAX).
+    /// Returns a lock with at most `permits` holders. `permits` is between 1 and [`PERMITS_MAX`](crate::PERMITS_MAX).
     pub fn semaphore(&self, name: impl AsRef<str>, permits: u32) -> Semaphore {
         self.lock_as(name, Mode::Slot { permits, slot: 0 })
     }
 
-    /// Returns exclusive locks of all these names, which are acquired together.
+    /// Returns the exclusive locks of all these names, as one lock: an acquire gets either all of them or none.
     pub fn all<N: AsRef<str>>(&self, names: impl IntoIterator<Item = N>) -> All {
         All::of(self, names)
     }
 
-    /// Returns an election of one leader at a time, by the exclusive lock of this name.
+    /// Returns an election of one leader at a time. The leader is the holder of the exclusive lock of this name.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         self.lock(name)
     }
@@ -175,9 +175,10 @@ impl Client {
 
     /// Lists the names that are held or waited for and match the filter, with their state on every node.
     ///
-    /// The nodes are searched step by step, so names that come and go meanwhile may be missing. Redis servers are scanned, a
-    /// thousand keys at a time. If the [key template](crate::ClientBuilder::key_template) is just `{name}`, the key of a lock
-    /// looks like any other key: then plain locks are not listed.
+    /// The client searches the nodes step by step, so a lock that is acquired or released during the search may be
+    /// missing. It scans Redis servers, a thousand keys at a time. If the [key
+    /// template](crate::ClientBuilder::key_template) is just `{name}`, plain locks are not listed, because their keys
+    /// look like any other key.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -201,25 +202,27 @@ impl Client {
         list(self.cluster(), filter).await
     }
 
-    /// Lists the names that are held or waited for in pages, with a bounded amount of work for each page.
+    /// Returns one page of the names that are held or waited for. The work for each page is bounded.
     ///
-    /// `position` is `""` for the first page, and [`ListPage::next`] for the one after it. Names come in no particular
-    /// order, and a page may have none. If locks change or a node fails meanwhile, a name may be missing or come twice.
+    /// Pass `""` as `cursor` for the first page, and [`ListPage::next`] of the previous page for every other page.
+    /// Names are in no particular order, and a page may be empty. If locks change or a node fails between two pages, a
+    /// name may be missing or appear twice.
     ///
     /// # Errors
-    /// [`ReadError`] if no majority of the nodes can be searched, or if `position` did not come from a page.
+    /// [`ReadError`] if no majority of the nodes can be searched, or if `cursor` is not the `next` of a page.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
-    pub async fn list_page(&self, filter: &Filter, position: &str) -> Result<ListPage, ReadError> {
-        list_page(self.cluster(), filter, position).await
+    pub async fn list_page(&self, filter: &Filter, cursor: &str) -> Result<ListPage, ReadError> {
+        list_page(self.cluster(), filter, cursor).await
     }
 
-    /// Breaks somebody else's lease: the one with the given fence, and no newer one.
+    /// Breaks the lease with the given fence, which another client may hold. It does not break a newer lease.
     ///
-    /// The holder learns of it at once if hints reach it, and otherwise with its next renewal. It cannot get the lock back
-    /// under the same lease. Nobody else gets the lock before the lease would have ended, unless the break frees it
-    /// [now](Break::now). If several leases share the lock, the newest fence identifies them, and all of them are broken.
+    /// The nodes notify the holder at once; if the notification does not arrive, the holder learns of the break with
+    /// its next renewal. The holder cannot renew the broken lease. Nobody else gets the lock before the lease would
+    /// have ended, unless the break frees the lock [now](Break::now). If several leases share the lock, the newest
+    /// fence identifies all of them, and all of them are broken.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -236,7 +239,7 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`BreakError`] if nobody holds the lock, another lease holds it by now, or no majority answers.
+    /// [`BreakError`] if nobody holds the lock, another lease now holds the lock, or no majority of the nodes answers.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop requests that were sent. The call can be repeated.
@@ -244,16 +247,16 @@ impl Client {
         break_lock(self.cluster(), &self.key(name.as_ref())?, what).await
     }
 
-    /// Extends a [detached](crate::Lease::detach) lease: a majority of the nodes restarts the ttl. Returns how long the
+    /// Extends a [detached](crate::Lease::detach) lease: a majority of the nodes restarts its ttl. Returns how long the
     /// lease is surely valid from now.
     ///
-    /// A node that no longer has its vote does not grant it again: without the state of the guard, this client cannot know
-    /// whether the lease was lost meanwhile.
+    /// A node that has lost its vote for the lease does not grant it again: unlike the [`Lease`](crate::Lease) guard,
+    /// this client cannot know whether the lease was lost in the meantime.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if no majority can have it any more. That is final: this client releases its remaining votes,
-    /// and does not extend it again. [`LeaseError::NoQuorum`] if too few nodes answered: it may still be held until the end
-    /// of the validity that was known before.
+    /// [`LeaseError::Lost`] if the lease can no longer have a majority. This is final: this client releases the
+    /// remaining votes, and does not extend the lease again. [`LeaseError::NoQuorum`] if too few nodes answered: the
+    /// lease may still be held until the end of its last known validity.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop an extension that was sent.
@@ -261,14 +264,14 @@ impl Client {
         ops::extend(self.cluster(), lease).await
     }
 
-    /// Checks whether a majority of the nodes has a detached lease now, and returns how long it is surely valid.
+    /// Checks that a majority of the nodes has a detached lease now. Returns how long the lease is surely valid.
     ///
-    /// A check can succeed after [`LeaseError::Lost`] while the client that acquired the lease is still asking nodes that
-    /// did not have it, or its guard repairs it.
+    /// A check can fail with [`LeaseError::Lost`] and a later check succeed: the client that acquired the lease may
+    /// still be requesting it from nodes that did not have it.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if no majority has it, or not for long enough to rely on. [`LeaseError::NoQuorum`] if too few nodes
-    /// answered.
+    /// [`LeaseError::Lost`] if no majority of the nodes has the lease, or has it for long enough to rely on.
+    /// [`LeaseError::NoQuorum`] if too few nodes answered.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -278,7 +281,7 @@ impl Client {
 
     /// Releases a detached lease on every node, and returns whether it was still held.
     ///
-    /// Unreachable nodes get the release later, as long as this client exists.
+    /// As long as this client exists, it retries the release on unreachable nodes.
     ///
     /// # Errors
     /// [`LeaseError::NoQuorum`] if too few nodes acknowledged by the node deadline; the other votes end with their ttl.
@@ -289,12 +292,13 @@ impl Client {
         ops::release(self.cluster(), lease).await
     }
 
-    /// Releases every lease that an owner has of this name, through any client and process, and refuses the owner for this
-    /// name for the duration `keep_out`. Other names are not affected. Returns whether the owner had any lease.
+    /// Retires an owner from a name: releases every lease that the owner has of this name, in any client and process,
+    /// and lets the nodes refuse the owner for this name for the duration `keep_out`. Other names are not affected.
+    /// Returns whether the owner had a lease.
     ///
-    /// Use it if the owner may have attempts under way that you do not know of, for example after lost replies. They fail
-    /// with [`AcquireError::Retired`](crate::AcquireError::Retired). Votes on unreachable nodes end with
-    /// their ttl.
+    /// Call it if the owner may still have attempts under way that you do not know of, for example after lost replies.
+    /// Such attempts fail with [`AcquireError::Retired`](crate::AcquireError::Retired). Votes on unreachable nodes end
+    /// with their ttl.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -312,7 +316,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// [`LeaseError::NoQuorum`] if too few nodes acknowledged: the owner may still enter. The call can be repeated.
+    /// [`LeaseError::NoQuorum`] if too few nodes acknowledged: the owner may still acquire the lock. The call can be
+    /// repeated.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop requests that were sent. The call can be repeated.
@@ -337,10 +342,10 @@ impl Client {
         ops::retire(self.cluster(), &self.key(lease.name().as_str())?, owner, keep_out, Some(lease)).await
     }
 
-    /// Counts this process, too, as keeping this client's leases alive, each of them from its next renewal on.
-    /// [`ClientBuilder::also_alive_with`] does the same from the start.
+    /// Adds a process to those that keep this client's leases alive. It takes effect for each lease with its next
+    /// renewal. See [`ClientBuilder::also_alive_with`], which takes effect from the start.
     ///
-    /// Returns whether any node tracks processes. If none does, there is no need to renew.
+    /// Returns whether any node tracks processes. If no node does, the leases need no renewal because of this call.
     ///
     /// # Errors
     /// [`ConfigError::Setting`] if there is no such process.
@@ -348,8 +353,9 @@ impl Client {
         self.add_companion(Companion::Process(pid))
     }
 
-    /// Counts every member of the process group of this leader as keeping this client's leases alive. The leader must be
-    /// running now; members may outlive it. Otherwise like [`also_alive_with`](Self::also_alive_with).
+    /// Adds every member of a process group to the processes that keep this client's leases alive. `leader` is the id
+    /// of the group's leader, which must be running now; the other members may outlive it. See
+    /// [`also_alive_with`](Self::also_alive_with).
     ///
     /// # Errors
     /// [`ConfigError::Setting`] if there is no such process.
@@ -374,18 +380,21 @@ impl Client {
         history(self.cluster(), limit).await
     }
 
-    /// Returns the id of the cluster: random, assigned once, stored on every node, and the same for every client of these
-    /// nodes. `None` until this client has seen it on a majority of the nodes.
+    /// Returns the id of the cluster, or `None` until this client has seen the id on a majority of the nodes.
+    ///
+    /// The id is random. It is assigned when the cluster is created, and stored on every node, so it is the same for
+    /// every client of these nodes.
     pub fn cluster_id(&self) -> Option<String> {
         self.cluster().membership.cluster()
     }
 
-    /// Returns the URL of each node, without secrets, and why it cannot vote now; `None` if it can.
+    /// Returns the URL of each node, without secrets, and why the node cannot vote now; `None` if it can vote.
     pub fn nodes(&self) -> Vec<(String, Option<Silence>)> {
         self.node_stats().into_iter().map(|stats| (stats.node, stats.trouble)).collect()
     }
 
-    /// Returns the health of each node: whether it can vote, its round trips, its clock, and how often it lost its memory.
+    /// Returns the health of each node: whether it can vote, its round trips, its clock, and how often it lost its
+    /// memory.
     pub fn node_stats(&self) -> Vec<NodeStats> {
         let cluster = self.cluster();
         let middle = cluster.middle();
@@ -400,14 +409,14 @@ impl Client {
         cluster.links.iter().map(stats).collect()
     }
 
-    /// Returns why this client cannot use its [state folder](crate::ClientBuilder::state_folder), with the path; `None` if
-    /// it can, has not needed it yet, or has none. While the folder is unusable, the time between two runs does not count
-    /// towards a quarantine.
+    /// Returns why this client cannot use its [state folder](crate::ClientBuilder::state_folder), with the path.
+    /// Returns `None` if the client can use the folder, has not needed it yet, or has no state folder. While the folder
+    /// is unusable, a quarantine does not include the time between two runs.
     pub fn state_folder_trouble(&self) -> Option<String> {
         self.cluster().records.trouble()
     }
 
-    /// Returns the counters of this client. Clones count together.
+    /// Returns the counters of this client and all its clones together.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -423,22 +432,22 @@ impl Client {
         self.cluster().counters.read(&self.cluster().traffic)
     }
 
-    /// Returns the number of pending timer calls: attempts, leases and requests under way. Only for tests of this project.
+    /// Returns the number of pending timer calls, of attempts, leases and requests. Only for tests of this project.
     #[cfg(feature = "fuzzing")]
     #[doc(hidden)]
     pub fn calls_to_come(&self) -> usize {
         self.cluster().timers.to_come()
     }
 
-    /// Makes these nodes one new cluster, which may vote at once. By calling it you declare that no lock can be outstanding
-    /// on them. Returns when every node can vote.
+    /// Makes these nodes a new cluster, whose nodes may vote at once. Returns when every node can vote.
     ///
-    /// For a new cluster this saves the quarantine of `max_ttl`. On a cluster in use it is dangerous: it can allow two holders.
+    /// Call it only if no lock can be outstanding on these nodes: on a cluster in use it can allow two holders. For new
+    /// nodes, this call avoids the quarantine of `max_ttl`.
     ///
     /// # Errors
-    /// [`ReconfigureError`] names the nodes that could not be reached, and those that have a lease or cannot list their
-    /// names, unless [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set. If there are any, no
-    /// node is changed.
+    /// [`ReconfigureError`] names the nodes that could not be reached. Unless
+    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, it also names the nodes that have
+    /// a lease or cannot list their names. If there is any such node, no node is changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may have been changed and others not: repeat the call.
@@ -446,10 +455,11 @@ impl Client {
         self.cluster().init().await
     }
 
-    /// Releases every lease, and waits until all nodes have acknowledged the releases, at most for the deadline.
+    /// Closes the client: releases every lease, and waits at most `deadline` until all nodes have acknowledged the
+    /// releases.
     ///
     /// # Errors
-    /// [`CloseError`] has the number of releases that were not delivered: those votes end with their ttl.
+    /// [`CloseError`] has the number of releases that were not delivered. Those votes end with their ttl.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the client from closing.
@@ -460,7 +470,7 @@ impl Client {
     }
 }
 
-/// Shared by clients, locks and leases. Closes the client when the last of them is dropped.
+/// The handle that clones of a client, its locks and its leases share. Dropping the last of them closes the client.
 pub(crate) struct Handle {
     pub(crate) cluster: Arc<Cluster>,
 }

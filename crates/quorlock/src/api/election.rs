@@ -1,4 +1,4 @@
-//! One leader at a time: the exclusive lock, with its fence as the term.
+//! Leader election with an exclusive lock, whose fence is the term.
 
 use futures_util::stream::{self, Stream};
 use quorlock_core::fence::Fence;
@@ -11,11 +11,12 @@ use crate::cluster::inspect::inspect;
 use crate::error::ReadError;
 use crate::platform::runtime;
 
-/// An election of one leader at a time. [`Client::election`](crate::Client::election) makes one.
+/// An election of one leader at a time. [`Client::election`](crate::Client::election) returns one.
 ///
-/// It is the exclusive lock of the name: candidates [`acquire`](Lock::acquire) it, and the [`Lease`](crate::Lease) is the
-/// leadership. Its fence is the term, which grows from leader to leader. A leader steps down by releasing the lease.
-/// Followers use [`leader`](Lock::leader) and [`leader_changes`](Lock::leader_changes).
+/// An election is the exclusive lock of its name. Candidates [`acquire`](Lock::acquire) the lock, and the holder of the
+/// [`Lease`](crate::Lease) is the leader. The fence of the lease is the term, which grows from leader to leader. A
+/// leader steps down by releasing the lease. Followers use [`leader`](Lock::leader) and
+/// [`leader_changes`](Lock::leader_changes).
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -37,7 +38,7 @@ pub type Election = Lock;
 pub struct Leader {
     /// The holder of the lock, if the nodes know it.
     pub holder: Option<Holder>,
-    /// The fence of its lease: every later leader has a higher one.
+    /// The fence of its lease. Every later leader has a higher term.
     pub term: Fence,
 }
 
@@ -55,10 +56,11 @@ impl Lock {
         Ok(found.holder().map(|(holder, term)| Leader { holder, term }))
     }
 
-    /// Returns the leader, and then every change; `None` while there is no leader.
+    /// Returns a stream of the current leader, and then of every change; `None` while there is no leader.
     ///
-    /// It reads the nodes about once a second, or three times in a ttl if that is more often, so it may miss shorter terms.
-    /// While no majority answers, it waits. It keeps the client open, and ends when the client is closed.
+    /// The stream reads the nodes about once a second, or three times in a ttl if that is more often, so it may miss
+    /// shorter terms. While no majority of the nodes answers, the stream has no items. It keeps the client open, and
+    /// ends when the client is closed.
     pub fn leader_changes(&self) -> impl Stream<Item = Option<Leader>> + Send + use<> {
         let interval = (self.spec.ttl / 3).clamp(TTL_MIN / 3, POLL_MAX);
         stream::unfold((self.clone(), None), move |(election, last)| async move {

@@ -14,20 +14,21 @@ use crate::detached::DetachedLease;
 use crate::error::{FenceError, LeaseError, LostError};
 use crate::lease::claim::Claim;
 
-/// The guard of an acquired lock, which holds it until it is released, dropped or lost.
+/// The guard of an acquired lock. The lock is held until the lease is released, dropped or lost.
 ///
-/// The watchdog renews it in the background. It can still be lost if the nodes cannot be reached or this process is paused:
-/// watch [`lost`](Self::lost), call [`ensure`](Self::ensure) before each step, and pass the [`fence`](Self::fence) to the
-/// resource that the lock protects, so that the resource can refuse late steps.
+/// A background task, the watchdog, renews the lease. The lease can still be lost if the nodes cannot be reached or
+/// this process is paused: await [`lost`](Self::lost), call [`ensure`](Self::ensure) before each step, and pass the
+/// [`fence`](Self::fence) (fencing token) to the resource that the lock protects, so that the resource can reject late
+/// steps.
 ///
-/// Dropping a lease releases the lock without waiting or blocking. A lease keeps its client's connections open, so it holds
-/// the lock even after the last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped.
-/// [`Client::close`](crate::Client::close) ends it. A lease that is leaked ([`std::mem::forget`]) is renewed until the
+/// Dropping a lease releases the lock without blocking. A lease keeps its client's connections open, so the lock stays
+/// held after the last [`Client`](crate::Client) and [`Lock`](crate::Lock) are dropped.
+/// [`Client::close`](crate::Client::close) ends all leases. A leaked lease ([`std::mem::forget`]) is renewed until the
 /// lifetime limit of its [`Renewals`](crate::Renewals), by default one hour.
 #[must_use = "a lease that is dropped at once protects nothing"]
 pub struct Lease {
     pub(crate) claim: Arc<Claim>,
-    /// Keeps the client open. Dropped after the release is queued.
+    /// Keeps the client open until the release is queued.
     _client: Client,
 }
 
@@ -42,12 +43,13 @@ impl Lease {
         &self.claim.key.name
     }
 
-    /// Returns the random value that signs this lease on the nodes. It is a secret: with it, anyone can release the lock.
+    /// Returns the random value that signs this lease on the nodes. It is a secret: with it, anyone can release the
+    /// lock.
     pub fn id(&self) -> LeaseId {
         self.claim.hold(Hold::attempt)
     }
 
-    /// Returns the fence: a number that is higher than that of every earlier lease of this name.
+    /// Returns the fence (fencing token), a number that is higher than the fences of all earlier leases of this name.
     ///
     /// # Errors
     /// [`FenceError::Lost`] if the lease is over by the local clock. [`FenceError::Plain`] for a plain lock.
@@ -61,41 +63,42 @@ impl Lease {
         self.claim.hold(|hold| if let Mode::Slot { slot, .. } = hold.terms().mode { Some(slot) } else { None })
     }
 
-    /// Returns the number of nodes that are known to have granted it: at least a majority, because an acquire does not wait
-    /// for slow nodes.
+    /// Returns the number of nodes that are known to have granted the lease. This may be only a majority, because an
+    /// acquire does not wait for slow nodes.
     pub fn nodes(&self) -> usize {
         self.claim.hold(Hold::nodes).len()
     }
 
-    /// Returns the lifetime on the nodes after each renewal.
+    /// Returns the time for which the nodes keep the lease after each renewal.
     pub fn ttl(&self) -> Duration {
         self.claim.hold(|hold| hold.terms().ttl.duration())
     }
 
     /// Returns how long the lease is surely valid without another renewal; zero if it is over.
     ///
-    /// It is measured by the boot-time clock. If the wall clock has advanced further than the boot-time clock by more than
-    /// the remaining validity, the machine was paused, and the lease is lost.
+    /// The boot-time clock measures the validity. If the wall clock has advanced further than the boot-time clock, and
+    /// the difference exceeds the remaining validity, the machine was paused, and the lease is lost.
     pub fn validity(&self) -> Duration {
         self.claim.validity().unwrap_or_default()
     }
 
-    /// Checks by the local clock that the lease is valid for at least this long.
+    /// Checks by the local clock that the lease is valid for at least the duration `needed`.
     ///
-    /// It does not ask the nodes. If the lease was [broken](crate::Client::break_lock) with [`now`](crate::Break::now), or
-    /// its owner was [retired](crate::Client::retire), the check passes until this client learns of it. A hint announces a
-    /// break at once, if hints reach this client; otherwise the next renewal fails. Until then somebody else may hold the
-    /// lock, with a higher fence. [`extend`](Self::extend) asks the nodes.
+    /// This method does not ask the nodes; [`extend`](Self::extend) does. If the lease was
+    /// [broken](crate::Client::break_lock) with [`now`](crate::Break::now), or its owner was
+    /// [retired](crate::Client::retire), somebody else may hold the lock with a higher fence, but the check passes
+    /// until this client knows. The nodes notify this client of a break at once; if the notification does not arrive,
+    /// the next renewal fails.
     ///
     /// # Errors
-    /// [`LostError::TooShort`] if less is left, or the reason why the lease is over.
+    /// [`LostError::TooShort`] if the remaining validity is shorter. Other [`LostError`]s if the lease is over.
     pub fn ensure(&self, needed: Duration) -> Result<(), LostError> {
         let left = self.claim.validity()?;
         if left < needed { Err(LostError::TooShort { left, needed }) } else { Ok(()) }
     }
 
-    /// Waits until the lease is lost. The future resolves by the end of the validity at the latest, and never for a lease
-    /// that is released. If the machine was paused, the next renewal notices it.
+    /// Waits until the lease is lost. The future resolves at the end of the validity at the latest. If the lease is
+    /// released, the future never resolves. If the machine was paused, the next renewal detects the loss.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -106,23 +109,23 @@ impl Lease {
     /// Renews the lease now: a majority of the nodes restarts the ttl.
     ///
     /// # Errors
-    /// [`LeaseError::Lost`] if the lease is over, which is final. [`LeaseError::NoQuorum`] if no majority renewed it in
-    /// time; it is still held until its validity ends.
+    /// [`LeaseError::Lost`] if the lease is over, which is final. [`LeaseError::NoQuorum`] if no majority renewed it
+    /// by the node deadline; the lease is still held until its validity ends.
     ///
     /// # Cancel safety
-    /// Dropping the future does not stop a renewal that is under way. The lease stays held.
+    /// Dropping the future does not stop a renewal that has started. The lease stays held.
     pub async fn extend(&self) -> Result<(), LeaseError> {
         self.claim.extend().await
     }
 
-    /// Releases the lock, and waits until a majority of the nodes has acknowledged it.
+    /// Releases the lock, and waits until a majority of the nodes has acknowledged the release.
     ///
-    /// Dropping the lease releases it as well, but does not report the result.
+    /// Dropping the lease also releases the lock, but does not report the result.
     ///
     /// # Errors
     /// [`LeaseError`] if the lease was lost before, or if too few nodes acknowledged by the node deadline. The lease is
-    /// over in either case. Releases that could not be delivered are retried; votes that are never released end with their
-    /// ttl.
+    /// over in either case. Releases that could not be delivered are retried; votes that are never released end with
+    /// their ttl.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the release.
@@ -132,11 +135,11 @@ impl Lease {
 
     /// Gives up the guard without releasing the lock.
     ///
-    /// Nothing renews the lease from now on. Any client of these nodes can extend, check and release it. It lasts for its
-    /// ttl from the last renewal, does not end with this client, and does not keep the client open. While the client lives,
-    /// it still asks nodes that have not granted the lease, as long as the lease is surely valid without a renewal. On an
-    /// SQLite node the lease may end with this process, unless the client was built with
-    /// [`outlived_by_leases`](crate::ClientBuilder::outlived_by_leases).
+    /// After this call, this client no longer renews the lease. Any client of these nodes can extend, check and release
+    /// the detached lease. It lasts for its ttl from the last renewal, also if this client is closed, and does not keep
+    /// the client open. Until the current validity ends, the client still requests the lease from nodes that have not
+    /// granted it. On an SQLite node the lease may end when this process ends, unless the client was built with
+    /// [`leases_outlive_process`](crate::ClientBuilder::leases_outlive_process).
     ///
     /// # Errors
     /// [`LostError`] if the lease is over.
@@ -144,7 +147,7 @@ impl Lease {
         self.claim.detach()
     }
 
-    /// Detaches all of these leases, or none: if one is over, the others are released.
+    /// Detaches all of these leases, or none. If one lease is over, all others are released.
     pub(crate) fn detach_all(leases: Vec<Self>) -> Result<Vec<DetachedLease>, LostError> {
         let mut done: Vec<(Arc<Claim>, DetachedLease)> = Vec::with_capacity(leases.len());
         for lease in leases {
@@ -162,8 +165,8 @@ impl Lease {
         Ok(done.into_iter().map(|(_, detached)| detached).collect())
     }
 
-    /// Returns the lease in its detached form and keeps the guard: for other processes that want to
-    /// [check](crate::Client::check) it.
+    /// Returns the lease in its detached form, and keeps the guard. Other processes can [check](crate::Client::check)
+    /// the detached lease.
     pub fn as_detached(&self) -> DetachedLease {
         self.claim.as_detached()
     }

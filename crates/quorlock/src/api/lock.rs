@@ -1,4 +1,4 @@
-//! The lock: a name, how to acquire it, and as which kind.
+//! The lock: a name, the settings for acquiring it, and the kind of lock.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,17 +17,18 @@ use crate::error::{AcquireError, ConfigError, RunError};
 use crate::lease::claim::Progress;
 use crate::node::key::LockKey;
 
-/// A name, and how to acquire it. [`Client::lock`] makes one.
+/// A name, and the settings for acquiring it. [`Client::lock`] returns one.
 ///
-/// A lock holds nothing: [`acquire`](Self::acquire) returns a [`Lease`], and the lease holds the name. Invalid names and
-/// settings are reported by the first acquire, before anything is sent.
+/// A `Lock` value holds nothing: [`acquire`](Self::acquire) returns a [`Lease`], and the lease holds the name. The
+/// first acquire reports invalid names and settings, before it sends a request.
 ///
-/// All kinds of locks are a `Lock<K>` with the same settings and the same ways to acquire. The kind `K` decides who can hold
-/// the name together: [`Exclusive`] locks have one holder at a time; see [`Reentrant`](crate::Reentrant),
-/// [`RwLock`](crate::RwLock), [`Semaphore`](crate::Semaphore), [`All`](crate::All) and [`Election`](crate::Election).
+/// Every kind of lock is a `Lock<K>` with the same methods. The kind `K` decides which holders may have the name at the
+/// same time. An [`Exclusive`] lock has one holder at a time. See [`Reentrant`](crate::Reentrant),
+/// [`RwLock`](crate::RwLock), [`Semaphore`](crate::Semaphore), [`All`](crate::All) and [`Election`](crate::Election)
+/// for the other kinds.
 ///
-/// Callers that find the name held wait in a queue. The lock goes to the lowest ticket on every node, and a release notifies
-/// only the first waiter. [`observe`](Self::observe) shows the position.
+/// If the name is held, callers wait in a queue, which has the same order on every node. A release notifies only the
+/// first waiter. [`observe`](Self::observe) reports the position in the queue.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -95,13 +96,13 @@ impl<K> Lock<K> {
         Self { spec: Spec::new(client, key), kind }
     }
 
-    /// Sets the lifetime that is requested from the nodes: a holder that died blocks others for at most this long.
+    /// Sets the lifetime of the lease on the nodes. If the holder dies, the lock stays held for at most this long.
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.spec.ttl = ttl;
         self
     }
 
-    /// Sets the label that others see when they find the name held. It is cut to 128 bytes.
+    /// Sets the label that identifies the holder to other clients. It is truncated to 128 bytes.
     pub fn label(mut self, label: &str) -> Self {
         let Holder { host, pid, .. } = &self.spec.client.cluster().settings.holder;
         self.spec.holder = Holder::new(host, *pid, label).encode().into();
@@ -114,17 +115,18 @@ impl<K> Lock<K> {
         self
     }
 
-    /// Sets how many attempts [`acquire`](Lock::acquire) makes, and the delays between them where there is no queue.
+    /// Sets how many attempts [`acquire`](Lock::acquire) makes, and, for locks without a queue, the delays between
+    /// attempts.
     pub fn retry(mut self, retry: Retry) -> Self {
         self.spec.retry = retry;
         self
     }
 
-    /// Calls `observer` whenever the state of a waiting acquire changes: the holder, the position in the queue, and at last
-    /// the grant.
+    /// Calls `observer` whenever the state of a waiting acquire changes: when the holder or the position in the queue
+    /// changes, and finally when the lock is granted.
     ///
-    /// It is called by the task that awaits the acquire, and must not block. If the state changes twice before that task runs,
-    /// only the latest is reported. The last call comes before the acquire returns.
+    /// The task that awaits the acquire calls `observer`, which must not block. If the state changes twice before that
+    /// task runs, `observer` gets only the latest state. The last call happens before the acquire returns.
     pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
         self.spec.observer = Some(Arc::new(observer));
         self
@@ -132,10 +134,11 @@ impl<K> Lock<K> {
 }
 
 impl<K: Kind> Lock<K> {
-    /// Tries once. Returns `None` if somebody else holds the lock or waits for it.
+    /// Tries once to acquire the lock. Returns `None` if somebody else holds the lock or waits for it.
     ///
     /// # Errors
-    /// Any [`AcquireError`] except [`Held`](AcquireError::Held). Nothing is held then; grants are being released.
+    /// Any [`AcquireError`] except [`Held`](AcquireError::Held). After an error the lock is not held, and the client is
+    /// releasing the grants that it got.
     ///
     /// # Cancel safety
     /// Dropping the future releases every grant, at once and without blocking.
@@ -146,7 +149,7 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    /// Waits until the lock is acquired, or until the [`retry`](Self::retry) policy is exhausted.
+    /// Acquires the lock, waiting until it is free or the [`retry`](Self::retry) policy is exhausted.
     ///
     /// # Errors
     /// [`AcquireError`], for example if the name or a setting is invalid.
@@ -157,14 +160,14 @@ impl<K: Kind> Lock<K> {
         self.acquire_with(Patience::Policy).await
     }
 
-    /// Waits until the lock is acquired, at most for this time. It returns at the deadline and not later.
+    /// Acquires the lock, waiting at most for the duration `wait`. It never returns later than that.
     ///
-    /// With a wait of zero it tries once, like [`try_acquire`](Self::try_acquire), but reports who
+    /// With a wait of zero this method tries once, like [`try_acquire`](Self::try_acquire), but reports who
     /// [holds](AcquireError::Held) the lock.
     ///
     /// # Errors
-    /// [`AcquireError::WaitTimeout`] names the holder at the deadline. Other [`AcquireError`]s name the nodes that did not
-    /// answer.
+    /// [`AcquireError::WaitTimeout`] names the holder at the deadline. Other [`AcquireError`]s name the nodes that did
+    /// not answer.
     ///
     /// # Cancel safety
     /// Dropping the future releases every grant and every queue position, at once and without blocking.
@@ -184,10 +187,10 @@ impl<K: Kind> Lock<K> {
 }
 
 impl<K: Kind<Lease = Lease>> Lock<K> {
-    /// Acquires the lock, does the work, and releases the lock. If the lease is lost meanwhile, the work is dropped at its
-    /// next await.
+    /// Acquires the lock, runs the work, and releases the lock. If the lease is lost before the work ends, the work is
+    /// dropped at its next await.
     ///
-    /// A panic in the work releases the lock by unwinding.
+    /// If the work panics, unwinding releases the lock.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -199,7 +202,7 @@ impl<K: Kind<Lease = Lease>> Lock<K> {
     /// ```
     ///
     /// # Errors
-    /// [`RunError::Acquire`] if the work never began. [`RunError::Lost`] if the lease was lost before the work ended.
+    /// [`RunError::Acquire`] if the work did not start. [`RunError::Lost`] if the lease was lost before the work ended.
     ///
     /// # Cancel safety
     /// Dropping the future drops the work and releases the lock.
@@ -218,24 +221,27 @@ impl<K: Kind<Lease = Lease>> Lock<K> {
 }
 
 impl Lock {
-    /// Uses the original Redlock commands: `SET name id NX PX ttl` and a compare-and-delete script; no fence, no queue.
+    /// Makes this a plain lock, which uses only the original Redlock commands (`SET name id NX PX ttl` and a
+    /// compare-and-delete script), and has no fence and no queue.
     ///
-    /// This is cheaper, but finding the holder after a refusal takes one more round. A plain lock and a fenced lock of the
-    /// same name exclude each other. A plain lock may overtake waiters in the queue.
+    /// A plain lock is cheaper, but finding its holder after a refusal takes one more round of requests. A plain lock
+    /// and a fenced lock of the same name exclude each other. A plain lock may overtake waiters in the queue.
     pub fn plain(mut self) -> Self {
         self.spec.plain = true;
         self
     }
 }
 
-/// A lock that its owner may enter again while holding it. [`Client::reentrant`](crate::Client::reentrant) makes one.
+/// A lock that its owner may acquire again while holding it. [`Client::reentrant`](crate::Client::reentrant) returns
+/// one.
 ///
-/// Each lock has a new owner; clones have the same one. Pass the [`owner`](Self::owner) to another task, or with
-/// [`Owner::reveal`] to another process, to enter there.
+/// Each new lock has a new owner; its clones have the same owner. To acquire the lock again in another task, pass the
+/// [`owner`](Self::owner) to that task. To acquire it again in another process, pass the text of [`Owner::reveal`].
 ///
-/// Each entry is a [`Lease`] that is renewed and released independently. The name is free after the last release. All entries
-/// have the same fence. An owner that reads the same name with an [`RwLock`](crate::RwLock) gets [`AcquireError::Upgrade`],
-/// because it would wait for itself.
+/// Each acquire returns a separate [`Lease`], which is renewed and released independently of the others. All leases of
+/// the owner have the same fence, and the name is free after the last of them is released. If the owner already reads
+/// the name with an [`RwLock`](crate::RwLock), an acquire fails with [`AcquireError::UpgradeUnsupported`], because it
+/// would wait for itself.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -262,18 +268,19 @@ impl Reentrant {
         self
     }
 
-    /// Returns the owner as which this lock enters.
+    /// Returns the owner that acquires this lock.
     pub fn owner(&self) -> Owner {
         self.kind
     }
 }
 
-/// A lock with a limited number of holders. [`Client::semaphore`](crate::Client::semaphore) makes one.
+/// A lock with a limited number of holders. [`Client::semaphore`](crate::Client::semaphore) returns one.
 ///
-/// Each holder has one of the slots, and a majority decides about each slot. (Counting permits on each node would admit too
-/// many: two permits on three nodes admit three holders.) [`Lease::slot`](crate::Lease::slot) says which slot a lease has. All
-/// users of a name must pass the same number of permits; if not, they get
-/// [`AcquireError::Permits`](crate::AcquireError::Permits).
+/// A semaphore with N permits has N numbered slots. Each holder has one slot, which a majority of the nodes has
+/// granted; two holders never have the same slot. [`Lease::slot`](crate::Lease::slot) returns the number of the slot.
+/// (If each node only counted permits, two permits on three nodes would admit three holders.) All users of a name must
+/// pass the same number of permits; an acquire with another number fails with
+/// [`AcquireError::SlotsMismatch`](crate::AcquireError::SlotsMismatch).
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

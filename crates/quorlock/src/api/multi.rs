@@ -18,11 +18,11 @@ use crate::detached::DetachedLease;
 use crate::error::{AcquireError, ConfigError, FenceError, LeaseError, LostError};
 use crate::node::key::LockKey;
 
-/// Exclusive locks of several names, all or nothing. [`Client::all`] makes one.
+/// Exclusive locks of several names, which are acquired all or none. [`Client::all`] returns one.
 ///
-/// The names are acquired one after the other in sorted order, so two clients whose names overlap never wait for each other.
-/// Names that are already acquired are renewed while the next one is waited for. If one of them is lost meanwhile, all are
-/// released, and the acquire starts over.
+/// An acquire gets the names one after the other in sorted order, so two clients whose names overlap never deadlock.
+/// While it waits for the next name, it renews the leases that it already has. If one of these leases is lost, it
+/// releases all of them and starts over.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -40,7 +40,7 @@ pub type All = Lock<Names>;
 /// The kind of [`All`]: several names.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// All names after the lock's own, sorted.
+    /// All names but the lowest, sorted. The lowest name is in the lock's settings.
     others: Vec<Arc<LockKey>>,
 }
 
@@ -102,7 +102,8 @@ impl Leases {
     /// Returns the fence of one name.
     ///
     /// # Errors
-    /// [`FenceError::Lost`] if its lease is over. [`FenceError::NotHeld`] if the name is not one of these.
+    /// [`FenceError::Lost`] if the lease of this name is over. [`FenceError::NotHeld`] if there is no lease of this
+    /// name.
     pub fn fence(&self, name: &str) -> Result<Fence, FenceError> {
         self.get(name).ok_or(FenceError::NotHeld)?.fence()
     }
@@ -112,20 +113,20 @@ impl Leases {
         self.iter().map(Lease::ttl).min().unwrap_or_default()
     }
 
-    /// Returns how long all of them are surely valid without another renewal; zero if one of them is over.
+    /// Returns how long all leases are surely valid without another renewal; zero if one of them is over.
     pub fn validity(&self) -> Duration {
         self.iter().map(Lease::validity).min().unwrap_or_default()
     }
 
-    /// Checks that each of them is valid for at least this long.
+    /// Checks that each lease is valid for at least the duration `needed`.
     ///
     /// # Errors
-    /// [`LostError`] of the first that is not.
+    /// [`LostError`] of the first lease that is not.
     pub fn ensure(&self, needed: Duration) -> Result<(), LostError> {
         self.iter().try_for_each(|lease| lease.ensure(needed))
     }
 
-    /// Waits until the first of them is lost, and returns its name.
+    /// Waits until one of the leases is lost, and returns its name.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -134,10 +135,11 @@ impl Leases {
         (self.0[index].name().clone(), lost)
     }
 
-    /// Releases all of them, and waits until a majority of the nodes has acknowledged each release.
+    /// Releases all leases, and waits until a majority of the nodes has acknowledged each release.
     ///
     /// # Errors
-    /// [`LeaseError`] of the first that was lost before, or not acknowledged. All of them are over in any case.
+    /// [`LeaseError`] of the first lease that was already lost, or whose release was not acknowledged. All leases are
+    /// over in any case.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the releases.
@@ -145,10 +147,10 @@ impl Leases {
         join_all(self.0.into_iter().map(Lease::release)).await.into_iter().collect()
     }
 
-    /// Detaches all of them, or none. See [`Lease::detach`].
+    /// Detaches all leases, or none. See [`Lease::detach`].
     ///
     /// # Errors
-    /// [`LostError`] of the first that is over. All of them are released then.
+    /// [`LostError`] of the first lease that is over. In this case all leases are released.
     pub fn detach(self) -> Result<Vec<DetachedLease>, LostError> {
         Lease::detach_all(self.0)
     }

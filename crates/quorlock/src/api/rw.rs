@@ -5,21 +5,23 @@ use quorlock_core::mode::{Mode, OwnerId as Owner};
 use crate::api::lock::Lock;
 use crate::platform::entropy;
 
-/// A lock with many readers or one writer. [`Client::rw`](crate::Client::rw) makes one.
+/// A lock with many readers or one writer. [`Client::rw`](crate::Client::rw) returns one.
 ///
-/// [`read`](Self::read) and [`write`](Self::write) return the two locks to acquire. A writer excludes everyone else, also users
-/// of [`Client::lock`](crate::Client::lock) with the same name. Readers that come after a waiting writer wait for it. The share
-/// of a reader that died ends with its own ttl.
+/// [`read`](Self::read) returns the lock for reading, and [`write`](Self::write) the lock for writing. A writer
+/// excludes all other holders of the name, also those of [`Client::lock`](crate::Client::lock). Readers that arrive
+/// after a waiting writer wait for that writer. If a reader dies, its read lease ends with its own ttl.
 ///
-/// A reader cannot become a writer: two readers that both wait to write would wait for each other forever. One `RwLock` value
-/// is one party. If a party writes while it reads, it gets [`AcquireError::Upgrade`](crate::AcquireError::Upgrade) instead of
-/// waiting for itself. A clone is another party: give one to each task.
+/// A reader cannot become a writer: two readers that both wait to write would wait for each other forever. Each
+/// `RwLock` value is one party. If a party acquires the lock for writing while it reads, it gets
+/// [`AcquireError::UpgradeUnsupported`](crate::AcquireError::UpgradeUnsupported) instead of waiting for itself. A clone
+/// is another party: give each task its own clone.
 ///
-/// Every read waits for writers that asked earlier, also a second read of the same party. So do not read again while you read,
-/// unless the party has an [owner](Self::owned_by).
+/// A read waits for all writers that arrived earlier, even if the same party is already reading. Therefore a party must
+/// not read again while it reads, unless it has an [owner](Self::owned_by).
 ///
-/// The fence of a reader is higher than those of all earlier writers, and the fence of a writer is higher than all earlier
-/// fences. A resource compares the fences of both, and stores only those of writers.
+/// The fence of a reader is higher than the fences of all earlier writers. The fence of a writer is higher than all
+/// earlier fences. A protected resource must check the fences of readers and writers, but store only the fences of
+/// writers.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -36,7 +38,7 @@ use crate::platform::entropy;
 /// ```
 pub type RwLock = Lock<Party>;
 
-/// The kind of an [`RwLock`]: readers and writers that are the same party.
+/// The kind of an [`RwLock`]: the party that reads and writes.
 #[derive(Debug)]
 pub struct Party {
     owner: Owner,
@@ -57,16 +59,16 @@ impl Clone for Party {
 }
 
 impl RwLock {
-    /// Makes this the same party as others with this owner, in this process or another.
+    /// Sets the owner. All locks with the same owner are the same party, in this process and in others.
     ///
-    /// While the owner reads, it may read again: it gets another lease at once, with the same fence, also while a writer waits.
-    /// An owner whose reads always overlap therefore keeps writers out.
+    /// While the owner reads, it may read again: it gets another lease at once, with the same fence, even if a writer
+    /// is waiting. If the reads of an owner always overlap, writers wait forever.
     pub fn owned_by(mut self, owner: Owner) -> Self {
         self.kind = Party { owner, reenters: true };
         self
     }
 
-    /// Returns the lock for reading, which is shared with other readers.
+    /// Returns the lock for reading, which several readers can hold at the same time.
     pub fn read(&self) -> Lock<Mode> {
         self.in_mode(Mode::Shared { owner: self.kind.owner, reenters: self.kind.reenters })
     }

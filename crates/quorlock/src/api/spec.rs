@@ -1,4 +1,4 @@
-//! The settings of a lock, and how it is acquired with them.
+//! The settings of a lock, and acquiring a name with them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::lease::claim::{Claim, Observer};
 use crate::node::key::LockKey;
 use crate::platform::clock;
 
-/// How to acquire and hold a name: the settings that all kinds of locks share.
+/// The settings for acquiring and holding a name, which all kinds of locks have.
 ///
-/// Invalid names and settings are reported by the first acquire, before anything is sent.
+/// The first acquire reports invalid names and settings, before it sends a request.
 #[derive(Clone)]
 pub struct Spec {
     pub(crate) client: Client,
@@ -154,15 +154,15 @@ impl Spec {
                 AcquireError::Retired { name }
             }
             Verdict::Mismatch => {
-                let stored = tally.votes.iter().find_map(|vote| match vote {
+                let in_use = tally.votes.iter().find_map(|vote| match vote {
                     NodeVote::Refused(Refusal::Permits { stored }) => Some(*stored),
                     _ => None,
                 });
-                match (stored, mode) {
-                    (Some(stored), Mode::Slot { permits, .. }) => {
-                        AcquireError::Permits { name, asked: permits, stored }
+                match (in_use, mode) {
+                    (Some(in_use), Mode::Slot { permits, .. }) => {
+                        AcquireError::SlotsMismatch { name, requested: permits, in_use }
                     }
-                    _ => AcquireError::Upgrade { name },
+                    _ => AcquireError::UpgradeUnsupported { name },
                 }
             }
         }

@@ -16,7 +16,7 @@ use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::{Message, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
 use crate::platform::entropy;
 
-/// The most names of leases that are shown for each node.
+/// The largest number of names that are shown for each node.
 const NAMES_SHOWN: usize = 5;
 
 /// The nodes that failed, each with the reason.
@@ -35,7 +35,7 @@ pub(crate) fn check(failed: Failed) -> Result<(), ReconfigureError> {
     Err(if is_denied { ReconfigureError::Denied { nodes } } else { ReconfigureError::Failed { nodes } })
 }
 
-/// Makes the nodes one new cluster that may vote at once.
+/// Makes the nodes a new cluster, whose nodes may vote at once.
 pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), ReconfigureError> {
     let constants = settings.constants(format!("{:032x}", entropy::bits()));
     let mut sessions = open_all(nodes).await?;
@@ -47,7 +47,7 @@ pub(crate) async fn init(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result
     tell_all(&mut sessions, node_command).await
 }
 
-/// Refuses if any node shows a lease. A node that cannot list its names counts as having some.
+/// Fails if any node has a lease, or cannot list its names.
 async fn refuse_leases(sessions: &mut [Opened], template: &KeyTemplate) -> Result<(), ReconfigureError> {
     let mut found = Vec::new();
     for (title, session) in sessions {
@@ -94,10 +94,12 @@ async fn leases(session: &mut RequestReply, template: &KeyTemplate) -> Result<Ve
     Err(Trouble::Unfit("it has too many keys to look through".into()))
 }
 
-/// Changes the constants of the nodes' cluster. The nodes vote again after a quarantine, unless they are trusted.
+/// Changes the constants of the nodes' cluster. The nodes vote again after a quarantine, unless restarted nodes are
+/// trusted.
 ///
-/// Every node stops voting before the first quarantine may end, because an old majority and a new one need not share a
-/// node. If the change fails half-way, the changed nodes stay suspended until it is repeated.
+/// The client first suspends every node, and then starts the quarantines, because an old majority and a new majority
+/// may have no node in common. If the change fails after some nodes were suspended, they stay suspended until it is
+/// repeated.
 pub(crate) async fn reconfigure(nodes: &[Arc<dyn Node>], settings: &Settings) -> Result<(), ReconfigureError> {
     let mut sessions = open_all(nodes).await?;
     let mut lives = Vec::new();
@@ -119,7 +121,7 @@ pub(crate) async fn reconfigure(nodes: &[Arc<dyn Node>], settings: &Settings) ->
     Ok(())
 }
 
-/// Returns the id of the cluster that these nodes belong to, if the other nodes of that cluster are no majority.
+/// Returns the id of the cluster that these nodes belong to. Fails if they are not a majority of that cluster.
 fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
     let clusters: BTreeSet<&str> = lives.iter().map(|life| life.constants.cluster.as_str()).collect();
     let cluster = match clusters.into_iter().collect::<Vec<_>>().as_slice() {
@@ -127,16 +129,17 @@ fn one_cluster(lives: &[Incarnation]) -> Result<String, ReconfigureError> {
         [cluster] => (*cluster).to_owned(),
         [..] => return Err(ReconfigureError::Mixed),
     };
-    // Clients with the old constants must not find a majority of nodes that do not know the new ones.
-    let before = lives.iter().map(|life| life.constants.nodes).max().unwrap_or(0);
+    // Clients with the old constants must not find a majority of nodes that still have the old constants.
+    let cluster_nodes = lives.iter().map(|life| life.constants.nodes).max().unwrap_or(0);
     let present = lives.len();
-    if present < Quorum::majority_of(before) {
-        return Err(ReconfigureError::Minority { present, before });
+    if present < Quorum::majority_of(cluster_nodes) {
+        return Err(ReconfigureError::Minority { present, cluster_nodes });
     }
     Ok(cluster)
 }
 
-/// Opens a session to every node, or fails: a cluster that is declared on only some of its nodes is worse than none.
+/// Opens a session to every node. Fails if one cannot be opened, because a change of only some nodes would stop the
+/// cluster.
 async fn open_all(nodes: &[Arc<dyn Node>]) -> Result<Vec<Opened>, ReconfigureError> {
     let mut sessions: Vec<Opened> = Vec::new();
     let mut failed = Failed::new();

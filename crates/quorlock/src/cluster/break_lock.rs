@@ -21,17 +21,17 @@ use crate::node::key::LockKey;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Break {
-    /// The lease to break. A lease that was acquired since is left alone.
+    /// The lease to break. A lease that was acquired later is not broken.
     pub target: Target,
-    /// When the next waiter may get the lock.
+    /// When the lock becomes free.
     pub mode: BreakMode,
-    /// The reason, for people. It is written to the history together with the client that broke the lease.
+    /// The reason for the break. The history records it together with the client that broke the lease.
     pub reason: String,
 }
 
 impl Break {
-    /// Breaks the lease with this fence, or for a plain lock the vote with this digest, as [`Inspection::target`] returns
-    /// it. Nobody else gets the lock before the lease would have ended.
+    /// Returns a request to break the lease with this target, which [`Inspection::target`] returns. Nobody else gets
+    /// the lock before the lease would have ended.
     ///
     /// [`Inspection::target`]: crate::Inspection::target
     pub fn new(target: Target, reason: impl Into<String>) -> Self {
@@ -58,7 +58,7 @@ pub struct Broken {
     pub drains: Duration,
 }
 
-/// Asks every node to break the lease, and waits until all have answered or the deadline has passed.
+/// Asks every node to break the lease, and waits until all nodes have answered or the deadline has passed.
 pub(crate) async fn break_lock(
     cluster: &Cluster,
     key: &Arc<LockKey>,
@@ -66,7 +66,7 @@ pub(crate) async fn break_lock(
 ) -> Result<Broken, BreakError> {
     let name = key.name.clone();
     let mut round = ask(cluster, key, target, mode).await?;
-    // A node may store another fence for the same lease: only a majority is sure to store the fence of the lease.
+    // A node may store another fence for the same lease: only a majority certainly stores the fence of the lease.
     let digests: BTreeSet<Digest> = broken(&round).map(|(digest, ..)| digest).collect();
     for digest in digests {
         let missed = others(&round).filter(|(.., other)| *other == digest).map(|(node, ..)| node);
@@ -104,8 +104,8 @@ pub(crate) async fn break_lock(
             Refusal::Other { digest: other, holder, .. } if *other == digest => holder.clone(),
             _ => None,
         });
-        let target = fence.map_or(Target::Digest(digest), Target::Fence);
-        return Err(BreakError::Other { name, target, holder });
+        let current = fence.map_or(Target::Digest(digest), Target::Fence);
+        return Err(BreakError::AnotherLease { name, current, holder });
     }
     Err(BreakError::NoQuorum { name, tally: cluster.name_nodes(round.tally()) })
 }
@@ -115,8 +115,8 @@ async fn ask(cluster: &Cluster, key: &Arc<LockKey>, target: Target, mode: BreakM
     Broadcast::ask(cluster, key, request, patience, |_| false).await.ok_or(BreakError::Closed)
 }
 
-/// Returns for each node on which the lease is broken: its digest, whether there was a vote, and how long nobody else gets
-/// it.
+/// Returns the digest of the lease, whether there was a vote, and the time until the lock is free, for each node on
+/// which the lease is broken.
 fn broken(round: &Round) -> impl Iterator<Item = (Digest, bool, Duration)> {
     round.replies().iter().flatten().filter_map(|outcome| match outcome {
         Outcome::Voted { vote: Vote::Broken { digest, stood, remaining }, .. } => Some((*digest, *stood, *remaining)),
@@ -124,7 +124,7 @@ fn broken(round: &Round) -> impl Iterator<Item = (Digest, bool, Duration)> {
     })
 }
 
-/// Returns each node that left another lease alone, with its fence, if it has one, and its digest.
+/// Returns each node that has another lease, with the fence (if it has one) and the digest of that lease.
 fn others(round: &Round) -> impl Iterator<Item = (usize, Option<Fence>, Digest)> {
     round.replies().iter().enumerate().filter_map(|(node, reply)| match reply {
         Some(Outcome::Voted { vote: Vote::Refusal(Refusal::Other { fence, digest, .. }), .. }) => {

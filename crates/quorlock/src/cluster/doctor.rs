@@ -1,7 +1,7 @@
 //! Examines the nodes: what is wrong, how severe it is, and what to do about it.
 //!
-//! An examination only reads. It sends no hello, so a blank node stays blank and a new life of a node is not recorded. On a
-//! Redis server it tries commands within one script, on unused keys, and leaves no data.
+//! An examination does not change the nodes. It sends no hello, so a blank node stays blank, and a memory loss is not
+//! recorded. On a Redis server it tries commands within one script, on unused keys, and leaves no data.
 
 mod finding;
 mod judge;
@@ -67,13 +67,13 @@ pub struct ExaminedNode {
     pub epoch: Option<String>,
     /// The beginning of the id of its cluster.
     pub cluster: Option<String>,
-    /// The number of restarts since the cluster was made, as far as the node remembers.
+    /// The number of restarts since the cluster was created, as the node reports it.
     pub restarts: Option<u64>,
     /// The fastest of several round trips.
     pub round_trip: Option<Duration>,
     /// How far its clock is ahead of the median of all nodes, in microseconds, if there are at least three.
     pub skew_micros: Option<i64>,
-    /// How much faster than ours its clock runs, in millionths, if it was measured.
+    /// By how many millionths its clock runs faster than the clock of this process, if it was measured.
     pub rate_ppm: Option<i64>,
     /// The findings about it.
     pub findings: Vec<Finding>,
@@ -87,7 +87,7 @@ pub enum NodeState {
     Voting,
     /// It lost its memory.
     Quarantined {
-        /// The rest of the quarantine, as far as the node knows.
+        /// The remaining quarantine, as the node reports it.
         left: Duration,
     },
     /// It restarted, or was wiped, and no client has connected to it since.
@@ -106,7 +106,7 @@ pub enum NodeState {
     Unreachable(String),
 }
 
-/// Shows one word.
+/// Shows the state as one word.
 impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
@@ -123,7 +123,7 @@ impl fmt::Display for NodeState {
     }
 }
 
-/// The settings by which the nodes are judged.
+/// The settings that the findings depend on.
 pub(crate) struct Measure {
     /// The constants that all clients and nodes must share, without the cluster's id.
     pub(crate) constants: Constants,
@@ -164,12 +164,12 @@ pub(crate) async fn examine(nodes: Vec<Configured>, plan: &Plan, measure: &Measu
     Examination { nodes, findings, majority: Quorum::majority_of(measure.constants.nodes) }
 }
 
-/// Shortens a random id. The rest is enough to tell ids apart.
+/// Shortens a random id. The beginning is sufficient to distinguish ids.
 fn shorten(name: &str) -> String {
     name.chars().take(8).collect()
 }
 
-/// Returns for how long a node that lost its memory is quarantined, for messages.
+/// Returns the duration of a quarantine after a memory loss, for messages.
 fn quarantine(measure: &Measure) -> String {
     spell(Duration::from_micros(quarantine_micros(&measure.constants)))
 }

@@ -19,7 +19,7 @@ use crate::node::key::LockKey;
 pub struct Inspection {
     /// The name that was inspected.
     pub name: Name,
-    /// Each node's URL, without secrets, and its report, or why there is none.
+    /// The URL of each node, without secrets, and its report, or the reason why the node did not report.
     pub nodes: Vec<(String, Result<Report, Silence>)>,
     quorum: Quorum,
 }
@@ -30,8 +30,8 @@ impl Inspection {
         self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
     }
 
-    /// Returns the holder and the fence on which a majority agrees. `None` if nobody holds the name, or if the nodes were
-    /// read in the middle of a change.
+    /// Returns the holder and the fence on which a majority of the nodes agrees. Returns `None` if nobody holds the
+    /// name, or if the lock changed while the nodes were read.
     pub fn holder(&self) -> Option<(Option<Holder>, Fence)> {
         let (_, fence, held) = self.majority()?;
         Some((held.holder.clone(), fence))
@@ -42,8 +42,9 @@ impl Inspection {
         self.reports().any(|report| report.held.is_some() || report.waiting > 0)
     }
 
-    /// Returns the target with which [`break_lock`](crate::Client::break_lock) breaks the current lease: its fence, or its
-    /// digest if it is a plain lock. `None` if nobody holds the name, or if the nodes were read in the middle of a change.
+    /// Returns the target with which [`break_lock`](crate::Client::break_lock) breaks the current lease: its fence, or
+    /// its digest if it is a plain lock. Returns `None` if nobody holds the name, or if the lock changed while the
+    /// nodes were read.
     pub fn target(&self) -> Option<Target> {
         Some(self.majority()?.0)
     }
@@ -74,7 +75,7 @@ impl Inspection {
     }
 }
 
-/// Asks every node, and waits until all have answered or the deadline has passed.
+/// Asks every node, and waits until all nodes have answered or the deadline has passed.
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, key: &Arc<LockKey>) -> Result<Inspection, ReadError> {
     let patience = cluster.settings.look_deadline();
     let round = Broadcast::ask(cluster, key, Request::Inspect, patience, |_| false).await.ok_or(ReadError::Closed)?;

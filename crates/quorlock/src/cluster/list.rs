@@ -23,18 +23,18 @@ use crate::node::{Answer, Question, Search};
 use crate::platform::sync::Mutex;
 use glob::Glob;
 
-/// The most names that a listing can have.
+/// The largest number of names of a listing.
 pub const LIST_MAX: usize = 10_000;
 /// The default limit of a listing.
 pub const LIST_DEFAULT: usize = 1_000;
-/// The most pages that are read from a node. A node reads a bounded number of keys for each.
+/// The largest number of pages that are read from a node. The node examines a bounded number of keys for each page.
 pub(crate) const PAGES_MAX: usize = 1_000;
-/// The number of names that are inspected at a time.
+/// The number of names that are inspected at the same time.
 pub(crate) const INSPECTED_AT_ONCE: usize = 64;
 /// The shortest deadline for a node that searches for keys.
 const PAGE_DEADLINE_MIN: Duration = Duration::from_secs(1);
 
-/// Selects the names to list.
+/// A filter for the names of locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Filter {
     glob: Glob,
@@ -43,13 +43,13 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// Selects names that match this pattern: `*` matches any text, `?` any one character, and every other character
-    /// itself.
+    /// Returns a filter for names that match this pattern. `*` matches any text, `?` matches any single character, and
+    /// every other character matches itself.
     pub fn new(glob: &str) -> Self {
         Self { glob: Glob::new(glob), limit: LIST_DEFAULT, among: None }
     }
 
-    /// Selects names with this prefix. `*` and `?` are ordinary characters in it.
+    /// Returns a filter for names with this prefix. `*` and `?` in the prefix have no special meaning.
     pub fn beginning_with(beginning: &str) -> Self {
         Self { glob: Glob::beginning_with(beginning), ..Self::default() }
     }
@@ -74,7 +74,7 @@ impl Filter {
     }
 }
 
-/// Selects all names.
+/// Returns a filter for all names.
 impl Default for Filter {
     fn default() -> Self {
         Self::new("*")

@@ -1,4 +1,4 @@
-//! The fences that the entries of one owner share.
+//! The fences that all leases of one owner of a reentrant lock share.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
@@ -35,7 +35,7 @@ impl OwnerFences {
     }
 }
 
-/// One entry's share in the fence of its owner. The fence is forgotten with the last entry.
+/// The handle of one entry to the fence of its owner. Dropping the last handle forgets the fence.
 pub(crate) struct OwnerFence {
     all: Arc<OwnerFences>,
     key: Key,

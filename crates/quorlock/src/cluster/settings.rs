@@ -14,11 +14,11 @@ use quorlock_core::watchdog::Renewals;
 use crate::error::ConfigError;
 use crate::node::key::KeyTemplate;
 
-/// The default of the longest ttl of a cluster.
+/// The default for the longest ttl of a cluster.
 pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
-/// The default of how far the nodes' wall clocks may be apart.
+/// The default for the largest difference between the nodes' wall clocks.
 pub const MAX_CLOCK_SKEW_DEFAULT: Duration = Duration::from_secs(10);
-/// The default of how far a node's wall clock may step back.
+/// The default for the largest backward step of a node's wall clock.
 pub const MAX_CLOCK_STEP_BACK_DEFAULT: Duration = Duration::from_secs(10);
 /// The shortest default node deadline.
 const NODE_DEADLINE_MIN: Duration = Duration::from_millis(5);
@@ -47,7 +47,7 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     /// Whether nodes that lost their memory may vote at once.
     pub(crate) trusting: bool,
-    /// Whether `init_cluster` continues although nodes have leases.
+    /// Whether `init_cluster` continues if nodes have leases.
     pub(crate) discards_leases: bool,
     /// Whether grants, releases and losses are written into the nodes' history.
     pub(crate) history: bool,
@@ -149,10 +149,9 @@ impl Settings {
 
     /// Returns how long to wait for a node: short compared with the ttl, as Redlock requires.
     pub(crate) fn node_deadline(&self, ttl: Ttl) -> Duration {
-        let half = ttl.duration() / 2;
         match self.node_deadline {
             // A later answer is useless for this lock.
-            Some(deadline) => deadline.min(half),
+            Some(deadline) => deadline.min(ttl.duration() / 2),
             None if self.embedded => (ttl.duration() / 4).min(EMBEDDED_DEADLINE_MAX),
             None => (ttl.duration() / 20).clamp(NODE_DEADLINE_MIN, NODE_DEADLINE_MAX),
         }
@@ -177,12 +176,12 @@ impl Settings {
         }
     }
 
-    /// Returns what a node that lost its memory may do.
+    /// Returns whether a node that lost its memory may vote at once.
     pub(crate) fn trust(&self) -> Trust {
         let max_clock_skew = self.max_clock_skew.as_micros() as i64;
         if self.quorum.nodes() == 1 {
-            // The floor must be above every fence that was granted before. A fence is at most the max clock skew ahead of
-            // the clock, and the clock may since have stepped back by as much.
+            // The floor must be above every fence that was granted before. A fence is at most the max clock skew ahead
+            // of the clock, and the clock may since have stepped back by as much.
             Trust::Vote { floor_offset: 2 * max_clock_skew }
         } else if self.trusting {
             Trust::Vote { floor_offset: -max_clock_skew }

@@ -12,7 +12,7 @@ use crate::platform::sync::Mutex;
 
 /// The counters of a client since it connected, for logs and metrics.
 ///
-/// Every number only grows. They are read one after the other, so they may differ by the events of a moment.
+/// The counters are read one after the other, so an event that happens at the same time may be in only some of them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -42,9 +42,9 @@ pub struct Stats {
 pub struct NodeStats {
     /// Its URL, without secrets.
     pub node: String,
-    /// Why it cannot vote now; `None` if it can.
+    /// The reason why the node cannot vote now; `None` if it can vote.
     pub trouble: Option<Silence>,
-    /// How long it has been unable to vote, as far as this client knows; `None` if it can.
+    /// How long the node has been unable to vote, as seen by this client; `None` if it can vote.
     pub silent_for: Option<Duration>,
     /// Its newest round trip times; `None` before the first reply.
     pub round_trips: Option<RoundTrips>,

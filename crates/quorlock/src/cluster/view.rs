@@ -17,9 +17,9 @@ use crate::node::event::Event;
 pub struct LockView {
     /// The name.
     pub name: String,
-    /// Whether a majority agrees on a holder.
+    /// Whether a majority of the nodes agrees on a holder.
     pub held: bool,
-    /// The holder, if known. Of several holders, the one that came last.
+    /// The holder, if it is known. If there are several holders, the last one that acquired the lock.
     pub holder: Option<HolderView>,
     /// `exclusive`, `reentrant`, `shared` or `slots`, while it is held.
     pub mode: Option<&'static str>,
@@ -27,17 +27,17 @@ pub struct LockView {
     pub slots: Option<u32>,
     /// The number of holders.
     pub holds: u32,
-    /// The fence by which it can be broken.
+    /// The fence of the current lease, which identifies it for a break.
     pub fence: Option<u64>,
     /// Identifies the lease of a plain lock, which has no fence.
     pub digest: Option<String>,
-    /// Whether it was broken. It is free when the broken lease would have expired.
+    /// Whether the lease was broken. The lock is free when the broken lease would have expired.
     pub broken: bool,
     /// When it was acquired, in milliseconds of Unix time by the nodes' clocks.
     pub since_ms: Option<u64>,
     /// The time until it expires unless it is renewed, in milliseconds.
     pub left_ms: Option<u64>,
-    /// The number of waiters, on the node that has most.
+    /// The number of waiters, on the node with the most waiters.
     pub waiting: u32,
     /// The first waiters in the queue of that node.
     pub queue: Vec<WaiterView>,
@@ -102,7 +102,7 @@ pub struct HolderView {
     pub label: String,
 }
 
-/// An event in a lock's history. Events are ordered by time first.
+/// An event in the history of a lock.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
@@ -115,11 +115,11 @@ pub struct EventView {
     pub what: &'static str,
     /// The lease's fence.
     pub fence: Option<u64>,
-    /// The holder; for a break, who broke it.
+    /// The holder; for a break, the client that broke the lease.
     pub by: Option<HolderView>,
     /// The mode of the lock; for a break, `drain` or `now`.
     pub mode: String,
-    /// Why it was lost or broken.
+    /// The reason why the lease was lost or broken.
     pub reason: String,
 }
 

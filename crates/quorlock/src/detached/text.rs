@@ -1,6 +1,7 @@
 //! A detached lease as one word: `q1.<name>.<lease id>.<fence>.<ttl>.<mode>.<holder>.<sum>`.
 //!
-//! The name and the holder stay readable: only bytes that are not allowed in the word are escaped, as `%` and two digits.
+//! The name and the holder stay readable: only bytes that are not allowed in the word are escaped, as `%` and two
+//! digits.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,24 +15,26 @@ use super::DetachedLease;
 
 /// The prefix of version 1 of the text.
 const VERSION: &str = "q1.";
-/// Enough for most texts.
+/// The initial capacity, which is sufficient for most texts.
 const TEXT_BYTES_USUAL: usize = 256;
 
-/// A text is not a lease. The error does not repeat it, because it may contain most of a secret.
+/// The text is not a lease. The error does not repeat the text, because it may contain a part of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LeaseTextError {
     /// The text is empty.
-    #[error("a lease was expected, and there is none")]
+    #[error("the lease is empty")]
     Empty,
     /// The text does not have the prefix of a lease.
-    #[error("this is not a lease: one begins with \"q1.\"")]
+    #[error("this is not a lease: a lease starts with \"q1.\"")]
     Foreign,
     /// The text has the prefix of another version.
-    #[error("this lease was written by a newer quorlock: this one reads version 1")]
+    #[error(
+        "this lease was written by a newer version of quorlock: this version reads only leases that start with \"q1.\""
+    )]
     Version,
     /// The text was truncated or changed.
-    #[error("this lease was cut or changed on its way: copy the whole word, from \"q1.\" to its end")]
+    #[error("this lease was truncated or changed: copy the whole word, which starts with \"q1.\"")]
     Garbled,
 }
 

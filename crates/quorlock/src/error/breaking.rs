@@ -19,23 +19,23 @@ pub enum BreakError {
         /// The name of the lock.
         name: Name,
     },
-    /// The lock is held by another lease than the given one. It was left alone.
-    #[error("{}", describe(name, *target, holder.as_ref()))]
-    Other {
+    /// Another lease than the given one holds the lock. It was not broken.
+    #[error("{}", describe(name, *current, holder.as_ref()))]
+    AnotherLease {
         /// The name of the lock.
         name: Name,
-        /// The fence or digest of the lease that holds it now.
-        target: Target,
-        /// Its holder, if a node knows it.
+        /// The fence or digest of the lease that holds the lock now.
+        current: Target,
+        /// The holder of that lease, if a node knows it.
         holder: Option<Holder>,
     },
-    /// Too few nodes answered. The lease is broken on those that granted it; its holder may still have a majority. Try
-    /// again: nodes that have broken it already count.
+    /// Too few nodes answered. The lease is broken on fewer than a majority of the nodes, so its holder may still have
+    /// a majority. Try again: the second try includes the nodes that have already broken the lease.
     #[error("no quorum for breaking {name:?}: {}", Account(tally))]
     NoQuorum {
         /// The name of the lock.
         name: Name,
-        /// The nodes that broke it, and why the others did not.
+        /// The nodes that broke the lease, and why the other nodes did not.
         tally: Tally,
     },
     /// The client was closed.
@@ -43,12 +43,12 @@ pub enum BreakError {
     Closed,
 }
 
-fn describe(name: &Name, target: Target, holder: Option<&Holder>) -> String {
+fn describe(name: &Name, current: Target, holder: Option<&Holder>) -> String {
     match holder {
         Some(holder) if holder.is_other_program() => {
             format!("{name:?} is held by {holder}: release it there, or delete the key")
         }
-        Some(holder) => format!("{name:?} is held with another {target} now, by {holder}"),
-        None => format!("{name:?} is held with another {target} now"),
+        Some(holder) => format!("{name:?} is held with another {current} now, by {holder}"),
+        None => format!("{name:?} is held with another {current} now"),
     }
 }

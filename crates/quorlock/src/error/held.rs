@@ -10,7 +10,8 @@ use quorlock_core::vote::{Refusal, Report};
 
 use super::Account;
 
-/// Somebody else holds the lock, or the wait ended before enough nodes answered. In the second case no node has refused.
+/// Another lease holds the lock, or the wait ended before enough nodes answered. If too few nodes answered, no node has
+/// refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldError {
@@ -18,7 +19,7 @@ pub struct HeldError {
     pub name: Name,
     /// The holder, if a node knows it.
     pub holder: Option<Holder>,
-    /// The time until the lease ends unless it is renewed.
+    /// The time until the lease ends, unless its holder renews it.
     pub remaining: Option<Duration>,
     /// The highest fence that a node reported.
     pub fence: Option<Fence>,

@@ -1,48 +1,51 @@
-//! The error of changes to a whole cluster.
+//! The error of creating a cluster, or of changing its constants.
 
 use super::{ConfigError, list};
 
-/// The nodes were not made a new cluster, or the cluster's constants were not changed on all nodes.
+/// The new cluster was not created, or the constants of the cluster were not changed on every node.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReconfigureError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// Some nodes have leases, or cannot list their names. Only for a new cluster; nothing was changed.
+    /// No new cluster was created, because some of the nodes have leases or cannot list their names. No node was
+    /// changed.
     #[error("leases are outstanding, or may be: {}", list(nodes))]
     Leases {
-        /// Each such node, and its leases or why it cannot list them.
+        /// Each such node, with its leases, or with the reason why it cannot list its names.
         nodes: Vec<(String, String)>,
     },
-    /// The nodes belong to no cluster yet. Nothing was changed.
-    #[error("these nodes belong to no cluster yet: there is nothing to change")]
+    /// The constants cannot be changed, because the nodes do not belong to a cluster yet. No node was changed.
+    #[error("these nodes do not belong to a cluster yet: there are no constants to change")]
     Blank,
-    /// The nodes belong to different clusters. Nothing was changed.
+    /// The nodes belong to different clusters. No node was changed.
     #[error("these nodes belong to different clusters: if no lock can be outstanding, use `quorlock nodes init`")]
     Mixed,
-    /// The cluster's other nodes have a majority, and could continue without these. Nothing was changed.
+    /// Only a minority of the nodes of the cluster was given, so the nodes of the cluster that were not given could
+    /// form a majority with the old constants. No node was changed.
     #[error(
-        "only {present} of the cluster's {before} nodes are among these, and the others could continue without them: \
-         keep a majority, or use `quorlock nodes init` if no lock can be outstanding"
+        "these nodes include only {present} of the cluster's {cluster_nodes} nodes, and the other nodes of the cluster \
+         could form a majority without them: list a majority of the cluster's nodes, or use `quorlock nodes init` if \
+         no lock can be outstanding"
     )]
     Minority {
-        /// The number of these nodes that belong to the cluster.
+        /// The number of given nodes that belong to the cluster.
         present: usize,
-        /// The number of nodes of the cluster.
-        before: usize,
+        /// The number of nodes of the cluster before the change.
+        cluster_nodes: usize,
     },
-    /// A node rejects the password or denies permissions. Nothing was changed.
+    /// At least one node rejects the password or denies permissions. No node was changed.
     #[error("{}", list(nodes))]
     Denied {
-        /// Each unusable node, and the reason in the server's words.
+        /// Each node that cannot be used, with the server's error message.
         nodes: Vec<(String, String)>,
     },
-    /// Some nodes cannot be used. Nothing was changed, unless a node failed after all of them had answered. In that case
-    /// the nodes that were changed do not vote until the call is repeated.
+    /// Some nodes cannot be used. Usually no node was changed. If a node failed after all nodes had answered, some
+    /// nodes may have been changed, and do not vote until the call is repeated.
     #[error("not all nodes can be used: {}", list(nodes))]
     Failed {
-        /// Each such node, and the reason.
+        /// Each node that cannot be used, with the reason.
         nodes: Vec<(String, String)>,
     },
 }

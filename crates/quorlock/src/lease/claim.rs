@@ -1,8 +1,8 @@
 //! The object behind a lease, from the first request to the release. It drives the core's state machines: first
 //! [`Acquire`], then [`Hold`]. There is no task per claim.
 //!
-//! One mutex guards a claim. Requests and releases are queued at the links while it is locked. Everything that may run
-//! other code (sending, waking callers, calling observers) happens after it is unlocked.
+//! One mutex guards a claim. While the mutex is locked, the claim only queues requests and releases at the links. After
+//! it is unlocked, the claim sends the requests, wakes callers and calls observers, which may run other code.
 
 mod repair;
 mod stage;
@@ -24,7 +24,7 @@ use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Silence, Vote};
 use tokio::sync::Notify;
 
-use self::stage::{Inner, Stage};
+use self::stage::{ClaimState, Stage};
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
 use crate::detached::DetachedLease;
@@ -41,7 +41,7 @@ use crate::platform::timers::Timed;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Progress {
-    /// Somebody else holds the lock. Has the holder and the state of the queue, and is reported again when they change.
+    /// Somebody else holds the lock. Reported again whenever the holder or the state of the queue changes.
     Waiting(Wait),
     /// The lock was granted.
     Granted {
@@ -53,25 +53,27 @@ pub enum Progress {
 /// A callback for progress.
 pub(crate) type Observer = Arc<dyn Fn(&Progress) + Send + Sync>;
 
-/// A claim to a lock. It lives outside the caller's future, so dropping the future is always safe.
+/// A claim on a lock: the object behind a lease. It exists independently of the caller's future, so dropping the future
+/// is always safe.
 pub(crate) struct Claim {
     cluster: Arc<Cluster>,
     pub(crate) key: Arc<LockKey>,
     /// The claim's number in the registry.
     number: u64,
-    inner: Mutex<Inner>,
+    inner: Mutex<ClaimState>,
     /// Notified after every change that a caller may wait for.
     changed: Notify,
 }
 
 impl Claim {
-    /// Starts to acquire. [`won`](Self::won) waits for the result; [`let_go`](Self::let_go) ends the claim at any time.
+    /// Starts to acquire the lock. [`won`](Self::won) waits for the result; [`let_go`](Self::let_go) ends the claim at
+    /// any time.
     pub(crate) fn start(cluster: &Arc<Cluster>, key: &Arc<LockKey>, terms: Terms) -> Arc<Self> {
         let (now, mut rng) = (clock::now(), SystemRng::default());
         let mut machine = Box::new(Acquire::new(terms, &mut rng));
         let attempt = machine.attempt();
         let steps = machine.tick(now, cluster.node_micros(now), &mut rng);
-        let inner = Inner {
+        let inner = ClaimState {
             stage: Stage::Acquiring { machine, news: None },
             attempt,
             asked: NodeSet::default(),
@@ -108,8 +110,8 @@ impl Claim {
         claim
     }
 
-    /// Waits until the lock is won, and reports the progress. The error says why it was not won; it has no defeat if the
-    /// client was closed.
+    /// Waits until the lock is won, and reports the progress. The error is the defeat, or `None` if the client was
+    /// closed.
     pub(crate) async fn won(self: &Arc<Self>, observer: Option<&Observer>) -> Result<(), Option<Defeat>> {
         loop {
             let changed = self.changed.notified();
@@ -136,8 +138,8 @@ impl Claim {
         }
     }
 
-    /// Returns the defeat of an acquire whose grants are too old, because the machine was paused after the requests were
-    /// sent.
+    /// Returns the defeat of an acquire whose grants are too old, because the machine was paused after the requests
+    /// were sent.
     fn expired_early(&self) -> Defeat {
         let granted = self.hold(Hold::nodes);
         let vote = |node| {
@@ -147,7 +149,7 @@ impl Claim {
         Defeat { verdict: Verdict::TooSlow, tally: Tally { votes, nodes: Vec::new() }, tried: 1 }
     }
 
-    /// Returns the remaining validity, or why there is none. It reads the clock, because the timer may be late.
+    /// Returns the remaining validity, or why the claim is over. It reads the clock, because the timer may be late.
     pub(crate) fn validity(self: &Arc<Self>) -> Result<Duration, LostError> {
         self.validity_at(clock::now())
     }
@@ -188,7 +190,7 @@ impl Claim {
         read(self.inner().hold().expect("a lease is given out after the win"))
     }
 
-    /// Returns the fence. All entries of one owner have the same: the highest that any of them was granted for this name.
+    /// Returns the fence. All leases of one owner of a reentrant lock have the same fence, the highest of their grants.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let inner = self.inner();
         let fence = inner.hold()?.fence()?;
@@ -204,7 +206,7 @@ impl Claim {
         })
     }
 
-    /// Waits until the claim is over for another reason than its owner's release.
+    /// Waits until the lease is lost. If the lease is released, it waits forever.
     pub(crate) async fn lost(self: Arc<Self>) -> LostError {
         loop {
             let changed = self.changed.notified();
@@ -215,7 +217,7 @@ impl Claim {
         }
     }
 
-    /// Renews now, and waits for the verdict.
+    /// Renews the lease now, and waits for the result.
     pub(crate) async fn extend(self: &Arc<Self>) -> Result<(), LeaseError> {
         let round = {
             let mut inner = self.inner();
@@ -233,7 +235,8 @@ impl Claim {
                 if let Some(end) = inner.end {
                     return Err(end.into());
                 }
-                // A lease that ended without a reason was released, which consumes the lease: nobody can call this then.
+                // Only a release ends a lease without a reason. A release consumes the lease, so nobody can call this
+                // method after it.
                 let round = round.ok_or(LostError::Expired)?;
                 match &inner.verdict {
                     Some((decided, None)) if *decided >= round => return Ok(()),
@@ -248,7 +251,7 @@ impl Claim {
         }
     }
 
-    /// Releases the lock, and waits until a majority has acknowledged it.
+    /// Releases the lock, and waits until a majority of the nodes has acknowledged the release.
     pub(crate) async fn release(self: &Arc<Self>) -> Result<(), LeaseError> {
         let receipt = Broadcast::new(&self.cluster, self.hold(|hold| hold.terms().node_deadline));
         if let Some(lost) = self.end(None, Some(&receipt)) {
@@ -267,7 +270,7 @@ impl Claim {
         self.end(None, None);
     }
 
-    /// Ends the claim, once. Returns why it was over before, if it was lost.
+    /// Ends the claim, unless it is over. Returns the reason if the lease was already lost.
     fn end(self: &Arc<Self>, reason: Option<LostError>, receipt: Option<&Arc<Broadcast>>) -> Option<LostError> {
         let mut inner = self.inner();
         if inner.is_settled() {
@@ -284,7 +287,7 @@ impl Claim {
         let now = inner.moment(receipt.map_or_else(clock::now, |receipt| receipt.begun), clock::wall);
         let mut before = None;
         if let Stage::Held(hold) = &mut inner.stage {
-            // It may have expired unnoticed.
+            // The lease may have expired before the timer noticed.
             before = hold.validity(now).is_zero().then_some(LostError::Expired);
             hold.release();
         }
@@ -294,12 +297,13 @@ impl Claim {
         }
         self.note(&inner, if before.is_some() { What::Lost } else { What::Released }, inner.end);
         self.give_back_all(&mut inner, receipt);
-        // A caller that waits for the replies keeps the runtime alive. One that dropped the lease may be about to exit.
+        // A caller that waits for the replies keeps the runtime alive. A caller that dropped the lease may be about to
+        // exit.
         self.finish(inner, if receipt.is_some() { Link::flush } else { Link::flush_now });
         before
     }
 
-    fn note(&self, inner: &Inner, what: What, why: Option<LostError>) {
+    fn note(&self, inner: &ClaimState, what: What, why: Option<LostError>) {
         let Some(hold) = inner.hold() else { return };
         self.cluster.note(|| {
             let why = why.map(|why| why.to_string()).unwrap_or_default();
@@ -309,7 +313,7 @@ impl Claim {
 
     /// Unlocks the claim, sends the queued requests, and wakes callers that wait for a change. Replies may arrive
     /// meanwhile.
-    fn finish(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>, flush: fn(&Link)) {
+    fn finish(self: &Arc<Self>, mut inner: MutexGuard<'_, ClaimState>, flush: fn(&Link)) {
         let queued = std::mem::take(&mut inner.queued);
         let has_changed = std::mem::take(&mut inner.has_changed);
         let (is_settled, is_unscheduled) = (inner.is_settled(), inner.unscheduled().is_some());
@@ -349,7 +353,7 @@ impl Claim {
         }
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
+    fn inner(&self) -> MutexGuard<'_, ClaimState> {
         self.inner.lock()
     }
 }

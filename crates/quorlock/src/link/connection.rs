@@ -1,7 +1,7 @@
 //! A connection after the handshake: sends batches, receives votes, and watches for memory loss and silence.
 //!
-//! A batch is sent by the caller that queues a request, or by the code that takes a reply. If several callers are about to
-//! queue requests, the link's task sends the batch.
+//! A batch is sent by the caller that queues a request, or by the code that takes a reply. If several callers are about
+//! to queue requests, the link's task sends the batch.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,17 +22,17 @@ use crate::node::{Answer, Message, Question, Reply, Session, Trouble};
 use crate::platform::clock;
 use crate::platform::runtime;
 
-/// The most requests in one batch: enough to share the cost of a batch, and few enough for the client to handle the replies
-/// while the node works on the next.
+/// The largest number of requests in one batch. A batch of this size makes the fixed cost of a batch negligible, and is
+/// small enough that the client can handle its replies while the node processes the next batch.
 const BATCH_MAX: usize = 128;
-/// The most batches under way to a near node: the one that it works on, and the next. Requests that arrive meanwhile wait
-/// for a reply and form the next batch.
+/// The largest number of batches under way to a near node: the batch that the node processes, and the next one. Later
+/// requests wait for a reply, and form the next batch.
 const WINDOW_NEAR: usize = 2;
-/// A batch of one request does not delay the next batch, because its caller's release may come before all nodes have
-/// answered the acquire. Behind larger batches, requests are collected: two batches would be written, read and answered
-/// twice.
+/// The largest batch that does not delay the next batch: the caller of a single acquire may release the lock before all
+/// nodes have answered the acquire. Requests after larger batches are collected into one batch, which costs less than
+/// two.
 const ALONE: usize = 1;
-/// The most batches under way to a far node: enough to hide the round trip.
+/// The largest number of batches under way to a far node, which hides the round trip.
 const WINDOW_FAR: usize = 8;
 /// A node is far, or busy, if a reply takes longer than this.
 const NEAR: Duration = Duration::from_millis(1);
@@ -45,9 +45,9 @@ struct UnderWay {
     requests: usize,
     /// The receiver of the reply to any other question; `None` for a note.
     asker: Option<oneshot::Sender<Answer>>,
-    /// The time at which it was sent.
+    /// The time at which the question was sent.
     at: Moment,
-    /// The reply, held back until a look has confirmed the node's memory.
+    /// The reply, if it is held back until a check of the node has confirmed its memory.
     held: Option<Answer>,
 }
 
@@ -104,8 +104,8 @@ impl Connection {
     }
 }
 
-/// Returns whether another batch may be sent, given the number of batches under way, the number of requests in the oldest
-/// of them, and the number of waiting requests.
+/// Returns whether another batch may be sent, given the number of batches under way, the number of requests in the
+/// oldest of them, and the number of waiting requests.
 fn may_leave(under_way: usize, oldest: usize, waiting: usize, is_far: impl FnOnce() -> bool) -> bool {
     under_way < WINDOW_NEAR && (oldest <= ALONE || waiting >= BATCH_MAX) || under_way < WINDOW_FAR && is_far()
 }
@@ -214,13 +214,14 @@ impl Link {
         }
     }
 
-    /// Sends the queue, together with the requests of callers that are about to queue theirs. If too many batches are under
-    /// way, the next reply sends it.
+    /// Sends the queued requests, together with those of callers that are about to queue theirs. If too many batches
+    /// are under way, the queued requests are sent after the next reply.
     pub(crate) fn flush(&self) {
         self.send_queued(true);
     }
 
-    /// Like [`flush`](Self::flush), but without waiting for other callers: the runtime may end before the link's task runs.
+    /// Like [`flush`](Self::flush), but without waiting for other callers: the runtime may end before the link's task
+    /// runs.
     pub(crate) fn flush_now(&self) {
         self.send_queued(false);
     }
@@ -249,7 +250,7 @@ impl Link {
         }
     }
 
-    /// Takes a message from a connection. An error means that the connection is unusable.
+    /// Handles a message from a connection. Fails if the connection is unusable.
     pub(super) fn take(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
         let is_current = self.connection() == connection;
         match answer {
@@ -274,15 +275,15 @@ impl Link {
         Ok(())
     }
 
-    /// Takes the reply to the oldest open question. Replies on an earlier connection are ignored: their questions have
-    /// already failed.
+    /// Handles the reply to the oldest open question. Ignores replies on an earlier connection, because their questions
+    /// have already failed.
     fn answered(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
         let (under_way, told) = {
             let mut inner = self.inner.lock();
             let current = inner.connection.as_mut().filter(|current| current.number == connection);
             let Some(current) = current else { return Ok(()) };
             let oldest = current.under_way.iter().position(|under_way| under_way.held.is_none());
-            let Some(oldest) = oldest else { return Err(Trouble::Broken("an answer to no question".into())) };
+            let Some(oldest) = oldest else { return Err(Trouble::Broken("a reply without a request".into())) };
             if current.under_way[oldest].requests > 0 {
                 current.is_holding |= self.is_doubted();
                 if current.is_holding {
@@ -336,10 +337,10 @@ impl Link {
         Ok(())
     }
 
-    /// Passes the replies to the senders of a batch, which was sent at `at`. Returns why the connection is unusable, if it
-    /// is: the node lost its memory, or a name has moved.
+    /// Passes the replies to the senders of a batch, which was sent at `at`. Returns why the connection is unusable, if
+    /// it is: the node lost its memory, or a name has moved.
     ///
-    /// All of them share one reading of the clock: validity counts from the sending, and is checked again later.
+    /// All replies get the same time: validity is counted from the time of sending, and checked again later.
     fn tell_all(&self, (told, is_news): ToldAll, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
         self.config.traffic.received(replies.len());
         let mut trouble = None;
@@ -396,7 +397,7 @@ impl Link {
         }
     }
 
-    /// Fails if the connection has owed a reply for too long.
+    /// Fails if the oldest question has waited for its reply for too long.
     fn check_silence(&self) -> Result<(), Trouble> {
         let limit = self.config.silence_limit;
         let inner = self.inner.lock();

@@ -9,11 +9,11 @@ use tokio::sync::Notify;
 use crate::platform::entropy;
 use crate::platform::sync::Mutex;
 
-/// What the links of a client have learned about the nodes.
+/// The facts about the nodes that the links of a client have learned.
 pub(crate) struct Membership {
     quorum: Quorum,
     titles: Vec<String>,
-    /// As this client is configured. The cluster's id is empty.
+    /// The constants that this client is configured with. Their cluster id is empty.
     constants: Constants,
     seen: Mutex<Seen>,
     changed: Notify,
@@ -22,31 +22,31 @@ pub(crate) struct Membership {
 #[derive(Default)]
 struct Seen {
     nodes: Vec<Option<Member>>,
-    /// The id of the cluster that a majority was seen to belong to.
+    /// The id of the cluster that a majority of the nodes belonged to when they were last seen.
     cluster: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
 struct Member {
     run: String,
-    /// The cluster that the node belongs to; `None` if it is blank.
-    kin: Option<Kin>,
+    /// The cluster that the node belongs to; `None` if the node is blank.
+    affiliation: Option<Affiliation>,
 }
 
 #[derive(Clone, PartialEq, Eq)]
-struct Kin {
+struct Affiliation {
     cluster: String,
     founders: String,
 }
 
-/// What a link may do with a node after a look.
+/// The decision whether a link may use a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
-    /// Send hello with these.
+    /// The link sends hello with these constants and founders.
     Hello { constants: Constants, founders: String },
-    /// Wait until more is known.
+    /// The link waits until other nodes have answered, for this reason.
     Wait(String),
-    /// The node does not belong to this cluster, for this reason.
+    /// The link must not use the node, for this reason.
     Refused(String),
 }
 
@@ -56,12 +56,13 @@ impl Membership {
         Self { quorum, titles, constants, seen: Mutex::new(seen), changed: Notify::new() }
     }
 
-    /// Returns the constants of a cluster with this id, as this client is configured.
+    /// Returns the constants that this client is configured with, and this cluster id.
     pub(crate) fn constants(&self, cluster: String) -> Constants {
         Constants { cluster, ..self.constants.clone() }
     }
 
-    /// Records what a node reported. Returns an error if the same server is listed twice: one server must not vote twice.
+    /// Records the run id and the state of a node. Fails if another node is the same server, because one server must
+    /// not vote twice, or if the node has other constants than this client.
     pub(crate) fn note(&self, node: usize, run: &str, life: Option<&Incarnation>) -> Result<(), String> {
         let mut seen = self.seen.lock();
         let twin = seen
@@ -75,54 +76,57 @@ impl Membership {
         if let Some(life) = life {
             self.compare(&life.constants)?;
         }
-        let kin = life.map(|life| Kin { cluster: life.constants.cluster.clone(), founders: life.founders.clone() });
-        let member = Some(Member { run: run.into(), kin });
+        let affiliation =
+            life.map(|life| Affiliation { cluster: life.constants.cluster.clone(), founders: life.founders.clone() });
+        let member = Some(Member { run: run.into(), affiliation });
         let before = std::mem::replace(&mut seen.nodes[node], member.clone());
         if let Some(cluster) = self.majority(&seen) {
             seen.cluster = Some(cluster);
         }
         drop(seen);
-        // Notify only about changes: waiting links look again after each, and would otherwise wake each other forever.
+        // Notify only if something changed: a waiting link checks its node after each notification and records the
+        // result here, so links would wake each other forever.
         if before != member {
             self.changed.notify_waiters();
         }
         Ok(())
     }
 
-    /// Returns the id of the cluster that a majority of the nodes belongs to, as of when each was last seen.
+    /// Returns the id of the cluster that a majority of the nodes belonged to when they were last seen.
     pub(crate) fn cluster(&self) -> Option<String> {
         self.seen.lock().cluster.clone()
     }
 
-    /// Forgets everything, because the nodes were made another cluster.
+    /// Forgets all nodes, because they now form a new cluster.
     pub(crate) fn reset(&self) {
         *self.seen.lock() = Seen { nodes: vec![None; self.quorum.nodes()], cluster: None };
         self.changed.notify_waiters();
     }
 
-    /// Waits for a change after this call.
+    /// Waits until a node is recorded that has changed after this call.
     pub(crate) fn changed(&self) -> impl Future<Output = ()> + '_ {
         self.changed.notified()
     }
 
     /// Decides whether and how a node may be used.
     ///
-    /// A blank node joins a cluster that a majority belongs to. A new cluster is founded only if all nodes are present and
-    /// blank. The node with the lowest run id gets the cluster id first, so that clients that found a cluster at the same
-    /// time agree. Every node stores the list of founders, which tells an interrupted founding from a node of another
-    /// cluster.
+    /// A blank node joins the cluster that a majority of the nodes belongs to. If no node belongs to a cluster and all
+    /// nodes have answered, the client founds a new cluster: it gives the cluster id first to the node with the lowest
+    /// run id, so that clients that found a cluster at the same time agree on the id. Every node stores the list of
+    /// founders, so that a client can tell an interrupted founding from a node of another cluster.
     pub(crate) fn admit(&self, node: usize) -> Admission {
         let seen = self.seen.lock();
-        let Some(member) = &seen.nodes[node] else { return Admission::Wait("it has not been looked at".into()) };
+        let Some(member) = &seen.nodes[node] else { return Admission::Wait("it has not answered yet".into()) };
         if let Some(cluster) = self.majority(&seen).or_else(|| seen.cluster.clone()) {
-            return match &member.kin {
-                Some(kin) if kin.cluster != cluster => Admission::Refused(format!(
-                    "it belongs to the cluster {}, the majority of the nodes to {cluster}",
-                    kin.cluster
+            return match &member.affiliation {
+                Some(affiliation) if affiliation.cluster != cluster => Admission::Refused(format!(
+                    "it belongs to the cluster {}, but the majority of the nodes belongs to {cluster}",
+                    affiliation.cluster
                 )),
-                Some(kin) => self.hello(cluster, &kin.founders),
+                Some(affiliation) => self.hello(cluster, &affiliation.founders),
                 None => {
-                    // To a client that saw all nodes blank, the last node to be founded looks like the others.
+                    // A founder that is still blank gets the list of founders, as from a client that saw all nodes
+                    // blank.
                     let founders = founders(&seen, &cluster).filter(|founders| among(founders, &member.run));
                     let founders = founders.unwrap_or_default().to_owned();
                     self.hello(cluster, &founders)
@@ -137,25 +141,25 @@ impl Membership {
             let verb = if count == 1 { "has" } else { "have" };
             let others = format!("{count} of {nodes} nodes {verb} not answered ({})", missing.join(", "));
             return Admission::Wait(if members.len() < self.quorum.majority() {
-                format!("{others}; nothing to do on this one")
+                format!("{others}; this node needs no action")
             } else {
-                format!("{others}, and the others are not yet one cluster")
+                format!("{others}, and the nodes that have answered do not form a cluster yet")
             });
         }
         let mut runs: Vec<&str> = members.iter().map(|member| member.run.as_str()).collect();
         runs.sort_unstable();
         let founders = runs.join(",");
-        let mut kin = members.iter().filter_map(|member| member.kin.as_ref());
-        if !kin.all(|kin| kin.founders == founders) {
+        let mut affiliation = members.iter().filter_map(|member| member.affiliation.as_ref());
+        if !affiliation.all(|affiliation| affiliation.founders == founders) {
             return Admission::Refused(
-                "no majority of the nodes carries one cluster's name, and some belong to other clusters or have lost \
-                 their memory: if no lock can be outstanding, declare the cluster with `quorlock nodes init`"
+                "no majority of the nodes belongs to the same cluster, because some nodes belong to other clusters or \
+                 have lost their memory: if no lock can be outstanding, create a new cluster with `quorlock nodes init`"
                     .into(),
             );
         }
-        let first = members.iter().min_by_key(|member| &member.run).and_then(|member| member.kin.as_ref());
+        let first = members.iter().min_by_key(|member| &member.run).and_then(|member| member.affiliation.as_ref());
         match first {
-            Some(kin) => self.hello(kin.cluster.clone(), &founders),
+            Some(affiliation) => self.hello(affiliation.cluster.clone(), &founders),
             None if member.run == runs[0] => self.hello(format!("{:032x}", entropy::bits()), &founders),
             None => Admission::Wait("the cluster is being founded".into()),
         }
@@ -166,7 +170,12 @@ impl Membership {
     }
 
     fn majority(&self, seen: &Seen) -> Option<String> {
-        let clusters = || seen.nodes.iter().flatten().filter_map(|member| member.kin.as_ref().map(|kin| &kin.cluster));
+        let clusters = || {
+            seen.nodes
+                .iter()
+                .flatten()
+                .filter_map(|member| member.affiliation.as_ref().map(|affiliation| &affiliation.cluster))
+        };
         let mut candidates = clusters();
         candidates.find(|name| clusters().filter(|other| other == name).count() >= self.quorum.majority()).cloned()
     }
@@ -175,7 +184,7 @@ impl Membership {
     fn compare(&self, theirs: &Constants) -> Result<(), String> {
         let ours = &self.constants;
         let differs = |what, ours: String, theirs: String| {
-            Err(format!("this client is configured with {what} {ours}, the cluster with {theirs}"))
+            Err(format!("this client is configured with {what} {ours}, but the cluster with {theirs}"))
         };
         if ours.nodes != theirs.nodes {
             return differs("a number of nodes of", ours.nodes.to_string(), theirs.nodes.to_string());
@@ -192,10 +201,13 @@ impl Membership {
     }
 }
 
-/// Returns the run ids of the nodes that founded a cluster, if a node knows them.
+/// Returns the run ids of the nodes that founded a cluster, if one of the nodes has the list.
 fn founders<'a>(seen: &'a Seen, cluster: &str) -> Option<&'a str> {
-    let kin = seen.nodes.iter().flatten().filter_map(|member| member.kin.as_ref());
-    kin.filter(|kin| kin.cluster == cluster).map(|kin| kin.founders.as_str()).find(|founders| !founders.is_empty())
+    let affiliation = seen.nodes.iter().flatten().filter_map(|member| member.affiliation.as_ref());
+    affiliation
+        .filter(|affiliation| affiliation.cluster == cluster)
+        .map(|affiliation| affiliation.founders.as_str())
+        .find(|founders| !founders.is_empty())
 }
 
 fn among(founders: &str, run: &str) -> bool {

@@ -1,4 +1,4 @@
-//! The state of a link, under its mutex.
+//! The state of a link, which its mutex guards.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::history::Notes;
 use crate::node::key::LockKey;
 use crate::node::{Answer, Life, Reply, Trouble};
 
-/// What a link keeps with a request until the reply arrives.
+/// The sender of a request, which the link keeps until the reply arrives.
 #[derive(Clone)]
 pub(crate) struct Sender {
     pub(crate) key: Arc<LockKey>,
@@ -25,7 +25,7 @@ pub(super) type ToldAll = (Vec<Option<Told<Sender>>>, bool);
 
 pub(super) struct Inner {
     pub(super) state: LinkState,
-    /// When the node stopped being usable.
+    /// The time since which the node cannot be used.
     pub(super) down_since: Option<Moment>,
     pub(super) closing: bool,
     pub(super) delivery: Delivery<Sender>,
@@ -35,7 +35,7 @@ pub(super) struct Inner {
 
 /// Whether the node can be asked.
 pub(super) enum LinkState {
-    /// The first contact has had no result yet.
+    /// The first attempt to connect has not ended yet.
     Connecting,
     /// The handshake is done, and the node may vote.
     Up(Life),
@@ -77,8 +77,8 @@ impl Inner {
         self.state = state;
     }
 
-    /// Takes the replies to the oldest batch. The mutex must not be unlocked between this and finding their question: the
-    /// connection may be replaced, and then the oldest batch is another one.
+    /// Takes the replies to the oldest batch. The mutex must not be unlocked between this and finding their question:
+    /// the connection may be replaced, and then the oldest batch is another one.
     pub(super) fn replied(&mut self, answer: &Answer) -> ToldAll {
         let Answer::Votes(replies) = answer else { return ToldAll::default() };
         let owed = self.delivery.owed();

@@ -270,7 +270,7 @@ impl MemoryNode {
         let mut delivery = JoinSet::new();
         delivery.spawn(async move {
             while let Some(answer) = outgoing.recv().await {
-                inbox.take(answer);
+                inbox.deliver(answer);
             }
         });
         Some(Ok(Box::new(MemorySession { node: self.clone(), identity, generation, answers, _delivery: delivery })))

@@ -41,7 +41,7 @@ use crate::node::{Inbox, Node, Session, Trouble};
 pub(crate) use codec::take_anything;
 use commands::Commands;
 use fitness::{identify, info_text};
-use scripts::{BROKEN_CHANNEL, Home, hint_channel};
+use scripts::{BROKEN_CHANNEL, ServerKind, hint_channel};
 use session::RedisSession;
 use shards::Shards;
 use trouble::{checked, malformed};
@@ -81,13 +81,14 @@ impl RedisNode {
 
     /// Connects to a server and reads its identity.
     async fn meet(&self, lane: usize, server: &Server, channel: Channel) -> Result<(Connecting, Identity), Trouble> {
-        let in_cluster = self.origin.home() == Home::Cluster;
+        let in_cluster = self.origin.server_kind() == ServerKind::Cluster;
         let met = async {
             let mut connecting = Connecting::open(server, self.connect_deadline).await?;
             let text = self.greet(&mut connecting, lane, server, channel).await?;
             Ok((connecting, identify(&text, &self.origin)?))
         };
-        let named = |trouble: Trouble| if in_cluster { trouble.of(&server.address.to_string()) } else { trouble };
+        let named =
+            |trouble: Trouble| if in_cluster { trouble.with_server(&server.address.to_string()) } else { trouble };
         met.await.map_err(named)
     }
 
@@ -100,12 +101,12 @@ impl RedisNode {
         server: &Server,
         channel: Channel,
     ) -> Result<String, Trouble> {
-        let home = self.origin.home();
+        let server_kind = self.origin.server_kind();
         let mut commands = Commands::default();
         login(server, &mut commands);
         let info = commands.len();
         commands.command("INFO");
-        for script in home.scripts() {
+        for script in server_kind.scripts() {
             commands.command("SCRIPT").word("LOAD").word(&script.source);
         }
         let listening = commands.len();
@@ -117,7 +118,7 @@ impl RedisNode {
         }
         // Send this last, because pushes may follow its reply. The first look detects earlier changes.
         if listens {
-            hints::track(home, &mut commands);
+            hints::track(server_kind, &mut commands);
         }
         let mut values = connecting.ask(&mut commands).await?;
         let mut listening = values.split_off(listening);

@@ -36,7 +36,7 @@ fn hear(inbox: &Inbox, opened: Option<Opened>, said: Said) {
         (Said::Broken(key), None) => Answer::Broken(key),
         (Said::MemoryChanged, None) => Answer::MemoryChanged,
     };
-    inbox.take(answer);
+    inbox.deliver(answer);
 }
 
 struct SimulatedNode {

@@ -178,5 +178,5 @@ async fn pages_have_every_name_once() {
     wanted.sort_unstable();
     assert_eq!(found, wanted);
     let error = client.list_page(&Filter::default(), "elsewhere").await.unwrap_err();
-    assert_eq!(error, ReadError::Position);
+    assert_eq!(error, ReadError::InvalidCursor);
 }

@@ -109,7 +109,7 @@ fn holder() {
         builder = builder.also_alive_with(pid.parse().unwrap());
     }
     if std::env::var_os(OUTLIVED).is_some() {
-        builder = builder.outlived_by_leases();
+        builder = builder.leases_outlive_process();
     }
     let client = Client::start(builder.connect()).unwrap();
     let lease = acquire(&client);

@@ -15,57 +15,59 @@ use utoipa::ToSchema;
 
 use super::order::{LeaseRequest, Order};
 use crate::auth::{Caller, Scope};
-use crate::http::hang_up::Waiting;
+use crate::http::hang_up::WaitMarker;
 use crate::http::request::Body;
 use crate::lease_id::LeaseWord;
 use crate::problem::{Code, Problem};
-use crate::rate::Share;
+use crate::rate::Reservation;
 use crate::service::Service;
 use crate::view::millis;
 
-/// The allowance for the caller's clock, on top of that for the service's own.
+/// The drift allowance for the caller's clock, in addition to the allowance for the service's clock.
 const CALLER_DRIFT: Drift = Drift::SLEWING;
 
 /// A lease.
 #[derive(Serialize, ToSchema)]
 pub(super) struct LeaseView {
-    /// The name that is locked.
+    /// The name of the lock.
     name: String,
-    /// The id for renewals and the release. It is a secret.
+    /// The id of the lease, for renewals and for the release. It is a secret.
     lease_id: String,
-    /// The fence: higher than that of every earlier lease of this name. Send it with every write that the lock protects.
+    /// The fence (fencing token), which is higher than the fences of all earlier leases of this name. Send it with
+    /// every write that the lock protects.
     fence: Option<u64>,
-    /// The slot, from 0, with the mode `slots`.
+    /// The number of the slot, from 0. Only with the mode `slots`.
     #[serde(skip_serializing_if = "Option::is_none")]
     slot: Option<u32>,
-    /// How long it lasts from each renewal.
+    /// The lifetime of the lease after each renewal.
     ttl_ms: u64,
 }
 
-/// How long a lease lasts, for a caller's own clock: until the moment before the request was sent, plus
-/// `server_elapsed_ms`, plus `validity_ms`.
+/// How long a lease is valid. By the caller's clock, the lease ends `server_elapsed_ms` plus `validity_ms` after the
+/// moment before the request was sent.
 #[derive(Clone, Copy, Serialize, ToSchema)]
 pub(super) struct Outlook {
-    /// How long the lease surely lasts from when the answer was written.
+    /// How long the lease is surely valid, counted from the moment when the service wrote the answer.
     validity_ms: u64,
-    /// How long the request had been in the service by then. If it is more than half of the ttl, renew before use.
+    /// The time from the arrival of the request to that moment. If it is more than half of the ttl, renew the lease
+    /// before you use it.
     server_elapsed_ms: u64,
 }
 
-/// A lease that was granted, or several together.
+/// The granted lease, or the granted leases.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Granted {
     #[serde(flatten)]
     leases: GrantedLeases,
     #[serde(flatten)]
     outlook: Outlook,
-    /// The number of nodes that are known to have granted it: at least a majority.
+    /// The number of nodes that are known to have granted the lease: at least a majority.
     nodes_ok: usize,
     /// The number of nodes.
     nodes_total: usize,
 }
 
-/// One lease, or with `names` one for each name, in order.
+/// One lease, or one lease for each name of `names`, in the same order.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 enum GrantedLeases {
@@ -74,16 +76,17 @@ enum GrantedLeases {
 }
 
 impl Outlook {
-    /// Reads the elapsed time before the validity: the time in between then counts twice, and never not at all.
+    /// Reads the elapsed time before the validity. If time passes in between, both values include it, which errs on the
+    /// safe side.
     pub(super) fn new(began: Instant, ttl: Duration, validity: impl FnOnce() -> Duration) -> Result<Self, Problem> {
         let elapsed = began.elapsed();
         let validity = validity();
-        // A caller that waited longer must renew before use.
+        // A caller that waited longer must renew the lease before it uses it.
         let counted = validity + elapsed.min(ttl / 2);
         let margin = counted.mul_f64(f64::from(CALLER_DRIFT.ppm) / 1e6) + CALLER_DRIFT.fixed;
         let left = validity.saturating_sub(margin);
         if left.is_zero() {
-            return Err(Problem::new(Code::TooSlow, "granted, but too late for the lease to be of use"));
+            return Err(Problem::new(Code::TooSlow, "the lock was granted, but too little of the ttl was left"));
         }
         Ok(Self { validity_ms: millis(left), server_elapsed_ms: millis(elapsed) })
     }
@@ -111,10 +114,11 @@ impl Granted {
     }
 }
 
-/// Lock a name, or several.
+/// Acquire a lock, or several.
 ///
-/// With `Accept: text/event-stream` the answer is a stream of events: `queued`, `position` and `holder` while the request
-/// waits, then `granted` with the lease, or `failed` with the problem. A caller that hangs up leaves the queue.
+/// With `Accept: text/event-stream` the answer is a stream of events: `queued`, `position` and `holder` while the
+/// request waits, then `granted` with the lease, or `failed` with the problem. If the caller hangs up, it leaves the
+/// queue.
 #[utoipa::path(
     post, path = "/v1/leases", tag = "leases", request_body = LeaseRequest,
     responses(
@@ -132,10 +136,13 @@ pub(super) async fn acquire(
     caller.may(Scope::Lock)?;
     let order = request.check(&service.client, service.limits, &caller.name)?;
     order.names.iter().try_for_each(|name| caller.may_with(Scope::Lock, name))?;
-    service.rates.batch(&caller.share, order.names.len())?;
-    service.rates.names(&caller.share, &order.names)?;
-    let guard =
-        if order.wait.is_zero() { None } else { Some((service.rates.waiters.take(&caller.share)?, caller.wait())) };
+    service.rates.batch(&caller.limit_key, order.names.len())?;
+    service.rates.names(&caller.limit_key, &order.names)?;
+    let guard = if order.wait.is_zero() {
+        None
+    } else {
+        Some((service.rates.waiters.take(&caller.limit_key)?, caller.mark_waiting()))
+    };
     if wants_stream(&headers) {
         return Ok(stream::stream(service, order, began, guard));
     }
@@ -145,8 +152,8 @@ pub(super) async fn acquire(
     Ok((StatusCode::CREATED, axum::Json(granted)).into_response())
 }
 
-/// Counts a waiting caller, and ends its connection if it hangs up.
-type WaitGuard = (Share, Weak<Waiting>);
+/// Counts a waiting caller, and lets the service close the connection if the caller hangs up.
+type WaitGuard = (Reservation, Weak<WaitMarker>);
 
 fn wants_stream(headers: &HeaderMap) -> bool {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());

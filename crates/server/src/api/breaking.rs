@@ -11,53 +11,53 @@ use crate::http::request::{Body, Name};
 use crate::problem::Problem;
 use crate::view::millis;
 
-/// Which lease to break, how, and why.
+/// A request to break a lease. It has either `fence` or `digest`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BreakRequest {
-    /// The fence that it has: a newer lease is left alone.
+    /// The fence of the lease. A lease with another fence is not broken.
     #[schema(minimum = 1)]
     fence: Option<u64>,
-    /// The digest of a plain lock, which has no fence.
+    /// The digest of the lease, for a plain lock, which has no fence.
     #[schema(min_length = 16, max_length = 16, pattern = "^[0-9a-f]{16}$")]
     digest: Option<String>,
-    /// When the next one may have the lock.
+    /// When the lock becomes free.
     #[serde(default)]
     mode: BreakMode,
-    /// Why, for those who look at the history.
+    /// The reason for the break, which the history shows.
     #[schema(min_length = 1, max_length = 512, example = "its host is on fire")]
     reason: String,
 }
 
-/// When the next one may have a lock that is broken.
+/// When a broken lock becomes free.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 enum BreakMode {
-    /// When the lease would have ended anyway.
+    /// When the lease would have ended without a renewal.
     #[default]
     Drain,
-    /// At once: until the old holder learns of it, there may be two.
+    /// At once. Until the old holder notices, there may be two holders.
     Now,
 }
 
 /// A lease that was broken.
 #[derive(Serialize, ToSchema)]
 pub(super) struct BrokenView {
-    /// What was locked.
+    /// The name of the lock.
     name: String,
-    /// On how many nodes it is broken: a majority at least.
+    /// The number of nodes that have broken the lease: at least a majority.
     nodes: usize,
-    /// How long nobody else gets it.
+    /// The time until the lock is free.
     drains_ms: u64,
 }
 
-/// End somebody else's lease, named by its fence.
+/// Break a lease of another client, which is identified by its fence.
 ///
-/// A name with a slash is written with `%2F`.
+/// Write a slash in the name as `%2F`.
 #[utoipa::path(
     post, path = "/v1/locks/{name}/break", tag = "locks", request_body = BreakRequest,
     params(("name" = String, Path, description = "The name of the lock", min_length = 1, max_length = 512)),
-    responses((status = 200, description = "It is broken", body = BrokenView))
+    responses((status = 200, description = "The lease is broken", body = BrokenView))
 )]
 pub(super) async fn break_lock(
     caller: Caller,
@@ -69,12 +69,12 @@ pub(super) async fn break_lock(
     let target = match (request.fence, request.digest) {
         (Some(fence), None) => Target::Fence(Fence::new(fence)),
         (None, Some(digest)) => Target::Digest(
-            Digest::parse(&digest).ok_or_else(|| Problem::invalid("a digest has 16 hexadecimal digits"))?,
+            Digest::parse(&digest).ok_or_else(|| Problem::invalid("a digest must have 16 hexadecimal digits"))?,
         ),
-        _ => return Err(Problem::invalid("either a fence or a digest")),
+        _ => return Err(Problem::invalid("a request must have either a fence or a digest")),
     };
     if request.reason.trim().is_empty() {
-        return Err(Problem::invalid("the reason must say something"));
+        return Err(Problem::invalid("the reason must not be empty"));
     }
     let what = Break::new(target, format!("{} (by {})", request.reason, &caller.name));
     let what = if request.mode == BreakMode::Now { what.now() } else { what };

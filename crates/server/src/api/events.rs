@@ -15,13 +15,15 @@ use crate::auth::{Caller, Scope};
 use crate::hub::Mark;
 use crate::problem::Problem;
 
-/// The number of pieces of the stream that are buffered for a reader.
+/// The number of pieces of the stream that the service buffers for each reader.
 const PIECES_AHEAD: usize = 1;
 
 /// Follow changes of locks, nodes and the history.
 ///
-/// `snapshot` has everything as of now; `lock`, `gone`, `nodes`, `node`, `history` and `gap` what has changed since; `look`
-/// comes about once a second. A reader that is so slow that the events after its snapshot are gone is disconnected. With a `Last-Event-ID` of this replica that is not too old, the stream goes on behind it.
+/// `snapshot` is the full state. `lock`, `gone`, `nodes`, `node`, `history` and `gap` are changes after the snapshot.
+/// `look` is sent about once a second. A reader is disconnected if it is so slow that events after its snapshot are no
+/// longer kept. If the request has a `Last-Event-ID` of this replica that is not too old, the stream continues after
+/// that event.
 #[utoipa::path(
     get, path = "/v1/events", tag = "locks",
     params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read")),
@@ -31,13 +33,13 @@ pub(super) async fn events(caller: Caller, headers: HeaderMap) -> Result<Respons
     caller.may(Scope::Read)?;
     let service = Arc::clone(&caller.service);
     let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(Mark::parse);
-    let guard = (service.rates.followers.take(&caller.share)?, caller.wait());
+    let guard = (service.rates.event_streams.take(&caller.limit_key)?, caller.mark_waiting());
     let mut follower = service.unless_stopping(service.hub.subscribe(Arc::clone(&caller.identity), last)).await?;
     let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
     let readers = service.readers.clone();
     let tell = async move {
         loop {
-            // The keep-alive detects a caller that is gone.
+            // The keep-alive detects that the caller is gone.
             let told = tokio::time::timeout(KEEP_ALIVE, follower.next());
             let text = match service.unless_stopping(told).await {
                 Ok(Ok(Some(text))) => text,

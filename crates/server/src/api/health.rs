@@ -13,7 +13,7 @@ use crate::problem::Problem;
 use crate::service::Service;
 use crate::view::NodesView;
 
-/// Whether this replica is alive.
+/// Check that this replica is alive.
 #[utoipa::path(
     get, path = "/healthz", tag = "service", security(()),
     responses((status = 200, description = "It is", content_type = "text/plain", body = String))
@@ -22,7 +22,7 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether this replica can lock anything: a majority of the nodes votes, and it is not about to stop.
+/// Check that this replica can acquire locks: a majority of the nodes votes, and the replica is not about to stop.
 #[utoipa::path(
     get, path = "/readyz", tag = "service", security(()),
     responses((status = 200, description = "It can", body = NodesView))
@@ -35,17 +35,17 @@ pub(super) async fn readyz(State(service): State<Arc<Service>>) -> Result<Json<N
     if nodes.has_quorum() { Ok(Json(nodes)) } else { Err(Problem::no_majority(&nodes)) }
 }
 
-/// Metrics of this replica, for Prometheus.
+/// Return the metrics of this replica, for Prometheus.
 #[utoipa::path(
     get, path = "/metrics", tag = "service",
-    responses((status = 200, description = "As OpenMetrics has it", content_type = "application/openmetrics-text", body = String))
+    responses((status = 200, description = "The metrics in the OpenMetrics format", content_type = "application/openmetrics-text", body = String))
 )]
 pub(super) async fn metrics(caller: Caller) -> Result<Response, Problem> {
     caller.may(Scope::Read)?;
     Ok(([(header::CONTENT_TYPE, OPENMETRICS)], caller.service.metrics.text()).into_response())
 }
 
-/// Look at the nodes: which of them vote, and why the others do not.
+/// Show which nodes vote, and why the other nodes do not vote.
 #[utoipa::path(
     get, path = "/v1/nodes", tag = "service",
     responses((status = 200, description = "All of them", body = NodesView))

@@ -28,21 +28,21 @@ const AT_ONCE: usize = 64;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeaseRef {
-    /// The name that is locked.
+    /// The name of the lock.
     #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
     name: String,
-    /// As it was granted.
+    /// The id of the lease, from the answer that granted it.
     lease_id: String,
 }
 
-/// One lease, or several: either `name` and `lease_id`, or `leases`.
+/// The leases to renew: either `name` and `lease_id`, or `leases`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeaseRefs {
-    /// The name that is locked.
+    /// The name of the lock.
     #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
     name: Option<String>,
-    /// As it was granted.
+    /// The id of the lease, from the answer that granted it.
     lease_id: Option<String>,
     /// Several leases.
     #[schema(min_items = 1, max_items = 1000)]
@@ -55,9 +55,11 @@ impl LeaseRefs {
         match (self.name, self.lease_id, self.leases) {
             (Some(name), Some(lease_id), None) => Ok((vec![LeaseRef { name, lease_id }], false)),
             (None, None, Some(leases)) if (1..=limits.batch).contains(&leases.len()) => Ok((leases, true)),
-            (None, None, Some(leases)) => {
-                Err(Problem::invalid(format!("{} leases: between 1 and {}", leases.len(), limits.batch)))
-            }
+            (None, None, Some(leases)) => Err(Problem::invalid(format!(
+                "the number of leases must be between 1 and {1} (got {0})",
+                leases.len(),
+                limits.batch
+            ))),
             _ => Err(Problem::invalid(forms)),
         }
     }
@@ -66,21 +68,21 @@ impl LeaseRefs {
 /// A lease that was renewed.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Renewal {
-    /// The name that is locked.
+    /// The name of the lock.
     name: String,
-    /// The lease's fence.
+    /// The fence of the lease.
     fence: Option<u64>,
     #[serde(flatten)]
     outlook: Outlook,
 }
 
-/// The outcome of one lease of several.
+/// The outcome for one of several leases.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum Outcome {
     Renewed(Renewal),
     Failed {
-        /// The name that was locked.
+        /// The name of the lock.
         name: String,
         /// Why the lease was not renewed.
         #[schema(value_type = Account)]
@@ -99,9 +101,9 @@ pub(super) enum Renewed {
     },
 }
 
-/// Renew a lease, or several: each lasts for another ttl.
+/// Renew a lease, or several: each lease lasts for another ttl.
 ///
-/// A lost lease stays lost. Of several, each has its own outcome.
+/// A lost lease stays lost. If the request has several leases, the answer has an outcome for each.
 #[utoipa::path(
     post, path = "/v1/leases/renew", tag = "leases", request_body = LeaseRefs,
     responses((status = 200, description = "Renewed; of several, each that has no problem", body = Renewed))
@@ -112,7 +114,7 @@ pub(super) async fn renew(caller: Caller, Body(request): Body<LeaseRefs>) -> Res
     if let Some(lease) = leases.pop_if(|_| !is_list) {
         return Ok(Json(Renewed::One(renew_one(&caller, &lease, began).await?)));
     }
-    caller.service.rates.batch(&caller.share, leases.len())?;
+    caller.service.rates.batch(&caller.limit_key, leases.len())?;
     let each = leases.into_iter().map(async |lease| match renew_one(&caller, &lease, began).await {
         Ok(renewal) => Outcome::Renewed(renewal),
         Err(problem) => Outcome::Failed { name: lease.name, problem },
@@ -125,23 +127,23 @@ async fn renew_one(caller: &Caller, lease: &LeaseRef, began: Instant) -> Result<
     let LeaseWord { lease, .. } = read(caller, lease)?;
     let extended = service.client.extend(&lease).await?;
     service.metrics.renewals.inc();
-    service.rates.renewed(&caller.share, lease.name().as_str());
+    service.rates.renewed(&caller.limit_key, lease.name().as_str());
     let at = Instant::now();
     // Subtract the time since the extension.
     let outlook = Outlook::new(began, lease.ttl(), || extended.saturating_sub(at.elapsed()))?;
     Ok(Renewal { name: lease.name().to_string(), fence: lease.fence().map(quorlock::Fence::get), outlook })
 }
 
-/// What to release: `name` and `lease_id`, or `name` and `key`, or `leases`.
+/// The leases to release: `name` and `lease_id`, or `name` and `key`, or `leases`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReleaseRequest {
-    /// The name that is locked.
+    /// The name of the lock.
     #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
     name: Option<String>,
-    /// As it was granted.
+    /// The id of the lease, from the answer that granted it.
     lease_id: Option<String>,
-    /// The key of the request, for a caller that has no answer.
+    /// The idempotency key of the request that acquired the lock, for a caller that got no answer to it.
     #[schema(min_length = 22, max_length = 256)]
     key: Option<String>,
     /// Several leases.
@@ -149,10 +151,11 @@ pub(super) struct ReleaseRequest {
     leases: Option<Vec<LeaseRef>>,
 }
 
-/// Release a lease, several, or all leases of a key. It succeeds for a lease that is gone, too.
+/// Release a lease, several leases, or all leases of an idempotency key.
 ///
-/// If one of several is no lease of its name, none is released, and the problem says which it is.
-/// A released key cannot be used again: requests with it that are still under way fail.
+/// The call also succeeds for a lease that has already ended. If one of several leases has the wrong name or an invalid
+/// id, no lease is released, and the problem names that lease. A released key cannot be used again: requests with the
+/// key that arrive later fail.
 #[utoipa::path(
     post, path = "/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
     responses((status = 204, description = "Released"))
@@ -163,27 +166,27 @@ pub(super) async fn release(caller: Caller, Body(request): Body<ReleaseRequest>)
     let ReleaseRequest { name, lease_id, key, leases } = request;
     if let Some(key) = key {
         let (Some(name), None, None) = (name, lease_id, leases) else {
-            return Err(Problem::invalid("a key goes with a name, and with nothing else"));
+            return Err(Problem::invalid("a request with a key must have a name, and no lease_id or leases"));
         };
         caller.may_with(Scope::Lock, &name)?;
         let key = order::check_secret(order::KEY, key)?;
-        service.rates.release_keys(&caller.share, 1)?;
-        // This ends every lease that any replica has, or is about to get, for the key.
-        service.client.retire(&name, order::of_key(&name, &key), service.limits.released_key()).await?;
+        service.rates.release_keys(&caller.limit_key, 1)?;
+        // This ends every lease that any replica has acquired, or is acquiring, for the key.
+        service.client.retire(&name, order::of_key(&name, &key), service.limits.released_key_refusal()).await?;
         service.metrics.releases.inc();
         return Ok(StatusCode::NO_CONTENT);
     }
     let refs = LeaseRefs { name, lease_id, leases };
     let (leases, is_list) = refs.check(service.limits, RELEASE_FORMS)?;
-    service.rates.batch(&caller.share, leases.len())?;
+    service.rates.batch(&caller.limit_key, leases.len())?;
     let at = |index: usize, problem: Problem| {
         if is_list { problem.at(format_args!("leases[{index}]")) } else { problem }
     };
-    // Read all of them before releasing the first: if one is refused, none is released.
+    // Check all leases before releasing the first: if one is invalid, none is released.
     let read = |(index, lease)| read(&caller, lease).map_err(|problem| at(index, problem));
     let leases: Vec<LeaseWord> = leases.iter().enumerate().map(read).collect::<Result<_, _>>()?;
     let keyed = leases.iter().filter(|lease| lease.is_keyed).count();
-    service.rates.release_keys(&caller.share, keyed)?;
+    service.rates.release_keys(&caller.limit_key, keyed)?;
     let each = leases
         .into_iter()
         .enumerate()
@@ -201,7 +204,7 @@ fn read(caller: &Caller, lease: &LeaseRef) -> Result<LeaseWord, Problem> {
 
 async fn release_one(service: &Service, LeaseWord { lease, is_keyed }: LeaseWord) -> Result<(), Problem> {
     if is_keyed {
-        service.client.retire_owner_of(&lease, service.limits.released_key()).await?;
+        service.client.retire_owner_of(&lease, service.limits.released_key_refusal()).await?;
     } else {
         service.client.release(&lease).await?;
     }

@@ -13,7 +13,7 @@ use crate::view::LockPage;
 
 /// The default number of locks or events in an answer.
 const LIMIT_DEFAULT: usize = 100;
-/// The most locks in a page.
+/// The largest number of locks on a page.
 const PAGE_MAX: usize = 1_000;
 
 fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, Problem> {
@@ -21,31 +21,32 @@ fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, Problem> {
     if (1..=most).contains(&limit) {
         Ok(limit)
     } else {
-        Err(Problem::invalid(format!("a limit of {limit}: between 1 and {most}")))
+        Err(Problem::invalid(format!("limit must be between 1 and {most} (got {limit})")))
     }
 }
 
-/// Selects locks.
+/// The parameters of a list of locks.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// The beginning of their names.
+    /// The prefix of the names.
     #[serde(default)]
     prefix: String,
-    /// Where to continue: `next` of the page before.
+    /// The `next` of the previous page.
     #[serde(default)]
     cursor: String,
-    /// The number of locks at most; 100 unless set.
+    /// The largest number of locks: 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
 
 /// List locks that are held or waited for.
 ///
-/// The answer comes from a copy that is about a second old at most. The nodes are searched step by step: if locks change or a
-/// node fails meanwhile, a lock may be missing or come twice. If there are more than 10,000 locks, each page reads a bounded number of keys from the nodes,
-/// once a second for each client, and the locks come in no particular order.
+/// The answer comes from a copy that is at most about a second old. The service searches the nodes step by step: if
+/// locks change or a node fails during the search, a lock may be missing or appear twice. If there are more than 10,000
+/// locks, each page reads a bounded number of keys from the nodes, once a second for each client, and the locks are in
+/// no particular order.
 #[utoipa::path(
     get, path = "/v1/locks", tag = "locks", params(ListQuery),
     responses((status = 200, description = "A page of locks", body = LockPage))
@@ -54,7 +55,7 @@ pub(super) async fn list(caller: Caller, query: Params<ListQuery>) -> Result<Jso
     caller.may(Scope::Read)?;
     let Query(ListQuery { prefix, cursor, limit }) = query?;
     let limit = check_limit(limit, PAGE_MAX)?;
-    let may_read = || caller.service.rates.read(&caller.share);
+    let may_read = || caller.service.rates.read(&caller.limit_key);
     let page = caller.service.hub.list(&caller, (&prefix, &cursor), limit, may_read);
     Ok(Json(caller.service.unless_stopping(page).await??))
 }
@@ -68,10 +69,10 @@ pub(super) struct Look {
     lock: LockView,
 }
 
-/// Look at one lock, on every node.
+/// Show the state of one lock on every node.
 ///
-/// Each client gets the answer of the nodes once a second, and in between a copy that is about a second old at most.
-/// A name with a slash is written with `%2F`.
+/// Once a second, each client gets an answer from the nodes. In between it gets a copy that is at most about a second
+/// old. Write a slash in the name as `%2F`.
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "The name of the lock", min_length = 1, max_length = 512)),
@@ -80,24 +81,24 @@ pub(super) struct Look {
 pub(super) async fn one(caller: Caller, name: Name) -> Result<Json<Look>, Problem> {
     let Path(name) = name?;
     caller.may_with(Scope::Read, &name)?;
-    let look = caller.service.hub.one(&name, || caller.service.rates.read(&caller.share));
+    let look = caller.service.hub.one(&name, || caller.service.rates.read(&caller.limit_key));
     let (as_of, lock) = caller.service.unless_stopping(look).await??;
     Ok(Json(Look { as_of, lock }))
 }
 
-/// Selects events.
+/// The parameters of the history.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct HistoryQuery {
     /// Only events of this name.
     name: Option<String>,
-    /// The number of events at most, the newest ones; 100 unless set.
+    /// The largest number of events: the newest 100 by default.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<usize>,
 }
 
-/// What has happened, newest first.
+/// The events of the history, newest first.
 #[derive(Serialize, ToSchema)]
 pub(super) struct Happened {
     /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
@@ -105,9 +106,10 @@ pub(super) struct Happened {
     events: Vec<EventView>,
 }
 
-/// Look back: what was granted, released and lost through services, and what was broken by anybody.
+/// Read the history: the grants, releases and losses of all services, and all breaks.
 ///
-/// Answered from a copy of what the nodes keep. An event is in it about two seconds after it happened.
+/// The answer comes from a copy of the events that the nodes keep. It includes an event about two seconds after it
+/// happened.
 #[utoipa::path(
     get, path = "/v1/history", tag = "locks", params(HistoryQuery),
     responses((status = 200, description = "The newest events", body = Happened))

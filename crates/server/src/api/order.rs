@@ -15,54 +15,59 @@ use crate::service::Service;
 const SECRET_BYTES_MIN: usize = 22;
 /// The longest key or owner.
 const SECRET_BYTES_MAX: usize = 256;
-/// The two kinds of secret, in messages.
+/// The names of the two kinds of secret, for messages.
 pub(super) const KEY: &str = "a key";
 const OWNER: &str = "an owner";
 
-/// What to lock, and how. Either `name` or `names`.
+/// A request for a lease. It has either `name` or `names`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeaseRequest {
-    /// What to lock: 1 to 512 bytes.
+    /// The name of the lock: 1 to 512 bytes.
     #[schema(min_length = 1, max_length = 512, example = "invoices/42")]
     name: Option<String>,
-    /// Several names, all of them or none, each alone.
+    /// The names of several exclusive locks. The request acquires all of them or none.
     #[schema(min_items = 1, max_items = 1000)]
     names: Option<Vec<String>>,
-    /// 128 random bits or more, of the caller's choice: repeated with the same key, on any replica, the request gives the
-    /// same hold, however often. Not with `names`, `slots` or `owner`.
+    /// An idempotency key that the caller chooses, of 128 random bits or more. If the caller repeats the request with
+    /// the same key, on any replica, it gets the same lock again instead of waiting for itself. Not allowed with
+    /// `names`, `slots` or `owner`.
     #[schema(min_length = 22, max_length = 256)]
     key: Option<String>,
-    /// A request with the same owner may enter again: 128 random bits or more. It is a secret. Not with `names` or `slots`.
+    /// The owner of a reentrant lock, of 128 random bits or more. Requests with the same owner may acquire the lock
+    /// again while it is held. The owner is a secret. Not allowed with `names` or `slots`.
     #[schema(min_length = 22, max_length = 256)]
     owner: Option<String>,
-    /// How long the lease lasts from each renewal; the service's own ttl unless set, which is 30 s by default.
+    /// The lifetime of the lease after each renewal. Without it, the ttl of the service applies, which is 30 s by
+    /// default.
     #[schema(minimum = 100, example = 30000)]
     ttl_ms: Option<u64>,
-    /// How long to wait for it: not at all unless set.
+    /// The longest time to wait for the lock. Without it, the request does not wait.
     #[serde(default)]
     #[schema(example = 5000)]
     wait_ms: u64,
-    /// How to hold it.
+    /// The mode in which to hold the lock.
     #[serde(default)]
     mode: HoldMode,
-    /// How many may hold it at a time, with the mode `slots`: the same number for everyone.
+    /// The number of slots, which is the largest number of holders. Only with the mode `slots`; all users of a name
+    /// must pass the same number.
     #[schema(minimum = 1, maximum = 1024)]
     slots: Option<u32>,
-    /// Shown to callers that find the lock held; cut to 128 bytes. The client's name or address unless set.
+    /// The label that identifies the holder to others, truncated to 128 bytes. Without it, the name or address of the
+    /// client.
     label: Option<String>,
 }
 
-/// How to hold a lock.
+/// The mode in which a lock is held.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq, ToSchema)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum HoldMode {
-    /// Alone.
+    /// Exclusive: one holder.
     #[default]
     Exclusive,
-    /// Together with others who share.
+    /// Shared (read): any number of shared holders.
     Shared,
-    /// In one of a fixed number of slots.
+    /// A semaphore: as many holders as there are slots.
     Slots,
 }
 
@@ -70,7 +75,7 @@ pub(super) enum HoldMode {
 pub(super) struct Order {
     /// The names, in the order of the request.
     pub(super) names: Vec<String>,
-    /// The mode of the one name; `None` if `names` was given, each of which is exclusive.
+    /// The mode of a single name. `None` for `names`, whose locks are all exclusive.
     pub(super) mode: Option<Mode>,
     pub(super) ttl: Option<Duration>,
     pub(super) wait: Duration,
@@ -81,15 +86,18 @@ pub(super) struct Order {
 impl LeaseRequest {
     pub(super) fn check(self, client: &Client, limits: Limits, caller: &str) -> Result<Order, Problem> {
         let wait = Duration::from_millis(self.wait_ms);
-        if wait > limits.wait {
-            let most = limits.wait.as_millis();
-            return Err(Problem::invalid(format!("wait_ms of {}: at most {most}; ask again after that", self.wait_ms)));
+        if wait > limits.max_wait {
+            let most = limits.max_wait.as_millis();
+            return Err(Problem::invalid(format!(
+                "wait_ms must be at most {most} (got {}): repeat the request to wait longer",
+                self.wait_ms
+            )));
         }
         if self.names.is_some() && (self.mode != HoldMode::Exclusive || self.slots.is_some()) {
-            return Err(Problem::invalid("each of several names is locked alone: leave out mode and slots"));
+            return Err(Problem::invalid("the locks of several names are exclusive: leave out mode and slots"));
         }
         let (secret_kind, secret) = match (self.key, self.owner) {
-            (Some(_), Some(_)) => return Err(Problem::invalid("either a key or an owner")),
+            (Some(_), Some(_)) => return Err(Problem::invalid("a request must not have both a key and an owner")),
             (Some(key), None) => (KEY, Some(check_secret(KEY, key)?)),
             (None, owner) => (OWNER, owner.map(|owner| check_secret(OWNER, owner)).transpose()?),
         };
@@ -99,13 +107,17 @@ impl LeaseRequest {
                 let owner = secret.map(|secret| if is_keyed { of_key(&name, &secret) } else { of(&secret) });
                 let mode = match (self.mode, self.slots, owner) {
                     (HoldMode::Slots, None, _) | (HoldMode::Exclusive | HoldMode::Shared, Some(_), _) => {
-                        return Err(Problem::invalid("the mode \"slots\" and a number of slots belong together"));
+                        return Err(Problem::invalid(
+                            "the mode \"slots\" needs a number of slots, and a number of slots needs this mode",
+                        ));
                     }
                     (HoldMode::Slots, Some(slots), _) if !(1..=PERMITS_MAX).contains(&slots) => {
-                        return Err(Problem::invalid(format!("slots of {slots}: between 1 and {PERMITS_MAX}")));
+                        return Err(Problem::invalid(format!(
+                            "slots must be between 1 and {PERMITS_MAX} (got {slots})"
+                        )));
                     }
                     (HoldMode::Slots, Some(_), Some(_)) => {
-                        return Err(Problem::invalid(format!("a slot cannot have {secret_kind}")));
+                        return Err(Problem::invalid(format!("a request with slots must not have {secret_kind}")));
                     }
                     (HoldMode::Slots, Some(permits), None) => Mode::Slot { permits, slot: 0 },
                     (HoldMode::Shared, None, Some(owner)) => Mode::Shared { owner, reenters: true },
@@ -116,13 +128,13 @@ impl LeaseRequest {
                 (vec![name], Some(mode))
             }
             (None, Some(_)) if secret.is_some() => {
-                return Err(Problem::invalid(format!("several names cannot have {secret_kind}")));
+                return Err(Problem::invalid(format!("a request with several names must not have {secret_kind}")));
             }
             (None, Some(names)) if names.len() > limits.batch => {
-                return Err(Problem::invalid(format!("{} names: at most {}", names.len(), limits.batch)));
+                return Err(Problem::invalid(format!("{} names are too many: at most {}", names.len(), limits.batch)));
             }
             (None, Some(names)) => (names, None),
-            _ => return Err(Problem::invalid("either a name or names")),
+            _ => return Err(Problem::invalid("a request must have either name or names")),
         };
         let label = self.label.filter(|label| !label.is_empty()).unwrap_or_else(|| caller.to_owned());
         let ttl = self.ttl_ms.map(Duration::from_millis);
@@ -135,10 +147,10 @@ pub(super) fn check_secret(what: &str, secret: String) -> Result<String, Problem
         return Ok(secret);
     }
     let bounds = format!("{SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes");
-    Err(Problem::invalid(format!("{what} has {bounds}, of 128 random bits or more")))
+    Err(Problem::invalid(format!("{what} must have {bounds}, with 128 random bits or more")))
 }
 
-/// Returns the owner that a key stands for, which differs from name to name.
+/// Derives an owner from an idempotency key. The same key gives another owner for each name.
 pub(super) fn of_key(name: &str, key: &str) -> Owner {
     hashed(&[b"quorlock key", name.as_bytes(), key.as_bytes()])
 }
@@ -166,7 +178,7 @@ impl Order {
         );
         let problem = Problem::from(error);
         match self.mode {
-            // All slots are taken, or somebody holds the name in another mode.
+            // All slots are taken, or the name is held in another mode.
             Some(Mode::Slot { permits, .. }) if is_taken => {
                 problem.at(format_args!("none of the {permits} slots is free"))
             }

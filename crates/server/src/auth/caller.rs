@@ -12,9 +12,9 @@ use parking_lot::Mutex;
 use tracing::Span;
 
 use super::{Identity, Proof, sha256};
-use crate::http::hang_up::Waiting;
+use crate::http::hang_up::WaitMarker;
 use crate::problem::{Code, Problem};
-use crate::rate::Share;
+use crate::rate::Reservation;
 use crate::service::Service;
 
 /// The other end of a connection.
@@ -22,22 +22,23 @@ pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// The hash of the client certificate.
     certificate: Option<[u8; 32]>,
-    /// The share that the connection counts for: that of the address, until a known client makes a request.
-    seat: Mutex<Share>,
-    /// The identity of callers without authentication.
-    anybody: Arc<Identity>,
-    /// Weakly referenced while a request on the connection waits for a lock, or follows events.
-    pub(crate) waiting: Arc<Waiting>,
+    /// Counts the connection in the limit of the address, or of the known client once it has made a request.
+    reservation: Mutex<Reservation>,
+    /// The identity of callers that have not authenticated.
+    anonymous: Arc<Identity>,
+    /// The connection holds this marker. While a request on the connection waits for a lock or streams events, it holds
+    /// a weak reference to the marker.
+    pub(crate) wait_marker: Arc<WaitMarker>,
 }
 
 impl Peer {
-    pub(crate) fn new(address: IpAddr, certificate: Option<&[u8]>, seat: Share) -> Self {
+    pub(crate) fn new(address: IpAddr, certificate: Option<&[u8]>, reservation: Reservation) -> Self {
         Self {
             address,
             certificate: certificate.map(sha256),
-            seat: Mutex::new(seat),
-            anybody: Identity::anybody(address),
-            waiting: Arc::default(),
+            reservation: Mutex::new(reservation),
+            anonymous: Identity::anonymous(address),
+            wait_marker: Arc::default(),
         }
     }
 
@@ -47,7 +48,7 @@ impl Peer {
     }
 }
 
-/// The caller of a request to the service, authenticated if that has clients.
+/// The caller of a request to the service. It is authenticated if the service has a list of allowed clients.
 pub(crate) struct Caller {
     pub(crate) service: Arc<Service>,
     pub(crate) identity: Arc<Identity>,
@@ -63,9 +64,10 @@ impl Deref for Caller {
 }
 
 impl Caller {
-    /// Marks the caller as waiting. While the returned value lives, the connection ends if the caller hangs up.
-    pub(crate) fn wait(&self) -> Weak<Waiting> {
-        Arc::downgrade(&self.peer.waiting)
+    /// Marks the caller as waiting until the returned value is dropped. While a caller is marked as waiting, the
+    /// service notices when the caller hangs up, and closes the connection.
+    pub(crate) fn mark_waiting(&self) -> Weak<WaitMarker> {
+        Arc::downgrade(&self.peer.wait_marker)
     }
 }
 
@@ -75,53 +77,56 @@ impl FromRequestParts<Arc<Service>> for Caller {
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
         let peer = Peer::of(parts)?;
         check_host(parts, service)?;
-        let identity = match &service.clients {
-            None => &peer.anybody,
+        let identity = match &service.allowed_clients {
+            None => &peer.anonymous,
             Some(clients) => {
                 let token = bearer_token(parts).map(|token| Proof::Bearer(sha256(token.as_bytes())));
                 let certificate = peer.certificate.map(Proof::Certificate);
                 let Some(known) = token.or(certificate).and_then(|proof| clients.find(proof)) else {
-                    // Failed logins count towards the rate limit of the address, to limit guessing.
-                    service.rates.request(&peer.anybody.share)?;
-                    return Err(Problem::new(Code::Unauthenticated, "a known bearer token is needed"));
+                    // Count failed logins in the rate limit of the address, to limit guessing.
+                    service.rates.request(&peer.anonymous.limit_key)?;
+                    return Err(Problem::new(
+                        Code::Unauthenticated,
+                        "a valid bearer token or client certificate is needed",
+                    ));
                 };
-                let mut seat = peer.seat.lock();
-                if *seat.caller != *known.share {
-                    *seat = service.rates.connections.take(&known.share)?;
+                let mut reservation = peer.reservation.lock();
+                if *reservation.caller != *known.limit_key {
+                    *reservation = service.rates.connections.take(&known.limit_key)?;
                 }
                 known
             }
         };
         Span::current().record("caller", &identity.name);
-        service.rates.request(&identity.share)?;
+        service.rates.request(&identity.limit_key)?;
         Ok(Self { service: Arc::clone(service), identity: Arc::clone(identity), peer: Arc::clone(peer) })
     }
 }
 
-/// A request that needs no authentication. It counts for the address that it comes from.
-pub(crate) struct Anybody;
+/// A request that needs no authentication. The rate limit of its address applies.
+pub(crate) struct PublicRequest;
 
-impl FromRequestParts<Arc<Service>> for Anybody {
+impl FromRequestParts<Arc<Service>> for PublicRequest {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
         check_host(parts, service)?;
-        service.rates.request(&Peer::of(parts)?.anybody.share)?;
+        service.rates.request(&Peer::of(parts)?.anonymous.limit_key)?;
         Ok(Self)
     }
 }
 
-/// Prevents DNS rebinding where there is no authentication: `Host` must be localhost or an IP address.
+/// Prevents DNS rebinding if the service does not authenticate callers: `Host` must be localhost or an IP address.
 fn check_host(parts: &Parts, service: &Service) -> Result<(), Problem> {
-    let Some(host) = parts.headers.get(header::HOST).filter(|_| service.is_local) else { return Ok(()) };
-    if host.to_str().is_ok_and(is_this_machine) {
+    let Some(host) = parts.headers.get(header::HOST).filter(|_| service.is_loopback_only) else { return Ok(()) };
+    if host.to_str().is_ok_and(is_localhost_or_ip) {
         return Ok(());
     }
     let detail = "without authentication, the header host must be localhost or an IP address";
     Err(Problem::new(Code::Forbidden, detail))
 }
 
-fn is_this_machine(host: &str) -> bool {
+fn is_localhost_or_ip(host: &str) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host().to_ascii_lowercase();
     let number = name.trim_start_matches('[').trim_end_matches(']');
@@ -138,16 +143,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_localhost_and_ip_addresses_are_this_machine() {
+    fn only_localhost_and_ip_addresses_are_accepted() {
         for host in
             ["localhost", "LOCALHOST:7677", "a.localhost:1", "127.0.0.1:7677", "10.0.0.1", "[::1]:7677", "[::1]"]
         {
-            assert!(is_this_machine(host), "{host}");
+            assert!(is_localhost_or_ip(host), "{host}");
         }
         for host in
             ["evil.example", "evil.example:7677", "localhost.evil.example", "127.0.0.1.evil.example", "", ":7677"]
         {
-            assert!(!is_this_machine(host), "{host}");
+            assert!(!is_localhost_or_ip(host), "{host}");
         }
     }
 }

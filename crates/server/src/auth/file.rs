@@ -1,4 +1,4 @@
-//! The file of clients: one line for each, with the hash of its bearer token or certificate, its scopes and its names.
+//! The file of clients. Each line has a client, the hash of its bearer token or certificate, its scopes and its names.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use quorlock::Filter;
 
 use super::{Clients, Identity, Proof, Scope, hex, sha256};
 
-/// The shortest bearer token that is accepted: shorter ones can be guessed.
+/// The length of the shortest valid bearer token. Shorter tokens could be guessed.
 const TOKEN_BYTES_MIN: usize = 32;
 
 /// The file of clients is invalid. The error does not repeat the line, which may contain a secret by mistake.
@@ -22,10 +22,10 @@ pub enum ClientsError {
         why: String,
     },
     /// The file has no client.
-    #[error("it names no client")]
+    #[error("the file has no client")]
     Empty,
     /// The bearer token is too short to be secret.
-    #[error("a bearer token has at least {TOKEN_BYTES_MIN} letters, at random: try `openssl rand -hex 32`")]
+    #[error("a bearer token must have at least {TOKEN_BYTES_MIN} random characters: try `openssl rand -hex 32`")]
     Short,
 }
 
@@ -61,7 +61,7 @@ impl Clients {
             }
             let client = read(line).map_err(|why| ClientsError::Line { line: index + 1, why })?;
             if known.iter().any(|other| other.proof == client.proof) {
-                return Err(ClientsError::Line { line: index + 1, why: "the same proof as of a line above".into() });
+                return Err(ClientsError::Line { line: index + 1, why: "another line has the same hash".into() });
             }
             known.push(Arc::new(client));
         }
@@ -72,18 +72,18 @@ impl Clients {
 fn read(line: &str) -> Result<Identity, String> {
     let parts: Vec<&str> = line.split_whitespace().collect();
     let [name, proof, scopes, names] = parts[..] else {
-        return Err(format!("{} parts: a client, a hash, scopes and names are needed", parts.len()));
+        return Err(format!("a line must have 4 parts (client, hash, scopes, names), not {}", parts.len()));
     };
     let proof = match proof.split_once(':') {
         Some(("sha256", digits)) => bytes(digits).map(Proof::Bearer),
         Some(("cert", digits)) => bytes(digits).map(Proof::Certificate),
         _ => None,
     };
-    let proof = proof.ok_or("the hash has to be sha256: or cert: and 64 hexadecimal digits")?;
+    let proof = proof.ok_or("the hash must be sha256: or cert:, and 64 hexadecimal digits")?;
     let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
-    let scopes = scopes.ok_or("scopes are read, lock and admin, separated by commas")?;
+    let scopes = scopes.ok_or("the scopes must be read, lock or admin, separated by commas")?;
     let names = names.split(',').map(Filter::new).collect();
-    Ok(Identity { name: name.to_owned(), share: name.into(), proof: Some(proof), scopes, names })
+    Ok(Identity { name: name.to_owned(), limit_key: name.into(), proof: Some(proof), scopes, names })
 }
 
 /// Reads 64 hexadecimal digits. Certificate tools put colons between them.
@@ -119,17 +119,17 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_cannot_be_read_is_named_and_not_repeated() {
+    fn an_invalid_line_is_named_and_not_repeated() {
         for line in ["a secret lock *", "a sha256:12 lock *", &format!("a {HASH} write *"), &format!("a {HASH} lock")] {
             let why = why(&format!("# one\n{line}"));
             assert!(why.starts_with("line 2: ") && !why.contains("secret") && !why.contains("9f86"), "{why}");
         }
-        assert_eq!(why(""), "it names no client");
+        assert_eq!(why(""), "the file has no client");
         assert!(why(&format!("a {HASH} lock *\nb {HASH} lock *")).contains("line 2"));
     }
 
     #[test]
-    fn a_hash_is_of_what_is_hard_to_guess() {
+    fn only_long_tokens_are_hashed() {
         assert_eq!(hash_bearer_token("short\n"), Err(ClientsError::Short));
         let token = "0123456789abcdef0123456789abcdef";
         assert_eq!(hash_bearer_token(&format!(" {token}\n")), hash_bearer_token(token));

@@ -1,7 +1,8 @@
 //! Detects callers that hang up while they wait.
 //!
-//! hyper notices the end of a connection only if no unread bytes come before it. A caller that has already sent its next
-//! request would keep its queue position until its wait ends.
+//! hyper does not notice the end of a connection while it has bytes before the end that it has not read. Without this
+//! module, a caller that has already sent its next request would keep its queue position after it hangs up, until its
+//! wait times out.
 
 use std::io;
 use std::pin::Pin;
@@ -10,24 +11,24 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// The most bytes that are read ahead while a caller waits.
+/// The largest number of bytes to read ahead while a caller waits.
 const AHEAD_MAX: usize = 64 * 1024;
 
-/// Stands for the requests on one connection. While there is a weak reference to it, the caller waits: if the caller hangs
-/// up, its connection ends.
+/// Marks a connection on which a caller waits. The caller waits while there is a weak reference to the marker; if the
+/// caller hangs up in that time, the service closes the connection.
 #[derive(Default)]
-pub(crate) struct Waiting;
+pub(crate) struct WaitMarker;
 
 /// A connection that is read ahead while its caller waits.
 pub(crate) struct ReadAhead<S> {
     stream: S,
-    waiting: Arc<Waiting>,
+    wait_marker: Arc<WaitMarker>,
     ahead: Vec<u8>,
 }
 
 impl<S> ReadAhead<S> {
-    pub(crate) fn new(stream: S, waiting: Arc<Waiting>) -> Self {
-        Self { stream, waiting, ahead: Vec::new() }
+    pub(crate) fn new(stream: S, wait_marker: Arc<WaitMarker>) -> Self {
+        Self { stream, wait_marker, ahead: Vec::new() }
     }
 }
 
@@ -66,10 +67,10 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
-    /// hyper calls this whenever it polls the connection. Once there are bytes after the waiting request, it calls nothing
-    /// else.
+    /// hyper calls this method whenever it polls the connection. If the caller has sent bytes after the waiting
+    /// request, hyper calls no other method.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if Arc::weak_count(&self.waiting) > 0
+        if Arc::weak_count(&self.wait_marker) > 0
             && let Poll::Ready(error) = self.poll_end(context)
         {
             return Poll::Ready(Err(error));

@@ -32,14 +32,14 @@ use crate::config::Config;
 use crate::http::fd_limit;
 use crate::http::hang_up::ReadAhead;
 use crate::problem::{Code, Problem};
-use crate::rate::{Share, share_of};
+use crate::rate::{Reservation, limit_key_of};
 use crate::service::Service;
 
 /// The pause after an error of the listener, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// The system counts keepalive times in seconds.
 const KEEPALIVE_MIN: Duration = Duration::from_secs(1);
-/// The most connections that wait to be accepted; the system may allow fewer.
+/// The largest number of connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: i32 = 4_096;
 /// Kernel memory for bytes that a client has not read yet.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
@@ -50,7 +50,7 @@ const BUFFER_BYTES: usize = 32 * 1024;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Anybody who can reach this address could use the service.
+    /// The address is not a loopback address, and the service has no authentication.
     #[error(
         "{0} can be reached by others, and there is no authentication: name a file of clients, or listen on a loopback address"
     )]
@@ -86,47 +86,47 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to listen, but does not answer yet. Raises the limit of open files of this process to what its connections
-    /// need, as far as the system allows.
+    /// Starts to listen, but does not accept connections yet. Raises the limit of open files of this process to the
+    /// number that its connections need, as far as the system allows.
     ///
     /// # Errors
-    /// [`ServeError`] if the address is in use, or would admit anybody.
+    /// [`ServeError`] if the address is in use, or is not a loopback address and the service has no authentication.
     ///
     /// # Cancel safety
     /// Dropping the future closes the listener.
     pub async fn bind(mut config: Config) -> Result<Self, ServeError> {
         let address = config.listen;
-        if config.is_local() && !address.ip().is_loopback() {
+        if config.is_loopback_only() && !address.ip().is_loopback() {
             return Err(ServeError::Open(address));
         }
-        let tls = config.tls.as_ref().map(|tls| tls.server_config(config.clients.is_none())).transpose()?;
+        let tls = config.tls.as_ref().map(|tls| tls.server_config(config.allowed_clients.is_none())).transpose()?;
         let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen(address, error))?;
         // Without room for a burst, the system resets connections. The default is 128.
         let _ = SockRef::from(&listener).listen(BACKLOG);
         config.limits.connections = fd_limit::room_for(config.limits.connections, config.client.nodes().len());
         let (most, share) = (config.limits.connections, config.limits.connections_per_client);
         if most < share {
-            tracing::warn!(most, share, "too few files may be open for one client's share of connections");
+            tracing::warn!(most, share, "the limit of open files allows fewer connections than one client may have");
         }
         Ok(Self { listener, config, tls: tls.map(Arc::new) })
     }
 
-    /// Returns the address that it listens on, with the actual port.
+    /// Returns the address that the service listens on, with the actual port.
     pub fn address(&self) -> SocketAddr {
         self.listener.local_addr().unwrap_or(self.config.listen)
     }
 
-    /// Returns whether it uses TLS.
+    /// Returns whether the service uses TLS.
     pub fn is_tls(&self) -> bool {
         self.tls.is_some()
     }
 
-    /// Serves until `stop` resolves. Then it accepts no more connections, ends all waits, and finishes the answers under
-    /// way.
+    /// Serves requests until `stop` resolves. Then it accepts no more connections, ends all waits, and finishes the
+    /// answers that it has started.
     ///
     /// # Errors
-    /// [`ServeError::Readers`] if the system cannot start the thread for readers. [`ServeError::Reader`] if the client that
-    /// reads the nodes cannot connect.
+    /// [`ServeError::Readers`] if the system cannot start the thread for readers. [`ServeError::Reader`] if the client
+    /// that reads the nodes cannot connect.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their waits. Leases stay held.
@@ -135,7 +135,7 @@ impl Server {
         let limits = self.config.limits;
         let (_running, end) = oneshot::channel();
         let readers = start_readers(end).map_err(ServeError::Readers)?;
-        let reader = match self.config.reader.take() {
+        let reader = match self.config.read_client.take() {
             Some(builder) => {
                 let connecting = readers.spawn(builder.log_outages(false).connect_lazy());
                 connecting.await.map_err(|error| ServeError::Readers(error.into()))??
@@ -172,15 +172,15 @@ impl Server {
         drop(self.listener);
         stopping.send_replace(true);
         let everyone = async { while open.join_next().await.is_some() {} };
-        // A client that has not read its answer by then is not waited for.
-        let _ = tokio::time::timeout(limits.drain, everyone).await;
+        // Do not wait longer for a client that has not read its answer.
+        let _ = tokio::time::timeout(limits.drain_timeout, everyone).await;
         open.shutdown().await;
         Ok(())
     }
 }
 
 /// Starts the thread that reads the nodes and answers readers, with its own runtime, so that decoding and encoding long
-/// lists does not delay a lock. It ends when the sender of `end` is dropped.
+/// lists does not delay a lock. The thread ends when the sender of `end` is dropped.
 fn start_readers(end: oneshot::Receiver<Infallible>) -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
@@ -204,34 +204,35 @@ impl Connections {
             let detail = format!("limit reached: {most} connections of all clients together");
             return self.refuse(&stream, &Problem::new(Code::RateLimited, detail));
         };
-        let seat = match self.service.rates.connections.take(&share_of(address)) {
-            Ok(seat) => seat,
+        let reservation = match self.service.rates.connections.take(&limit_key_of(address)) {
+            Ok(reservation) => reservation,
             Err(problem) => return self.refuse(&stream, &problem),
         };
         self.set_options(&stream);
         let connection = self.clone();
         open.spawn(async move {
-            connection.serve(stream, address, seat).await;
+            connection.serve(stream, address, reservation).await;
             drop(room);
         });
     }
 
-    /// Sets socket options. The connection works without them, too.
+    /// Sets socket options. The connection also works if the system rejects them.
     fn set_options(&self, stream: &TcpStream) {
         // Answers are small, and must be sent at once.
         let _ = stream.set_nodelay(true);
         let socket = SockRef::from(stream);
         let _ = socket.set_send_buffer_size(SEND_BUFFER_BYTES);
-        // The system probes a quiet peer, and ends its connection if it is gone.
-        let write = self.service.limits.write;
-        let probes = TcpKeepalive::new().with_time((write / 2).max(KEEPALIVE_MIN));
-        let _ = socket.set_tcp_keepalive(&probes.with_interval((write / 6).max(KEEPALIVE_MIN)));
-        // It also ends the connection of a peer that does not read.
+        // The system probes an idle peer, and closes the connection if the peer does not respond.
+        let timeout = self.service.limits.write_timeout;
+        let probes = TcpKeepalive::new().with_time((timeout / 2).max(KEEPALIVE_MIN));
+        let _ = socket.set_tcp_keepalive(&probes.with_interval((timeout / 6).max(KEEPALIVE_MIN)));
+        // The system also closes the connection of a peer that does not read.
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        let _ = socket.set_tcp_user_timeout(Some(write));
+        let _ = socket.set_tcp_user_timeout(Some(timeout));
     }
 
-    /// Answers with this problem, as far as possible without waiting, and reads no request. It is not possible with TLS.
+    /// Answers with this problem without reading a request. It sends only as much as the system buffers at once, and
+    /// nothing on a TLS connection.
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
         self.service.metrics.failed(problem.code());
         tracing::debug!(?problem, "a connection is refused");
@@ -243,15 +244,15 @@ impl Connections {
     }
 
     /// Serves a connection until either end closes it.
-    async fn serve(self, stream: TcpStream, address: IpAddr, seat: Share) {
-        let Some(tls) = &self.tls else { return self.answer(stream, Peer::new(address, None, seat)).await };
-        let handshake = tokio::time::timeout(self.service.limits.read, tls.accept(stream));
-        // No request was read yet, so nothing has to be answered before the service stops.
+    async fn serve(self, stream: TcpStream, address: IpAddr, reservation: Reservation) {
+        let Some(tls) = &self.tls else { return self.answer(stream, Peer::new(address, None, reservation)).await };
+        let handshake = tokio::time::timeout(self.service.limits.read_timeout, tls.accept(stream));
+        // No request was read yet, so the service may stop without an answer.
         let Ok(done) = self.service.unless_stopping(handshake).await else { return };
         match done {
             Ok(Ok(stream)) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
-                let peer = Peer::new(address, certificate.map(AsRef::as_ref), seat);
+                let peer = Peer::new(address, certificate.map(AsRef::as_ref), reservation);
                 self.answer(stream, peer).await;
             }
             Ok(Err(error)) => tracing::info!(peer = %address, %error, "no TLS"),
@@ -262,14 +263,14 @@ impl Connections {
     async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
         let Self { service, router, .. } = self;
         let (limits, address) = (service.limits, peer.address);
-        let stream = ReadAhead::new(stream, Arc::clone(&peer.waiting));
+        let stream = ReadAhead::new(stream, Arc::clone(&peer.wait_marker));
         let peer = Arc::new(peer);
         let answer = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(Arc::clone(&peer));
             router.clone().oneshot(request.map(Body::new))
         });
         let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(limits.idle);
+        http.timer(TokioTimer::new()).header_read_timeout(limits.idle_timeout);
         http.max_header_size(limits.head_bytes).max_headers(limits.headers);
         http.max_buf_size(BUFFER_BYTES);
         // Answers are small: writing one buffer is faster than two.

@@ -25,7 +25,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Service>> for Body<T> {
 
     async fn from_request(request: Request, service: &Arc<Service>) -> Result<Self, Problem> {
         let limits = service.limits;
-        match tokio::time::timeout(limits.read, Json::from_request(request, service)).await {
+        match tokio::time::timeout(limits.read_timeout, Json::from_request(request, service)).await {
             Ok(Ok(Json(body))) => Ok(Self(body)),
             Ok(Err(JsonRejection::MissingJsonContentType(_))) => {
                 let detail = "the header content-type has to be application/json";
@@ -38,7 +38,9 @@ impl<T: DeserializeOwned> FromRequest<Arc<Service>> for Body<T> {
             }
             Ok(Err(JsonRejection::BytesRejection(_))) => Err(Problem::invalid("the body has no end")),
             Ok(Err(error)) => Err(Problem::invalid(about_body(&error))),
-            Err(_) => Err(Problem::new(Code::RequestTimeout, format!("no whole body within {:?}", limits.read))),
+            Err(_) => {
+                Err(Problem::new(Code::RequestTimeout, format!("no whole body within {:?}", limits.read_timeout)))
+            }
         }
     }
 }

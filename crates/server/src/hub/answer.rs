@@ -10,21 +10,21 @@ use crate::auth::Identity;
 use crate::problem::Problem;
 use crate::view::{LockPage, MissingNode};
 
-/// The prefixes of cursors: this one precedes a name, for a page of the copy. The other precedes a position, for a page of
-/// the nodes' keys.
+/// The prefix of a cursor for the copy. The name of a lock follows.
 const NAME_CURSOR: &str = "name:";
+/// The prefix of a cursor for the keys of the nodes. A cursor of the library follows.
 const KEYS_CURSOR: &str = "keys:";
 
 impl Hub {
-    /// Returns when the nodes were read, and the newest events that the caller may see, newest first; only those of one
-    /// name, if it is set.
+    /// Returns when the nodes were read, and the newest events that the caller may see, newest first. If a name is
+    /// given, returns only the events of that name.
     pub(crate) async fn history(
         &self,
         caller: &Identity,
         name: Option<&str>,
         limit: usize,
     ) -> Result<(u64, Vec<EventView>), Problem> {
-        self.refresh().await;
+        self.wait_until_fresh().await;
         let state = self.state();
         let read = state.read.as_ref().ok_or_else(Problem::draining)?;
         read.recalled.clone()?;
@@ -32,10 +32,11 @@ impl Hub {
         Ok((read.as_of, state.history.iter().filter(is_wanted).take(limit).cloned().collect()))
     }
 
-    /// Returns the locks that the caller may see and whose names begin with `prefix`, from the cursor on.
+    /// Returns a page of the locks that the caller may see and whose names start with `prefix`. The page starts at the
+    /// cursor.
     ///
-    /// If there are more names than the copy can hold, it reads a bounded number of keys from the nodes, if `may_read`
-    /// permits.
+    /// If there are more names than the copy can hold, it reads a bounded number of keys from the nodes. If `may_read`
+    /// does not permit that, it returns the error of `may_read`.
     pub(crate) async fn list(
         &self,
         caller: &Identity,
@@ -50,7 +51,7 @@ impl Hub {
             let after = if cursor.is_empty() { Some("") } else { cursor.strip_prefix(NAME_CURSOR) };
             let invalid = || Problem::invalid("the cursor is not one of this service: send `next` of the page before");
             let after = after.ok_or_else(invalid)?;
-            self.refresh().await;
+            self.wait_until_fresh().await;
             if let Some(page) = self.page(prefix, after, &filter, limit)? {
                 return Ok(page);
             }
@@ -82,8 +83,8 @@ impl Hub {
         Ok(Some(LockPage { as_of: read.as_of, locks, next, missing: missing.clone() }))
     }
 
-    /// Returns when the nodes were read, and the state of a name: from the nodes if `may_read` permits, or else from a copy
-    /// that is at most a second old. If no copy has the name, the error of `may_read` is returned.
+    /// Returns the state of a name, and when it was read. Reads the nodes if `may_read` permits that. If not, returns a
+    /// copy that is at most a second old, or the error of `may_read` if there is no such copy.
     pub(crate) async fn one(
         &self,
         name: &str,
@@ -99,7 +100,7 @@ impl Hub {
         if let Some(look) = self.state().find_look(name) {
             return Ok(look);
         }
-        self.refresh().await;
+        self.wait_until_fresh().await;
         let state = self.state();
         let read = state.read.as_ref().ok_or_else(Problem::draining)?;
         read.listed.as_ref().map_err(Clone::clone)?;

@@ -17,13 +17,13 @@ const JITTER: Duration = Duration::from_millis(400);
 #[derive(Clone, Debug)]
 pub(super) struct Tracked {
     pub(super) lock: LockView,
-    /// The time of the read, in milliseconds of Unix time: `left_ms` is as of then.
+    /// The time of the read, in milliseconds of Unix time. `left_ms` is counted from this time.
     pub(super) at_ms: u64,
     renewals: u64,
     ends: Option<Instant>,
-    /// Whether its grant is in the history. If so, its end will be as well, unless it lapses.
+    /// Whether the history has its grant. If so, the history will also have its end, unless the lease lapses.
     pub(super) is_written_down: bool,
-    /// The last event about it. Only `left_ms` has changed since, as time passed.
+    /// The last event about the lock. Since that event, only `left_ms` has changed.
     pub(super) told: Arc<News>,
 }
 
@@ -34,12 +34,12 @@ pub(super) struct Told<'a> {
     lock: &'a LockView,
     /// The number of renewals of its lease that reads have shown.
     renewals: u64,
-    /// The time of the read, in milliseconds of Unix time: `left_ms` is as of then.
+    /// The time of the read, in milliseconds of Unix time. `left_ms` is counted from this time.
     at_ms: u64,
 }
 
 impl Tracked {
-    /// Returns the lock as it was read now. If it has changed, `tell` makes an event of it.
+    /// Returns the lock as it was read now. If it has changed, `tell` publishes an event.
     pub(super) fn after(
         before: Option<Self>,
         lock: LockView,
@@ -55,7 +55,7 @@ impl Tracked {
         let is_renewed = ended_before.zip(ends).is_some_and(|(before, ends)| ends > before + JITTER);
         let renewals = same.map_or(0, |same| same.renewals + u64::from(is_renewed));
         match before {
-            // Keep the first end, so that small steps cannot add up unnoticed.
+            // Keep the first estimate of the end, so that small differences do not add up.
             Some(before) if !is_renewed && still(&before.lock) == still(&lock) => {
                 Self { lock, at_ms, renewals, ends: before.ends, is_written_down, told: before.told }
             }
@@ -81,8 +81,8 @@ fn still(lock: &LockView) -> LockView {
     lock
 }
 
-/// Returns the data of a `node` event for each node that stopped or resumed voting. A node that is seen for the first time
-/// has no change.
+/// Returns the data of a `node` event for each node that stopped or resumed voting. A node that is seen for the first
+/// time has no change.
 pub(super) fn outages(before: &NodesView, now: &NodesView) -> Vec<Value> {
     let find = |node: &NodeView| before.nodes.iter().find(|before| before.node == node.node);
     let pairs = now.nodes.iter().filter_map(|node| Some((find(node)?, node)));

@@ -8,14 +8,15 @@ use super::snapshot::{PIECE_BYTES, Reading};
 use super::{Hub, Mark};
 use crate::auth::Identity;
 
-/// Follows the stream: first a snapshot or the missed events, then each change.
+/// A reader of the stream. It gets a snapshot or the events that it missed, and then each change.
 pub(crate) struct Follower {
     pub(super) hub: Arc<Hub>,
     pub(super) caller: Arc<Identity>,
     pub(super) told: watch::Receiver<Mark>,
-    /// The snapshot that it is still reading.
+    /// The snapshot, while the follower reads it.
     pub(super) reading: Option<Reading>,
-    /// The mark of the last event that it has read. If the events after it are not kept, it reads a snapshot first.
+    /// The position of the last event that the follower has read. If the events after it are not kept, the follower
+    /// reads a snapshot first.
     pub(super) read: Mark,
 }
 
@@ -47,7 +48,7 @@ impl Follower {
         }
     }
 
-    /// Returns the next events, up to the size of a piece, or `None` if it is too far behind.
+    /// Returns the next events, up to the size of a piece, or `None` if the next event is no longer kept.
     fn take(&mut self) -> Option<String> {
         let state = self.hub.state();
         let behind = state.count_after(self.read)?;

@@ -1,8 +1,8 @@
 //! Leases that ended because nobody renewed them, as this replica has seen it. The nodes record no event for them.
 //!
-//! The replica infers a lapse from a missing event: the lease was there at one read and gone at the next, about when it had
-//! to end; its grant is in the history, and its end is not. So it reports only leases whose grant is in the history, and
-//! only while it sees all locks and all events.
+//! The replica infers a lapse from a missing event: one read of the nodes found the lease, the next read did not, its
+//! ttl ended at about that time, and the history has its grant but not its end. Therefore the replica reports only
+//! lapses of leases whose grant is in the history, and only while it sees all locks and all events.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -10,10 +10,10 @@ use quorlock::{EventView, LockView, Period, What};
 
 use super::change::Tracked;
 
-/// The most lapses that are kept.
+/// The largest number of lapses that are kept.
 const LAPSES_MAX: usize = 200;
-/// The number of further reads in which the end of a lease may still appear: another replica takes up to a second to write
-/// it.
+/// The number of further reads in which the end of a lease may still appear: another replica takes up to a second to
+/// write it.
 const LOOKS: u32 = 2;
 /// If there are more events than this between two reads, some may not have been recorded.
 const EVENTS_MAX: usize = 500;
@@ -25,7 +25,7 @@ const JITTER_MS: u64 = 400;
 /// Suspected and reported lapses.
 #[derive(Debug, Default)]
 pub(super) struct Lapses {
-    /// Whether the last read saw everything.
+    /// Whether the last read saw all locks and all events.
     pub(super) is_watching: bool,
     suspected: Vec<Suspect>,
     /// Newest first.
@@ -38,7 +38,7 @@ struct Suspect {
     lapse: EventView,
     /// The time at which it was last seen.
     held_ms: u64,
-    /// The number of reads since.
+    /// The number of reads since then.
     looks: u32,
 }
 

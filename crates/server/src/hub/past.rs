@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use quorlock::EventView;
 
-/// The most events that are remembered: those of several reads. Older ones are not published if they appear later.
+/// The largest number of events that are remembered. Events that are older than these are not published if they appear
+/// later.
 const TOLD_MAX: usize = 2_000;
 
-/// The events seen so far. Events of several clients do not arrive in the order of their times, and events that only nodes
-/// with an outage have arrive late.
+/// The events that were published. Events of several clients may arrive in another order than their times. If only a
+/// node with an outage has an event, the event arrives late.
 #[derive(Debug, Default)]
 pub(super) struct Past {
     told: BTreeSet<EventView>,

@@ -1,4 +1,5 @@
-//! A snapshot for new followers. It is large, so all of them share one and read it piece by piece.
+//! A snapshot for new readers of the stream. It is large, so several readers use the same snapshot, and read it piece
+//! by piece.
 
 use std::fmt::Write;
 use std::sync::{Arc, Weak};
@@ -13,7 +14,7 @@ use crate::auth::Identity;
 /// The size at which a piece is sent.
 pub(super) const PIECE_BYTES: usize = 8 * 1024;
 
-/// Everything at one moment. For each lock it shares the last event about it, which takes no extra memory.
+/// The full state at one moment. For each lock it refers to the last event about the lock, which needs no extra memory.
 pub(super) struct Snapshot {
     pub(super) mark: Mark,
     parts: Vec<Part>,
@@ -60,8 +61,8 @@ impl Snapshot {
     }
 }
 
-/// A follower's position in the snapshot. It does not keep the snapshot alive: a follower that is too slow for the events
-/// after the snapshot has to start again, and uses no memory until it does.
+/// A follower's position in the snapshot. It does not keep the snapshot alive: a follower that is too slow for the
+/// events after the snapshot has to start again, and uses no memory until it does.
 pub(super) struct Reading {
     pub(super) snapshot: Weak<Snapshot>,
     /// The mark after which the events following the snapshot begin.

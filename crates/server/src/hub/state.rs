@@ -13,15 +13,15 @@ use super::past::Past;
 use super::{HISTORY_SHOWN, Mark, News, PACE, Snapshot, to_json, unix_millis};
 use crate::view::{MissingNode, NodesView};
 
-/// The memory for events that are kept for slow or returning followers: about as much as 10,000 locks with long names that
-/// all change at once.
+/// The memory for events that are kept for slow or reconnecting readers of the stream: sufficient for a change of
+/// 10,000 locks with long names.
 const KEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The approximate memory of an event besides its text.
 const NEWS_BYTES: usize = 128;
-/// The most single names that were read from the nodes in the last second.
+/// The largest number of single names that were read in the last second and are kept.
 const LOOKS_MAX: usize = 1_024;
 
-/// The most outages of nodes that are kept.
+/// The largest number of outages of nodes that are kept.
 const OUTAGES_MAX: usize = 200;
 
 /// The copy of the nodes' state.
@@ -40,7 +40,8 @@ pub(super) struct State {
     pub(super) outages: VecDeque<Value>,
     pub(super) lapses: Lapses,
     pub(super) read: Option<Read>,
-    /// Single names that were read from the nodes recently, with the time of the read, also in milliseconds of Unix time.
+    /// Single names that were read from the nodes recently, with the time of the read as an instant and in milliseconds
+    /// of Unix time.
     looks: HashMap<String, (Instant, u64, LockView)>,
     pub(super) snapshot: Option<Arc<Snapshot>>,
 }
@@ -155,12 +156,12 @@ impl State {
         }
     }
 
-    /// Returns whether these events, newest first, reach back to known ones.
+    /// Returns whether these events, newest first, reach back to events that are already known.
     pub(super) fn reaches(&self, events: &[EventView]) -> bool {
         self.past.reaches(events) && events.last().is_none_or(|oldest| self.history.contains(oldest))
     }
 
-    /// Publishes those of the newest events that happened since the last read.
+    /// Publishes the events that happened since the last read.
     pub(super) fn remember(&mut self, mut events: Vec<EventView>, is_all: bool) {
         if events.len() >= HISTORY_MAX && !self.past.meets(&events) {
             let at_ms = events.last().map_or(0, |oldest| oldest.at_ms);
@@ -186,7 +187,8 @@ impl State {
         self.tell("history", to_json(event), Some(event.name.as_str().into()));
     }
 
-    /// Returns the shared snapshot: while someone reads it, and the events after it are kept, others read the same one.
+    /// Returns a snapshot. All readers get the same snapshot while one of them still reads it and the events after it
+    /// are kept.
     pub(super) fn snapshot(&mut self) -> &Arc<Snapshot> {
         let shared = self.snapshot.take().filter(|one| one.is_being_read() && self.count_after(one.mark).is_some());
         let snapshot = shared.unwrap_or_else(|| Arc::new(Snapshot::new(self)));

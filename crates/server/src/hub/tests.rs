@@ -27,13 +27,13 @@ fn told(hub: &Hub, what: &str) -> Vec<serde_json::Value> {
 #[tokio::test]
 async fn changes_between_two_reads_are_reported() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    hub.look().await;
+    hub.read_nodes().await;
     for looks in 1..=2 {
         // More than a snapshot has, and fewer than a client keeps until they are written.
         for _ in 0..HISTORY_SHOWN * 2 {
             hub.client.lock("a").acquire().await.unwrap().release().await.unwrap();
         }
-        hub.look().await;
+        hub.read_nodes().await;
         assert_eq!(told(&hub, "history").len(), HISTORY_SHOWN * 4 * looks);
     }
     assert_eq!((told(&hub, "gap").len(), hub.state().history.len()), (0, HISTORY_SHOWN * 8), "and kept");
@@ -43,7 +43,7 @@ async fn changes_between_two_reads_are_reported() {
 async fn more_than_the_nodes_keep_is_told_as_a_gap() {
     let hub = hub(&MemoryNodes::new(1)).await;
     let events = |times: std::ops::Range<usize>| times.rev().map(|at| event_at(at as u64)).collect::<Vec<_>>();
-    hub.look().await;
+    hub.read_nodes().await;
     let mut state = hub.state();
     state.remember(events(0..HISTORY_SHOWN), true);
     state.kept.clear();
@@ -57,10 +57,10 @@ async fn more_than_the_nodes_keep_is_told_as_a_gap() {
 async fn a_node_that_restarts_is_remembered_whether_or_not_anybody_follows() {
     let nodes = MemoryNodes::new(3);
     let hub = hub(&nodes).await;
-    hub.glance();
+    hub.record_known_health();
     nodes.restart_empty(1);
     let is_seen = || {
-        hub.glance();
+        hub.record_known_health();
         told(&hub, "node").iter().any(|outage| outage["what"] == "restarted")
     };
     while !is_seen() {
@@ -78,7 +78,7 @@ async fn seen_with(hub: &Hub, name: &str) -> quorlock::DetachedLease {
     loop {
         let lock = hub.client.lock(name).ttl(PACE / 2).renewals(quorlock::Renewals::Off);
         let lease = lock.acquire().await.unwrap();
-        hub.look().await;
+        hub.read_nodes().await;
         // A busy machine may have taken longer than that.
         if hub.state().locks.get(name).is_some_and(|tracked| tracked.lock.held)
             && let Ok(lease) = lease.detach()
@@ -95,7 +95,7 @@ async fn look_later(hub: &Hub) {
         tokio::time::sleep(PACE / 100).await;
     }
     for _ in 0..4 {
-        hub.look().await;
+        hub.read_nodes().await;
     }
 }
 
@@ -181,7 +181,7 @@ async fn what_is_not_seen_has_not_lapsed() {
     let hub = hub(&MemoryNodes::new(1)).await;
     let _ = seen_with(&hub, "a").await;
     // Nobody follows for a while.
-    hub.glance();
+    hub.record_known_health();
     look_later(&hub).await;
     assert_eq!(lapsed(&hub), [] as [serde_json::Value; 0]);
 }
@@ -199,14 +199,14 @@ fn watch(hub: &Arc<Hub>) -> tokio::task::JoinHandle<()> {
     let hub = Arc::clone(hub);
     tokio::spawn(async move {
         loop {
-            hub.turn().await;
+            hub.read_when_due().await;
         }
     })
 }
 
 async fn follower(hub: &Arc<Hub>, last: Option<Mark>) -> Follower {
-    hub.look().await;
-    hub.subscribe(Identity::anybody([127, 0, 0, 1].into()), last).await
+    hub.read_nodes().await;
+    hub.subscribe(Identity::anonymous([127, 0, 0, 1].into()), last).await
 }
 
 /// The next whole event, and how many pieces it came in.
@@ -272,7 +272,7 @@ async fn followers_share_one_snapshot_and_read_it_piece_by_piece() {
         assert!(longest < 2 * snapshot::PIECE_BYTES, "{longest} bytes at once");
         assert_eq!(text.matches("\"name\":").count() / 2, LOCKS, "each lock, and its grant in the history");
     }
-    hub.look().await;
+    hub.read_nodes().await;
     assert!(hub.state().snapshot.is_none(), "nobody reads it");
 }
 
@@ -303,7 +303,7 @@ async fn one_read_of_the_nodes_answers_everyone() {
     let hub = hub(&nodes).await;
     let _held = hold_many(&hub, 3).await;
     let watching = watch(&hub);
-    let caller = Identity::anybody([127, 0, 0, 1].into());
+    let caller = Identity::anonymous([127, 0, 0, 1].into());
     let before = hub.reads.get();
     let begun = Instant::now();
     let asked = (0..100).map(async |_| {
@@ -347,7 +347,7 @@ async fn histories_go_further_back_than_one_read() {
         for _ in 0..HISTORY_SHOWN / 4 {
             hub.client.lock("a").acquire().await.unwrap().release().await.unwrap();
         }
-        hub.look().await;
+        hub.read_nodes().await;
     }
     let state = hub.state();
     assert_eq!(state.history.len(), HISTORY_SHOWN / 2 * 3);

@@ -35,15 +35,17 @@ impl From<AcquireError> for Problem {
         match error {
             AcquireError::Held(error) => held(Code::LockHeld, detail, &error),
             AcquireError::WaitTimeout(error) => held(Code::WaitTimeout, detail, &error),
-            AcquireError::Permits { name, asked, stored } => {
-                let why = format!("{name:?} is in use with {stored} slots, not {asked}: all who use it must agree");
+            AcquireError::SlotsMismatch { name, requested, in_use } => {
+                let why = format!(
+                    "{name:?} is in use with {in_use} slots, not {requested}: all users must pass the same number"
+                );
                 Self::new(Code::SlotsMismatch, why)
             }
-            // The service retires only owners that stand for keys.
+            // The service derives an owner from each idempotency key, and retires no other owners.
             AcquireError::Retired { name } => {
-                Self::new(Code::KeySpent, format!("this key of {name:?} was released: use a new one for the next hold"))
+                Self::new(Code::KeySpent, format!("this key of {name:?} was released: use a new key for the next lock"))
             }
-            AcquireError::Upgrade { .. } => Self::new(Code::Upgrade, detail),
+            AcquireError::UpgradeUnsupported { .. } => Self::new(Code::Upgrade, detail),
             AcquireError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
             AcquireError::TooSlow { tally, .. } => undecided(Code::TooSlow, detail, &tally),
             AcquireError::Config(error) => error.into(),
@@ -55,8 +57,7 @@ impl From<AcquireError> for Problem {
 
 impl From<LostError> for Problem {
     fn from(error: LostError) -> Self {
-        // Services record who ended a lease.
-        let more = if error == LostError::Ended { ": the history has by whom, and why" } else { "" };
+        let more = if error == LostError::Ended { "; the history says who ended it, and why" } else { "" };
         Self::new(Code::LeaseLost, format!("{error}{more}"))
     }
 }
@@ -79,12 +80,12 @@ impl From<ReadError> for Problem {
         let detail = error.to_string();
         match error {
             ReadError::Config(error) => error.into(),
-            // For the history, one node that answers is enough.
+            // No node answered: one answer is sufficient for the history, so the end of a quarantine does not matter.
             ReadError::NoQuorum { operation: Operation::History, tally } => {
                 Self::new(Code::NoQuorum, detail).with_nodes(&tally)
             }
             ReadError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
-            ReadError::Position => Self::invalid(detail),
+            ReadError::InvalidCursor => Self::invalid(detail),
             ReadError::Closed => Self::draining(),
             _ => Self::new(Code::Internal, detail),
         }
@@ -97,9 +98,9 @@ impl From<BreakError> for Problem {
         match error {
             BreakError::Config(error) => error.into(),
             BreakError::NotHeld { .. } => Self::new(Code::NotHeld, detail),
-            BreakError::Other { target, holder, .. } => {
+            BreakError::AnotherLease { current, holder, .. } => {
                 let mut problem = Self::new(Code::OtherLease, detail).with_holder(holder.as_ref());
-                if let Target::Fence(fence) = target {
+                if let Target::Fence(fence) = current {
                     problem.0.fence = Some(fence.get());
                 }
                 problem

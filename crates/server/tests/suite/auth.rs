@@ -27,7 +27,7 @@ pub(crate) fn clients() -> Clients {
 
 /// A service with these clients.
 fn with_clients() -> Service {
-    Service::with(|config| config.clients = Some(clients()))
+    Service::with(|config| config.allowed_clients = Some(clients()))
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn scopes_and_names_limit_a_client() {
 #[test]
 fn locks_of_other_clients_are_not_listed() {
     let text = format!("all {} lock,read *\nbilling {} read invoices/*\n", hash(OPS), hash(BILLING));
-    let service = Service::with(|config| config.clients = Some(Clients::parse(&text).unwrap()));
+    let service = Service::with(|config| config.allowed_clients = Some(Clients::parse(&text).unwrap()));
     for name in ["invoices/1", "a", "orders/1"] {
         service.post_as(OPS, "/v1/leases", &json!({"name": name})).expect(201);
     }
@@ -108,7 +108,7 @@ fn a_holder_without_a_label_has_its_clients_name() {
 #[test]
 fn connections_are_counted_for_the_client_that_uses_them() {
     let service = Service::with(|config| {
-        config.clients = Some(clients());
+        config.allowed_clients = Some(clients());
         config.limits.connections_per_client = 2;
     });
     let call = |agent: &ureq::Agent, token: &str| {
@@ -193,7 +193,7 @@ fn clients_can_authenticate_with_certificates_over_tls() {
     let text = format!("web cert:{digits} read *\nops {} read *\n", hash(OPS));
     let both = nodes.serve_with(|config| {
         config.tls = with_authority();
-        config.clients = Some(Clients::parse(&text).unwrap());
+        config.allowed_clients = Some(Clients::parse(&text).unwrap());
     });
     let call = |agent: ureq::Agent, token: &str| {
         answer(agent.get(both.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())

@@ -132,7 +132,7 @@ fn a_malformed_body_is_not_reported_as_too_long() {
 #[test]
 fn slow_clients_are_disconnected_and_delay_nobody() {
     let service = Service::with(|config| {
-        (config.limits.idle, config.limits.read) = (Duration::from_secs(5), Duration::from_secs(5));
+        (config.limits.idle_timeout, config.limits.read_timeout) = (Duration::from_secs(5), Duration::from_secs(5));
     });
     let half = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(service.socket()).unwrap();
@@ -165,7 +165,7 @@ fn slow_clients_are_disconnected_and_delay_nobody() {
 
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
-    let service = Service::with(|config| config.limits.write = Duration::from_secs(3));
+    let service = Service::with(|config| config.limits.write_timeout = Duration::from_secs(3));
     // More than the buffers of both ends hold.
     for part in 0..2 {
         let names: Vec<String> = (0..1_000).map(|number| format!("{part}/{number:0>500}")).collect();

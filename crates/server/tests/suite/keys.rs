@@ -44,7 +44,7 @@ fn a_repeated_request_gets_the_same_hold_from_any_replica() {
         other.release(granted);
     }
     let spent = one.lock(&ask(0)).problem(410, "key-spent");
-    assert_eq!(spent.text("detail"), "this key of \"a\" was released: use a new one for the next hold");
+    assert_eq!(spent.text("detail"), "this key of \"a\" was released: use a new key for the next lock");
     let next = one.lock(&json!({"name": "a"})).expect(201);
     assert!(next.number("fence") > first.number("fence"));
     other.release(&first);

@@ -30,7 +30,7 @@ fn all_users_of_a_semaphore_must_agree_on_its_slots() {
     let full = service.lock(&ask).problem(409, "lock-held").text("detail");
     assert!(full.starts_with("none of the 2 slots is free: \"a\" is held by "), "{full}");
     let other = service.lock(&json!({"name": "a", "mode": "slots", "slots": 3})).problem(409, "slots-mismatch");
-    assert_eq!(other.text("detail"), "\"a\" is in use with 2 slots, not 3: all who use it must agree");
+    assert_eq!(other.text("detail"), "\"a\" is in use with 2 slots, not 3: all users must pass the same number");
     service.release(&holders[0]);
     assert_eq!(service.lock(&ask).expect(201).number("slot"), slots[0]);
     let told = service.wait(&json!({"name": "a", "mode": "slots", "slots": 2, "wait_ms": 100})).until("failed").data;

@@ -146,7 +146,7 @@ fn a_holder_learns_that_its_lease_was_broken() {
         let ask = json!({"fence": granted.body["fence"], "mode": mode, "reason": "its host is on fire"});
         service.post(&format!("/v1/locks/{mode}/break"), &ask).expect(200);
         let lost = service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
-        assert!(lost.text("detail").contains("broken: the history has by whom, and why"), "{lost:?}");
+        assert!(lost.text("detail").contains("broken; the history says who ended it, and why"), "{lost:?}");
         eventually("it is in the history", || {
             let told = service.get(&format!("/v1/history?name={mode}")).expect(200).body.to_string();
             told.contains("its host is on fire")

@@ -194,7 +194,7 @@ fn no_lease_id_is_in_the_page() {
 
 #[test]
 fn a_bearer_token_is_kept_only_in_the_tab() {
-    let service = Service::with(|config| config.clients = Some(clients()));
+    let service = Service::with(|config| config.allowed_clients = Some(clients()));
     let name = "a_bearer_token_is_kept_only_in_the_tab";
     claim(&service, name, &[READER], |step| panic!("{name} prints {step}"));
 }

@@ -47,16 +47,22 @@ fn invalid_lock_requests_name_the_field() {
 fn errors_use_the_names_of_the_request() {
     let service = Service::start();
     let key = "k".repeat(22);
-    let (several, alone) =
-        ("several names cannot have", "each of several names is locked alone: leave out mode and slots");
+    let (several, alone) = (
+        "a request with several names must not have",
+        "the locks of several names are exclusive: leave out mode and slots",
+    );
     for (call, body, told) in [
-        ("", json!({"name": "a", "mode": "slots", "slots": 0}), "slots of 0: between 1 and 1024"),
+        ("", json!({"name": "a", "mode": "slots", "slots": 0}), "slots must be between 1 and 1024 (got 0)"),
         ("", json!({"names": ["a"], "mode": "shared"}), alone),
         ("", json!({"names": ["a"], "mode": "slots", "slots": 2}), alone),
         ("", json!({"names": ["a"], "slots": 2}), alone),
         ("", json!({"names": ["a"], "key": key}), &format!("{several} a key")),
         ("", json!({"names": ["a"], "owner": key}), &format!("{several} an owner")),
-        ("", json!({"name": "a", "mode": "slots", "slots": 2, "owner": key}), "a slot cannot have an owner"),
+        (
+            "",
+            json!({"name": "a", "mode": "slots", "slots": 2, "owner": key}),
+            "a request with slots must not have an owner",
+        ),
         ("/release", json!({"name": "a"}), "either a name and a lease_id, or a name and a key, or leases"),
         ("/renew", json!({"name": "a"}), "either a name and a lease_id, or leases"),
     ] {

@@ -80,9 +80,9 @@ impl Nodes {
         capture_log();
         let runtime = Runtime::new().unwrap();
         let server = runtime.block_on(async {
-            let client = self.builder().outlived_by_leases().history(true).connect_lazy().await.unwrap();
+            let client = self.builder().leases_outlive_process().history(true).connect_lazy().await.unwrap();
             let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
-            config.reader = Some(self.builder());
+            config.read_client = Some(self.builder());
             set(&mut config);
             Server::bind(config).await.unwrap()
         });

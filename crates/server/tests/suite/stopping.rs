@@ -18,11 +18,12 @@ async fn a_connection_without_a_tls_handshake_does_not_delay_the_stop() {
     std::fs::write(&certificate, signed.pem()).unwrap();
     std::fs::write(&key, pair.serialize_pem()).unwrap();
 
-    let client = Client::builder().memory(&MemoryNodes::new(1)).outlived_by_leases().connect().await.unwrap();
+    let client = Client::builder().memory(&MemoryNodes::new(1)).leases_outlive_process().connect().await.unwrap();
     let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
     config.tls = Some(Tls::read(&certificate, &key, None).unwrap());
     // Longer than the test would wait.
-    (config.limits.read, config.limits.drain) = (Duration::from_secs(3_600), Duration::from_secs(3_600));
+    (config.limits.read_timeout, config.limits.drain_timeout) =
+        (Duration::from_secs(3_600), Duration::from_secs(3_600));
     let server = Server::bind(config).await.unwrap();
     let address = server.address();
     let (stop, stopped) = oneshot::channel::<()>();

@@ -49,10 +49,10 @@ async fn wait_until(address: SocketAddr, count: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vanished_waiter_leaves_the_queue() {
-    let client = Client::builder().memory(&MemoryNodes::new(1)).outlived_by_leases().connect().await.unwrap();
+    let client = Client::builder().memory(&MemoryNodes::new(1)).leases_outlive_process().connect().await.unwrap();
     let _held = client.lock("a").acquire().await.unwrap();
     let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
-    config.limits.write = Duration::from_secs(2);
+    config.limits.write_timeout = Duration::from_secs(2);
     let server = Server::bind(config).await.unwrap();
     let address = server.address();
     let served = tokio::spawn(server.serve(std::future::pending()));

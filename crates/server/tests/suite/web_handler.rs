@@ -1,7 +1,7 @@
 //! Runs the example of a web handler.
 
 #[path = "../../examples/web_handler.rs"]
-mod web_handler;
+mod example;
 
 use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode};
@@ -12,7 +12,7 @@ use tower::ServiceExt;
 #[tokio::test]
 async fn a_second_export_gets_409_and_the_name_of_the_holder() {
     let client = Client::memory().await;
-    let app = web_handler::app(client.clone());
+    let app = example::app(client.clone());
     let post = |path: &str| app.clone().oneshot(Request::post(path).body(Body::empty()).unwrap());
     let first = tokio::spawn(post("/exports/2026-10"));
     let is_held = async || client.inspect("export/2026-10").await.unwrap().holder().is_some();

@@ -1,4 +1,4 @@
-//! The proxy's thread: takes connections in and hands control calls out.
+//! The proxy's thread: accepts connections, and passes control calls to them.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -76,8 +76,9 @@ impl Acceptor {
         }
     }
 
-    /// Takes in what connected before a control call, which applies to it. Asks
-    /// the kernel itself: the runtime may not have heard yet.
+    /// Accepts the clients that connected before a control call, because the call
+    /// applies to them. Asks the kernel directly: the runtime may not have been
+    /// notified yet.
     fn admit_waiting(&mut self, listener: &TcpListener) {
         while let Ok((client, _)) = listener.accept() {
             client.set_nonblocking(true).expect("a stream can be made non-blocking");

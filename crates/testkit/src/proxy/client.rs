@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::counters::Counters;
 
-/// Counted as open while it exists.
+/// The client's socket. It counts as open while this value exists.
 pub(super) struct Client {
     pub(super) stream: TcpStream,
     pub(super) counters: Arc<Counters>,
@@ -16,15 +16,15 @@ pub(super) struct Client {
 
 impl Client {
     pub(super) fn new(stream: TcpStream, counters: Arc<Counters>) -> Self {
-        // A client that is gone already shows when it is read.
+        // If the client has closed the connection, the next read reports it.
         let _ = stream.set_nodelay(true);
         counters.connections.add(1);
         counters.open.add(1);
         Self { stream, counters }
     }
 
-    /// What the client has sent and nobody has read. Asks the kernel itself:
-    /// the runtime may not have heard yet.
+    /// The bytes that the client has sent and the proxy has not read. Asks the
+    /// kernel directly: the runtime may not have been notified yet.
     pub(super) fn unread(&self) -> Vec<u8> {
         let mut sent = Vec::new();
         let mut bytes = [0; 4096];
@@ -43,6 +43,6 @@ impl Drop for Client {
 
 /// Makes the closing of this stream a reset instead of an orderly end.
 pub(super) fn reset(stream: &TcpStream) {
-    // It fails only on a stream that is closed already.
+    // Fails only on a stream that is closed already.
     let _ = set_socket_linger(stream, Some(Duration::ZERO));
 }

@@ -17,7 +17,7 @@ use super::client::{Client, reset};
 use super::counters::Counters;
 use super::lane::Lane;
 use super::loss::{Chances, Fate, Loss};
-use super::pushes::Pushes;
+use super::pushes::PushFilter;
 
 const READ_SIZE: usize = 64 * 1024;
 
@@ -41,7 +41,7 @@ pub(super) enum Order {
     Deliver,
 }
 
-/// An order, with the sender to drop once it is carried out.
+/// A control call, with the sender to drop once the connection has applied it.
 pub(super) struct Ordered {
     pub(super) order: Order,
     pub(super) done: Sender<()>,
@@ -68,14 +68,14 @@ struct Connection {
     down: Lane,
     phase: Phase,
     half_closed: bool,
-    /// The client has seen the end of what comes down.
+    /// The direction to the client is closed.
     mute: bool,
     delivered: Vec<Sender<()>>,
     modes: Modes,
     chances: Chances,
-    /// A message was lost for good.
+    /// A message was lost and will not be sent again.
     broken: bool,
-    pushes: Pushes,
+    push_filter: PushFilter,
     counters: Arc<Counters>,
 }
 
@@ -165,7 +165,7 @@ impl Connection {
             modes: Modes::default(),
             chances,
             broken: false,
-            pushes: Pushes::default(),
+            push_filter: PushFilter::default(),
             counters,
         }
     }
@@ -253,18 +253,18 @@ impl Connection {
             return;
         };
         let bytes = if self.modes.drop_pushes {
-            let (kept, taken) = self.pushes.strip(&bytes);
-            self.counters.dropped_down.add(taken);
+            let (kept, removed) = self.push_filter.filter(&bytes);
+            self.counters.dropped_down.add(removed);
             kept
         } else {
-            let mut all = self.pushes.take_rest();
+            let mut all = self.push_filter.take_incomplete();
             all.extend(bytes);
             all
         };
         self.down.push(bytes, self.modes.delay + late);
     }
 
-    /// Writes what can be written now. Says whether the connection is over.
+    /// Writes the bytes that can be written now. Returns whether the connection is over.
     fn advance(&mut self) -> bool {
         if !self.writes() {
             return self.phase == Phase::Stranded && self.down.ended;
@@ -274,7 +274,7 @@ impl Connection {
         let server_gone = self.up.flush(&self.server, even_early).is_err();
         self.counters.up.add(waiting - self.up.len());
         if server_gone {
-            // What it sent before it left still goes down.
+            // Bytes that the server sent before it closed still go to the client.
             self.up.clear();
         }
         self.counters.held_up.subtract(waiting - self.up.len());
@@ -283,7 +283,7 @@ impl Connection {
             let client_gone = self.down.flush(&client.stream, false).is_err();
             self.counters.down.add(waiting - self.down.len());
             if client_gone {
-                // Requests the client sent before it left still go up.
+                // Requests that the client sent before it closed still go to the server.
                 self.leave();
             }
         }
@@ -296,7 +296,7 @@ impl Connection {
             self.delivered.clear();
             if self.up.ended && !self.half_closed {
                 self.half_closed = true;
-                // A server that is gone shows when it is read.
+                // If the server has closed the connection, the next read reports it.
                 let _ = shutdown(&self.server, Shutdown::Write);
             }
         }
@@ -318,17 +318,17 @@ impl Connection {
         }
     }
 
-    /// Ends what comes down. What the client sends still goes up.
+    /// Closes the direction to the client. Bytes from the client still go to the server.
     fn fall_silent(&mut self) {
         self.mute = true;
         self.down.clear();
         if let Some(client) = &self.client {
-            // One that is gone shows when it is read.
+            // If the client has closed the connection, the next read reports it.
             let _ = shutdown(&client.stream, Shutdown::Write);
         }
     }
 
-    /// Takes what the client has sent so far and closes its side.
+    /// Reads the bytes that the client has sent so far, and closes its side.
     fn strand(&mut self) {
         self.phase = Phase::Stranded;
         if let Some(client) = &self.client {
@@ -344,7 +344,7 @@ impl Connection {
         }
     }
 
-    /// Closes the client side. Nothing goes down any more.
+    /// Closes the client side. The client gets no more bytes.
     fn leave(&mut self) {
         self.client = None;
         self.up.ended = true;
@@ -365,7 +365,7 @@ impl Drop for Connection {
 
 async fn readable(stream: Option<&TcpStream>) {
     match stream {
-        // An error shows again when the stream is read.
+        // The next read of the stream reports the error again.
         Some(stream) => drop(stream.readable().await),
         None => pending().await,
     }

@@ -1,8 +1,8 @@
-//! What a proxy tells tests about its traffic.
+//! Counters of a proxy's traffic, for tests.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number one thread writes and others read.
+/// A number that one thread writes and other threads read.
 #[derive(Debug, Default)]
 pub(super) struct Counter(AtomicU64);
 
@@ -34,12 +34,12 @@ pub(super) struct Counters {
     pub(super) dropped_up: Counter,
     pub(super) dropped_down: Counter,
     pub(super) held_up: Counter,
-    /// Reads left until a connection is cut; 0 when none is to be cut.
+    /// The number of reads until a connection is cut; 0 if no connection will be cut.
     pub(super) reads_to_cut: Counter,
 }
 
 impl Counters {
-    /// Counts one read from a client. Says whether to cut after it.
+    /// Counts one read from a client. Returns whether to cut the connection after it.
     pub(super) fn read_ends_in_cut(&self) -> bool {
         let left = self.reads_to_cut.get();
         self.reads_to_cut.set(left.saturating_sub(1));

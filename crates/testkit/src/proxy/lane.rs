@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Bytes on their way, each piece with the time it is due.
+/// Bytes in transit, each piece with the time at which it is due.
 #[derive(Default)]
 pub(super) struct Lane {
     queue: VecDeque<(Instant, Vec<u8>)>,
@@ -22,7 +22,7 @@ impl Lane {
         self.queue.push_back((Instant::now() + delay, bytes));
     }
 
-    /// Writes what is due. Fails when the receiver is gone.
+    /// Writes the pieces that are due. Fails if the receiver has closed the connection.
     pub(super) fn flush(&mut self, to: &TcpStream, even_early: bool) -> io::Result<()> {
         self.blocked = false;
         while let Some((due, bytes)) = self.queue.front_mut() {

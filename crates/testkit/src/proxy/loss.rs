@@ -1,16 +1,16 @@
-//! Messages that get lost, by the rules of TCP.
+//! Loses messages in the way TCP does: a lost message is sent again, or its connection ends.
 
 use std::time::Duration;
 
 /// How often messages are lost, and whether they are sent again.
 ///
-/// A message is what was read in one piece: a batch of requests, or of replies. A stream never has a hole: a message
-/// that is lost is sent again later, and the bytes after it wait, or its connection ends.
+/// A message is the result of one read: a batch of requests, or of replies. A stream never has a gap: either a lost
+/// message is sent again later and the bytes after it wait, or its connection ends.
 #[derive(Clone, Copy, Debug)]
 pub struct Loss {
     /// One message in this many is lost, in both directions.
     pub one_in: u64,
-    /// How much later it arrives.
+    /// The delay of a lost message that is sent again.
     pub resent_after: Duration,
     /// One lost message in this many never arrives: both sides get a reset.
     pub for_good_one_in: u64,
@@ -18,22 +18,23 @@ pub struct Loss {
     pub seed: u64,
 }
 
-/// What becomes of one message.
+/// Whether and when a message arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
+    /// After this delay.
     Arrives(Duration),
     Never,
 }
 
-/// One connection's chances.
+/// Decides which messages of one connection are lost.
 pub(super) struct Chances {
     connection: u64,
-    /// Seeded when the first message may get lost.
+    /// Created when losses are first switched on.
     rng: Option<fastrand::Rng>,
 }
 
 impl Chances {
-    /// The chances of the connection with this number.
+    /// For the connection with this number.
     pub(super) fn new(connection: u64) -> Self {
         Self { connection, rng: None }
     }

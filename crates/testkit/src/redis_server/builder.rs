@@ -1,4 +1,4 @@
-//! How a Redis server under test is set up.
+//! The settings of a Redis server under test.
 
 use std::env;
 use std::ffi::OsString;
@@ -21,7 +21,7 @@ pub enum Aof {
     Always,
 }
 
-/// The set-up of a [`RedisServer`]. Without any call: no persistence at all.
+/// A builder of a [`RedisServer`]. The default has no persistence.
 #[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct RedisServerBuilder {
@@ -54,8 +54,8 @@ impl RedisServerBuilder {
         self
     }
 
-    /// Demands a password. It may hold letters, digits, `-`, `.` and `_`, which
-    /// mean themselves in a URL and in a configuration file.
+    /// Demands a password. It may contain letters, digits, `-`, `.` and `_`, which
+    /// need no escapes in a URL and in a configuration file.
     pub fn password(mut self, password: &str) -> Self {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         assert!(

@@ -6,7 +6,7 @@ use etcd_client::{LockOptions, PutOptions};
 
 use crate::{Failure, Library, Task};
 
-/// One lease for all locks, like that of a session, so that only locking and unlocking is measured.
+/// A client with one lease for all locks, as an etcd session has, so that only locking and unlocking is measured.
 pub(crate) struct Etcd {
     client: etcd_client::Client,
     lease: i64,
@@ -23,7 +23,8 @@ impl Library for Etcd {
                 tokio::time::sleep(every).await;
             }
         });
-        client.put("bench/ready", "", Some(PutOptions::new().with_lease(lease))).await?;
+        // The worker must not report that it is ready before the cluster can write.
+        client.put("bench/write-check", "", Some(PutOptions::new().with_lease(lease))).await?;
         Ok(Self { client, lease })
     }
 

@@ -10,7 +10,7 @@ pub(super) struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// `None` until the reply is complete.
+    /// Parses a reply. `None` if it is not complete yet.
     pub(super) fn read(bytes: &'a [u8]) -> Result<Option<Self>, Failure> {
         let Some(end) = bytes.windows(4).position(|end| end == b"\r\n\r\n") else { return Ok(None) };
         let head = std::str::from_utf8(&bytes[..end])?;
@@ -26,8 +26,8 @@ impl<'a> Reply<'a> {
         Ok(Some(Self { status, body: std::str::from_utf8(body)? }))
     }
 
-    /// A string of the body's object that has no escapes.
-    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+    /// The value of a string field of the JSON object in the body. The value must not contain escapes.
+    pub(super) fn string_field(&self, key: &str) -> Option<&'a str> {
         let (_, rest) = self.body.split_once(key)?;
         let (text, _) = rest.strip_prefix("\":\"")?.split_once('"')?;
         Some(text)
@@ -46,7 +46,7 @@ mod tests {
             assert_eq!(Reply::read(&bytes[..cut]).unwrap(), None, "cut at {cut}");
         }
         let reply = Reply::read(bytes).unwrap().unwrap();
-        assert_eq!((reply.status, reply.text("a"), reply.text("b")), (201, Some("b.c/d"), None));
+        assert_eq!((reply.status, reply.string_field("a"), reply.string_field("b")), (201, Some("b.c/d"), None));
     }
 
     #[test]

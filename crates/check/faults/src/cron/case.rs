@@ -1,4 +1,4 @@
-//! The cases: each has an operation and the claims that must hold after it.
+//! The cases: each has an operation, and claims about its outcome that must be true.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -26,14 +26,14 @@ const TAKEOVER: Duration = Duration::from_secs(40);
 pub struct Case {
     /// The heading of the case.
     pub title: &'static str,
-    /// The operation, in a sentence or two.
-    pub done: &'static str,
+    /// The operation, in one or two sentences.
+    pub description: &'static str,
     /// Environment variables of the crontab.
     pub(super) environment: &'static [(&'static str, &'static str)],
     /// The ttl and the cluster's maximum ttl.
     pub(super) ttl: Duration,
     pub(super) play: fn(&mut Crontab<'_>) -> Result<(), Failure>,
-    /// The claims that must hold.
+    /// The claims that must be true.
     pub claims: &'static [Claim],
 }
 
@@ -53,9 +53,9 @@ pub enum Claim {
     /// Every run exits with 0.
     AllSucceed,
     /// Reports continue after the operation.
-    GoesOn,
+    ReportsContinue,
     /// The next report begins within this time after the operation.
-    GoesOnWithin(Duration),
+    NextReportWithin(Duration),
     /// Every report has run to its end.
     AllComplete,
     /// No report begins after the operation.
@@ -68,14 +68,14 @@ pub enum Claim {
 
 impl Claim {
     /// Whether the claim is true of this outcome.
-    pub fn holds(self, outcome: &Outcome) -> bool {
+    pub fn is_true_of(self, outcome: &Outcome) -> bool {
         let Outcome { ends, found, after, takeover, .. } = outcome;
         match self {
             Self::NoOverlap => found.overlaps == 0,
             Self::FencesIncrease => found.disorder == 0,
             Self::AllSucceed => ends.iter().all(|end| end.code == Some(0)),
-            Self::GoesOn => *after > 0,
-            Self::GoesOnWithin(limit) => takeover.is_some_and(|takeover| takeover < limit),
+            Self::ReportsContinue => *after > 0,
+            Self::NextReportWithin(limit) => takeover.is_some_and(|takeover| takeover < limit),
             Self::AllComplete => found.runs_with(LOST) == 0 && found.killed == 0 && found.broken == 0,
             Self::NoReport => *after == 0,
             Self::AllExit(code) => !ends.is_empty() && ends.iter().all(|end| end.code == Some(code)),
@@ -90,8 +90,8 @@ impl fmt::Display for Claim {
             Self::NoOverlap => "no two reports run at a time",
             Self::FencesIncrease => "a later report has a higher fence",
             Self::AllSucceed => "every run exits with 0",
-            Self::GoesOn => "reports continue after the operation",
-            Self::GoesOnWithin(limit) => return write!(f, "the next report begins within {limit:?}"),
+            Self::ReportsContinue => "reports continue after the operation",
+            Self::NextReportWithin(limit) => return write!(f, "the next report begins within {limit:?}"),
             Self::AllComplete => "every report runs to its end",
             Self::NoReport => "no report begins after the operation",
             Self::AllExit(code) => return write!(f, "every run exits with {code}"),
@@ -100,35 +100,46 @@ impl fmt::Display for Claim {
     }
 }
 
-const UNHARMED: &[Claim] =
-    &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete, Claim::GoesOn];
-const TAKEN_OVER: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::GoesOn];
+const UNDISTURBED: &[Claim] =
+    &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete, Claim::ReportsContinue];
+const TAKEN_OVER: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::ReportsContinue];
+/// The guard was stopped or killed, and the wrapper was not.
 const GUARD_ONLY: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete];
-/// No process is left that could stop the command: two may run, and only their fences tell them apart.
-const FENCED: &[Claim] = &[Claim::FencesIncrease, Claim::GoesOn];
+/// No process is left that could stop the command: two reports may run at a time, but their fences differ.
+const FENCED: &[Claim] = &[Claim::FencesIncrease, Claim::ReportsContinue];
 
 macro_rules! case {
-    ($title:literal, $done:literal, $claims:expr, $play:expr) => {
-        Case { title: $title, done: $done, environment: &[], ttl: TTL, claims: $claims, play: $play }
+    ($title:literal, $description:literal, $claims:expr, $play:expr) => {
+        Case { title: $title, description: $description, environment: &[], ttl: TTL, claims: $claims, play: $play }
     };
 }
 
 pub(super) static CASES: [Case; 17] = [
-    case!("no operation", "The crontab line runs undisturbed.", UNHARMED, |crontab| {
-        crontab.ticks(2, SHORT)?;
-        crontab.mark();
-        crontab.ticks(2, SHORT)
-    }),
-    case!("backup of two nodes", "`redis-cli --rdb` of two of three nodes while a report runs.", UNHARMED, |crontab| {
-        begin(crontab, LONG)?;
-        crontab.mark();
-        crontab.servers[..2].iter().for_each(back_up);
-        crontab.ticks(8, SHORT)
-    }),
+    case!(
+        "no operation",
+        "Nothing disturbs the crontab line. The middle of the case counts as the operation.",
+        UNDISTURBED,
+        |crontab| {
+            crontab.ticks(2, SHORT)?;
+            crontab.mark();
+            crontab.ticks(2, SHORT)
+        }
+    ),
+    case!(
+        "backup of two nodes",
+        "`redis-cli --rdb` backs up two of three nodes while a report runs.",
+        UNDISTURBED,
+        |crontab| {
+            begin(crontab, LONG)?;
+            crontab.mark();
+            crontab.servers[..2].iter().for_each(back_up);
+            crontab.ticks(8, SHORT)
+        }
+    ),
     case!(
         "first replica",
         "A first replica attaches to two of three nodes while a report runs.",
-        UNHARMED,
+        UNDISTURBED,
         |crontab| {
             begin(crontab, LONG)?;
             crontab.mark();
@@ -139,8 +150,8 @@ pub(super) static CASES: [Case; 17] = [
         }
     ),
     case!(
-        "restart of two nodes, short runs only",
-        "Two of three nodes restart and load their append-only files. No client stays connected.",
+        "restart of two nodes, with short reports only",
+        "Two of three nodes restart and load their append-only files. All reports are short, so no client stays connected.",
         TAKEN_OVER,
         |crontab| {
             crontab.ticks(2, SHORT)?;
@@ -151,8 +162,8 @@ pub(super) static CASES: [Case; 17] = [
     ),
     case!(
         "two nodes lose all their data",
-        "Two of three nodes restart without their files. No majority knows the cluster any more, so an operator has to declare \
-         it again.",
+        "Two of three nodes restart without their files. No majority belongs to the cluster any more, so an operator has to \
+         initialize it again.",
         &[Claim::NoOverlap, Claim::FencesIncrease, Claim::NoReport],
         |crontab| {
             crontab.ticks(2, SHORT)?;
@@ -175,7 +186,7 @@ pub(super) static CASES: [Case; 17] = [
     }),
     case!(
         "kill -9 of the guard, then of the wrapper",
-        "The guard of a running report is killed, and its wrapper a second later.",
+        "The guard of a running report is killed. Its wrapper is killed a second later.",
         TAKEN_OVER,
         |crontab| {
             let (client, guard, _) = begin(crontab, ENDLESS)?;
@@ -188,21 +199,21 @@ pub(super) static CASES: [Case; 17] = [
     ),
     case!(
         "kill -STOP of both",
-        "Wrapper and guard of a running report are stopped together. This breaks assumption A2: no process is left that \
-         could stop the command.",
+        "The wrapper and the guard of a running report are stopped together. This breaks assumption A2: no process is left \
+         that could stop the command.",
         FENCED,
         |crontab| signal(crontab, Signal::STOP, true, true)
     ),
     case!(
         "kill -9 of both",
-        "Wrapper and guard of a running report are killed together. The kernel kills the command itself; no process is left \
-         that could stop the command's own children.",
+        "The wrapper and the guard of a running report are killed together. The kernel kills the command itself, but no \
+         process is left that could stop the command's own children.",
         FENCED,
         |crontab| signal(crontab, Signal::KILL, true, true)
     ),
     Case {
         title: "empty settings",
-        done: "`QUORLOCK_NODES=\" \"` in the crontab.",
+        description: "The crontab sets `QUORLOCK_NODES=\" \"`.",
         environment: &[("QUORLOCK_NODES", " ")],
         ttl: TTL,
         claims: &[Claim::AllExit(CONFIG), Claim::NoReport],
@@ -214,7 +225,7 @@ pub(super) static CASES: [Case; 17] = [
     case!(
         "a node is unreachable",
         "One of three nodes is down while a report runs, and stays down.",
-        UNHARMED,
+        UNDISTURBED,
         |crontab| {
             begin(crontab, LONG)?;
             crontab.mark();
@@ -233,32 +244,32 @@ pub(super) static CASES: [Case; 17] = [
         }
     ),
     case!(
-        "a monitor",
-        "A dashboard is subscribed to everything (`PSUBSCRIBE *`) on every node.",
-        UNHARMED,
+        "a dashboard that subscribes to all channels",
+        "A dashboard subscribes to all channels (`PSUBSCRIBE *`) of every node.",
+        UNDISTURBED,
         |crontab| {
-            crontab.monitor()?;
+            crontab.subscribe_to_all_channels()?;
             crontab.ticks(2, SHORT)?;
             crontab.mark();
             crontab.ticks(2, SHORT)
         }
     ),
     Case {
-        title: "a monitor, and a waiter that died",
-        done: "The same with a ttl of 20 s, and `--wait 1m` instead of `--if-held skip`: the first waiter is killed, then the \
-               report ends, and the second waiter is next.",
+        title: "a dashboard, and a waiter that died",
+        description: "As in the case before, but with a ttl of 20 s and `--wait 1m` instead of `--if-held skip`. The first \
+                      waiter is killed. Then the report ends, and the second waiter must get the lock.",
         environment: &[],
         ttl: Duration::from_secs(20),
-        claims: &[Claim::NoOverlap, Claim::FencesIncrease, Claim::GoesOnWithin(Duration::from_secs(10))],
+        claims: &[Claim::NoOverlap, Claim::FencesIncrease, Claim::NextReportWithin(Duration::from_secs(10))],
         play: |crontab| {
             let waiting = ["run", "nightly-report", "--wait", "1m"];
-            crontab.monitor()?;
+            crontab.subscribe_to_all_channels()?;
             let begun = Instant::now();
             begin(crontab, LONG)?;
             let dead = crontab.fleet.start(1, &waiting, true, SHORT)?;
             crontab.wait(Duration::from_secs(2))?;
             crontab.fleet.start(2, &waiting, true, SHORT)?;
-            // Late enough that its queue position outlives the report.
+            // Late enough that the queue position of the killed waiter outlives the report.
             crontab.wait(LONG.saturating_sub(SHORT + begun.elapsed()))?;
             crontab.fleet.kill(dead)?;
             crontab.until(LONG * 2, |crontab| crontab.fleet.holder().is_none())?;
@@ -268,7 +279,7 @@ pub(super) static CASES: [Case; 17] = [
     },
 ];
 
-/// Starts the job on every host. Returns the run that got the lock, with its guard and its wrapper.
+/// Starts the job on every host. Returns the client number, the guard and the wrapper of the run that got the lock.
 fn begin(crontab: &mut Crontab<'_>, busy: Duration) -> Result<(u32, Pid, Pid), Failure> {
     crontab.tick(busy)?;
     crontab.until(PATIENCE, |crontab| crontab.fleet.holder().is_some())?;

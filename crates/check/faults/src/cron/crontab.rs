@@ -24,11 +24,11 @@ use crate::register::Register;
 use crate::schedule::LOOK;
 
 pub(super) const HOSTS: usize = 3;
-/// The interval at which cron starts the job: ten minutes in the README, scaled down.
+/// The interval at which cron starts the job: once a night in the README.
 pub(super) const PERIOD: Duration = Duration::from_secs(2);
 /// The ttl of most cases, and the cluster's maximum ttl.
 pub(super) const TTL: Duration = Duration::from_secs(6);
-/// The arguments of the README's line, with a shorter `--min-hold`.
+/// The arguments of the README's crontab line, with a shorter `--min-hold`.
 pub(super) const LINE: [&str; 6] = ["run", "nightly-report", "--if-held", "skip", "--min-hold", "1s"];
 /// A short report.
 pub(super) const SHORT: Duration = Duration::from_millis(200);
@@ -42,10 +42,10 @@ pub(super) struct Crontab<'a> {
     pub(super) fleet: Fleet,
     interrupt: &'a Interrupt,
     history: Arc<History>,
-    // It serves until it is dropped.
+    // The register serves until it is dropped.
     _register: Register,
     _config: TempDir,
-    monitors: Vec<TcpStream>,
+    subscribers: Vec<TcpStream>,
     outcome: Outcome,
     marked: Option<Instant>,
     grants_at_mark: usize,
@@ -60,9 +60,9 @@ pub struct Outcome {
     pub ends: Vec<End>,
     /// Reports that began before the operation.
     pub before: usize,
-    /// Reports that began after it.
+    /// Reports that began after the operation.
     pub after: usize,
-    /// The time from the operation to the next report that began.
+    /// The time from the operation to the start of the next report.
     pub takeover: Option<Duration>,
     /// The judge's findings in the history.
     pub found: Findings,
@@ -101,7 +101,7 @@ impl<'a> Crontab<'a> {
             history,
             _register: register,
             _config: config,
-            monitors: Vec::new(),
+            subscribers: Vec::new(),
             outcome: Outcome::default(),
             marked: None,
             grants_at_mark: 0,
@@ -121,7 +121,7 @@ impl<'a> Crontab<'a> {
         (0..count).try_for_each(|_| self.tick(busy))
     }
 
-    /// Ticks until a report begins after the operation, or the time is over.
+    /// Ticks until a report has begun after the operation, or `limit` is over.
     pub(super) fn tick_until_next(&mut self, limit: Duration) -> Result<(), Failure> {
         let begun = Instant::now();
         while self.outcome.takeover.is_none() && begun.elapsed() < limit && !self.interrupt.is_set() {
@@ -135,7 +135,7 @@ impl<'a> Crontab<'a> {
         self.until(length, |_| Instant::now() >= end).map(drop)
     }
 
-    /// Waits for a condition. Returns whether it became true in time.
+    /// Waits for a condition, at most for `limit`. Returns whether the condition became true.
     pub(super) fn until(&mut self, limit: Duration, mut is_true: impl FnMut(&Self) -> bool) -> Result<bool, Failure> {
         let begun = Instant::now();
         loop {
@@ -160,18 +160,18 @@ impl<'a> Crontab<'a> {
         Ok(())
     }
 
-    /// Marks the operation: reports that begin later count as after it.
+    /// Records the time of the operation. Reports that begin later count as `after`.
     pub(super) fn mark(&mut self) {
         self.marked = Some(Instant::now());
         self.grants_at_mark = self.fleet.grants();
     }
 
-    /// Subscribes to everything on every node, as a dashboard does.
-    pub(super) fn monitor(&mut self) -> Result<(), Failure> {
+    /// Subscribes to all channels of every node, as a dashboard does.
+    pub(super) fn subscribe_to_all_channels(&mut self) -> Result<(), Failure> {
         for server in &self.servers {
             let mut stream = TcpStream::connect(server.addr())?;
             stream.write_all(b"PSUBSCRIBE *\r\n")?;
-            self.monitors.push(stream);
+            self.subscribers.push(stream);
         }
         Ok(())
     }

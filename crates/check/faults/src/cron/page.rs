@@ -18,54 +18,60 @@ pub struct CaseResult {
 }
 
 impl CaseResult {
-    /// Whether every claim holds.
-    pub fn is_good(&self) -> bool {
-        self.case.claims.iter().all(|claim| claim.holds(&self.outcome))
+    /// Whether every claim is true.
+    pub fn has_passed(&self) -> bool {
+        self.case.claims.iter().all(|claim| claim.is_true_of(&self.outcome))
     }
 
-    /// The claims that do not hold, as text.
-    fn failed(&self) -> String {
-        let failed = self.case.claims.iter().filter(|claim| !claim.holds(&self.outcome));
-        failed.map(ToString::to_string).collect::<Vec<_>>().join("; ")
+    /// The claims that are false, as text.
+    fn false_claims(&self) -> String {
+        let claims = self.case.claims.iter().filter(|claim| !claim.is_true_of(&self.outcome));
+        claims.map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
     fn verdict(&self) -> String {
-        if self.is_good() { "holds".into() } else { format!("**fails**: {}", self.failed()) }
+        if self.has_passed() { "passed".into() } else { format!("**failed**: {}", self.false_claims()) }
     }
 }
 
 impl fmt::Display for CaseResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let verdict = if self.is_good() { "holds".into() } else { format!("FAILS: {}", self.failed()) };
-        write!(f, "{}: {verdict}\n    {}", self.case.title, story(&self.outcome))
+        let verdict = if self.has_passed() { "passed".into() } else { format!("FAILED: {}", self.false_claims()) };
+        write!(f, "{}: {verdict}\n    {}", self.case.title, paragraph(&self.outcome))
     }
 }
 
 /// A paragraph about the outcome.
-fn story(outcome: &Outcome) -> String {
+fn paragraph(outcome: &Outcome) -> String {
     let Outcome { ticks, ends, before, after, takeover, found } = outcome;
     let mut codes: BTreeMap<Option<i32>, usize> = BTreeMap::new();
     for end in ends {
         *codes.entry(end.code).or_default() += 1;
     }
-    let code = |(code, count): (&Option<i32>, &usize)| match code {
-        Some(code) => format!("{count} with {code}"),
-        None => format!("{count} by a signal"),
+    let exits = |(code, count): (&Option<i32>, &usize)| match code {
+        Some(code) => format!("{} exited with {code}", counted_runs(*count)),
+        None => format!("{} ended by a signal", counted_runs(*count)),
     };
-    let codes: Vec<String> = codes.iter().map(code).collect();
-    let codes = if codes.is_empty() { "none".into() } else { codes.join(", ") };
-    let mut story =
-        format!("{ticks} ticks. Runs that ended: {codes}. Reports: {before} before the operation, {after} after.");
+    let exits: Vec<String> = codes.iter().map(exits).collect();
+    let exits = if exits.is_empty() { "no run ended".into() } else { exits.join(", ") };
+    let times = if *ticks == 1 { "once".into() } else { format!("{ticks} times") };
+    let mut text = format!(
+        "Cron started the line {times} on each host: {exits}. Reports that began: {before} before the operation, {after} after it."
+    );
     if let Some(takeover) = takeover {
-        let _ = write!(story, " The next report began {:.1} s after the operation.", takeover.as_secs_f64());
+        let _ = write!(text, " The next report began {:.1} s after the operation.", takeover.as_secs_f64());
     }
     if found.overlaps > 0 {
-        let _ = write!(story, " Two reports ran at a time for {:.1} s.", seconds(found.longest_overlap));
+        let _ = write!(text, " Two reports ran at the same time for {:.1} s.", seconds(found.longest_overlap));
     }
     if found.killed > 0 {
-        let _ = write!(story, " Runs killed by the case, or at its end: {}.", found.killed);
+        let _ = write!(text, " The test killed {}, as part of the case or at its end.", counted_runs(found.killed));
     }
-    story
+    text
+}
+
+fn counted_runs(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "run" } else { "runs" })
 }
 
 /// The page about the crontab line, in Markdown.
@@ -77,22 +83,25 @@ pub fn page(machine: &Machine, results: &[CaseResult]) -> String {
          This page is for operators who want to know what their cron jobs do while nodes are backed up, restarted or\n\
          unreachable, and while processes are stopped or killed. Written by `./x faults --cron` on {date}, commit {commit};\n\
          do not edit. {server}; {system}.\n\n\
-         {HOSTS} hosts have this crontab line, which is that of the README with shorter times:\n\n\
+         {HOSTS} hosts have this crontab line, which is the README's line with shorter times:\n\n\
          ```\nquorlock {line} -- report.sh\n```\n\n\
          They use three nodes with `appendonly yes`, listed in a configuration file. Times are scaled down: cron starts the line on\n\
-         every host every {period} s instead of every ten minutes, and the ttl and max_ttl are {ttl} s. The report records its\n\
+         every host every {period} s instead of once a night, and the ttl and max_ttl are {ttl} s. The report records its\n\
          beginning, its steps and its fence. It runs as a child of a shell script, as most jobs do.\n\n\
+         Each case has one operation, for example a backup. The *wrapper* is the `quorlock run` process, which holds the lock. The\n\
+         *guard* is a second process of each run: it kills the command if the wrapper is stopped or killed. A case has passed if all\n\
+         of its claims are true.\n\n\
          | case | result |\n|---|---|\n"
     );
     for result in results {
         let _ = writeln!(page, "| {} | {} |", result.case.title, result.verdict());
     }
     for CaseResult { case, outcome } in results {
-        let _ = writeln!(page, "\n## {}\n\n{}\n", capitalized(case.title), case.done);
+        let _ = writeln!(page, "\n## {}\n\n{}\n", capitalized(case.title), case.description);
         for claim in case.claims {
-            let _ = writeln!(page, "- {claim}: {}", if claim.holds(outcome) { "holds" } else { "**fails**" });
+            let _ = writeln!(page, "- {claim}: {}", if claim.is_true_of(outcome) { "true" } else { "**false**" });
         }
-        let _ = writeln!(page, "\n{}", story(outcome));
+        let _ = writeln!(page, "\n{}", paragraph(outcome));
         let messages = messages(outcome);
         if !messages.is_empty() {
             let _ = writeln!(page, "\n```\n{messages}\n```");

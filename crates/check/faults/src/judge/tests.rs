@@ -133,19 +133,19 @@ fn batched_requests_are_counted() {
 #[test]
 fn faults_are_counted() {
     let (at, length) = (Duration::ZERO, Duration::ZERO);
-    let fault = |act, memories: Vec<Memory>| {
+    let fault = |act, persistence: Vec<Persistence>| {
         let fault = Fault { at, length, target: Target::Node(0), act, amount: 0 };
-        Record::Fault { at: 1, fault, memories }
+        Record::Fault { at: 1, fault, persistence }
     };
     let records = [
-        fault(Act::Flush, vec![Memory::None]),
-        fault(Act::Kill, vec![Memory::AofAlways]),
-        fault(Act::Kill, vec![Memory::None, Memory::AofAlways]),
+        fault(Act::Flush, vec![Persistence::None]),
+        fault(Act::Kill, vec![Persistence::AofAlways]),
+        fault(Act::Kill, vec![Persistence::None, Persistence::AofAlways]),
     ];
     let mut found = Findings::of(Bound::Within, &records);
     found.add(found.clone());
     assert_eq!((found.faults[&Act::Flush], found.faults[&Act::Kill]), (2, 4));
-    assert_eq!(found.kills, BTreeMap::from([(Memory::None, 2), (Memory::AofAlways, 4)]));
+    assert_eq!(found.kills, BTreeMap::from([(Persistence::None, 2), (Persistence::AofAlways, 4)]));
 }
 
 fn ran(client: u32, code: i32) -> Record {

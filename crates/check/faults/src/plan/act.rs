@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// A fault, undone when its time is over.
+/// An act that causes a fault. The harness undoes it at the end of the fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Act {
@@ -24,7 +24,7 @@ pub enum Act {
     AllowEviction,
     /// Every sync of the append-only file takes `amount` milliseconds.
     SlowDisk,
-    /// The wall clock steps back by `amount` milliseconds, and stays so.
+    /// The wall clock steps back by `amount` milliseconds, and is not corrected.
     StepBack,
     /// The wall clock steps ahead by `amount` milliseconds, within the allowed drift.
     Nudge,
@@ -36,7 +36,7 @@ pub enum Act {
     HalfClose,
     /// Every message takes `amount` milliseconds longer.
     Delay,
-    /// Messages are lost, and arrive late or end in a reset.
+    /// Some messages are lost. Most are sent again and arrive late; after the others the connection is reset.
     Lose,
     /// Requests are lost; then the connection is reset.
     DropRequests,
@@ -44,7 +44,7 @@ pub enum Act {
     DropReplies,
     /// The network stops delivering, then delivers everything at once.
     Hold,
-    /// New connections are closed at once, existing ones reset.
+    /// New connections are closed at once, and existing ones are reset.
     Refuse,
     /// The client's end is closed, and requests in flight reach the server only later.
     Strand,
@@ -62,13 +62,13 @@ pub enum Act {
     StopWrapper,
     /// SIGKILL of the `quorlock run` that holds the lock.
     KillWrapper,
-    /// SIGSTOP of its guard, later SIGCONT.
+    /// SIGSTOP of the guard of that `quorlock run`, later SIGCONT.
     StopGuard,
-    /// SIGKILL of its guard.
+    /// SIGKILL of the guard.
     KillGuard,
-    /// SIGKILL of its guard and, `amount` milliseconds later, of the wrapper.
+    /// SIGKILL of the guard and, `amount` milliseconds later, of `quorlock run` (the wrapper).
     KillGuardThenWrapper,
-    /// SIGSTOP of wrapper and guard, later SIGCONT: no process is left that could stop the command. Breaks A2.
+    /// SIGSTOP of the wrapper and the guard, later SIGCONT: no process is left that could stop the command. Breaks A2.
     StopBoth,
     /// The sentinel that clients listen to restarts.
     RestartSentinel,
@@ -84,12 +84,12 @@ impl Act {
         matches!(self, Self::Kill | Self::Wipe | Self::Flush)
     }
 
-    /// Whether the node cannot vote during this.
+    /// Whether the node cannot vote during the fault.
     pub fn stops_node(self) -> bool {
         self.costs_memory() || matches!(self, Self::Freeze | Self::FillUp | Self::AllowEviction)
     }
 
-    /// Whether it changes a wall clock.
+    /// Whether the fault changes a wall clock.
     pub fn moves_clock(self) -> bool {
         matches!(self, Self::StepBack | Self::Nudge | Self::JumpAhead)
     }
@@ -123,7 +123,7 @@ impl fmt::Display for Bound {
 #[expect(missing_docs, reason = "words of the plan's targets")]
 pub enum On {
     Node,
-    Link,
+    Network,
     Client,
     Majority,
     /// One node, or a majority at once.
@@ -160,22 +160,22 @@ const ALL: [Kind; 25] = [
     kind(Act::SlowDisk, On::Node, (500, 3_000), (5, 300)),
     kind(Act::StepBack, On::Node, (0, 0), (20, 400)),
     kind(Act::Nudge, On::Node, (0, 0), (5, 50)),
-    kind(Act::Cut, On::Link, (0, 0), (0, 0)),
-    kind(Act::CutAfterRequests, On::Link, (0, 0), (1, 20)),
-    kind(Act::HalfClose, On::Link, (0, 0), (0, 0)),
-    kind(Act::Delay, On::Link, (300, 2_500), (1, 120)),
-    kind(Act::Lose, On::Link, (300, 2_500), (4, 20)),
-    kind(Act::DropRequests, On::Link, (100, 2_000), (0, 0)),
-    kind(Act::DropReplies, On::Link, (100, 2_000), (0, 0)),
-    kind(Act::Hold, On::Link, (50, 2_500), (0, 0)),
-    kind(Act::Refuse, On::Link, (100, 2_000), (0, 0)),
-    kind(Act::Strand, On::Link, (50, 2_500), (0, 0)),
+    kind(Act::Cut, On::Network, (0, 0), (0, 0)),
+    kind(Act::CutAfterRequests, On::Network, (0, 0), (1, 20)),
+    kind(Act::HalfClose, On::Network, (0, 0), (0, 0)),
+    kind(Act::Delay, On::Network, (300, 2_500), (1, 120)),
+    kind(Act::Lose, On::Network, (300, 2_500), (4, 20)),
+    kind(Act::DropRequests, On::Network, (100, 2_000), (0, 0)),
+    kind(Act::DropReplies, On::Network, (100, 2_000), (0, 0)),
+    kind(Act::Hold, On::Network, (50, 2_500), (0, 0)),
+    kind(Act::Refuse, On::Network, (100, 2_000), (0, 0)),
+    kind(Act::Strand, On::Network, (50, 2_500), (0, 0)),
     kind(Act::Backup, On::OneOrMajority, (0, 0), (0, 0)),
     kind(Act::Replica, On::OneOrMajority, (200, 1_500), (0, 0)),
     kind(Act::KillClient, On::Client, (50, 800), (0, 0)),
     kind(Act::FreezeClient, On::Client, (100, 3_000), (0, 0)),
-    // Ahead and back within max_clock_skew and max_clock_step_back, so that fences must stay in order; and by more than
-    // the remaining time of a vote that was just renewed.
+    // Within max_clock_skew and max_clock_step_back, so that fences must stay in order. Longer than the remaining time of
+    // a vote that was just renewed.
     kind(Act::JumpAhead, On::Majority, (300, 1_500), (700, 950)),
 ];
 

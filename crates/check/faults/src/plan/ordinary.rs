@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use fastrand::Rng;
 
-use super::{Act, Fault, Memory, Plan, Target};
+use super::{Act, Fault, Persistence, Plan, Target};
 use crate::series::Series;
 
 const NODES: usize = 3;
@@ -37,9 +37,9 @@ impl Plan {
             Series::Sentinel => sentinel(&mut rng),
         };
         // If a majority restarts without files, the cluster is forgotten and an operator has to initialize it again.
-        let kept = &Memory::ALL[usize::from(series == Series::Restarts)..];
-        let memories = (0..NODES).map(|_| kept[rng.usize(..kept.len())]).collect();
-        Self { seed, bound: series.bound(), memories, faults, length }
+        let kept = &Persistence::ALL[usize::from(series == Series::Restarts)..];
+        let persistence = (0..NODES).map(|_| kept[rng.usize(..kept.len())]).collect();
+        Self { seed, bound: series.bound(), persistence, faults, length }
     }
 }
 

@@ -41,13 +41,13 @@ fn every_kind_of_fault_is_planned() {
 fn a_few_episodes_kill_servers_of_every_persistence() {
     for first in (0..300).step_by(15) {
         let plans = (first..first + 15).map(|seed| Plan::new(seed, Bound::Within, LENGTH));
-        let killed: BTreeSet<Memory> = plans
+        let killed: BTreeSet<Persistence> = plans
             .flat_map(|plan| {
                 let kills = plan.faults.iter().filter(|fault| fault.act == Act::Kill);
-                kills.flat_map(|fault| plan.memories_of(fault)).collect::<Vec<_>>()
+                kills.flat_map(|fault| plan.persistence_of(fault)).collect::<Vec<_>>()
             })
             .collect();
-        assert_eq!(killed, Memory::ALL.into(), "from seed {first} on");
+        assert_eq!(killed, Persistence::ALL.into(), "from seed {first} on");
     }
 }
 
@@ -149,7 +149,7 @@ fn a_failover_comes_after_the_sentinel_has_restarted_or_fallen_silent() {
 fn a_majority_that_restarts_has_kept_its_files() {
     for seed in 0..50 {
         let plan = Plan::of(Series::Restarts, seed, LENGTH);
-        assert!(plan.memories.iter().all(|memory| *memory != Memory::None), "seed {seed}: {plan:?}");
+        assert!(plan.persistence.iter().all(|persistence| *persistence != Persistence::None), "seed {seed}: {plan:?}");
         assert_eq!(plan.faults[0].target, Target::Nodes(2));
     }
 }

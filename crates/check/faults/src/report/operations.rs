@@ -77,17 +77,19 @@ pub(super) fn section(page: &mut String, rows: &[Row]) {
     let _ = writeln!(
         page,
         "\n## Ordinary operations\n\n\
-         Three nodes, and four hosts that use them through the real `quorlock run` with a ttl of {ttl} s. The command of each run\n\
-         records its beginning, its steps and its fence. The judge counts it as holding the lock from its first to its last step. The\n\
-         series `sentinel` uses clients of the library instead, and allows what a failover may cause: lost locks.\n\n\
-         - **operations**: `redis-cli --rdb` of one node or a majority; replicas attach and detach. No run may lose its lock\n  \
+         Four hosts use three nodes through the real `quorlock run` with a ttl of {ttl} s. The command of each run records its\n\
+         beginning, its steps and its fence. The judge counts the command as holding the lock from its first to its last step. The\n\
+         *wrapper* is the `quorlock run` process, which holds the lock. The *guard* is a second process of each run: it kills the\n\
+         command if the wrapper is stopped or killed. The series `sentinel` uses clients of the library instead. In this series\n\
+         clients may lose locks, because a failover can cause that.\n\n\
+         - **operations**: `redis-cli --rdb` backs up one node or a majority; replicas attach and detach. No run may lose its lock\n  \
          (exit 79) or find no quorum (exit 69).\n\
-         - **processes**: SIGSTOP and SIGKILL of the wrapper that holds the lock, of its guard, and of both, one after the other.\n  \
+         - **processes**: the wrapper or the guard gets SIGSTOP or SIGKILL, or first the guard and then the wrapper gets SIGKILL.\n  \
          No two commands may be alive at a time.\n\
-         - **stopped**: SIGSTOP of wrapper and guard together, which breaks A2. Two commands may be alive at a time, but the\n  \
+         - **stopped**: wrapper and guard get SIGSTOP together, which breaks A2. Two commands may be alive at a time, but the\n  \
          register that checks fences must not be overwritten.\n\
-         - **restarts**: two of three nodes restart while only short `quorlock run --no-wait` use them. A run must get the lock\n  \
-         again; otherwise the fleet is stuck.\n\
+         - **restarts**: two of three nodes restart while only short runs of `quorlock run --no-wait` use them. A later run must get\n  \
+         the lock; if none does, the hosts are **stuck**.\n\
          - **sentinel**: the sentinel that clients listen to restarts or falls silent, and then a failover replaces its master,\n  \
          which is still alive. No overlap may last longer than one heartbeat ({heartbeat} s), and fences must stay in order.\n\n\
          {HEAD}"

@@ -32,7 +32,7 @@ fn a_page_needs_every_fault_and_an_overlap_in_another_library() {
     let acts = || [Bound::Within, Bound::Beyond].into_iter().flat_map(kinds).map(|kind| kind.act);
     let all = Findings {
         faults: acts().map(|act| (act, 1)).collect(),
-        kills: Memory::ALL.map(|memory| (memory, 1)).into(),
+        kills: Persistence::ALL.map(|persistence| (persistence, 1)).into(),
         ..Findings::default()
     };
     let overlaps = |overlaps| Findings { overlaps, ..Findings::default() };
@@ -51,7 +51,7 @@ fn a_page_needs_every_fault_and_an_overlap_in_another_library() {
     assert_eq!(page(&all, 1, 0), ["no overlap was found in another library: run for longer"]);
     let mut some = all.clone();
     some.faults.remove(&Act::Hold);
-    some.kills.remove(&Memory::AofAlways);
+    some.kills.remove(&Persistence::AofAlways);
     assert_eq!(
         page(&some, 0, 1),
         [
@@ -59,13 +59,13 @@ fn a_page_needs_every_fault_and_an_overlap_in_another_library() {
             "no server with persistence aof-always was killed: run for longer",
         ]
     );
-    assert_eq!(page(&Findings::default(), 0, 1).len(), acts().count() + Memory::ALL.len());
+    assert_eq!(page(&Findings::default(), 0, 1).len(), acts().count() + Persistence::ALL.len());
 }
 
 #[test]
 fn kills_are_counted_by_persistence() {
     let faults = BTreeMap::from([(Act::Kill, 3), (Act::Wipe, 1)]);
-    let kills = BTreeMap::from([(Memory::None, 1), (Memory::AofEverysec, 2)]);
+    let kills = BTreeMap::from([(Persistence::None, 1), (Persistence::AofEverysec, 2)]);
     let rows = [row(Subject::Quorlock, Series::Within, Findings { faults, kills, ..Findings::default() })];
     let mut page = String::new();
     super::faults(&mut page, &rows);

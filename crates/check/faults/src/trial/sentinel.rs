@@ -38,9 +38,9 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
     let first = Proxy::start(sentinels.sentinel.addr());
     let url = sentinels.url_among(&[&first.addr().to_string()]);
     let register = Register::start(Arc::clone(&history))?;
-    let sides = std::array::from_fn(|_| vec![url.clone()]);
+    let networks = std::array::from_fn(|_| vec![url.clone()]);
     let processes =
-        Processes::new(program.clone(), Arc::clone(&history), sides, register.addr().to_string(), plan.seed);
+        Processes::new(program.clone(), Arc::clone(&history), networks, register.addr().to_string(), plan.seed);
     let mut watched = Watched { sentinels, first, processes, history: &history, switched: None };
     watched.processes.board(CLIENTS)?;
     carry_out(plan, &mut watched, &history, interrupt)?;

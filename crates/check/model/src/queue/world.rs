@@ -31,22 +31,22 @@ pub const TTL: Duration = Duration::from_secs(10);
 pub struct Flaws {
     /// The rules of the clients.
     pub rules: Rules,
-    /// A free node votes for any client, even if another one waits.
-    pub headless: bool,
-    /// A node hints the client that yielded the vote.
-    pub self_waking: bool,
+    /// A free node votes for any client, even if another client is first in the queue.
+    pub ignores_queue: bool,
+    /// A node also notifies the client that yielded the vote.
+    pub notifies_yielder: bool,
     /// Hints and handoffs are lost.
-    pub deaf: bool,
+    pub hints_lost: bool,
     /// A node executes the request of a client that has yielded.
-    pub unyielding: bool,
+    pub accepts_after_yield: bool,
     /// A node keeps queue positions forever.
-    pub lasting: bool,
-    /// Clients have no timers: a waiter asks again only when it is told to.
-    pub timeless: bool,
-    /// Nodes hand no votes over, so a hinted client has to ask. Not a flaw, but a kind of node.
-    pub empty_handed: bool,
+    pub permanent_positions: bool,
+    /// Clients have no timers: a waiter asks again only after a hint.
+    pub without_timers: bool,
+    /// Nodes send no handoffs, so a client that gets a hint has to send a request. Not a flaw, but a kind of node.
+    pub without_handoffs: bool,
     /// A node counts a semaphore's permits, and grants the requested slot even if it has a holder.
-    pub slotless: bool,
+    pub counts_permits: bool,
     /// This node does not reply.
     pub down: Option<usize>,
 }
@@ -171,7 +171,7 @@ impl World {
 
     /// When the next timer of a client fires.
     fn wake(&self, client: &Client) -> Option<Moment> {
-        client.machine.next_tick().filter(|_| !self.flaws.timeless && !client.is_dead)
+        client.machine.next_tick().filter(|_| !self.flaws.without_timers && !client.is_dead)
     }
 
     /// The end of the next pause: the next timer, but no longer than a lease may last.

@@ -27,21 +27,21 @@ fn two_meeting_at(node: usize) -> Vec<ClientSpec> {
     vec![ClientSpec::reaching(&[0, 1]), ClientSpec::reaching(&[node, 2])]
 }
 
-pub(super) fn plainly_two() -> Setup {
+pub(super) fn two_clients() -> Setup {
     Setup::new(two_meeting_at(1))
 }
 
-pub(super) fn slow_answers() -> Setup {
+pub(super) fn slow_replies() -> Setup {
     Setup { budget: Budget { slow: 2, ..NONE }, ..Setup::new(two_meeting_at(1)) }
 }
 
-pub(super) fn second_try_over_a_broken_connection() -> Setup {
+pub(super) fn second_attempt_over_a_broken_connection() -> Setup {
     let mut clients = two_meeting_at(0);
     clients[0].starts = 2;
     Setup { budget: Budget { breaks: 1, cancels: 1, ..NONE }, horizon: 0, ..Setup::new(clients) }
 }
 
-pub(super) fn second_try_with_slow_answers() -> Setup {
+pub(super) fn second_attempt_with_slow_replies() -> Setup {
     let mut clients = two_meeting_at(0);
     clients[0].starts = 2;
     Setup { budget: Budget { slow: 2, cancels: 1, ..NONE }, horizon: 0, ..Setup::new(clients) }
@@ -106,7 +106,7 @@ pub fn one_trusted_node() -> Setup {
     Setup { budget: Budget { crashes: 2, ..NONE }, ..setup }
 }
 
-pub(super) fn renewals_with_slow_answers() -> Setup {
+pub(super) fn renewals_with_slow_replies() -> Setup {
     let mut clients = two_meeting_at(0);
     clients[0].renews = Some(300);
     let setup = Setup { node_deadline: 300, horizon: 1_350, grid: NO_GRID, ..Setup::new(clients) };
@@ -132,18 +132,18 @@ pub fn detached_and_repaired(receiver: Receiver) -> Setup {
     Setup { budget, grid: NO_GRID, alike: false, ..Setup::new(vec![winner, ClientSpec::reaching(&[1, 2])]) }
 }
 
-pub(super) fn one_who_turns_away() -> Setup {
+pub(super) fn cancellation_or_release() -> Setup {
     let budget = Budget { slow: 1, breaks: 1, cancels: 1, frees: 1, ..NONE };
     Setup { budget, horizon: 0, ..Setup::new(vec![ClientSpec::once()]) }
 }
 
-pub(super) fn one_whose_release_is_lost() -> Setup {
-    let setup = one_who_turns_away();
+pub(super) fn lost_release() -> Setup {
+    let setup = cancellation_or_release();
     Setup { budget: Budget { losses: 1, ..setup.budget }, ..setup }
 }
 
-pub(super) fn one_who_turns_away_while_requests_wait() -> Setup {
-    Setup { clients: vec![ClientSpec { queues: true, ..ClientSpec::once() }], ..one_who_turns_away() }
+pub(super) fn cancellation_while_requests_are_queued() -> Setup {
+    Setup { clients: vec![ClientSpec { queues: true, ..ClientSpec::once() }], ..cancellation_or_release() }
 }
 
 pub(super) fn cut_off() -> Setup {
@@ -224,13 +224,13 @@ pub fn a_reader_who_reads_again_and_a_writer() -> Setup {
 /// A reader that renews, a writer, and a server that restarts between them.
 pub fn a_reader_a_writer_and_a_restart() -> Setup {
     let clients = vec![ClientSpec { renews: Some(500), ..reader(1) }, ClientSpec::reaching(&[0, 2])];
-    Setup { clients, ..restless_holder() }
+    Setup { clients, ..renewing_holder() }
 }
 
 /// An owner that renews, another owner, and a server that restarts between them.
 pub fn two_owners_and_a_restart() -> Setup {
     let clients = vec![ClientSpec { renews: Some(500), ..owner(1, &[0, 1]) }, owner(2, &[0, 2])];
-    Setup { clients, ..restless_holder() }
+    Setup { clients, ..renewing_holder() }
 }
 
 /// The server shared by two readers and a writer restarts, without time passing.
@@ -261,13 +261,13 @@ fn waiter() -> ClientSpec {
 }
 
 /// A holder, a waiter, and the holder again, on a single node.
-pub(super) fn handed_on() -> Setup {
+pub(super) fn handoff_on_one_node() -> Setup {
     let spec = ClientSpec { servers: vec![0], ..ClientSpec::reaching(&[0]) };
     let clients = vec![ClientSpec { starts: 2, ..spec.clone() }, ClientSpec { waits: true, ..spec }];
     Setup { servers: 1, budget: Budget { frees: 1, ..NONE }, grid: 240, alike: false, ..Setup::new(clients) }
 }
 
-pub(super) fn handed_on_with_mishaps() -> Setup {
+pub(super) fn handoff_with_faults() -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), waiter()];
     let budget = Budget { slow: 1, breaks: 1, cancels: 1, frees: 2, ..NONE };
     Setup { budget, grid: NO_GRID, horizon: 300, ..Setup::new(clients) }
@@ -322,7 +322,7 @@ pub(super) fn broken_while_renewing() -> Setup {
 }
 
 /// The holder renews, and a connection may break.
-pub(super) fn broken_with_mishaps() -> Setup {
+pub(super) fn broken_with_faults() -> Setup {
     let mut clients = vec![ClientSpec::reaching(&[0, 1]), operator(BreakMode::Drain)];
     clients[0].renews = Some(500);
     let budget = Budget { slow: 1, breaks: 1, frees: 1, ..NONE };
@@ -364,7 +364,7 @@ pub(super) fn two_everywhere() -> Setup {
     Setup { budget: Budget { slow: 1, frees: 1, ..NONE }, ..setup }
 }
 
-pub(super) fn restless_holder() -> Setup {
+pub(super) fn renewing_holder() -> Setup {
     let mut clients = two_meeting_at(0);
     clients[0].renews = Some(500);
     let budget = Budget { crashes: 1, frees: 1, ..NONE };
@@ -376,7 +376,7 @@ pub(super) fn two_losses() -> Setup {
     Setup { budget, ..crash_between_clocks_at_their_limit() }
 }
 
-pub(super) fn coming_back() -> Setup {
+pub(super) fn two_attempts_with_faults() -> Setup {
     let mut clients = two_meeting_at(0);
     clients[0].starts = 2;
     let budget = Budget { slow: 1, breaks: 1, cancels: 1, frees: 1, ..NONE };

@@ -4,7 +4,7 @@ use quorlock_core::rules::{Rule, Rules};
 use quorlock_model::queue::fair::{Fair, Mishaps};
 use quorlock_model::queue::world::Flaws;
 use quorlock_model::scenario::{
-    three_and_a_node_down, three_waiters, two_and_a_death, two_and_a_forgotten_place, two_waiters, two_who_are_deaf,
+    three_and_a_node_down, three_waiters, two_and_a_death, two_and_a_forgotten_position, two_waiters, two_without_hints,
 };
 use quorlock_model::world::Breach;
 
@@ -34,12 +34,12 @@ fn the_survivor_of_two_waiters_is_served_on_every_fair_schedule() {
 
 #[test]
 fn two_waiters_are_served_despite_a_forgotten_position_on_every_fair_schedule() {
-    assert_serves(two_and_a_forgotten_place());
+    assert_serves(two_and_a_forgotten_position());
 }
 
 #[test]
 fn two_waiters_are_served_without_hints_on_every_fair_schedule() {
-    assert_serves(two_who_are_deaf());
+    assert_serves(two_without_hints());
 }
 
 #[test]
@@ -49,10 +49,10 @@ fn three_waiters_are_served_by_two_nodes_on_every_fair_schedule() {
 
 #[test]
 fn waiters_without_handoffs_are_served_on_every_fair_schedule() {
-    let flaws = Flaws { empty_handed: true, ..Flaws::default() };
+    let flaws = Flaws { without_handoffs: true, ..Flaws::default() };
     assert_serves(Fair { flaws, ..two_waiters() });
     assert_serves(Fair {
-        flaws: Flaws { empty_handed: true, ..three_and_a_node_down().flaws },
+        flaws: Flaws { without_handoffs: true, ..three_and_a_node_down().flaws },
         ..three_and_a_node_down()
     });
 }
@@ -60,13 +60,16 @@ fn waiters_without_handoffs_are_served_on_every_fair_schedule() {
 #[test]
 fn a_vote_for_a_client_that_yielded_starves_a_waiter() {
     let fair = three_and_a_node_down();
-    assert_eq!(breach_of(Fair { flaws: Flaws { unyielding: true, ..fair.flaws }, ..fair }), Some(Breach::Starved));
+    assert_eq!(
+        breach_of(Fair { flaws: Flaws { accepts_after_yield: true, ..fair.flaws }, ..fair }),
+        Some(Breach::Starved)
+    );
 }
 
 #[test]
 fn a_permanent_position_of_a_dead_waiter_starves_the_next() {
     let fair = two_and_a_death();
-    let flaws = Flaws { lasting: true, ..fair.flaws };
+    let flaws = Flaws { permanent_positions: true, ..fair.flaws };
     assert_eq!(breach_of(Fair { flaws, ..fair }), Some(Breach::Starved));
     // It does no harm if all clients live.
     assert_serves(Fair { flaws, ..two_waiters() });
@@ -74,7 +77,7 @@ fn a_permanent_position_of_a_dead_waiter_starves_the_next() {
 
 #[test]
 fn a_waiter_without_polls_is_starved_by_a_forgotten_position() {
-    let flaws = Flaws { timeless: true, ..Flaws::default() };
+    let flaws = Flaws { without_timers: true, ..Flaws::default() };
     let forgotten = Mishaps { forgotten: true, ..Mishaps::default() };
     assert_eq!(breach_of(Fair { flaws, mishaps: forgotten, ..two_waiters() }), Some(Breach::Starved));
     // Without faults, hints and handoffs are enough.
@@ -83,8 +86,8 @@ fn a_waiter_without_polls_is_starved_by_a_forgotten_position() {
 
 #[test]
 fn a_waiter_without_polls_is_starved_without_hints() {
-    let fair = two_who_are_deaf();
-    let flaws = Flaws { timeless: true, ..fair.flaws };
+    let fair = two_without_hints();
+    let flaws = Flaws { without_timers: true, ..fair.flaws };
     assert_eq!(breach_of(Fair { flaws, mishaps: Mishaps::default(), ..fair }), Some(Breach::Starved));
 }
 

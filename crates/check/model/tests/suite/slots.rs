@@ -1,7 +1,7 @@
 //! Never more than k holders, in every order of delivery; and as many as there are permits.
 
 use quorlock_model::slots::{
-    Slots, nodes_without_slots, three_for_one, three_for_two, three_for_two_and_a_lost_answer,
+    Slots, nodes_without_slots, three_for_one, three_for_two, three_for_two_and_a_lost_reply,
     three_for_two_and_late_releases, two_who_wait_for_one,
 };
 
@@ -25,7 +25,7 @@ fn two_permits_have_two_holders() {
 
 #[test]
 fn two_permits_have_two_holders_despite_a_lost_reply() {
-    assert_eq!(most_holders(three_for_two_and_a_lost_answer()), 2);
+    assert_eq!(most_holders(three_for_two_and_a_lost_reply()), 2);
 }
 
 #[test]

@@ -4,8 +4,8 @@ use crate::world::client_name;
 use quorlock_core::rng::Seeded;
 
 const MS: u64 = 1_000_000;
-/// Separates the generator of pauses from the others of a seed.
-const PAUSES: u64 = 0x7061_7573_6573;
+/// Gives pauses a random generator of their own, which is derived from the seed.
+const PAUSE_SALT: u64 = 0x7061_7573_6573;
 
 /// The direction in which messages are held back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +21,11 @@ pub enum Direction {
 /// The memory of a node after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Recovery {
-    /// Nothing.
+    /// The node has lost everything.
     Empty,
-    /// The last snapshot.
+    /// The node has its last snapshot.
     Snapshot,
-    /// Everything.
+    /// The node has everything.
     Whole,
 }
 
@@ -41,12 +41,12 @@ pub enum Fault {
     Crash {
         node: usize,
         recovery: Recovery,
-        /// How long it is down.
+        /// How long the node is down.
         lasts: u64,
     },
     /// A node takes a snapshot.
     Save { node: usize },
-    /// A node loads its snapshot, as a replica of a copy does, and keeps its connections.
+    /// A node loads its snapshot and keeps its connections, like a server that becomes a replica of an old copy.
     RollBack { node: usize },
     /// A node is emptied, and keeps its connections.
     Flush { node: usize },
@@ -54,24 +54,24 @@ pub enum Fault {
     FreezeNode { node: usize, lasts: u64 },
     /// A client stops for a while; its clock keeps running.
     FreezeClient { client: usize, lasts: u64 },
-    /// A client's machine is paused together with its clocks, but the wall clock keeps running, as after a snapshot of
-    /// a virtual machine.
+    /// A client's machine is paused. Its clocks stand still, except for the wall clock, as during a snapshot of a
+    /// virtual machine.
     PauseClient { client: usize, lasts: u64 },
     /// A client is killed.
     Kill { client: usize },
     /// A client's boot-time clock jumps forward, as after a suspension.
-    ClientLeaps { client: usize, millis: u64 },
-    /// A node's clock changes its rate: fast by `ppm` parts per million.
-    NodePace { node: usize, ppm: i64 },
-    /// Beyond the assumptions: a node's clock is set.
-    NodeClock { node: usize, millis: i64 },
-    /// Beyond the assumptions: a client's clock is much too slow, or stands still.
-    ClientClock { client: usize, ppm: i64 },
+    ClientClockJump { client: usize, millis: u64 },
+    /// The rate of a node's clock changes: it is now fast by `ppm` parts per million.
+    NodeClockRate { node: usize, ppm: i64 },
+    /// Beyond the assumptions: a node's clock is stepped by `millis`.
+    NodeClockStep { node: usize, millis: i64 },
+    /// Beyond the assumptions: a client's clock becomes much too slow or stops, or is corrected (`ppm` is 0).
+    ClientClockRate { client: usize, ppm: i64 },
 }
 
 impl Fault {
-    /// The kind of fault, as text for the page.
-    pub fn kind(&self) -> &'static str {
+    /// The row of the page's table that counts this fault.
+    pub fn page_label(&self) -> &'static str {
         match self {
             Self::Cut { direction: Direction::Both, .. } => "links cut in both directions",
             Self::Cut { .. } => "links cut in one direction",
@@ -86,55 +86,60 @@ impl Fault {
             Self::FreezeClient { .. } => "clients stopped for a while",
             Self::PauseClient { .. } => "clients with a paused machine",
             Self::Kill { .. } => "clients killed",
-            Self::ClientLeaps { .. } => "clients whose clock jumps ahead",
-            Self::NodePace { .. } => "nodes whose clock changes its rate",
-            Self::NodeClock { .. } => "nodes whose clock is set",
-            Self::ClientClock { ppm: 0, .. } => "clients whose clock is corrected",
-            Self::ClientClock { .. } => "clients whose clock is much too slow or stopped",
+            Self::ClientClockJump { .. } => "clients whose clock jumps ahead",
+            Self::NodeClockRate { .. } => "nodes whose clock changes its rate",
+            Self::NodeClockStep { .. } => "nodes whose clock is stepped",
+            Self::ClientClockRate { ppm: 0, .. } => "clients whose clock is corrected",
+            Self::ClientClockRate { .. } => "clients whose clock is much too slow or stopped",
         }
     }
 
-    /// The subject and the description of a fault; `None` if other lines of the story describe it.
-    pub(crate) fn told(&self) -> Option<(String, String)> {
-        let node = |node: &usize| format!("n{}", node + 1);
+    /// The name of the affected client or node, and a description. `None` if other lines of the trace describe the
+    /// fault.
+    pub(crate) fn describe(&self) -> Option<(String, String)> {
+        let node_name = |node: &usize| format!("n{}", node + 1);
         let ms = |nanos: &u64| format!("{:.0} ms", *nanos as f64 / 1e6);
         Some(match self {
-            Self::Cut { client, node: of, direction, lasts } => {
-                let way = match direction {
+            Self::Cut { client, node, direction, lasts } => {
+                let state = match direction {
                     Direction::Up => "cannot send to",
-                    Direction::Down => "hears nothing from",
+                    Direction::Down => "receives nothing from",
                     Direction::Both => "is cut off from",
                 };
-                (client_name(*client), format!("{way} {} for {}", node(of), ms(lasts)))
+                (client_name(*client), format!("{state} {} for {}", node_name(node), ms(lasts)))
             }
-            Self::Reset { client, node: of } => (client_name(*client), format!("loses its connection to {}", node(of))),
-            Self::Crash { node: of, recovery, lasts } => {
+            Self::Reset { client, node } => {
+                (client_name(*client), format!("loses its connection to {}", node_name(node)))
+            }
+            Self::Crash { node, recovery, lasts } => {
                 let with = match recovery {
                     Recovery::Empty => "empty",
                     Recovery::Snapshot => "with its snapshot",
                     Recovery::Whole => "with all its memory",
                 };
-                (node(of), format!("crashes, and is back {with} after {}", ms(lasts)))
+                (node_name(node), format!("crashes, and restarts {with} after {}", ms(lasts)))
             }
-            Self::Save { node: of } => (node(of), "takes a snapshot".into()),
-            Self::RollBack { node: of } => (node(of), "is rolled back to its snapshot; its connections stay".into()),
-            Self::Flush { node: of } => (node(of), "is emptied; its connections stay".into()),
-            Self::FreezeNode { node: of, lasts } => (node(of), format!("stops for {}", ms(lasts))),
+            Self::Save { node } => (node_name(node), "takes a snapshot".into()),
+            Self::RollBack { node } => (node_name(node), "is rolled back to its snapshot; its connections stay".into()),
+            Self::Flush { node } => (node_name(node), "is emptied; its connections stay".into()),
+            Self::FreezeNode { node, lasts } => (node_name(node), format!("stops for {}", ms(lasts))),
             Self::FreezeClient { client, lasts } => (client_name(*client), format!("stops for {}", ms(lasts))),
             Self::PauseClient { client, lasts } => {
-                (client_name(*client), format!("is paused with its machine for {}", ms(lasts)))
+                (client_name(*client), format!("is paused together with its machine for {}", ms(lasts)))
             }
-            Self::ClientLeaps { client, millis } => (client_name(*client), format!("finds its clock {millis} ms on")),
-            Self::NodeClock { node: of, millis } => (node(of), format!("has its clock set by {millis} ms")),
-            Self::ClientClock { client, ppm } => {
+            Self::ClientClockJump { client, millis } => {
+                (client_name(*client), format!("has a clock that jumps ahead by {millis} ms"))
+            }
+            Self::NodeClockStep { node, millis } => (node_name(node), format!("has its clock stepped by {millis} ms")),
+            Self::ClientClockRate { client, ppm } => {
                 (client_name(*client), format!("has a clock that runs at {} %", (1_000_000 + ppm) / 10_000))
             }
-            Self::Kill { .. } | Self::NodePace { .. } => return None,
+            Self::Kill { .. } | Self::NodeClockRate { .. } => return None,
         })
     }
 }
 
-/// A kind of fault that a run may have.
+/// A kind of fault that a plan can draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultKind {
     Cuts,
@@ -146,13 +151,13 @@ pub(super) enum FaultKind {
     FrozenNodes,
     FrozenClients,
     Kills,
-    Leaps,
-    NodeClocks,
-    ClientClocks,
+    ClientClockJumps,
+    NodeClockSteps,
+    SlowClientClocks,
 }
 
-/// Chooses the kinds of faults of a run. Returns also whether one of them breaks an assumption.
-pub(super) fn menu(rng: &mut Seeded, nodes: usize) -> (bool, Vec<FaultKind>) {
+/// Chooses the kinds of faults of a run. Also returns whether one of them breaks an assumption.
+pub(super) fn draw_kinds(rng: &mut Seeded, nodes: usize) -> (bool, Vec<FaultKind>) {
     let within = [
         FaultKind::Cuts,
         FaultKind::Isolation,
@@ -163,26 +168,28 @@ pub(super) fn menu(rng: &mut Seeded, nodes: usize) -> (bool, Vec<FaultKind>) {
         FaultKind::FrozenNodes,
         FaultKind::FrozenClients,
         FaultKind::Kills,
-        FaultKind::Leaps,
+        FaultKind::ClientClockJumps,
     ];
-    let share = rng.pick(&[10, 25, 45]);
-    let mut menu: Vec<FaultKind> = within.into_iter().filter(|_| rng.percent(share)).collect();
+    let percent = rng.pick(&[10, 25, 45]);
+    let mut kinds: Vec<FaultKind> = within.into_iter().filter(|_| rng.percent(percent)).collect();
     if rng.percent(25) {
-        menu.push(FaultKind::ClientClocks);
+        kinds.push(FaultKind::SlowClientClocks);
         if nodes > 1 {
-            menu.push(FaultKind::NodeClocks);
+            kinds.push(FaultKind::NodeClockSteps);
         }
     }
-    let forgets = |dish: &FaultKind| matches!(dish, FaultKind::Crashes | FaultKind::Snapshots | FaultKind::Flushes);
-    let clocks = |dish: &FaultKind| matches!(dish, FaultKind::ClientClocks | FaultKind::NodeClocks);
+    let costs_memory =
+        |kind: &FaultKind| matches!(kind, FaultKind::Crashes | FaultKind::Snapshots | FaultKind::Flushes);
+    let breaks_clocks = |kind: &FaultKind| matches!(kind, FaultKind::SlowClientClocks | FaultKind::NodeClockSteps);
     // A single node is trusted even after a memory loss.
-    let is_beyond = menu.iter().any(|dish| clocks(dish) || nodes == 1 && forgets(dish));
-    (is_beyond, menu)
+    let is_beyond = kinds.iter().any(|kind| breaks_clocks(kind) || nodes == 1 && costs_memory(kind));
+    (is_beyond, kinds)
 }
 
-/// Pauses of machines, in some runs. They have their own generator, so that the rest of a plan does not depend on them.
+/// Draws pauses of client machines, in some runs. Pauses have their own random generator, so that adding them does not
+/// change the rest of a plan.
 pub(super) fn draw_pauses(seed: u64, clients: usize, ttl: u64, horizon: u64) -> Vec<(u64, Fault)> {
-    let rng = &mut Seeded::new(seed ^ PAUSES);
+    let rng = &mut Seeded::new(seed ^ PAUSE_SALT);
     let count = if rng.percent(12) { rng.range(1, 3) } else { 0 };
     let pause = |_| {
         let (at, client) = (rng.below(horizon), rng.index(clients));
@@ -191,10 +198,10 @@ pub(super) fn draw_pauses(seed: u64, clients: usize, ttl: u64, horizon: u64) -> 
     (0..count).map(pause).collect()
 }
 
-/// Draws the faults and their times.
+/// Draws faults of these kinds, and their times in nanoseconds.
 pub(super) fn draw(
     rng: &mut Seeded,
-    menu: &[FaultKind],
+    kinds: &[FaultKind],
     nodes: usize,
     clients: usize,
     ttl: u64,
@@ -202,7 +209,7 @@ pub(super) fn draw(
     horizon: u64,
 ) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
-    if menu.is_empty() {
+    if kinds.is_empty() {
         return faults;
     }
     for _ in 0..rng.range(1, 6) {
@@ -211,7 +218,7 @@ pub(super) fn draw(
         let (client, node) = (rng.index(clients), rng.index(nodes));
         let direction = rng.pick(&[Direction::Up, Direction::Down, Direction::Both]);
         let mut add = |at, fault| faults.push((at, fault));
-        match rng.pick(menu) {
+        match rng.pick(kinds) {
             FaultKind::Cuts => add(at, Fault::Cut { client, node, direction, lasts }),
             FaultKind::Isolation if rng.percent(50) => {
                 (0..nodes).for_each(|node| add(at, Fault::Cut { client, node, direction, lasts }));
@@ -229,7 +236,7 @@ pub(super) fn draw(
                 let later = at + rng.below(ttl * MS * 2);
                 add(
                     later,
-                    // Uses a number that is drawn in any case.
+                    // Derived from `lasts` instead of drawn, so that the other draws of a seed stay the same.
                     match lasts / MS % 3 {
                         0 => Fault::RollBack { node },
                         _ => Fault::Crash { node, recovery: Recovery::Snapshot, lasts: lasts / 4 },
@@ -240,19 +247,22 @@ pub(super) fn draw(
             FaultKind::FrozenNodes => add(at, Fault::FreezeNode { node, lasts }),
             FaultKind::FrozenClients => add(at, Fault::FreezeClient { client, lasts }),
             FaultKind::Kills => add(at, Fault::Kill { client }),
-            FaultKind::Leaps => add(at, Fault::ClientLeaps { client, millis: rng.range(1, ttl) }),
-            FaultKind::NodeClocks => {
-                // Forward and back again, so that no clock steps back further than allowed.
+            FaultKind::ClientClockJumps => add(at, Fault::ClientClockJump { client, millis: rng.range(1, ttl) }),
+            FaultKind::NodeClockSteps => {
+                // The clock steps ahead, and later back by the same amount: never further back than allowed.
                 let millis = rng.range(1, max_clock_step_back) as i64;
                 let node = node.min(nodes - 1);
-                if !faults.iter().any(|(_, fault)| matches!(fault, Fault::NodeClock { node: of, .. } if *of == node)) {
-                    faults.push((at, Fault::NodeClock { node, millis }));
-                    faults.push((at + lasts, Fault::NodeClock { node, millis: -millis }));
+                if !faults
+                    .iter()
+                    .any(|(_, fault)| matches!(fault, Fault::NodeClockStep { node: other, .. } if *other == node))
+                {
+                    faults.push((at, Fault::NodeClockStep { node, millis }));
+                    faults.push((at + lasts, Fault::NodeClockStep { node, millis: -millis }));
                 }
             }
-            FaultKind::ClientClocks => {
-                add(at, Fault::ClientClock { client, ppm: rng.pick(&[-1_000_000, -800_000, -400_000]) });
-                add(at + lasts, Fault::ClientClock { client, ppm: 0 });
+            FaultKind::SlowClientClocks => {
+                add(at, Fault::ClientClockRate { client, ppm: rng.pick(&[-1_000_000, -800_000, -400_000]) });
+                add(at + lasts, Fault::ClientClockRate { client, ppm: 0 });
             }
         }
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use quorlock_core::mode::Mode;
 use quorlock_core::vote::Request;
 
-/// Releases first, then exclusive acquires, then their renewals, then the rest; messages about one name keep their
-/// order. A batch stays as it is if a part of it is plain or leaves tombstones, which belong to an attempt and not to a
-/// name.
+/// Releases first, then exclusive acquires, then renewals of exclusive locks, then all other requests. Requests about one
+/// name keep their order. A batch keeps its order if one of its requests is plain or leaves a tombstone, because a
+/// tombstone belongs to an attempt and not to a name.
 pub(super) fn order(messages: &[(String, Arc<Request>)]) -> Vec<usize> {
     let mut places: Vec<usize> = (0..messages.len()).collect();
     let plain = messages.iter().filter(|(_, request)| request.is_plain()).count();

@@ -1,4 +1,4 @@
-//! Injects faults, and heals them.
+//! Injects faults, and ends them.
 
 use quorlock::sim::Said;
 
@@ -66,7 +66,7 @@ impl World {
 impl State {
     fn inject(&mut self, fault: Fault) {
         let now = self.now;
-        if let Some((who, what)) = fault.told() {
+        if let Some((who, what)) = fault.describe() {
             self.story.say(now, &who, || what);
         }
         match fault {
@@ -82,8 +82,8 @@ impl State {
             }
             Fault::Reset { client, node } => {
                 for connection in 0..self.connections.len() {
-                    let of = &self.connections[connection];
-                    if of.client == client && of.node == node && of.is_open {
+                    let link = &self.connections[connection];
+                    if link.client == client && link.node == node && link.is_open {
                         let is_told = self.rng.percent(70);
                         self.break_off(connection, is_told);
                     }
@@ -103,8 +103,8 @@ impl State {
                 server.down_until = now + lasts;
                 server.frozen_until = 0;
                 for connection in 0..self.connections.len() {
-                    let of = &self.connections[connection];
-                    if of.node == node && of.is_open {
+                    let link = &self.connections[connection];
+                    if link.node == node && link.is_open {
                         let is_told = self.rng.percent(80);
                         self.break_off(connection, is_told);
                     }
@@ -145,14 +145,14 @@ impl State {
                 let until = client.frozen_until;
                 self.schedule(until, Event::Resume);
             }
-            Fault::NodePace { node, ppm } => self.servers[node].clock.run(now, ppm),
-            Fault::NodeClock { node, millis } => self.servers[node].set_clock(now, millis * MS as i64),
-            Fault::ClientLeaps { client, millis } => {
+            Fault::NodeClockRate { node, ppm } => self.servers[node].clock.run(now, ppm),
+            Fault::NodeClockStep { node, millis } => self.servers[node].set_clock(now, millis * MS as i64),
+            Fault::ClientClockJump { client, millis } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 client.clock.jump(now, (millis * MS) as i64);
                 client.note_skew(now);
             }
-            Fault::ClientClock { client, ppm } => {
+            Fault::ClientClockRate { client, ppm } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 client.run_clocks(now, ppm);
             }
@@ -164,8 +164,8 @@ impl State {
     /// Tells every connection that the node's memory was replaced, before any later message of the node.
     fn tell_of_change(&mut self, node: usize) {
         for connection in 0..self.connections.len() {
-            let of = &self.connections[connection];
-            if of.node == node && of.is_open && of.is_heard {
+            let link = &self.connections[connection];
+            if link.node == node && link.is_open && link.is_heard {
                 self.send_down(connection, Said::MemoryChanged);
             }
         }

@@ -1,9 +1,9 @@
 //! The background process that extends a lease while another process lives.
 //!
-//! It is this program, started again under another name with the same arguments, and so the same settings. It gets secrets
-//! over its stdin.
+//! The process (the *keeper*) runs this program again under another name. It gets the same arguments, and therefore the
+//! same settings. It reads secrets from its stdin.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -18,9 +18,9 @@ use crate::context::{Context, FLUSH};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::process::Process;
 
-/// The name of the process in process lists.
+/// The name of the keeper in process lists.
 const NAME: &str = "quorlock-keeper";
-/// The message that it has taken over.
+/// The keeper's message that it has taken over the lease.
 const READY: &str = "ready";
 /// The pause after a failed extension.
 const AGAIN: Duration = Duration::from_millis(500);
@@ -30,47 +30,47 @@ pub(super) fn is_keeper() -> bool {
     std::env::args_os().next().is_some_and(|name| name == NAME)
 }
 
-/// Starts a keeper, and waits until it has taken over.
+/// Starts a keeper, and waits until the keeper has taken over the lease.
 pub(super) async fn start(lease: &DetachedLease, kept: Process) -> Outcome<()> {
     let lease = lease.reveal();
     let started = tokio::task::spawn_blocking(move || {
-        // Not the program's path, which may lead to a newer version by now.
+        // Not the program's path: a newer version may have been installed there.
         let mut command = Command::new("/proc/self/exe");
         command.arg0(NAME).args(std::env::args_os().skip(1)).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn()?;
         if let Some(mut stdin) = child.stdin.take() {
             writeln!(stdin, "{lease}\n{}", kept.start)?;
         }
-        let mut line = String::new();
-        if let Some(stdout) = child.stdout.take() {
-            BufReader::new(stdout).read_line(&mut line)?;
+        let said = child.stdout.take().map(io::read_to_string).transpose()?;
+        match said.as_deref().map(str::trim_end) {
+            Some(READY) => Ok(()),
+            _ => Err(io::Error::other("it ended at once")),
         }
-        if line.trim_end() == READY { Ok(()) } else { Err(io::Error::other("it ended at once")) }
     });
     let started = started.await.unwrap_or_else(|error| Err(io::Error::other(error)));
     started.map_err(Failure::cannot("keep the lease"))
 }
 
-/// Keeps the lease while the process lives, then releases it.
+/// Extends the lease while the process with this id lives, then releases the lease.
 pub(super) async fn keep(context: &Context, pid: u32) -> Outcome {
-    // Neither the terminal nor a signal to the script's process group may end it.
+    // In a session of its own, neither the terminal nor a signal to the script's process group ends the keeper.
     rustix::process::setsid().map_err(Failure::cannot("start a session"))?;
     let (lease, start) = told().map_err(Failure::cannot("read the lease"))?;
     let ended = watch(Process { pid, start }).map_err(Failure::cannot("watch the process"))?;
-    let client = context.operator()?.outlived_by_leases().connect_lazy().await?;
+    let client = context.operator()?.leases_outlive_process().connect_lazy().await?;
     client.extend(&lease).await?;
     writeln!(io::stdout(), "{READY}").map_err(Failure::cannot("report"))?;
     go_silent().map_err(Failure::cannot("detach from the terminal"))?;
     let kept = extend_until(&client, &lease, ended).await;
     if kept.is_ok() {
-        // Nobody is left to learn whether it was still held.
+        // Nobody is left to whom we could report that the release failed.
         let _ = client.release(&lease).await;
     }
     let _ = client.close(FLUSH).await;
     kept.map(|()| Exit::OK)
 }
 
-/// Reads the lease, and the start time of the process that it is kept for.
+/// Reads the lease, and the start time of the process for which the keeper extends it.
 fn told() -> io::Result<(DetachedLease, u64)> {
     let text = io::read_to_string(io::stdin())?;
     let (lease, start) = text.trim_end().split_once('\n').ok_or(io::ErrorKind::InvalidData)?;
@@ -86,7 +86,7 @@ fn watch(process: Process) -> io::Result<oneshot::Receiver<()>> {
         Err(Errno::SRCH) => return Ok(receiver),
         Err(error) => return Err(error.into()),
     };
-    // The id may have been reused before it was opened.
+    // Another process may have got the id before we opened it.
     if process.is_alive() {
         std::thread::Builder::new().name("quorlock-watch".into()).spawn(move || {
             let _ = retry_on_intr(|| poll(&mut [PollFd::new(&opened, PollFlags::IN)], None));
@@ -104,7 +104,7 @@ async fn extend_until(client: &Client, lease: &DetachedLease, mut ended: oneshot
         }
         rest = match client.extend(lease).await {
             Ok(_) => lease.ttl() / 3,
-            // A majority may answer again in time.
+            // A majority may answer again before the lease ends.
             Err(LeaseError::NoQuorum { .. }) => AGAIN.min(lease.ttl() / 10),
             Err(error) => return Err(error.into()),
         };

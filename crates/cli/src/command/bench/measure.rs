@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep};
 use super::spread::Spread;
 use crate::exit::{Failure, Outcome};
 
-/// The first tenth of the time warms up connections and caches, and does not count.
+/// The length of a measurement divided by the length of the warm-up before it. The warm-up is for connections and
+/// caches, and is not measured.
 const WARM_UP: u32 = 10;
 /// The longest wait for a lock. Nodes that answer never need this long.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -42,7 +43,7 @@ pub(super) fn with_warm_up(length: Duration) -> Duration {
     length + length / WARM_UP
 }
 
-/// Acquires and releases for this long. Every lock has a caller of its own.
+/// Acquires and releases locks for this long. Every lock has its own caller.
 pub(super) async fn cycles(client: &Client, locks: Vec<Lock>, length: Duration) -> Outcome<Case> {
     let case = Arc::new(Mutex::new(Case { callers: locks.len(), ..Case::default() }));
     let before = client.stats();
@@ -72,7 +73,7 @@ async fn cycle(lock: &Lock, from: Instant, case: &Mutex<Case>) {
     match lock.acquire_within(PATIENCE).await {
         Ok(lease) => {
             let acquired = asked.elapsed();
-            // A release that too few nodes acknowledged by the deadline counts with its duration, too.
+            // The duration of a release counts even if too few nodes acknowledged the release by the deadline.
             let _ = lease.release().await;
             if asked >= from {
                 let mut case = case.lock();

@@ -1,4 +1,4 @@
-//! Redis servers for a benchmark, which end with this process, even if it is killed.
+//! Redis servers for a benchmark. They end with this process, even if this process is killed.
 
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -17,9 +17,9 @@ use super::random;
 use crate::command::run::mortal;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// The longest time until a server answers.
+/// How long a started server may take until it answers.
 const START: Duration = Duration::from_secs(10);
-/// The interval at which it is asked meanwhile.
+/// The interval at which we check whether a started server answers.
 const RETRY: Duration = Duration::from_millis(10);
 
 /// Running servers. Dropping this ends them and removes their files.
@@ -68,7 +68,7 @@ impl Server {
         let log = File::create(folder.join("log"))?;
         let mut command = mortal(None);
         command.arg("redis-server").arg(file).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // In another process group, because Ctrl-C is for us, and we end the servers.
+        // In another process group, so that Ctrl-C reaches only this process, which then stops the servers.
         let process = command.process_group(0).spawn()?;
         Ok(Self { process, url: format!("redis://:{password}@127.0.0.1:{port}") })
     }
@@ -89,7 +89,7 @@ impl Server {
             }
             let found = Client::builder().nodes([&self.url]).examine(Duration::ZERO).await;
             match found.nodes.first().map(|node| &node.state) {
-                // Another server may have taken the port: then ours has ended.
+                // If our server has ended, the answer came from another server that took the port.
                 Some(NodeState::Blank) if self.process.try_wait().map_err(failed)?.is_none() => return Ok(()),
                 Some(NodeState::Unfit(why)) => return Err(failed(why)),
                 _ if Instant::now() >= limit => return Err(failed(format_args!("no answer within {START:?}"))),
@@ -101,7 +101,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // There is nothing to save, and the server may have ended.
+        // A failure does not matter: the server may have ended, and has no data to save.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -24,7 +24,7 @@ pub(in super::super) enum Fault {
 pub(in super::super) const FAULTS: [Fault; 3] = [Fault::Crash, Fault::Freeze, Fault::Cut];
 
 impl Fault {
-    /// Makes a node fail, or ends that.
+    /// Begins the fault on a node, or ends it.
     pub(in super::super) fn perform(self, nodes: &MemoryNodes, node: usize, begins: bool) {
         match (self, begins) {
             (Self::Freeze, true) => nodes.freeze(node),
@@ -55,16 +55,17 @@ fn millis<S: Serializer>(at: &Duration, serializer: S) -> Result<S::Ok, S::Error
 const CALM: Duration = Duration::from_secs(1);
 /// The time that clients may need to reconnect to a node that is back.
 const RECONNECT: Duration = Duration::from_millis(1_200);
-/// The most nodes that may be out at a time, except in a storm: a minority.
+/// The largest number of nodes that fail at a time, except in a storm: a minority.
 const OUT_MAX: usize = (NODES - 1) / 2;
-/// The number of nodes that are frozen at once in a storm: a majority.
+/// The number of nodes that freeze at once in a storm: a majority.
 const STORM: usize = quorlock::Quorum::majority_of(NODES);
 /// The number of faults before a storm.
 const STORM_AFTER: usize = 4;
 
 /// Returns the plan of a seed: first one of each fault, then random ones, with storms in between.
 ///
-/// In a storm, a majority stops for longer than a lease lasts: every holder loses its lease, and must notice in time.
+/// In a storm, a majority stops for longer than a lease lasts. Every holder loses its lease, and must notice that
+/// before another worker can acquire the name.
 pub(super) fn plan(seed: u64, length: Duration) -> Vec<Outage> {
     let mut rng = Seeded::new(seed);
     let mut out_until = [Duration::ZERO; NODES];

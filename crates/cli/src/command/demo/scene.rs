@@ -1,4 +1,4 @@
-//! The state that is shown. Workers, nodes and the plan report to it.
+//! The state that the demonstration shows. Workers, faults and the observer of the nodes update it.
 
 use std::time::Duration;
 
@@ -13,11 +13,11 @@ use crate::output::Paint;
 /// One name.
 #[derive(Debug, Default)]
 pub(super) struct NameRow {
-    /// The worker that holds it.
+    /// The worker that holds the name.
     pub(super) holder: Option<usize>,
-    /// The validity of its lease.
+    /// The remaining validity of the holder's lease.
     pub(super) left: Duration,
-    /// The fence of its latest lease.
+    /// The fence of the latest lease of this name.
     pub(super) fence: Option<u64>,
     pub(super) leases: usize,
 }
@@ -25,13 +25,13 @@ pub(super) struct NameRow {
 /// One node.
 #[derive(Debug, Default)]
 pub(super) struct NodeRow {
-    /// The fault that it has now.
+    /// The fault that the node has now.
     pub(super) fault: Option<Fault>,
-    /// Why it cannot vote, as a client sees it.
+    /// Why the node cannot vote, as a client sees it.
     pub(super) trouble: Option<Silence>,
-    /// It crashed or was seen in quarantine, and has not been seen to vote since then.
+    /// Whether the node crashed or was in quarantine, and has not been able to vote since then.
     is_empty: bool,
-    /// The holder that it voted for, name by name.
+    /// For each name, the holder that the node voted for.
     pub(super) votes: [Option<String>; NAMES.len()],
 }
 
@@ -107,7 +107,7 @@ impl Scene {
         self.waits[worker] = Some((name, place));
     }
 
-    /// Records that a worker acquired a name. Returns the time.
+    /// Records that a worker acquired a name. Returns the time since the start.
     pub(super) fn granted(&mut self, worker: usize, name: usize, fence: u64) -> Duration {
         self.waits[worker] = None;
         let leases = self.names[name].leases + 1;
@@ -138,7 +138,7 @@ impl Scene {
         self.tenures.push(tenure);
     }
 
-    /// Records that a node has a fault now, or none any more.
+    /// Records that a fault of a node began or ended.
     pub(super) fn fault(&mut self, node: usize, fault: Fault, begins: bool) {
         let had_majority = self.has_majority();
         self.nodes[node].fault = begins.then_some(fault);

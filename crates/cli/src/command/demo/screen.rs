@@ -23,7 +23,7 @@ const QUEUE: usize = 5;
 /// The smallest terminal, in columns and rows.
 const SIZE_MIN: (usize, usize) = (60, 20);
 
-/// Returns the rows of one frame. 80 columns and 24 rows are enough, and larger terminals are filled.
+/// Returns the rows of one frame. The frame fits on 80 columns and 24 rows, and fills a larger terminal.
 pub(super) fn picture(scene: &Scene, output: Output, (width, height): (usize, usize)) -> Vec<String> {
     if width < SIZE_MIN.0 || height < SIZE_MIN.1 {
         return vec!["the picture needs 80 x 24".into()];
@@ -109,7 +109,7 @@ fn node_rows(scene: &Scene, output: Output) -> Vec<String> {
         let title_of_node = output.paint(Paint::BOLD, format_args!(" node {}   ", node + 1));
         let mut text = fit(&format!("{title_of_node}{}", state(output, row)), VOTES);
         for vote in &row.votes {
-            // A node with a fault may still have votes, but does not answer.
+            // A node with a fault may still store votes, but does not answer.
             let vote = vote.as_ref().filter(|_| row.fault.is_none());
             let worker = vote.and_then(|vote| (0..WORKERS).find(|worker| title(*worker) == *vote));
             text += &fit(&worker.map_or_else(|| "·".into(), |worker| paint_worker(output, worker)), NAME);

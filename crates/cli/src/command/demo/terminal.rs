@@ -1,9 +1,11 @@
-//! The terminal while it shows the picture. Dropping it restores the terminal.
+//! The terminal while it shows the picture. Dropping [`Terminal`] restores the terminal.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
+
+use crate::output::write_stdout;
 
 /// Switches to the alternate screen, and turns off the cursor and wrapping.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[?7l";
@@ -26,12 +28,12 @@ impl Terminal {
         ours.special_codes[SpecialCodeIndex::VSUSP] = 0;
         tcsetattr(io::stdout(), OptionalActions::Now, &ours)?;
         let terminal = Self { before };
-        print(ENTER)?;
+        write_stdout(ENTER)?;
         Ok(terminal)
     }
 
     pub(super) fn draw(rows: &[String]) -> io::Result<()> {
-        print(&format!("{BEGIN_FRAME}{}{END_FRAME}", rows.join("\r\n")))
+        write_stdout(&format!("{BEGIN_FRAME}{}{END_FRAME}", rows.join("\r\n")))
     }
 
     /// Returns whether q was typed, without waiting.
@@ -48,13 +50,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        let _ = print(LEAVE);
+        let _ = write_stdout(LEAVE);
         let _ = tcsetattr(io::stdout(), OptionalActions::Flush, &self.before);
     }
-}
-
-fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }

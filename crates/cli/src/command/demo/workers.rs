@@ -20,12 +20,13 @@ use crate::exit::Outcome;
 const REPORT: Duration = Duration::from_millis(50);
 /// A worker that has waited for this long tries another name.
 const PATIENCE: Duration = Duration::from_secs(6);
-/// One of this many leases belongs to a worker that hangs.
+/// On average, a worker hangs with one of this many leases.
 const HANGS: usize = 40;
 /// How far the nodes' clocks may be apart, and how far they may step back.
 const CLOCK_SKEW: Duration = Duration::from_secs(1);
 
-/// Starts the workers, and in the second set the faults and the observer, which end when it is dropped.
+/// Starts the workers, the faults and the observer. Returns the workers as the first set, and the faults and the
+/// observer as the second set. Dropping the second set ends the faults and the observer.
 pub(super) async fn start(
     scene: &Arc<Mutex<Scene>>,
     plan: &[Outage],
@@ -52,7 +53,7 @@ fn builder(nodes: &MemoryNodes) -> ClientBuilder {
     builder_with(nodes, TTL, MAX_TTL, CLOCK_SKEW)
 }
 
-/// A worker, which stands for a separate process.
+/// A worker with its own client, as a separate process would have.
 struct Worker {
     number: usize,
     client: Client,
@@ -111,7 +112,8 @@ impl Worker {
         tokio::pin!(lost);
         let mut valid_until = from;
         while Instant::now() < done {
-            // Read the clock before the validity, so that the validity is too short rather than too long.
+            // Read the clock before the validity, so that the computed end of the lease is too early rather than too
+            // late.
             let now = self.scene.lock().age();
             let left = lease.validity();
             valid_until = valid_until.max(now + left);
@@ -128,7 +130,7 @@ impl Worker {
         let until = if is_lost { now.min(valid_until) } else { now };
         let tenure = Tenure { name: NAMES[name], worker: self.number, fence, from, until, is_lost };
         self.scene.lock().ended(name, tenure);
-        // A loss has been reported. A release that too few nodes acknowledged is delivered later.
+        // The result does not matter: a loss is already reported, and the client sends an unacknowledged release again.
         let _ = lease.release().await;
     }
 }
@@ -141,7 +143,7 @@ async fn observe(client: Client, scene: Arc<Mutex<Scene>>) {
         let [first, second, third] = NAMES.map(|name| client.inspect(name));
         let inspections: [_; NAMES.len()] = tokio::join!(first, second, third).into();
         for (name, inspection) in inspections.into_iter().enumerate() {
-            // Without a majority, nothing is known.
+            // Too few nodes answered.
             let Ok(inspection) = inspection else { continue };
             for ((_, votes), (_, said)) in nodes.iter_mut().zip(inspection.nodes) {
                 let held = said.ok().and_then(|report| report.held);

@@ -1,4 +1,4 @@
-//! The environment of the command: its lock, and the nodes for nested `quorlock` calls.
+//! The environment variables of the command: they describe its lock, and name the nodes for nested `quorlock` calls.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::context::Context;
 use crate::duration::millis;
 use crate::exit::{Failure, Outcome};
 
-/// The variables of a command; `None` for one that must be removed.
+/// The variables of a command, by name. A variable without a value is removed from the environment.
 pub(super) type Environment = Vec<(String, Option<String>)>;
 
 /// Returns the environment of the command that runs under this lease.

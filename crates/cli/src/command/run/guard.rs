@@ -1,9 +1,11 @@
-//! The guard: a process that kills the command's process group when the wrapper no longer can, and releases its lease.
+//! The guard: a process that kills the command's process group and releases the lease when the wrapper no longer can.
 //!
-//! It runs in its own session, so that neither the terminal nor a signal to the wrapper's group reaches it. The wrapper
-//! sends it orders over a pipe, and a new deadline with every renewal. When the deadline passes, the guard kills the group,
-//! because the wrapper may be stopped. The end of the pipe means that the wrapper is dead: the guard kills the group, waits
-//! until it is gone, releases the lease, and exits.
+//! The *wrapper* is the `quorlock run` process that acquired the lock and started the command.
+//!
+//! The guard runs in its own session, so that neither the terminal nor a signal to the wrapper's process group reaches
+//! it. The wrapper sends orders to the guard over a pipe, and a new deadline with every renewal. When the deadline
+//! passes, the guard kills the command's group, because the wrapper may be stopped. When the pipe ends, the wrapper is
+//! dead: the guard kills the command's group, waits until the group is gone, releases the lease, and exits.
 //!
 //! Secrets reach the guard over the pipe only: other users can read arguments, and every process of the same user can
 //! read the environment.
@@ -26,10 +28,11 @@ pub(super) use post::stand;
 
 /// The hidden command.
 pub(super) const COMMAND: &str = "__guard";
-/// A deadline that moves by less than this is not sent.
+/// A new deadline that differs by less than this from the last one is not sent.
 const DEADLINE_STEP: Duration = Duration::from_millis(20);
 
-/// The orders of the guard. Every change is sent as a line of JSON; a guard without orders exits with the wrapper.
+/// The orders to the guard. After every change, the wrapper sends all orders as one line of JSON. A guard without
+/// orders exits when the wrapper ends.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Orders {
     /// After the wrapper's death, release this lease.
@@ -46,7 +49,7 @@ pub(super) struct Duty {
     pub(super) access: Access,
     /// The lease in its text form.
     pub(super) lease: String,
-    /// The earliest time of the boot clock at which it may be released.
+    /// The earliest time of the boot clock at which the guard may release the lease.
     pub(super) hold_until: Option<Duration>,
 }
 
@@ -55,27 +58,27 @@ pub(super) fn boot_time() -> Duration {
     clock_gettime(ClockId::Boottime).try_into().unwrap_or_default()
 }
 
-/// The wrapper's handle of the guard.
+/// The wrapper's handle for the guard.
 pub(crate) struct Guard {
-    /// `None` if it is dead.
+    /// `None` if the guard is dead.
     process: Option<(Pid, PipeWriter)>,
-    /// The orders, also for the next guard if this one dies.
+    /// The orders. If this guard dies, the next guard gets the same orders.
     orders: Orders,
-    /// Whether the nodes do not know this guard yet.
+    /// Whether the nodes have not been told the process id of this guard yet.
     is_new: bool,
 }
 
 /// Starts a guard that has these orders from the start.
 fn start(orders: &Orders) -> io::Result<(Pid, PipeWriter)> {
     let (orders_in, mut pipe) = io::pipe()?;
-    // The first orders fit into an empty pipe. Later ones must not block on a guard that does not read.
+    // The first orders fit into an empty pipe. Later orders must not block if the guard does not read.
     ioctl_fionbio(&pipe, true)?;
     send(&mut pipe, orders)?;
     let mut command = hidden(COMMAND);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"QUORLOCK_")) {
         command.env_remove(name);
     }
-    // A reader of our output must not wait for the guard to exit.
+    // If the guard inherited our output, a reader of our output would wait until the guard exits.
     command.stdin(orders_in).stdout(Stdio::null()).stderr(Stdio::null());
     Ok((Pid::from_child(&command.spawn()?), pipe))
 }
@@ -93,7 +96,8 @@ impl Guard {
         Ok(Self { process: Some(start(&orders)?), orders, is_new: false })
     }
 
-    /// Returns its process id. While the guard lives, parts of the command may, too.
+    /// Returns the process id of the guard; `None` if the guard is dead. While the guard lives, processes of the
+    /// command may still live.
     pub(crate) fn id(&self) -> Option<u32> {
         self.process.as_ref().map(|(pid, _)| pid.as_raw_nonzero().get().unsigned_abs())
     }
@@ -110,7 +114,8 @@ impl Guard {
         self.tell_or_replace()
     }
 
-    /// Sets the time at which to kill the group, unless it is moved before then. It applies to the next guard, too.
+    /// Sets the time at which the guard kills the group, or removes it. If this guard dies, the next guard gets the
+    /// same time.
     pub(super) fn kill_at(&mut self, at: Option<Duration>) {
         let before = self.orders.kill_at;
         if before.zip(at).map_or(before != at, |(before, now)| before.abs_diff(now) >= DEADLINE_STEP) {
@@ -124,25 +129,22 @@ impl Guard {
         self.orders.kill_at.is_some_and(|at| at <= boot_time())
     }
 
-    /// Records that nothing of the command is left, so that only the lease has to be released.
+    /// Tells the guard that no process of the command is left. After the wrapper's death, the guard then only releases
+    /// the lease.
     pub(super) fn command_is_over(&mut self) {
         self.orders.command = None;
         self.orders.kill_at = None;
         self.tell();
     }
 
-    /// Ends the guard after the lease is released. If it is dropped without this, it kills the group and releases the
-    /// lease.
+    /// Ends the guard after the lease was released. If this is dropped without a call of `dismiss`, the guard kills the
+    /// group and releases the lease.
     pub(crate) fn dismiss(&mut self) {
         self.orders = Orders::default();
         self.tell();
     }
 
-    pub(super) fn is_missing(&self) -> bool {
-        self.process.is_none()
-    }
-
-    /// Handles a process that was reaped or has stopped, if it is the guard. A guard that was stopped continues.
+    /// Handles a child process that ended or stopped, if it is the guard. A stopped guard is continued.
     pub(super) fn changed(&mut self, id: Pid, is_stopped: bool) {
         match &self.process {
             Some((pid, _)) if *pid != id => {}
@@ -158,7 +160,7 @@ impl Guard {
         Ok(())
     }
 
-    /// Returns the guard's id if the nodes do not know it yet.
+    /// Returns the guard's process id once, so that the caller can tell it to the nodes; after that `None`.
     pub(super) fn take_new(&mut self) -> Option<u32> {
         std::mem::take(&mut self.is_new).then(|| self.id()).flatten()
     }
@@ -167,7 +169,8 @@ impl Guard {
         if self.tell() { Ok(()) } else { self.replace() }
     }
 
-    /// Sends the orders. A guard that is dead or does not read is killed, and the signal of its death starts another one.
+    /// Sends the orders. If that fails, kills the guard: it is dead or does not read. Its death then makes the wrapper
+    /// start another guard.
     fn tell(&mut self) -> bool {
         let Some((pid, pipe)) = &mut self.process else { return false };
         let is_told = send(pipe, &self.orders).is_ok();

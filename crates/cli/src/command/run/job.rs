@@ -1,26 +1,35 @@
-//! The command and its descendants: one process group.
+//! The command and its descendants, in one process group. The command starts when the wrapper (the `quorlock run`
+//! process) opens a gate, and is killed when the wrapper dies.
 
+use std::env::ArgsOs;
 use std::ffi::OsString;
-use std::io::{self, PipeWriter, Write};
-use std::os::fd::AsRawFd;
+use std::fs::File;
+use std::io::{self, PipeWriter, Read, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::process::Command;
 
 use quorlock::LostError;
 use rustix::io::{FdFlags, fcntl_setfd};
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, getpid, set_child_subreaper, wait};
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, wait,
+};
 
 use super::environment::Environment;
 use super::guard::Guard;
 use super::mortal;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::process::Process;
+
+/// The hidden command. Its arguments are the wrapper's id, the gate and the command.
+pub(super) const COMMAND: &str = "__exec";
 
 /// A command and its process group, which it leads.
 pub(crate) struct Job {
     /// The id of the command and of its group.
     pub(super) pid: Pid,
     pub(super) leader: Process,
-    /// The command starts when this pipe is written to.
+    /// The command starts when the wrapper writes to this pipe.
     gate: PipeWriter,
 }
 
@@ -45,11 +54,11 @@ impl Job {
         Ok(Self { pid: Pid::from_child(&child), leader, gate: opener })
     }
 
-    /// Lets the command run, after the guard knows its group.
+    /// Tells the guard the command's process group, then lets the command run.
     pub(super) fn begin(&mut self, guard: &mut Guard) -> Outcome<()> {
         guard.watch(self.leader).map_err(Failure::cannot("start a guard"))?;
         if guard.is_kill_due() {
-            // This process was stopped meanwhile.
+            // The deadline passed because this process was stopped for a while.
             return Err(LostError::Expired.into());
         }
         self.gate.write_all(b"\n").map_err(Failure::cannot("start the command"))
@@ -72,4 +81,33 @@ impl Job {
         }
         latest
     }
+}
+
+/// Replaces this process by the command. Returns only if that fails.
+///
+/// `gate` is a pipe that the wrapper writes to as soon as the guard knows the process group.
+pub(super) fn become_command(wrapper: Option<Pid>, gate: Option<RawFd>, mut command: ArgsOs) -> Exit {
+    // The order of these two calls matters: the second one detects a wrapper that died before the first one.
+    if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
+        return Failure::internal(format!("the command would outlive its lock: {error}")).report();
+    }
+    if getppid() != wrapper {
+        return Failure::internal("the wrapper is gone").report();
+    }
+    if let Some(gate) = gate
+        && let Err(error) = wait_at(gate)
+    {
+        return Failure::internal(format!("the wrapper has given up: {error}")).report();
+    }
+    let Some(program) = command.next() else { return Failure::usage("no command").report() };
+    let error = Command::new(&program).args(command).exec();
+    let exit = if error.kind() == io::ErrorKind::NotFound { Exit::NOT_FOUND } else { Exit::NOT_EXECUTABLE };
+    Failure::new(exit, format_args!("cannot run {}: {error}", program.display())).report()
+}
+
+fn wait_at(gate: RawFd) -> io::Result<()> {
+    let mut pipe = File::open(format!("/proc/self/fd/{gate}"))?;
+    // The command must not inherit the gate.
+    nix::unistd::close(gate)?;
+    pipe.read_exact(&mut [0])
 }

@@ -6,10 +6,11 @@ use clap::ValueEnum;
 
 /// The command must be dead this long before anybody else can get the lock.
 pub(super) const MARGIN: Duration = Duration::from_millis(500);
-/// The guard kills the command this long before anybody else can get the lock: later than the wrapper, which can report the
-/// reason.
+/// The guard kills the command this long before anybody else can get the lock. That is later than the wrapper would
+/// kill it, because only the wrapper can report the reason.
 pub(super) const GUARD_MARGIN: Duration = Duration::from_millis(400);
-/// The longest time between two checks of the clock: shorter than the margin, in case the machine was suspended meanwhile.
+/// The longest time between two checks of the clock. It is shorter than [`MARGIN`], in case the machine was suspended
+/// between two checks.
 pub(super) const LOOK: Duration = Duration::from_millis(400);
 
 /// What to do with a command whose lock may be lost.
@@ -40,14 +41,14 @@ pub(super) enum Cause {
     MaxHold,
     /// There was no guard for so long that the command would outlive its lock if this process were stopped now.
     Unguarded,
-    /// The lock was broken. Nobody else gets it before its lease would have ended.
+    /// The lock was broken. Nobody else gets the lock before the broken lease would have ended.
     Broken,
 }
 
 /// What to do about the command now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
-    /// Nothing, for this long.
+    /// Do nothing for this long.
     Leave(Duration),
     /// Send SIGTERM.
     Ask(Cause),
@@ -56,13 +57,14 @@ pub(super) enum Measure {
 }
 
 impl Limits {
-    /// Returns whether a request to end no longer applies, because the lock was renewed and this much of its validity is
-    /// left.
+    /// Returns whether the command may continue although it was asked to end, because the lock was renewed since.
+    /// `left` is the remaining validity.
     pub(super) fn is_withdrawn(&self, cause: Cause, left: Duration) -> bool {
         cause == Cause::Loss && left > MARGIN + self.grace
     }
 
-    /// Decides by the remaining validity, the time that the lock was held, and the time since the command was asked to end.
+    /// Decides what to do about the command. `left` is the remaining validity, `held` is how long the lock has been
+    /// held, and `asked` is why and how long ago the command was asked to end.
     pub(super) fn measure(&self, left: Duration, held: Duration, asked: Option<(Cause, Duration)>) -> Measure {
         let mut rest = LOOK;
         if self.on_lost != OnLost::Ignore {
@@ -77,7 +79,7 @@ impl Limits {
             rest = rest.min(left.saturating_sub(notice));
         }
         let limit = match asked {
-            // It has its grace period, and is killed only at the end of the validity.
+            // Its grace period ends when the validity reaches the margin. Only then is the command killed.
             Some((Cause::Loss, _)) => None,
             Some((cause, ago)) => Some((self.grace, ago, Measure::Kill(cause))),
             None => self.max_hold.map(|most| (most, held, Measure::Ask(Cause::MaxHold))),

@@ -24,10 +24,10 @@ pub(super) fn with(outer: &[DetachedLease], lease: &DetachedLease) -> String {
     outer.iter().chain([lease]).map(DetachedLease::reveal).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the innermost outer run that holds this name on the nodes of this client.
+/// Returns the lease of the innermost outer run that holds this name on the nodes of this client.
 ///
-/// The environment alone proves nothing: it may be about other nodes, and a process may outlive the run that started it. If
-/// the nodes do not answer, the run counts as holding the name.
+/// The variable alone proves nothing: its leases may be on other nodes, and a process may outlive the run that started
+/// it. If the nodes do not answer, the function assumes that the outer run holds the name.
 pub(super) async fn find<'a>(outer: &'a [DetachedLease], name: &str, client: &Client) -> Option<&'a DetachedLease> {
     for lease in outer.iter().rev().filter(|lease| lease.name().as_str() == name) {
         if is_held(lease, client).await.unwrap_or(true) {
@@ -40,7 +40,7 @@ pub(super) async fn find<'a>(outer: &'a [DetachedLease], name: &str, client: &Cl
 /// Returns whether an outer run still holds its lock, on the nodes of this client.
 ///
 /// # Errors
-/// If too few nodes answer, or their answers came too late.
+/// If too few nodes answer, or their answers arrive too late to prove anything.
 pub(super) async fn is_held(lease: &DetachedLease, client: &Client) -> Result<bool, LeaseError> {
     verdict(client.check(lease).await)
 }
@@ -48,7 +48,7 @@ pub(super) async fn is_held(lease: &DetachedLease, client: &Client) -> Result<bo
 fn verdict<T>(checked: Result<T, LeaseError>) -> Result<bool, LeaseError> {
     match checked {
         Ok(_) => Ok(true),
-        // The votes exist, but may have ended while the answers were under way.
+        // The votes existed, but may have ended while the replies were in transit.
         Err(error @ LeaseError::Lost(LostError::Expired)) => Err(error),
         Err(LeaseError::Lost(_) | LeaseError::Config(_)) => Ok(false),
         Err(error) => Err(error),
@@ -56,16 +56,12 @@ fn verdict<T>(checked: Result<T, LeaseError>) -> Result<bool, LeaseError> {
 }
 
 /// Returns the mode in which a run holds its lock, and how long it waits, given the mode of an outer run of the same lock.
-pub(super) fn mode(
-    args: &RunArgs,
-    around: Option<&DetachedLease>,
-    client: &Client,
-) -> Outcome<(Mode, Option<Duration>)> {
+pub(super) fn mode(args: &RunArgs, around: Option<&DetachedLease>, client: &Client) -> Outcome<(Mode, Duration)> {
     let wait = args.lock.patience(args.if_held.map(|if_held| if_held == IfHeld::Wait));
     let owner = around.and_then(DetachedLease::owner).unwrap_or_else(|| client.new_owner());
     let asked = args.lock.mode(owner);
     match (asked, around.map(DetachedLease::mode)) {
-        // An exclusive holder may do everything that a reader may.
+        // An exclusive holder may do everything that a shared holder may do.
         (Mode::Exclusive { .. }, None)
         | (Mode::Exclusive { .. } | Mode::Shared { .. }, Some(Mode::Reentrant { .. })) => {
             Ok((Mode::Reentrant { owner }, wait))
@@ -73,7 +69,7 @@ pub(super) fn mode(
         (_, None) => Ok((asked, wait)),
         // Waiting could deadlock: the lock may be held by a run that waits for the outer run.
         (Mode::Shared { .. }, Some(Mode::Shared { .. })) | (Mode::Slot { .. }, Some(Mode::Slot { .. })) => {
-            Ok((asked, Some(Duration::ZERO)))
+            Ok((asked, Duration::ZERO))
         }
         (_, Some(other)) => {
             let how = |mode| match mode {

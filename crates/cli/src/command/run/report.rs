@@ -1,4 +1,4 @@
-//! The result of a run for programs: the result file and `--json`.
+//! The result of a run in a form for programs: the result file and the output of `--json`.
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::json_text;
 
-/// The result of a run. It has no lease id, because anyone who reads it could release the lock.
+/// The result of a run. It does not contain the lease id: anyone who read the lease id could release the lock.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     pub(super) name: String,
@@ -27,9 +27,9 @@ pub(super) struct Report {
     pub(super) held_ms: Option<u64>,
     /// Whether the lock was lost, or not provably held, during the run.
     pub(super) lost: bool,
-    /// Why it is not `done`.
+    /// Why the outcome is not `done`.
     pub(super) reason: Option<String>,
-    /// Whether a key at the terminal sent the signal, which the processes around this one must also get.
+    /// Whether a key at the terminal sent the signal. If so, the other processes of our process group must get it, too.
     #[serde(skip)]
     pub(super) is_from_terminal: bool,
 }
@@ -43,7 +43,7 @@ impl Report {
     pub(super) fn write(&self, path: &Path) -> Outcome<()> {
         let text = json_text(self)?;
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        // Like other programs: the umask decides who can read it.
+        // As with files of other programs, the umask decides who can read this file.
         let file = tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
         let written = file.and_then(|mut file| {
             writeln!(file, "{text}")?;

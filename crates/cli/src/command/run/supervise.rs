@@ -1,31 +1,29 @@
-//! Supervises the command under the lock, from its start until nothing of it is left.
+//! Supervises the command under the lock, from its start until no process of it is left.
 
-use std::ffi::OsString;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use quorlock::{Client, ConfigError, Lease, LostError};
 use rustix::process::{Signal, WaitStatus};
 
-use super::environment::Environment;
 use super::guard::{Guard, boot_time};
 use super::job::Job;
 use super::limits::{Cause, GUARD_MARGIN, LOOK, Limits, MARGIN, Measure, OnLost};
 use super::terminal::Terminal;
 use crate::exit::Outcome;
 use crate::output::Output;
-use crate::signals::{Signals, WHILE_RUNNING};
+use crate::signals::Signals;
 
 /// How long a command that got SIGTSTP may take to stop before it gets SIGSTOP.
 const STOP_PATIENCE: Duration = Duration::from_millis(100);
 /// How long the processes that the command left behind may take to end by themselves, as the last part of a pipeline does.
 const LEFT_PATIENCE: Duration = Duration::from_secs(1);
-/// The shortest and longest interval of checks whether they are gone.
+/// The shortest and longest interval of the checks whether these processes are gone.
 const LEFT_LOOK_MIN: Duration = Duration::from_millis(1);
 const LEFT_LOOK_MAX: Duration = Duration::from_millis(20);
-/// How long killed processes may take to disappear, for example while they wait for a disk. They run no more code.
+/// How long killed processes may take to disappear, for example while they wait for a disk. They run no code meanwhile.
 const KILL_PATIENCE: Duration = Duration::from_secs(5);
-/// The fraction of the remaining time by which the boot clock may be slow: NTP slews it by at most half of that.
+/// The boot clock is assumed to be slow by at most one part in this number: NTP slews it by at most half of that.
 const SLEW: u32 = 1000;
 
 /// How the run ended.
@@ -36,14 +34,15 @@ pub(super) struct Run {
     pub(super) cut: Option<Cause>,
     /// Why the lock was not provably held throughout.
     pub(super) lost: Option<LostError>,
-    /// Whether the command was interrupted at the terminal. The processes around this one must get the signal, too.
+    /// Whether the command was interrupted at the terminal. If so, the other processes of our process group must get
+    /// the signal, too.
     pub(super) interrupted: bool,
 }
 
-/// The state after the guard has died.
+/// The state after the guard (the process that kills the command if this process cannot) has died.
 #[derive(Clone, Copy, Debug)]
 struct Unguarded {
-    /// The end of the validity that the guard knew.
+    /// The end of the validity that the dead guard knew.
     until: Instant,
     /// The last attempt to start another guard.
     tried: Instant,
@@ -62,11 +61,11 @@ pub(super) struct Supervisor<'a> {
     since: Instant,
     /// The end of the lease's validity at the last check.
     valid_until: Instant,
-    /// The time until which nobody else gets a broken lock.
+    /// If the lock is broken: the time until which nobody else gets it.
     drains_until: Option<Instant>,
     /// Why the command was asked to end, and when.
     asked: Option<(Cause, Instant)>,
-    /// Why it was last asked to end, or killed, even if the lock was renewed after that.
+    /// Why the command was last asked to end, or killed. Stays set if the lock was renewed after that.
     cut: Option<Cause>,
     killed: bool,
     /// The time at which a command that got SIGTSTP gets SIGSTOP.
@@ -76,25 +75,21 @@ pub(super) struct Supervisor<'a> {
 }
 
 impl<'a> Supervisor<'a> {
-    /// Starts the command.
+    /// Lets the command run.
     pub(super) fn start(
         output: Output,
         lease: &'a Lease,
         limits: Limits,
         signals: &'a mut Signals,
         guard: &'a mut Guard,
-        command: &[OsString],
-        environment: &Environment,
+        job: Job,
     ) -> Outcome<Self> {
-        signals.listen_for(&WHILE_RUNNING)?;
-        let terminal = Terminal::open();
-        let job = Job::prepare(command, environment)?;
         let mut supervisor = Self {
             output,
             lease,
             limits,
             signals,
-            terminal,
+            terminal: Terminal::open(),
             job,
             guard,
             unguarded: None,
@@ -120,7 +115,8 @@ impl<'a> Supervisor<'a> {
         Ok(supervisor)
     }
 
-    /// Ensures that the command is dead before anybody else can get the lock. Returns when nothing of it is left.
+    /// Ensures that the command is dead before anybody else can get the lock. Returns when no process of the command is
+    /// left.
     pub(super) async fn watch(mut self, client: &Client) -> Run {
         let mut lost = None;
         let mut latch = pin!(self.lease.lost());
@@ -152,7 +148,7 @@ impl<'a> Supervisor<'a> {
         let lost = lost.or(self.lease.ensure(Duration::ZERO).err());
         let signal = status.terminating_signal();
         if signal == Some(Signal::KILL.as_raw()) && self.guard.is_kill_due() {
-            // This process was too late, and the guard has killed the command.
+            // This process missed the deadline, so the guard has killed the command.
             self.end_for(Cause::Loss);
         }
         let is_lost = self.asked.is_some_and(|(cause, _)| cause == Cause::Loss);
@@ -166,11 +162,11 @@ impl<'a> Supervisor<'a> {
         });
         self.end_the_rest().await;
         let by_terminal = [Signal::INT, Signal::QUIT].map(|signal| Some(signal.as_raw())).contains(&signal);
-        let cut = self.cut;
-        Run { status, cut, lost, interrupted: had_terminal && by_terminal && cut.is_none() }
+        Run { status, cut: self.cut, lost, interrupted: had_terminal && by_terminal && self.cut.is_none() }
     }
 
-    /// Handles a broken lock. If it drains, the command has time to end in good order.
+    /// Handles a broken lock. If the lock was broken in the mode `drain` (nobody else gets it before the lease would
+    /// have ended), the command has time to shut down.
     async fn broken(&mut self, client: &Client) {
         let fence = self.lease.as_detached().fence();
         let stands = client.inspect(self.lease.name().as_str()).await.ok().and_then(|look| look.holder());
@@ -181,7 +177,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Returns how long nobody else can get the lock.
+    /// Returns for how long nobody else can get the lock.
     fn left(&mut self, now: Instant) -> Duration {
         if let Some(until) = self.drains_until {
             return until.saturating_duration_since(now);
@@ -191,9 +187,9 @@ impl<'a> Supervisor<'a> {
         left
     }
 
-    /// Starts a renewal if the nodes must learn of another process.
+    /// Starts a renewal if the nodes must be told about another process.
     async fn renew_if(&self, is_news: Result<bool, ConfigError>) {
-        // If the process has ended meanwhile, the nodes need not know it.
+        // An error means that the process has ended. Then the nodes need not be told about it.
         if is_news.unwrap_or_default() {
             // The renewal continues in the background, because signals must not wait for it.
             let _ = tokio::time::timeout(Duration::ZERO, self.lease.extend()).await;
@@ -203,8 +199,8 @@ impl<'a> Supervisor<'a> {
     /// Starts another guard if there is none.
     fn keep_guarded(&mut self) {
         let now = Instant::now();
-        if !self.guard.is_missing() {
-            // A guard that dies at once does not count.
+        if self.guard.id().is_some() {
+            // A new guard counts only after it has lived for a while: it may die at once, too.
             self.unguarded = self.unguarded.filter(|unguarded| now.duration_since(unguarded.tried) < LOOK);
             return;
         }
@@ -222,7 +218,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Sends the guard the time at which to kill the command without us.
+    /// Tells the guard the time at which it must kill the command if we have not moved that time.
     fn tell_deadline(&mut self, left: Duration) {
         let kill_in = left.saturating_sub(GUARD_MARGIN + left / SLEW);
         let is_wanted = self.limits.on_lost != OnLost::Ignore;
@@ -240,11 +236,11 @@ impl<'a> Supervisor<'a> {
         self.asked = None;
         self.end_for(cause);
         self.job.signal(Signal::TERM);
-        // A stopped process could not handle the signal.
+        // A stopped command could not handle the signal.
         self.job.signal(Signal::CONT);
     }
 
-    /// Records why the command has to end, unless there is a reason already.
+    /// Records why the command has to end, unless a reason is already recorded.
     fn end_for(&mut self, cause: Cause) {
         if self.asked.is_none() {
             self.asked = Some((cause, Instant::now()));
@@ -252,10 +248,10 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Does what is due, and returns how long nothing else is.
+    /// Performs the actions that are due. Returns the time until the next action.
     fn act(&mut self) -> Duration {
         if self.killed {
-            // Only its end is left to wait for.
+            // Nothing is due until the command ends.
             return Duration::from_secs(3600);
         }
         let now = Instant::now();
@@ -275,7 +271,7 @@ impl<'a> Supervisor<'a> {
         match self.limits.measure(left.min(guarded), held, asked) {
             Measure::Leave(rest) => {
                 let rest = self.stop_by.map_or(rest, |by| rest.min(by.duration_since(now)));
-                if self.guard.is_missing() { rest.min(LOOK / 4) } else { rest }
+                if self.guard.id().is_none() { rest.min(LOOK / 4) } else { rest }
             }
             Measure::Ask(cause) => {
                 self.ask(because(cause));
@@ -290,12 +286,13 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Stops the command before this process stops: it must not run while nobody renews its lock.
+    /// Stops the command before this process stops: the command must not run while nobody renews its lock.
     fn told_to_stop(&mut self) {
         if std::mem::take(&mut self.is_own_stop) {
             return;
         }
-        // Without a shell that would continue this process, only the command is stopped, and its lock is kept.
+        // If there is no shell that would continue this process, only the command stops, and this process keeps the
+        // lock.
         if self.terminal.as_ref().is_some_and(Terminal::has_shell) {
             self.stop_by = Some(Instant::now() + STOP_PATIENCE);
         }
@@ -323,7 +320,8 @@ impl<'a> Supervisor<'a> {
         terminal.take_back(group);
         self.is_own_stop = true;
         Terminal::stop();
-        // Nothing was renewed meanwhile. If the stop was too long, the command must not continue.
+        // Nobody renewed the lock while this process was stopped. If the stop was too long, the command must not
+        // continue.
         if self.lease.validity() > MARGIN {
             terminal.lend(group);
             self.job.signal(Signal::CONT);

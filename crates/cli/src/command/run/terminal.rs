@@ -9,13 +9,13 @@ use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr,
 
 use crate::process::parent;
 
-/// The controlling terminal of this session, and its settings before it was lent.
+/// The controlling terminal of this session, and its settings before it was lent to the command.
 pub(crate) struct Terminal {
     tty: File,
     own: Pid,
     modes: Option<Termios>,
-    /// Whether the command gets the terminal from the start, or only when it needs it. In a pipeline, other processes may
-    /// need it.
+    /// Whether the command gets the terminal at its start. If not, the command gets it only on demand, because in a
+    /// pipeline other processes may need the terminal.
     pub(crate) is_for_command: bool,
 }
 
@@ -23,7 +23,8 @@ impl Terminal {
     /// Returns `None` if there is no terminal, as in a cron job.
     pub(crate) fn open() -> Option<Self> {
         let tty = File::options().read(true).write(true).open("/dev/tty").ok()?;
-        // Without this, taking the terminal back from the background would stop this process.
+        // If SIGTTOU were not blocked, it would stop this process when this process takes the terminal back from the
+        // background.
         let mut mask = SigSet::empty();
         mask.add(Blocked::SIGTTOU);
         mask.thread_block().ok()?;
@@ -45,7 +46,7 @@ impl Terminal {
     /// Lends the terminal to this group, if this process has it.
     pub(crate) fn lend(&self, group: Pid) {
         if self.is_ours() {
-            // If this fails, the command is in the background and stops when it reads. Then we try again.
+            // If this fails, the command stays in the background and stops when it reads. We try again when it stops.
             let _ = tcsetpgrp(&self.tty, group);
         }
     }
@@ -64,13 +65,13 @@ impl Terminal {
 
     /// Stops this process and its group. Returns after it is continued.
     pub(crate) fn stop() {
-        // The terminal would also stop the rest of the group, such as the shell of a script or a pipeline.
+        // The terminal would also stop the other processes of our group, such as the shell of a script or a pipeline.
         let _ = kill_current_process_group(Signal::TSTP);
         let _ = kill_process(getpid(), Signal::STOP);
     }
 
-    /// Returns whether there is a shell that would continue us: the parent of our group, in another group of the same
-    /// session.
+    /// Returns whether there is a shell that would continue us: our closest ancestor outside our group is such a shell
+    /// if it is in the same session.
     pub(crate) fn has_shell(&self) -> bool {
         let mut process = getpid();
         while let Some(parent) = parent(process) {

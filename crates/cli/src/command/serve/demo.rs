@@ -1,13 +1,11 @@
 //! A demonstration: nodes in this process that fail now and then, and workers that compete for their locks.
 
-use std::convert::Infallible;
 use std::time::Duration;
 use std::{io, thread};
 
 use quorlock::{Client, ClientBuilder, Lease, MemoryNodes, Renewals};
 use quorlock_core::rng::Seeded;
 use tokio::runtime;
-use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use tracing::subscriber::NoSubscriber;
@@ -16,6 +14,8 @@ use crate::command::demo::builder_with;
 use crate::command::demo::plan::{FAULTS, Fault};
 use crate::exit::{Failure, Outcome};
 
+/// A fixed seed, so that the demonstration is the same every time.
+const SEED: u64 = 7;
 const NODES: usize = 5;
 const WORKERS: u64 = 64;
 /// Short constants, so that losses and quarantines can be watched from beginning to end.
@@ -37,40 +37,31 @@ const NAMES: [&str; 26] = [
 const READ: [&str; 3] = ["prices", "rates", "catalogue"];
 const SLOTS: [(&str, u32); 2] = [("encoders", 4), ("exports", 2)];
 
-/// Runs workers and faults while it lives, and has a client of the same nodes.
-pub(super) struct Demo {
-    pub(super) client: Client,
-    _stop: oneshot::Sender<Infallible>,
+/// Starts the workers and the faults, which end with this process. Returns a client of the same nodes.
+pub(super) async fn start() -> Outcome<Client> {
+    let nodes = MemoryNodes::new(NODES);
+    let client = builder(&nodes).label("service").leases_outlive_process().init_cluster().await?;
+    let cannot = |error: io::Error| Failure::internal(format!("no thread for the workers: {error}"));
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
+    // Every worker is a client and would log the same about a node, so nothing is logged on their thread.
+    let perform = move || {
+        let _quiet = tracing::subscriber::set_default(NoSubscriber::default());
+        runtime.block_on(perform(nodes));
+    };
+    thread::Builder::new().name("demo".into()).spawn(perform).map_err(cannot)?;
+    Ok(client)
 }
 
-impl Demo {
-    pub(super) async fn start(seed: u64) -> Outcome<Self> {
-        let nodes = MemoryNodes::new(NODES);
-        let client = builder(&nodes).label("service").outlived_by_leases().init_cluster().await?;
-        let (stop, stopped) = oneshot::channel();
-        let cannot = |error: io::Error| Failure::internal(format!("no thread for the workers: {error}"));
-        let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-        // Every worker is a client and would log the same about a node, so nothing is logged on their thread.
-        let perform = move || {
-            let _quiet = tracing::subscriber::set_default(NoSubscriber::default());
-            runtime.block_on(perform(nodes, seed, stopped));
-        };
-        thread::Builder::new().name("demo".into()).spawn(perform).map_err(cannot)?;
-        Ok(Self { client, _stop: stop })
-    }
-}
-
-/// Runs the workers and the faults until the demonstration is dropped.
-async fn perform(nodes: MemoryNodes, seed: u64, stopped: oneshot::Receiver<Infallible>) {
+/// Runs the workers and the faults. Never returns.
+async fn perform(nodes: MemoryNodes) {
     let mut tasks = JoinSet::new();
-    let mut seeds = Seeded::new(seed);
+    let mut seeds = Seeded::new(SEED);
     for number in 1..=WORKERS {
         let worker = builder(&nodes).label(format!("worker-{number}"));
         tasks.spawn(work(worker, seeds.fork()));
     }
     tasks.spawn(fail(nodes, seeds.fork()));
-    // The sender is dropped at the end, which is an error here.
-    let _ = stopped.await;
+    tasks.join_all().await;
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {

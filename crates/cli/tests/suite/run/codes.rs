@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::Stdio;
 
-use quorlock_testkit::RedisServer;
+use quorlock_testkit::{RedisServer, eventually};
 
 use super::Place;
 use crate::common::{User, assert_fails, stderr, stdout};
@@ -97,7 +97,12 @@ fn a_new_cluster_reports_its_quarantine_and_init_ends_it() {
     let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
     let user = User::new();
     let run = ["run", "a", "--nodes", &nodes, "--", "echo", "done"];
-    let refused = user.run(&run);
+    // On a busy machine, servers may answer late.
+    let mut refused = user.run(&run);
+    eventually("every node answers", || {
+        refused = user.run(&run);
+        !stderr(&refused).contains("unreachable")
+    });
     assert_fails(&refused, 69, "quorlock nodes init");
     for server in &servers {
         assert!(stderr(&refused).contains(&format!("redis://{}  quarantined", server.addr())), "{}", stderr(&refused));

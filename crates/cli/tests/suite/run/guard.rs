@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use quorlock_testkit::RedisServer;
+use quorlock_testkit::{RedisServer, with_longest_stall};
 
 use super::{Place, Running, eventually, eventually_gone};
 use crate::common::{User, assert_fails, is_alive, signal, stderr, stdout};
@@ -14,6 +14,8 @@ use crate::common::{User, assert_fails, is_alive, signal, stderr, stdout};
 const DEAF: &str = "trap '' TERM HUP; sleep 1000 & echo $$ $!; wait; wait";
 /// A short lease with a short grace.
 const SHORT: [&str; 5] = ["a", "--ttl", "4s", "--kill-grace", "200ms"];
+/// The guard kills the command this long before the lease ends.
+const GUARD_MARGIN: Duration = Duration::from_millis(400);
 /// A lease that outlasts every wait in these tests.
 const LONG: [&str; 3] = ["a", "--ttl", "60s"];
 
@@ -44,9 +46,14 @@ impl Place {
     /// Takes the lock and asserts that none of these processes runs while it is held.
     fn takes_over_from(&self, pids: &str) {
         let script = format!("for pid in {pids}; do cat /proc/$pid/stat 2>&1; done; echo next");
-        let output = self.run(&["a", "--wait", "30s", "--", "sh", "-c", &script]).output().unwrap();
+        let mut next = self.run(&["a", "--wait", "30s", "--", "sh", "-c", &script]);
+        let (output, stall) = with_longest_stall(|| next.output().unwrap());
         let text = stdout(&output);
         assert!(text.ends_with("next\n"), "{text}{}", stderr(&output));
+        if stall > GUARD_MARGIN {
+            println!("no verdict: nothing ran on this machine for {stall:?}, so the guard may have been late, too");
+            return;
+        }
         for line in text.lines().filter(|line| *line != "next" && !line.contains("No such")) {
             assert!(line.contains(") Z "), "it still runs: {line}");
         }

@@ -57,7 +57,7 @@ fn an_error_in_the_clients_file_names_its_line() {
     assert_fails(&refused, 78, "line 1");
     assert!(!stderr(&refused).contains("my-secret"));
     let short = user.quorlock(&["serve", "--hash-token"]).output().unwrap();
-    assert_fails(&short, 64, "at least 32 letters");
+    assert_fails(&short, 64, "at least 32 random characters");
 }
 
 #[test]
@@ -137,7 +137,9 @@ fn connections_leave_file_descriptors_for_the_nodes() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let service = Service::with_files(&user, FILES, &["--nodes", &nodes]);
-    eventually("it says that they are few", || service.log().contains("too few files may be open"));
+    eventually("it warns that the limit is low", || {
+        service.log().contains("the limit of open files allows fewer connections")
+    });
     let mut first = TcpStream::connect(service.socket()).unwrap();
     assert_eq!(status(&ask(&mut first, "/readyz")), "200");
     // Each sends a request, so that it may stay open.

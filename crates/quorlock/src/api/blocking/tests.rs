@@ -90,7 +90,7 @@ fn readers_share_and_a_writer_does_not_without_a_runtime() {
     let prices = client.rw("a");
     let other = prices.clone();
     let readers = (prices.read().acquire().unwrap(), other.read().acquire_within(Duration::from_secs(5)).unwrap());
-    assert!(matches!(prices.write().acquire(), Err(AcquireError::Upgrade { .. })));
+    assert!(matches!(prices.write().acquire(), Err(AcquireError::UpgradeUnsupported { .. })));
     assert!(client.rw("a").write().try_acquire().unwrap().is_none());
     let read = readers.0.fence().unwrap().max(readers.1.fence().unwrap());
     drop(readers);
@@ -109,7 +109,7 @@ fn a_semaphore_has_so_many_slots_without_a_runtime() {
     assert_ne!(one.slot().unwrap(), other.slot().unwrap());
     assert!(workers.try_acquire().unwrap().is_none());
     let wrong = client.semaphore("a", 3).try_acquire().unwrap_err();
-    assert!(matches!(wrong, AcquireError::Permits { asked: 3, stored: 2, .. }), "{wrong}");
+    assert!(matches!(wrong, AcquireError::SlotsMismatch { requested: 3, in_use: 2, .. }), "{wrong}");
     let freed = one.slot();
     one.release().unwrap();
     assert_eq!(workers.acquire_within(Duration::from_secs(5)).unwrap().slot(), freed);

@@ -14,7 +14,7 @@ use crate::platform::runtime;
 
 /// How long `connect_lazy` waits for nodes that do not answer.
 const LAZY_PATIENCE: Duration = Duration::from_secs(2);
-/// How long to wait for the rest once a majority can vote.
+/// How long to wait for the other nodes after a majority can vote.
 const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Waits until all nodes have answered, or until a majority can vote and the others had a short grace period.
@@ -28,7 +28,7 @@ pub(super) async fn first_contact(client: &Client) -> Result<(), Failed> {
     accept(client)
 }
 
-/// Waits until a majority can vote, and a short grace period for the others.
+/// Waits until a majority can vote, and then for a short grace period for the other nodes.
 pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Result<(), ConnectError> {
     let began = runtime::now();
     let decided = until(client, || {
@@ -108,13 +108,13 @@ fn waits(link: &Link) -> bool {
     matches!(link.trouble(), Some(Silence::Waiting(_)))
 }
 
-/// Returns the unusable nodes as an error if there can be no majority until an operator acts.
+/// Returns the unusable nodes as an error if no majority can vote until an operator acts.
 ///
-/// An unusable node never votes, so a minority of them is like as many dead nodes: running clients and new ones work
-/// without them.
+/// An unusable node never votes. If a minority of the nodes is unusable, clients work without them, as with unreachable
+/// nodes.
 fn accept(client: &Client) -> Result<(), Failed> {
     let unusable = unusable(client);
-    // The other nodes may be waiting only for the unusable ones.
+    // If all other nodes wait for the unusable nodes, a minority of unusable nodes is too many.
     let are_stuck = || links(client).iter().all(|link| link.refusal().is_some() || waits(link));
     if unusable.len() <= can_miss(client) && (unusable.is_empty() || !are_stuck()) {
         return Ok(());

@@ -13,10 +13,10 @@ use crate::node::memory::MemoryNodes;
 use crate::node::redis::RedisNode;
 use crate::node::url::{NodeUrl, Origin, mask_url};
 
-/// The deadline for connecting to a server.
+/// The deadline for opening a connection to a server.
 const CONNECT_DEADLINE: Duration = SILENCE_MIN;
 
-const PROMOTED: &str = "a replica that is promoted may have missed votes, and its old master may still give some";
+const PROMOTED: &str = "a replica that becomes master may have missed votes, and the old master may still vote";
 
 impl ClientBuilder {
     pub(super) fn count(&self) -> usize {
@@ -63,7 +63,7 @@ impl ClientBuilder {
                 Ok(Arc::new(RedisNode::new(origin, constants.clone(), CONNECT_DEADLINE)))
             }
             NodeUrl::Memory => {
-                alone(url.into(), "it lives in this process only")?;
+                alone(url.into(), "only this process can use it")?;
                 MemoryNodes::new(1).iter().next().ok_or_else(|| invalid("no node".into()))
             }
             #[cfg(target_os = "linux")]
@@ -78,7 +78,7 @@ impl ClientBuilder {
 
     #[cfg(target_os = "linux")]
     fn processes(&self) -> Result<crate::node::sqlite::Processes, ConfigError> {
-        crate::node::sqlite::Processes::read(!self.outlived, &self.companions).map_err(not_a_process)
+        crate::node::sqlite::Processes::read(!self.leases_outlive_process, &self.companions).map_err(not_a_process)
     }
 }
 

@@ -15,13 +15,14 @@ use crate::node::probe::Plan;
 use crate::platform::entropy;
 
 impl ClientBuilder {
-    /// Connects, and [makes](Client::init_cluster) these nodes one new cluster, which may vote at once. By calling it you
-    /// declare that no lock can be outstanding on them.
+    /// Connects, and makes these nodes a new cluster, whose nodes may vote at once. See [`Client::init_cluster`].
+    ///
+    /// Call it only if no lock can be outstanding on these nodes.
     ///
     /// # Errors
-    /// [`ReconfigureError`] names the unusable nodes, and those that have a lease or cannot list their names,
-    /// unless [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set. If there are any, no node is
-    /// changed.
+    /// [`ReconfigureError`] names the unusable nodes. Unless
+    /// [`danger_discard_leases`](crate::ClientBuilder::danger_discard_leases) is set, it also names the nodes that have
+    /// a lease or cannot list their names. If there is any such node, no node is changed.
     ///
     /// # Cancel safety
     /// If the future is dropped, some nodes may have been changed and others not: repeat the call.
@@ -34,20 +35,20 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Changes the constants of the cluster that these nodes belong to: the number of nodes, `max_ttl` and `max_clock_skew`
-    /// become those of this builder.
+    /// Changes the constants of a cluster (the number of nodes, `max_ttl` and `max_clock_skew`) to those of this
+    /// builder.
     ///
-    /// Leases with the old constants are no longer renewed. The call returns when every node has the new constants, but
-    /// before the nodes may vote: they are quarantined for the longer `max_ttl` of both. A single node votes at once.
-    ///
-    /// A majority of the cluster's nodes must be among these; the others may be new and blank.
+    /// The nodes of this builder must include a majority of the cluster's nodes; the other nodes of this builder may be
+    /// new and blank. Leases that were acquired with the old constants cannot be renewed. The call returns when every
+    /// node has the new constants. Then the nodes are quarantined for the old or the new `max_ttl`, whichever is
+    /// longer, before they may vote. A single node votes at once.
     ///
     /// # Errors
-    /// [`ReconfigureError`] names the unusable nodes. If there are any, no node is changed.
+    /// [`ReconfigureError`] names the unusable nodes. If there is any, no node is changed.
     ///
     /// # Cancel safety
-    /// If the future is dropped, some nodes may have been changed and others not: repeat the call. Until then, the changed
-    /// nodes do not vote.
+    /// If the future is dropped, some nodes may have been changed and others not: repeat the call. Until then, the
+    /// changed nodes do not vote.
     ///
     /// # Panics
     /// Outside of a tokio runtime.
@@ -60,9 +61,10 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Examines every node and reports what is wrong, also if [`connect`](Self::connect) would fail. It changes nothing.
+    /// Examines every node and reports problems, also if [`connect`](Self::connect) would fail. It changes nothing.
     ///
-    /// It observes the nodes' clocks for the duration `watch`; with zero it does not measure their rates.
+    /// It observes the nodes' clocks for the duration `watch`. If `watch` is zero, it does not measure the rates of the
+    /// clocks.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

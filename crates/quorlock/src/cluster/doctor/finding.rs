@@ -1,4 +1,4 @@
-//! Findings: what was found, how severe it is, and what to do about it.
+//! The findings of an examination, with their severity and advice.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use std::fmt;
 pub enum Severity {
     /// Nothing is wrong.
     Ok,
-    /// Worth knowing.
+    /// Information that an operator should know.
     Note,
-    /// It works, but is slow, fragile, or will stop working.
+    /// The cluster works, but is slow or fragile, or will stop working.
     Warning,
-    /// It keeps a node from voting, or makes locks unsafe.
+    /// A node cannot vote, or locks are unsafe.
     Wrong,
 }
 
@@ -31,13 +31,13 @@ impl fmt::Display for Severity {
 pub enum Topic {
     /// Whether the node answers, and how fast.
     Reach,
-    /// Whether the node accepts our login, and permits the commands that locks need.
+    /// Whether the node accepts the login, and permits the commands that locks need.
     Access,
     /// The server: its version and role, and whether it is listed twice.
     Server,
-    /// What the node keeps across a restart.
+    /// The data that the node keeps across a restart.
     Persistence,
-    /// What the node does when its memory is full.
+    /// The behaviour of the node when its memory is full.
     Memory,
     /// Whether the node may vote: its epoch, quarantine and restarts.
     Life,

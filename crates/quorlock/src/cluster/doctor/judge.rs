@@ -57,14 +57,14 @@ pub(super) fn node(title: String, probe: &Probe, measure: &Measure) -> ExaminedN
 fn reach(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
     match &probe.trouble {
         Some(Trouble::Unreachable(why) | Trouble::Broken(why)) => {
-            let advice = "start it, or fix its address or the network in between";
+            let advice = "start the server, or fix its address or the network";
             node.state = NodeState::Unreachable(why.clone());
             node.find(Wrong, Topic::Reach, format!("it cannot be reached: {why}"), advice);
         }
         Some(Trouble::Denied(why)) => {
             let advice = "fix the username or password in its URL, or on the server";
             node.state = NodeState::Denied(why.clone());
-            node.find(Wrong, Topic::Access, format!("it does not let us in: {why}"), advice);
+            node.find(Wrong, Topic::Access, format!("access denied: {why}"), advice);
         }
         Some(Trouble::Unfit(why)) => {
             node.state = NodeState::Unfit(why.clone());
@@ -74,7 +74,7 @@ fn reach(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
     }
     let Some(fastest) = probe.first.iter().map(Reading::round_trip).min() else { return };
     let (took, deadline) = (spell(fastest), measure.node_deadline);
-    let advice = "set a longer ttl or node deadline, or use a node that is nearer";
+    let advice = "set a longer ttl or node deadline, or use a node that is closer";
     if fastest > deadline {
         let text = format!("a round trip takes {took}, and the node deadline is {deadline:?}");
         node.find(Wrong, Topic::Reach, text, advice);
@@ -118,7 +118,7 @@ fn fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
             facts.field("master_host"),
             facts.field("master_port")
         );
-        let advice = "leave it out, or make it a server of its own: REPLICAOF NO ONE, and then FLUSHALL";
+        let advice = "remove it from the list of nodes, or make it independent: REPLICAOF NO ONE, and then FLUSHALL";
         node.find(Wrong, Topic::Server, text, advice);
     } else if policy != "noeviction" {
         let text = format!("its maxmemory-policy is {policy}: it may forget a lock when its memory is full");
@@ -134,32 +134,32 @@ const OPTIONAL: [(&[&str], Severity, &str, &str); 6] = [
     (
         &["CONFIG GET"],
         Note,
-        "it does not show its settings: what it keeps over a restart is not known",
+        "it does not permit CONFIG GET: it is unknown which data it keeps across a restart",
         "for the doctor: ACL SETUSER <user> +config|get",
     ),
-    (&["SCAN"], Warning, "it does not let us look for names: there are no listings", "ACL SETUSER <user> +scan"),
+    (&["SCAN"], Warning, "it does not permit SCAN: names cannot be listed", "ACL SETUSER <user> +scan"),
     (
         &["PUBLISH", "SUBSCRIBE"],
         Warning,
-        "it allows no hints: waiters ask once a second, and a holder learns late that its lease was broken",
+        "it does not permit hints: waiters ask once a second, and a holder notices a break only at its next renewal",
         "ACL SETUSER <user> +publish +subscribe &quorlock~*",
     ),
     (
         &["TYPE"],
         Note,
-        "it does not tell the types of keys: locks of other programs are shown without",
+        "it does not permit TYPE: locks of other programs are shown without the type of their key",
         "ACL SETUSER <user> +type",
     ),
     (
         &["PUBSUB NUMSUB"],
         Warning,
-        "it does not tell who listens: a release sends a hint and hands nothing over",
+        "it does not permit PUBSUB NUMSUB: a release sends only a hint, and does not hand the lock over",
         "ACL SETUSER <user> +pubsub|numsub",
     ),
     (
         &["CLIENT TRACKING"],
         Warning,
-        "it does not let us track its memory: clients notice within 10s, and not at once, that its data were replaced",
+        "it does not permit CLIENT TRACKING: clients notice only within 10s that its data were replaced",
         "ACL SETUSER <user> +client|tracking",
     ),
 ];
@@ -199,7 +199,7 @@ fn access(node: &mut ExaminedNode, facts: &RedisFacts) {
         node.state = NodeState::Denied(text.clone());
         node.find(Wrong, Topic::Access, text, &format!("ACL SETUSER <user> {}", grants.join(" ")));
     } else if facts.objections.is_empty() {
-        node.find(Severity::Ok, Topic::Access, "it lets us do everything that locks need", "");
+        node.find(Severity::Ok, Topic::Access, "it permits all commands that locks need", "");
     }
 }
 
@@ -212,10 +212,10 @@ fn is_denial(why: &str) -> bool {
 
 fn failure(node: &mut ExaminedNode, Objection { command, why, .. }: &Objection) {
     if why.starts_with("OOM") {
-        let advice = "raise maxmemory, or remove what else is kept there";
-        node.find(Wrong, Topic::Memory, "its memory is full: it takes no lock", advice);
+        let advice = "raise maxmemory, or remove other data";
+        node.find(Wrong, Topic::Memory, "its memory is full: it cannot grant locks", advice);
     } else if why.starts_with("MISCONF") {
-        let text = "it takes no writes because it cannot write a snapshot";
+        let text = "it rejects writes because it cannot write a snapshot";
         node.find(Wrong, Topic::Persistence, text, "see its log; is its disk full?");
     } else {
         node.find(Wrong, Topic::Server, format!("it answers {command} with an error: {why}"), "");
@@ -232,7 +232,7 @@ fn memory(node: &mut ExaminedNode, facts: &RedisFacts) {
         node.find(Severity::Ok, Topic::Memory, "maxmemory-policy is noeviction; no memory limit is set", "");
     } else if used.saturating_mul(100) > most.saturating_mul(FULL_PERCENT) {
         let text = format!("it uses {} of {} of memory", mib(used), mib(most));
-        node.find(Warning, Topic::Memory, text, "raise maxmemory: a full server takes no lock");
+        node.find(Warning, Topic::Memory, text, "raise maxmemory: a full server cannot grant locks");
     } else {
         let text = format!("maxmemory-policy is noeviction; it has {} of memory", mib(most));
         node.find(Severity::Ok, Topic::Memory, text, "");
@@ -247,7 +247,7 @@ fn replicas(node: &mut ExaminedNode, facts: &RedisFacts) {
     let replicas: u32 = facts.field("connected_slaves").parse().unwrap_or(0);
     if replicas > 0 {
         let text = format!("it has {replicas} replica{}", if replicas == 1 { "" } else { "s" });
-        let advice = "never promote one while this server may live: it would vote a second time";
+        let advice = "never promote a replica while this server may be running: the node would vote twice";
         node.find(Note, Topic::Server, text, advice);
     }
 }
@@ -256,23 +256,25 @@ fn persistence(node: &mut ExaminedNode, facts: &RedisFacts, measure: &Measure) {
     let config = |name: &str| facts.config.get(name).map(String::as_str);
     let appends = config("appendonly").map_or(facts.field("aof_enabled") == "1", |value| value == "yes");
     let keeps = match (appends, config("appendfsync"), config("save")) {
-        (true, Some("always"), _) => "appendonly yes, appendfsync always: it keeps every vote over a restart",
+        (true, Some("always"), _) => "appendonly yes, appendfsync always: it keeps every vote across a restart",
         (true, Some("everysec"), _) => "appendonly yes, appendfsync everysec: a crash may lose the last second's votes",
         (true, ..) => "appendonly yes: a crash may lose the last votes",
         (false, _, None) => "appendonly no: a restart loses votes",
         (false, _, Some("")) => "appendonly no, save \"\": a restart loses all votes",
-        (false, _, Some(_)) => "appendonly no, only snapshots: a restart brings back old votes and loses later ones",
+        (false, _, Some(_)) => "appendonly no, only snapshots: a restart restores old votes and loses later votes",
     };
     let is_safe = appends && config("appendfsync") == Some("always");
     let advice = "set appendonly yes and appendfsync always, or use three nodes";
     let (severity, text, advice) = match (measure.is_single(), is_safe) {
         (true, true) => (Severity::Ok, keeps.into(), ""),
-        (true, false) => {
-            (Warning, format!("{keeps}, and a single node is trusted after it: a lock may be given twice"), advice)
-        }
-        (false, true) => (Severity::Ok, format!("{keeps}, and is quarantined after it all the same"), ""),
+        (true, false) => (
+            Warning,
+            format!("{keeps}, and a single node may vote at once after it: two clients may get the same lock"),
+            advice,
+        ),
+        (false, true) => (Severity::Ok, format!("{keeps}, but it is still quarantined after a restart"), ""),
         (false, false) => {
-            (Note, format!("{keeps}, so that it is quarantined for {} after it", quarantine(measure)), "")
+            (Note, format!("{keeps}, so it is quarantined for {} after a restart", quarantine(measure)), "")
         }
     };
     node.find(severity, Topic::Persistence, text, advice);
@@ -285,10 +287,10 @@ fn file(node: &mut ExaminedNode, facts: &FileFacts, in_trouble: bool) {
         let journal = journal.map_or_else(String::new, |journal| format!(", journal mode {journal}"));
         node.find(Severity::Ok, Topic::File, format!("{path}: {size} bytes on {system}{journal}"), "");
     } else if !in_trouble {
-        node.find(Note, Topic::File, format!("{path} is not there yet: the first lock makes it, on {system}"), "");
+        node.find(Note, Topic::File, format!("{path} does not exist yet: the first lock creates it, on {system}"), "");
     }
     if *volatile {
-        let text = format!("{system} is gone with the machine's next start: fences may repeat");
+        let text = format!("{system} is lost when the machine restarts: fences may repeat");
         node.find(Warning, Topic::File, text, "keep it on a disk");
     }
     if let Some(free) = free.filter(|free| *free < FREE_MIN) {
@@ -309,23 +311,23 @@ fn vote(node: &mut ExaminedNode, known: Option<&Incarnation>, measure: &Measure)
             node.find(Warning, Topic::Life, format!("it lost its memory, and may vote in {}", spell(*left)), wait);
         }
         NodeState::Restarted if measure.is_single() => {
-            node.find(Note, Topic::Life, "it restarted: the next client that comes makes it vote again", "");
+            node.find(Note, Topic::Life, "it restarted: it votes again when the next client connects", "");
         }
         NodeState::Restarted => {
             let time = quarantine(measure);
-            let text = format!("it lost its memory: from the next contact on it is quarantined for {time}");
+            let text = format!("it lost its memory: when the next client connects, it is quarantined for {time}");
             node.find(Warning, Topic::Life, text, wait);
         }
         NodeState::Suspended => {
-            let text = "a change of the cluster's constants was begun and not finished: it does not vote";
-            node.find(Wrong, Topic::Life, text, "run quorlock nodes reconfigure once more");
+            let text = "a change of the cluster's constants was started but not finished: the node does not vote";
+            node.find(Wrong, Topic::Life, text, "run quorlock nodes reconfigure again");
         }
         NodeState::Voting => node.find(Severity::Ok, Topic::Life, "it may vote", ""),
         _ => {}
     }
     if let Some(restarts) = node.restarts.filter(|restarts| *restarts > 0) {
         let times = if restarts == 1 { "once".into() } else { format!("{restarts} times") };
-        node.find(Note, Topic::Life, format!("it restarted {times} since the cluster was declared"), "");
+        node.find(Note, Topic::Life, format!("it restarted {times} since the cluster was created"), "");
     }
 }
 
@@ -347,10 +349,11 @@ fn rate(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
     let text = format!("its clock runs {by:+.2} % against ours (within {doubt:.2} %)");
     if surely > u64::from(measure.drift.ppm) {
         let allowed = percent(f64::from(measure.drift.ppm));
-        let text = format!("{text}, more than the drift of {allowed} % that leases allow for, or was set");
-        node.find(Wrong, Topic::Clock, text, "let a time service slew it, and never step it while locks are held");
+        let text = format!("{text}, more than the drift allowance of {allowed} %, or the clock was set");
+        let advice = "let a time service slew the clock, and never step it while locks are held";
+        node.find(Wrong, Topic::Clock, text, advice);
     } else if surely > RATE_PPM_MAX {
-        node.find(Warning, Topic::Clock, text, "look after its time service");
+        node.find(Warning, Topic::Clock, text, "check its time service");
     } else {
         node.find(Severity::Ok, Topic::Clock, text, "");
     }

@@ -21,8 +21,8 @@ pub(super) fn judge(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Meas
     newcomers(probes, nodes, measure).into_iter().chain(quorum(nodes, measure)).collect()
 }
 
-/// Reports servers that are listed twice, and servers that share a replication id, because one of them is or was a replica
-/// of the other. Nodes must be independent: one server must not vote twice.
+/// Reports servers that are listed twice, and servers that share a replication id, because one of them is or was a
+/// replica of the other. Nodes must be independent: one server must not vote twice.
 fn twins(probes: &[Probe], nodes: &mut [ExaminedNode]) {
     let run = |node: usize| probes[node].identity.as_ref().map(|identity| &identity.run);
     let replication = |node: usize| probes[node].redis.as_ref().map(|facts| facts.field("master_replid"));
@@ -31,7 +31,7 @@ fn twins(probes: &[Probe], nodes: &mut [ExaminedNode]) {
         if let Some(twin) = twin {
             let text = format!("it is the same server as {}: one server must not vote twice", nodes[twin].title);
             nodes[node].state = NodeState::Unfit(text.clone());
-            let advice = "name every server once: by one address, and one database of it";
+            let advice = "list every server once, with one address and one database";
             nodes[node].find(Wrong, Topic::Server, text, advice);
         }
     }
@@ -42,7 +42,7 @@ fn twins(probes: &[Probe], nodes: &mut [ExaminedNode]) {
             let is_replica = [node, kin].iter().any(|node| matches!(nodes[*node].state, NodeState::Unfit(_)));
             let title = &nodes[kin].title;
             let text = format!("it shares its replication id with {title}: one of them is, or was, a replica");
-            let advice = "a node has to be independent: give up one of them, or start it empty";
+            let advice = "nodes must be independent: remove one of them, or restart it without data";
             nodes[node].find(if is_replica { Wrong } else { Warning }, Topic::Server, text, advice);
         }
     }
@@ -58,7 +58,8 @@ fn constants(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) {
             node.find(Severity::Ok, Topic::Constants, text, "");
         } else {
             let text = format!("it has other constants: {}", differences.join(", "));
-            let advice = "configure the same as everyone else, or change the cluster with quorlock nodes reconfigure";
+            let advice =
+                "configure the constants of the cluster, or change the cluster with quorlock nodes reconfigure";
             misfit(node, text, advice);
         }
     }
@@ -95,8 +96,7 @@ fn clusters(probes: &[Probe], nodes: &mut [ExaminedNode]) {
         let Some(cluster) = life(probe).map(|life| &*life.constants.cluster) else { continue };
         if cluster != *largest {
             let text = format!("it belongs to another cluster: {}, not {}", shorten(cluster), shorten(largest));
-            let advice =
-                "is the list of nodes right? If no lock can be outstanding on any of them: quorlock nodes init";
+            let advice = "check the list of nodes. If no lock can be outstanding on any of them: quorlock nodes init";
             misfit(node, text, advice);
         }
     }
@@ -109,7 +109,7 @@ fn clocks(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) {
     let Some(middle) = median(readings.iter().map(Reading::offset)).filter(|_| readings.len() >= 3) else { return };
     let slowest = readings.iter().map(Reading::round_trip).max().unwrap_or_default();
     let max_clock_skew = Duration::from_micros(measure.constants.max_skew_micros);
-    let advice = "let a time service keep the nodes' clocks";
+    let advice = "synchronize the nodes' clocks with a time service";
     for (probe, node) in probes.iter().zip(nodes) {
         let Some(reading) = sharpest(probe) else { continue };
         let micros = reading.offset() - middle;
@@ -117,7 +117,7 @@ fn clocks(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) {
         let off = Duration::from_micros(micros.unsigned_abs());
         let side = if micros < 0 { "behind" } else { "ahead of" };
         let doubt = spell((reading.round_trip() + slowest) / 2);
-        let text = format!("its clock is {} {side} the middle (within {doubt})", spell(off));
+        let text = format!("its clock is {} {side} the median (within {doubt})", spell(off));
         if off > max_clock_skew / 2 {
             if node.state == NodeState::Voting {
                 node.state = NodeState::Skewed(micros);
@@ -144,21 +144,24 @@ fn newcomers(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure) ->
         return None;
     }
     if members == 0 {
-        let text =
-            format!("the nodes are new: with the first contact they become a cluster, and vote {quarantine} later");
+        let text = format!(
+            "the nodes are new: when the first client connects, they become a cluster, and may vote {quarantine} later"
+        );
         let is_new = blank.len() == measure.constants.nodes;
         return is_new.then(|| Finding::new(Note, Topic::Life, text, "to skip the wait: quorlock nodes init --yes"));
     }
     let away = nodes.iter().filter(|node| matches!(node.state, NodeState::Unreachable(_)));
     let away: Vec<String> = away.map(|node| node.title.clone()).collect();
     let (severity, text, advice) = if members >= Quorum::majority_of(measure.constants.nodes) {
-        let text = format!("it is blank: with the next contact it is taken in, and votes {quarantine} later");
+        let text = format!(
+            "it is blank: when the next client connects, it joins the cluster, and may vote {quarantine} later"
+        );
         (Warning, text, "wait for it: quorlock nodes wait")
     } else if !away.is_empty() {
         let text = format!("it is blank, and joins the cluster when {} can be reached", away.join(" and "));
-        (Warning, text, "bring the other nodes back first")
+        (Warning, text, "start the other nodes first")
     } else {
-        let text = "it is blank, and no majority of the nodes knows the cluster: it is not taken in by itself";
+        let text = "it is blank, and no majority of the nodes belongs to one cluster: it cannot join automatically";
         (Wrong, text.into(), "if no lock can be outstanding on any of them: quorlock nodes init")
     };
     for node in blank {
@@ -177,7 +180,7 @@ fn quorum(nodes: &[ExaminedNode], measure: &Measure) -> Vec<Finding> {
     if count == 1 {
         // A single node votes as soon as a client connects.
         let ready = in_state(|state| matches!(state, NodeState::Blank | NodeState::Restarted));
-        let text = "one node: when it fails, nobody gets a lock, and it is trusted after a restart";
+        let text = "one node: when it fails, nobody gets a lock; after a restart it may vote at once";
         return vec![if voting + ready == 1 {
             find(Note, text.into())
         } else {
@@ -189,7 +192,7 @@ fn quorum(nodes: &[ExaminedNode], measure: &Measure) -> Vec<Finding> {
         let text = format!("{count} nodes tolerate no more failures than {}", count - 1);
         findings.push(Finding::new(Warning, Topic::Quorum, text, "use an odd number of them"));
     }
-    let tally = format!("{voting} of {count} nodes can vote, and {majority} decide");
+    let tally = format!("{voting} of {count} nodes can vote, and {majority} are a majority");
     if voting == count {
         findings.push(find(Severity::Ok, format!("{tally}: {} may fail", count - majority)));
     } else if voting > majority {

@@ -1,4 +1,4 @@
-//! A listing in pages, each with a bounded amount of work, however many names and keys there are.
+//! A listing in pages. The work for each page is bounded, independently of the number of names and keys.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ const SEARCHES_MAX: usize = 20;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListPage {
-    /// Each name, and its state on every node. May be empty although there are more pages.
+    /// Each name, and its state on every node. The list may be empty even if there are more pages.
     pub names: Vec<Inspection>,
-    /// The position of the next page; `None` after the last.
+    /// The cursor of the next page; `None` after the last page.
     pub next: Option<String>,
     /// The nodes that could not be searched for this page, and why.
     pub missing: Vec<(String, Silence)>,
@@ -73,9 +73,9 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
     if cluster.is_closed() {
         return Err(ReadError::Closed);
     }
-    let mut at = Position::parse(position).ok_or(ReadError::Position)?;
+    let mut at = Position::parse(position).ok_or(ReadError::InvalidCursor)?;
     let mut page = ListPage::default();
-    // A name that an earlier node has listed is inspected again, so it counts too.
+    // Names that an earlier node has listed are included in the limit, because they are inspected again.
     let mut inspections_left = filter.limit.max(INSPECTED_AT_ONCE);
     for _ in 0..SEARCHES_MAX {
         let Some(link) = cluster.links.get(at.node) else { return Ok(page) };
@@ -109,8 +109,8 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
     Ok(page)
 }
 
-/// Returns whether the search of an earlier node has found the name, as far as that node still has it. A node whose search
-/// failed does not count, so a name that it had listed before may be listed twice.
+/// Returns whether an earlier node has listed the name, which is so if that node still has it. Ignores nodes whose
+/// search failed, so names that such a node had already listed may be listed twice.
 fn is_listed_before(inspection: &Inspection, at: &Position) -> bool {
     let earlier = inspection.nodes.iter().take(at.node).enumerate().filter(|(node, _)| !at.has_failed(*node));
     let mut reports = earlier.filter_map(|(_, (_, report))| report.as_ref().ok());

@@ -1,8 +1,8 @@
-//! Repairs a detached lease: asks the nodes that do not have it yet to grant it. A majority is enough to win a lease, but a
-//! lease with a bare majority is lost with the first of its nodes.
+//! Repairs a detached lease: requests it from the nodes that do not have it yet. A lease that only a bare majority of
+//! the nodes has is lost when one of these nodes fails.
 //!
-//! Only the client that won the lease can do this, and only while the lease is surely valid: no other client knows that it
-//! was never lost.
+//! Only the client that won the lease can repair it, and only while the lease is surely valid: no other client knows
+//! that the lease was never lost.
 
 use std::sync::{Arc, MutexGuard};
 
@@ -13,14 +13,14 @@ use quorlock_core::step::Step;
 use quorlock_core::time::Moment;
 
 use super::Claim;
-use super::stage::{Inner, Stage};
+use super::stage::{ClaimState, Stage};
 use crate::detached::{DetachedLease, ops};
 use crate::error::LostError;
 use crate::link::Link;
 use crate::node::event::What;
 use crate::platform::{clock, entropy};
 
-impl Inner {
+impl ClaimState {
     /// Ends the repair: no more requests are sent for the detached lease.
     pub(super) fn stop_repair(&mut self) {
         if let Stage::Detached { next, .. } = &mut self.stage {
@@ -39,14 +39,14 @@ impl Inner {
 }
 
 impl Claim {
-    /// Gives up the guard without releasing the votes. Nodes that have not granted the lease are still asked to, as long as
-    /// it is surely valid.
+    /// Gives up the guard without releasing the votes. Nodes that have not granted the lease are still asked to, as
+    /// long as it is surely valid.
     pub(crate) fn detach(self: &Arc<Self>) -> Result<DetachedLease, LostError> {
         let now = clock::now();
         self.validity_at(now)?;
         let detached = self.as_detached();
         let mut inner = self.inner();
-        let Inner { stage, end, .. } = &mut *inner;
+        let ClaimState { stage, end, .. } = &mut *inner;
         let Stage::Held(hold) = stage else { return Err(LostError::Expired) };
         if !hold.detach(now) {
             return Err(end.unwrap_or(LostError::Expired));
@@ -74,7 +74,7 @@ impl Claim {
     }
 
     /// Gives up the queue positions that may be left, because no further request will use them. Votes stay.
-    fn leave_queue(&self, inner: &mut Inner) {
+    fn leave_queue(&self, inner: &mut ClaimState) {
         let Some(terms) = inner.hold().map(Hold::terms).filter(|_| inner.waiter.is_some()) else { return };
         let release = self.release_of(LeaseId::from_bits(entropy::bits()), terms);
         let parting = inner.parting();
@@ -84,13 +84,13 @@ impl Claim {
     }
 
     /// Unlocks the claim and sends the queued requests. Ends the repair if every node has the lease.
-    pub(super) fn end_repair_if_complete(self: &Arc<Self>, mut inner: MutexGuard<'_, Inner>) {
+    pub(super) fn end_repair_if_complete(self: &Arc<Self>, mut inner: MutexGuard<'_, ClaimState>) {
         let Stage::Detached { hold, next, .. } = &inner.stage else { return self.finish(inner, Link::flush) };
         let moment = inner.moment(clock::now(), clock::wall);
         let is_complete = hold.repair(moment).is_none() || next.is_none();
         let (owner, id) = (hold.terms().mode.owner(), hold.attempt());
         if is_complete {
-            // Otherwise a past time would be scheduled again and again, until the registry closes the claim.
+            // A time in the past would be scheduled again and again, until the registry closes the claim.
             inner.stop_repair();
         }
         self.finish(inner, Link::flush);
@@ -101,7 +101,7 @@ impl Claim {
         }
     }
 
-    /// Nothing is released from here any more: no link need remember which requests were lost.
+    /// Lets the links forget the attempt: this claim will not release it, so no link has to remember its lost requests.
     pub(super) fn forget(&self, attempt: LeaseId) {
         for link in &self.cluster.links {
             link.forget(attempt);

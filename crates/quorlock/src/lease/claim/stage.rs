@@ -19,14 +19,16 @@ use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 use crate::platform::timers::Call;
 
-pub(super) struct Inner {
+/// The state of a claim.
+pub(super) struct ClaimState {
     pub(super) stage: Stage,
     pub(super) attempt: LeaseId,
     /// The nodes that this attempt or an earlier one asked.
     pub(super) asked: NodeSet,
     /// Whether this attempt has sent a request.
     pub(super) has_asked: bool,
-    /// Whether it was refused, or has asked again: nodes may have it in their queues, so it listens for their hints.
+    /// Whether the claim listens for hints, because nodes may have it in their queues: it was refused, or has asked
+    /// again.
     pub(super) listens: bool,
     /// The position in the queue, after the win.
     pub(super) waiter: Option<Waiter>,
@@ -57,18 +59,19 @@ pub(super) enum Stage {
     },
     /// The lock was won. The hold knows whether it is still held.
     Held(Hold),
-    /// Other processes renew and release it. Nodes that do not have it are still asked.
+    /// The lease is detached: other processes renew and release it. The claim still requests it from nodes that do not
+    /// have it, which is called the repair.
     Detached {
         hold: Hold,
         /// The time of the next requests, and the pause after them. `None` once the repair is over.
         next: Option<Moment>,
         pause: Duration,
     },
-    /// The lock was not won. The caller takes the defeat; there is none if the client was closed.
+    /// The lock was not won. The caller takes the defeat, which is `None` if the client was closed.
     Over(Option<Box<Defeat>>),
 }
 
-impl Inner {
+impl ClaimState {
     pub(super) fn hold(&self) -> Option<&Hold> {
         match &self.stage {
             Stage::Held(hold) | Stage::Detached { hold, .. } => Some(hold),
@@ -101,7 +104,8 @@ impl Inner {
             Stage::Acquiring { machine, .. } => return machine.take(self.attempt, node, outcome, now, rng),
             Stage::Held(hold) => hold.take(round, node, outcome, now, rng),
             Stage::Detached { hold, .. } => {
-                // Only the set of nodes that have granted it matters here. The processes that have its text detect a loss.
+                // Only the set of nodes that have granted it matters here. The processes that have its text detect a
+                // loss.
                 hold.take(round, node, outcome, now, rng);
                 Vec::new()
             }
@@ -134,8 +138,8 @@ impl Inner {
         }
     }
 
-    /// Returns what to do about the position in each node's queue when the lease is over. A node that granted the lease has
-    /// no position for it, unless it was asked more than once.
+    /// Returns what to do about the position in each node's queue when the lease is over. A node that granted the lease
+    /// has no position for it, unless it was asked more than once.
     pub(super) fn parting(&self) -> impl Fn(usize) -> Option<Parting> + use<> {
         let (waiter, listens, granted) = (self.waiter, self.listens, self.granted);
         move |node| waiter.filter(|_| listens || !granted.contains(node)).map(Parting::Leave)

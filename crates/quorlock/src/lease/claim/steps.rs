@@ -14,7 +14,7 @@ use quorlock_core::ticket::Parting;
 use quorlock_core::vote::{Outcome, Request};
 
 use super::Claim;
-use super::stage::{Inner, Stage};
+use super::stage::{ClaimState, Stage};
 use crate::cluster::broadcast::Broadcast;
 use crate::error::LostError;
 use crate::link::{Sender, Voter};
@@ -23,7 +23,7 @@ use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 
 impl Claim {
-    pub(super) fn perform(self: &Arc<Self>, inner: &mut Inner, steps: Vec<Step>) {
+    pub(super) fn perform(self: &Arc<Self>, inner: &mut ClaimState, steps: Vec<Step>) {
         let mut steps = VecDeque::from(steps);
         while let Some(step) = steps.pop_front() {
             inner.has_changed |= !matches!(step, Step::Ask { .. } | Step::Release { .. });
@@ -63,7 +63,7 @@ impl Claim {
     }
 
     /// Sends a request to these nodes. A node without a connection counts as silent at once.
-    fn ask(self: &Arc<Self>, inner: &mut Inner, nodes: NodeSet, round: u32, request: Request) -> Vec<Step> {
+    fn ask(self: &Arc<Self>, inner: &mut ClaimState, nodes: NodeSet, round: u32, request: Request) -> Vec<Step> {
         inner.set_attempt(request.attempt());
         if std::mem::replace(&mut inner.has_asked, true) {
             self.listen(inner);
@@ -79,7 +79,7 @@ impl Claim {
     /// Releases the current attempt, and drops its requests that are still queued.
     fn give_back(
         &self,
-        inner: &mut Inner,
+        inner: &mut ClaimState,
         nodes: NodeSet,
         parting: impl Fn(usize) -> Option<Parting>,
         receipt: Option<&Arc<Broadcast>>,
@@ -106,13 +106,13 @@ impl Claim {
     }
 
     /// Releases a lease that is over.
-    pub(super) fn give_back_all(&self, inner: &mut Inner, receipt: Option<&Arc<Broadcast>>) {
+    pub(super) fn give_back_all(&self, inner: &mut ClaimState, receipt: Option<&Arc<Broadcast>>) {
         let parting = inner.parting();
         self.give_back(inner, NodeSet::first(self.cluster.links.len()), parting, receipt);
     }
 
     /// Replaces the acquire by the hold, which takes all replies from now on.
-    fn win(self: &Arc<Self>, inner: &mut Inner, won: Won) -> Vec<Step> {
+    fn win(self: &Arc<Self>, inner: &mut ClaimState, won: Won) -> Vec<Step> {
         let Stage::Acquiring { machine, .. } = &inner.stage else { return Vec::new() };
         let (now, terms) = (clock::now(), machine.terms().clone());
         self.cluster.counters.won(&won);
@@ -132,7 +132,7 @@ impl Claim {
     }
 
     /// Ends the acquire: drops its state machine, and stops listening for hints.
-    pub(super) fn stop_acquiring(&self, inner: &mut Inner, next: Stage) {
+    pub(super) fn stop_acquiring(&self, inner: &mut ClaimState, next: Stage) {
         if let Stage::Acquiring { machine, .. } = std::mem::replace(&mut inner.stage, next)
             && let Some(ticket) = machine.ticket().filter(|_| inner.listens)
         {
@@ -140,9 +140,9 @@ impl Claim {
         }
     }
 
-    /// Listens for hints from now on: a node has the claim in its queue, or soon may. A node sends its hint after the reply
-    /// that queued the claim.
-    pub(super) fn listen(self: &Arc<Self>, inner: &mut Inner) {
+    /// Listens for hints from now on: a node has the claim in its queue, or soon may. A node sends its hint after the
+    /// reply that queued the claim.
+    pub(super) fn listen(self: &Arc<Self>, inner: &mut ClaimState) {
         if let Stage::Acquiring { machine, .. } = &inner.stage
             && let Some(ticket) = machine.ticket().filter(|_| !inner.listens)
         {

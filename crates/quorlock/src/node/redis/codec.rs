@@ -31,15 +31,15 @@ use report::report;
 pub(super) use request::Writer;
 pub(super) use search::{page, search};
 
-/// Returns the content of the epoch key while this incarnation may vote. Without an incarnation it is empty, which no
-/// node stores.
-pub(super) fn mark(life: Option<Life>) -> String {
+/// Returns the content that the epoch key has while the node's memory is in this life and may vote. For `None` the text
+/// is empty, which no node stores.
+pub(super) fn epoch_text(life: Option<Life>) -> String {
     life.map(|life| format!("{} {}", hex(life.epoch), life.floor.get())).unwrap_or_default()
 }
 
-/// Returns whether the text is the mark of this incarnation. Every reply to a plain batch is checked, so it allocates
-/// nothing.
-fn is_mark(text: &[u8], life: Life) -> bool {
+/// Returns whether the text is the content of the epoch key in this life of the memory. Every reply to a plain batch is
+/// checked, so it allocates nothing.
+fn is_epoch_text(text: &[u8], life: Life) -> bool {
     let Some((epoch, floor)) = text.split_at_checked(32) else { return false };
     let digits = &mut [0; DIGITS_MAX];
     epoch == quorlock_core::name::hex(life.epoch.0)
@@ -61,7 +61,7 @@ pub(super) fn replies(
     if values.len() != bundles.values(messages.len()) + usize::from(looks) {
         return Err(malformed("a batch"));
     }
-    let ends_with_mark = |life| values.last().and_then(Value::as_bytes).is_some_and(|last| is_mark(last, life));
+    let ends_with_mark = |life| values.last().and_then(Value::as_bytes).is_some_and(|last| is_epoch_text(last, life));
     let same_life = life.is_some_and(|life| !looks || ends_with_mark(life));
     if *bundles == Bundles::default() {
         return messages.iter().zip(values).map(|(message, value)| reply(message, value, same_life)).collect();

@@ -15,7 +15,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::RedisNode;
 use super::codec::Bundles;
-use super::scripts::{Home, companion, companion_key, retired_key, tombstone_key};
+use super::scripts::{ServerKind, companion, companion_key, retired_key, tombstone_key};
 use crate::node::{Message, Reply, RequestReply};
 use model::{Model, State, attempts, channels, constants, owners};
 use seen::Seen;
@@ -40,7 +40,8 @@ fn the_scripts_do_what_the_core_does() {
     );
 }
 
-/// A server whose clock stands still, and sessions with it: one for each set of constants, one to listen on each channel.
+/// A server whose clock stands still, and sessions with it: one for each set of constants, one to listen on each
+/// channel.
 struct Bench {
     clock: Clock,
     sessions: Vec<RequestReply>,
@@ -124,7 +125,8 @@ impl Bench {
                     let at_micros = (!is_silent).then_some(model.micros.unsigned_abs());
                     prop_assert_eq!(reply, Reply::Voted { vote, at_micros }, "to {:?} in {:?}", message, step);
                 }
-                // On each channel in the order in which the messages are sent: bundles overtake what is about other names.
+                // On each channel in the order in which the messages are sent: bundles overtake what is about other
+                // names.
                 hints.sort_by_key(|(turn, (channel, ..))| (*channel, *turn));
                 let hints: Vec<_> = hints.into_iter().map(|(_, hint)| hint).collect();
                 prop_assert_eq!(self.hints().await, hints, "hints after {:?}", step);
@@ -135,7 +137,7 @@ impl Bench {
                 prop_assert_eq!(standing, model.attend(&node_command), "to {:?}", node_command);
             }
             Step::WipeEpoch => {
-                self.command(&["DEL", Home::Server.epoch_key()]);
+                self.command(&["DEL", ServerKind::Server.epoch_key()]);
                 model.wipe_epoch();
             }
             Step::WipeAll => {
@@ -215,7 +217,7 @@ impl Bench {
                 pipe.cmd("PTTL").arg(retired_key(key, owner));
             }
         }
-        pipe.cmd("EXISTS").arg(Home::Server.epoch_key()).cmd("DBSIZE");
+        pipe.cmd("EXISTS").arg(ServerKind::Server.epoch_key()).cmd("DBSIZE");
         let values: Vec<Value> = pipe.query(&mut self.raw).unwrap();
         let life = self.sessions[0].node_command(NodeCommand::Look).await.unwrap().life;
         Seen::new(values, model.micros.div_euclid(1_000)).state(life)

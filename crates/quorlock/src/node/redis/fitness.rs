@@ -1,9 +1,9 @@
-//! Checks whether a server can be a node, and identifies its memory. Runs in the handshake and with every look at the
-//! node.
+//! Checks whether a server can be a node, and identifies its memory. The checks run in the handshake, and whenever the
+//! client checks the node's state.
 
 use quorlock_core::node::Identity;
 
-use super::scripts::Home;
+use super::scripts::ServerKind;
 use super::trouble::{checked, malformed, readable};
 use super::value::Value;
 use crate::node::Trouble;
@@ -13,12 +13,12 @@ use crate::node::url::Origin;
 const VERSION_MIN: (u32, u32) = (6, 2);
 
 impl Origin {
-    pub(super) fn home(&self) -> Home {
-        if matches!(self, Self::Cluster(_)) { Home::Cluster } else { Home::Server }
+    pub(super) fn server_kind(&self) -> ServerKind {
+        if matches!(self, Self::Cluster(_)) { ServerKind::Cluster } else { ServerKind::Server }
     }
 }
 
-/// Returns the server's identity. Fails if the server does not report all of it.
+/// Returns the server's identity. Fails if `INFO` lacks one of its fields.
 pub(super) fn identity(info: &str) -> Result<Identity, Trouble> {
     let run = field(info, "run_id");
     if run.is_empty() {
@@ -27,7 +27,7 @@ pub(super) fn identity(info: &str) -> Result<Identity, Trouble> {
     Ok(Identity { run: run.to_owned(), promotion: promotion(info)? })
 }
 
-/// Returns the server's last promotion from replica to master. Zeros mean that there was none.
+/// Returns the server's last promotion from replica to master, or an empty text if there was none.
 fn promotion(info: &str) -> Result<String, Trouble> {
     let (id, offset) = (field(info, "master_replid2"), field(info, "second_repl_offset"));
     if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
@@ -40,7 +40,9 @@ fn promotion(info: &str) -> Result<String, Trouble> {
 }
 
 fn hidden(field: &str) -> Trouble {
-    Trouble::Unfit(format!("INFO does not show its {field}: without it nobody can tell whether it lost its memory"))
+    Trouble::Unfit(format!(
+        "INFO does not show {field}: without this field, clients cannot detect that the server lost its memory"
+    ))
 }
 
 /// Returns a field of the reply to `INFO`; empty if it is missing.
@@ -60,13 +62,13 @@ pub(super) fn identify(info: &str, origin: &Origin) -> Result<Identity, Trouble>
         return unfit(format!("Redis {} is too old: 6.2 or later is needed", readable(version)));
     }
     is_master(origin, field("role"))?;
-    match (origin.home(), field("cluster_enabled")) {
-        (Home::Cluster, "1") | (Home::Server, "0" | "") => {}
-        (Home::Cluster, _) => return unfit("it is not part of a Redis Cluster".into()),
-        (Home::Server, _) => {
+    match (origin.server_kind(), field("cluster_enabled")) {
+        (ServerKind::Cluster, "1") | (ServerKind::Server, "0" | "") => {}
+        (ServerKind::Cluster, _) => return unfit("it is not part of a Redis Cluster".into()),
+        (ServerKind::Server, _) => {
             return unfit(
-                "it is part of a Redis Cluster: every node must be an independent master, or the Cluster the only node, \
-                 as redis+cluster://"
+                "it is part of a Redis Cluster: use independent masters as nodes, or the whole Cluster as the only \
+                 node (redis+cluster://)"
                     .into(),
             );
         }
@@ -88,28 +90,28 @@ fn is_master(origin: &Origin, role: &str) -> Result<(), Trouble> {
     }
 }
 
-/// Checks the eviction policy: eviction deletes votes without a trace.
+/// Checks that the eviction policy is `noeviction`: eviction would silently delete votes.
 fn never_evicts(policy: &str) -> Result<(), Trouble> {
     if policy == "noeviction" {
         return Ok(());
     }
     let policy = readable(policy);
     Err(Trouble::Unfit(format!(
-        "its maxmemory-policy is {policy:?}, so it may forget a lock under pressure: set it to noeviction"
+        "its maxmemory-policy is {policy:?}, so it may evict a lock when memory is full: set the policy to noeviction"
     )))
 }
 
 /// Returns the last promotion from the reply to `INFO replication`. Fails if the server is not a master any more. The
-/// rest of the identity cannot change during a connection.
+/// other part of the identity, the run id, cannot change during a connection.
 pub(super) fn last_promotion(origin: &Origin, value: Value) -> Result<String, Trouble> {
     let info = info_text(value)?;
     is_master(origin, field(&info, "role"))?;
     promotion(&info)
 }
 
-/// Checks from the reply to `INFO memory` that the server still never evicts. `CONFIG` would need another permission;
-/// the handshake needs `INFO` anyway.
-pub(super) fn keeps_all(value: Value) -> Result<(), Trouble> {
+/// Checks in the reply to `INFO memory` that the eviction policy is still `noeviction`. `CONFIG GET` would need another
+/// permission; the handshake needs the permission for `INFO` anyway.
+pub(super) fn check_never_evicts(value: Value) -> Result<(), Trouble> {
     never_evicts(field(&info_text(value)?, "maxmemory_policy"))
 }
 

@@ -5,14 +5,14 @@ use quorlock_core::fence::Fence;
 use quorlock_core::ticket::{Channel, Handoff, Ticket};
 
 use super::commands::Commands;
-use super::scripts::{BROKEN_CHANNEL, Home, hint_channel};
+use super::scripts::{BROKEN_CHANNEL, ServerKind, hint_channel};
 use super::trouble::describe;
 use super::value::Value;
 use crate::node::Answer;
 
 /// Asks the server to push a message when the node's epoch is written or all keys are replaced.
-pub(super) fn track(home: Home, commands: &mut Commands) {
-    commands.command("CLIENT").words(&["TRACKING", "ON", "BCAST", "PREFIX", home.epoch_key()]);
+pub(super) fn track(server_kind: ServerKind, commands: &mut Commands) {
+    commands.command("CLIENT").words(&["TRACKING", "ON", "BCAST", "PREFIX", server_kind.epoch_key()]);
 }
 
 /// Logs that the server does not permit a subscription. The server can still vote.

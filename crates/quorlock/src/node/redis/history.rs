@@ -3,16 +3,20 @@
 use std::sync::Arc;
 
 use super::commands::Commands;
-use super::scripts::Home;
+use super::scripts::ServerKind;
 use super::trouble::describe;
 use super::value::Value;
 use crate::node::Answer;
 use crate::node::event::{Event, FIELDS, HISTORY_MAX};
 
-/// Writes the commands that add events.
-pub(super) fn note(home: Home, events: &[Arc<Event>], commands: &mut Commands) {
+/// Writes the commands that append events to the stream.
+pub(super) fn note(server_kind: ServerKind, events: &[Arc<Event>], commands: &mut Commands) {
     for event in events {
-        commands.command("XADD").words(&[home.history_key(), "MAXLEN", "~"]).number(HISTORY_MAX as u64).word("*");
+        commands
+            .command("XADD")
+            .words(&[server_kind.history_key(), "MAXLEN", "~"])
+            .number(HISTORY_MAX as u64)
+            .word("*");
         for (field, value) in FIELDS.into_iter().zip(event.values()) {
             commands.word(field).word(value);
         }
@@ -20,19 +24,24 @@ pub(super) fn note(home: Home, events: &[Arc<Event>], commands: &mut Commands) {
 }
 
 /// Writes the command that reads the newest events.
-pub(super) fn recall(home: Home, limit: usize, commands: &mut Commands) {
-    commands.command("XREVRANGE").words(&[home.history_key(), "+", "-", "COUNT"]).number(limit as u64);
+pub(super) fn recall(server_kind: ServerKind, limit: usize, commands: &mut Commands) {
+    commands.command("XREVRANGE").words(&[server_kind.history_key(), "+", "-", "COUNT"]).number(limit as u64);
 }
 
-/// Parses the reply to a note or a recall. Skips entries that another program wrote.
-pub(super) fn answer(recalls: bool, values: &[Value]) -> Answer {
+/// Parses the replies to [`note`]: fails if one of them is an error.
+pub(super) fn note_answer(values: &[Value]) -> Answer {
+    let errors = values.iter().find_map(|value| if let Value::Error(error) = value { Some(error) } else { None });
+    errors.map_or_else(|| Answer::Events(Vec::new()), |error| Answer::Failed(describe(error)))
+}
+
+/// Parses the reply to [`recall`]. Skips entries that another program wrote.
+pub(super) fn recall_answer(values: &[Value]) -> Answer {
     let mut events = Vec::new();
     for value in values {
         match value {
             Value::Error(error) => return Answer::Failed(describe(error)),
-            Value::Array(entries) if recalls => events.extend(entries.iter().filter_map(event)),
-            _ if recalls => return Answer::Failed("a malformed reply to XREVRANGE".into()),
-            _ => {}
+            Value::Array(entries) => events.extend(entries.iter().filter_map(event)),
+            _ => return Answer::Failed("a malformed reply to XREVRANGE".into()),
         }
     }
     Answer::Events(events)

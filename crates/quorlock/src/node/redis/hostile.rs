@@ -1,4 +1,5 @@
-//! The scripts with arguments that no client of ours would send: an error or a refusal, and a record that is none the worse.
+//! The scripts with arguments that no client of ours would send: an error or a refusal, and a record that is none the
+//! worse.
 
 mod node_commands;
 mod odd;
@@ -23,7 +24,7 @@ use tokio::runtime::Runtime;
 
 use super::codec::Bundles;
 use super::commands::Commands;
-use super::scripts::{Home, Script, companion, companion_key};
+use super::scripts::{Script, ServerKind, companion, companion_key};
 use super::{RedisNode, codec};
 use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::{Life, Message, Reply, RequestReply, Search};
@@ -237,7 +238,7 @@ fn call(life: Life, [key, beside]: [&Arc<LockKey>; 2], question: &Question, toge
         Question::Ask(request) => request,
         Question::Search => {
             let span = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().span("");
-            codec::search(Home::Server, &Search { span, after: String::new() }, "0", &mut commands);
+            codec::search(ServerKind::Server, &Search { span, after: String::new() }, "0", &mut commands);
             return (Call::read(commands.as_bytes()), None);
         }
     };
@@ -245,8 +246,8 @@ fn call(life: Life, [key, beside]: [&Arc<LockKey>; 2], question: &Question, toge
     let mut messages = vec![message(key), message(beside)];
     let is_bundle = together && Bundles::of(&messages) != Bundles::default();
     messages.truncate(if is_bundle { 2 } else { 1 });
-    let (mark, constants) = (codec::mark(Some(life)), constants());
-    codec::Writer { mark: &mark, constants: &constants }.write_batch(&messages, &mut commands);
+    let (epoch_text, constants) = (codec::epoch_text(Some(life)), constants());
+    codec::Writer { epoch_text: &epoch_text, constants: &constants }.write_batch(&messages, &mut commands);
     let is_vote = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
     (Call::read(commands.as_bytes()), is_vote.then_some(if is_bundle { 4 } else { 6 }))
 }
@@ -283,7 +284,7 @@ fn no_script_is_spared() {
             provoked.insert(call(life, keys.each_ref(), &question, together).0.sha().to_owned());
         }
     }
-    let all: BTreeSet<String> = Home::Server.scripts().iter().map(|script| script.sha.clone()).collect();
+    let all: BTreeSet<String> = ServerKind::Server.scripts().iter().map(|script| script.sha.clone()).collect();
     assert_eq!(provoked, all);
 }
 
@@ -374,7 +375,7 @@ fn a_renewal_by_no_time_ends_nothing() {
     for (number, value) in [(2, "0"), (2, "000"), (2, "-1"), (2, ""), (4, "0"), (4, "00"), (4, "-5"), (4, "x"), (4, "")]
     {
         let (mut call, _) = call(bench.life, [&key, &beside], &Question::Ask(renew.clone()), true);
-        assert_eq!(call.sha(), Home::Server.sha(Script::RenewAll));
+        assert_eq!(call.sha(), ServerKind::Server.sha(Script::RenewAll));
         call.change(&[(Which::Number(number), Odd::Value(value.into()))], |_, _| false);
         let answer: Value = bench.raw.req_command(&call.command()).unwrap();
         assert_eq!(granted(&answer), None, "{value:?} as argument {number}: {answer:?}");

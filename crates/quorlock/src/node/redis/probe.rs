@@ -8,7 +8,7 @@ use quorlock_core::ticket::Channel;
 
 use super::commands::Commands;
 use super::fitness::{field, identify, identity, info_text};
-use super::scripts::{BROKEN_CHANNEL, Home, PROBE, companion, companion_key, hint_channel, tombstone_key};
+use super::scripts::{BROKEN_CHANNEL, PROBE, ServerKind, companion, companion_key, hint_channel, tombstone_key};
 use super::trouble::{checked, describe, malformed};
 use super::value::Value;
 use super::wire::Connecting;
@@ -60,15 +60,15 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Prob
     }
     probe.server = facts.server();
     probe.identity = identity(&facts.info).ok();
-    for script in Home::Server.scripts().iter().chain([&*PROBE]) {
+    for script in ServerKind::Server.scripts().iter().chain([&*PROBE]) {
         let answer = visit.ask("SCRIPT", &["LOAD", &script.source]).await?;
         if facts.object("SCRIPT LOAD", None, answer).is_none() {
             return Ok(());
         }
     }
-    codec::script_call(Home::Server, &NodeCommand::Look, &mut visit.commands);
+    codec::script_call(ServerKind::Server, &NodeCommand::Look, &mut visit.commands);
     let answer = visit.answer().await?;
-    let keys = format!("the node's own keys {} and {}", Home::Server.epoch_key(), Home::Server.meta_key());
+    let keys = format!("the node's own keys {} and {}", ServerKind::Server.epoch_key(), ServerKind::Server.meta_key());
     if let Some(answer) = facts.object("EVALSHA", Some(keys), answer) {
         probe.standing = Some(codec::standing(&answer)?);
     }
@@ -152,7 +152,7 @@ impl Visit {
 
     /// Tries to subscribe. This must be the last step: afterwards pushes may arrive between replies.
     async fn listen(&mut self, facts: &mut RedisFacts) -> Result<(), Trouble> {
-        hints::track(Home::Server, &mut self.commands);
+        hints::track(ServerKind::Server, &mut self.commands);
         let answer = self.answer().await?;
         facts.object("CLIENT TRACKING", None, answer);
         for channel in [hint_channel(Channel(entropy::bits())), BROKEN_CHANNEL.to_owned()] {

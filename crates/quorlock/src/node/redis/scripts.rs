@@ -34,8 +34,8 @@ pub(crate) struct Loaded {
 }
 
 impl Loaded {
-    fn new(body: &str, home: Home) -> Self {
-        let source = include(body, home);
+    fn new(body: &str, server_kind: ServerKind) -> Self {
+        let source = include(body, server_kind);
         Self { sha: Sha1::from(&source).digest().to_string(), source }
     }
 }
@@ -70,24 +70,25 @@ scripts! {
     PlainReleaseAll: "scripts/plain_release_all.lua",
 }
 
-static SCRIPTS: LazyLock<[Loaded; BODIES.len()]> = LazyLock::new(|| BODIES.map(|body| Loaded::new(body, Home::Server)));
+static SCRIPTS: LazyLock<[Loaded; BODIES.len()]> =
+    LazyLock::new(|| BODIES.map(|body| Loaded::new(body, ServerKind::Server)));
 static CLUSTER_SCRIPTS: LazyLock<[Loaded; BODIES.len()]> =
-    LazyLock::new(|| BODIES.map(|body| Loaded::new(body, Home::Cluster)));
+    LazyLock::new(|| BODIES.map(|body| Loaded::new(body, ServerKind::Cluster)));
 
 /// The script that tries commands for `quorlock doctor`. Only the doctor loads it.
 pub(crate) static PROBE: LazyLock<Loaded> =
-    LazyLock::new(|| Loaded::new(include_str!("scripts/probe.lua"), Home::Server));
+    LazyLock::new(|| Loaded::new(include_str!("scripts/probe.lua"), ServerKind::Server));
 
 /// The kind of server that the scripts run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Home {
+pub(crate) enum ServerKind {
     /// A server that has all keys.
     Server,
     /// A server of a Redis Cluster, which has the keys of some slots.
     Cluster,
 }
 
-impl Home {
+impl ServerKind {
     pub(crate) fn of(key: &LockKey) -> Self {
         if key.slot.is_some() { Self::Cluster } else { Self::Server }
     }
@@ -186,7 +187,7 @@ mod tests {
 
     #[test]
     fn every_script_is_a_word_that_may_be_said_before_the_password_is_known() {
-        for script in Home::Server.scripts().iter().chain(Home::Cluster.scripts()) {
+        for script in ServerKind::Server.scripts().iter().chain(ServerKind::Cluster.scripts()) {
             let length = script.source.len();
             assert!(length < WORD_MAX * 7 / 8, "{length} bytes: {}", &script.source[..100]);
         }

@@ -73,7 +73,7 @@ impl Sentinels {
                 }
                 tokio::time::sleep(PAUSE).await;
             }
-            inbox.take(Answer::End(Trouble::Broken("its sentinels name another master".into())));
+            inbox.deliver(Answer::End(Trouble::Broken("its sentinels name another master".into())));
         });
         watch
     }

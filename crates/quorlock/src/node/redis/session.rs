@@ -1,6 +1,6 @@
-//! A session: one connection to a server, or one to each master of a Redis Cluster.
+//! A session with one node: a connection to a server, or a connection to each master of a Redis Cluster.
 //!
-//! Any change since the handshake, and any error of a connection, ends the session and all its connections.
+//! If the node has changed since the handshake, or a connection fails, the session ends and closes all its connections.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,11 +11,10 @@ use tokio::task::JoinSet;
 
 use super::codec::{self, Bundles, Writer};
 use super::commands::Commands;
-use super::fitness::{keeps_all, last_promotion};
-use super::scripts::Home;
+use super::fitness::{check_never_evicts, last_promotion};
+use super::scripts::ServerKind;
 use super::shards::Shards;
 use super::slot::Slot;
-use super::trouble::malformed;
 use super::value::Value;
 use super::wire::{Connecting, Wire};
 use super::{hints, history};
@@ -24,24 +23,26 @@ use crate::node::{Answer, Inbox, Life, Page, Question, Session, Trouble};
 use crate::platform::sync::Mutex;
 
 pub(super) struct RedisSession {
-    /// A connection to each master. The index is a *lane*.
+    /// The connections, one to each master. The index of a connection is called its *lane*.
     wires: Vec<Wire>,
-    /// The commands for each lane, and the lane of each expected value. Kept to reuse their buffers.
+    /// The commands of one question, by lane. Empty between questions; kept to reuse the buffers.
     commands: Vec<Commands>,
+    /// The lane on which each value of the answer will arrive, in the order in which the answer uses the values.
     route: Vec<usize>,
-    /// The incarnation of the last batch, and the content of the epoch key for it.
-    mark: (Option<Life>, String),
+    /// The life of the node's memory in which the last votes were requested, and the content of the epoch key in that
+    /// life. Kept to format the content only once.
+    epoch_text: (Option<Life>, String),
     shards: Shards,
-    home: Home,
+    server_kind: ServerKind,
     inflight: Arc<Inflight>,
     constants: Constants,
     identity: Identity,
-    /// The task that watches the sentinels, if there are any. It ends with the session.
+    /// The task that watches the sentinels, if there are any. Dropping the session ends the task.
     _watch: JoinSet<()>,
 }
 
 impl RedisSession {
-    /// Starts a session on connections that have completed their handshakes, one for each lane.
+    /// Starts a session on these connections, one for each lane. Their handshakes are complete.
     pub(super) fn start(
         masters: Vec<(Connecting, Identity)>,
         shards: Shards,
@@ -52,7 +53,7 @@ impl RedisSession {
     ) -> Self {
         let run = join(masters.iter().map(|(_, master)| master.run.as_str()));
         let promotion = join(masters.iter().map(|(_, master)| master.promotion.as_str()));
-        let home = origin.home();
+        let server_kind = origin.server_kind();
         let inflight = Arc::new(Inflight::new(inbox, masters.len(), run.clone(), origin));
         let start = |(lane, (connecting, _)): (usize, (Connecting, _))| {
             let inflight = Arc::clone(&inflight);
@@ -60,21 +61,22 @@ impl RedisSession {
         };
         let wires: Vec<Wire> = masters.into_iter().enumerate().map(start).collect();
         let commands = wires.iter().map(|_| Commands::default()).collect();
-        let (route, mark, identity) = (Vec::new(), (None, String::new()), Identity { run, promotion });
-        Self { wires, commands, route, mark, shards, home, inflight, constants, identity, _watch: watch }
+        let (route, epoch_text, identity) = (Vec::new(), (None, String::new()), Identity { run, promotion });
+        Self { wires, commands, route, epoch_text, shards, server_kind, inflight, constants, identity, _watch: watch }
     }
 
-    /// Writes the commands of a question, and the lane of each value in the order in which the answer uses them.
+    /// Writes the commands of a question to `commands`, and the lanes of the expected values to `route`. Returns which
+    /// requests share a command.
     fn write(&mut self, question: &Question) -> Bundles {
-        let Self { commands, route, mark, shards, home, .. } = self;
-        let home = *home;
+        let Self { commands, route, epoch_text, shards, server_kind, .. } = self;
+        let server_kind = *server_kind;
         route.clear();
         if let Question::Votes(life, messages) = question {
-            if mark.0 != *life {
-                *mark = (*life, codec::mark(*life));
+            if epoch_text.0 != *life {
+                *epoch_text = (*life, codec::epoch_text(*life));
             }
-            let writer = Writer { mark: &mark.1, constants: &self.constants };
-            if home == Home::Server {
+            let writer = Writer { epoch_text: &epoch_text.1, constants: &self.constants };
+            if server_kind == ServerKind::Server {
                 let bundles = writer.write_batch(messages, &mut commands[0]);
                 route.resize(commands[0].len(), 0);
                 return bundles;
@@ -86,18 +88,18 @@ impl RedisSession {
             }
             return Bundles::default();
         }
-        // One master has all of the node's own keys.
-        let mut lane = shards.lane(Slot::of(home.epoch_key()));
+        // One master has all keys that describe the node itself.
+        let mut lane = shards.lane(Slot::of(server_kind.epoch_key()));
         match question {
             Question::Votes(..) => {}
-            Question::NodeCommand(command) => codec::node_command(home, command, &mut commands[lane]),
+            Question::NodeCommand(command) => codec::node_command(server_kind, command, &mut commands[lane]),
             Question::Search(search) => {
                 let (of_search, cursor) = parse_bookmark(&search.after, commands.len());
                 lane = of_search;
-                codec::search(home, search, cursor, &mut commands[lane]);
+                codec::search(server_kind, search, cursor, &mut commands[lane]);
             }
-            Question::Note(events) => history::note(home, events, &mut commands[lane]),
-            Question::Recall(limit) => history::recall(home, *limit, &mut commands[lane]),
+            Question::Note(events) => history::note(server_kind, events, &mut commands[lane]),
+            Question::Recall(limit) => history::recall(server_kind, *limit, &mut commands[lane]),
         }
         route.resize(commands[lane].len(), lane);
         if let Question::NodeCommand(_) = question {
@@ -120,7 +122,7 @@ impl Session for RedisSession {
 
     fn ask(&mut self, question: Question) {
         let bundles = self.write(&question);
-        // Register the question first: its reply may arrive as soon as the commands are sent.
+        // Register the question before sending it: the reply may arrive at once.
         self.inflight.expect(question, bundles, &self.route);
         for (wire, commands) in self.wires.iter().zip(&mut self.commands).filter(|(_, commands)| commands.len() > 0) {
             wire.send(commands.as_bytes());
@@ -129,87 +131,91 @@ impl Session for RedisSession {
     }
 }
 
-/// The questions of a session that have no answer yet. The connections deliver their values here.
+/// The questions of a session that have no answer yet. Each connection passes the values that it reads to
+/// [`receive`](Self::receive).
 struct Inflight {
     inbox: Inbox,
-    /// The run ids of all masters, which cannot change during a connection.
+    /// The run ids of all masters. A run id cannot change during a connection.
     run: String,
     origin: Arc<Origin>,
-    state: Mutex<State>,
+    pending: Mutex<PendingQuestions>,
 }
 
 #[derive(Default)]
-struct State {
+struct PendingQuestions {
     /// Oldest first.
     questions: VecDeque<Expected>,
-    /// The number of the oldest question.
+    /// How many questions were answered. This is also the number of the oldest question: numbers start at zero.
     answered: u64,
-    /// The values that each lane expects next: the number of the question, and the index in its values.
+    /// The values that each lane expects, the next one first: the number of the question, and the index of the value in
+    /// its answer.
     lanes: Vec<VecDeque<(u64, usize)>>,
-    /// A task is delivering answers. Other tasks leave theirs to it, because concurrent deliveries could change the
-    /// order.
-    busy: bool,
+    /// Whether a task is delivering answers. That task also delivers the answers that other tasks complete in the
+    /// meantime: concurrent deliveries could change the order of the answers.
+    is_delivering: bool,
 }
 
-/// A question and the values of its answer.
+/// A question, and the values of its answer that have arrived.
 struct Expected {
     question: Question,
     bundles: Bundles,
-    /// Nil until the value arrives.
+    /// Each value is nil until it arrives.
     values: Vec<Value>,
     missing: usize,
 }
 
 impl Inflight {
     fn new(inbox: Inbox, lanes: usize, run: String, origin: Arc<Origin>) -> Self {
-        let state = State { lanes: vec![VecDeque::new(); lanes], ..State::default() };
-        Self { inbox, run, origin, state: Mutex::new(state) }
+        let pending = PendingQuestions { lanes: vec![VecDeque::new(); lanes], ..PendingQuestions::default() };
+        Self { inbox, run, origin, pending: Mutex::new(pending) }
     }
 
     /// Registers a question that expects a value on each lane of the route.
     fn expect(&self, question: Question, bundles: Bundles, route: &[usize]) {
-        let mut state = self.state.lock();
-        let number = state.answered + state.questions.len() as u64;
+        let mut pending = self.pending.lock();
+        let number = pending.answered + pending.questions.len() as u64;
         for (index, lane) in route.iter().enumerate() {
-            state.lanes[*lane].push_back((number, index));
+            pending.lanes[*lane].push_back((number, index));
         }
         let values = route.iter().map(|_| Value::Nil).collect();
-        state.questions.push_back(Expected { question, bundles, values, missing: route.len() });
+        pending.questions.push_back(Expected { question, bundles, values, missing: route.len() });
     }
 
-    /// Handles a value or error of a connection. Returns whether to continue reading.
+    /// Handles a value that a connection has read, or its error. Returns whether the connection should continue
+    /// reading.
     fn receive(&self, lane: usize, value: io::Result<Value>) -> bool {
-        let taken = match value {
+        let accepted = match value {
             Ok(Value::Push(parts)) => {
                 if let Some(answer) = hints::heard(self.inbox.channel, &parts) {
-                    self.inbox.take(answer);
+                    self.inbox.deliver(answer);
                 }
                 Ok(())
             }
-            Ok(value) => self.take(lane, value),
+            Ok(value) => self.accept(lane, value),
             Err(error) => Err(Trouble::Broken(error.to_string())),
         };
-        if let Err(trouble) = taken {
-            self.inbox.take(Answer::End(trouble));
+        if let Err(trouble) = accepted {
+            self.inbox.deliver(Answer::End(trouble));
         }
         !self.inbox.is_over()
     }
 
-    fn take(&self, lane: usize, value: Value) -> Result<(), Trouble> {
-        let mut state = self.state.lock();
-        state.fill(lane, value).ok_or_else(|| malformed("nothing"))?;
-        if state.busy {
+    /// Stores a value, and delivers every answer that is now complete.
+    fn accept(&self, lane: usize, value: Value) -> Result<(), Trouble> {
+        let mut pending = self.pending.lock();
+        pending.fill(lane, value).ok_or_else(|| Trouble::Broken("a reply without a request".into()))?;
+        if pending.is_delivering {
             return Ok(());
         }
-        state.busy = true;
-        while let Some(complete) = state.pop() {
-            let lanes = state.lanes.len();
-            drop(state);
-            // Release the lock first: the receiver may ask the next question at once.
-            self.inbox.take(self.answer(complete, lanes).unwrap_or_else(Answer::End));
-            state = self.state.lock();
+        pending.is_delivering = true;
+        while let Some(complete) = pending.pop() {
+            let lanes = pending.lanes.len();
+            drop(pending);
+            // Release the mutex first: the receiver may ask the next question at once.
+            self.inbox.deliver(self.answer(complete, lanes).unwrap_or_else(Answer::End));
+            pending = self.pending.lock();
         }
-        state.busy = false;
+        pending.is_delivering = false;
         Ok(())
     }
 
@@ -219,8 +225,8 @@ impl Inflight {
             Question::Votes(life, messages) => {
                 Answer::Votes(codec::replies(life, &messages, &complete.bundles, values)?)
             }
-            Question::Note(_) => history::answer(false, &values),
-            Question::Recall(_) => history::answer(true, &values),
+            Question::Note(_) => history::note_answer(&values),
+            Question::Recall(_) => history::recall_answer(&values),
             Question::Search(search) => match codec::page(values.first().unwrap_or(&Value::Nil))? {
                 Answer::Page(page) => {
                     let (lane, _) = parse_bookmark(&search.after, lanes);
@@ -233,7 +239,7 @@ impl Inflight {
                 let standing = codec::standing_after(&command, &mut values)?;
                 let promotions = values.by_ref().take(lanes).map(|value| last_promotion(&self.origin, value));
                 let promotions: Vec<String> = promotions.collect::<Result<_, _>>()?;
-                values.try_for_each(keeps_all)?;
+                values.try_for_each(check_never_evicts)?;
                 let promotion = join(promotions.iter().map(String::as_str));
                 Answer::Standing(Box::new(standing), Identity { run: self.run.clone(), promotion })
             }
@@ -241,8 +247,8 @@ impl Inflight {
     }
 }
 
-impl State {
-    /// Stores a value with its question. Returns `None` if no question expects it.
+impl PendingQuestions {
+    /// Stores a value with its question. Returns `None` if no question expects a value on this lane.
     fn fill(&mut self, lane: usize, value: Value) -> Option<()> {
         let (number, index) = self.lanes[lane].pop_front()?;
         let question = self.questions.get_mut(usize::try_from(number - self.answered).ok()?)?;
@@ -259,14 +265,15 @@ impl State {
     }
 }
 
-/// Joins values of all masters into one word, sorted.
-fn join<'a>(signs: impl Iterator<Item = &'a str>) -> String {
-    let mut signs: Vec<&str> = signs.filter(|sign| !sign.is_empty()).collect();
-    signs.sort_unstable();
-    signs.join("+")
+/// Joins one value of each master into one word. The values are sorted, so that the order of the masters does not
+/// matter.
+fn join<'a>(values: impl Iterator<Item = &'a str>) -> String {
+    let mut values: Vec<&str> = values.filter(|value| !value.is_empty()).collect();
+    values.sort_unstable();
+    values.join("+")
 }
 
-/// Returns the bookmark of the next page: on the same master, or the start of the next one.
+/// Returns the bookmark of the next page, which continues on the same master or starts on the next one.
 fn bookmark(cursor: Option<String>, lane: usize, lanes: usize) -> Option<String> {
     match cursor {
         Some(cursor) => Some(format!("{lane} {cursor}")),
@@ -274,7 +281,7 @@ fn bookmark(cursor: Option<String>, lane: usize, lanes: usize) -> Option<String>
     }
 }
 
-/// Parses a bookmark into lane and cursor. If the Cluster has fewer masters now, uses the last one.
+/// Parses a bookmark into lane and cursor. If the Redis Cluster no longer has that many masters, returns the last lane.
 fn parse_bookmark(bookmark: &str, lanes: usize) -> (usize, &str) {
     let (lane, cursor) = bookmark.split_once(' ').unwrap_or(("0", "0"));
     (lane.parse().unwrap_or(0).min(lanes - 1), cursor)

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use quorlock_core::name::Name;
 
-use super::fitness::{keeps_all, last_promotion};
-use super::scripts::Home;
+use super::fitness::{check_never_evicts, last_promotion};
+use super::scripts::ServerKind;
 use super::*;
 use crate::node::key::{KeyTemplate, LockKey};
 use crate::node::url::NodeUrl;
@@ -50,12 +50,12 @@ fn unfit_servers_are_refused_with_the_reason() {
 
 #[test]
 fn a_server_that_may_forget_by_now_is_refused_like_one_that_always_did() {
-    let says = |text: &str| keeps_all(Value::Text(text.into()));
+    let says = |text: &str| check_never_evicts(Value::Text(text.into()));
     assert_eq!(says(MASTER), Ok(()));
     let Err(Trouble::Unfit(why)) = says(&MASTER.replace("noeviction", "volatile-ttl")) else { panic!("it was kept") };
     assert!(why.contains("volatile-ttl"), "{why}");
     assert!(matches!(says("# Memory\r\n"), Err(Trouble::Unfit(_))), "it does not say");
-    assert!(matches!(keeps_all(Value::Okay), Err(Trouble::Broken(_))), "it says something else");
+    assert!(matches!(check_never_evicts(Value::Okay), Err(Trouble::Broken(_))), "it says something else");
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn the_doctors_probe_tries_every_command_of_every_script() {
         calls.collect::<std::collections::BTreeSet<String>>()
     };
     let probe = &scripts::PROBE.source;
-    for command in Home::Server.scripts().iter().flat_map(|script| commands(&script.source)) {
+    for command in ServerKind::Server.scripts().iter().flat_map(|script| commands(&script.source)) {
         assert!(probe.contains(&format!("'{command}'")), "{command} is not tried");
     }
 }

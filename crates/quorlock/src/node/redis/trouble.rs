@@ -16,7 +16,7 @@ pub(super) fn checked(value: Value) -> Result<Value, Trouble> {
     }
 }
 
-/// Converts a server's error to what it means for the link.
+/// Classifies a server's error.
 pub(super) fn trouble(error: &str) -> Trouble {
     let text = describe(error);
     match code(error) {

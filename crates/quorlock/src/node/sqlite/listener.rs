@@ -161,10 +161,10 @@ impl Listener {
             self.read = row.get(0)?;
             let channel: String = row.get(1)?;
             if channel == BROKEN {
-                self.inbox.take(Answer::Broken(row.get(2)?));
+                self.inbox.deliver(Answer::Broken(row.get(2)?));
             } else if channel == own {
                 self.told = Some(self.read);
-                self.inbox.take(Answer::Hint(row.parsed(2, Ticket::parse)?, None));
+                self.inbox.deliver(Answer::Hint(row.parsed(2, Ticket::parse)?, None));
             }
             Ok(())
         })?;

@@ -123,7 +123,7 @@ impl Worker {
         // Deliver hints after the replies: a waiter that was refused in the same transaction must get the refusal
         // first.
         for answer in answers.into_iter().chain(hints) {
-            self.inbox.take(answer);
+            self.inbox.deliver(answer);
         }
         self.write_back();
     }

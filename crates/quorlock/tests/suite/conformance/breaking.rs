@@ -90,12 +90,12 @@ pub(crate) async fn another_fence_breaks_nothing(backend: &Backend) {
     before.release().await.unwrap();
     held_by(&theirs, "x", 0).await;
     let lease = ours.lock("x").acquire().await.unwrap();
-    let current = target(&theirs, "x").await;
-    assert_eq!(current, Target::Fence(lease.fence().unwrap()));
+    let held = target(&theirs, "x").await;
+    assert_eq!(held, Target::Fence(lease.fence().unwrap()));
     for what in [Break::new(old, "too late"), Break::new(old, "too late").now()] {
         let broken = theirs.break_lock("x", what).await;
-        let Err(BreakError::Other { target, holder, .. }) = broken else { panic!("it was another") };
-        assert_eq!((target, holder.unwrap().label.as_str()), (current, "us"));
+        let Err(BreakError::AnotherLease { current, holder, .. }) = broken else { panic!("it was another") };
+        assert_eq!((current, holder.unwrap().label.as_str()), (held, "us"));
     }
     lease.extend().await.unwrap();
     is_held(&theirs, "x").await;
@@ -130,7 +130,7 @@ pub(crate) async fn a_broken_lock_can_be_broken_again(backend: &Backend) {
     }
     let next = takes_over(&theirs, "x").await;
     let late = ours.break_lock("x", Break::new(target, "and again").now()).await;
-    assert!(matches!(late, Err(BreakError::Other { .. })), "{late:?}");
+    assert!(matches!(late, Err(BreakError::AnotherLease { .. })), "{late:?}");
     next.extend().await.unwrap();
 }
 

@@ -85,9 +85,9 @@ pub(crate) async fn an_upgrade_is_refused_at_once(backend: &Backend) {
     held_by(&ours, "a", 1).await;
     for lock in [&lock, &elsewhere] {
         for told in [lock.write().try_acquire().await.unwrap_err(), lock.write().acquire().await.unwrap_err()] {
-            assert!(matches!(&told, AcquireError::Upgrade { name } if name.as_str() == "a"), "{told}");
+            assert!(matches!(&told, AcquireError::UpgradeUnsupported { name } if name.as_str() == "a"), "{told}");
         }
-        assert!(matches!(lock.write().acquire_within(LONG).await, Err(AcquireError::Upgrade { .. })));
+        assert!(matches!(lock.write().acquire_within(LONG).await, Err(AcquireError::UpgradeUnsupported { .. })));
         assert!(lock.read().try_acquire().await.unwrap().is_some(), "it may read twice");
     }
     reader.extend().await.unwrap();

@@ -66,7 +66,7 @@ pub(crate) async fn another_number_of_permits_is_refused_with_both_numbers(backe
         differs.acquire_within(LONG).await.unwrap_err(),
     ];
     for error in told {
-        assert!(matches!(&error, AcquireError::Permits { asked: 23, stored: 17, .. }), "{error:?}");
+        assert!(matches!(&error, AcquireError::SlotsMismatch { requested: 23, in_use: 17, .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("17") && text.contains("23") && text.contains("\"a\""), "{text}");
     }
@@ -74,7 +74,7 @@ pub(crate) async fn another_number_of_permits_is_refused_with_both_numbers(backe
     held_by(&ours, "a", 0).await;
     let lease = differs.try_acquire().await.unwrap().unwrap();
     let error = ours.semaphore("a", 17).try_acquire().await.unwrap_err();
-    assert!(matches!(error, AcquireError::Permits { asked: 17, stored: 23, .. }), "{error:?}");
+    assert!(matches!(error, AcquireError::SlotsMismatch { requested: 17, in_use: 23, .. }), "{error:?}");
     lease.extend().await.unwrap();
 }
 

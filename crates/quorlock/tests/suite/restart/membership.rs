@@ -63,7 +63,8 @@ async fn a_node_of_another_cluster_does_not_vote() {
     let mixed = [ours.servers[0].url(), ours.servers[1].url(), stranger.url()];
     let (_client, why) = without(builder().nodes(mixed), 2).await;
     let name = |cluster: &Cluster| life(&cluster.servers[0], "").expect("it was declared").cluster;
-    let says = format!("it belongs to the cluster {}, the majority of the nodes to {}", name(theirs), name(ours));
+    let says =
+        format!("it belongs to the cluster {}, but the majority of the nodes belongs to {}", name(theirs), name(ours));
     assert_eq!(why, format!("unfit: {says}"));
     assert_eq!(stranger.keys("quorlock~fence:*"), Vec::<String>::new());
 

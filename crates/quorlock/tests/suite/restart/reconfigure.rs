@@ -64,7 +64,7 @@ async fn reconfigure_needs_every_node_and_a_majority_of_the_old_ones() {
 
     assert_eq!(try_with(urls(&blank)).await, ReconfigureError::Blank);
     let few = [urls(&cluster.servers[..2]), urls(&blank[..1])].concat();
-    assert_eq!(try_with(few).await, ReconfigureError::Minority { present: 2, before: 5 });
+    assert_eq!(try_with(few).await, ReconfigureError::Minority { present: 2, cluster_nodes: 5 });
     let others = Cluster::ready(1).await;
     let mixed = [urls(&cluster.servers[..4]), others.urls()].concat();
     assert_eq!(try_with(mixed).await, ReconfigureError::Mixed);

@@ -2,7 +2,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 
-fn connection() -> (DuplexStream, ReadAhead<DuplexStream>, Arc<Waiting>) {
+fn connection() -> (DuplexStream, ReadAhead<DuplexStream>, Arc<WaitMarker>) {
     let (theirs, ours) = duplex(2 * AHEAD_MAX);
     let waiting = Arc::default();
     (theirs, ReadAhead::new(ours, Arc::clone(&waiting)), waiting)

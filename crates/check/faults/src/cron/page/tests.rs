@@ -18,11 +18,11 @@ fn machine() -> Machine {
 }
 
 #[test]
-fn a_case_holds_only_if_all_of_its_claims_do() {
+fn a_case_passes_only_if_all_of_its_claims_are_true() {
     let ends = vec![end(0, ""), end(0, "")];
     let good = Outcome { ends, after: 1, ..Outcome::default() };
     let result = |outcome| CaseResult { case: case("backup of two nodes"), outcome };
-    assert!(result(good.clone()).is_good());
+    assert!(result(good.clone()).has_passed());
     let overlap = Findings { overlaps: 1, ..Findings::default() };
     let lost = Findings { runs: [(79, 1)].into(), ..Findings::default() };
     let killed = vec![end(79, "quorlock: lost")];
@@ -32,7 +32,7 @@ fn a_case_holds_only_if_all_of_its_claims_do() {
         Outcome { ends: killed, ..good.clone() },
         Outcome { after: 0, ..good },
     ] {
-        assert!(!result(bad.clone()).is_good(), "{bad:?}");
+        assert!(!result(bad.clone()).has_passed(), "{bad:?}");
     }
 }
 
@@ -40,8 +40,8 @@ fn a_case_holds_only_if_all_of_its_claims_do() {
 fn an_outage_must_not_be_answered_with_advice_to_discard_leases() {
     let outcome = |text| Outcome { ends: vec![end(69, text)], ..Outcome::default() };
     let result = |text| CaseResult { case: case("two of three nodes are unreachable"), outcome: outcome(text) };
-    assert!(result("quorlock: 2 of 3 nodes are unreachable").is_good());
-    assert!(!result("quorlock: no quorum; try quorlock nodes init").is_good());
+    assert!(result("quorlock: 2 of 3 nodes are unreachable").has_passed());
+    assert!(!result("quorlock: no quorum; try quorlock nodes init").has_passed());
 }
 
 #[test]
@@ -50,23 +50,23 @@ fn a_job_without_nodes_must_not_run() {
         case: case("empty settings"),
         outcome: Outcome { ends: vec![end(code, "")], after, ..Outcome::default() },
     };
-    assert!(result(78, 0).is_good());
-    assert!(!result(0, 1).is_good());
+    assert!(result(78, 0).has_passed());
+    assert!(!result(0, 1).has_passed());
 }
 
 #[test]
-fn the_page_tells_each_case_with_its_claims_and_messages() {
+fn the_page_shows_each_case_with_its_claims_and_messages() {
     let ends = vec![end(0, "skipped"), end(69, "quorlock: no quorum\n")];
     let takeover = Some(Duration::from_millis(1_250));
     let outcome = Outcome { ticks: 3, ends, before: 1, after: 2, takeover, found: Findings::default() };
     let text = page(&machine(), &[CaseResult { case: case("backup of two nodes"), outcome }]);
     for part in [
-        "| backup of two nodes | **fails**: every run exits with 0 |",
+        "| backup of two nodes | **failed**: every run exits with 0 |",
         "## Backup of two nodes",
-        "- no two reports run at a time: holds",
-        "- every run exits with 0: **fails**",
-        "1 with 0, 1 with 69",
-        "1 before the operation, 2 after",
+        "- no two reports run at a time: true",
+        "- every run exits with 0: **false**",
+        "started the line 3 times on each host: 1 run exited with 0, 1 run exited with 69.",
+        "Reports that began: 1 before the operation, 2 after it.",
         "began 1.2 s after",
         "```\nquorlock: no quorum\n```",
     ] {

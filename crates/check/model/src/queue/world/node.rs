@@ -38,17 +38,17 @@ impl World {
         let now = self.node_time();
         let Some((request, sent)) = self.clients[index].links[node].requests.pop_front() else { return };
         let record = &mut self.records[node];
-        if self.flaws.lasting {
+        if self.flaws.permanent_positions {
             record.queue.iter_mut().for_each(|place| place.until = u64::MAX);
         }
-        let line = if self.flaws.headless && request.may_grant() {
+        let line = if self.flaws.ignores_queue && request.may_grant() {
             record.lapse(now);
             if record.vote.is_none() { std::mem::take(&mut record.queue) } else { Vec::new() }
         } else {
             Vec::new()
         };
         let yields = match &request {
-            Request::Release { parting: Some(Parting::Yield(waiter)), .. } if self.flaws.unyielding => {
+            Request::Release { parting: Some(Parting::Yield(waiter)), .. } if self.flaws.accepts_after_yield => {
                 Some(waiter.ticket)
             }
             _ => None,
@@ -56,12 +56,12 @@ impl World {
         let is_theirs = |place: &&mut Place| Some(place.waiter.ticket) == yields;
         let request_kept = record.queue.iter_mut().find(is_theirs).and_then(|place| place.request.clone());
         let yields_to_itself =
-            self.flaws.self_waking && matches!(request, Request::Release { parting: Some(Parting::Yield(_)), .. });
+            self.flaws.notifies_yielder && matches!(request, Request::Release { parting: Some(Parting::Yield(_)), .. });
         // A node notices that a client is gone, but not that its own messages are lost.
         let is_dead = |channel: Channel| self.clients[channel.0 as usize].is_dead;
-        let hands_on = |channel| !is_dead(channel) && !self.flaws.empty_handed && !yields_to_itself;
+        let hands_on = |channel| !is_dead(channel) && !self.flaws.without_handoffs && !yields_to_itself;
         let mut answer = apply(&self.life, record, &request, EPOCH, now, hands_on);
-        if self.flaws.slotless
+        if self.flaws.counts_permits
             && let (Vote::Grant { slot: Some(granted), .. }, Request::Acquire { mode: Mode::Slot { slot, .. }, .. }) =
                 (&mut answer.vote, &request)
         {
@@ -79,7 +79,7 @@ impl World {
         }
         if yields_to_itself {
             self.clients[index].links[node].hints += u32::from(matches!(answer.vote, Vote::Grant { .. }));
-        } else if let Some(hint) = answer.hint.filter(|hint| !is_dead(hint.channel) && !self.flaws.deaf) {
+        } else if let Some(hint) = answer.hint.filter(|hint| !is_dead(hint.channel) && !self.flaws.hints_lost) {
             let link = &mut self.clients[hint.channel.0 as usize].links[node];
             match answer.handoff {
                 Some(handoff) => link.replies.push_back(Message::Handoff(handoff)),

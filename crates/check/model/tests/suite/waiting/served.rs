@@ -132,7 +132,7 @@ fn crossed_slots_are_resolved() {
 
 #[test]
 fn everyone_is_served_without_hints() {
-    let flaws = Flaws { deaf: true, ..Flaws::default() };
+    let flaws = Flaws { hints_lost: true, ..Flaws::default() };
     everyone_is_served_with(Mishaps { flaws, ..Mishaps::default() });
 }
 

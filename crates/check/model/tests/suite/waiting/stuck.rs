@@ -67,13 +67,13 @@ fn with_yield_split_votes_are_resolved() {
 
 #[test]
 fn with_yield_split_votes_are_resolved_by_polls_if_hints_are_lost() {
-    assert!(ends(split(Flaws { deaf: true, ..Flaws::default() })));
+    assert!(ends(split(Flaws { hints_lost: true, ..Flaws::default() })));
 }
 
 /// In each turn `B` and `C` are quicker than `A` on one node, and yield their votes when they learn of `A`. Hints are
 /// lost. Returns whether `A` gets the lock.
-fn overtaken(headless: bool) -> bool {
-    let mut world = three(Flaws { headless, deaf: true, empty_handed: true, ..Flaws::default() });
+fn overtaken(ignores_queue: bool) -> bool {
+    let mut world = three(Flaws { ignores_queue, hints_lost: true, without_handoffs: true, ..Flaws::default() });
     while world.seconds() < LONG {
         world.exchange(A, 0);
         world.exchange(B, 1);
@@ -103,8 +103,8 @@ fn with_the_head_rule_no_waiter_is_overtaken_forever() {
 }
 
 /// How often `B` asks in five seconds in which `A` holds and nothing changes except by `B` itself.
-fn requests_while_held(self_waking: bool) -> usize {
-    let mut world = World::new(3, &[Mode::EXCLUSIVE; 2], true, Flaws { self_waking, ..Flaws::default() }, None);
+fn requests_while_held(notifies_yielder: bool) -> usize {
+    let mut world = World::new(3, &[Mode::EXCLUSIVE; 2], true, Flaws { notifies_yielder, ..Flaws::default() }, None);
     world.exchange(A, 0);
     world.exchange(A, 1);
     assert_eq!(world.holders(), [A]);

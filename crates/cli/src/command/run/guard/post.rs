@@ -18,17 +18,18 @@ use crate::process::Process;
 
 /// The pause between two attempts to kill the group while the wrapper may still live.
 const AGAIN: Duration = Duration::from_millis(20);
-/// The longest pause between two attempts to kill the rest of the group, or to release the lease.
+/// The longest pause between two attempts to kill the remaining processes of the group, or to release the lease.
 const REST_MAX: Duration = Duration::from_secs(1);
 
 /// The main function of the guard's process.
 pub(in super::super) fn stand() -> ExitCode {
-    // Only SIGKILL can end the guard, and the wrapper continues it after SIGSTOP.
+    // With all signals blocked, only SIGKILL ends the guard. After SIGSTOP, the wrapper continues it.
     if SigSet::all().thread_block().is_err() || setsid().is_err() {
         return ExitCode::FAILURE;
     }
     let mut orders = Orders::default();
-    // Without orders the guard cannot know whether the wrapper lives, so an error counts as its death.
+    // If the guard cannot read orders, it cannot know whether the wrapper lives. It treats the error as the wrapper's
+    // death.
     let _ = obey(&mut orders);
     if let Some(command) = orders.command {
         kill_all(command);
@@ -44,12 +45,15 @@ fn obey(orders: &mut Orders) -> Result<(), Errno> {
     let mut bytes = Vec::new();
     let mut chunk = [0; 4096];
     loop {
-        // A deadline that passes before there is a command applies as soon as there is one.
+        // If the deadline passes before the command starts, the guard kills the command as soon as it starts.
         let mut due = orders.kill_at.filter(|_| orders.command.is_some());
         if let (Some(command), Some(_)) = (orders.command, due.filter(|at| *at <= boot_time())) {
             due = kill(command).then(|| boot_time() + AGAIN);
         }
-        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &alarm(due))?;
+        // A value of zero disarms the timer.
+        let it_value = due.and_then(|due| due.try_into().ok()).unwrap_or_default();
+        let alarm = Itimerspec { it_interval: Timespec::default(), it_value };
+        timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &alarm)?;
         let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&timer, PollFlags::IN)];
         retry_on_intr(|| poll(&mut ready, None))?;
         if ready[0].revents().is_empty() {
@@ -67,12 +71,6 @@ fn obey(orders: &mut Orders) -> Result<(), Errno> {
     }
 }
 
-/// Returns a timer for this time; `None` disarms it.
-fn alarm(at: Option<Duration>) -> Itimerspec {
-    let at = at.and_then(|at| at.try_into().ok()).unwrap_or_default();
-    Itimerspec { it_interval: Timespec::default(), it_value: at }
-}
-
 /// Kills the group. Returns whether anything in it still runs.
 fn kill(command: Process) -> bool {
     command.signal_group(Signal::KILL);
@@ -88,12 +86,13 @@ fn kill_all(command: Process) {
     }
 }
 
-/// Releases the lease of a dead wrapper, no earlier than allowed. If that fails, the lease ends with its ttl.
+/// Releases the lease of a dead wrapper, no earlier than `hold_until`. If the release fails, the lease ends with its
+/// ttl.
 fn release(duty: &Duty) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let lease: DetachedLease = duty.lease.parse()?;
-        let client = duty.access.builder().outlived_by_leases().connect_lazy().await?;
+        let client = duty.access.builder().leases_outlive_process().connect_lazy().await?;
         while let Some(rest) = duty.hold_until.and_then(|until| until.checked_sub(boot_time())) {
             let next = match client.extend(&lease).await {
                 Ok(_) => lease.ttl() / 3,
@@ -108,7 +107,7 @@ fn release(duty: &Duty) -> Result<(), Box<dyn std::error::Error>> {
         {
             tokio::time::sleep(REST_MAX).await;
         }
-        // Also wait for the nodes beyond the majority, if they can be reached.
+        // Also wait for the reachable nodes beyond the majority.
         Ok(client.close(FLUSH).await?)
     })
 }

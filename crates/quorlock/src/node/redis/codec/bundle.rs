@@ -16,13 +16,13 @@ const BUNDLED_MAX: usize = 128;
 
 /// The kinds of bundles, in the order in which they are sent. The other messages follow in their own order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum BundleKind {
     Release,
     Acquire,
     Renew,
 }
 
-impl Kind {
+impl BundleKind {
     pub(super) const ALL: [Self; 3] = [Self::Release, Self::Acquire, Self::Renew];
 }
 
@@ -31,7 +31,7 @@ type Share = (Option<Value>, IntoIter<Value>);
 
 /// The bundle of each message of a batch; empty if there are no bundles.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::node::redis) struct Bundles(Vec<Option<Kind>>);
+pub(in crate::node::redis) struct Bundles(Vec<Option<BundleKind>>);
 
 impl Bundles {
     /// Chooses the bundles of a batch. Messages about one name keep their order, so a bundle contains a name at most
@@ -53,64 +53,64 @@ impl Bundles {
             match &**request {
                 Request::PlainRelease { .. } | Request::Release { parting: None, .. } if before.is_none() => {
                     seen.insert(&key.text, true);
-                    Some(Kind::Release)
+                    Some(BundleKind::Release)
                 }
                 _ if before == Some(false) => None,
                 Request::Acquire { ttl, holder, mode: Mode::EXCLUSIVE, .. } => {
-                    (*acquired.get_or_insert((ttl, holder)) == (ttl, holder)).then_some(Kind::Acquire)
+                    (*acquired.get_or_insert((ttl, holder)) == (ttl, holder)).then_some(BundleKind::Acquire)
                 }
                 request => {
                     let terms = renewal_terms(request)?;
-                    (*renewed.get_or_insert(terms) == terms).then_some(Kind::Renew)
+                    (*renewed.get_or_insert(terms) == terms).then_some(BundleKind::Renew)
                 }
             }
         };
         let mut bundles = Self(messages.iter().take(BUNDLED_MAX).map(choose).collect());
-        bundles.drop_single(Kind::Acquire);
-        bundles.drop_single(Kind::Renew);
+        bundles.drop_single(BundleKind::Acquire);
+        bundles.drop_single(BundleKind::Renew);
         // A release that must precede an acquire or a renewal stays a bundle even if it is alone.
-        if bundles.count(Kind::Acquire) + bundles.count(Kind::Renew) == 0 {
-            bundles.drop_single(Kind::Release);
+        if bundles.count(BundleKind::Acquire) + bundles.count(BundleKind::Renew) == 0 {
+            bundles.drop_single(BundleKind::Release);
         }
         if bundles.0.iter().any(Option::is_some) { bundles } else { Self::default() }
     }
 
     /// Dissolves a bundle of one message.
-    fn drop_single(&mut self, kind: Kind) {
+    fn drop_single(&mut self, kind: BundleKind) {
         if self.count(kind) == 1 {
             self.0.iter_mut().filter(|other| **other == Some(kind)).for_each(|single| *single = None);
         }
     }
 
     /// Returns the bundle of a message.
-    pub(super) fn kind(&self, at: usize) -> Option<Kind> {
+    pub(super) fn kind(&self, at: usize) -> Option<BundleKind> {
         self.0.get(at).copied().flatten()
     }
 
-    pub(super) fn count(&self, kind: Kind) -> usize {
+    pub(super) fn count(&self, kind: BundleKind) -> usize {
         self.0.iter().filter(|other| **other == Some(kind)).count()
     }
 
     /// Returns the messages of a bundle.
-    pub(super) fn members<'a>(&self, kind: Kind, messages: &'a [Message]) -> impl Iterator<Item = &'a Message> {
+    pub(super) fn members<'a>(&self, kind: BundleKind, messages: &'a [Message]) -> impl Iterator<Item = &'a Message> {
         messages.iter().zip(&self.0).filter(move |(_, other)| **other == Some(kind)).map(|(message, _)| message)
     }
 
     /// Returns the number of values in the reply to this many messages.
     pub(super) fn values(&self, messages: usize) -> usize {
-        messages - Kind::ALL.map(|kind| self.count(kind).saturating_sub(1)).iter().sum::<usize>()
+        messages - BundleKind::ALL.map(|kind| self.count(kind).saturating_sub(1)).iter().sum::<usize>()
     }
 
-    /// Takes the values of the bundles, one share for each [`Kind`].
+    /// Takes the values of the bundles, one share for each [`BundleKind`].
     pub(super) fn shares(
         &self,
         is_plain: bool,
         values: &mut impl Iterator<Item = Value>,
     ) -> Result<[Share; 3], Trouble> {
-        let mut shares = Kind::ALL.map(|_| (None, Vec::new().into_iter()));
-        for kind in Kind::ALL {
+        let mut shares = BundleKind::ALL.map(|_| (None, Vec::new().into_iter()));
+        for kind in BundleKind::ALL {
             let count = self.count(kind);
-            let has_clock = kind != Kind::Release && !is_plain;
+            let has_clock = kind != BundleKind::Release && !is_plain;
             if count == 0 {
                 continue;
             }
@@ -211,12 +211,12 @@ mod tests {
     impl Bundles {
         /// Returns the position in which this message is sent within its batch.
         pub(in crate::node::redis) fn turn(&self, at: usize) -> (usize, usize) {
-            (self.kind(at).map_or(Kind::ALL.len(), |kind| kind as usize), at)
+            (self.kind(at).map_or(BundleKind::ALL.len(), |kind| kind as usize), at)
         }
 
         /// Returns the number of messages in each bundle.
         pub(in crate::node::redis) fn counts(&self) -> [usize; 3] {
-            Kind::ALL.map(|kind| self.count(kind))
+            BundleKind::ALL.map(|kind| self.count(kind))
         }
     }
 
@@ -225,7 +225,7 @@ mod tests {
     /// Returns the positions of the bundled releases, acquires and renewals.
     fn chosen_of_all(messages: &[Message]) -> [Vec<usize>; 3] {
         let bundles = Bundles::of(messages);
-        Kind::ALL.map(|kind| (0..messages.len()).filter(|at| bundles.kind(*at) == Some(kind)).collect())
+        BundleKind::ALL.map(|kind| (0..messages.len()).filter(|at| bundles.kind(*at) == Some(kind)).collect())
     }
 
     /// Returns the positions of the bundled releases and acquires. Asserts that no renewal is bundled.

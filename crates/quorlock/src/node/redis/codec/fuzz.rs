@@ -10,8 +10,8 @@ use quorlock_core::vote::{BreakMode, Target};
 use super::super::value::Parser;
 use super::super::{hints, history};
 use super::{
-    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, Vote, hex,
-    looks_at_epoch, mark, page, replies, standing,
+    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, Vote,
+    epoch_text, hex, looks_at_epoch, page, replies, standing,
 };
 use crate::node::key::KeyTemplate;
 
@@ -110,7 +110,7 @@ fn take_bundle(messages: &[Message; 2], value: &Value) {
     assert_ne!(bundles, Bundles::default(), "they go together");
     let said = shares(&messages[0].request, value).unwrap_or_default();
     let mut values = vec![value.clone()];
-    values.extend(looks_at_epoch(messages).then(|| Value::Text(mark(Some(LIFE)).into())));
+    values.extend(looks_at_epoch(messages).then(|| Value::Text(epoch_text(Some(LIFE)).into())));
     let taken = replies(Some(LIFE), messages, &bundles, values);
     let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
     match &taken {
@@ -148,13 +148,13 @@ pub(crate) fn take_anything(bytes: &[u8]) {
     }
     drop(standing(&value));
     drop(page(&value));
-    drop(history::answer(true, std::slice::from_ref(&value)));
+    drop(history::recall_answer(std::slice::from_ref(&value)));
     for messages in bundles() {
         take_bundle(&messages, &value);
     }
     for message in messages() {
-        for epoch in [mark(Some(LIFE)), hex(LIFE.epoch), String::new()] {
-            let same_life = epoch == mark(Some(LIFE));
+        for epoch in [epoch_text(Some(LIFE)), hex(LIFE.epoch), String::new()] {
+            let same_life = epoch == epoch_text(Some(LIFE));
             let mut values = vec![value.clone()];
             let looks = looks_at_epoch(std::slice::from_ref(&message));
             values.extend(looks.then(|| Value::Text(epoch.into())));

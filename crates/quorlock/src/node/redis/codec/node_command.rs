@@ -4,7 +4,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, Standing, Trust};
 
 use super::super::commands::Commands;
-use super::super::scripts::{Home, META_FIELDS, Script};
+use super::super::scripts::{META_FIELDS, Script, ServerKind};
 use super::super::trouble::{checked, malformed};
 use super::super::value::Value;
 use super::{hex, unsigned};
@@ -13,19 +13,27 @@ use crate::node::Trouble;
 /// Writes a node command. A look uses plain commands, because every connection sends one every few seconds and a script
 /// costs a server several times as much. Other clients' commands may run in between, so the meta key is read before the
 /// epoch: a new incarnation that starts in between then shows.
-pub(in crate::node::redis) fn node_command(home: Home, node_command: &NodeCommand, commands: &mut Commands) {
+pub(in crate::node::redis) fn node_command(
+    server_kind: ServerKind,
+    node_command: &NodeCommand,
+    commands: &mut Commands,
+) {
     if *node_command == NodeCommand::Look {
         commands.command("TIME");
-        commands.command("HMGET").word(home.meta_key()).words(&META_FIELDS);
-        commands.command("GET").word(home.epoch_key());
+        commands.command("HMGET").word(server_kind.meta_key()).words(&META_FIELDS);
+        commands.command("GET").word(server_kind.epoch_key());
         return;
     }
-    script_call(home, node_command, commands);
+    script_call(server_kind, node_command, commands);
 }
 
 /// Writes a node command, including a look, as a script call.
-pub(in crate::node::redis) fn script_call(home: Home, node_command: &NodeCommand, commands: &mut Commands) {
-    commands.script(home.sha(Script::NodeCommand), 2).word(home.epoch_key()).word(home.meta_key());
+pub(in crate::node::redis) fn script_call(
+    server_kind: ServerKind,
+    node_command: &NodeCommand,
+    commands: &mut Commands,
+) {
+    commands.script(server_kind.sha(Script::NodeCommand), 2).word(server_kind.epoch_key()).word(server_kind.meta_key());
     match node_command {
         NodeCommand::Look => commands.word("look"),
         NodeCommand::Hello { identity, fresh, constants, founders, trust } => {
@@ -74,9 +82,9 @@ pub(in crate::node::redis) fn standing_after(
     if *node_command != NodeCommand::Look {
         return standing(&next()?);
     }
-    let (time, meta, mark) = (next()?, next()?, next()?);
+    let (time, meta, epoch_text) = (next()?, next()?, next()?);
     let looked = || {
-        let words = [&mark].into_iter().chain(meta.as_array()?);
+        let words = [&epoch_text].into_iter().chain(meta.as_array()?);
         parse_standing(true, time_micros(&time)?, words.map(|word| if *word == Value::Nil { &UNSET } else { word }))
     };
     looked().ok_or_else(|| malformed("a look"))
@@ -102,14 +110,15 @@ fn parse_standing<'a>(accepted: bool, at_micros: u64, words: impl Iterator<Item 
     // Reject control characters: some of these values are shown to people.
     let word = |value: &'a Value| value.as_str().filter(|word| !word.contains(char::is_control));
     let words: Vec<&str> = words.map(word).collect::<Option<_>>()?;
-    let [mark, run, cluster, nodes, max_ttl, max_clock_skew, elapsed, founders, rest @ ..] = words.as_slice() else {
+    let [epoch_text, run, cluster, nodes, max_ttl, max_clock_skew, elapsed, founders, rest @ ..] = words.as_slice()
+    else {
         return None;
     };
     let [quarantine, suspended, restarts, promotion] = *rest else { return None };
     let life = if cluster.is_empty() {
         None
     } else {
-        let (epoch, floor) = parse_mark(mark)?;
+        let (epoch, floor) = parse_epoch_text(epoch_text)?;
         Some(Incarnation {
             identity: Identity { run: (*run).to_owned(), promotion: promotion.to_owned() },
             epoch,
@@ -130,13 +139,13 @@ fn parse_standing<'a>(accepted: bool, at_micros: u64, words: impl Iterator<Item 
     Some(Standing { accepted, life, at_micros })
 }
 
-fn parse_mark(mark: &str) -> Option<(Option<Epoch>, Option<Fence>)> {
-    if mark.is_empty() {
+fn parse_epoch_text(epoch_text: &str) -> Option<(Option<Epoch>, Option<Fence>)> {
+    if epoch_text.is_empty() {
         return Some((None, None));
     }
-    let (epoch, floor) = match mark.split_once(' ') {
+    let (epoch, floor) = match epoch_text.split_once(' ') {
         Some((epoch, floor)) => (epoch, Some(Fence::new(floor.parse().ok()?))),
-        None => (mark, None),
+        None => (epoch_text, None),
     };
     Some((Some(Epoch(u128::from_str_radix(epoch, 16).ok()?)), floor))
 }

@@ -8,8 +8,8 @@ use quorlock_core::vote::{Request, Target};
 
 use super::super::commands::Commands;
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, QUEUE};
-use super::super::scripts::{Home, Script, retired_key, tombstone_prefix};
-use super::bundle::{Bundles, Kind};
+use super::super::scripts::{Script, ServerKind, retired_key, tombstone_prefix};
+use super::bundle::{BundleKind, Bundles};
 use super::looks_at_epoch;
 use crate::node::Message;
 use crate::node::event::word_for_break;
@@ -18,7 +18,7 @@ use crate::node::key::{LockKey, RESERVED_PREFIX};
 /// The arguments that all requests of a batch share.
 pub(in crate::node::redis) struct Writer<'a> {
     /// The content of the epoch key while this incarnation may vote.
-    pub(in crate::node::redis) mark: &'a str,
+    pub(in crate::node::redis) epoch_text: &'a str,
     pub(in crate::node::redis) constants: &'a Constants,
 }
 
@@ -31,7 +31,7 @@ impl Writer<'_> {
         crate::node::redis::watch::tell_requests(
             messages.iter().enumerate().map(|(at, message)| (&*message.key.text, bundles.is_shared(at))),
         );
-        for kind in Kind::ALL {
+        for kind in BundleKind::ALL {
             match bundles.count(kind) {
                 0 => {}
                 1 => bundles.members(kind, messages).for_each(|message| self.write(message, commands)),
@@ -42,7 +42,7 @@ impl Writer<'_> {
             self.write(message, commands);
         }
         if looks_at_epoch(messages) {
-            commands.command("GET").word(Home::Server.epoch_key());
+            commands.command("GET").word(ServerKind::Server.epoch_key());
         }
         bundles
     }
@@ -50,7 +50,7 @@ impl Writer<'_> {
     /// Writes one request.
     pub(in crate::node::redis) fn write(&self, message: &Message, commands: &mut Commands) {
         let key = &*message.key;
-        let sha = |script| Home::of(key).sha(script);
+        let sha = |script| ServerKind::of(key).sha(script);
         match &*message.request {
             Request::Acquire { .. } | Request::Renew { .. } => self.write_vote(message, commands),
             Request::Release { attempt, tombstone, parting } => {
@@ -80,7 +80,7 @@ impl Writer<'_> {
                 commands.script(sha(Script::Check), 4).word(epoch_key(key)).word(&key.text);
                 write_tombstone(key, attempt, commands);
                 write_companions(key, &[HOLDS], commands);
-                commands.word(self.mark).word(attempt);
+                commands.word(self.epoch_text).word(attempt);
                 match slot {
                     Some(slot) => commands.number(u64::from(*slot)),
                     None => commands.word(""),
@@ -138,10 +138,10 @@ impl Writer<'_> {
             Request::PlainRelease { .. } => Script::PlainReleaseAll,
             _ => Script::ReleaseAll,
         };
-        commands.script(Home::Server.sha(script), 0);
+        commands.script(ServerKind::Server.sha(script), 0);
         match request {
             Request::Acquire { ttl, holder, .. } | Request::Renew { ttl, holder, .. } => {
-                commands.word(self.mark).number(ttl.as_millis()).number(self.constants.max_skew_micros);
+                commands.word(self.epoch_text).number(ttl.as_millis()).number(self.constants.max_skew_micros);
                 commands.number(retention_millis(self.constants)).word(&**holder);
             }
             Request::PlainExtend { ttl, .. } => _ = commands.number(ttl.as_millis()),
@@ -167,7 +167,7 @@ impl Writer<'_> {
         // An argument costs the server as much as half a command, so empty ones are omitted.
         let has_entries = mode != Mode::EXCLUSIVE;
         let owner = mode.owner();
-        commands.script(Home::of(key).sha(script), 6 + u64::from(has_entries) + u64::from(owner.is_some()));
+        commands.script(ServerKind::of(key).sha(script), 6 + u64::from(has_entries) + u64::from(owner.is_some()));
         commands.word(epoch_key(key)).word(&key.text);
         write_companions(key, &[FENCE], commands);
         write_tombstone(key, message.request.attempt().reveal_digits(), commands);
@@ -178,7 +178,7 @@ impl Writer<'_> {
         if let Some(owner) = owner {
             commands.word(retired_key(key, owner));
         }
-        commands.word(self.mark).word(verb).number(fence.get()).number(ttl.as_millis());
+        commands.word(self.epoch_text).word(verb).number(fence.get()).number(ttl.as_millis());
         commands.number(constants.max_skew_micros).number(retention_millis(constants)).word(&**holder);
         write_place(waiter, commands);
         match mode {
@@ -198,9 +198,9 @@ fn renewing(repair: bool) -> &'static str {
 /// Returns the key that a script reads the epoch from. In a Cluster scripts do not read it, and get a key of the right
 /// slot instead.
 fn epoch_key(key: &LockKey) -> &str {
-    match Home::of(key) {
-        Home::Server => Home::Server.epoch_key(),
-        Home::Cluster => &key.text,
+    match ServerKind::of(key) {
+        ServerKind::Server => ServerKind::Server.epoch_key(),
+        ServerKind::Cluster => &key.text,
     }
 }
 

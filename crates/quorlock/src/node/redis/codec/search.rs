@@ -1,7 +1,7 @@
 //! Searches for names, page by page.
 
 use super::super::commands::Commands;
-use super::super::scripts::{Home, Script, companion};
+use super::super::scripts::{Script, ServerKind, companion};
 use super::super::trouble::malformed;
 use super::super::value::Value;
 use super::failed;
@@ -9,12 +9,12 @@ use crate::node::key::{KeySpan, RESERVED_PREFIX};
 use crate::node::{Answer, PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};
 
 /// Writes the command that fetches the page at this cursor.
-pub(in crate::node::redis) fn search(home: Home, search: &Search, cursor: &str, commands: &mut Commands) {
+pub(in crate::node::redis) fn search(server_kind: ServerKind, search: &Search, cursor: &str, commands: &mut Commands) {
     let KeySpan { start, end, is_fixed } = &search.span;
     let keys = format!("{}*{}", literal(start), literal(end));
-    let companions = |kind: &str| format!("{RESERVED_PREFIX}{kind}{}{keys}", home.tag_pattern());
+    let companions = |kind: &str| format!("{RESERVED_PREFIX}{kind}{}{keys}", server_kind.tag_pattern());
     let votes = if *is_fixed { keys.clone() } else { companions(companion::FENCE) };
-    commands.script(home.sha(Script::Search), 0).word(cursor);
+    commands.script(server_kind.sha(Script::Search), 0).word(cursor);
     commands.number(PAGE_MAX as u64).number(PAGE_STEPS_MAX as u64);
     commands.word(votes).word(companions(companion::QUEUE)).number(u64::from(*is_fixed));
 }

@@ -97,7 +97,7 @@ fn word() -> impl Strategy<Value = String> {
 }
 
 fn told(life: Life) -> String {
-    mark(Some(life))
+    epoch_text(Some(life))
 }
 
 fn text_like() -> impl Strategy<Value = String> {
@@ -286,7 +286,7 @@ proptest! {
             let request = Arc::clone(&message.request);
             let mut values = vec![value.clone()];
             values.extend(looks_at_epoch(std::slice::from_ref(&message)).then(|| last.clone()));
-            let same_life = known && last.as_str() == Some(&mark(life));
+            let same_life = known && last.as_str() == Some(&epoch_text(life));
             let replies = replies(life, &[message], &Bundles::default(), values);
             let granted = matches!(replies.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
             prop_assert_eq!(granted, says_yes(&request, &value, same_life), "{:?} to {:?}", replies, request);
@@ -310,7 +310,7 @@ proptest! {
         } else {
             vec![of_releases.clone(), of_acquires.clone(), of_renewals.clone()]
         };
-        let same_life = last.as_str() == Some(&mark(Some(LIFE)));
+        let same_life = last.as_str() == Some(&epoch_text(Some(LIFE)));
         let Ok(replies) = replies(Some(LIFE), &messages, &bundles, values) else { return Ok(()) };
         prop_assert_eq!(replies.len(), messages.len());
         let share = |value: &Value, at: usize, of: usize| match value {

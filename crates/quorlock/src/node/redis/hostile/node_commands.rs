@@ -16,7 +16,7 @@ use super::odd::{Call, Change, Odd, Which, changes};
 use super::{constants, runtime};
 use crate::node::RequestReply;
 use crate::node::redis::commands::Commands;
-use crate::node::redis::scripts::Home;
+use crate::node::redis::scripts::ServerKind;
 use crate::node::redis::{RedisNode, codec};
 
 const EPOCH: Epoch = Epoch(7);
@@ -79,7 +79,7 @@ pub(super) fn calls() -> impl Iterator<Item = Call> {
 
 fn call(node_command: &NodeCommand) -> Call {
     let mut commands = Commands::default();
-    codec::script_call(Home::Server, node_command, &mut commands);
+    codec::script_call(ServerKind::Server, node_command, &mut commands);
     Call::read(commands.as_bytes())
 }
 
@@ -260,8 +260,8 @@ fn a_claim_changes_nothing_on_a_node_that_may_vote() {
     each(|runtime, bench| {
         let bench = &mut *bench.borrow_mut();
         let floor = runtime.block_on(bench.prepare(Before::Voting)).unwrap().and_then(|life| life.floor).unwrap();
-        let mark = format!("{:032x} {}", EPOCH.0, floor.get()).into_bytes();
-        for epoch in [mark, format!("{:032x}", EPOCH.0).into_bytes()] {
+        let epoch_text = format!("{:032x} {}", EPOCH.0, floor.get()).into_bytes();
+        for epoch in [epoch_text, format!("{:032x}", EPOCH.0).into_bytes()] {
             let mut call = call(&claim(u64::from(u32::MAX)));
             call.change(&[(Which::Number(2), Odd::Value(epoch))], |_, _| false);
             let answered = bench.raw.req_command(&call.command());

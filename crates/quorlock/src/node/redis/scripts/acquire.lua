@@ -1,15 +1,16 @@
--- Votes for an exclusive attempt, or renews its vote: `acquire` and `renew` of quorlock-core's node::apply.
+-- Votes for an exclusive attempt, or renews its vote. Mirrors `acquire` and `renew` of quorlock-core's node::apply.
 -- KEYS  1 epoch   2 vote   3 fence   4 the attempt's tombstone, which ends with its id   5 queue   6 kept
 --       7 holds, for a writer
--- ARGV  1 the epoch's mark   2 'acquire', 'repair' (renew, or vote again if free) or 'renew' (only an existing vote)
---       3 proposal, or the lease's fence   4 ttl (ms)   5 skew (us)   6 fence retention (ms)   7 holder
---       8 the ticket, its time in 16 digits, and the rest of the queue position; or ''   9 owner, for a writer
+-- ARGV  1 the text of the epoch key ('epoch floor')
+--       2 'acquire', 'repair' (renew the vote, or vote again if the lock is free) or 'renew' (only an existing vote)
+--       3 proposed fence, or the lease's fence   4 ttl (ms)   5 max clock skew (us)   6 fence retention (ms)   7 holder
+--       8 the ticket, whose time has 16 digits, and the other parts of the queue position; or ''   9 owner, for a writer
 -- Returns {1, now, fence}                                       granted
---         {0, now, left, fence, who, place, waiting, lower}     held by another
+--         {0, now, left, fence, who, place, waiting, lower}     held by another attempt
 --         {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} too far ahead  {-4, now} absent
 --         {-5, now, fence, place, waiting, lower} behind others  {-6, now} the queue is full  {-8, now} an upgrade
 --#begin
--- Runs at most twice: MGET returns nil for a key of another type, and only SET detects it.
+-- Runs at most twice: for a key of another type, MGET returns nil, and only SET detects that the key exists.
 while true do
   local own, reentry, among, passed = vote == attempt, false, false, false
   -- A renewal ignores the queue.

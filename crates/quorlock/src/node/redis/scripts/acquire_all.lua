@@ -1,9 +1,9 @@
--- Votes for several exclusive attempts, like acquire.lua for each. If the locks are free it needs fewer commands: one read
--- for all of them, then each fence and vote is written.
+-- Votes for several exclusive attempts, like acquire.lua for each. If the locks are free, it needs fewer commands: it reads
+-- all locks with one command, and then writes the fence and the vote of each.
 -- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
--- ARGV  1 the epoch's mark   2 ttl (ms)   3 skew (us)   4 fence retention (ms)   5 holder; then for each:
---       the vote's key (each key once), the attempt, the proposal, the queue position as in acquire.lua
--- Returns {now, and for each its fence, or the result of acquire.lua, or an error}
+-- ARGV  1 the text of the epoch key ('epoch floor')   2 ttl (ms)   3 max clock skew (us)   4 fence retention (ms)   5 holder;
+--       then for each attempt: the vote's key (each key once), the attempt, the proposed fence, ARGV[8] of acquire.lua
+-- Returns {now, and for each attempt its fence, or the result of acquire.lua, or an error}
 local function acquire(KEYS, ARGV)
   --#acquire
 end
@@ -24,7 +24,7 @@ local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local since = clock[1] .. string.sub('00000', #clock[2]) .. clock[2]
 local is_sound = not got.err and got[1] == mark and string.find(ttl, '^%d+$') and #ttl < 9
--- The floor follows the 32 digits of the epoch.
+-- The floor (the number at or below which the node grants no fence) follows the 32 digits of the epoch.
 local floor = is_sound and tonumber(string.sub(mark, 34))
 local gave = {now}
 for i in ipairs(queues) do
@@ -43,7 +43,7 @@ for i in ipairs(queues) do
     if stored then
       gave[i + 1] = stored.err and fault(stored) or fence
     else
-      -- The key has another type: restore the fence, and let acquire.lua handle it.
+      -- The key has another type: restore the fence, and let acquire.lua handle the request.
       redis.call(unpack(got[at] and {'SET', wanted[at], got[at], 'KEEPTTL'} or {'DEL', wanted[at]}))
     end
   end

@@ -1,4 +1,4 @@
--- Breaks another client's lease: node::breaking of quorlock-core.
+-- Breaks another client's lease. Mirrors quorlock-core's node::breaking.
 -- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
 -- ARGV  1 'fence' or 'digest'   2 its value   3 'drain' or 'now'   4 the tombstones' duration (ms)
 --       5 the prefix of tombstones' keys
@@ -16,7 +16,7 @@ local fence = string.match(got[3] or '', '^%d+')
 --#digest
 local meant = ARGV[1] == 'fence' and fence and tonumber(fence) == tonumber(ARGV[2])
 
--- An attempt that was already broken has its tombstone.
+-- Writes a tombstone for the attempt. An attempt that was already broken has one.
 local function bury(attempt)
   if broken_digest(attempt) then return end
   local key = ARGV[5] .. attempt
@@ -38,12 +38,12 @@ local own_fence, its = by == signed, digest(signed)
 if ARGV[1] == 'fence' then
   meant = meant and own_fence
 else
-  -- A digest identifies the attempt that started a period, and says nothing about those that have joined since.
+  -- A digest identifies the attempt that started a period, but not the attempts that joined later.
   meant = its == ARGV[2] and not (kind and own_fence)
 end
 if not meant then return {-9, now, own_fence and tonumber(fence) or 0, its, own_fence and who or ''} end
 
--- Write the tombstones first: if a later step fails, these attempts still cannot return.
+-- Write the tombstones first: if a later step fails, these attempts still cannot get the vote again.
 if kind then
   for _, entry in ipairs(read_entries()) do bury(entry[1]) end
 elseif string.match(signed, '^%x+$') and #signed == 32 then
@@ -57,7 +57,7 @@ end
 redis.call('DEL', holds)
 if ARGV[3] == 'drain' then
   redis.call('SET', KEYS[1], nobody, 'KEEPTTL')
-  -- Only another program sets a vote without an expiry. Give it one.
+  -- Only another program sets a vote without an expiry. Give the vote an expiry.
   if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[4]) end
   local left = redis.call('PTTL', KEYS[1])
   redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])

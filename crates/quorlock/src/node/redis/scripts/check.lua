@@ -1,7 +1,7 @@
--- Checks whether an attempt's vote exists: `check` of quorlock-core's node::inspect. Changes nothing.
+-- Checks whether an attempt's vote exists, and changes nothing. Mirrors `check` of quorlock-core's node::inspect.
 -- KEYS  1 epoch   2 vote   3 the attempt's tombstone   4 holds
--- ARGV  1 epoch and floor   2 attempt   3 the slot that it must have, or ''
--- Returns {3, now, left} it exists   {-1, now} wrong epoch   {-2, now} tombstoned   {-4, now} absent
+-- ARGV  1 the text of the epoch key ('epoch floor')   2 attempt   3 the slot that the attempt must have, or ''
+-- Returns {3, now, left} the vote exists   {-1, now} wrong epoch   {-2, now} tombstoned   {-4, now} absent
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)

@@ -1,9 +1,10 @@
--- Votes for an attempt that can hold together with others, or renews its vote: like acquire.lua, with entries.
+-- Votes for an attempt that can hold the lock together with others, or renews its vote. Like acquire.lua, but each attempt
+-- that holds the lock has an entry in `holds`.
 -- KEYS  as in acquire.lua, for a writer   8 the owner's tombstone for this name, if there is an owner
 -- ARGV  1 to 8 as in acquire.lua   9 owner, or the first slot to try   10 'r' (reentrant), 's' (shared) or 'k' (slots)
---       11 permits; for a reader 1 if an owner that already reads may enter again with the same fence
--- Returns as acquire.lua; for a slot {1, now, fence, slot, {other free slots}}; {-7, now, permits} other permits are in use
---         {-10, now} the owner is retired
+--       11 number of slots; for a reader, 1 if an owner that already reads may enter again with the same fence
+-- Returns as acquire.lua; for a slot {1, now, fence, slot, {other free slots}};
+--         {-7, now, permits} the lock is in use with this other number of slots   {-10, now} the owner is retired
 --#begin
 if KEYS[8] and redis.call('EXISTS', KEYS[8]) == 1 then return {-10, now} end
 local whose, mode, permits = ARGV[9], ARGV[10], tonumber(ARGV[11])
@@ -21,10 +22,10 @@ local ends, mine, its
 if not void and known[2] then ends, mine, its = string.match(known[2], '^(%d+) (%w+) (%d+)$') end
 ends = tonumber(ends)
 local own = ends and ends >= millis
--- The attempt has a slot here, but won another one: release this slot for that one.
+-- The attempt has a slot on this node, but won another slot: replace this slot by the one that it won.
 local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
 if moves then own = false end
--- The fence of an owner that already reads. Only a re-entering read has to look at all entries for it.
+-- The fence of an owner that already reads. Only a re-entering read has to search all entries for this fence.
 local again
 if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's' and permits == 1)
   and string.find(table.concat(redis.call('HGETALL', holds), ' '), whose, 1, true) then
@@ -35,7 +36,7 @@ if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's'
 end
 local reentry = again or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
 local among = mode ~= 'r'
--- Another holder may have come in between: its fence must not be used to enter again.
+-- Another holder may have come in between. No entry may reuse that holder's fence.
 local passed = verb ~= 'acquire' and mode == 'r' and not vote and fence and by ~= attempt
 
 -- The slots in use, and their number.
@@ -57,7 +58,7 @@ local function next_free()
   end
 end
 
--- Returns how many waiters have a lower ticket; all of them, if the request has no ticket.
+-- Returns the number of waiters with a lower ticket. If the request has no ticket, returns the number of all waiters.
 local function count_before()
   if place == '' then return redis.call('ZCARD', queue) end
   local rank = redis.call('ZRANK', queue, place)
@@ -139,7 +140,7 @@ else
   if till > last or void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
 end
 if verb == 'acquire' and place ~= '' then redis.call('ZREM', queue, place) end
--- Others may enter too: hint to the next waiter.
+-- The next waiter may be able to enter too: send it a hint.
 if verb == 'acquire' and not own and not reentry then
   local first, taken, room = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'), mode, count + 1 < (permits or 0)
   local wanted

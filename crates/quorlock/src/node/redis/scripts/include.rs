@@ -10,7 +10,7 @@ use quorlock_core::mode::PERMITS_MAX;
 use quorlock_core::ticket::{ENTRY_LEASE, QUEUE_LISTED_MAX, WAITERS_MAX};
 use quorlock_core::vote::FREE_LISTED_MAX;
 
-use super::{BROKEN_CHANNEL, HINT_PREFIX, Home, META_FIELDS, companion};
+use super::{BROKEN_CHANNEL, HINT_PREFIX, META_FIELDS, ServerKind, companion};
 use crate::node::key::RESERVED_PREFIX;
 
 /// Replaces fragments and constants, and removes comments. The size matters: before authentication, a server closes the
@@ -18,14 +18,14 @@ use crate::node::key::RESERVED_PREFIX;
 ///
 /// # Panics
 /// Panics if a fragment is unknown.
-pub(super) fn include(body: &str, home: Home) -> String {
+pub(super) fn include(body: &str, server_kind: ServerKind) -> String {
     let mut source = String::new();
     for line in body.lines().map(str::trim_start) {
         match line.strip_prefix("--#") {
-            Some(name) => source += &include(fragment(name, home), home),
+            Some(name) => source += &include(fragment(name, server_kind), server_kind),
             None if line.is_empty() || line.starts_with("--") => {}
             None => {
-                source += &replace_constants(line, home);
+                source += &replace_constants(line, server_kind);
                 source.push('\n');
             }
         }
@@ -33,18 +33,19 @@ pub(super) fn include(body: &str, home: Home) -> String {
     source
 }
 
-fn fragment(name: &str, home: Home) -> &'static str {
-    match (name, home) {
+fn fragment(name: &str, server_kind: ServerKind) -> &'static str {
+    match (name, server_kind) {
         // In a Redis Cluster the epoch is in another slot and the script cannot read it. The script trusts the client
         // instead, whose connections to all masters end when a master loses its memory.
-        ("life", Home::Cluster) => "got[1] = ARGV[1] ~= '' and ARGV[1]",
+        ("life", ServerKind::Cluster) => "got[1] = ARGV[1] ~= '' and ARGV[1]",
         // A Cluster permits only declared keys.
-        ("life", Home::Server) | ("wanted" | "hand_on" | "keep_request" | "forget_request", Home::Cluster) => "",
+        ("life", ServerKind::Server)
+        | ("wanted" | "hand_on" | "keep_request" | "forget_request", ServerKind::Cluster) => "",
         // The request of the first waiter.
-        ("wanted", Home::Server) => "if not keeps then wanted = redis.call('HMGET', ASKED, first[1])[1] end",
-        ("forget_request", Home::Server) => "redis.call('HDEL', ASKED, gone)",
-        ("hand_on", Home::Server) => include_str!("fragments/hand_on.lua"),
-        ("keep_request", Home::Server) => include_str!("fragments/keep_request.lua"),
+        ("wanted", ServerKind::Server) => "if not keeps then wanted = redis.call('HMGET', ASKED, first[1])[1] end",
+        ("forget_request", ServerKind::Server) => "redis.call('HDEL', ASKED, gone)",
+        ("hand_on", ServerKind::Server) => include_str!("fragments/hand_on.lua"),
+        ("keep_request", ServerKind::Server) => include_str!("fragments/keep_request.lua"),
         ("acquire", _) => include_str!("acquire.lua"),
         ("release", _) => include_str!("release.lua"),
         ("begin", _) => include_str!("fragments/begin.lua"),
@@ -65,14 +66,14 @@ fn fragment(name: &str, home: Home) -> &'static str {
     }
 }
 
-fn replace_constants(line: &str, home: Home) -> String {
+fn replace_constants(line: &str, server_kind: ServerKind) -> String {
     let mut replaced = String::new();
     let mut rest = line;
     while let Some(first) = rest.chars().next() {
         let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
         let end = rest.find(|c| is_word(c) != is_word(first)).unwrap_or(rest.len());
         let (token, after) = rest.split_at(end);
-        match constant(token, home) {
+        match constant(token, server_kind) {
             Some(value) => replaced += &value,
             None => replaced += token,
         }
@@ -81,7 +82,7 @@ fn replace_constants(line: &str, home: Home) -> String {
     replaced
 }
 
-fn constant(name: &str, home: Home) -> Option<String> {
+fn constant(name: &str, server_kind: ServerKind) -> Option<String> {
     let key = |kind: &str| format!("'{RESERVED_PREFIX}{kind}'");
     // Scripts derive the name from the key of its queue.
     let name_of_queue = || format!("string.sub(queue, {})", RESERVED_PREFIX.len() + companion::QUEUE.len() + 1);
@@ -95,11 +96,11 @@ fn constant(name: &str, home: Home) -> Option<String> {
         "HOLDS_OF" => key(companion::HOLDS),
         "RESERVED_PREFIX" => key(""),
         "META_FIELDS" => META_FIELDS.map(|field| format!("'{field}'")).join(", "),
-        "EPOCH_KEY" => format!("'{}'", home.epoch_key()),
+        "EPOCH_KEY" => format!("'{}'", server_kind.epoch_key()),
         "HINT_CHANNEL" => format!("'{HINT_PREFIX}'"),
         "BROKEN_CHANNEL" => format!("'{BROKEN_CHANNEL}'"),
         // A Lua pattern for the hash tag at the start of a companion key's name.
-        "TAG" if home == Home::Cluster => "'{%d+}:'".into(),
+        "TAG" if server_kind == ServerKind::Cluster => "'{%d+}:'".into(),
         "TAG" => "''".into(),
         "ENTRY_LEASE" => ENTRY_LEASE.as_millis().to_string(),
         "WAITERS_MAX" => WAITERS_MAX.to_string(),
@@ -119,13 +120,13 @@ mod tests {
     #[test]
     #[should_panic(expected = "--#feence, which is not a fragment")]
     fn a_misspelt_fragment_is_an_error() {
-        include("--#fence\n--#feence", Home::Server);
+        include("--#fence\n--#feence", ServerKind::Server);
     }
 
     #[test]
     fn constants_are_replaced_as_whole_words() {
         assert_eq!(
-            include("local x = DONE_OF .. XDONE_OF -- TAG", Home::Cluster),
+            include("local x = DONE_OF .. XDONE_OF -- TAG", ServerKind::Cluster),
             "local x = 'quorlock~done:' .. XDONE_OF -- '{%d+}:'\n"
         );
     }

@@ -1,7 +1,9 @@
--- Executes a client's command about the node itself: `attend` of quorlock-core's node::restart, line by line.
--- KEYS  1 epoch: the mark of this incarnation, with the floor once it may vote ('hex' or 'hex floor')   2 meta
+-- Executes a client's command about the node itself. Mirrors `attend` of quorlock-core's node::restart line by line.
+-- KEYS  1 epoch: 'epoch' while the node is in quarantine, 'epoch floor' once it may vote. The epoch (32 digits) names this
+--         incarnation, which is one life of the node's memory. At or below the floor the node grants no fence.
+--       2 meta: the node's constants and the state of its quarantine
 -- ARGV  1 the command, then its arguments
--- Returns {accepted, now, mark, and the fields of meta}
+-- Returns {accepted, now, the text of the epoch key, and the fields of meta}
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local mark = redis.call('GET', KEYS[1])
@@ -30,7 +32,7 @@ if not sound then return redis.error_reply('ERR not a node command') end
 
 local before = mark and tonumber(string.match(mark, ' (%d+)$'))
 
--- ARGV 2 to 8 are the run, the epoch, the constants and the promotion.
+-- Starts an incarnation. ARGV 2 to 8 are the run, the epoch, the constants and the promotion.
 local function begin(founders, floor, quarantine, suspended, restarts)
   redis.call('DEL', KEYS[2])
   redis.call('HSET', KEYS[2], 'run', ARGV[2], 'cluster', ARGV[4], 'nodes', ARGV[5], 'max_ttl', ARGV[6],
@@ -39,7 +41,7 @@ local function begin(founders, floor, quarantine, suspended, restarts)
   redis.call('SET', KEYS[1], floor and ARGV[3] .. ' ' .. number(math.max(floor, before or 0)) or ARGV[3])
 end
 
--- The quarantine covers every lease granted under these constants or the previous ones.
+-- Returns the length of the quarantine: enough for every lease under the new or the previous constants.
 local function quarantined()
   local owed = blank and 0 or before and meta[4] * 1100 or tonumber(meta[8])
   return math.max(ARGV[6] * 1100, owed)
@@ -49,7 +51,7 @@ local function trusted(offset, suspended)
   return offset ~= '' and suspended == '0' and now + offset
 end
 
--- Returns whether a server with this run and promotion may have another memory than the one in meta.
+-- Returns whether a server with the run and the promotion in ARGV may have another memory than the one recorded in meta.
 local function is_replaced()
   for promotion in string.gmatch(ARGV[8], '[^+]+') do
     if not string.find('+' .. (meta[11] or '') .. '+', '+' .. promotion .. '+', 1, true) then return true end
@@ -83,7 +85,7 @@ elseif command == 'init' then
   begin('', now - ARGV[7], ARGV[6] * 1100, '0', 0)
   accepted = 1
 elseif command == 'claim' and not blank and mark == ARGV[2] then
-  -- 2 epoch, which is the whole mark while the node is in quarantine  3 how much of the quarantine has passed
+  -- 2 epoch, which is the whole text of the epoch key while the node is in quarantine  3 how much of the quarantine has passed
   -- The highest claim counts, never the sum.
   local elapsed = math.max(meta[6], ARGV[3])
   if elapsed > tonumber(meta[6]) then redis.call('HSET', KEYS[2], 'elapsed', number(elapsed)) end

@@ -1,6 +1,6 @@
 -- Extends the votes of several attempts, like plain_extend.lua for each, but reads all votes with one command.
 -- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
--- ARGV  1 ttl (ms); then for each: the vote's key (each key once), the attempt
+-- ARGV  1 ttl (ms); then for each attempt: the vote's key (each key once), the attempt
 -- Returns a list of the results of plain_extend.lua, or errors
 local names, gave = {}, {}
 for i = 1, (#ARGV - 1) / 2 do names[i] = ARGV[i * 2] end

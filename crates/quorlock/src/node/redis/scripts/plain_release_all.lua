@@ -1,6 +1,6 @@
 -- Releases the votes of several plain attempts, like plain_release.lua for each, with two commands for all of them.
 -- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
--- ARGV  for each: the vote's key (each key once), the attempt
+-- ARGV  for each attempt: the vote's key (each key once), the attempt
 -- Returns a list of the results of plain_release.lua, or errors
 --#fault
 local names, own, gave = {}, {}, {}

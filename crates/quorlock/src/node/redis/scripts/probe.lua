@@ -1,6 +1,6 @@
 -- Tries every command of the other scripts on an unused key and a channel without subscribers. Leaves nothing behind.
 -- KEYS  1 key   ARGV  1 channel
--- Returns, alternating, a command and the server's error
+-- Returns a list with each command that failed, followed by the server's error
 local said = {}
 local function note(command, answer)
   local against = type(answer) == 'table' and answer.err

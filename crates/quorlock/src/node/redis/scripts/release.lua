@@ -1,8 +1,9 @@
--- Releases a vote, and leaves the queue or keeps the queue position: `part` of quorlock-core's node::apply.
--- For an owner, releases all of its entries: `retire`.
--- KEYS  1 vote   2 the tombstone of the attempt, or of the owner for this name; ends with the id   3 queue   4 kept   5 holds
--- ARGV  1 'leave ' or 'yield ', then the ticket and queue position as in acquire.lua; or ''
---       2 the tombstone's duration (ms), if one is wanted   3 any value, if KEYS[2] is an owner's
+-- Releases a vote. The client leaves the queue or keeps its queue position. Mirrors `part` of quorlock-core's node::apply.
+-- For an owner, releases all entries of the owner. Mirrors `retire` of node::apply.
+-- KEYS  1 vote   2 the tombstone of the attempt, or of the owner for this name; its key ends with the id
+--       3 queue   4 kept   5 holds
+-- ARGV  1 'leave ' or 'yield ', followed by ARGV[8] of acquire.lua; or ''
+--       2 the tombstone's duration (ms), to write a tombstone   3 any value, if KEYS[2] is the tombstone of an owner
 -- Returns 1: released   -4: there was nothing to release
 local attempt, parting, queue, kept = string.sub(KEYS[2], -32), string.sub(ARGV[1], 1, 5), KEYS[3], KEYS[4]
 local vote, code = redis.pcall('GET', KEYS[1]), -4
@@ -56,13 +57,13 @@ if keeps or first[1] and (is_told or parting == 'leave') then
   --#queue
   --#wanted
   local is_there = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
-  -- The rest of the queue matters only if the first waiter has lapsed.
+  -- The other waiters matter only if the first one has lapsed.
   if keeps or not is_there and tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
     wanted = nil
     drop_lapsed()
     if keeps then keep_place() end
     first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
-    -- If the yielding waiter is still first, no other waiter could get the vote, and it must not wake itself.
+    -- If the yielding waiter is still first, no other waiter could get the vote, and the yielding one must not wake itself.
     if keeps then is_told = first[1] ~= place end
   end
   if parting == 'leave' then

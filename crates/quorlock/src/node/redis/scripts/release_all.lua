@@ -1,7 +1,7 @@
 -- Releases the votes of several attempts without queue positions and tombstones, like release.lua for each.
--- If nobody waits, three commands suffice for all of them.
+-- If no client waits for these locks, three commands release all votes.
 -- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
--- ARGV  for each: the vote's key (each key once), the attempt
+-- ARGV  for each attempt: the vote's key (each key once), the attempt
 -- Returns a list of the results of release.lua, or errors
 local function release(KEYS, ARGV)
   --#release

@@ -1,9 +1,9 @@
--- Renews the votes of several exclusive attempts, like acquire.lua for each. If the votes are unchanged it needs fewer
--- commands: one read for all of them, then each vote and its fence are extended.
+-- Renews the votes of several exclusive attempts, like acquire.lua for each. If the votes are unchanged, it needs fewer
+-- commands: it reads all votes with one command, and then extends the fence and the vote of each.
 -- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
--- ARGV  1 the epoch's mark   2 ttl (ms)   3 skew (us)   4 fence retention (ms)   5 holder   6 'repair' or 'renew';
---       then for each: the vote's key (each key once), the attempt, the fence
--- Returns {now, and for each its fence, or the result of acquire.lua, or an error}
+-- ARGV  1 the text of the epoch key ('epoch floor')   2 ttl (ms)   3 max clock skew (us)   4 fence retention (ms)   5 holder
+--       6 'repair' or 'renew'; then for each attempt: the vote's key (each key once), the attempt, the fence
+-- Returns {now, and for each attempt its fence, or the result of acquire.lua, or an error}
 local function acquire(KEYS, ARGV)
   --#acquire
 end
@@ -30,7 +30,7 @@ for i = 1, (#ARGV - 6) / 3 do
   if is_sound and got[of - 1] == attempt and not got[of + 1] and got[of] and string.find(asked, '^%d+$') then
     local fence, by, who = string.match(got[of], '^(%d+) (%x+) %d+ %- (.*)$')
     if by == attempt and who == holder then
-      -- Extend the fence first: a vote must not outlive it. Never shorten a vote.
+      -- Extend the fence first, because a vote must not outlive its fence. Never shorten a vote.
       local kept = redis.pcall('PEXPIRE', wanted[of], retention)
       if kept == 1 then kept = redis.pcall('PTTL', key) end
       if type(kept) == 'number' then kept = redis.pcall('PEXPIRE', key, math.max(ttl, kept)) end

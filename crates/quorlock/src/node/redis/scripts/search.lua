@@ -1,9 +1,9 @@
 -- Returns one page of keys of locks that may be held or waited for. Changes nothing.
--- Scans the keys of votes first, then those of queues. SCAN filters by the pattern, so keys of other kinds cost little:
--- each name leaves a fence for a day.
+-- Scans the keys of votes first, then the keys of queues. There may be many other keys, because each name leaves a fence for
+-- a day. They cost little, because SCAN itself filters by the pattern.
 -- ARGV  1 the cursor, with a leading 'q' for queues   2 keys to scan per step, and about the most keys to return
 --       3 the most steps   4 the pattern of votes' keys, or of fences' keys   5 the pattern of queues' keys
---       6 '1' if ARGV[4] is for votes' keys; otherwise it is for fences' keys, and each name's vote must exist
+--       6 '1' if ARGV[4] matches votes' keys. If it matches fences' keys, only names whose vote exists are returned
 -- Returns {next cursor, {keys}}
 local queues, cursor = string.match(ARGV[1], '^(q?)(%d+)$')
 local found, most = {}, tonumber(ARGV[2])

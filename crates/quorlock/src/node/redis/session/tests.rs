@@ -150,7 +150,7 @@ const ZEROS: &str = "0000000000000000000000000000000000000000";
 
 /// How a blank node stands.
 fn blank() -> Value {
-    // The mark of its life, and the fields of meta.
+    // The epoch text of its life, and the fields of meta.
     let words = (0..=META_FIELDS.len()).map(|_| Value::Text(Vec::new()));
     Value::Array([Value::Int(1), Value::Int(5)].into_iter().chain(words).collect())
 }

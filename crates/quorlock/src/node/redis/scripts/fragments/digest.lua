@@ -1,4 +1,4 @@
--- The public digest of a signature: digest::Digest of quorlock-core. The signature of a broken vote contains its digest.
+-- The public digest of a signature. Mirrors quorlock-core's digest::Digest. The signature of a broken vote contains its digest.
 local function broken_digest(signature)
   if #signature ~= 32 then return end
   local known = string.match(signature, '^(%x+)' .. NOBODY .. '$')

@@ -1,5 +1,5 @@
--- Computes the fence of a grant. Needs `own`; `reentry`: another entry of the same owner; `among`: one of several holds
--- with fences of their own; `passed`: the owner returns after somebody else may have held the lock.
+-- Computes the fence of a grant. Needs `own` (the attempt has the vote), `reentry` (its owner has another entry), `among`
+-- (several holders, each with its own fence) and `passed` (another client may have held the lock since the owner did).
 local asked, skew = string.match(ARGV[3], '^%d+$'), ARGV[5]
 local lasts = string.match(ARGV[4], '^%d+$')
 -- Reject numbers that would not be read back as written ('1e15', 'nan').
@@ -12,7 +12,7 @@ if verb == 'acquire' and not (reentry and fence) or verb ~= 'acquire' and not (o
     fence = math.max(asked, passed and fence + 1 or fence or 0)
   else
     if fence == FENCE_MAX then return {-3, now} end
-    -- The floor follows the 32 digits of the epoch.
+    -- The floor (the number at or below which the node grants no fence) follows the 32 digits of the epoch.
     fence = math.max(asked, string.sub(ARGV[1], 34), fence and fence + 1 or now - skew)
   end
 end

@@ -1,4 +1,5 @@
--- Hands the vote to `first` for its stored request, if its client listens: `hand_on` of quorlock-core's node::apply.
+-- Grants the stored request of `first`, the first waiter, if its client listens. Mirrors `hand_on` of quorlock-core's
+-- node::apply.
 wanted = wanted or not taken and redis.call('HMGET', ASKED, first[1])[1]
 if wanted and not taken then
   local heir, vote_key, fence_key = string.sub(wanted, 1, 32), WHICH, FENCE_OF .. WHICH
@@ -11,7 +12,7 @@ if wanted and not taken then
     -- PUBLISH also counts pattern subscribers, such as a monitor. If NUMSUB is not permitted, assume that nobody listens.
     and (redis.pcall('PUBSUB', 'NUMSUB', channel)[2] or 0) > 0 then
     local fence = string.format('%.0f', math.max(proposal, string.sub(mark, 34), last and last + 1 or now - skew))
-    -- Write the fence first, as for every vote. Publish only after both are written.
+    -- Write the fence first, as for every vote. Publish only after the fence and the vote are written.
     local voted = redis.pcall('SET', fence_key, fence .. ' ' .. heir .. ' ' .. clock[1]
       .. string.sub('00000', #clock[2]) .. clock[2] .. ' ' .. ticket .. ' ' .. string.sub(wanted, 114 + #mark),
       'PX', tonumber(string.sub(wanted, 81, 96)))

@@ -1,4 +1,5 @@
--- How the current vote is held. An exclusive vote, ours or another program's, has no kind. `signed` is its first attempt.
+-- Parses the vote. An exclusive vote, ours or another program's, has no `kind`. `signed` is the attempt that signed the vote:
+-- the first one that entered.
 local kind, signed, detail
 if vote then kind, signed, detail = string.match(vote, '^([rsk]) (%x+) ?(%x*)$') end
 -- Another program's value may look similar to ours.

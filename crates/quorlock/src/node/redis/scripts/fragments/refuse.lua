@@ -1,4 +1,4 @@
--- Refusals: `held` of node::apply and `enqueue` of node::queue. Needs the fragments begin, period and queue.
+-- Refusals. Mirrors `held` of quorlock-core's node::apply and `enqueue` of node::queue. Needs the fragments begin, period and queue.
 --#note
 local function held(spot, waiting, lower)
   return {0, now, redis.call('PTTL', KEYS[2]), fence or 0, by == signed and who or '', spot, waiting, lower}
@@ -7,13 +7,14 @@ end
 -- Returns whether the current vote may belong to a waiter with a lower ticket that has not won yet.
 local function is_voted_lower()
   if not vote then return false end
-  -- The tickets of several entries are not known: yielding once too often is safe.
+  -- The tickets of several entries are not known. Assume a lower one: an unnecessary yield is safe.
   if kind then return true end
   local time, id = string.match(by == vote and voted or '', '^(%d+)-(%x+)$')
   return time and is_lower(tonumber(time), id, tonumber(at), place)
 end
 
--- Returns how many of the first `before` waiters block this one. Shared waiters pass each other, so for them 1 means any.
+-- Returns how many of the first `before` waiters block this one. Shared waiters do not block each other, so for a shared
+-- waiter the result is 1 if any exclusive waiter is before it.
 local function count_ahead(before, shares)
   if not shares then return before end
   for from = 0, before - 1, 64 do

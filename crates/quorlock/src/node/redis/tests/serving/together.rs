@@ -224,8 +224,8 @@ async fn fences_that_are_given_together_have_the_limits_of_those_that_are_not() 
     server.command(&["SET", &companion_key(companion::FENCE, &keys[1]), &Fence::MAX.to_string()]);
     let floor = Fence::new(Fence::MAX.get() / 2);
     guest.life.floor = floor;
-    let mark = format!("{:032x} {floor}", guest.life.epoch.0);
-    server.command(&["SET", Home::Server.epoch_key(), &mark]);
+    let epoch_text = format!("{:032x} {floor}", guest.life.epoch.0);
+    server.command(&["SET", ServerKind::Server.epoch_key(), &epoch_text]);
     let replies = guest.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
     let Reply::Voted { vote, .. } = &replies[1] else { panic!("{replies:?}") };
     assert_eq!(*vote, Vote::Refusal(Refusal::TooFarAhead), "there is none behind the last");
@@ -234,8 +234,8 @@ async fn fences_that_are_given_together_have_the_limits_of_those_that_are_not() 
     }
 }
 
-/// Each of them as it would be alone: a vote that is gone is given anew where that was asked for, one of another is not, and
-/// one that is over stays so.
+/// Each of them as it would be alone: a vote that is gone is given anew where that was asked for, one of another is
+/// not, and one that is over stays so.
 #[tokio::test]
 async fn renewals_that_go_together_are_each_answered_as_it_would_be_alone() {
     let server = RedisServer::start();
@@ -264,7 +264,7 @@ async fn renewals_that_go_together_are_each_answered_as_it_would_be_alone() {
     let is_over = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::Tombstoned), .. });
     assert!(replies.iter().all(is_over), "{replies:?}");
 
-    server.command(&["DEL", &tombstone_key(&keys[2], attempt), Home::Server.epoch_key()]);
+    server.command(&["DEL", &tombstone_key(&keys[2], attempt), ServerKind::Server.epoch_key()]);
     let replies = guest.ask_all(&keys, renew(1)).await.unwrap();
     let is_forgotten = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. });
     assert!(replies.iter().all(is_forgotten), "{replies:?}");

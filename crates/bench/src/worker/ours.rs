@@ -1,4 +1,4 @@
-//! Our own library, as a worker. Each caller locks a name of its own.
+//! Our library, as a worker. Each caller locks its own name.
 
 use std::time::{Duration, Instant};
 
@@ -6,7 +6,7 @@ use quorlock::Client;
 use tokio::runtime::Runtime;
 use tokio::task::JoinSet;
 
-use super::{Task, serve};
+use super::{Task, run_turns};
 use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
@@ -24,14 +24,14 @@ enum Way {
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client(task))?;
     let way = Way::Guarded { plain: task.plain };
-    serve(|length| runtime.block_on(turn(&client, task, way, length)))
+    run_turns(|length| runtime.block_on(turn(&client, task, way, length)))
 }
 
-/// The same, with detached leases.
+/// Like [`work`], with detached leases.
 pub(crate) fn detach(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client_of_a_service(task))?;
     let way = Way::Detached(Duration::from_millis(task.ttl_ms));
-    serve(|length| runtime.block_on(turn(&client, task, way, length)))
+    run_turns(|length| runtime.block_on(turn(&client, task, way, length)))
 }
 
 pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
@@ -40,13 +40,13 @@ pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
 
 /// A client with the settings of `quorlock serve`.
 async fn client_of_a_service(task: &Task) -> Result<Client, Failure> {
-    Ok(Client::builder().nodes(&task.nodes).outlived_by_leases().history(true).connect().await?)
+    Ok(Client::builder().nodes(&task.nodes).leases_outlive_process().history(true).connect().await?)
 }
 
 async fn turn(client: &Client, task: &Task, way: Way, length: Duration) -> Result<Figures, Failure> {
     let begun = Instant::now();
     let mut callers = JoinSet::new();
-    for caller in task.first..task.first + task.callers {
+    for caller in task.first_caller..task.first_caller + task.callers {
         let (client, name) = (client.clone(), format!("cycle/{caller:06}"));
         callers.spawn(async move {
             let mut cycles = Cycles::default();
