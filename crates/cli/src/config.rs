@@ -15,7 +15,7 @@ pub(crate) use key::{KEYS, Key, args as flag_args, typed as typed_flags};
 use value::Kind;
 pub(crate) use value::Value;
 
-/// A key, its value if it is set, and where the value came from: `--ttl`, `$QUORLOCK_TTL`, `config.toml:3` or `default`.
+/// A key, its value (if any), and the origin of the value: `--ttl`, `$QUORLOCK_TTL`, `config.toml:3` or `default`.
 type Setting = (&'static Key, Option<Value>, String);
 
 /// The settings on the command line: each key, and its text.
@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     pub(crate) values: Vec<Setting>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
-    /// The paths that were searched for a file, in order; the last one is the file, if there is one.
+    /// The paths that were searched for a file, in order. If a file was found, its path is the last one.
     pub(crate) looked_for: Vec<PathBuf>,
     /// The profile that was chosen.
     pub(crate) profile: Option<String>,
@@ -98,7 +98,7 @@ impl Settings {
         let (Some(Value::Text(path)), origin) = self.value("password_file") else { return Ok(None) };
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::config(format!("{origin}: cannot read the password from {path}: {error}")))?;
-        // Editors end a file with a line break; passwords do not.
+        // Editors add a line break at the end of a file. It is not part of the password.
         let password = text.trim_end_matches(['\n', '\r']);
         if password.is_empty() {
             return Err(Failure::config(format!("{origin}: the password file {path} is empty")));
@@ -113,7 +113,8 @@ fn resolve(key: &'static Key, flags: &Flags, file: Option<&File>, profile: Optio
         Err(why) => Err(fail(format!("{origin}: {why}"))),
     };
     if let Some((_, text)) = flags.iter().find(|(flag, _)| flag.name == key.name) {
-        // A blank list of nodes most likely comes from an unset variable, and not from a typing error.
+        // A blank list of nodes most likely comes from an unset variable: report it as a wrong configuration, not as
+        // wrong usage.
         return read(text, key.flag(), if key.kind == Kind::Nodes { Failure::config } else { Failure::usage });
     }
     if let Some(text) = variable::read(&key.variable())? {

@@ -95,7 +95,8 @@ impl Context {
         self.open(self.operator()?).await
     }
 
-    /// Connects, and warns about nodes that cannot vote until an operator acts, and if too many are in quarantine.
+    /// Connects. Warns about nodes that cannot vote until an operator acts, and warns if too many nodes are in
+    /// quarantine (the time in which a node that lost its memory must not vote).
     pub(crate) async fn open(&self, builder: ClientBuilder) -> Outcome<Client> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
@@ -113,7 +114,7 @@ impl Context {
         Ok(client)
     }
 
-    /// Connects for a service, which keeps running if nodes fail, and logs which of them do not vote.
+    /// Connects for a service: succeeds even if nodes fail, and logs which nodes do not vote.
     pub(crate) async fn open_to_stay(&self, builder: ClientBuilder) -> Outcome<Client> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
@@ -129,7 +130,7 @@ impl Context {
         Ok(client)
     }
 
-    /// Returns the ttl of the flag, if it was given, or else the configured one.
+    /// Returns the ttl of the flag, or the configured ttl if the flag was not given.
     pub(crate) fn ttl(&self, flag: Option<Duration>) -> Outcome<Duration> {
         let most = self.settings.duration("max_ttl");
         if let Some(ttl) = flag.filter(|ttl| *ttl < TTL_MIN || *ttl > most) {
@@ -140,7 +141,7 @@ impl Context {
         Ok(flag.unwrap_or_else(|| self.settings.duration("ttl")))
     }
 
-    /// Refuses nodes whose locks exclude nobody else.
+    /// Fails if a node is in the memory of this process, because its locks exclude no other process.
     pub(crate) fn outlasts(&self, command: &str) -> Outcome<()> {
         if self.settings.nodes().unwrap_or_default().iter().any(|url| url.starts_with("memory:")) {
             let why = "memory: is gone with the process, so it locks nobody else out";
@@ -149,7 +150,8 @@ impl Context {
         Ok(())
     }
 
-    /// Returns the nodes' URLs, with secrets: the configured ones, or the file of this user and host.
+    /// Returns the configured URLs of the nodes, with secrets. Without configured nodes, returns the URL of a file of
+    /// this user on this host.
     pub(crate) fn urls(&self) -> Outcome<Vec<String>> {
         let nodes = self.settings.nodes();
         let local = nodes.is_none_or(|nodes| nodes.iter().any(|url| is_local(url)));
@@ -183,7 +185,7 @@ fn is_local(url: &str) -> bool {
     url.starts_with("sqlite:") || url.starts_with("memory:")
 }
 
-/// Returns a warning about an even number of nodes, which tolerates no more failures than one node less.
+/// Returns a warning if the number of nodes is even: the cluster tolerates no more failures than with one node fewer.
 fn even_number(nodes: usize) -> Option<String> {
     let text = || format!("{nodes} nodes tolerate no more failures than {}: use an odd number", nodes - 1);
     (nodes > 0 && nodes.is_multiple_of(2)).then(text)
@@ -204,7 +206,7 @@ fn quarantine(nodes: &[(String, Option<Silence>)]) -> Option<String> {
     Some(format!("{quarantined} of {} nodes {why}, and can vote in {}; {advice}", nodes.len(), show(wait)))
 }
 
-/// Returns why the time between two runs does not count towards a quarantine; `None` if it does.
+/// Returns why the time between two runs does not count towards a quarantine; `None` if that time counts.
 pub(crate) fn unrecorded(client: &Client) -> Option<String> {
     if state_folder().is_none() {
         return Some("neither XDG_STATE_HOME nor HOME names a state folder".into());
@@ -212,12 +214,12 @@ pub(crate) fn unrecorded(client: &Client) -> Option<String> {
     client.state_folder_trouble()
 }
 
-/// Returns `$XDG_STATE_HOME/quorlock`, or the folder below `~/.local/state`, if either variable is set.
+/// Returns `$XDG_STATE_HOME/quorlock`, or else `~/.local/state/quorlock`; `None` if neither variable is set.
 fn state_folder() -> Option<PathBuf> {
     user_folder("XDG_STATE_HOME", ".local/state")
 }
 
-/// Returns `$XDG_STATE_HOME/quorlock/locks.db`, or the file below `~/.local/state`.
+/// Returns the path of `locks.db` in the state folder.
 fn default_file() -> Outcome<PathBuf> {
     let folder = state_folder().ok_or_else(|| {
         Failure::config("neither XDG_STATE_HOME nor HOME says where to keep locks: use --nodes sqlite:/some/path")

@@ -96,7 +96,7 @@ impl Failure {
     }
 }
 
-/// What a client knows besides the error.
+/// The client's knowledge that an error does not contain.
 #[derive(Debug, Default)]
 pub(crate) struct Details {
     /// How long the caller has waited for the lock.
@@ -234,12 +234,12 @@ pub(crate) fn counted(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { plural })
 }
 
-/// Describes the effect on short runs if a quarantine cannot be recorded.
+/// Describes the effect on short runs if the progress of a quarantine cannot be recorded.
 pub(crate) fn between_runs(unrecorded: &str) -> String {
     format!("  the time between runs does not count: {unrecorded}")
 }
 
-/// Describes how long a node has been silent, unless that has just begun.
+/// Describes how long a node has been silent; empty if the silence has just begun.
 pub(crate) fn for_so_long(silent: Option<Duration>) -> String {
     let worth_a_word = silent.filter(|silent| *silent >= Duration::from_secs(1));
     worth_a_word.map_or_else(String::new, |silent| format!("; no vote for {}", show(silent)))

@@ -11,7 +11,7 @@ use crate::table::{Cell, one_line};
 /// The titles of [`cells`].
 pub(crate) const TITLES: [&str; 6] = ["HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING"];
 
-/// Returns the table cells of a lock: on one node, or summed up for all.
+/// Returns the table cells of a lock on one node, or of the summary of all nodes.
 pub(crate) fn cells(lock: &LockOnNode) -> impl Iterator<Item = Cell> {
     let (who, paint) = match (&lock.trouble, &lock.holder) {
         (Some(trouble), _) => (trouble.clone(), Some(Paint::BAD)),

@@ -45,7 +45,8 @@ pub(crate) struct LockArgs {
 }
 
 impl LockArgs {
-    /// Returns how long to wait. `is_patient` is the choice of another flag, if there is one.
+    /// Returns how long to wait for the lock. `is_patient` is whether another flag asks to wait, if that flag was
+    /// given.
     pub(crate) fn patience(&self, is_patient: Option<bool>) -> Duration {
         let is_patient = is_patient.unwrap_or_else(|| std::io::stderr().is_terminal() && !self.no_wait);
         self.wait.unwrap_or(if is_patient { Duration::MAX } else { Duration::ZERO })
@@ -69,7 +70,8 @@ impl LockArgs {
         }
     }
 
-    /// Acquires the lock in this mode within a time, and shows the progress of the wait. `program` is the default label.
+    /// Acquires the lock in this mode, waits at most the given time, and shows the progress of the wait. `program` is
+    /// the default label.
     pub(crate) async fn acquire(
         &self,
         context: &Context,

@@ -23,7 +23,7 @@ use context::Context;
 use exit::{Exit, Failure, Outcome};
 use output::Output;
 
-/// Faster for the many small objects of the service, which often move between threads.
+/// Faster than the default allocator for the many small objects of the service, which often move between threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
             return Exit::USAGE.into();
         }
     };
-    // A shell that evaluates the output must also learn of a failure.
+    // If a shell evaluates the output, the output must report a failure to that shell.
     let is_for_eval = matches!(&cli.command, Command::Acquire(args) if args.format == acquire::Format::Sh);
     let exit = start(cli, &flags).unwrap_or_else(|failure| failure.report());
     if is_for_eval {

@@ -59,19 +59,19 @@ impl Output {
         }
     }
 
-    /// Prints the error of something that may fail, with `--verbose`.
+    /// Prints the error, if there is one, with `--verbose` only.
     pub(crate) fn detail_of<T, E: std::fmt::Display>(self, done: Result<T, E>) {
         if let Err(error) = done {
             self.detail(error);
         }
     }
 
-    /// Prints one line of data. A reader that has left is not an error.
+    /// Prints one line of data. If the reader has closed the pipe, that is not an error.
     pub(crate) fn line(self, text: impl std::fmt::Display) -> Outcome {
         self.text(&format!("{text}\n")).map(|_| Exit::OK)
     }
 
-    /// Prints a text. Returns whether anybody still reads: a reader that has left, such as `head`, is not an error.
+    /// Prints a text. Returns false if the reader has closed the pipe, as `head` does: that is not an error.
     #[expect(clippy::unused_self, reason = "printing is done through an output")]
     pub(crate) fn text(self, text: &str) -> Outcome<bool> {
         match write_stdout(text) {
@@ -150,7 +150,7 @@ impl LiveText {
         let columns = room(io::stderr()).0.max(20) - 1;
         let text = format!("{}{}", clear(self.lines), lines.map(|line| cut_painted(&line, columns)).join("\n"));
         self.lines = LINES;
-        // A single write, so that no other output comes in between.
+        // A single write, so that other output cannot get between the lines.
         let _ = io::stderr().write_all(text.as_bytes());
     }
 }
@@ -163,13 +163,14 @@ impl Drop for LiveText {
     }
 }
 
-/// Returns the codes that move from the last of these lines to the beginning of the first, and clear everything below.
+/// Returns the escape codes that move the cursor from the last of these lines to the beginning of the first line, and
+/// clear everything below.
 pub(crate) fn clear(lines: usize) -> String {
     let up = lines.saturating_sub(1);
     if up == 0 { "\r\u{1b}[J".into() } else { format!("\u{1b}[{up}A\r\u{1b}[J") }
 }
 
-/// Returns the columns and rows of a terminal, with defaults if the terminal does not know them.
+/// Returns the number of columns and rows of a terminal, or defaults if the terminal does not report them.
 pub(crate) fn room(terminal: impl AsFd) -> (usize, usize) {
     let (columns, rows) = tcgetwinsize(terminal).map_or((0, 0), |size| (size.ws_col, size.ws_row));
     let or_default = |count: u16, default| if count == 0 { default } else { usize::from(count) };

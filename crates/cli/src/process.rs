@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::{Failure, Outcome};
 
-/// A process that was alive. Its start time distinguishes it from a later process with the same id. It may lead a process
-/// group.
+/// A process that was alive when it was found. Its start time distinguishes it from a later process with the same id.
+/// The process may lead a process group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -41,17 +41,17 @@ impl Process {
         Pid::from_raw(i32::try_from(self.pid).ok()?)
     }
 
-    /// Returns the group that it leads, unless the group is gone. The kernel does not reuse the id of a group while the
-    /// group has members.
+    /// Returns the group that the process leads; `None` if the group is gone. The kernel does not reuse the id of a
+    /// group while the group has members.
     fn group(self) -> Option<Pid> {
         let is_replaced = start_of(self.pid).is_ok_and(|start| start.is_some_and(|start| start != self.start));
         self.as_pid().filter(|_| !is_replaced)
     }
 
-    /// Sends a signal to every process of its group.
+    /// Sends a signal to every process of the group that this process leads.
     pub(crate) fn signal_group(self, signal: Signal) {
         if let Some(id) = self.group() {
-            // It may have ended meanwhile.
+            // The group may have ended meanwhile.
             let _ = kill_process_group(id, signal);
         }
     }
@@ -61,7 +61,7 @@ impl Process {
         self.group().is_some_and(|id| test_kill_process_group(id) != Err(Errno::SRCH))
     }
 
-    /// Returns whether any process of its group still runs, by examining every process of the host. Zombies do not count,
+    /// Returns whether any process of its group still runs. Examines every process of the host. Ignores zombies,
     /// because not every system has an init that reaps orphans.
     pub(crate) fn group_is_alive(self) -> bool {
         let Some(id) = self.group().filter(|_| self.group_has_members()) else { return false };
@@ -73,7 +73,7 @@ impl Process {
     }
 }
 
-/// Returns the start time of the process with this id; `None` if there is none, or it has ended.
+/// Returns the start time of the process with this id; `None` if no such process exists, or it has ended.
 fn start_of(pid: u32) -> io::Result<Option<u64>> {
     Ok(Stat::read(pid)?.filter(|stat| !stat.is_over).map(|stat| stat.start))
 }
@@ -88,7 +88,7 @@ pub(crate) fn parent(process: Pid) -> Option<Pid> {
 struct Stat {
     parent: i32,
     group: i32,
-    /// Whether it no longer runs any code.
+    /// Whether the process no longer runs any code.
     is_over: bool,
     start: u64,
 }
@@ -97,7 +97,8 @@ impl Stat {
     fn read(pid: u32) -> io::Result<Option<Self>> {
         match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
             Ok(text) => Ok(Some(Self::parse(&text).ok_or(io::ErrorKind::InvalidData)?)),
-            // With the second error, it ended during the read.
+            // The first error means that there is no such process. The second one means that the process ended during
+            // the read.
             Err(error) if [Some(Errno::NOENT), Some(Errno::SRCH)].contains(&Errno::from_io_error(&error)) => Ok(None),
             Err(error) => Err(error),
         }

@@ -10,12 +10,12 @@ use crate::exit::{Failure, Outcome};
 /// The signals that are passed on to the command, or end a wait.
 const PASSED_ON: [Signal; 7] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
-/// The signals that matter while a command runs: it has changed, or this process must stop and has to stop the command
-/// first.
+/// The additional signals to handle while a command runs: the command has ended or stopped, or this process is asked to
+/// stop and must stop the command first.
 pub(crate) const WHILE_RUNNING: [Signal; 2] = [Signal::CHILD, Signal::TSTP];
 
-/// The signals that this process handles. Signals that were ignored from the start, as under `nohup`, stay ignored, also
-/// for the command.
+/// The signals that this process handles. Signals that were ignored when this process started, as under `nohup`, stay
+/// ignored, both here and in the command.
 pub(crate) struct Signals {
     heard: Vec<(Signal, Heard)>,
     ignored: u64,
@@ -64,6 +64,6 @@ fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or_default();
-    // If SIGCHLD were ignored, the exit code of the command would be lost.
+    // SIGCHLD is never ignored, because then the exit code of the command would be lost.
     mask & !(1 << (Signal::CHILD.as_raw() - 1))
 }

@@ -51,12 +51,12 @@ impl Table {
     }
 }
 
-/// Makes an untrusted text safe to print: it must not move the cursor or break the line.
+/// Makes an untrusted text safe to print: replaces characters that could move the cursor or break the line.
 pub(crate) fn one_line(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect()
 }
 
-/// Returns each character of a line, and whether it takes a column: those of colour codes do not.
+/// Returns each character of a line, and whether the character takes a column. Characters of colour codes take none.
 fn columns_of(line: &str) -> impl Iterator<Item = (char, bool)> {
     line.chars().scan(false, |in_colour, c| {
         *in_colour |= c == '\u{1b}';
@@ -71,7 +71,7 @@ pub(crate) fn cut_painted(line: &str, columns: usize) -> String {
     let mut shown = 0;
     let kept = columns_of(line).filter(|(_, is_shown)| {
         shown += usize::from(*is_shown);
-        // The last colour must be ended.
+        // Keep all colour codes, so that the last colour is ended.
         !is_shown || shown <= columns
     });
     kept.map(|(c, _)| c).collect()

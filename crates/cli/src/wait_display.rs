@@ -1,4 +1,5 @@
-//! The display while waiting for a lock: two lines that are redrawn on a terminal, and a line now and then elsewhere.
+//! The display while waiting for a lock. On a terminal, it redraws two lines; without a terminal, it prints a line now
+//! and then.
 
 use std::io::stderr;
 use std::time::{Duration, Instant, SystemTime};
@@ -14,7 +15,7 @@ use crate::output::{LiveText, Output, Paint};
 const TURN: Duration = Duration::from_millis(100);
 /// The interval at which a line is printed without a terminal.
 const REPEAT: Duration = Duration::from_secs(30);
-/// How long the nodes may take before the display mentions it.
+/// How long the nodes may take to answer before the display mentions the delay.
 const PATIENCE: Duration = Duration::from_secs(1);
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
@@ -54,7 +55,7 @@ impl<'a> Display<'a> {
             let is_changed = matches!(tokio::time::timeout(rest, self.news.changed()).await, Ok(Ok(())));
             let (is_news, wait) = {
                 let news = self.news.borrow_and_update();
-                // The news may have come after the timeout.
+                // Progress may have been reported just after the timeout.
                 (is_changed || news.has_changed(), news.clone())
             };
             let is_other = who(seen.as_ref()) != who(wait.as_ref());
@@ -82,11 +83,11 @@ impl<'a> Display<'a> {
         }
     }
 
-    /// Records since when a holder has the lock, and whether it renews.
+    /// Records since when the current holder has held the lock, and whether it renews its lease.
     async fn update(&mut self, before: Option<&Wait>, wait: Option<&Wait>, is_other: bool) {
         let grew = before.zip(wait).is_some_and(|(before, wait)| {
             let counted_down = before.remaining.map(|left| left.saturating_sub(self.heard.elapsed()));
-            // The difference is larger than the delay of a reply.
+            // The remaining time grew by more than the delay of a reply can explain, so the holder has renewed.
             wait.remaining.zip(counted_down).is_some_and(|(now, then)| now > then + Duration::from_millis(500))
         });
         self.is_renewing = !is_other && (self.is_renewing || grew);

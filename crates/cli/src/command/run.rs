@@ -100,7 +100,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(100);
 /// The hidden command that dies by a signal, so that the shell that runs a script notices the signal.
 const DIE: &str = "__die";
 
-/// Returns the program to put in front of a command, so that the command is killed when this process ends for any reason.
+/// Returns the program to put in front of a command, so that the command is killed as soon as this process ends for any
+/// reason.
 ///
 /// If `gate` is the reading end of a pipe, the command waits until something is written to that pipe.
 pub(crate) fn mortal(gate: Option<RawFd>) -> Command {

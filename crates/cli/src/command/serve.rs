@@ -119,7 +119,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Outcome {
     let client = if args.demo {
         demo::start().await?
     } else {
-        // Leases belong to callers, which outlive any replica.
+        // Leases belong to the callers of the service, which may outlive this replica.
         context.open_to_stay(context.builder()?.leases_outlive_process().history(true)).await?
     };
     let mut config = Config::new(args.listen, client.clone());
@@ -139,7 +139,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Outcome {
         tracing::info!(signal = signal.as_raw(), "stopping");
     });
     served.await.map_err(Failure::internal)?;
-    // Votes on nodes that do not answer end with their ttl.
+    // A failure does not matter: votes on nodes that do not answer end with their ttl.
     let _ = client.close(FLUSH).await;
     Ok(Exit::OK)
 }

@@ -70,21 +70,21 @@ pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> Outcome {
 struct View {
     output: Output,
     is_drawn: bool,
-    /// The number of lines on the terminal, with that of the cursor.
+    /// The number of lines on the terminal, including the line of the cursor.
     lines: usize,
     known: BTreeMap<String, LockView>,
     /// The remarks that were last printed.
     said: Vec<String>,
 }
 
-/// Returns whether a lock is unchanged, apart from times that pass.
+/// Returns whether two views of a lock are equal, apart from durations that change as time passes.
 fn is_same(one: &LockView, other: &LockView) -> bool {
     let state = |lock: &LockView| (lock.held, lock.holder.clone(), lock.fence, lock.waiting);
     state(one) == state(other)
 }
 
 impl View {
-    /// Shows a listing. Returns whether anybody still reads the output.
+    /// Shows a listing. Returns whether the output is still read.
     fn show(&mut self, listing: &Listing) -> Outcome<bool> {
         let (locks, remarks) = (views(listing), remarks(listing));
         if self.is_drawn {
@@ -152,10 +152,10 @@ impl View {
             lines.truncate(rows - 2);
             lines.push(format!(".. and {hidden} more"));
         }
-        // A line that wraps would make the count of lines wrong.
+        // If the terminal wrapped a line, the count of lines would be wrong.
         let cut: Vec<String> = lines.iter().map(|line| cut_painted(line, columns)).collect();
         let text = format!("{}{}\n", clear(self.lines), cut.join("\n"));
-        // The cursor is on the line below.
+        // The cursor is on the line below the last line.
         self.lines = lines.len() + 1;
         self.output.text(&text)
     }

@@ -1,4 +1,4 @@
-//! The configuration file: common settings at the top, and profiles that override some.
+//! The configuration file: common settings at the top, and profiles that override some of them.
 
 use std::borrow::Cow;
 use std::io::ErrorKind;
@@ -26,15 +26,16 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads the given file, or the first of the default ones that exists. Also returns the paths that it tried, in order.
+    /// Reads the named file, or else the first default file that exists. Also returns the paths that it tried, in
+    /// order.
     pub(crate) fn find(named: Option<PathBuf>) -> Outcome<(Option<Self>, Vec<PathBuf>)> {
         let named = variable::flag_or_read(named, "QUORLOCK_CONFIG")?;
         let is_named = named.is_some();
         let mut tried = Vec::new();
         for path in named.map_or_else(usual_places, |path| vec![path]) {
             tried.push(path.clone());
-            // A file behind a broken link or in an unreadable folder counts as present: without it, this host might use its
-            // own locks.
+            // A file behind a broken link or in an unreadable folder counts as present, and is an error: if it were
+            // ignored, this host might use its own locks.
             let is_missing = std::fs::symlink_metadata(&path)
                 .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory));
             if is_missing && !is_named {
@@ -77,7 +78,7 @@ impl File {
         Err(Failure::config(format!("{}: no profile {name:?}; {known}", self.path.display())))
     }
 
-    /// Returns the value of a key, and where it is: that of the profile first.
+    /// Returns the value of a key, and its place in the file. A value in the profile overrides a common value.
     pub(crate) fn value(&self, key: &'static Key, profile: Option<&str>) -> Option<(Value, String)> {
         let pick = |entries: &[Entry], of_profile: String| {
             let (_, value, line) = entries.iter().find(|(found, ..)| found.name == key.name)?;
@@ -99,7 +100,7 @@ impl Reader<'_> {
         self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
     }
 
-    /// Returns the failure because of a mistake at this offset.
+    /// Returns the failure for a mistake at this offset of the file.
     fn wrong(&self, at: usize, why: impl std::fmt::Display) -> Failure {
         Failure::config(format!("{}:{}: {why}", self.path.display(), self.line(at)))
     }
@@ -142,8 +143,8 @@ fn unknown(name: &str) -> String {
     format!("unknown key {name:?}{hint}\n  known are {}", known.join(", "))
 }
 
-/// Refuses a missing file if a folder of its path is a broken link: the file exists elsewhere, and was not omitted on
-/// purpose.
+/// Fails if a folder in the path of a missing file is a broken link: then the file most likely exists elsewhere, and
+/// was not omitted on purpose.
 fn check_folders(path: &Path) -> Outcome<()> {
     let broken = path.ancestors().skip(1).find(|folder| folder.is_symlink() && !folder.is_dir());
     let Some((link, target)) = broken.and_then(|link| Some((link, std::fs::read_link(link).ok()?))) else {
@@ -153,7 +154,8 @@ fn check_folders(path: &Path) -> Outcome<()> {
     Err(Failure::config(format!("{path}: {link} is a link to {target}, which is not a folder")))
 }
 
-/// Returns the folder `quorlock` in the one that this variable names, or else in this one below the home directory.
+/// Returns the folder `quorlock` in the folder that this variable names. If the variable is not set, returns the folder
+/// `quorlock` in the folder `below_home` of the home directory.
 pub(crate) fn user_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
     let folder = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     Some(folder(variable).or_else(|| Some(folder("HOME")?.join(below_home)))?.join("quorlock"))

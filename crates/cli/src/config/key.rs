@@ -90,7 +90,7 @@ pub(crate) fn args() -> impl Iterator<Item = Arg> {
     KEYS.iter().filter(|key| key.is_global()).map(Key::arg)
 }
 
-/// Returns the settings that were given as such flags.
+/// Returns the settings that the user gave as flags that every command has.
 pub(crate) fn typed(matches: &ArgMatches) -> Flags {
     let text = |key: &'static Key| match key.kind {
         Kind::Switch => matches.get_flag(key.name).then(|| (key, "true".to_owned())),

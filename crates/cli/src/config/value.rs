@@ -33,7 +33,7 @@ impl Kind {
         }
     }
 
-    /// Parses a text from a flag, a variable or a file. Its errors never repeat a URL.
+    /// Parses a text from a flag, a variable or a file. Its errors never contain a URL, which may contain a password.
     pub(crate) fn read(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Text(_) => Ok(Value::Text(text.to_owned())),
@@ -77,7 +77,7 @@ impl std::fmt::Debug for Value {
     }
 }
 
-/// Checks a list of nodes. A blank entry most likely comes from an unset variable.
+/// Checks a list of nodes. Refuses a blank entry, which most likely comes from an unset variable.
 pub(crate) fn checked(nodes: Vec<String>) -> Result<Value, String> {
     if nodes.iter().all(|node| node.trim().is_empty()) {
         return Err("the list of nodes is empty; list them, or leave the setting out".into());

@@ -6,19 +6,19 @@ use crate::config::key::{KEYS, Key};
 use crate::exit::{Failure, Outcome};
 
 const PREFIX: &str = "QUORLOCK_";
-/// Settings that a file cannot contain. All names are without the prefix.
+/// Settings that a file cannot contain. All names in these lists are without the prefix `QUORLOCK_`.
 const SETTINGS: [&str; 3] = ["CONFIG", "PROFILE", "PASSWORD"];
-/// The variables that `run` sets for its command, and `acquire --format sh` for a shell, besides settings.
+/// The variables, besides settings, that `run` sets for its command, or that `acquire --format sh` sets in a shell.
 const GIVEN: [&str; 8] = ["NAME", "KIND", "FENCE", "LEASE", "OWNER", "SLOT", "TTL_MS", "OUTER"];
 /// The variables of this project's tests.
 const TESTS: [&str; 8] =
     ["CLOCK_FILE", "DISK_FILE", "ORDERS", "PAGE_MODULES", "REDIS_SERVER", "SEED", "WITHOUT", "WRITE_HELP"];
 const TESTS_PREFIX: &str = "TEST";
-/// A name with more mistakes than this is not a misspelling.
+/// A name with more mistakes than this is not taken for a misspelling.
 const MISTAKES_MAX: usize = 3;
 
-/// Reads one of our variables. A variable that is set but empty is an error: most likely it was built from an unset one,
-/// and ignoring it could make this host use its own locks.
+/// Reads one of our variables. A variable that is set but empty is an error: most likely its value was built from an
+/// unset variable. If we ignored it, this host might use its own locks.
 pub(crate) fn read(name: &str) -> Outcome<Option<String>> {
     let Some(text) = std::env::var_os(name) else { return Ok(None) };
     match text.into_string() {
@@ -35,8 +35,8 @@ pub(crate) fn flag_or_read<T: From<String>>(flag: Option<T>, name: &str) -> Outc
     if flag.is_some() { Ok(flag) } else { Ok(read(name)?.map(T::from)) }
 }
 
-/// Refuses unknown variables that look like ours. Ignoring a misspelt one would drop its setting, and could make this host
-/// use its own locks.
+/// Fails if an unknown variable looks like one of ours. If we ignored a misspelt variable, its setting would be lost,
+/// and this host might use its own locks.
 pub(crate) fn check() -> Outcome<()> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let is_unknown =
@@ -61,8 +61,8 @@ fn is_known(name: &str) -> bool {
         || name.starts_with(TESTS_PREFIX)
 }
 
-/// Returns whether Kubernetes set the variable: for a service called quorlock, it sets variables with our prefix in every
-/// container.
+/// Returns whether Kubernetes set the variable. For a service called quorlock, Kubernetes sets variables with our
+/// prefix in every container.
 fn is_of_kubernetes(name: &str) -> bool {
     let is_port =
         |rest: &str| rest.is_empty() || rest.strip_prefix('_').is_some_and(|rest| rest.starts_with(char::is_numeric));

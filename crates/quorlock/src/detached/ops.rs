@@ -25,11 +25,11 @@ use crate::platform::clock;
 
 /// The longest time for which a retired owner is refused: a week.
 const TOMBSTONE_MILLIS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
-/// How long this client remembers that a lease is over, counted from the last time it found that out.
+/// How long this client remembers that a lease is over, counted from the last time that it learned this.
 const ENDED_FOR: Duration = Duration::from_secs(10 * 60);
 
-/// Restarts the ttl on every node that still has the vote. A node that does not have it does not grant it again, because
-/// this client does not know whether the lease was lost meanwhile.
+/// Restarts the ttl on every node that still has the vote. A node without the vote does not grant it again, because
+/// this client does not know whether the lease was lost in the meantime.
 ///
 /// If no majority can have the lease any more, this client releases the remaining votes and does not extend the lease
 /// again: lost is final. If the last extension found no majority, this one checks the lease first, so that a caller that
@@ -41,7 +41,8 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Res
     if cluster.doubts.has(lease.id, clock::now()) {
         let look = Request::Check { attempt: lease.id, slot: lease.slot() };
         match outlook(cluster, lease, look, Operation::Extend).await {
-            // A majority still has it, but not for long enough to rely on. The extension may be in time.
+            // A majority still has the lease, but not for long enough to rely on. The extension may still arrive before
+            // the votes expire.
             Err(LeaseError::Lost(LostError::Expired)) => {}
             other => {
                 settle(cluster, lease, other)?;
@@ -57,7 +58,7 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Res
         None => Request::PlainExtend { attempt, ttl },
     };
     let outlook = match outlook(cluster, lease, request, Operation::Extend).await {
-        // The answers came too late to count, but the nodes may have extended the lease.
+        // The answers came too late to be used, but the nodes may have extended the lease.
         Err(LeaseError::Lost(LostError::Expired)) => {
             let mut late = Round::new(cluster.settings.quorum);
             late.silence_the_rest(&Silence::Late);
@@ -114,8 +115,8 @@ pub(crate) async fn check(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Resu
     outlook(cluster, lease, request, Operation::Check).await
 }
 
-/// Releases the votes on every node and leaves a tombstone, because other processes may have requests for this lease under
-/// way.
+/// Releases the votes on every node. Leaves a tombstone (a note that makes the node refuse late requests), because
+/// other processes may have requests for this lease under way.
 pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Released, LeaseError> {
     let key = key(cluster, lease)?;
     if cluster.is_closed() {
@@ -134,7 +135,7 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Re
     if round.is_answered() {
         return Ok(Released::Gone);
     }
-    // An unreachable node also counts as late. Let the tally show why it is unreachable instead.
+    // An unreachable node also counts as late. In the tally, show the reason why it is unreachable instead.
     let mut tally = round.tally();
     for vote in tally.votes.iter_mut().filter(|vote| **vote == NodeVote::Silent(Silence::Late)) {
         *vote = NodeVote::Silent(Silence::Unheard);
@@ -163,8 +164,8 @@ pub(crate) fn give_back(
     cluster.flush();
 }
 
-/// Releases every entry of an owner on every node, and leaves a tombstone that refuses the owner, because other processes
-/// may have requests for it under way. `lease` is one of the entries, if the caller has one.
+/// Releases every entry of an owner on every node. Leaves a tombstone that makes the nodes refuse the owner, because
+/// other processes may have requests of this owner under way. `lease` is one of the entries, if the caller has one.
 pub(crate) async fn retire(
     cluster: &Arc<Cluster>,
     key: &Arc<LockKey>,
@@ -173,7 +174,7 @@ pub(crate) async fn retire(
     lease: Option<&DetachedLease>,
 ) -> Result<Released, LeaseError> {
     let end = match lease {
-        // Read it before the release, for the history: afterwards the nodes no longer have it.
+        // For the history, read the lease before the release: after it, the nodes no longer have the lease.
         None if cluster.settings.history => Some(end_of(cluster, key, owner).await),
         _ => None,
     };
@@ -199,8 +200,8 @@ pub(crate) async fn retire(
     Ok(Released::Standing)
 }
 
-/// Returns the fence, the holder and the mode with which an owner holds a name, as far as the nodes know. The nodes do not
-/// tell readers apart.
+/// Returns the fence, the holder and the mode with which an owner holds a name, as far as the nodes know. The nodes do
+/// not report which reader has which fence.
 async fn end_of(
     cluster: &Arc<Cluster>,
     key: &Arc<LockKey>,
@@ -226,8 +227,8 @@ async fn end_of(
     }
 }
 
-/// Returns how long a majority keeps the lease at least: the m-th largest end, each counted from when its request was sent,
-/// less drift.
+/// Returns how long a majority will keep the lease at least: until the m-th largest end of the votes (m nodes are a
+/// majority), less drift. Each end is counted from the time at which the request was sent.
 async fn outlook(
     cluster: &Arc<Cluster>,
     lease: &DetachedLease,
@@ -274,7 +275,7 @@ fn end(outcome: &Outcome, ttl: Ttl) -> Option<Moment> {
     }
 }
 
-/// Returns whether too few nodes are left for a majority of votes for the lease.
+/// Returns whether so few nodes can still have a vote for the lease that they cannot be a majority.
 fn is_gone(cluster: &Cluster, round: &Round) -> bool {
     let is_gone =
         |why: &&Refusal| matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned | Refusal::Retired);

@@ -1,4 +1,5 @@
-//! Registry of a client's claims: those that are live, those that wait in the queue, and detached leases.
+//! Registry of a client's claims. A claim is the object behind a lease, from the first request to the release. The
+//! registry knows the live claims, those that wait in a queue, and detached leases.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +12,8 @@ use quorlock_core::ticket::{Handoff, Ticket};
 
 use crate::platform::sync::{AtomicU64, Mutex};
 
-/// The most detached leases that are repaired at a time. Further ones stay on the nodes that have granted them.
+/// The most detached leases that are repaired at a time, which means that they get votes on the nodes that have not
+/// granted them. Further ones stay only on the nodes that have granted them.
 pub(crate) const REPAIRS_MAX: usize = 65_536;
 
 /// The events that reach a claim through the registry.
@@ -22,7 +24,7 @@ pub(crate) trait ClaimEvents: Send + Sync {
     /// A node says that the lock may be free now, or has handed over its vote.
     fn hint(self: Arc<Self>, node: usize, handoff: Option<Handoff>);
 
-    /// A node says that the lock was broken: the claim asks all nodes whether it is still held.
+    /// A node says that the lock was broken. The claim then asks all nodes whether its lease is still held.
     fn doubt(self: Arc<Self>);
 
     /// The client is closed, or the repair of a detached lease has ended.
@@ -34,7 +36,7 @@ pub(crate) trait ClaimEvents: Send + Sync {
 /// Its mutexes are never held while a claim is called, so a claim may use the registry under its own mutex.
 #[derive(Default)]
 pub(crate) struct Claims {
-    /// The claims that may still have something to release, by number. A closing link waits until there are none.
+    /// The claims that may still have votes to release, by number. A closing link waits until there are none.
     live: Mutex<BTreeMap<u64, Weak<dyn ClaimEvents>>>,
     waiting: Mutex<BTreeMap<Ticket, Weak<dyn ClaimEvents>>>,
     /// Detached leases that are not on all nodes yet.
@@ -46,7 +48,7 @@ pub(crate) struct Claims {
 type DetachedKey = (Option<OwnerId>, LeaseId);
 
 impl Claims {
-    /// A number for a new claim.
+    /// Returns a number for a new claim.
     pub(crate) fn next_number(&self) -> u64 {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
@@ -60,7 +62,7 @@ impl Claims {
         self.live.lock().remove(&number);
     }
 
-    /// Returns whether no claim has anything left to release.
+    /// Returns whether no claim has votes left to release.
     pub(crate) fn is_settled(&self) -> bool {
         self.live.lock().is_empty()
     }
@@ -82,7 +84,7 @@ impl Claims {
         }
     }
 
-    /// Passes a hint to every waiter: the node can be asked again, and its hints were missed meanwhile.
+    /// Passes a hint to every waiter: the node is available again, and its hints were missed while it was not.
     pub(crate) fn hint_all(&self, node: usize) {
         let waiting: Vec<_> = self.waiting.lock().values().filter_map(Weak::upgrade).collect();
         for waiter in waiting {
@@ -97,7 +99,8 @@ impl Claims {
         }
     }
 
-    /// Adds a detached lease, until [`end_repair`](Self::end_repair). Returns `false` if there are too many.
+    /// Adds a detached lease, until [`end_repair`](Self::end_repair). Returns `false` if there are already
+    /// [`REPAIRS_MAX`].
     pub(crate) fn repair(&self, owner: Option<OwnerId>, id: LeaseId, claim: Arc<dyn ClaimEvents>) -> bool {
         let mut detached = self.detached.lock();
         let has_room = detached.len() < REPAIRS_MAX;

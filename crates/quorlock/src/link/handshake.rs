@@ -22,8 +22,8 @@ const SUSPENDED: &str = "a change of the cluster's constants was begun and not f
                          reconfigure` once more";
 
 impl Link {
-    /// Looks at the node, waits until it may join, and sends hello. Returns the current life of the node's memory, which
-    /// may be in quarantine.
+    /// Reads the node's state, waits until the node may join, and sends hello. Returns the node's current incarnation
+    /// (life of its memory), which may be in quarantine.
     pub(super) async fn shake_hands(
         &self,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
@@ -40,7 +40,7 @@ impl Link {
                     if self.inner.lock().closing {
                         return Err(Trouble::Broken("the client was closed".into()));
                     }
-                    // Look again after any wakeup: the node itself may have changed meanwhile.
+                    // Read the state again after any wakeup: the node may have changed since.
                     tokio::select! {
                         biased;
                         () = changed => {}
@@ -62,7 +62,7 @@ impl Link {
                     match life {
                         Some(life) if accepted && life.suspended => return Err(Trouble::Unfit(SUSPENDED.into())),
                         Some(life) if accepted => return self.resume_quarantine(answers, life).await,
-                        // The hello of another client came first. Look again.
+                        // The hello of another client came first. Read the state again.
                         _ => runtime::sleep(super::BACKOFF_MIN).await,
                     }
                 }
@@ -70,7 +70,7 @@ impl Link {
         }
     }
 
-    /// Claims the part of a quarantine that this host has recorded, or starts a record.
+    /// Claims that as much of the quarantine has passed as this host has recorded, or starts a record.
     async fn resume_quarantine(
         &self,
         answers: &mut mpsc::UnboundedReceiver<Answer>,

@@ -1,4 +1,5 @@
-//! Watches a node's memory: checks a voting node at intervals, and sends the claims that end a quarantine.
+//! Watches a node's memory: checks a voting node at intervals. To a quarantined node it sends claims of how much of the
+//! quarantine has passed, which end the quarantine.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -18,16 +19,16 @@ use crate::platform::runtime::{self, Instant};
 /// The shortest and longest interval between claims.
 const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
-/// The watch over the memory behind one connection.
+/// The state of the watch over a node's memory, for one connection.
 pub(super) struct Watch {
     epoch: Epoch,
-    /// `None` if the node may vote.
+    /// The quarantine; `None` if the node may vote.
     quarantine: Option<Quarantine>,
     /// The reply to the node command under way.
     under_way: Option<oneshot::Receiver<Answer>>,
     /// The time of the next node command.
     due: Instant,
-    /// The number of doubts when the node command under way was sent.
+    /// The number of doubts (signs that the memory may have been replaced) when the node command under way was sent.
     doubts: u64,
 }
 
@@ -44,7 +45,7 @@ impl Watch {
         self.due
     }
 
-    /// Waits for the reply to the node command under way; forever if there is none.
+    /// Waits for the reply to the node command under way. Waits forever if no command is under way.
     pub(super) async fn answer(&mut self) -> Result<Answer, RecvError> {
         match &mut self.under_way {
             Some(answer) => answer.await,
@@ -54,7 +55,7 @@ impl Watch {
 }
 
 impl Link {
-    /// Starts to watch the node. It can vote now, or after its quarantine.
+    /// Starts to watch the node. The node can vote now, or after its quarantine.
     pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
         self.latency.lives(epoch);
         let watch = |quarantine: Option<Quarantine>| Watch {
@@ -119,7 +120,7 @@ impl Link {
                 self.set_state(LinkState::Down(quarantine_records::silence(&life)));
             }
         }
-        // If a newer doubt has come up since the look was sent, the votes wait for the next look.
+        // If another doubt has come up since the command was sent, the votes wait for the reply to the next command.
         self.release_held()
     }
 

@@ -1,7 +1,7 @@
 //! The events that a link writes to its node's history.
 //!
-//! The history is best effort. Events are collected for up to a second and written together. Events that a node cannot take
-//! are lost, and so are the oldest if there are too many.
+//! The history is best effort. The link collects events for up to a second and writes them together. Events that the
+//! node cannot take are lost. If too many events wait, the oldest are lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ const NOTE_WITHIN: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct Notes {
     pending: VecDeque<Arc<Event>>,
-    /// The latest time to write the oldest of them.
+    /// The latest time at which to write the oldest event.
     due: Option<Instant>,
 }
 
 impl Link {
-    /// Queues an event for the node's history, or writes it at once.
+    /// Queues an event for the node's history. If `at_once` is set, writes it without delay.
     pub(crate) fn note(&self, event: Arc<Event>, at_once: bool) {
         let is_first = {
             let notes = &mut self.inner.lock().notes;

@@ -1,4 +1,4 @@
-//! The health of a node: its round trip times, and how often it has lost its memory.
+//! Statistics of one node: its round trip times, and how often it has lost its memory.
 
 use crate::platform::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
@@ -22,7 +22,7 @@ pub struct RoundTrips {
 /// The latency of one node, as measured by its link.
 #[derive(Debug)]
 pub(crate) struct Latency {
-    /// In microseconds, at least 1; zero for unused places.
+    /// The newest round trips in microseconds, each at least 1; zero for unused places.
     trips: [AtomicU32; TRIPS_KEPT],
     next: AtomicUsize,
     epoch: Mutex<Option<Epoch>>,
@@ -46,7 +46,8 @@ impl Latency {
         self.trips[at].store(micros, Ordering::Relaxed);
     }
 
-    /// Records the epoch of the node's memory. An epoch that differs from the last one counts as a memory loss.
+    /// Records the epoch, which names the current life of the node's memory. If it differs from the last epoch, counts
+    /// a memory loss.
     pub(super) fn lives(&self, epoch: Epoch) {
         let before = self.epoch.lock().replace(epoch);
         if before.is_some_and(|before| before != epoch) {

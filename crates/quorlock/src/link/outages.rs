@@ -1,4 +1,5 @@
-//! Logs when a node, or the majority, stops voting and when it votes again: once each, not once per retry.
+//! Logs when a node, or the majority, stops voting and when it votes again. Each change is logged once, not once per
+//! retry.
 
 use std::collections::BTreeMap;
 
@@ -29,7 +30,7 @@ impl Outages {
         Self { quorum, is_logged, out: Mutex::default() }
     }
 
-    /// Records that a node cannot vote, and logs it if that is new.
+    /// Records that a node cannot vote. Logs it if the node could vote before.
     pub(crate) fn begin(&self, node: usize, title: &str, why: Silence) {
         if !self.is_logged {
             return;
@@ -42,14 +43,14 @@ impl Outages {
         }
         tracing::warn!(node = %title, reason = %why, "node is out: it cannot vote");
         out.insert(node, Outage { title: title.to_owned(), why, since: clock::now() });
-        // With a single node, the message above is enough.
+        // With a single node, the message above says the same.
         if had_majority && !self.has_majority(&out) && self.quorum.nodes() > 1 {
             let nodes: Vec<String> = out.values().map(|outage| format!("{} {}", outage.title, outage.why)).collect();
             tracing::warn!(nodes = %nodes.join("; "), "no majority: no lock can be acquired or renewed");
         }
     }
 
-    /// Records that a node can vote, and logs it if it could not.
+    /// Records that a node can vote. Logs it if the node could not vote before.
     pub(crate) fn end(&self, node: usize) {
         let mut out = self.out.lock();
         let had_majority = self.has_majority(&out);

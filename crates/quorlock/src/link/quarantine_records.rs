@@ -1,8 +1,8 @@
 //! Measures how much of a node's quarantine has surely passed, by the clocks of this host.
 //!
-//! A node reports how much of its quarantine has passed. A client that received this number may later claim the number plus
-//! the time since. Records in the host's state folder pass the number from one process to the next, so that the time
-//! between two short runs counts as well.
+//! A node reports how much of its quarantine has passed. A client that received this number may later claim that the
+//! quarantine has lasted for this number plus the time since. Records in the host's state folder pass the number from
+//! one process to the next, so that the time between two short-lived processes is included.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -48,7 +48,7 @@ impl Sighting {
         self.elapsed_micros.saturating_add(since)
     }
 
-    /// Returns the one that allows the higher claim.
+    /// Returns the sighting that allows the higher claim.
     pub(crate) fn better(self, other: Self) -> Self {
         if other.claim() > self.claim() { other } else { self }
     }
@@ -64,7 +64,8 @@ impl Sighting {
         text
     }
 
-    /// Reads a record. Returns `None` if it is damaged, about another epoch, or from clocks that have been reset since.
+    /// Reads a record. Returns `None` if the record is damaged, is about another epoch (life of the node's memory), or
+    /// comes from clocks that have been reset since.
     fn decode(text: &str, epoch: Epoch, clocks: &str) -> Option<Self> {
         let (body, sum) = text.split_at_checked(text.rfind("sum ")?)?;
         if sum != format!("sum {:016x}\n", checksum(body)) {
@@ -86,7 +87,7 @@ fn checksum(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// The folder of this host's records, if there is one. Clones share it.
+/// The folder of this host's records, if there is one. Clones share the folder.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     folder: Option<Arc<Path>>,
@@ -100,7 +101,8 @@ impl Records {
         Self { folder: state_folder.map(|folder| folder.join("quarantine").into()), trouble: Arc::default() }
     }
 
-    /// Returns why the folder cannot be used; `None` if it can, was not needed yet, or there is none.
+    /// Returns why the folder cannot be used. Returns `None` if it can be used, if it was not needed yet, or if there
+    /// is no folder.
     pub(crate) fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
@@ -114,7 +116,8 @@ impl Records {
         }
     }
 
-    /// Returns the recorded sighting if it allows a higher claim than `seen`, and otherwise records `seen`.
+    /// Returns the recorded sighting if it allows a higher claim than `seen`. If it does not, records `seen` and
+    /// returns `None`.
     ///
     /// It may block on the disk.
     pub(crate) fn resume(&self, epoch: Epoch, seen: Sighting) -> Option<Sighting> {
@@ -138,10 +141,10 @@ impl Records {
         self.folder.is_some()
     }
 
-    /// Removes the record of a quarantine that is over. It may block on the disk.
+    /// Removes the record of a quarantine that is over. This call may block on the disk.
     pub(crate) fn remove(&self, epoch: Epoch) {
         if let Some(path) = self.path(epoch) {
-            // Another process may have removed it already, and a stale record is harmless.
+            // Ignore a failure: another process may have removed the record already, and a stale record is harmless.
             let _ = fs::remove_file(path);
         }
     }

@@ -7,7 +7,7 @@ use quorlock_core::vote::BreakMode;
 
 /// The approximate number of events that a node keeps.
 pub const HISTORY_MAX: usize = 10_000;
-/// The longest stored reason, in bytes. Longer ones are truncated.
+/// The longest stored reason, in bytes. Longer reasons are truncated.
 pub const REASON_BYTES_MAX: usize = 512;
 
 /// The kind of an event.
@@ -93,7 +93,7 @@ impl Event {
         ]
     }
 
-    /// Parses what [`values`](Self::values) returned; `None` for anything else.
+    /// Parses the values that [`values`](Self::values) returned. Returns `None` if a value is missing or invalid.
     pub(crate) fn read(value: impl Fn(&str) -> Option<String>) -> Option<Self> {
         let fence = value("fence")?;
         Some(Self {

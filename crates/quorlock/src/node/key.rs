@@ -5,7 +5,8 @@ use quorlock_core::name::Name;
 use crate::error::ConfigError;
 use crate::node::redis::slot::Slot;
 
-/// The prefix of companion keys. A lock's own key must not start with it.
+/// The prefix of companion keys (a lock's further keys, such as that of its fence). A lock's own key must not start
+/// with it.
 pub(crate) const RESERVED_PREFIX: &str = "quorlock~";
 
 /// Maps names to keys.
@@ -61,7 +62,7 @@ impl KeyTemplate {
         }
     }
 
-    /// Returns the name that has this key, or `None` if it is not a lock's key.
+    /// Returns the name that has this key, or `None` if the key does not belong to a lock.
     pub(crate) fn name_of(&self, key: &str) -> Option<Name> {
         let name = key.strip_prefix(&self.before)?.strip_suffix(&self.after)?;
         Name::new(name).ok().filter(|_| !key.starts_with(RESERVED_PREFIX))

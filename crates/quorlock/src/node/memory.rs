@@ -1,4 +1,4 @@
-//! Nodes in this process's memory, for tests and embedding: the core's rules under a mutex.
+//! Nodes in this process's memory, for tests and embedding. Each node applies the core's rules under a mutex.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -133,20 +133,20 @@ struct MemoryNode {
 #[derive(Debug, Default)]
 struct NodeMemory {
     identity: Identity,
-    /// Incremented when all connections close; a session of an earlier generation is disconnected.
+    /// Incremented when all connections close. A session of an earlier generation is disconnected.
     generation: u64,
     down: bool,
     frozen: bool,
-    /// Questions that arrived while the node was frozen: the session's generation, the question, and where to send the
-    /// answer.
+    /// Questions that arrived while the node was frozen: for each, the session's generation, the question, and the
+    /// channel for the answer.
     unread: Vec<(u64, Question, mpsc::UnboundedSender<Answer>)>,
     life: Option<Incarnation>,
     records: HashMap<String, Record>,
     /// Sessions that receive hints.
     listeners: HashMap<Channel, mpsc::UnboundedSender<Answer>>,
-    /// Requests since the last sweep.
+    /// The number of requests since the last sweep.
     unswept: usize,
-    /// Records and tombstones that the last sweep left.
+    /// The number of records and tombstones that the last sweep left.
     kept: usize,
     /// Recent events, newest last.
     history: VecDeque<Arc<Event>>,
@@ -167,7 +167,7 @@ impl NodeMemory {
         } else {
             self.answer(question, time())
         };
-        // If the client has disconnected, it misses the answer, but the node has executed the request.
+        // A client that has disconnected misses the answer, but the node has executed the request.
         let _ = answers.send(answer);
     }
 
@@ -219,21 +219,21 @@ impl NodeMemory {
         let answer = apply(known, record, &message.request, epoch, now, |channel| listener(channel).is_some());
         if let Vote::Broken { .. } = answer.vote {
             for listener in self.listeners.values() {
-                // A session that has ended holds no lease.
+                // Ignore a failure: a session that has ended holds no lease.
                 let _ = listener.send(Answer::Broken(message.key.text.clone()));
             }
         }
         if let Some(hint) = answer.hint
             && let Some(listener) = listener(hint.channel)
         {
-            // A session that has ended has no waiters.
+            // Ignore a failure: a session that has ended has no waiters.
             let _ = listener.send(Answer::Hint(hint.ticket, answer.handoff));
         }
         Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) }
     }
 
-    /// Removes lapsed entries. Runs once per as many requests as records and tombstones were left, so its cost is
-    /// amortized.
+    /// Removes lapsed records and tombstones. Runs only after as many requests as the last sweep left records and
+    /// tombstones, so its cost per request stays constant.
     fn sweep(&mut self, requests: usize, now: NodeTime) {
         self.unswept += requests;
         if self.unswept < self.kept + 1_024 {

@@ -1,8 +1,10 @@
-//! A node in an SQLite file, shared by all processes of one machine: the core's rules, one transaction at a time.
+//! A node in an SQLite file, shared by all processes of one machine. It applies the core's rules in one transaction at
+//! a time.
 //!
 //! Votes expire by the time since boot. All processes of the machine share this clock, even across time namespaces, and
-//! nobody can set it. It restarts at each boot, so a new boot is a new incarnation: earlier votes are void, and fences
-//! start above the *reserve*, a number that was synced to disk before any fence below it was granted.
+//! nobody can set it. The clock restarts at each boot, so each boot starts a new incarnation (a new life of the node's
+//! memory): earlier votes are void. Fences then start above the *reserve*: a number that was synced to disk before any
+//! fence below it was granted.
 //!
 //! Each stored row lists the processes that keep it alive. If all of them are provably dead and the row blocks a
 //! request, the node removes the row before its ttl ends.
@@ -50,10 +52,11 @@ pub(crate) struct SqliteNode {
 }
 
 impl SqliteNode {
-    /// Creates a node for the file at `path`. `processes` keep this client's leases alive. Does not open the file yet.
+    /// Creates a node for the file at `path`. `processes` are those that keep this client's leases alive. Does not open
+    /// the file yet.
     pub(crate) fn new(path: PathBuf, processes: Processes) -> Self {
         let title = format!("sqlite:{}", path.display());
-        // If the process changes its working directory, it must still reopen the same file.
+        // After a change of the working directory, the process must still reopen the same file.
         let path = std::path::absolute(&path).unwrap_or(path);
         Self { title, path, processes, boot: None }
     }
@@ -110,7 +113,7 @@ impl Session for SqliteSession {
     }
 
     fn ask(&mut self, question: Question) {
-        // If the thread has ended, it has already reported the end.
+        // If the worker thread has ended, it has already reported the end of the session.
         let _ = self.questions.send(question);
     }
 }

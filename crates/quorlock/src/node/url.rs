@@ -213,7 +213,7 @@ impl Settings {
         }
     }
 
-    /// Fails if a setting is left that nothing has taken.
+    /// Fails if there is a setting that [`take`](Self::take) has not removed.
     fn end(&self, known: &str) -> Result<(), String> {
         if self.0.is_empty() { Ok(()) } else { Err(format!("unknown setting after the ? (known here: {known})")) }
     }

@@ -1,8 +1,9 @@
 //! The boot of this machine: its id, and the boot-time clock of the initial time namespace.
 //!
 //! All processes of a machine must store the same boot id and comparable times. A container may have a time namespace
-//! with an offset boot-time clock; this module corrects for it. A container may also have another boot id mounted over
-//! the kernel's; this module rejects it, because it would look like a reboot and void all votes.
+//! in which the boot-time clock has an offset; this module subtracts the offset. A container may also have another boot
+//! id mounted over the kernel's. This module rejects such a boot id, because it would look like a reboot and void all
+//! votes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -18,8 +19,8 @@ const OFFSETS: &str = "/proc/self/timens_offsets";
 /// The time namespace of this process, and that of its future children.
 const NAMESPACES: [&str; 2] = ["/proc/self/ns/time", "/proc/self/ns/time_for_children"];
 
-/// The current boot. Stays valid while this process has several threads: such a process cannot change its time
-/// namespace.
+/// The current boot. This value stays valid as long as the process has several threads: such a process cannot change
+/// its time namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Boot {
     pub(crate) id: String,
@@ -33,7 +34,8 @@ impl Boot {
         Ok(Self { id: id(Path::new(ID))?, ahead: ahead()? })
     }
 
-    /// Returns the wall clock's time, and the time since boot by the clock of the initial time namespace.
+    /// Returns the time by the wall clock, and the time since boot by the boot-time clock of the initial time
+    /// namespace.
     pub(crate) fn time(&self) -> NodeTime {
         NodeTime { wall_micros: clock::wall_micros(), life_millis: initial_millis(clock::boot_nanos(), self.ahead) }
     }
@@ -76,7 +78,7 @@ fn ahead() -> Result<i128, String> {
             read_own(Path::new("/proc/self/status")).map(|_| 0)
         }
         (Err(error), _) | (_, Err(error)) => Err(unreadable(Path::new(NAMESPACES[0]), &error)),
-        // The file holds the offsets of the children's namespace.
+        // The file holds the offsets of the children's namespace, which is not ours.
         (Ok(own), Ok(children)) if own != children => {
             Err(unfit(path, "this process has left its time namespace to its children; start it in the new one"))
         }

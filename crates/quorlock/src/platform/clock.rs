@@ -1,8 +1,8 @@
 //! The library's only clock. It also counts the time in which the machine is suspended.
 //!
-//! `std::time::Instant` stops while a machine is suspended; the nodes' ttls do not. The boot-time clock counts a
-//! suspension but is slewed by NTP; the raw clock is not slewed but stops. [`now`] advances with the faster of the two,
-//! so it never reports less time than has passed.
+//! `std::time::Instant` stops while a machine is suspended; the nodes' ttls do not. The boot-time clock runs during a
+//! suspension, but NTP slews it. The raw clock is not slewed, but stops during a suspension. [`now`] advances with the
+//! faster of the two, so it never reports less time than has passed.
 //!
 //! Both clocks stop while a virtual machine is paused, and across a restore from a snapshot or by CRIU. Only the wall
 //! clock is corrected afterwards. [`now`] therefore records how far the wall clock is ahead, for [`wall_at`].
@@ -57,7 +57,7 @@ impl Stopwatch {
         Self(ClockPair::take())
     }
 
-    /// Returns the time since the start by the slower of the two clocks: at least this much has passed.
+    /// Returns the time since the start by the slower of the two clocks. At least this much time has passed.
     pub(crate) fn at_least(self) -> Duration {
         let now = ClockPair::take();
         let passed = now.boot.saturating_sub(self.0.boot).min(now.raw.saturating_sub(self.0.raw));
@@ -92,17 +92,18 @@ pub(crate) fn identity() -> Option<String> {
 
 static CLOCK: Mutex<Anchored> = Mutex::new(Anchored::new());
 
-/// The time between two moves of the anchor. Each move may add the time between its two readings, so moves are rare.
+/// The time between two moves of the anchor. Each move may add the time between the readings of the two clocks, so
+/// moves are rare.
 const REANCHOR: Duration = Duration::from_secs(1);
-/// Smaller changes of the skew are ignored: two clocks that are read one after the other seem to differ by the time in
-/// between.
+/// The smallest change of the skew, in nanoseconds, that is recorded. Two clocks that are read one after the other seem
+/// to differ by the time between the readings, so smaller changes mean nothing.
 const SKEW_GRAIN: u64 = 2_000_000;
-/// The most remembered changes of the skew. At the rate at which clocks are slewed, they cover hours.
+/// The most remembered changes of the skew. At the rate at which clocks are slewed, this many changes cover hours.
 const SKEWS_MAX: usize = 4_096;
 
 /// Relates the readings of the system's clocks to moments.
 struct Anchored {
-    /// A reading, and its moment.
+    /// A reading of both clocks, and the moment that it corresponds to.
     anchor: Option<(ClockPair, u64)>,
     /// How far the wall clock was ahead of [`now`], in nanoseconds, and since which moment; oldest first.
     skews: VecDeque<(u64, i64)>,
@@ -193,7 +194,7 @@ pub(crate) fn wall_micros() -> u64 {
     wall_nanos().unsigned_abs() / 1_000
 }
 
-/// Nanoseconds since the Unix epoch. Read through the C library, so that tests can replace the clock.
+/// Returns nanoseconds since the Unix epoch, read through the C library, so that tests can replace the clock.
 fn wall_nanos() -> i64 {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since_epoch.map_or(0, |passed| i64::try_from(passed.as_nanos()).unwrap_or(i64::MAX))

@@ -4,8 +4,8 @@ use quorlock_core::rng::Rng;
 
 /// Random numbers from the operating system or, in a simulation, from its seed.
 ///
-/// Use one for a single decision and drop it: after a virtual machine is cloned, both copies would return the same
-/// buffered numbers.
+/// Use a value for a single decision and then drop it: if the virtual machine is cloned in between, both copies return
+/// the same buffered numbers.
 #[derive(Default)]
 pub(crate) struct SystemRng {
     /// Numbers from one system call: enough for a ticket and an attempt.

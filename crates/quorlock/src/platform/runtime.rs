@@ -1,10 +1,10 @@
-//! The library's only tasks and sleeps: tokio's, or those of a [simulation](crate::platform::sim).
+//! The library's only way to spawn tasks and to sleep: with tokio, or in a [simulation](crate::platform::sim).
 
 use std::time::Duration;
 
 pub(crate) use tokio::time::Instant;
 
-/// The time limit passed before the future completed.
+/// The error of [`timeout`]: the time limit passed before the future completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeOver;
 
@@ -17,7 +17,7 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);
 }
 
-/// Runs blocking work on a thread where it blocks no task. Returns `None` if the runtime shuts down.
+/// Runs blocking work on a separate thread, where it blocks no task. Returns `None` if the runtime shuts down.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
@@ -70,7 +70,7 @@ pub(crate) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>)
 pub(crate) async fn yield_now() {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
-        // In a simulation, code takes no time: a task that always has work would stop the clock.
+        // In a simulation, code takes no time. Without this sleep, a task that always has work would stop the clock.
         return sleep(crate::platform::sim::TURN).await;
     }
     tokio::task::yield_now().await;

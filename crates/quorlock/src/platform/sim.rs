@@ -1,7 +1,8 @@
-//! Replaces clocks, random numbers, tasks and nodes in a simulation. Test-only: requires the feature `sim`, and has no
-//! effect on threads that have not entered a world.
+//! Replaces clocks, random numbers, tasks and nodes in a simulation. For tests only: requires the feature `sim`, and
+//! has no effect on threads that have not entered a world.
 //!
-//! A world runs on one thread. It knows which client is running at any time, since each client may have its own clock.
+//! A world runs on one thread. It knows which client is running at any time, because each client may have its own
+//! clock.
 
 use std::cell::{Cell, RefCell};
 use std::pin::Pin;
@@ -27,7 +28,8 @@ pub trait World {
     /// Returns nanoseconds on the running client's suspend-proof clock, which also times its sleeps.
     fn now(&self) -> u64;
 
-    /// Returns nanoseconds on the client's raw clock. The smaller advance of the two clocks has surely passed.
+    /// Returns nanoseconds on the client's raw clock. The elapsed time is at least the smaller advance of the two
+    /// clocks.
     fn raw(&self) -> u64;
 
     /// Returns nanoseconds on the wall clock of the running client's machine.
@@ -48,8 +50,8 @@ pub trait World {
     /// Cancels a call of [`wake_at`](Self::wake_at).
     fn forget(&self, call: u64);
 
-    /// Starts a connection of the running client to a node, and returns the connection's number. The ear receives
-    /// [`Said::Open`] first, or the end.
+    /// Starts a connection of the running client to a node, and returns the connection's number. `ear` first receives
+    /// [`Said::Open`], or [`Said::End`] if the connection fails.
     fn connect(&self, node: usize, ear: Ear) -> u64;
 
     /// Sends a question.
@@ -58,7 +60,7 @@ pub trait World {
     /// Closes the connection. Questions that are already on their way may still arrive.
     fn hang_up(&self, connection: u64);
 
-    /// Returns what the running client's host has recorded about a node's quarantine.
+    /// Returns the record of the running client's host about a node's quarantine.
     fn recorded(&self, _epoch: Epoch) -> Option<String> {
         None
     }
@@ -93,7 +95,7 @@ pub enum Said {
     Noted,
     /// The answer to any other question.
     Nothing,
-    /// Notification: the lock may be free, or this waiter already has the vote.
+    /// Notification: the lock may be free, or the node has already given its vote to the waiter with this ticket.
     Hint(Ticket, Option<Handoff>),
     /// Notification: the lock with this key was broken.
     Broken(String),

@@ -1,5 +1,5 @@
-//! The library's only mutexes, and the only atomics of attempts, leases, links and timers. With the feature `sim`, a
-//! test can [interleave](crate::platform::sim::interleave) threads: it chooses which thread takes each next step.
+//! The library's only mutexes, and all atomics of attempts, leases, links and timers. With the feature `sim`, a test
+//! can [interleave](crate::platform::sim::interleave) threads: the test chooses which thread takes the next step.
 
 #[cfg(feature = "sim")]
 use std::sync::TryLockError;
@@ -26,7 +26,7 @@ impl<T> Mutex<T> {
             loop {
                 match self.lock_if_free() {
                     Some(guard) => return guard,
-                    // All simulated threads share this one: blocking it would block them all.
+                    // All simulated threads share this thread: blocking it would block them all.
                     None => wait(),
                 }
             }

@@ -1,6 +1,7 @@
 //! One timer queue for everything that a client does at a given time: deadlines, retries, renewals, lost leases.
 //!
-//! On Linux a timer on the boot-time clock drives it, so overdue calls run as soon as a suspended machine resumes.
+//! On Linux, a timer on the boot-time clock drives the queue, so overdue calls run as soon as a suspended machine
+//! resumes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -14,7 +15,7 @@ use crate::platform::{clock, runtime};
 
 /// An object that can be called at a given moment.
 pub(crate) trait Timed: Send + Sync {
-    /// Runs when the moment has come, or earlier. Returns the moment of the next call.
+    /// Called at the scheduled moment, or earlier. Returns the moment of the next call.
     fn tick(self: Arc<Self>, now: Moment) -> Option<Moment>;
 }
 
@@ -28,7 +29,7 @@ pub(crate) struct Timers {
 /// Identifies a scheduled call: its moment and a sequence number.
 pub(crate) type Call = (Moment, u64);
 
-/// A shorter queue is not swept.
+/// The length up to which the queue is never swept.
 const SWEEP_MIN: usize = 1_024;
 
 #[derive(Default)]
@@ -40,7 +41,7 @@ struct CallQueue {
     /// The moment until which the task sleeps; `None` if it is awake, or has nothing to wait for.
     armed: Option<Moment>,
     closed: bool,
-    /// The task has ended: nothing will be called any more.
+    /// Whether the task has ended. After that, no target is called any more.
     ended: bool,
 }
 
@@ -84,7 +85,7 @@ impl Timers {
         }
         let call = queue.add(at, whom);
         if queue.armed.is_none_or(|armed| at < armed) {
-            // Set this now, so that a caller with a later moment does not wake the task again.
+            // Set the moment now, so that a caller with a later moment does not wake the task again.
             queue.armed = Some(at);
             drop(queue);
             self.wake.notify_one();
@@ -98,10 +99,12 @@ impl Timers {
         drop(whom);
     }
 
-    /// Calls every target early, since it may have work to do now, and ends the task once no calls are left.
+    /// Calls every target early, because each may have work to do when the client closes. The task ends once no calls
+    /// are left.
     pub(crate) fn close(&self) {
         self.call_all(clock::now());
-        // Only now: while targets are called, the queue is empty, and the task would end although they may come back.
+        // Close the queue only now. It is empty while targets are called, and the task would end although targets may
+        // schedule new calls.
         self.queue.lock().closed = true;
         self.wake.notify_one();
     }
@@ -136,7 +139,7 @@ impl Timers {
             match next {
                 Some(at) if at <= clock::now() => {
                     self.call_due();
-                    // Targets may always be due: yield to the other tasks on this thread.
+                    // There may always be a target that is due, so yield to the other tasks on this thread.
                     runtime::yield_now().await;
                 }
                 Some(at) => {
@@ -220,7 +223,7 @@ impl Alarm {
         loop {
             let mut expirations = [0; 8];
             match timer.readable().await.and_then(|()| timer.try_read(&mut expirations)) {
-                // Stale readiness of an earlier timer that this one replaced.
+                // The readiness is stale: it belongs to an earlier timer that this one replaced.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 _ => return,
             }

@@ -89,8 +89,8 @@ async fn cycle(lock: &Lock, from: Instant, case: &Mutex<Case>) {
     }
 }
 
-/// Measures handoffs, the times from a release to the next grant: all contenders acquire the same name, hold it briefly and
-/// release it.
+/// Measures handoffs: the times from a release to the next grant. All contenders acquire the same name, hold it briefly
+/// and release it, again and again.
 pub(super) async fn handoffs(contenders: Vec<Lock>, length: Duration) -> Outcome<Spread> {
     // The time of the last release, and the handoffs so far.
     let log = Arc::new(Mutex::new((None::<Instant>, Spread::default())));

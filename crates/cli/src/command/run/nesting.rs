@@ -55,7 +55,8 @@ fn verdict<T>(checked: Result<T, LeaseError>) -> Result<bool, LeaseError> {
     }
 }
 
-/// Returns the mode in which a run holds its lock, and how long it waits, given the mode of an outer run of the same lock.
+/// Returns the mode in which a run holds its lock, and how long it waits for the lock. Both depend on the outer run of
+/// the same lock, if there is one.
 pub(super) fn mode(args: &RunArgs, around: Option<&DetachedLease>, client: &Client) -> Outcome<(Mode, Duration)> {
     let wait = args.lock.patience(args.if_held.map(|if_held| if_held == IfHeld::Wait));
     let owner = around.and_then(DetachedLease::owner).unwrap_or_else(|| client.new_owner());

@@ -16,7 +16,8 @@ use crate::signals::Signals;
 
 /// How long a command that got SIGTSTP may take to stop before it gets SIGSTOP.
 const STOP_PATIENCE: Duration = Duration::from_millis(100);
-/// How long the processes that the command left behind may take to end by themselves, as the last part of a pipeline does.
+/// How long the processes that the command left behind may take to end by themselves. The last part of a pipeline, for
+/// example, ends by itself.
 const LEFT_PATIENCE: Duration = Duration::from_secs(1);
 /// The shortest and longest interval of the checks whether these processes are gone.
 const LEFT_LOOK_MIN: Duration = Duration::from_millis(1);
@@ -299,8 +300,8 @@ impl<'a> Supervisor<'a> {
         self.job.signal(Signal::TSTP);
     }
 
-    /// Handles a stopped command. If the terminal stopped it, this process stops as well, so that the shell sees a stopped
-    /// job.
+    /// Handles a stopped command. If the terminal stopped the command, this process stops as well, so that the shell
+    /// sees a stopped job.
     fn stopped(&mut self, signal: i32) {
         let told_to = self.stop_by.take().is_some();
         let Some(terminal) = &self.terminal else { return };

@@ -24,7 +24,7 @@ const MAX_TTL: Duration = Duration::from_secs(10);
 const CLOCK_SKEW: Duration = Duration::from_secs(2);
 /// A worker that has waited this long tries another lock.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// One of this many holders hangs, and does not renew.
+/// On average, one of this many holders hangs, and does not renew its lease.
 const HANGS: usize = 20;
 
 #[rustfmt::skip]
@@ -43,7 +43,7 @@ pub(super) async fn start() -> Outcome<Client> {
     let client = builder(&nodes).label("service").leases_outlive_process().init_cluster().await?;
     let cannot = |error: io::Error| Failure::internal(format!("no thread for the workers: {error}"));
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(cannot)?;
-    // Every worker is a client and would log the same about a node, so nothing is logged on their thread.
+    // Every worker has a client, and all clients would log the same about a node. Log nothing on the workers' thread.
     let perform = move || {
         let _quiet = tracing::subscriber::set_default(NoSubscriber::default());
         runtime.block_on(perform(nodes));
@@ -70,7 +70,7 @@ fn builder(nodes: &MemoryNodes) -> ClientBuilder {
 
 /// Acquires one lock after the other.
 async fn work(client: ClientBuilder, mut rng: Seeded) {
-    // The service has connected to the same nodes, so this does not fail.
+    // This cannot fail: the service has connected to the same nodes.
     let Ok(client) = client.connect_lazy().await else { return };
     loop {
         sleep(rng.millis(50, 4_000)).await;
@@ -99,14 +99,14 @@ async fn acquire(client: &Client, rng: &mut Seeded) -> Option<Lease> {
     acquired.ok()
 }
 
-/// Makes one node after the other fail in some way, and recover.
+/// Injects a random fault into one node after the other, and ends it.
 async fn fail(nodes: MemoryNodes, mut rng: Seeded) {
     loop {
         sleep(rng.millis(5_000, 15_000)).await;
         let node = rng.index(NODES);
         let outage = rng.millis(2_000, 6_000);
         let fault = rng.pick(&FAULTS);
-        // After a crash, the quarantine of the node is outage enough.
+        // After a crash, the node cannot vote during its quarantine. That outage is long enough.
         if fault != Fault::Crash {
             fault.perform(&nodes, node, true);
             sleep(outage).await;

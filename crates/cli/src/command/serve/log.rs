@@ -1,4 +1,4 @@
-//! The log of a service, on stderr. If nobody reads it, lines are dropped, and the service continues.
+//! The log of a service, on stderr. If nobody reads stderr, lines are dropped, and the service continues.
 
 use std::io::{self, Write};
 use std::sync::Mutex;
@@ -31,8 +31,8 @@ pub(super) fn start(format: Format, output: Output) {
         _ => LevelFilter::INFO,
     };
     let ours = Targets::new().with_target("quorlock", level).with_target("quorlock_server", level);
-    // One writer at a time, because the room in the pipe is checked before writing. No write panics, so the mutex is never
-    // poisoned.
+    // Only one writer at a time, because a writer checks the free space in the pipe before it writes. No write panics,
+    // so the mutex is never poisoned.
     let layer = fmt::layer().with_writer(Mutex::new(Taken { format, lost: 0, is_cut: false }));
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match format {
         Format::Text => layer.with_ansi(false).boxed(),
@@ -45,9 +45,9 @@ pub(super) fn start(format: Format, output: Output) {
 /// Writes to stderr without blocking, so that requests do not wait for a reader of the log.
 struct Taken {
     format: Format,
-    /// The number of lines that were dropped and not reported yet.
+    /// The number of dropped lines that were not reported yet.
     lost: u64,
-    /// Whether the first of them was written in part.
+    /// Whether the first of these lines was written in part.
     is_cut: bool,
 }
 
@@ -79,7 +79,7 @@ impl Taken {
         }
     }
 
-    /// Writes a line. Returns whether all of it was written; a line that was written in part is cut.
+    /// Writes a line. Returns whether the whole line was written, and records in `is_cut` if only a part was.
     fn put_all(&mut self, line: &[u8]) -> bool {
         let refused = line.chunks(PIECE).position(|piece| !put(piece));
         self.is_cut = refused.is_some_and(|at| at > 0);
@@ -87,8 +87,8 @@ impl Taken {
     }
 }
 
-/// Returns whether the piece was written. If stderr is unusable, everything counts as written, because nobody could be
-/// told.
+/// Writes a piece of a line. Returns whether it was written. If stderr is unusable, returns true, because nobody could
+/// read a report about dropped lines.
 fn put(piece: &[u8]) -> bool {
     let mut stderr = io::stderr().lock();
     let is_taken = !matches!(poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&Timespec::default())), Ok(0));

@@ -76,7 +76,7 @@ impl Commands {
         &self.bytes
     }
 
-    /// Inserts the number of words before those of the last command.
+    /// Inserts the number of words before the words of the last command.
     fn finish(&mut self) {
         if self.words == 0 {
             return;
@@ -89,7 +89,7 @@ impl Commands {
     }
 }
 
-/// Writes a RESP count. Most have one or two digits, which it writes at once.
+/// Writes a RESP count. Most counts have one or two digits, so there is a fast path for them.
 fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
     let digit = |value: usize| b'0' + (value % 10) as u8;
     match count {

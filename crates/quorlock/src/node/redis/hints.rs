@@ -25,7 +25,8 @@ pub(super) fn note(title: &str, answer: &Value) {
     tracing::info!(node = %title, %reason, "no hints: waiters and holders ask again at their own pace");
 }
 
-/// Logs that the server does not announce changes of its memory. The periodic look detects them instead.
+/// Logs that the server does not announce changes of its memory. The periodic check of the node detects the changes
+/// instead.
 pub(super) fn note_tracking(title: &str, answer: &Value) {
     if let Value::Error(error) = answer {
         let reason = describe(error);
@@ -43,7 +44,8 @@ pub(super) fn heard(channel: Channel, push: &[Value]) -> Option<Answer> {
     }
 }
 
-/// Parses a hint: a ticket and, if the vote was handed to it, the digest of its attempt and its fence.
+/// Parses a hint: a waiter's ticket and, if the node gave its vote to the waiter, the digest of the attempt and the
+/// fence.
 fn hint(said: &str) -> Option<Answer> {
     let mut words = said.split(' ');
     let ticket = Ticket::parse(words.next()?)?;

@@ -22,7 +22,7 @@ use crate::platform::{clock, entropy};
 /// Settings that `INFO` does not report.
 const SETTINGS: [&str; 5] = ["maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save"];
 
-/// Collects everything that this login can see of the server.
+/// Collects all facts about the server that this login may read.
 pub(super) async fn examine(origin: &Origin, deadline: Duration, plan: &Plan) -> Probe {
     let mut probe = Probe::default();
     probe.trouble = look(origin, deadline, plan, &mut probe).await.err();

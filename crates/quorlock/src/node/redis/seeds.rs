@@ -1,4 +1,4 @@
-//! Asks several servers the same question.
+//! Asks several servers the same question, and takes the first good answer.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use super::wire::Connecting;
 use crate::node::url::Server;
 use crate::node::{Trouble, within};
 
-/// Asks all servers concurrently and returns the first good answer, within the deadline. One after the other, a silent
-/// server would use up the time of the rest.
+/// Asks all servers concurrently and returns the first good answer, within the deadline. If it asked one server after
+/// the other, a silent server would use up the time for the others.
 pub(super) async fn ask_all<T, F: Future<Output = Result<T, Trouble>>>(
     servers: &[Server],
     deadline: Duration,

@@ -1,8 +1,9 @@
-//! A node on the master that sentinels name. After a failover it is another server, but still the same node.
+//! A node on the master that sentinels name. After a failover, another server is the master, but the node is still the
+//! same.
 //!
 //! A demoted server learns of its demotion many seconds after the sentinels' subscribers do. So the session subscribes
 //! to one sentinel and polls it. If the sentinel names another master, the session ends. If the sentinel is silent or
-//! gone, the session switches to another one.
+//! gone, the session switches to another sentinel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +22,11 @@ use crate::node::{Answer, Inbox, Trouble};
 
 /// The channel on which sentinels announce a new master: `<service> <old host> <old port> <new host> <new port>`.
 const SWITCH: &str = "+switch-master";
-/// The delay between a sentinel's answer and the next poll, and the time limit of a poll. Their sum is less than a
-/// link's heartbeat, so that a change is noticed within one heartbeat even if the sentinel hangs.
+/// The delay between a sentinel's answer and the next poll, and also the time limit of a poll. Twice this time is less
+/// than a link's heartbeat, so that a change is noticed within one heartbeat even if the sentinel hangs.
 const BEAT: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_millis(500);
-/// The time limit when all sentinels are asked at once. The first answer counts, so it can be generous.
+/// The time limit when all sentinels are asked at once. The first answer is used, so the limit can be generous.
 const ROUND: Duration = Duration::from_secs(5);
 /// The shortest time between two rounds of asking all sentinels.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -68,7 +69,7 @@ impl Sentinels {
                 match sentinels.master(ROUND).await {
                     Ok((named, sentinel)) if named.address == master => listened = Some(sentinel),
                     Ok(_) => break,
-                    // The master may work well without its sentinels.
+                    // Continue: the master may work well without its sentinels.
                     Err(_) => {}
                 }
                 tokio::time::sleep(PAUSE).await;

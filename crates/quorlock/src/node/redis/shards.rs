@@ -1,4 +1,4 @@
-//! The slots of each master.
+//! The masters of a Redis Cluster, and which hash slots each of them has.
 
 use super::commands::Commands;
 use super::hello;
@@ -76,7 +76,7 @@ fn parse_range(range: &Value, asked: &Server) -> Option<(usize, usize, Address)>
     let host = match (host, &asked.address) {
         (Value::Text(host), _) if host == b"?" => return None,
         (Value::Text(host), _) if !host.is_empty() => String::from_utf8(host.clone()).ok()?,
-        // A server that does not know its own address has the address at which we reached it.
+        // If a server does not know its own address, use the address at which we reached it.
         (Value::Nil | Value::Text(_), Address::Tcp(host, _)) => host.clone(),
         _ => return None,
     };

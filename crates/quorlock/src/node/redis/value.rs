@@ -4,7 +4,8 @@
 pub(super) const VALUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The longest line in bytes: a number, a short text or an error.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// The most nested values in one value. In memory each takes many times the three bytes that it needs on the wire.
+/// The most nested values in one value. In memory, each nested value takes many times the three bytes that it may have
+/// on the wire.
 const PARTS_MAX: usize = 512 * 1024;
 /// The deepest nesting of arrays. Replies to our commands nest at most four deep.
 const DEPTH_MAX: usize = 16;
@@ -12,7 +13,7 @@ const DEPTH_MAX: usize = 16;
 const CAPACITY_MAX: usize = 129;
 /// The least free space for a read.
 const READ_MIN: usize = 4_096;
-/// The largest mostly empty buffer that is kept.
+/// The largest capacity that a mostly empty buffer keeps.
 const CAPACITY_KEPT_MAX: usize = 64 * 1_024;
 
 /// A value from a server.
@@ -73,7 +74,7 @@ impl Parser {
         self.bytes.drain(..self.at);
         self.at = 0;
         if self.bytes.len() < READ_MIN {
-            // One long value must not keep its space allocated forever.
+            // The space for one long value must not stay allocated forever.
             self.bytes.shrink_to(CAPACITY_KEPT_MAX);
         }
         self.bytes.reserve(READ_MIN);

@@ -1,7 +1,7 @@
 //! A connection to a server: sends bytes in the order of the calls, and receives values.
 //!
 //! Callers write to the socket directly while it accepts bytes, so that no task has to wake up. The connection's task
-//! writes the rest, writes everything over TLS, and reads.
+//! writes the bytes that the socket did not accept. For TLS, it writes all bytes. It also reads.
 
 use std::convert::Infallible;
 use std::io;
@@ -69,7 +69,7 @@ impl Connecting {
         Self { reader: Box::new(reader), parser: Parser::default(), socket, tls }
     }
 
-    /// Sends commands and waits for one value each.
+    /// Sends commands, and waits for one value for each command.
     pub(super) async fn ask(&mut self, commands: &mut Commands) -> Result<Vec<Value>, Trouble> {
         let count = commands.len();
         self.exchange(commands.as_bytes(), count).await.map_err(|error| Trouble::Broken(error.to_string()))
@@ -125,7 +125,7 @@ impl Wire {
         let mut queue = queue.lock();
         let mut written = 0;
         if let Some(socket) = socket.as_ref().filter(|_| queue.bytes.is_empty() && !queue.busy) {
-            // On an error write nothing: the task gets the same error and reports it.
+            // On an error, write nothing: the connection's task gets the same error and reports it.
             written = socket.try_write(bytes).unwrap_or(0);
         }
         if written < bytes.len() {
@@ -145,7 +145,7 @@ struct Outgoing {
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// The task is writing bytes that it took from the queue, so new bytes must wait.
+    /// Whether the task is writing bytes that it took from the queue. While it is, new bytes must wait.
     busy: bool,
 }
 

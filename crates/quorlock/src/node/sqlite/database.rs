@@ -1,4 +1,4 @@
-//! Opens the file: checks its format, configures the connection, and retries while it is busy.
+//! Opens the file: checks its format, configures the connection, and retries while another process holds the file.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,11 +17,12 @@ pub(super) const APPLICATION_ID: i32 = 0x716c_6f63;
 pub(super) const SCHEMA_VERSION: i32 = 7;
 /// The longest total wait for other processes.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(2);
-/// The average delay between two tries. On average, a waiter gets the file half of this after its release.
+/// The average delay between two tries. On average, a waiting process gets the file half this delay after another
+/// process releases it.
 const BUSY_NAP: Duration = Duration::from_millis(1);
-/// The log length, in pages, at which a commit runs a checkpoint itself, in case no idle session does.
+/// The log length, in pages, at which a commit itself runs a checkpoint, in case that no idle session has done so.
 const LOG_PAGES_MAX: u32 = 4_096;
-/// The largest log to leave behind. If no other process has the file open, the next one to open it must read the whole
+/// The largest log to leave behind. If no process has the file open, the next process to open it must read the whole
 /// log.
 pub(super) const LOG_BYTES_MAX: u64 = 512 * 1_024;
 /// The size of the statement cache: enough for all our statements.
@@ -119,7 +120,7 @@ fn is_blank(transaction: &Transaction<'_>) -> Result<bool, Fault> {
     }
 }
 
-/// Retries while other processes hold the file: SQLite does not call the busy handler in every case.
+/// Retries `attempt` while other processes hold the file, because SQLite does not call the busy handler in every case.
 fn patiently<T>(mut attempt: impl FnMut() -> Result<T, Fault>) -> Result<T, Fault> {
     let mut nap = napping();
     let mut tries = 0;

@@ -13,7 +13,7 @@ use crate::node::sqlite::column::{StoredRow, read_all};
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::processes::Processes;
 
-/// Returns whether to look for dead processes: the request was refused because of other holders or waiters.
+/// Returns whether to look for dead processes: if the node refused the request because of other holders or waiters.
 pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
     let asks = matches!(request, Request::Acquire { .. } | Request::PlainAcquire { .. });
     let in_the_way = matches!(
@@ -41,7 +41,7 @@ pub(super) fn releases_owed(
 ) -> Result<Vec<Request>, Fault> {
     let mut known: HashMap<String, bool> = HashMap::new();
     let mut is_dead = |table, behind: Option<String>| -> Result<bool, Fault> {
-        // A row without a list does not depend on any process.
+        // A row without a list of processes does not depend on any process.
         let Some(behind) = behind else { return Ok(false) };
         if let Some(is_dead) = known.get(&behind) {
             return Ok(*is_dead);
@@ -63,7 +63,7 @@ pub(super) fn releases_owed(
                 break;
             }
             if let Some(place) = record.queue.iter().find(|place| place.waiter.ticket == ticket) {
-                // A vote of the same waiter is released separately, as a dead holder's.
+                // If the same waiter has a vote, that vote is released separately, like that of a dead holder.
                 let (attempt, parting) = (LeaseId::from_bits(0), Some(Parting::Leave(place.waiter)));
                 owed.push(Request::Release { attempt, tombstone: None, parting });
             }

@@ -7,7 +7,8 @@ use rusqlite::ErrorCode;
 use crate::node::Trouble;
 use crate::node::sqlite::file;
 
-/// The reason why a transaction or opening the file failed. Never contains a stored value: some are secret.
+/// The reason why a transaction, or opening the file, failed. Never contains a stored value, because some values are
+/// secret.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// An error of SQLite.
@@ -25,7 +26,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Returns whether another process holds the file and may release it.
+    /// Returns whether another process holds the file, so that a retry may succeed.
     pub(super) fn is_busy(&self) -> bool {
         matches!(
             self.code(),

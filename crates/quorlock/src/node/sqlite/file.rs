@@ -41,7 +41,7 @@ pub(super) fn prepare(path: &Path) -> Result<(), Trouble> {
         return Err(unfit(path, "it is not an SQLite database"));
     }
     if found.nlink() > 1 {
-        // SQLite names its log after the file, so each hard link would get its own log.
+        // SQLite derives the name of its log from the file name, so each hard link would get its own log.
         return Err(unfit(path, "it has several names (hard links), and locks need it to have one"));
     }
     Ok(())
@@ -55,7 +55,8 @@ pub(super) fn is_forbidden(path: &Path) -> bool {
     lacks(path, Access::READ_OK | Access::WRITE_OK) || lacks(directory(path), Access::WRITE_OK | Access::EXEC_OK)
 }
 
-/// Syncs the directory entries of the file and, where permitted, of its parent directories: any of them may be new.
+/// Syncs the directory entries of the file and, where permitted, of its parent directories. Any of these entries may be
+/// new.
 pub(super) fn sync_names(path: &Path) -> io::Result<()> {
     File::open(directory(path))?.sync_all()?;
     for ancestor in path.ancestors().skip(2) {

@@ -1,5 +1,6 @@
-//! Hints between sessions. A release writes a row for the first waiter, and a break writes one for every session;
-//! sessions with waiters or holders poll for these rows.
+//! Hints between sessions. A hint says that a lock may be free now, or that it was broken. A release writes a hint row
+//! for the first waiter. A break writes one row that every session reads. Sessions with waiters or holders poll for
+//! these rows.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -18,7 +19,7 @@ use crate::node::{Answer, Inbox, Message, Reply};
 pub(super) const NOTICE_WITHIN: Duration = Duration::from_millis(2);
 /// The longest delay until a break is noticed while this session only holds.
 const BREAK_NOTICE_WITHIN: Duration = Duration::from_millis(100);
-/// Used in place of a channel for a broken lock; the ticket is the lock's key. Every session reads these rows.
+/// The channel of hint rows for broken locks. Their ticket is the lock's key, and every session reads them.
 pub(super) const BROKEN: &str = "broken";
 /// The channel of sessions that receive no hints.
 const NOBODY: Channel = Channel(0);
@@ -26,9 +27,9 @@ const NOBODY: Channel = Channel(0);
 /// Reads hints for one session.
 pub(super) struct Listener {
     inbox: Inbox,
-    /// This session's waiters, and when their queue positions expire.
+    /// This session's waiters, and when the queue position of each expires.
     waiters: HashMap<Ticket, u64>,
-    /// This session's holders, and when their votes expire unless renewed.
+    /// This session's leases, and when the vote of each expires unless it is renewed.
     holds: HashMap<LeaseId, u64>,
     /// The time of the last poll.
     looked: Instant,
@@ -36,7 +37,7 @@ pub(super) struct Listener {
     version: Option<i64>,
     /// The last hint that was read, for any session.
     read: i64,
-    /// The last delivered hint that is still in the file.
+    /// The last hint that was delivered but not deleted yet.
     told: Option<i64>,
 }
 
@@ -58,7 +59,7 @@ impl Listener {
         }
     }
 
-    /// Returns whether to poll even if the queue of questions is not empty.
+    /// Returns whether a poll is due, even if the queue of questions is not empty.
     pub(super) fn is_due(&self) -> bool {
         !self.waiters.is_empty() || self.due_in() == Some(Duration::ZERO)
     }
@@ -70,7 +71,7 @@ impl Listener {
         Ok(Answer::Broken(key.into()))
     }
 
-    /// Writes a hint for another client. Returns a hint for this client instead, to deliver after the commit.
+    /// Writes a hint that is for another client. Returns a hint that is for this client, to deliver after the commit.
     pub(super) fn leave(
         &self,
         transaction: &Connection,
@@ -137,7 +138,7 @@ impl Listener {
     }
 
     /// Delivers hints that other sessions have written for this client. First checks whether another connection has
-    /// committed anything, which takes no lock and little time.
+    /// committed anything. This check takes no lock and little time.
     pub(super) fn listen(&mut self, connection: &Connection, now: NodeTime) {
         self.looked = Instant::now();
         self.waiters.retain(|_, until| now.life_millis <= *until);
@@ -150,7 +151,7 @@ impl Listener {
     }
 
     fn hear(&mut self, connection: &Connection, now: NodeTime) -> Result<(), Fault> {
-        // Read the version before the hints: a commit in between is then read twice rather than missed.
+        // Read the version before the hints. Then a commit between the two reads is seen twice, and not missed.
         let version = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         if self.version == Some(version) {
             return Ok(());
@@ -173,7 +174,7 @@ impl Listener {
     }
 }
 
-/// Writes a hint row. It expires when a queue position would.
+/// Writes a hint row. The row expires after the same time as a queue position.
 fn leave(transaction: &Connection, channel: &str, ticket: &str, now: NodeTime) -> Result<(), Fault> {
     let sql = "INSERT INTO hint(channel, ticket, until) VALUES (?1, ?2, ?3)";
     run(transaction, sql, params![channel, ticket, lapse(now)])

@@ -37,8 +37,8 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Adds a process, or the process group that it leads. It counts for every vote that this client gets or renews
-    /// from now on.
+    /// Adds a process, or the process group that it leads. The process then keeps alive every vote that this client
+    /// gets or renews from now on.
     ///
     /// # Errors
     /// Returns the id of a process that does not exist.
@@ -52,7 +52,7 @@ impl Processes {
             (_, Sight::Gone) => return Err(pid),
             (None, _) => {}
             (Some(list), Sight::There { start }) => drop(write!(list, " {sign}{pid}@{start}")),
-            // Its death could not be proved later.
+            // Nothing could later prove that this process is dead.
             (Some(_), Sight::Hidden) => *behind = None,
         }
         Ok(())
@@ -79,7 +79,7 @@ enum Sight {
     Gone,
     /// A process with this start time.
     There { start: u64 },
-    /// A process of which nothing else can be read.
+    /// A process whose start time cannot be read.
     Hidden,
 }
 
@@ -127,7 +127,7 @@ fn runs_in_group(group: u32) -> bool {
     let Some(id) = to_pid(group) else { return true };
     match test_kill_process_group(id) {
         Err(Errno::SRCH) => return false,
-        // It has members, and they are another user's.
+        // The group has members, and they belong to another user.
         Err(_) => return true,
         Ok(()) => {}
     }
@@ -135,14 +135,14 @@ fn runs_in_group(group: u32) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else { return true };
     let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
     let stats = pids.map(|pid| match read_lossily(&format!("/proc/{pid}/stat")) {
-        // It has ended since it was listed.
+        // The process has ended since it was listed.
         Err(_) if !exists(pid) => None,
         stat => Some(stat.ok()),
     });
     mounts.map_or(true, |mounts| hides_processes(&mounts)) || shows_member(group, stats.flatten())
 }
 
-/// Returns whether one of these `/proc/PID/stat` is that of a running member of the group, or could not be read.
+/// Returns whether one of these `/proc/PID/stat` files shows a running member of the group, or could not be read.
 fn shows_member(group: u32, mut stats: impl Iterator<Item = Option<String>>) -> bool {
     let group_of = |stat: &str| stat.rsplit_once(')')?.1.split_ascii_whitespace().nth(2)?.parse().ok();
     stats.any(|stat| stat.is_none_or(|stat| group_of(&stat) == Some(group) && read_stat(&stat) != Some(Sight::Gone)))
@@ -201,7 +201,8 @@ fn realm() -> Option<String> {
     Some(format!("{},{},{time}", boot, pids.to_str()?)).filter(|realm| !realm.contains(' '))
 }
 
-/// Returns whether `/proc` shows our own pid namespace: then `NSpid` lists one id, and not one per nested namespace.
+/// Returns whether `/proc` shows our own pid namespace. If it does, `NSpid` lists one id, and not one for each nested
+/// namespace.
 fn is_seen_from_within(status: &str) -> bool {
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     ids.is_some_and(|ids| ids.split_ascii_whitespace().count() == 1)

@@ -1,7 +1,7 @@
 //! Loads and saves the record of one name.
 //!
-//! Entries and queue positions have tables of their own. They are read only if the record says that there may be some:
-//! entries if the vote is not exclusive, queue positions if the record is marked as waited for.
+//! Entries (one for each holder of a lock that allows several) and queue positions have their own tables. Entries are
+//! read only if the vote is not exclusive. Queue positions are read only if the record is marked as waited for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use rusqlite::{Connection, params};
 use crate::node::sqlite::column::{read_all, read_first, run};
 use crate::node::sqlite::fault::Fault;
 
-/// Loads a name's record. There may be many tombstones, so it loads only those that concern the request.
+/// Loads a name's record. Of the tombstones, of which there may be many, loads only those that concern the request.
 pub(super) fn load(connection: &Connection, key: &str, request: &Request) -> Result<Record, Fault> {
     let mut record = load_standing(connection, key)?;
     // Plain requests ignore tombstones.
@@ -67,8 +67,9 @@ pub(super) fn load_standing(connection: &Connection, key: &str) -> Result<Record
 
 /// Writes the changes to a name's record. Deletes a record that has become empty.
 ///
-/// `behind` lists the processes that keep new rows alive. An existing row keeps its list, since a short-lived process
-/// may extend a lease, unless the new list starts with the whole stored list: then the new list replaces it.
+/// `behind` lists the processes that keep new rows alive. An existing row keeps its list, because a short-lived process
+/// may extend a lease. There is one exception: a new list that starts with the whole stored list replaces the stored
+/// list.
 pub(super) fn save(
     connection: &Connection,
     key: &str,
@@ -197,7 +198,7 @@ fn changes<'a, T: PartialEq, K: Ord>(
     (removed.collect(), after.iter().filter(|row| old.get(&key(row)) != Some(row)).collect())
 }
 
-/// Writes new and extended tombstones. Keeps a longer one that is in the file but was not loaded.
+/// Writes new and extended tombstones. Keeps a tombstone in the file that was not loaded and lasts longer.
 fn save_tombstones(connection: &Connection, key: &str, before: &Record, record: &Record) -> Result<(), Fault> {
     // The client chooses the tombstone's duration; cap it at the largest value that SQLite can store.
     let capped = |until: u64| i64::try_from(until).unwrap_or(i64::MAX);

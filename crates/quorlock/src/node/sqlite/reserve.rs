@@ -1,8 +1,8 @@
 //! The reserve: a number on disk that is above every fence ever granted.
 //!
-//! Ordinary commits do not wait for the disk, so a power failure may undo the latest ones and the fences that they
-//! granted. A commit that does wait raises the reserve ahead of the fences, about once an hour. The next incarnation
-//! starts above the reserve.
+//! Ordinary commits do not wait for the disk, so a power failure may undo the latest commits and the fences that they
+//! granted. About once an hour, a commit that waits for the disk raises the reserve above the fences. The next
+//! incarnation (life of the node's memory) grants only fences above the reserve.
 
 use quorlock_core::node::NodeTime;
 use rusqlite::Connection;
@@ -11,7 +11,7 @@ use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::store::{self, NodeNote};
 use crate::node::sqlite::{Clock, database};
 
-/// The reserve is raised when it is less than this far ahead of the highest possible fence.
+/// The least distance of the reserve from the highest possible fence. If it is less, the reserve is raised.
 const AHEAD_MIN: u64 = 30 * 60 * 1_000_000;
 /// The amount by which the reserve is raised.
 const AHEAD: u64 = 60 * 60 * 1_000_000;
@@ -42,14 +42,15 @@ fn raise_durably(connection: &Connection, clock: &Clock) -> Result<u64, Fault> {
         return Ok(0);
     }
     let before = node.clone();
-    // Always raise it: a commit without changes would not wait for the disk.
+    // Always raise the reserve: a commit without changes would not wait for the disk.
     node.reserve = reach(&node, now).max(node.reserve).saturating_add(AHEAD);
     store::save_node(&transaction, &before, &node)?;
     transaction.commit()?;
     Ok(node.reserve)
 }
 
-/// Returns roughly the highest fence possible now: a proposal may be ahead of the clock by the max clock skew.
+/// Returns roughly the highest fence that can be granted now. A proposed fence may be ahead of the clock by the max
+/// clock skew.
 fn reach(node: &NodeNote, now: NodeTime) -> u64 {
     let max_clock_skew = node.life.as_ref().map_or(0, |life| life.constants.max_skew_micros);
     let floor = node.life.as_ref().and_then(|life| life.floor).unwrap_or_default();

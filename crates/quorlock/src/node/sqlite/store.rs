@@ -16,7 +16,7 @@ const SCHEMA: &str = include_str!("schema.sql");
 /// The node's own state in the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct NodeNote {
-    /// A number above every fence ever granted. On disk before [`sure`](Self::sure) is raised to it.
+    /// The reserve: a number above every fence ever granted. It is on disk before [`sure`](Self::sure) is raised to it.
     pub(super) reserve: u64,
     /// A reserve that is known to be on disk. If the process that raised `reserve` crashed, other processes may see the
     /// new value although it was never synced.
@@ -28,7 +28,8 @@ pub(super) struct NodeNote {
 }
 
 impl NodeNote {
-    /// Returns the lowest fence that must be kept: later fences are all at or above it.
+    /// Returns the lowest fence that must be kept. Lower stored fences can be forgotten, because all later fences are
+    /// at or above the result.
     pub(super) fn forgettable(&self, now: NodeTime) -> Fence {
         self.life.as_ref().map_or(Fence::default(), |life| {
             let clock = Fence::new(now.wall_micros.saturating_sub(life.constants.max_skew_micros));
@@ -109,7 +110,7 @@ pub(super) fn wipe(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Deletes lapsed rows among the records that follow the last sweep's, and among the oldest hints and tombstones.
+/// Deletes lapsed rows among the records after those of the last sweep, and among the oldest hints and tombstones.
 pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime) -> Result<(), Fault> {
     let (life_millis, forgettable) = (now.life_millis, node.forgettable(now).get());
     let last = connection

@@ -17,19 +17,19 @@ use crate::node::sqlite::{Clock, database, dead, file, history, record, reserve}
 use crate::node::{Answer, Inbox, Message, Question, Reply, Trouble};
 use crate::platform::entropy;
 
-/// The approximate limit of requests per transaction.
+/// The approximate limit on the number of requests per transaction.
 const MESSAGES_MAX: usize = 1_024;
-/// A sweep visits twice as many records as there were requests since the last sweep, so it keeps up with any growth.
+/// The number of requests between two sweeps. A sweep visits twice as many records, so it keeps up with any growth.
 const SWEEP_EVERY: u32 = store::SWEEP_MAX / 2;
 /// The number of transactions between two checkpoints.
 const CHECKPOINT_EVERY: u32 = 256;
 
-/// Returns the requests for votes of a question.
+/// Returns the requests for votes in a question.
 fn messages(question: &Question) -> &[Message] {
     if let Question::Votes(_, messages) = question { messages } else { &[] }
 }
 
-/// Returns the requests for votes of a question with their replies.
+/// Returns the requests for votes in a question, with their replies.
 fn replies<'a>((question, answer): (&'a Question, &'a Answer)) -> impl Iterator<Item = (&'a Message, &'a Reply)> {
     let replies = if let Answer::Votes(replies) = answer { replies.as_slice() } else { &[] };
     messages(question).iter().zip(replies)
@@ -76,8 +76,8 @@ impl Worker {
         let (connection, synced) = opened.map_err(|fault| fault.at_opening(&path))?;
         // Start at a random count, so that processes that make only a few requests also sweep sometimes.
         let unswept = (entropy::bits() % u128::from(SWEEP_EVERY)) as u32;
-        // Such processes never reach a checkpoint either, and opening the file reads the whole log if no other process
-        // has it open. So run a checkpoint early if the log is long.
+        // Such processes never reach a checkpoint either, and a process that opens the file alone must read the whole
+        // log. So run a checkpoint early if the log is long.
         let unwritten = if file::log_bytes(&path) > database::LOG_BYTES_MAX { CHECKPOINT_EVERY } else { 0 };
         let listener = Listener::new(inbox.clone());
         Ok(Self { connection, path, boot, processes, clock, inbox, listener, synced, unswept, unwritten })
@@ -128,8 +128,8 @@ impl Worker {
         self.write_back();
     }
 
-    /// Executes the questions, and those queued in the meantime, in one transaction. Returns the answers, and the hints
-    /// for this client.
+    /// Executes these questions, and those that are queued by then, in one transaction. Returns the answers, and the
+    /// hints for this client.
     fn transact(
         &mut self,
         questions: &mut Vec<Question>,
@@ -200,7 +200,7 @@ impl Worker {
         self.unwritten += 1;
         if self.unwritten >= CHECKPOINT_EVERY {
             self.unwritten = 0;
-            // If the checkpoint fails, the next transaction that needs the disk fails too and reports the error.
+            // Ignore a failure: the next transaction that needs the disk fails too and reports the error.
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         }
     }
@@ -228,8 +228,8 @@ fn run_node_command(
     let Some(life) = &mut node.life else { return Ok(standing) };
     let is_other_run = before.as_ref().is_none_or(|before| before.identity.run != life.identity.run);
     let is_new = is_other_run || before.as_ref().is_none_or(|before| before.epoch != life.epoch);
-    // Times of another boot are meaningless now. If an operator starts a new incarnation within the same boot, the node
-    // keeps its records.
+    // Times that were stored in another boot are meaningless now. If an operator starts a new incarnation within the
+    // same boot, the node keeps its records.
     if is_other_run || (is_new && !matches!(node_command, NodeCommand::Init { .. } | NodeCommand::Reconfigure { .. })) {
         store::wipe(transaction)?;
     }
@@ -257,13 +257,14 @@ fn answer(
     }
     let mut record = record::load(transaction, key, request)?;
     if let Some(note) = record.fence.as_mut().filter(|note| note.fence >= node.forgettable(now)) {
-        // The floor may be far ahead of the clock. Keep the fence as long as a later fence could be lower.
+        // Keep the fence as long as a later fence could be lower: the fence may be far ahead of the clock, because of
+        // the floor.
         note.until = note.until.max(now.life_millis);
     }
-    // A waiter of another process may be dead, so never hand the vote to it: it gets a hint and then asks.
+    // A waiter of another process may be dead, so never grant it the vote by a handoff. It gets a hint and then asks.
     let ask = |record: &mut Record, request: &Request| apply(life, record, request, epoch, now, |_| false);
     if request.is_look() {
-        // A read-only request must not write: it removes neither lapsed rows nor those of dead processes.
+        // A read-only request must not write: it deletes neither lapsed rows nor the rows of dead processes.
         for release in dead::releases_owed(transaction, key, &record, processes, None)? {
             ask(&mut record, &release);
         }

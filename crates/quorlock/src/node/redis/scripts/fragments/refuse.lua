@@ -1,4 +1,5 @@
--- Refusals. Mirrors `held` of quorlock-core's node::apply and `enqueue` of node::queue. Needs the fragments begin, period and queue.
+-- Refusals. Mirrors `held` of quorlock-core's node::apply and `enqueue` of node::queue.
+-- Needs the fragments begin, period and queue.
 --#note
 local function held(spot, waiting, lower)
   return {0, now, redis.call('PTTL', KEYS[2]), fence or 0, by == signed and who or '', spot, waiting, lower}
