@@ -120,7 +120,11 @@ fn no_majority(nodes: &[(String, Option<Silence>)], waited: Duration) -> String 
     let nodes_listed: Vec<String> = nodes.iter().map(|(node, why)| format!("{node} {}", standing(why))).collect();
     let _ = write!(text, ": {}", nodes_listed.join("; "));
     if let Some(left) = out().filter_map(Silence::quarantine_left).max() {
-        let _ = write!(text, ". The quarantine ends by itself in {left:.1?}: connect again then, or use connect_lazy");
+        let _ = write!(
+            text,
+            ". The quarantine ends when clients have been connected for {left:.1?}: use connect_lazy, set state_folder, \
+             or run `quorlock nodes wait`"
+        );
         if nodes.iter().all(|(_, why)| matches!(why, Some(Silence::Founding(_)))) {
             text.push_str(
                 ". If no lock can be outstanding on these nodes, init_cluster (quorlock nodes init) ends it now",
@@ -191,7 +195,8 @@ pub enum AcquireError {
     /// Another lease holds the lock.
     #[error("{0}")]
     Held(Box<HeldError>),
-    /// Another lease held the lock until the wait ended, or the wait ended before the nodes answered.
+    /// Another lease held the lock until the wait ended. Or the wait was so short that it ended before the nodes had to
+    /// answer: then [`holder`](HeldError::holder) and [`fence`](HeldError::fence) are `None`.
     #[error("timed out: {0}")]
     WaitTimeout(Box<HeldError>),
     /// A semaphore of this name is in use with another number of permits (slots).
@@ -242,7 +247,8 @@ pub enum AcquireError {
     Closed,
 }
 
-/// The lease is over: do not touch the protected resource any more.
+/// The lease is over: do not touch the protected resource any more. Only [`TooShort`](Self::TooShort) means that the
+/// lease is still held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostError {

@@ -166,8 +166,9 @@ fn a_wrong_password_is_found_and_not_shown() {
 fn documented_acl() -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let line = text.lines().find(|line| line.starts_with("ACL SETUSER quorlock ")).expect("the docs have an ACL line");
-    line.split(' ').map(str::to_owned).collect()
+    let rules = text.lines().filter_map(|line| line.strip_prefix("user ")).find(|rules| rules.starts_with("quorlock "));
+    let rules = rules.expect("the documentation has the user's rules");
+    ["ACL", "SETUSER"].into_iter().chain(rules.split(' ')).map(str::to_owned).collect()
 }
 
 fn as_user(server: &RedisServer) -> String {

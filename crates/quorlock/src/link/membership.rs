@@ -183,19 +183,25 @@ impl Membership {
     /// Checks that the node has this client's constants.
     fn compare(&self, theirs: &Constants) -> Result<(), String> {
         let ours = &self.constants;
-        let differs = |what, ours: String, theirs: String| {
-            Err(format!("this client is configured with {what} {ours}, but the cluster with {theirs}"))
-        };
         if ours.nodes != theirs.nodes {
-            return differs("a number of nodes of", ours.nodes.to_string(), theirs.nodes.to_string());
+            return Err(format!(
+                "this client lists {} nodes, but the cluster has {}: list the same nodes in every client",
+                ours.nodes, theirs.nodes
+            ));
         }
+        let differs = |setting, ours: String, theirs: String| {
+            Err(format!(
+                "this client has a {setting} of {ours}, but the cluster has {theirs}: set the cluster's value, or change \
+                 the cluster with `quorlock nodes reconfigure`"
+            ))
+        };
         if ours.max_ttl_millis != theirs.max_ttl_millis {
             let spell = |millis| format!("{:?}", Duration::from_millis(millis));
-            return differs("a max_ttl of", spell(ours.max_ttl_millis), spell(theirs.max_ttl_millis));
+            return differs("max_ttl", spell(ours.max_ttl_millis), spell(theirs.max_ttl_millis));
         }
         if ours.max_skew_micros != theirs.max_skew_micros {
             let spell = |micros| format!("{:?}", Duration::from_micros(micros));
-            return differs("a max_clock_skew of", spell(ours.max_skew_micros), spell(theirs.max_skew_micros));
+            return differs("max_clock_skew", spell(ours.max_skew_micros), spell(theirs.max_skew_micros));
         }
         Ok(())
     }

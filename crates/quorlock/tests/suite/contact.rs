@@ -67,7 +67,7 @@ async fn connect_reports_the_rest_of_a_quarantine_and_the_remedy() {
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote"), "{text}");
     assert!(
-        urls.iter().all(|url| text.contains(url.as_str())) && text.contains("quarantine ends by itself in 6"),
+        urls.iter().all(|url| text.contains(url.as_str())) && text.contains("clients have been connected for 6"),
         "{text}"
     );
     assert!(text.contains("connect_lazy") && text.contains("quorlock nodes init"), "{text}");

@@ -62,7 +62,7 @@ fn reach(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
             node.find(Wrong, Topic::Reach, format!("it cannot be reached: {why}"), advice);
         }
         Some(Trouble::Denied(why)) => {
-            let advice = "fix the username or password in its URL, or on the server";
+            let advice = "fix the username or password, here or on the server";
             node.state = NodeState::Denied(why.clone());
             node.find(Wrong, Topic::Access, format!("access denied: {why}"), advice);
         }

@@ -37,13 +37,13 @@ async fn other_constants_are_refused_with_both_values() {
     let cluster = Cluster::ready(5).await;
     let max_clock_skew = Duration::from_micros(1_000_250);
     for (other, ours, theirs) in [
-        (cluster.builder().nodes(&cluster.urls()[..3]), "nodes of 3", "with 5"),
-        (cluster.builder().max_ttl(MAX_TTL * 2), "max_ttl of 6s", "with 3s"),
-        (cluster.builder().max_ttl(MAX_TTL * 2).max_clock_skew(max_clock_skew), "max_ttl of 6s", "with 3s"),
+        (cluster.builder().nodes(&cluster.urls()[..3]), "lists 3 nodes", "has 5"),
+        (cluster.builder().max_ttl(MAX_TTL * 2), "max_ttl of 6s", "has 3s"),
+        (cluster.builder().max_ttl(MAX_TTL * 2).max_clock_skew(max_clock_skew), "max_ttl of 6s", "has 3s"),
         (
             cluster.builder().max_clock_skew(max_clock_skew).max_clock_step_back(Duration::ZERO),
             "max_clock_skew of 1.00025s",
-            "with 1s",
+            "has 1s",
         ),
     ] {
         for (title, why) in refusal(other).await {
