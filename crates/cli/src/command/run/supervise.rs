@@ -226,14 +226,20 @@ impl<'a> Supervisor<'a> {
         self.guard.kill_at(is_wanted.then(|| boot_time() + kill_in));
     }
 
-    fn ask(&mut self, cause: Cause) {
+    /// Prints why the command has to end, and what happens to it.
+    fn report(&self, cause: Cause, measure: &str) {
         let name = self.lease.name();
-        self.output.note(match cause {
-            Cause::Loss => format!("{name} cannot be renewed: ending the command"),
-            Cause::MaxHold => format!("{name} has been held for long enough: ending the command"),
-            Cause::Unguarded => format!("{name} has no guard: ending the command"),
-            Cause::Broken => format!("{name} was broken: ending the command"),
-        });
+        let reason = match cause {
+            Cause::Loss => "cannot be renewed",
+            Cause::MaxHold => "has been held for long enough",
+            Cause::Unguarded => "has no guard",
+            Cause::Broken => "was broken",
+        };
+        self.output.note(format!("{name} {reason}: {measure} the command"));
+    }
+
+    fn ask(&mut self, cause: Cause) {
+        self.report(cause, "ending");
         self.asked = None;
         self.end_for(cause);
         self.job.signal(Signal::TERM);
@@ -279,6 +285,10 @@ impl<'a> Supervisor<'a> {
                 Duration::ZERO
             }
             Measure::Kill(cause) => {
+                // Without an earlier report, this process stood still until it was too late to ask.
+                if self.asked.is_none() {
+                    self.report(because(cause), "killing");
+                }
                 self.end_for(because(cause));
                 self.killed = true;
                 self.job.signal(Signal::KILL);

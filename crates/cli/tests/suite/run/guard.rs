@@ -175,7 +175,9 @@ fn without_any_guard_the_command_is_stopped_in_time() {
     assert_eq!(run.code(), Some(79));
     assert!(!is_alive(&pid));
     let text = std::io::read_to_string(errors).unwrap();
-    assert!(text.contains("cannot start a guard") && text.contains("a has no guard: ending the command"), "{text}");
+    // On a machine that stands still for seconds, the lease may also not be renewed in time.
+    let is_reported = ["a has no guard: ", "a cannot be renewed: "].iter().any(|reason| text.contains(reason));
+    assert!(text.contains("cannot start a guard") && is_reported, "{text}");
     assert!(place.is_free("a"), "the lease was held to the end, and released");
 }
 
