@@ -30,13 +30,13 @@ pub struct Hold {
     is_held: bool,
     loss: Option<Loss>,
     rounds: u32,
-    /// When the last round began.
-    begun: Moment,
+    /// When the last round started.
+    round_start: Moment,
     /// The replies to the current renewal.
     renewal: Option<Round>,
     /// Whether another renewal must follow the current one, because a hint arrived after the current one was sent.
-    doubted: bool,
-    /// Whether a node reported a tombstone for the attempt, although the holder did not release it.
+    must_renew_again: bool,
+    /// Whether a node reported a tombstone for the attempt, although the holder did not release the lease.
     broken: bool,
 }
 
@@ -54,9 +54,9 @@ impl Hold {
             is_held: true,
             loss: None,
             rounds: 0,
-            begun: now,
+            round_start: now,
             renewal: None,
-            doubted: false,
+            must_renew_again: false,
             broken: false,
         }
     }
@@ -81,10 +81,10 @@ impl Hold {
         if self.is_held { validity::left(self.valid_until, now) } else { Duration::ZERO }
     }
 
-    /// Returns the start and end of the validity; `None` if the lease is over. The requests that a majority granted
-    /// were sent at the start or later.
+    /// Returns the start and end of the validity; `None` if the lease is over. A majority granted requests that were
+    /// sent at the start or later.
     pub fn span(&self) -> Option<(Moment, Moment)> {
-        self.is_held.then_some((self.asked()?, self.valid_until))
+        self.is_held.then_some((self.majority_asked_at()?, self.valid_until))
     }
 
     /// Returns the nodes that have granted the lease.
@@ -92,7 +92,7 @@ impl Hold {
         (0..self.acks.len()).filter(|node| self.acks[*node].is_some()).collect()
     }
 
-    /// Returns why the lease was lost; `None` if it was not lost.
+    /// Returns why the lease was lost; `None` if the lease was not lost.
     pub fn loss(&self) -> Option<Loss> {
         self.loss
     }
@@ -121,7 +121,7 @@ impl Hold {
         let deadline = self.deadline();
         if let Some(renewal) = self.renewal.as_mut().filter(|_| now >= deadline) {
             renewal.silence_the_rest(&Silence::Late);
-            self.settle(now, rng, &mut steps);
+            self.complete_renewal(now, rng, &mut steps);
         }
         if self.renewal.is_none() && self.watchdog.due().is_some_and(|due| now >= due) {
             steps.push(self.renew(now));
@@ -145,15 +145,14 @@ impl Hold {
     /// Handles a hint that the lease may be broken. A hint proves nothing, so the machine renews the lease, after the
     /// current renewal if there is one.
     pub fn doubt(&mut self, now: Moment) -> Vec<Step> {
-        self.doubted = self.renewal.is_some();
+        self.must_renew_again = self.renewal.is_some();
         self.extend(now).1
     }
 
     /// Handles the outcome of a renewal on one node.
     ///
-    /// An answer to an older round extends the vote of its node, counted from the time at which that request was sent,
-    /// but never completes the majority of another round. Answers to the acquire that arrive after the win have round
-    /// 0.
+    /// An answer to an earlier round extends the vote of its node, counted from the send time of the request, but never
+    /// completes the majority of another round. Answers to the acquire that arrive after the win have round 0.
     pub fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.still_valid(now, &mut steps) || node >= self.acks.len() {
@@ -167,9 +166,9 @@ impl Hold {
         };
         match &outcome {
             // A late answer to the acquire may grant another slot. Such a grant is no vote for this lease.
-            Outcome::Voted { vote: Vote::Grant { slot: Some(slot), .. }, .. } if !self.is_in(slot.index) => {}
+            Outcome::Voted { vote: Vote::Grant { slot: Some(slot), .. }, .. } if !self.has_slot(slot.index) => {}
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
-            // The node lost our vote with its memory, but its quarantine prevents other grants until our ttl is over.
+            // The node lost our vote with its memory, but its quarantine prevents other grants for the whole ttl.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
             Outcome::Silent(_)
             | Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. }, .. } => {}
@@ -178,27 +177,27 @@ impl Hold {
                 self.broken |= *why == Refusal::Tombstoned;
             }
         }
-        let Some(asked) = self.asked() else {
+        let Some(asked_at) = self.majority_asked_at() else {
             return alloc::vec![self.lose(if self.broken { Loss::Broken } else { Loss::Taken })];
         };
-        self.valid_until = validity::until(asked, self.terms.ttl, self.terms.drift);
+        self.valid_until = validity::until(asked_at, self.terms.ttl, self.terms.drift);
         if !self.still_valid(now, &mut steps) {
             return steps;
         }
         match &mut self.renewal {
             Some(renewal) if round == self.rounds => {
                 renewal.take(node, outcome);
-                self.settle(now, rng, &mut steps);
+                self.complete_renewal(now, rng, &mut steps);
             }
-            // The answer is too late for its round, but with it a majority has renewed, so no retry is needed.
-            None if self.watchdog.has_failed() && asked >= self.begun => self.watchdog.renewed(asked),
+            // The answer is too late for its round, but completes a majority that has renewed, so no retry is needed.
+            None if self.watchdog.has_failed() && asked_at >= self.round_start => self.watchdog.renewed(asked_at),
             Some(_) | None => {}
         }
         steps
     }
 
     /// Returns the latest moment such that a majority granted requests that were sent at or after that moment.
-    fn asked(&self) -> Option<Moment> {
+    fn majority_asked_at(&self) -> Option<Moment> {
         mth_largest(self.acks.iter().flatten().copied(), self.terms.quorum.majority())
     }
 
@@ -218,7 +217,7 @@ impl Hold {
             return None;
         }
         let nodes: NodeSet = (0..self.acks.len()).filter(|&node| self.acks[node].is_none()).collect();
-        let request = self.request_of(self.fence?);
+        let request = self.renewal_request(self.fence?);
         (!nodes.is_empty()).then_some(Step::Ask { nodes, round: 0, request })
     }
 
@@ -228,7 +227,7 @@ impl Hold {
         core::mem::replace(&mut self.is_held, false)
     }
 
-    fn is_in(&self, index: u32) -> bool {
+    fn has_slot(&self, index: u32) -> bool {
         matches!(self.terms.mode, Mode::Slot { slot, .. } if slot == index)
     }
 
@@ -250,10 +249,10 @@ impl Hold {
 
     fn renew(&mut self, now: Moment) -> Step {
         self.rounds = self.rounds.wrapping_add(1);
-        self.begun = now;
+        self.round_start = now;
         self.renewal = Some(Round::new(self.terms.quorum));
         let request = match self.fence {
-            Some(fence) => self.request_of(fence),
+            Some(fence) => self.renewal_request(fence),
             None => Request::PlainExtend { attempt: self.attempt, ttl: self.terms.ttl },
         };
         Step::Ask { nodes: NodeSet::first(self.acks.len()), round: self.rounds, request }
@@ -261,19 +260,20 @@ impl Hold {
 
     /// Returns when nodes that have not answered the renewal count as silent.
     fn deadline(&self) -> Moment {
-        self.begun + self.terms.node_deadline
+        self.round_start + self.terms.node_deadline
     }
 
-    /// Returns a request that renews the vote, or restores the vote on a node that has lost it.
-    fn request_of(&self, fence: Fence) -> Request {
+    /// Returns a request that renews the vote, or restores the vote on a node that has lost the vote.
+    fn renewal_request(&self, fence: Fence) -> Request {
         let (holder, mode) = (self.terms.holder.clone(), self.terms.mode);
         Request::Renew { attempt: self.attempt, fence, ttl: self.terms.ttl, repair: true, holder, mode }
     }
 
-    fn settle(&mut self, now: Moment, rng: &mut dyn Rng, steps: &mut Vec<Step>) {
+    /// Ends the current renewal, if its result is decided.
+    fn complete_renewal(&mut self, now: Moment, rng: &mut dyn Rng, steps: &mut Vec<Step>) {
         let Some(renewal) = &self.renewal else { return };
         if renewal.grants().count() >= self.terms.quorum.majority() {
-            self.watchdog.renewed(self.asked().unwrap_or(self.begun));
+            self.watchdog.renewed(self.majority_asked_at().unwrap_or(self.round_start));
             steps.push(Step::Renewed { round: self.rounds });
         } else if renewal.is_out_of_reach() {
             self.watchdog.failed(now, self.terms.node_deadline, rng);
@@ -282,7 +282,7 @@ impl Hold {
             return;
         }
         self.renewal = None;
-        if core::mem::take(&mut self.doubted) {
+        if core::mem::take(&mut self.must_renew_again) {
             steps.push(self.renew(now));
         }
     }

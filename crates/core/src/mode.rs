@@ -6,10 +6,10 @@ use core::fmt;
 /// The largest number of permits of a semaphore.
 pub const PERMITS_MAX: u32 = 1_024;
 
-/// The owner of a reentrant lock, which may re-enter it, or a reader, which cannot write while it reads.
+/// Identifies the owner of a reentrant lock or a reader. An owner may re-enter; a reader cannot write while it reads.
 ///
-/// It is a secret, because anyone who knows it can acquire the lock as the same owner: `Debug` hides it, and there is
-/// no `Display`. Pass the text of [`reveal`](Self::reveal) to another process to act as the same owner there.
+/// The id is a secret, because anyone who knows it can acquire the lock as the same owner: `Debug` hides the id, and
+/// there is no `Display`. Pass the text of [`reveal`](Self::reveal) to another process to act as the same owner there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(u128);
 
@@ -41,8 +41,8 @@ impl fmt::Debug for OwnerId {
 pub enum Mode {
     /// By one lease at a time.
     Exclusive {
-        /// The owner id of a writer. If the same owner also reads the name, it gets an error instead of waiting for
-        /// itself.
+        /// The owner id of a writer. If the same owner also reads the name, the writer gets an error instead of
+        /// waiting for itself.
         writer: Option<OwnerId>,
     },
     /// By one owner, with one lease for each entry.
@@ -61,7 +61,7 @@ pub enum Mode {
     Slot {
         /// The number of slots. All users of the name must pass the same number.
         permits: u32,
-        /// The slot of a lease, or the slot that a node tries first. An acquire ignores it: pass 0.
+        /// The slot of a lease, or the slot that a node tries first. An acquire ignores this value: pass 0.
         slot: u32,
     },
 }
@@ -89,7 +89,7 @@ impl Mode {
     }
 
     /// Returns whether several clients may hold the lock at a time, each with its own fence.
-    pub fn is_among_others(self) -> bool {
+    pub fn allows_several_holders(self) -> bool {
         matches!(self, Self::Shared { .. } | Self::Slot { .. })
     }
 }
@@ -109,10 +109,10 @@ pub enum Period {
 }
 
 impl Period {
-    /// The names of the periods that have one owner, and so one fence at a time.
+    /// The names of the periods that have only one owner at a time, and therefore only one fence.
     pub const ALONE: [&'static str; 2] = ["exclusive", "reentrant"];
 
-    /// Returns the period that a hold of this mode begins.
+    /// Returns the period that the first holder with this mode begins.
     pub const fn begun_by(mode: Mode) -> Self {
         match mode {
             Mode::Exclusive { .. } => Self::Exclusive,

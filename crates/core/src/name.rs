@@ -6,9 +6,9 @@ use core::fmt;
 
 /// The longest name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 512;
-/// The longest label, in bytes. Longer ones are cut, because labels are only for people.
+/// The longest label, in bytes. Longer labels are cut, because labels are only for people.
 pub const LABEL_BYTES_MAX: usize = 128;
-/// The longest host name, in bytes. Longer ones are cut.
+/// The longest host name, in bytes. Longer host names are cut.
 pub const HOST_BYTES_MAX: usize = 64;
 
 /// The name of a lock: 1 to [`NAME_BYTES_MAX`] bytes of UTF-8.
@@ -19,7 +19,7 @@ impl Name {
     /// Creates a name after checking its length.
     ///
     /// # Errors
-    /// [`NameError`] if it is empty or too long.
+    /// [`NameError`] if the name is empty or too long.
     pub fn new(name: &str) -> Result<Self, NameError> {
         match name.len() {
             0 => Err(NameError::Empty),
@@ -63,8 +63,8 @@ pub enum NameError {
 
 /// The random value that signs the grants of one attempt, and of the lease that it wins.
 ///
-/// It is a secret of the holder: anyone who knows it can release the lock. `Debug` hides it and there is no `Display`;
-/// call [`reveal`](Self::reveal) to get the text.
+/// The id is a secret of the holder: anyone who knows it can release the lock. `Debug` hides the id, and there is no
+/// `Display`; call [`reveal`](Self::reveal) to get the text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(u128);
 
@@ -111,8 +111,8 @@ pub fn hex(bits: u128) -> [u8; 32] {
 
 /// Parses exactly `DIGITS` lower-case hexadecimal digits.
 pub(crate) fn hex_digits<const DIGITS: usize>(text: &str) -> Option<u128> {
-    let plain = text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    plain.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+    let is_hex = text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
 impl fmt::Debug for LeaseId {
@@ -121,7 +121,7 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The holder of a lock, for people to look at and never for decisions.
+/// The holder of a lock, for people to read and never for decisions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The user and the host: `root@db-3`.
@@ -143,8 +143,8 @@ impl Holder {
         }
     }
 
-    /// Creates the holder for a key of this Redis type, which belongs to a program that does not use this protocol. It
-    /// has no process id.
+    /// Creates the holder for a key of this Redis type, which belongs to a program that does not use this protocol.
+    /// This holder has no process id.
     pub fn of_other_program(key_type: &str) -> Self {
         Self { host: "another program".into(), ..Self::new("", 0, &alloc::format!("key type {key_type}")) }
     }

@@ -47,8 +47,9 @@ impl Quorum {
         nodes / 2 + 1
     }
 
-    /// Returns how long quarantines keep a majority of the nodes from voting, if they last this long. Returns `None` if
-    /// a majority can vote already, or if it needs a node that neither votes nor is in quarantine.
+    /// Returns how long quarantines keep a majority of the nodes from voting, where `left` is the rest of each
+    /// quarantine. Returns `None` if a majority can vote already, or if the majority needs a node that neither votes
+    /// nor is in quarantine.
     pub fn quarantine_left(nodes: usize, voting: usize, mut left: Vec<Duration>) -> Option<Duration> {
         left.sort_unstable();
         let missing = Self::majority_of(nodes).checked_sub(voting)?;
@@ -105,24 +106,24 @@ impl fmt::Display for NodeVote {
 pub struct Tally {
     /// Each node's vote, in the order of the configuration.
     pub votes: Vec<NodeVote>,
-    /// Each node's name without secrets. The core leaves it empty, and the driver fills it in.
+    /// Each node's name without secrets. The core leaves this list empty, and the driver fills it in.
     pub nodes: Vec<String>,
 }
 
 impl Tally {
     /// Counts the nodes that granted.
     pub fn granted(&self) -> usize {
-        self.votes.iter().filter(|b| matches!(b, NodeVote::Granted)).count()
+        self.votes.iter().filter(|vote| matches!(vote, NodeVote::Granted)).count()
     }
 
     /// Counts the nodes that refused.
     pub fn refused(&self) -> usize {
-        self.votes.iter().filter(|b| matches!(b, NodeVote::Refused(_))).count()
+        self.votes.iter().filter(|vote| matches!(vote, NodeVote::Refused(_))).count()
     }
 
     /// Counts the nodes that did not vote.
     pub fn silent(&self) -> usize {
-        self.votes.iter().filter(|b| matches!(b, NodeVote::Silent(_))).count()
+        self.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(_))).count()
     }
 
     /// Returns how long quarantines keep a majority from voting. Assumes that nodes without an answer can vote.
@@ -152,7 +153,7 @@ impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} of {} granted", self.granted(), self.votes.len())?;
         let silent = |want: fn(&Silence) -> bool| {
-            self.votes.iter().filter(|b| matches!(b, NodeVote::Silent(why) if want(why))).count()
+            self.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(why) if want(why))).count()
         };
         let quarantined = silent(|why| why.quarantine_left().is_some());
         let unheard = silent(|why| matches!(why, Silence::Unheard | Silence::CutOff));

@@ -48,7 +48,7 @@ impl Round {
     }
 
     /// Returns every grant: node, fence, send time of the request, and slot.
-    fn granted(&self) -> impl Iterator<Item = (usize, Fence, Moment, Option<&GrantedSlot>)> + '_ {
+    fn grants_with_slots(&self) -> impl Iterator<Item = (usize, Fence, Moment, Option<&GrantedSlot>)> + '_ {
         self.replies.iter().enumerate().filter_map(|(node, reply)| match reply {
             Some(Outcome::Voted { vote: Vote::Grant { fence, slot }, sent }) => {
                 Some((node, *fence, *sent, slot.as_ref()))
@@ -59,12 +59,12 @@ impl Round {
 
     /// Returns every grant: node, fence, and send time of the request.
     pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        self.granted().map(|(node, fence, sent, _)| (node, fence, sent))
+        self.grants_with_slots().map(|(node, fence, sent, _)| (node, fence, sent))
     }
 
     /// Returns every grant of this slot; with `None`, every grant of a lock without slots.
     pub fn grants_of(&self, slot: Option<u32>) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        let granted = self.granted().filter(move |(.., granted)| slot == granted.map(|slot| slot.index));
+        let granted = self.grants_with_slots().filter(move |(.., granted)| slot == granted.map(|slot| slot.index));
         granted.map(|(node, fence, sent, _)| (node, fence, sent))
     }
 
@@ -86,7 +86,7 @@ impl Round {
     }
 
     fn slots(&self) -> impl Iterator<Item = &GrantedSlot> + '_ {
-        self.granted().filter_map(|(.., slot)| slot)
+        self.grants_with_slots().filter_map(|(.., slot)| slot)
     }
 
     /// Removes a node's reply, because the node is asked again.
@@ -113,7 +113,7 @@ impl Round {
     }
 
     /// Counts the nodes that have not answered.
-    pub fn open(&self) -> usize {
+    pub fn unanswered(&self) -> usize {
         self.replies.iter().filter(|reply| reply.is_none()).count()
     }
 

@@ -55,7 +55,7 @@ pub enum Step {
     Lost(Loss),
 }
 
-/// The state of the queue as a waiter sees it, for people to look at.
+/// The state of the queue as a waiter sees it, for people to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Wait {
@@ -76,7 +76,7 @@ pub struct Wait {
 pub struct Won {
     /// The attempt that won: the lease's id from now on.
     pub attempt: LeaseId,
-    /// Its fence; `None` for a plain lock.
+    /// The lease's fence; `None` for a plain lock.
     pub fence: Option<Fence>,
     /// How the lock is held; for a semaphore, with the granted slot.
     pub mode: Mode,
@@ -95,7 +95,7 @@ pub struct Won {
 pub struct Defeat {
     /// The reason: held, no quorum, cut off, too slow, or a mismatch.
     pub verdict: Verdict,
-    /// Each node's vote in the last round, or in the last one that named a holder.
+    /// Each node's vote in the last round, or in the last round that named a holder.
     pub tally: Tally,
     /// The number of attempts.
     pub tried: u32,
@@ -105,10 +105,10 @@ pub struct Defeat {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its validity ended before a renewal succeeded.
+    /// The validity ended before a renewal succeeded.
     Expired,
-    /// Too many nodes refused it for a majority to remain.
+    /// So many nodes refused the lease that no majority of grants remains.
     Taken,
-    /// As `Taken`, and a node reported that the lease was broken.
+    /// So many nodes refused the lease that no majority of grants remains, and one of them reported a broken lease.
     Broken,
 }

@@ -38,7 +38,7 @@ pub struct Terms {
     pub holder: Arc<str>,
     /// Whether and how often to renew.
     pub renewals: Renewals,
-    /// Whether a node that lost its memory may vote at once. A vote that it lost then counts for nothing.
+    /// Whether a node that lost its memory may vote at once. The votes that the node lost then no longer count.
     pub trusting: bool,
     /// The rules in force.
     pub rules: Rules,

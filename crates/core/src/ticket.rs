@@ -79,10 +79,10 @@ pub struct Waiter {
     pub shared: bool,
 }
 
-/// A waiter, for people to look at.
+/// A waiter, for people to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting {
-    /// When its ticket was drawn, in microseconds by the median of the nodes' clocks.
+    /// When the waiter's ticket was drawn, in microseconds by the median of the nodes' clocks.
     pub since_micros: u64,
     /// Whether the waiter wants a shared lock.
     pub shared: bool,
@@ -106,7 +106,7 @@ impl Parting {
     }
 }
 
-/// A vote that a node gives to the first waiter: it grants a request that it refused before.
+/// A vote that a node gives to the first waiter, by granting a request that the node refused before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handoff {
     /// The digest of the attempt. The waiter may have started another attempt since.

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use crate::nodes::gathered;
+use crate::nodes::gather;
 use crate::time::{Drift, Moment, Ttl};
 
 /// Returns when the validity of a lease ends.
@@ -19,10 +19,10 @@ pub fn until(asked: Moment, ttl: Ttl, drift: Drift) -> Moment {
     (asked + ttl.duration()).before(drift.of(ttl))
 }
 
-/// Returns the m-th largest of these moments, one per node, where m is `majority`: a majority of them is at or after
-/// it. Returns `None` without a majority.
+/// Returns the m-th largest of these moments, one per node, where m is `majority`. The moments of a majority are at or
+/// after the result. Returns `None` without a majority.
 pub fn mth_largest(moments: impl IntoIterator<Item = Moment>, majority: usize) -> Option<Moment> {
-    let (mut of_nodes, count) = gathered(moments, Moment::from_nanos(0));
+    let (mut of_nodes, count) = gather(moments, Moment::from_nanos(0));
     let moments = &mut of_nodes[..count];
     moments.sort_unstable_by(|a, b| b.cmp(a));
     moments.get(majority.checked_sub(1)?).copied()

@@ -18,7 +18,7 @@ use crate::time::{Moment, Ttl};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Request {
     /// Asks for a vote with a fence of at least the proposal. If the attempt already has the vote, the request raises
-    /// its fence, which is called the seal.
+    /// the fence of the vote (the seal).
     Acquire {
         /// The attempt that makes the request.
         attempt: LeaseId,
@@ -30,14 +30,15 @@ pub enum Request {
         holder: Arc<str>,
         /// How to hold the lock.
         mode: Mode,
-        /// The client's position in the queue. A client without one does not wait, and does not overtake waiters.
+        /// The client's position in the queue. A client without a position neither waits nor overtakes
+        /// waiters.
         waiter: Option<Waiter>,
     },
     /// Extends the vote by another ttl.
     Renew {
         /// The attempt that holds the lock.
         attempt: LeaseId,
-        /// The lease's fence, for a node that has lost it.
+        /// The lease's fence, for a node that has lost the fence.
         fence: Fence,
         /// The lifetime of the vote from now on.
         ttl: Ttl,
@@ -57,7 +58,7 @@ pub enum Request {
         /// What happens to the queue position of an attempt that has one.
         parting: Option<Parting>,
     },
-    /// Releases every entry that an owner has of this name, and refuses later ones.
+    /// Releases every entry that an owner has of this name, and refuses later entries.
     Retire {
         /// The owner.
         owner: OwnerId,
@@ -70,10 +71,10 @@ pub enum Request {
     Check {
         /// The attempt to check.
         attempt: LeaseId,
-        /// The slot that it must have, for a semaphore.
+        /// The slot that the attempt must have, for a semaphore.
         slot: Option<u32>,
     },
-    /// Breaks another client's lease, if it is still the current one.
+    /// Breaks another client's lease, if that lease is still the current one.
     Break {
         /// The lease to break.
         target: Target,
@@ -125,14 +126,14 @@ impl Request {
         }
     }
 
-    /// Returns whether the request only releases votes. The answer then tells only whether there were any.
+    /// Returns whether the request only releases votes. The answer then says only whether there were votes to release.
     pub fn is_release(&self) -> bool {
         matches!(self, Self::Release { .. } | Self::Retire { .. } | Self::PlainRelease { .. })
     }
 
     /// Returns whether the request can give or extend a vote.
     pub fn may_grant(&self) -> bool {
-        !self.is_release() && !matches!(self, Self::Break { .. }) && !self.is_look()
+        !self.is_release() && !matches!(self, Self::Break { .. }) && !self.is_read_only()
     }
 
     /// Returns whether the request can create a vote or a queue position.
@@ -142,12 +143,12 @@ impl Request {
 
     /// Returns whether the request is valid only in the epoch from the client's handshake. A release is correct in any
     /// epoch, and an inspection is only for people.
-    pub fn needs_life(&self) -> bool {
+    pub fn needs_epoch(&self) -> bool {
         self.may_grant() || matches!(self, Self::Check { .. })
     }
 
     /// Returns whether the request is read-only.
-    pub fn is_look(&self) -> bool {
+    pub fn is_read_only(&self) -> bool {
         matches!(self, Self::Inspect | Self::Check { .. })
     }
 
@@ -157,11 +158,11 @@ impl Request {
     }
 }
 
-/// The lease to break. The lease id does not identify it, because the id is a secret of the holder.
+/// The lease to break, identified without the lease id, which is a secret of the holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Target {
-    /// The lease with this fence. If several clients share the lock, this is the newest one's fence and all of their
-    /// leases are broken.
+    /// The lease with this fence. If several clients share the lock, the newest of their fences breaks all of their
+    /// leases.
     Fence(Fence),
     /// A plain lock, or a lock of another Redlock client: the vote with this digest.
     Digest(Digest),
@@ -182,7 +183,7 @@ pub enum BreakMode {
     /// When the lease would have expired without a renewal.
     #[default]
     Drain,
-    /// At once. There may be two holders until the old one notices.
+    /// At once. There may be two holders until the old holder notices.
     Now,
 }
 
@@ -202,16 +203,16 @@ pub enum Vote {
     Report(Box<Report>),
     /// The checked vote exists.
     Standing {
-        /// The time until it expires, unless it is renewed; unknown if it never expires.
+        /// The time until the vote expires, unless the vote is renewed; unknown if it never expires.
         remaining: Option<Duration>,
     },
     /// The lease is broken here, by this request or an earlier one.
     Broken {
-        /// The digest of its signature.
+        /// The digest of the signature of the lease.
         digest: Digest,
         /// Whether there was a vote to break. If not, the request only prevents a repair of the lease here.
         stood: bool,
-        /// How long this node grants the lock to no one else.
+        /// How long this node will not grant the lock to any client.
         remaining: Duration,
     },
 }
@@ -250,12 +251,12 @@ pub struct Report {
     pub queue: Vec<Waiting>,
 }
 
-/// The current vote, for people to look at.
+/// The current vote, for people to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeldBy {
     /// The holder, if the node knows it; the last to enter, if there are several.
     pub holder: Option<Holder>,
-    /// The time until it expires, unless it is renewed; unknown if it never expires.
+    /// The time until the vote expires, unless the vote is renewed; unknown if it never expires.
     pub remaining: Option<Duration>,
     /// How the lock is held.
     pub period: Period,
@@ -275,7 +276,7 @@ pub enum Refusal {
     Held {
         /// The holder, if the node knows it.
         holder: Option<Holder>,
-        /// The time until its vote expires, unless it is renewed; unknown for plain requests.
+        /// The time until the holder's vote expires, unless the vote is renewed; unknown for plain requests.
         remaining: Option<Duration>,
         /// The highest fence that the node has stored for the name.
         fence: Fence,
@@ -296,15 +297,15 @@ pub enum Refusal {
         /// The number of permits of its current holders.
         stored: u32,
     },
-    /// The client itself holds a shared lock, and would wait for itself.
+    /// The client's owner holds a shared lock, so the client would wait for itself.
     Upgrade,
     /// There is no vote to extend or release.
     Absent,
-    /// The current lease is not the one to break.
+    /// The current lease is not the lease to break.
     Other {
         /// The fence of the current lease, if it has one.
         fence: Option<Fence>,
-        /// The digest of its signature.
+        /// The digest of the signature of the current lease.
         digest: Digest,
         /// The holder, if the node knows it.
         holder: Option<Holder>,
@@ -313,7 +314,7 @@ pub enum Refusal {
     TooFarAhead,
     /// The attempt is over on this node: it was released or broken.
     Tombstoned,
-    /// The owner was retired: all its entries were released at once, and later ones are refused.
+    /// The owner was retired: all its entries were released at once, and later entries are refused.
     Retired,
     /// The node lost its memory since the handshake.
     WrongEpoch,

@@ -306,7 +306,7 @@ impl Link {
     fn is_idle_and_closing(&self) -> bool {
         let mut inner = self.inner.lock();
         if inner.closing {
-            inner.delivery.forget_lapsed(clock::now(), true);
+            inner.delivery.forget_expired(clock::now(), true);
         }
         inner.is_drained() && self.config.claims.is_settled()
     }

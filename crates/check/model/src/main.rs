@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use quorlock_model::report::{HEAD, Row, WIDE_HEAD, Wide, page, stories};
+use quorlock_model::report::{HEAD, Row, WIDE_HEAD, WideResult, page, stories};
 use quorlock_model::run_info::RunInfo;
 use quorlock_model::scenario::ALL;
 
@@ -39,17 +39,17 @@ fn main() -> ExitCode {
             println!("{}", row.story());
         }
     }
-    let wide = if options.quick || options.rule.is_some() { Vec::new() } else { Wide::search_all() };
+    let wide = if options.quick || options.rule.is_some() { Vec::new() } else { WideResult::search_all() };
     if !wide.is_empty() {
         println!("\n{WIDE_HEAD}");
     }
     for search in &wide {
         println!("{}", search.line());
     }
-    let complaints = rows.iter().filter_map(Row::complaint).chain(wide.iter().filter_map(Wide::complaint));
-    let complaints: Vec<String> = complaints.collect();
-    for complaint in &complaints {
-        eprintln!("{complaint}");
+    let failures = rows.iter().filter_map(Row::failure).chain(wide.iter().filter_map(WideResult::failure));
+    let failures: Vec<String> = failures.collect();
+    for failure in &failures {
+        eprintln!("{failure}");
     }
     if rows.is_empty() {
         eprintln!("unknown rule; see the names in crates/check/model/src/scenario.rs");
@@ -65,5 +65,5 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

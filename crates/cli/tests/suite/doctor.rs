@@ -223,7 +223,7 @@ fn other_constants_are_found() {
     let user = User::new();
     let (_servers, nodes) = cluster(&user, 3);
     let report = Report::with(&user, &["--nodes", &nodes, "--max-ttl", "2m"]);
-    report.finds(78, "wrong constants", &["max_ttl 60s there, 120s here", "nodes reconfigure"]);
+    report.finds(78, "wrong constants", &["max_ttl is 60s on the node and 120s here", "nodes reconfigure"]);
     let (others, _) = cluster(&user, 3);
     let mixed = format!("{},{}", nodes.rsplit_once(',').unwrap().0, others[0].url());
     Report::of(&user, &mixed).finds(78, "wrong constants", &["another cluster"]);
@@ -348,7 +348,7 @@ fn a_read_only_file_is_found() {
     // Root may write anywhere.
     if std::fs::write(locked.join("probe"), "").is_err() {
         let report = Report::of(&user, &format!("sqlite:{}", locked.join("locks.db").display()));
-        report.finds(78, "wrong settings", &["nothing can be made in it"]);
+        report.finds(78, "wrong settings", &["no file can be created in it"]);
     }
 }
 

@@ -64,7 +64,7 @@ fn an_error_about_a_missing_directory_says_what_to_do() {
     std::fs::write(&in_the_way, "").unwrap();
     for state in [in_the_way.as_path(), Path::new("/proc/self")] {
         let output = user.run_in(state);
-        assert_fails(&output, 78, &format!("{}: cannot make the directory", state.join("quorlock").display()));
+        assert_fails(&output, 78, &format!("{}: cannot create the directory", state.join("quorlock").display()));
         assert_fails(&output, 78, ADVICE);
     }
 }
@@ -75,7 +75,7 @@ fn an_error_about_a_read_only_directory_says_what_to_do() {
     std::fs::create_dir(user.state()).unwrap();
     std::fs::set_permissions(user.state(), PermissionsExt::from_mode(0o500)).unwrap();
     let Some(output) = user.run_as_nobody(&user.state()) else { return };
-    assert_fails(&output, 78, &format!("{}: cannot make the file: Permission denied", user.file().display()));
+    assert_fails(&output, 78, &format!("{}: cannot create the file: Permission denied", user.file().display()));
     assert_fails(&output, 78, ADVICE);
 }
 

@@ -3,7 +3,7 @@ use super::*;
 const OWNER: OwnerId = OwnerId::from_bits(0xfe);
 
 #[test]
-fn an_owner_reads_back_and_does_not_show() {
+fn debug_hides_an_owner_and_parse_accepts_only_its_revealed_text() {
     assert_eq!(OWNER.reveal(), "000000000000000000000000000000fe");
     assert_eq!(OwnerId::parse(&OWNER.reveal()), Some(OWNER));
     for text in ["", "fe", "000000000000000000000000000000FE", "+00000000000000000000000000000fe"] {
@@ -14,7 +14,7 @@ fn an_owner_reads_back_and_does_not_show() {
 }
 
 #[test]
-fn a_period_is_begun_by_its_mode() {
+fn each_mode_begins_its_own_period() {
     let periods = [
         (Mode::EXCLUSIVE, Period::Exclusive),
         (Mode::Exclusive { writer: Some(OWNER) }, Period::Exclusive),
@@ -28,20 +28,20 @@ fn a_period_is_begun_by_its_mode() {
 }
 
 #[test]
-fn only_readers_wait_side_by_side_but_slots_are_held_together_too() {
-    let kinds = [
+fn several_readers_may_enter_at_once_and_several_holders_may_share_slots() {
+    let modes = [
         (Mode::EXCLUSIVE, false, false),
         (Mode::Reentrant { owner: OWNER }, false, false),
         (Mode::Shared { owner: OWNER, reenters: false }, true, true),
         (Mode::Slot { permits: 3, slot: 1 }, false, true),
     ];
-    for (mode, shared, among_others) in kinds {
-        assert_eq!((mode.is_shared(), mode.is_among_others()), (shared, among_others), "{mode:?}");
+    for (mode, shared, several_holders) in modes {
+        assert_eq!((mode.is_shared(), mode.allows_several_holders()), (shared, several_holders), "{mode:?}");
     }
 }
 
 #[test]
-fn a_period_is_read_as_it_was_written() {
+fn parse_accepts_only_the_text_of_a_period() {
     for period in
         [Period::Exclusive, Period::Reentrant(OwnerId::from_bits(7)), Period::Shared, Period::Slots(PERMITS_MAX)]
     {

@@ -1,4 +1,4 @@
-//! A node's reply to a request, and its message to the first waiter.
+//! A node's answer: the reply to a request, and the message to the first waiter.
 
 use crate::ticket::{Handoff, Waiter};
 use crate::vote::{Refusal, Vote};

@@ -3,7 +3,7 @@ use alloc::string::ToString;
 use super::*;
 
 #[test]
-fn a_ticket_reads_back() {
+fn parse_returns_the_ticket_of_the_text() {
     for ticket in
         [Ticket { at: 1_700_000_000_123_456, id: 0xff }, Ticket { at: 0, id: 0 }, Ticket { at: u64::MAX, id: u64::MAX }]
     {
@@ -14,7 +14,7 @@ fn a_ticket_reads_back() {
 }
 
 #[test]
-fn what_is_no_ticket_is_not_taken_for_one() {
+fn parse_rejects_text_that_is_no_ticket() {
     let id = "00000000000000ff";
     assert!(Ticket::parse(&alloc::format!("17-{id}")).is_some());
     for at in ["", "+17", "-17", " 17", "17.0", "1e3", "18446744073709551616"] {
@@ -26,14 +26,14 @@ fn what_is_no_ticket_is_not_taken_for_one() {
 }
 
 #[test]
-fn earlier_tickets_come_first_also_in_their_digits() {
+fn earlier_tickets_come_first_and_id_digits_sort_like_ids() {
     let tickets = [(9, 0xff), (10, 0x0a), (10, 0xa0), (11, 0)].map(|(at, id)| Ticket { at, id });
     assert!(tickets.is_sorted());
     assert!(tickets[1].id_digits() < tickets[2].id_digits());
 }
 
 #[test]
-fn a_channel_reads_back() {
+fn parse_returns_the_channel_of_the_digits() {
     let channel = Channel(0xfe);
     assert_eq!(channel.digits(), "000000000000000000000000000000fe");
     assert_eq!(Channel::parse(&channel.digits()), Some(channel));
@@ -41,12 +41,12 @@ fn a_channel_reads_back() {
 }
 
 #[test]
-fn a_parting_is_about_its_waiter() {
+fn a_parting_returns_its_waiter() {
     let waiter = Waiter { ticket: Ticket { at: 1, id: 2 }, channel: Channel(3), shared: true };
     assert_eq!([Parting::Leave(waiter).waiter(), Parting::Yield(waiter).waiter()], [waiter; 2]);
 }
 
 #[test]
-fn a_waiter_asks_again_well_within_its_entry_lease() {
+fn a_waiter_polls_at_least_three_times_within_an_entry_lease() {
     assert!(POLL_MAX * 3 < ENTRY_LEASE);
 }

@@ -1,4 +1,4 @@
-//! Sending to several nodes at once, and collecting their replies by a deadline.
+//! Sends a request to several nodes at once, and collects the replies until a deadline.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -20,7 +20,8 @@ use crate::platform::sync::Mutex;
 use crate::platform::timers::Timed;
 
 impl Cluster {
-    /// Queues a request at these nodes' links. Returns the nodes that it could not ask, and why.
+    /// Queues a request at the links of these nodes. Returns the nodes whose link did not accept the request, with the
+    /// reason.
     pub(crate) fn send(
         &self,
         nodes: NodeSet,
@@ -37,7 +38,8 @@ impl Cluster {
         nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
     }
 
-    /// Queues a release at the links of those nodes that were asked. A node that was never asked sends no acknowledgement.
+    /// Queues a release at the links of `nodes`, except nodes that were never asked for this attempt. `receipt`
+    /// collects the acknowledgements.
     pub(crate) fn release(
         &self,
         nodes: NodeSet,
@@ -76,25 +78,26 @@ pub(crate) struct Broadcast {
 }
 
 impl Broadcast {
-    /// Starts without replies. Nodes that have not replied by the deadline count as silent.
-    pub(crate) fn new(cluster: &Cluster, patience: Duration) -> Arc<Self> {
+    /// Starts to wait for replies. Nodes that have not replied within `limit` count as silent.
+    pub(crate) fn new(cluster: &Cluster, limit: Duration) -> Arc<Self> {
         let round = Mutex::new(Round::new(cluster.settings.quorum));
         let begun = clock::now();
-        Arc::new(Self { begun, deadline: begun + patience, round, changed: Notify::new() })
+        Arc::new(Self { begun, deadline: begun + limit, round, changed: Notify::new() })
     }
 
-    /// Asks every node, and [waits](Self::wait) for the replies. Returns `None` if the client is closed.
+    /// Sends a request to every node, and [waits](Self::wait) for the replies for at most `limit`. Returns `None` if
+    /// the client is closed.
     pub(crate) async fn ask(
         cluster: &Cluster,
         key: &Arc<LockKey>,
         request: Request,
-        patience: Duration,
+        limit: Duration,
         is_enough: impl Fn(&Round) -> bool,
     ) -> Option<Round> {
         if cluster.is_closed() {
             return None;
         }
-        let broadcast = Self::new(cluster, patience);
+        let broadcast = Self::new(cluster, limit);
         let sender = Sender { key: Arc::clone(key), voter: Some(Arc::clone(&broadcast) as Arc<dyn Voter>) };
         let all = NodeSet::first(cluster.links.len());
         for (node, silence) in cluster.send(all, &Arc::new(request), 0, &sender) {
@@ -105,12 +108,12 @@ impl Broadcast {
         Some(broadcast.wait(cluster, is_enough).await)
     }
 
-    /// Waits until all nodes have replied, until the deadline, or until the replies are enough.
+    /// Waits until all nodes have replied, the replies are enough, or the deadline has passed.
     pub(crate) async fn wait(self: &Arc<Self>, cluster: &Cluster, is_enough: impl Fn(&Round) -> bool) -> Round {
         let mut call = None;
         loop {
             let changed = self.changed.notified();
-            let round = Some(self.round.lock()).filter(|round| round.open() == 0 || is_enough(round));
+            let round = Some(self.round.lock()).filter(|round| round.unanswered() == 0 || is_enough(round));
             if let Some(round) = round.map(|round| round.clone()) {
                 if let Some(call) = call {
                     cluster.timers.cancel(call);

@@ -154,7 +154,7 @@ impl Link {
             // Before any caller queues a new request.
             let mut inner = self.inner.lock();
             let closing = inner.closing;
-            inner.delivery.forget_lapsed(clock::now(), closing);
+            inner.delivery.forget_expired(clock::now(), closing);
             inner.delivery.connected(life.floor.is_some());
             if let Some(connection) = &mut inner.connection {
                 connection.is_serving = true;
@@ -195,7 +195,7 @@ impl Link {
                         retry = runtime::now() + self.config.heartbeat;
                         // Failed releases are retried at this interval.
                         let mut inner = self.inner.lock();
-                        inner.delivery.forget_lapsed(clock::now(), closing);
+                        inner.delivery.forget_expired(clock::now(), closing);
                         inner.delivery.retry_failed();
                     }
                 }

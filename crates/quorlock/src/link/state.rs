@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorlock_core::delivery::{Delivery, Told};
+use quorlock_core::delivery::{Completion, Delivery};
 use quorlock_core::rules::Rules;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::Silence;
@@ -21,7 +21,7 @@ pub(crate) struct Sender {
 }
 
 /// The sender of each request of a batch, and whether a release was acknowledged.
-pub(super) type ToldAll = (Vec<Option<Told<Sender>>>, bool);
+pub(super) type ToldAll = (Vec<Option<Completion<Sender>>>, bool);
 
 pub(super) struct Inner {
     pub(super) state: LinkState,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::common::long::{DRAINING, Wired, connected, each, more, noticed, votes, voting};
+use crate::common::long_leases::{CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, counts, wait_until_counts_grow, wait_for_silence, vote_count, wait_until_all_vote};
 use quorlock::{AcquireError, Client, DetachedLease, Lease, LeaseError, LostError, Released};
 use quorlock_testkit::{Reply, eventually_async};
 
@@ -18,31 +18,31 @@ async fn detached(client: &Client) -> DetachedLease {
 }
 
 /// A client with a short deadline for nodes that do not reply.
-async fn brisk(cluster: &Wired) -> Client {
-    connected(cluster.direct().node_deadline(NOT_LONG)).await
+async fn brisk(cluster: &ProxiedCluster) -> Client {
+    connect_to_all(cluster.direct().node_deadline(NOT_LONG)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreachable_minority_gets_the_release_later() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     cluster.servers[2].freeze();
     client.check(&lease).await.unwrap();
     client.extend(&lease).await.unwrap();
     assert_eq!(client.release(&lease).await, Ok(Released::Standing));
     cluster.servers[2].thaw();
-    client.close(DRAINING).await.unwrap();
-    cluster.stands_on(KEY, &[]).await;
+    client.close(CLOSE_TIMEOUT).await.unwrap();
+    cluster.wait_for_key_on(KEY, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_majority_the_result_is_unknown_and_the_release_is_retried() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.freeze();
     }
@@ -52,41 +52,41 @@ async fn without_a_majority_the_result_is_unknown_and_the_release_is_retried() {
     for server in &cluster.servers[..2] {
         server.thaw();
     }
-    client.close(DRAINING).await.unwrap();
-    cluster.stands_on(KEY, &[]).await;
+    client.close(CLOSE_TIMEOUT).await.unwrap();
+    cluster.wait_for_key_on(KEY, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_vote_is_not_granted_again() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     cluster.servers[0].command(&["DEL", KEY]);
     client.extend(&lease).await.unwrap();
     client.check(&lease).await.unwrap();
-    cluster.stands_on(KEY, &[1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[1, 2]).await;
     cluster.servers[1].command(&["DEL", KEY]);
     assert_eq!(client.check(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
-    cluster.stands_on(KEY, &[2]).await;
+    cluster.wait_for_key_on(KEY, &[2]).await;
     assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
     // The remaining votes are useless, and are released.
-    cluster.stands_on(KEY, &[]).await;
+    cluster.wait_for_key_on(KEY, &[]).await;
     assert_eq!(client.release(&lease).await, Ok(Released::Gone));
 }
 
 /// Makes these nodes unreachable through their proxies.
-async fn away(cluster: &Wired, client: &Client, nodes: &[usize]) {
+async fn away(cluster: &ProxiedCluster, client: &Client, nodes: &[usize]) {
     for &node in nodes {
         cluster.proxies[node].refuse(true);
         cluster.proxies[node].cut();
     }
     for &node in nodes {
-        noticed(client, node, |_| true).await;
+        wait_for_silence(client, node, |_| true).await;
     }
 }
 
-fn back(cluster: &Wired, nodes: &[usize]) {
+fn back(cluster: &ProxiedCluster, nodes: &[usize]) {
     for &node in nodes {
         cluster.proxies[node].refuse(false);
     }
@@ -116,16 +116,16 @@ async fn by_all_of_a_bare_majority(client: &Client, kind: usize) -> Lease {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_a_bare_majority_is_repaired_on_the_other_nodes() {
-    let cluster = Wired::ready(5).await;
-    let ours = connected(cluster.builder().node_deadline(NOT_LONG)).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let ours = connect_to_all(cluster.builder().node_deadline(NOT_LONG)).await;
     let theirs = brisk(&cluster).await;
     for kind in 0..4 {
         away(&cluster, &ours, &[3, 4]).await;
         let lease = by_all_of_a_bare_majority(&ours, kind).await.detach().unwrap();
-        cluster.stands_on(KEY, &[0, 1, 2]).await;
+        cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
         back(&cluster, &[3, 4]);
-        cluster.stands_on(KEY, &[0, 1, 2, 3, 4]).await;
-        voting(&ours).await;
+        cluster.wait_for_key_on(KEY, &[0, 1, 2, 3, 4]).await;
+        wait_until_all_vote(&ours).await;
         // As good as a lease that all nodes granted: two may fail.
         for server in &cluster.servers[..2] {
             server.freeze();
@@ -136,42 +136,42 @@ async fn a_lease_of_a_bare_majority_is_repaired_on_the_other_nodes() {
         for server in &cluster.servers[..2] {
             server.thaw();
         }
-        voting(&theirs).await;
-        voting(&ours).await;
+        wait_until_all_vote(&theirs).await;
+        wait_until_all_vote(&ours).await;
         eventually_async("it is released", async || theirs.release(&lease).await.is_ok()).await;
-        cluster.stands_on(KEY, &[]).await;
+        cluster.wait_for_key_on(KEY, &[]).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
-    let cluster = Wired::ready(3).await;
-    let ours = connected(cluster.builder().node_deadline(NOT_LONG)).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let ours = connect_to_all(cluster.builder().node_deadline(NOT_LONG)).await;
     let theirs = brisk(&cluster).await;
     let last = &cluster.servers[2..];
     for kind in 0..4 {
         last[0].command(&["SET", KEY, "another program's"]);
         let lease = by_all_of_a_bare_majority(&ours, kind).await.detach().unwrap();
-        let before = each(last, votes);
+        let before = counts(last, vote_count);
         cluster.proxies[2].hold(true);
         last[0].command(&["DEL", KEY]);
         eventually_async("a repair to be under way", async || cluster.proxies[2].held_up() > 0).await;
         theirs.release(&lease).await.unwrap();
-        cluster.stands_on(KEY, &[]).await;
+        cluster.wait_for_key_on(KEY, &[]).await;
         eventually_async("all nodes to have the tombstone", async || last[0].keys("quorlock~done:*").len() > kind)
             .await;
         cluster.proxies[2].hold(false);
-        more(last, votes, &before, 1).await;
-        cluster.stands_on(KEY, &[]).await;
+        wait_until_counts_grow(last, vote_count, &before, 1).await;
+        cluster.wait_for_key_on(KEY, &[]).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn repeated_extensions_keep_no_minority_alive() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.freeze();
     }
@@ -191,12 +191,12 @@ async fn repeated_extensions_keep_no_minority_alive() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn late_requests_for_a_released_lease_are_refused() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     client.release(&lease).await.unwrap();
-    client.close(DRAINING).await.unwrap();
+    client.close(CLOSE_TIMEOUT).await.unwrap();
     let tombstone = format!("quorlock~done:{}", lease.id().reveal());
     for server in &cluster.servers {
         assert_eq!(server.command(&["EXISTS", &tombstone]), Reply::Int(1));
@@ -205,8 +205,8 @@ async fn late_requests_for_a_released_lease_are_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_with_a_ttl_above_the_cluster_maximum_is_refused() {
-    let cluster = Wired::ready(1).await;
-    let lease = detached(&connected(cluster.direct()).await).await;
+    let cluster = ProxiedCluster::start(1).await;
+    let lease = detached(&connect_to_all(cluster.direct()).await).await;
     let other = Client::memory().await;
     assert!(matches!(other.check(&lease).await, Err(LeaseError::Config(_))));
     assert!(matches!(other.extend(&lease).await, Err(LeaseError::Config(_))));
@@ -215,10 +215,10 @@ async fn a_lease_with_a_ttl_above_the_cluster_maximum_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_detached_lease_stays_lost() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.command(&["DEL", KEY]);
     }
@@ -226,7 +226,7 @@ async fn a_lost_detached_lease_stays_lost() {
         client.extend(&lease).await == Err(LeaseError::Lost(LostError::Taken))
     })
     .await;
-    cluster.stands_on(KEY, &[]).await;
+    cluster.wait_for_key_on(KEY, &[]).await;
     let tombstone = format!("quorlock~done:{}", lease.id().reveal());
     for server in &cluster.servers {
         eventually_async("it is given back", async || server.command(&["DEL", &tombstone]) == Reply::Int(1)).await;
@@ -237,11 +237,11 @@ async fn a_lost_detached_lease_stays_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     // A tenth of the ttl is the allowance for drift.
     let lease = client.lock("a").ttl(Duration::from_secs(60)).acquire().await.unwrap().detach().unwrap();
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.freeze();
     }
@@ -249,7 +249,7 @@ async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
     for server in &cluster.servers[..2] {
         server.thaw();
     }
-    voting(&client).await;
+    wait_until_all_vote(&client).await;
     for server in &cluster.servers {
         server.command(&["PEXPIRE", KEY, "5900"]);
     }

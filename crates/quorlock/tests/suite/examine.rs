@@ -22,7 +22,7 @@ async fn an_examination_shows_each_state_and_changes_nothing() {
         assert_eq!(states(&found), [&NodeState::Blank; 3], "it stays as it is");
         assert_eq!((found.worst(), found.voting(), found.majority), (Severity::Note, 0, 2));
     }
-    let client = builder().memory(&nodes).init_cluster().await.expect("they are blank");
+    let client = builder().memory(&nodes).init_cluster().await.expect("the nodes are blank");
     let found = look(&nodes).await;
     assert_eq!((states(&found), found.worst()), ([&NodeState::Voting; 3].to_vec(), Severity::Ok));
     drop(client);
@@ -31,7 +31,7 @@ async fn an_examination_shows_each_state_and_changes_nothing() {
     let found = look(&nodes).await;
     assert!(matches!(&found.nodes[0].state, NodeState::Unreachable(why) if why == "it is down"), "{found:?}");
     assert_eq!((found.worst(), found.voting()), (Severity::Wrong, 2));
-    let wrong = found.all().find(|(_, finding)| finding.severity == Severity::Wrong).expect("it is down");
+    let wrong = found.all().find(|(_, finding)| finding.severity == Severity::Wrong).expect("one finding is an error");
     assert_eq!((wrong.0.map(|node| &*node.title), wrong.1.topic), (Some("memory:0"), Topic::Reach));
     assert!(wrong.1.advice.is_some() && found.nodes[0].round_trip.is_none());
     assert!(found.nodes[1].round_trip.is_some() && found.nodes[1].rate_ppm.is_none(), "its clock was not watched");
@@ -40,7 +40,7 @@ async fn an_examination_shows_each_state_and_changes_nothing() {
 #[tokio::test]
 async fn an_examination_shows_the_rest_of_a_quarantine() {
     let nodes = MemoryNodes::new(3);
-    let client = builder().memory(&nodes).connect_lazy().await.expect("they are blank");
+    let client = builder().memory(&nodes).connect_lazy().await.expect("the nodes are blank");
     let mut least = MAX_TTL * 2;
     quorlock_testkit::eventually_async("the quarantine to go by", async || {
         let found = look(&nodes).await;
@@ -69,12 +69,12 @@ async fn nodes_that_connect_would_refuse_can_be_examined() {
 
 #[tokio::test]
 async fn nodes_with_other_constants_are_unfit() {
-    let cluster = Cluster::ready(3).await;
+    let cluster = Cluster::start(3).await;
     let found = cluster.builder().max_ttl(MAX_TTL * 2).examine(Duration::from_millis(100)).await;
     for node in &found.nodes {
-        assert!(matches!(&node.state, NodeState::Unfit(why) if why.contains("max_ttl 3s there, 6s here")), "{node:?}");
+        assert!(matches!(&node.state, NodeState::Unfit(why) if why.contains("max_ttl is 3s on the node and 6s here")), "{node:?}");
         assert!(node.rate_ppm.is_some() && node.skew_micros.is_some());
-        let (run, epoch) = (node.run.as_ref().expect("it tells"), node.epoch.as_ref().expect("it was declared"));
+        let (run, epoch) = (node.run.as_ref().expect("the node reports its run id"), node.epoch.as_ref().expect("the node belongs to a cluster"));
         assert_eq!((run.len(), epoch.len()), (8, 8));
     }
 }

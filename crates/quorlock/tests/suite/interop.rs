@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::common::long::{self, LONG};
+use crate::common::long_leases::{self, LONG};
 use quorlock::{
     AcquireError, Break, Client, ClientBuilder, ConnectError, HeldError, Lease, LeaseError, Lock, LostError,
 };
@@ -59,7 +59,7 @@ impl Shared {
 }
 
 fn builder(servers: &[RedisServer]) -> ClientBuilder {
-    long::builder().key_template("{name}").nodes(servers.iter().map(RedisServer::url))
+    long_leases::builder().key_template("{name}").nodes(servers.iter().map(RedisServer::url))
 }
 
 /// Tries to acquire a held lock, and returns the error.
@@ -261,7 +261,7 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
 
 /// Fails to connect, and returns the error.
 async fn rejected(urls: &[String]) -> ConnectError {
-    long::builder().nodes(urls).connect().await.expect_err("it should be refused")
+    long_leases::builder().nodes(urls).connect().await.expect_err("the connection is refused")
 }
 
 /// Fails to connect to a server that denies access, and returns the reason.
@@ -289,7 +289,7 @@ async fn a_wrong_password_is_denied_and_not_repeated() {
     let error = denied(format!("redis://{}", server.addr())).await;
     assert!(error.contains("NOAUTH"), "{error}");
 
-    let client = long::builder().nodes([server.url()]).connect().await.unwrap();
+    let client = long_leases::builder().nodes([server.url()]).connect().await.unwrap();
     client.lock(KEY).acquire().await.unwrap().release().await.unwrap();
     let shown = format!("{client:?} {:?}", client.nodes());
     assert!(!shown.contains("correct-horse"), "{shown}");
@@ -315,7 +315,7 @@ async fn missing_permissions_are_named() {
     // The needed permissions: scripts, information about the server, and the keys of locks and of quorlock itself.
     let data = ["+@string", "+@hash", "+@sortedset", "+@keyspace"];
     let enough = [&["~quorlock*", "-@all", "+@scripting", "+info", "+time"], &data[..]].concat();
-    let client = long::builder().nodes([url(&enough)]).connect().await.unwrap();
+    let client = long_leases::builder().nodes([url(&enough)]).connect().await.unwrap();
     for kind in KINDS {
         let lease = kind(client.lock(KEY)).acquire().await.unwrap();
         lease.extend().await.unwrap();
@@ -345,15 +345,15 @@ async fn a_server_with_an_eviction_policy_is_refused() {
 async fn an_eviction_policy_set_later_stops_votes_until_it_is_reset() {
     for busy in [false, true] {
         let server = RedisServer::start();
-        let client = long::builder().nodes([server.url()]).connect().await.unwrap();
-        let trouble = || client.nodes()[0].1.as_ref().map(ToString::to_string);
+        let client = long_leases::builder().nodes([server.url()]).connect().await.unwrap();
+        let silence = || client.nodes()[0].1.as_ref().map(ToString::to_string);
         server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
         // A busy connection needs no heartbeat, so the next request must notice it.
         eventually_async("the policy is noticed", async || {
             if busy && let Ok(lease) = client.lock(KEY).try_acquire().await {
                 drop(lease);
             }
-            trouble().is_some_and(|why| why.contains("allkeys-lru") && why.contains("noeviction"))
+            silence().is_some_and(|why| why.contains("allkeys-lru") && why.contains("noeviction"))
         })
         .await;
         assert!(client.lock(KEY).try_acquire().await.is_err());

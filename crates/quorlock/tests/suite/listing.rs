@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::common::long::{Wired, connected, noticed};
+use crate::common::long_leases::{ProxiedCluster, connect_to_all, wait_for_silence};
 use quorlock::{Client, Filter, ReadError, Report, Silence};
 
 async fn names(client: &Client) -> Vec<String> {
@@ -14,13 +14,13 @@ async fn names(client: &Client) -> Vec<String> {
 }
 
 /// A client with a short deadline for nodes that do not reply.
-async fn brisk(cluster: &Wired) -> Client {
-    connected(cluster.direct().node_deadline(Duration::from_millis(500))).await
+async fn brisk(cluster: &ProxiedCluster) -> Client {
+    connect_to_all(cluster.direct().node_deadline(Duration::from_millis(500))).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_of_other_programs_are_no_locks() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     for server in &cluster.servers {
@@ -34,7 +34,7 @@ async fn keys_of_other_programs_are_no_locks() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_another_program_is_listed_with_the_type_of_its_key() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     for server in &cluster.servers {
         server.command(&["HSET", "quorlock:redisson", "5c4e:1", "1"]);
@@ -49,8 +49,8 @@ async fn a_lock_of_another_program_is_listed_with_the_type_of_its_key() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_prefix_locks_are_recognized_by_their_companion_keys() {
-    let cluster = Wired::ready(1).await;
-    let client = connected(cluster.direct().key_template("{name}")).await;
+    let cluster = ProxiedCluster::start(1).await;
+    let client = connect_to_all(cluster.direct().key_template("{name}")).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     let _share = client.rw("shared").read().acquire().await.unwrap();
     let _plain = client.lock("plain").plain().acquire().await.unwrap();
@@ -61,8 +61,8 @@ async fn without_a_prefix_locks_are_recognized_by_their_companion_keys() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_template_may_have_a_suffix() {
-    let cluster = Wired::ready(1).await;
-    let client = connected(cluster.direct().key_template("{name}:lock")).await;
+    let cluster = ProxiedCluster::start(1).await;
+    let client = connect_to_all(cluster.direct().key_template("{name}:lock")).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     let _plain = client.lock("plain").plain().acquire().await.unwrap();
     cluster.servers[0].command(&["SET", "b", "data"]);
@@ -71,7 +71,7 @@ async fn a_template_may_have_a_suffix() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn keys_are_scanned_in_steps() {
-    let cluster = Wired::ready(1).await;
+    let cluster = ProxiedCluster::start(1).await;
     let client = brisk(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     let fill = "for i = 1, 20000 do redis.call('SET', 'other:' .. i, 'data') end";
@@ -86,11 +86,11 @@ async fn keys_are_scanned_in_steps() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unreachable_node_is_named_and_hides_no_lock() {
-    let cluster = Wired::ready(3).await;
+    let cluster = ProxiedCluster::start(3).await;
     let client = brisk(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     cluster.servers[1].kill();
-    noticed(&client, 1, |_| true).await;
+    wait_for_silence(&client, 1, |_| true).await;
     let listing = client.list(&Filter::default()).await.unwrap();
     assert_eq!(listing.names.len(), 1);
     assert_eq!(listing.missing.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>(), [client.nodes()[1].0.clone()]);
@@ -118,8 +118,8 @@ fn calls(server: &quorlock_testkit::RedisServer, command: &str) -> usize {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn free_names_cost_a_listing_few_commands() {
     const HELD: usize = 100;
-    let cluster = Wired::ready(1).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(1).await;
+    let client = connect_to_all(cluster.direct()).await;
     fill(&cluster.servers[0], 42_000, HELD);
     let before = calls(&cluster.servers[0], "evalsha");
     assert_eq!(names(&client).await.len(), HELD);
@@ -129,8 +129,8 @@ async fn free_names_cost_a_listing_few_commands() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_reads_few_names_of_many() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
     for server in &cluster.servers {
         fill(server, 0, 12_000);
     }
@@ -144,8 +144,8 @@ async fn a_page_reads_few_names_of_many() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_have_the_names_of_a_node_that_cannot_be_searched() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     cluster.servers[0].command(&["ACL", "SETUSER", "default", "-scan"]);
     let page = client.list_page(&Filter::default(), "").await.unwrap();
@@ -158,8 +158,8 @@ async fn pages_have_the_names_of_a_node_that_cannot_be_searched() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn pages_have_every_name_once() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
     for server in &cluster.servers {
         fill(server, 3_000, 3_000);
     }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use crate::common::long::{DRAINING, LONG, Wired, connected, each, more, soon, votes};
+use crate::common::long_leases::{CLOSE_TIMEOUT, LONG, ProxiedCluster, connect_to_all, counts, wait_until_counts_grow, expect_soon, vote_count};
 use crate::common::{Cluster, TTL};
 use quorlock::{Client, Drift, FenceError, Lease, LeaseError, LostError, Renewals, RunError};
 use quorlock_testkit::{RedisServer, eventually_async};
@@ -14,7 +14,7 @@ const KEY: &str = "quorlock:job";
 const EVERYWHERE: [usize; 5] = [0, 1, 2, 3, 4];
 
 /// Renewals that are short enough to wait for, unlike the ttl.
-const BRISK: Renewals = Renewals::Watchdog { every: Some(Duration::from_millis(50)), lifetime: LONG };
+const FREQUENT_RENEWALS: Renewals = Renewals::Watchdog { every: Some(Duration::from_millis(50)), lifetime: LONG };
 
 /// The maximum validity of a lease, counted from the last request that a majority granted.
 fn longest(ttl: Duration) -> Duration {
@@ -39,8 +39,8 @@ async fn stays_lost(lease: &Lease, why: LostError) {
     assert_eq!(lease.validity(), Duration::ZERO);
     assert_eq!(lease.ensure(Duration::ZERO), Err(why));
     assert_eq!(lease.fence(), Err(FenceError::Lost(why)));
-    assert_eq!(soon(lease.extend()).await, Err(LeaseError::Lost(why)));
-    assert_eq!(soon(lease.lost()).await, why, "the latch stays fired");
+    assert_eq!(expect_soon(lease.extend()).await, Err(LeaseError::Lost(why)));
+    assert_eq!(expect_soon(lease.lost()).await, why, "the latch stays fired");
 }
 
 fn is_lost(lost: &mut (impl Future<Output = LostError> + Unpin)) -> bool {
@@ -49,22 +49,22 @@ fn is_lost(lost: &mut (impl Future<Output = LostError> + Unpin)) -> bool {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_whose_majority_is_frozen_is_lost_and_stays_so() {
-    let cluster = Cluster::ready(5).await;
-    let client = connected(cluster.builder()).await;
+    let cluster = Cluster::start(5).await;
+    let client = connect_to_all(cluster.builder()).await;
     let lease = client.lock("job").acquire().await.unwrap();
     let fence = lease.fence().unwrap();
     let frozen = &cluster.servers[..3];
     frozen.iter().for_each(RedisServer::freeze);
     // One node of every majority is frozen, so the last granted request was sent before this.
     let last_sent = Instant::now();
-    let (why, last_ok) = tokio::join!(soon(lease.lost()), soon(last_valid(&lease)));
+    let (why, last_ok) = tokio::join!(expect_soon(lease.lost()), expect_soon(last_valid(&lease)));
     assert_eq!(why, LostError::Expired);
     assert!(last_ok <= last_sent + longest(TTL), "held for longer than any majority had granted");
     stays_lost(&lease, why).await;
 
     frozen.iter().for_each(RedisServer::thaw);
-    let next = connected(cluster.builder()).await;
-    assert!(soon(next.lock("job").acquire()).await.unwrap().fence().unwrap() > fence);
+    let next = connect_to_all(cluster.builder()).await;
+    assert!(expect_soon(next.lock("job").acquire()).await.unwrap().fence().unwrap() > fence);
     // All nodes are back, and would grant a renewal.
     stays_lost(&lease, why).await;
     eventually_async("the lock to be free", async || (0..5).all(|node| cluster.lock_keys(node).is_empty())).await;
@@ -73,35 +73,35 @@ async fn a_lease_whose_majority_is_frozen_is_lost_and_stays_so() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn lost_resolves_by_itself_at_the_end_of_validity() {
-    let cluster = Cluster::ready(3).await;
-    let client = connected(cluster.builder().renewals(Renewals::Off)).await;
+    let cluster = Cluster::start(3).await;
+    let client = connect_to_all(cluster.builder().renewals(Renewals::Off)).await;
     let lease = client.lock("job").acquire().await.unwrap();
     let before = Instant::now();
     let validity = lease.validity();
     // The lease is not polled while it expires.
-    assert_eq!(soon(lease.lost()).await, LostError::Expired);
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Expired);
     // The monotonic clock may be slewed, unlike the lease's.
     assert!(before.elapsed() >= validity.mul_f64(0.9), "it fired although the lease was still valid");
     stays_lost(&lease, LostError::Expired).await;
     // Its votes are released when it is lost, not when they expire, so that another client can acquire at once.
-    drop(soon(client.lock("job").acquire()).await.unwrap());
+    drop(expect_soon(client.lock("job").acquire()).await.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_released_lease_is_not_lost() {
-    let cluster = Cluster::ready(3).await;
-    let client = connected(cluster.builder()).await;
+    let cluster = Cluster::start(3).await;
+    let client = connect_to_all(cluster.builder()).await;
     let lease = client.lock("job").acquire().await.unwrap();
     let mut lost = Box::pin(lease.lost());
     assert!(!is_lost(&mut lost));
     let _ = lease.release().await;
     let after = client.lock("another").renewals(Renewals::Off).acquire().await.unwrap();
-    soon(after.lost()).await;
+    expect_soon(after.lost()).await;
     assert!(!is_lost(&mut lost), "a released lease is reported as lost");
 }
 
 /// Overwrites the votes of a lock on these nodes, as a program that breaks the rules would.
-fn steal(cluster: &Wired, nodes: &[usize]) {
+fn steal(cluster: &ProxiedCluster, nodes: &[usize]) {
     for &node in nodes {
         cluster.servers[node].command(&["SET", KEY, "another program's", "PX", "100000"]);
     }
@@ -109,86 +109,86 @@ fn steal(cluster: &Wired, nodes: &[usize]) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_whose_majority_was_overwritten_is_lost_at_the_next_renewal() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct().renewals(BRISK)).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct().renewals(FREQUENT_RENEWALS)).await;
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
     steal(&cluster, &[0, 1]);
     // A minority does not matter.
-    soon(lease.extend()).await.unwrap();
+    expect_soon(lease.extend()).await.unwrap();
     steal(&cluster, &[2]);
-    assert_eq!(soon(lease.lost()).await, LostError::Taken);
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Taken);
     stays_lost(&lease, LostError::Taken).await;
     // The remaining votes are released, and those of the other program are not touched.
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plain_lease_whose_keys_were_deleted_is_lost_at_the_next_renewal() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct().renewals(BRISK)).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct().renewals(FREQUENT_RENEWALS)).await;
     let lease = client.lock("job").plain().acquire().await.unwrap();
-    cluster.stands_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
     for server in &cluster.servers[..3] {
         server.command(&["DEL", KEY]);
     }
-    assert_eq!(soon(lease.lost()).await, LostError::Taken);
-    cluster.cleared().await;
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Taken);
+    cluster.wait_until_unlocked().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleted_keys_are_restored_by_the_next_renewal() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct().renewals(BRISK)).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct().renewals(FREQUENT_RENEWALS)).await;
     let lease = client.lock("job").acquire().await.unwrap();
     let fence = lease.fence().unwrap();
-    cluster.stands_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
     // A deleted vote cannot have made another lease possible, because every lease needs a majority.
     for deleted in [&[4][..], &[0, 1], &EVERYWHERE] {
         for &node in deleted {
             cluster.servers[node].command(&["DEL", KEY]);
         }
-        cluster.stands_on(KEY, &EVERYWHERE).await;
+        cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
         for server in &cluster.servers {
             assert_eq!(server.command(&["GET", KEY]).as_str(), Some(lease.id().reveal().as_str()));
         }
         assert_eq!(lease.fence(), Ok(fence));
     }
     lease.release().await.unwrap();
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }
 
 /// Waits until these servers have seen `count` more renewals of another lease, which serves as a clock.
-async fn periods(cluster: &Wired, client: &Client, count: u64) {
-    let beacon = client.lock("beacon").renewals(BRISK).acquire().await.expect("the lock is free");
-    more(&cluster.servers, votes, &each(&cluster.servers, votes), count).await;
-    beacon.release().await.expect("all nodes are well");
+async fn periods(cluster: &ProxiedCluster, client: &Client, count: u64) {
+    let beacon = client.lock("beacon").renewals(FREQUENT_RENEWALS).acquire().await.expect("the lock is free");
+    wait_until_counts_grow(&cluster.servers, vote_count, &counts(&cluster.servers, vote_count), count).await;
+    beacon.release().await.expect("all nodes answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_stop_with_the_release_or_the_client() {
-    let cluster = Wired::ready(3).await;
-    let other = connected(cluster.direct()).await;
-    let client = connected(cluster.direct().renewals(BRISK)).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let other = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct().renewals(FREQUENT_RENEWALS)).await;
     let (released, dropped, kept) = (client.lock("released"), client.lock("dropped"), client.lock("kept"));
     for _ in 0..20 {
         let leases = [released.acquire().await.unwrap(), dropped.acquire().await.unwrap()];
         // So that some of them are in the middle of a renewal when they end.
-        soon(leases[0].extend()).await.unwrap();
+        expect_soon(leases[0].extend()).await.unwrap();
         let [first, second] = leases;
         first.release().await.unwrap();
         drop(second);
     }
     periods(&cluster, &other, 10).await;
-    cluster.cleared().await;
+    cluster.wait_until_unlocked().await;
 
     let lease = kept.acquire().await.unwrap();
-    client.close(DRAINING).await.unwrap();
-    cluster.cleared().await;
+    client.close(CLOSE_TIMEOUT).await.unwrap();
+    cluster.wait_until_unlocked().await;
     periods(&cluster, &other, 10).await;
     // A vote that is restored now would stay.
-    cluster.cleared().await;
-    assert!(soon(lease.extend()).await.is_err());
+    cluster.wait_until_unlocked().await;
+    assert!(expect_soon(lease.extend()).await.is_err());
 }
 
 /// Records that it was dropped.
@@ -202,8 +202,8 @@ impl Drop for Work {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_is_dropped_when_its_lease_is_lost() {
-    let cluster = Cluster::ready(3).await;
-    let client = connected(cluster.builder()).await;
+    let cluster = Cluster::start(3).await;
+    let client = connect_to_all(cluster.builder()).await;
     let stopped = Arc::new(AtomicBool::new(false));
     let lock = client.lock("job");
     let outcome = lock.run(async |_lease| {
@@ -211,20 +211,20 @@ async fn work_is_dropped_when_its_lease_is_lost() {
         cluster.servers[1..].iter().for_each(RedisServer::freeze);
         std::future::pending::<()>().await;
     });
-    assert_eq!(soon(outcome).await, Err(RunError::Lost(LostError::Expired)));
+    assert_eq!(expect_soon(outcome).await, Err(RunError::Lost(LostError::Expired)));
     assert!(stopped.load(Ordering::SeqCst), "still at work without the lock");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_end_with_the_lifetime() {
-    let cluster = Cluster::ready(3).await;
+    let cluster = Cluster::start(3).await;
     let lifetime = TTL / 2;
     let renewals = Renewals::Watchdog { every: Some(Duration::from_millis(100)), lifetime };
-    let client = connected(cluster.builder().renewals(renewals)).await;
-    let before = each(&cluster.servers, votes);
+    let client = connect_to_all(cluster.builder().renewals(renewals)).await;
+    let before = counts(&cluster.servers, vote_count);
     let lease = client.lock("job").acquire().await.unwrap();
-    assert_eq!(soon(lease.lost()).await, LostError::Expired, "the lifetime ends it although all nodes are healthy");
-    let after = each(&cluster.servers, votes);
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Expired, "the lifetime ends it although all nodes are healthy");
+    let after = counts(&cluster.servers, vote_count);
     let renewed = after.iter().zip(&before).filter(|(after, before)| **after > **before + 1).count();
     assert!(renewed >= 2, "it was never renewed: {before:?} to {after:?}");
     stays_lost(&lease, LostError::Expired).await;
@@ -232,11 +232,11 @@ async fn renewals_end_with_the_lifetime() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn renewals_resume_after_a_failure() {
-    let cluster = Wired::ready(1).await;
+    let cluster = ProxiedCluster::start(1).await;
     let (proxy, ttl) = (&cluster.proxies[0], Duration::from_secs(30));
     let renewals = Renewals::Watchdog { every: Some(Duration::from_secs(1)), lifetime: LONG };
     let builder = cluster.builder().node_deadline(Duration::from_millis(200)).renewals(renewals);
-    let client = connected(builder).await;
+    let client = connect_to_all(builder).await;
     let lease = client.lock("job").ttl(ttl).acquire().await.unwrap();
     let mut lost = Box::pin(lease.lost());
     for _ in 0..2 {
@@ -255,42 +255,42 @@ async fn renewals_resume_after_a_failure() {
     }
     assert!(!is_lost(&mut lost));
     drop(lease);
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }
 
 /// Empties all nodes under a lease with these renewals, and checks that no other client gets the lock before the lease
 /// ends.
 async fn everything_is_flushed_under_a_lease(renewals: Renewals) {
-    let cluster = Cluster::ready(3).await;
-    let client = connected(cluster.builder().renewals(renewals)).await;
-    let other = connected(cluster.builder()).await;
+    let cluster = Cluster::start(3).await;
+    let client = connect_to_all(cluster.builder().renewals(renewals)).await;
+    let other = connect_to_all(cluster.builder()).await;
     let lease = Arc::new(client.lock("job").acquire().await.expect("the lock is free"));
-    let fence = lease.fence().expect("it is held");
+    let fence = lease.fence().expect("the lease is held");
     for server in &cluster.servers {
         server.command(&["FLUSHALL"]);
     }
     let last_sent = Instant::now();
     let watched = tokio::spawn({
         let lease = Arc::clone(&lease);
-        async move { soon(last_valid(&lease)).await }
+        async move { expect_soon(last_valid(&lease)).await }
     });
-    let next = soon(other.lock("job").acquire()).await.expect("it is free in the end");
+    let next = expect_soon(other.lock("job").acquire()).await.expect("the lock becomes free");
     assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Expired), "two holders, or lost for another reason");
-    let last_ok = watched.await.expect("it ends with the lease");
+    let last_ok = watched.await.expect("the task ends with the lease");
     assert!(last_ok <= last_sent + longest(TTL), "renewed by nodes that had forgotten it");
-    assert!(next.fence().expect("it is held") > fence);
+    assert!(next.fence().expect("the lease is held") > fence);
     stays_lost(&lease, LostError::Expired).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_survives_memory_loss_and_excludes_others_until_its_end() {
-    tokio::join!(everything_is_flushed_under_a_lease(Renewals::Off), everything_is_flushed_under_a_lease(BRISK));
+    tokio::join!(everything_is_flushed_under_a_lease(Renewals::Off), everything_is_flushed_under_a_lease(FREQUENT_RENEWALS));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn validity_counts_from_the_send() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.builder().renewals(Renewals::Off)).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.builder().renewals(Renewals::Off)).await;
     // All three requests are held back, so none was sent after this.
     let hold_up = async || {
         for proxy in &cluster.proxies {

@@ -7,20 +7,20 @@ use std::time::Duration;
 use quorlock::{Client, ConnectError, Filter, LeaseError, LostError};
 use quorlock_testkit::{RedisCluster, RedisServer, eventually_async};
 
-use crate::common::long;
+use crate::common::long_leases;
 
 /// So far ahead of the clocks that fences do not grow with time during a test.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 async fn client(cluster: &RedisCluster) -> Client {
-    long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([cluster.url()]).connect().await.unwrap()
+    long_leases::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([cluster.url()]).connect().await.unwrap()
 }
 
 #[tokio::test]
 async fn all_keys_of_a_name_share_a_slot_with_any_braces() {
     let cluster = RedisCluster::start(3);
     for template in ["quorlock:{name}", "{name}", "lock:{{name}}"] {
-        let client = long::builder().nodes([cluster.url()]).key_template(template).connect().await.unwrap();
+        let client = long_leases::builder().nodes([cluster.url()]).key_template(template).connect().await.unwrap();
         for name in ["a", "b", "{c}d", "{}e", "f}g", "h{i", "}{", "{{j}}", "{}}k{l}", "ü"] {
             let key = template.replace("{name}", name);
             let master = cluster.master_of(&key);
@@ -48,7 +48,7 @@ async fn all_keys_of_a_name_share_a_slot_with_any_braces() {
 async fn a_listing_has_the_names_of_every_master() {
     let cluster = RedisCluster::start(3);
     for template in ["{name}", "quorlock:{name}"] {
-        let client = long::builder().nodes([cluster.url()]).key_template(template).connect().await.unwrap();
+        let client = long_leases::builder().nodes([cluster.url()]).key_template(template).connect().await.unwrap();
         let mut leases = Vec::new();
         for name in ["a", "b", "c", "{d}", "}e"] {
             leases.push(client.lock(name).acquire().await.unwrap());
@@ -180,12 +180,12 @@ async fn hints_are_heard_from_every_master() {
 async fn plain_servers_as_a_cluster_and_cluster_servers_alone_are_refused() {
     let server = RedisServer::start();
     let url = server.url().replace("redis://", "redis+cluster://");
-    let error = long::builder().nodes([url]).connect().await.unwrap_err();
+    let error = long_leases::builder().nodes([url]).connect().await.unwrap_err();
     assert!(
         matches!(&error, ConnectError::Unfit { .. } if error.to_string().contains("not part of a Redis Cluster")),
         "{error}"
     );
     let cluster = RedisCluster::start(1);
-    let error = long::builder().nodes([cluster.masters[0].url()]).connect().await.unwrap_err();
+    let error = long_leases::builder().nodes([cluster.masters[0].url()]).connect().await.unwrap_err();
     assert!(matches!(&error, ConnectError::Unfit { .. } if error.to_string().contains("redis+cluster://")), "{error}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use quorlock::{Client, ConnectError, LeaseError, LostError};
 use quorlock_testkit::{Proxy, RedisServer, Sentinels, eventually, eventually_async};
 
-use crate::common::long::{self, LONG};
+use crate::common::long_leases::{self, LONG};
 
 /// Short enough to wait for. Only tests in which a master dies use such a sentinel.
 const PATIENCE: Duration = Duration::from_millis(300);
@@ -16,7 +16,7 @@ const PATIENCE: Duration = Duration::from_millis(300);
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 async fn client(sentinels: &Sentinels) -> Client {
-    long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([sentinels.url()]).connect().await.unwrap()
+    long_leases::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([sentinels.url()]).connect().await.unwrap()
 }
 
 /// Waits until the client can reach its node.
@@ -114,7 +114,7 @@ async fn a_failover_is_noticed_while_the_sentinel_hangs() {
     let url = sentinels.url_among(&[&other.addr().to_string()]);
     // The client can listen to only one of them at first.
     other.freeze();
-    let client = long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
+    let client = long_leases::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
     is_up(&client).await;
     other.thaw();
     sentinels.sentinel.freeze();
@@ -126,7 +126,7 @@ async fn a_failover_is_noticed_by_sentinels_that_answer_late() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let slow = Proxy::start(sentinels.sentinel.addr());
     let url = sentinels.url().replace(&sentinels.sentinel.addr().to_string(), &slow.addr().to_string());
-    let client = long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
+    let client = long_leases::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
     is_up(&client).await;
     let before = slow.connections();
     slow.delay(Duration::from_millis(600));
@@ -161,8 +161,8 @@ async fn a_demoted_master_is_abandoned() {
     assert_eq!(sentinels.servers[0].command(&["REPLICAOF", "127.0.0.1", &port]).as_str(), Some("OK"));
     assert!(client.lock("a").try_acquire().await.is_err(), "a replica gives no votes");
     eventually_async("the link to say why", async || {
-        let trouble = client.nodes().remove(0).1;
-        trouble.is_some_and(|trouble| trouble.to_string().contains("not the master"))
+        let silence = client.nodes().remove(0).1;
+        silence.is_some_and(|silence| silence.to_string().contains("not the master"))
     })
     .await;
     assert_eq!(sentinels.servers[0].command(&["REPLICAOF", "NO", "ONE"]).as_str(), Some("OK"));
@@ -180,15 +180,15 @@ async fn one_sentinel_of_several_is_enough_and_passwords_are_used() {
     let others = [&down, &silent].map(|server| server.addr().to_string());
     let stranger_url = stranger.sentinel.addr().to_string();
     let url = sentinels.url_among(&[&others[0], &others[1]]);
-    let client = long::builder().nodes([&url]).connect().await.unwrap();
+    let client = long_leases::builder().nodes([&url]).connect().await.unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
     let (title, _) = &client.nodes()[0];
     assert!(title.contains("/testkit") && !title.contains("hunter"), "{title}");
 
     let wrong = url.replace("hunter3", "hunter4").replace(&others[0], &stranger_url).replace(&others[1], &stranger_url);
-    let error = long::builder().nodes([wrong.replace("testkit", "other")]).connect().await.unwrap_err();
+    let error = long_leases::builder().nodes([wrong.replace("testkit", "other")]).connect().await.unwrap_err();
     assert!(matches!(&error, ConnectError::Denied { .. } if !error.to_string().contains("hunter")), "{error}");
     let unknown = sentinels.url().replace("/testkit", "/other");
-    let error = long::builder().nodes([unknown]).connect().await.unwrap_err();
+    let error = long_leases::builder().nodes([unknown]).connect().await.unwrap_err();
     assert!(matches!(&error, ConnectError::Unfit { .. } if error.to_string().contains("\"other\"")), "{error}");
 }

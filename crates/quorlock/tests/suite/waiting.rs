@@ -1,6 +1,6 @@
-//! Waiting in the queue: order, herds, hints, deadlines, and what waiters leave behind.
+//! Waiting in the queue: its order, hints, deadlines, and waiters that die or give up.
 
-mod comeback;
+mod recovery;
 mod foreign;
 mod herd;
 mod hints;
@@ -9,4 +9,4 @@ mod kills;
 mod leaving;
 mod queue;
 mod split;
-mod storm;
+mod fault_run;

@@ -64,7 +64,7 @@ fn an_error_in_the_clients_file_names_its_line() {
 fn listening_beyond_loopback_needs_authentication() {
     let user = User::new();
     let refused = user.run(&["serve", "--listen", "0.0.0.0:0"]);
-    assert_fails(&refused, 78, "there is no authentication");
+    assert_fails(&refused, 78, "needs authentication, because other hosts can reach it");
     let open = Service::with(&user, &["--listen", "0.0.0.0:0", "--danger-no-auth"]);
     assert!(open.address.starts_with("http://0.0.0.0:"));
 }

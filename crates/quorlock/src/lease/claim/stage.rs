@@ -13,7 +13,7 @@ use quorlock_core::ticket::{Parting, Waiter};
 use quorlock_core::time::Moment;
 use quorlock_core::vote::Outcome;
 
-use crate::cluster::owner::OwnerFence;
+use crate::cluster::owner::OwnerEntry;
 use crate::error::LostError;
 use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
@@ -41,7 +41,7 @@ pub(super) struct ClaimState {
     /// The last renewal that was decided: its number, and the tally if it failed.
     pub(super) verdict: Option<(u32, Option<Box<Tally>>)>,
     /// The fence that the entries of one owner of a reentrant lock share.
-    pub(super) owner_fence: Option<OwnerFence>,
+    pub(super) owner_fence: Option<OwnerEntry>,
     /// The next timer call.
     pub(super) call: Option<Call>,
     /// The nodes at whose links requests are queued.

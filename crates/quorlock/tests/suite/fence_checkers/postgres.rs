@@ -19,11 +19,11 @@ impl Postgres {
     /// Returns `None` if PostgreSQL is not installed.
     pub(crate) fn start() -> Option<Self> {
         let programs = programs()?;
-        let folder = TempDir::with_prefix("quorlock-pg-").expect("a temporary folder");
-        let is_root = folder.path().metadata().expect("it was just made").uid() == 0;
+        let folder = TempDir::with_prefix("quorlock-pg-").expect("a temporary folder can be created");
+        let is_root = folder.path().metadata().expect("the folder exists").uid() == 0;
         let user = is_root.then_some(NOBODY);
         if user.is_some() {
-            chown(folder.path(), user, user).expect("root may give a folder away");
+            chown(folder.path(), user, user).expect("root can change the owner of a folder");
         }
         let database = Self { programs, folder, user };
         let data = database.data();
@@ -50,7 +50,7 @@ impl Postgres {
     }
 
     fn done(&self, program: &str, arguments: &[&str]) -> Output {
-        let output = self.command(program, arguments).output().expect("it is installed");
+        let output = self.command(program, arguments).output().expect("the program is installed");
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{program}: {said} {}", String::from_utf8_lossy(&output.stdout));
         output

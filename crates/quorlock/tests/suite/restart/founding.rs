@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use quorlock::{Client, ConnectError, ReconfigureError, Retry};
 use quorlock_testkit::{RedisServer, Reply};
 
-use crate::common::long::voting;
-use crate::common::observe::life;
+use crate::common::long_leases::wait_until_all_vote;
+use crate::common::observe::stored_state;
 use crate::common::{Cluster, builder};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -16,14 +16,14 @@ async fn clients_that_find_blank_nodes_at_the_same_time_found_one_cluster() {
     let mut clients: Vec<Client> = Vec::new();
     for connected in connecting {
         let connected: Result<_, ConnectError> = connected.await.expect("connect does not panic");
-        clients.push(connected.expect("all of them are welcome"));
+        clients.push(connected.expect("every client can connect"));
     }
     // A new cluster serves a quarantine, because a blank node may have been wiped a moment ago.
     for client in &clients {
-        voting(client).await;
+        wait_until_all_vote(client).await;
     }
-    let lives = cluster.servers.iter().map(|server| life(server, "").expect("it was founded"));
-    let names: BTreeSet<String> = lives.map(|life| life.cluster).collect();
+    let lives = cluster.servers.iter().map(|server| stored_state(server, "").expect("the node belongs to a cluster"));
+    let names: BTreeSet<String> = lives.map(|state| state.cluster).collect();
     assert_eq!(names.len(), 1, "one cluster: {names:?}");
 
     let lease = clients[0].lock("first").acquire().await.expect("all nodes vote");
@@ -35,13 +35,13 @@ async fn clients_that_find_blank_nodes_at_the_same_time_found_one_cluster() {
 
 #[tokio::test]
 async fn init_needs_every_node_and_changes_nothing_otherwise() {
-    let cluster = Cluster::ready(3).await;
+    let cluster = Cluster::start(3).await;
     let client = cluster.client().await;
     cluster.servers[2].kill();
     let (before, blank) = (memory(&cluster.servers[..2]), RedisServer::start_many(3));
     blank[2].kill();
     let newcomer =
-        builder().nodes(blank.iter().map(RedisServer::url)).connect_lazy().await.expect("nothing is wrong yet");
+        builder().nodes(blank.iter().map(RedisServer::url)).connect_lazy().await.expect("connect_lazy accepts unreachable nodes");
 
     for (client, missing) in [(&client, &cluster.servers[2]), (&newcomer, &blank[2])] {
         let Err(ReconfigureError::Failed { nodes: failed }) = client.init_cluster().await else {
@@ -66,7 +66,7 @@ fn memory(servers: &[RedisServer]) -> Vec<[Reply; 2]> {
 
 #[tokio::test]
 async fn when_init_returns_all_nodes_vote() {
-    let cluster = Cluster::ready(3).await;
+    let cluster = Cluster::start(3).await;
     let client = cluster.client().await;
     let lock = client.lock("at once").retry(Retry::ONCE);
     for _ in 0..20 {

@@ -6,7 +6,7 @@ use quorlock::{Client, Fence};
 use quorlock_testkit::{Aof, Clock, Proxy, RedisServer, eventually_async};
 
 use crate::common::builder;
-use crate::common::observe::{healthy, life, lift_fence, quarantined, stored_fence, wall_micros};
+use crate::common::observe::{wait_until_node_votes, stored_state, raise_stored_fence, wait_until_quarantined, stored_fence, wall_micros};
 
 const NAME: &str = "kept";
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
@@ -16,12 +16,12 @@ fn urls(servers: &[RedisServer]) -> Vec<String> {
 }
 
 async fn connect(urls: &[String]) -> Client {
-    builder().nodes(urls).connect_lazy().await.expect("the cluster is fit")
+    builder().nodes(urls).connect_lazy().await.expect("no node is unfit")
 }
 
 async fn take_turn(client: &Client) -> u64 {
-    let lease = client.lock(NAME).acquire().await.expect("no limit is set");
-    let fence = lease.fence().map(Fence::get).expect("it holds");
+    let lease = client.lock(NAME).acquire().await.expect("acquire has no time limit");
+    let fence = lease.fence().map(Fence::get).expect("the lease is held");
     lease.release().await.expect("a majority answers");
     fence
 }
@@ -30,21 +30,21 @@ async fn take_turn(client: &Client) -> u64 {
 async fn a_restart_with_its_append_only_file_is_noticed() {
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let client = connect(&urls(&servers)).await;
-    client.init_cluster().await.expect("a new cluster can be declared");
+    client.init_cluster().await.expect("a new cluster can be initialized");
     let lease = client.lock(NAME).acquire().await.expect("all nodes vote");
-    let last = lease.fence().map(Fence::get).expect("it holds");
-    let before = life(&servers[2], NAME).expect("it was declared");
+    let last = lease.fence().map(Fence::get).expect("the lease is held");
+    let before = stored_state(&servers[2], NAME).expect("the node belongs to a cluster");
     assert!(before.floor.is_some());
 
     servers[2].restart();
-    quarantined(&client, 2).await;
-    let after = life(&servers[2], NAME).expect("it was taken in again");
+    wait_until_quarantined(&client, 2).await;
+    let after = stored_state(&servers[2], NAME).expect("the node belongs to the cluster again");
     assert_ne!(after.epoch, before.epoch, "the restart went unnoticed");
     assert_eq!(after.cluster, before.cluster);
     assert_eq!(stored_fence(&servers[2], NAME), Some(last), "the file was read");
-    lease.release().await.expect("the other two answer");
+    lease.release().await.expect("the other two nodes answer");
 
-    healthy(&client, 2).await;
+    wait_until_node_votes(&client, 2).await;
     servers[0].kill();
     assert!(take_turn(&client).await > last);
 }
@@ -66,17 +66,17 @@ async fn fences_grow_when_the_nodes_clocks_step_back_at_a_restart() {
 async fn forgets_a_fence(servers: &[RedisServer], meanwhile: impl FnOnce()) {
     let [a, b, c] = servers else { panic!("three of them") };
     let everyone = connect(&urls(servers)).await;
-    everyone.init_cluster().await.expect("a new cluster can be declared");
+    everyone.init_cluster().await.expect("a new cluster can be initialized");
     let early = take_turn(&everyone).await;
     c.save();
-    let before = life(c, NAME).expect("it was declared");
+    let before = stored_state(c, NAME).expect("the node belongs to a cluster");
 
     let wall = Proxy::start(b.addr());
     wall.refuse(true);
     let without_b = connect(&[a.url(), wall.url(), c.url()]).await;
     let ahead = wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 8 / 10;
-    lift_fence(a, NAME, ahead);
-    lift_fence(c, NAME, ahead);
+    raise_stored_fence(a, NAME, ahead);
+    raise_stored_fence(c, NAME, ahead);
     let last = take_turn(&without_b).await;
     assert!(last > ahead && stored_fence(b, NAME) < Some(last), "B does not know {last}");
 
@@ -84,12 +84,12 @@ async fn forgets_a_fence(servers: &[RedisServer], meanwhile: impl FnOnce()) {
     meanwhile();
     c.restart();
     assert_eq!(stored_fence(c, NAME), Some(early), "the snapshot is old");
-    quarantined(&everyone, 2).await;
-    let after = life(c, NAME).expect("it was taken in again");
+    wait_until_quarantined(&everyone, 2).await;
+    let after = stored_state(c, NAME).expect("the node belongs to the cluster again");
     assert!(after.epoch != before.epoch && after.floor.is_none(), "the restart went unnoticed");
 
-    healthy(&everyone, 2).await;
-    let floor = life(c, NAME).and_then(|life| life.floor).expect("it may vote");
+    wait_until_node_votes(&everyone, 2).await;
+    let floor = stored_state(c, NAME).and_then(|state| state.floor).expect("the node may vote");
     assert!(floor > last, "it may give out fences from {floor} on, but {last} was given");
     a.kill();
     let next = take_turn(&everyone).await;
@@ -112,11 +112,11 @@ async fn survives_with_one_node(server: &RedisServer, meanwhile: impl FnOnce()) 
     let client = connect(&[server.url()]).await;
     let mut fences = vec![take_turn(&client).await];
     server.save();
-    let before = life(server, NAME).expect("it was founded");
-    let floor = before.floor.expect("it is trusted");
+    let before = stored_state(server, NAME).expect("the node belongs to a cluster");
+    let floor = before.floor.expect("the node may vote");
     eventually_async("the clock to pass the floor", async || wall_micros() > floor).await;
     // As far ahead of its clock as a fence may be, so that the clock alone would give a lower fence.
-    lift_fence(server, NAME, wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 9 / 10);
+    raise_stored_fence(server, NAME, wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 9 / 10);
     for _ in 0..50 {
         fences.push(take_turn(&client).await);
     }
@@ -127,9 +127,9 @@ async fn survives_with_one_node(server: &RedisServer, meanwhile: impl FnOnce()) 
     assert_eq!(stored_fence(server, NAME), Some(fences[0]), "the snapshot is old");
     // An old client, and a new one.
     fences.push(take_turn(&client).await);
-    let after = life(server, NAME).expect("it was taken in again");
+    let after = stored_state(server, NAME).expect("the node belongs to the cluster again");
     assert_ne!(after.epoch, before.epoch, "the restart went unnoticed");
-    assert_eq!(after.elapsed, Duration::ZERO, "it voted without a quarantine");
+    assert_eq!(after.quarantine_elapsed, Duration::ZERO, "it voted without a quarantine");
     fences.push(take_turn(&connect(&[server.url()]).await).await);
     // Once more, from the same snapshot.
     server.restart();

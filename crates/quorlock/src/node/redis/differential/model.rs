@@ -320,7 +320,7 @@ impl Model {
     pub(super) fn visible(&mut self) -> State {
         let now = self.time();
         for record in &mut self.state.records {
-            record.lapse(now);
+            record.remove_expired(now);
             record.sweep_tombstones(now);
             // A hash has no order.
             record.entries.sort_by_key(|entry| entry.attempt);
