@@ -1,6 +1,6 @@
 (* The kinds of lock are conflict relations; what Lease.v proves for any relation is read off for each.
 
-   exclusive   crates/core/src/mode.rs, Mode::Exclusive: everybody is in everybody's way
+   exclusive   crates/core/src/terms.rs, Mode::Exclusive: everybody is in everybody's way
    shared      Mode::Shared, and Exclusive for the writer: readers are not in each other's way
    reentrant   Mode::Reentrant: entries of one owner are not in each other's way. Only the first has a fence of its own
    slots       Mode::Slot: only those who have the same slot are in each other's way. An attempt is then an attempt for

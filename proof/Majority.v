@@ -1,5 +1,5 @@
 (* Majorities: the one fact about counting that everything rests on. In crates/core that is
-   src/quorum.rs. *)
+   src/terms.rs. *)
 
 Require Import Arith Lia List.
 

@@ -1,7 +1,6 @@
 //! The state machine of an acquire. It asks all nodes for their votes. If a majority grants, it raises their fences to
 //! one value (the seal) and wins. If no majority grants, it waits in the queue, or releases its votes and retries.
 
-mod asking;
 mod settle;
 mod wait;
 
@@ -10,19 +9,17 @@ use alloc::vec::Vec;
 
 use crate::backoff::{DELAY_MIN, Schedule};
 use crate::fence::{self, Fence};
-use crate::mode::Mode;
+use crate::hold::{Defeat, Step, Wait, Won};
 use crate::name::LeaseId;
 use crate::nodes::NodeSet;
-use crate::quorum::{Tally, Verdict};
+use crate::request::{POLL_MAX, Parting, Request, Ticket, Waiter};
 use crate::rng::Rng;
+use crate::round::Asking;
 use crate::rules::Rule;
-use crate::step::{Defeat, Step, Wait, Won};
-use crate::terms::Terms;
-use crate::ticket::{POLL_MAX, Parting, Ticket, Waiter};
+use crate::terms::{Mode, Terms};
 use crate::time::Moment;
 use crate::validity::{self, valid_until};
-use crate::vote::{Outcome, Refusal, Request};
-use asking::Asking;
+use crate::vote::{Outcome, Refusal, Tally, Verdict};
 
 /// How often one attempt tries to raise the fences of a majority to one value before the acquire starts over.
 pub const SEALS_MAX: u8 = 3;

@@ -17,10 +17,9 @@ use core::time::Duration;
 use hashbrown::HashMap;
 
 use crate::name::LeaseId;
+use crate::request::{ENTRY_LEASE, Parting, Request};
 use crate::rules::{Rule, Rules};
-use crate::ticket::{ENTRY_LEASE, Parting};
 use crate::time::{Moment, Ttl};
-use crate::vote::Request;
 
 /// The most releases that a link may owe to a node. A link that owes this many accepts no new requests.
 pub const OWED_MAX: usize = 65_536;

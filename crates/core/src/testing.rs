@@ -4,9 +4,8 @@ use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::rng::Rng;
-use crate::ticket::QueuePosition;
 use crate::time::{Moment, Ttl};
-use crate::vote::{Outcome, Refusal, Silence, Vote};
+use crate::vote::{Outcome, QueuePosition, Refusal, Silence, Vote};
 
 /// A source of random numbers that never repeats one.
 pub(crate) struct Loaded {

@@ -18,10 +18,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock_core::fence::median;
-use quorlock_core::quorum::{NodeVote, Tally};
-use quorlock_core::ticket::Channel;
+use quorlock_core::name::Channel;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::Silence;
+use quorlock_core::vote::{NodeVote, Silence, Tally};
 
 use crate::cluster::history::Chronicle;
 use crate::cluster::owner::OwnerFences;

@@ -24,13 +24,13 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quorlock_core::delivery::{Ask, OWED_MAX, Release};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::Trust;
+use quorlock_core::request::Request;
 use quorlock_core::rng::Rng;
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Request, Silence};
+use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::{Notify, mpsc};
 
 use crate::link::membership::Membership;

@@ -18,9 +18,10 @@ use std::sync::atomic::Ordering;
 use futures_util::future::BoxFuture;
 use quorlock_core::delivery::Fate;
 use quorlock_core::fence::Fence;
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
-use quorlock_core::ticket::{Channel, Handoff, Ticket};
-use quorlock_core::vote::{Request, Silence, Vote};
+use quorlock_core::request::{Request, Ticket};
+use quorlock_core::vote::{Handoff, Silence, Vote};
 use tokio::sync::mpsc;
 
 use crate::platform::sync::AtomicBool;

@@ -280,7 +280,7 @@ impl Planner {
             On::Client => Target::Client(self.rng.usize(..CLIENTS)),
             On::OneOrMajority if self.rng.bool() => Target::Node(node),
             On::Majority | On::OneOrMajority => {
-                Target::Nodes(self.rng.usize(quorlock_core::quorum::Quorum::majority_of(self.nodes)..=self.nodes))
+                Target::Nodes(self.rng.usize(quorlock_core::terms::Quorum::majority_of(self.nodes)..=self.nodes))
             }
         };
         let free = match target {

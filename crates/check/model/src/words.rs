@@ -1,6 +1,7 @@
 //! Requests and votes as text.
 
-use quorlock_core::vote::{BreakMode, Request, Vote};
+use quorlock_core::request::{BreakMode, Request};
+use quorlock_core::vote::Vote;
 
 /// A request; `again` if it repeats one for the same attempt.
 pub fn of_request(request: &Request, again: bool) -> String {

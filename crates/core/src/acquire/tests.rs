@@ -5,12 +5,11 @@ use core::time::Duration;
 
 use super::*;
 use crate::backoff::Retry;
-use crate::quorum::{NodeVote, Quorum};
 use crate::rules::Rules;
+use crate::terms::{Quorum, Renewals};
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
 use crate::time::Drift;
-use crate::vote::Silence;
-use crate::watchdog::Renewals;
+use crate::vote::{NodeVote, Silence};
 
 /// The nodes' clocks at the origin of ours, in microseconds.
 const CLOCK: u64 = 1_000_000;

@@ -1,5 +1,6 @@
 use super::*;
-use crate::ticket::{Channel, Ticket, Waiter};
+use crate::name::Channel;
+use crate::request::{Ticket, Waiter};
 
 const MOST: usize = 128;
 const NOW: Moment = Moment::from_nanos(0);

@@ -1,9 +1,10 @@
 mod handing;
+mod watchdog;
 
 use super::*;
 use crate::backoff::Retry;
-use crate::quorum::Quorum;
 use crate::rules::Rules;
+use crate::terms::Quorum;
 use crate::testing::{Loaded, at, grant, held, late, ms, refuse, ttl};
 use crate::time::Drift;
 use crate::validity::valid_until;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::mode::{Mode, OwnerId as Owner};
-use quorlock_core::name::Name;
+use quorlock_core::name::{Name, OwnerId as Owner};
+use quorlock_core::terms::Mode;
 use quorlock_core::vote::Silence;
 
 use crate::api::builder::{ClientBuilder, not_a_process};

@@ -3,7 +3,7 @@
 use futures_util::stream::{self, Stream};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Holder;
-use quorlock_core::ticket::POLL_MAX;
+use quorlock_core::request::POLL_MAX;
 use quorlock_core::time::TTL_MIN;
 
 use crate::api::lock::Lock;

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use quorlock_core::backoff::Retry;
-use quorlock_core::mode::{Mode, OwnerId as Owner};
-use quorlock_core::name::Holder;
-use quorlock_core::watchdog::Renewals;
+use quorlock_core::name::{Holder, OwnerId as Owner};
+use quorlock_core::terms::{Mode, Renewals};
 
 use crate::api::client::Client;
 use crate::api::lease::Lease;

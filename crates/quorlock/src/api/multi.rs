@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select, select_all};
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::Name;
+use quorlock_core::terms::Mode;
 
 use crate::api::client::Client;
 use crate::api::lease::Lease;

@@ -1,6 +1,7 @@
 //! The lock with many readers or one writer.
 
-use quorlock_core::mode::{Mode, OwnerId as Owner};
+use quorlock_core::name::OwnerId as Owner;
+use quorlock_core::terms::Mode;
 
 use crate::api::lock::Lock;
 use crate::platform::entropy;

@@ -5,14 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::backoff::Retry;
-use quorlock_core::mode::{Mode, PERMITS_MAX};
+use quorlock_core::hold::Defeat;
 use quorlock_core::name::Name;
-use quorlock_core::quorum::{NodeVote, Verdict};
-use quorlock_core::step::Defeat;
-use quorlock_core::terms::Terms;
+use quorlock_core::terms::{Mode, PERMITS_MAX, Renewals, Terms};
 use quorlock_core::time::Moment;
-use quorlock_core::vote::Refusal;
-use quorlock_core::watchdog::Renewals;
+use quorlock_core::vote::{NodeVote, Refusal, Verdict};
 
 use crate::api::client::Client;
 use crate::api::lease::Lease;

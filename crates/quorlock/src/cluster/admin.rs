@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quorlock_core::name::Name;
+use quorlock_core::name::{Channel, Name};
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand};
-use quorlock_core::quorum::Quorum;
-use quorlock_core::ticket::Channel;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::request::Request;
+use quorlock_core::terms::Quorum;
+use quorlock_core::vote::Vote;
 
 use crate::cluster::list::{INSPECTED_AT_ONCE, PAGES_MAX};
 use crate::cluster::settings::Settings;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use quorlock_core::delivery::Release;
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
+use quorlock_core::request::{Parting, Request};
 use quorlock_core::round::Round;
-use quorlock_core::ticket::Parting;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Request, Silence};
+use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;

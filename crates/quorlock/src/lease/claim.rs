@@ -13,15 +13,12 @@ use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
 use quorlock_core::fence::Fence;
-use quorlock_core::hold::Hold;
+use quorlock_core::hold::{Defeat, Hold, Wait};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::quorum::{NodeVote, Tally, Verdict};
-use quorlock_core::step::{Defeat, Wait};
 use quorlock_core::terms::Terms;
-use quorlock_core::ticket::Handoff;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Silence, Vote};
+use quorlock_core::vote::{Handoff, NodeVote, Outcome, Silence, Tally, Verdict, Vote};
 use tokio::sync::Notify;
 
 use self::stage::{ClaimState, Stage};

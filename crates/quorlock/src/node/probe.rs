@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Identity, NodeCommand, Standing};
-use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
 
 use crate::node::key::LockKey;

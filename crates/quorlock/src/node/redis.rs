@@ -30,8 +30,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, try_join_all};
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Constants, Identity};
-use quorlock_core::ticket::Channel;
 use tokio::task::JoinSet;
 
 use crate::node::probe::{Plan, Probe};

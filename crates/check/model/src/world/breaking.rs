@@ -1,9 +1,9 @@
 //! Breaking another client's lease, and the checks of it.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::Channel;
-use quorlock_core::vote::{Request, Target, Vote};
+use quorlock_core::name::{Channel, LeaseId};
+use quorlock_core::request::{Request, Target};
+use quorlock_core::vote::Vote;
 
 use super::link::{Link, Message};
 use super::tell::server_names;
@@ -53,7 +53,7 @@ impl World {
     /// Records that a server has executed a break, and notifies all possible holders.
     pub(super) fn note_break(&mut self, server: usize, vote: &Vote) {
         let Vote::Broken { .. } = vote else { return };
-        let (now, majority) = (self.now, quorlock_core::quorum::Quorum::majority_of(self.setup.servers));
+        let (now, majority) = (self.now, quorlock_core::terms::Quorum::majority_of(self.setup.servers));
         if let Some(broken) = self.broken.as_mut().filter(|broken| !broken.servers.contains(&server)) {
             broken.servers.push(server);
             broken.servers.sort_unstable();

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use quorlock_core::delivery::{Ask, Delivery, Release, Told};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
+use quorlock_core::request::{Parting, Request};
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::{Handoff, Parting};
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::vote::{Handoff, Vote};
 
 use super::client::ttl;
 

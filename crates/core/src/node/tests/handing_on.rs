@@ -4,7 +4,8 @@ use alloc::vec;
 
 use super::*;
 use crate::digest::Digest;
-use crate::ticket::{Handoff, Parting};
+use crate::request::Parting;
+use crate::vote::Handoff;
 
 const X: Mode = Mode::EXCLUSIVE;
 

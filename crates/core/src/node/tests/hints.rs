@@ -1,7 +1,7 @@
 //! Who is told that it may be free, and who is left alone.
 
 use super::*;
-use crate::ticket::Parting;
+use crate::request::Parting;
 
 const X: Mode = Mode::EXCLUSIVE;
 

@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::vote::{BreakMode, Target};
+use crate::request::{BreakMode, Target};
 
 /// One request: how long after the last one, how far the wall clock is off, by whom, and what.
 type Move = (u64, i64, u8, Kind);

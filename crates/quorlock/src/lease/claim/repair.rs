@@ -6,10 +6,9 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use quorlock_core::hold::Hold;
+use quorlock_core::hold::{Hold, Step};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::step::Step;
 use quorlock_core::time::Moment;
 
 use super::Claim;

@@ -3,15 +3,13 @@
 use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
-use quorlock_core::hold::Hold;
+use quorlock_core::hold::{Defeat, Hold, Step, Wait};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::quorum::Tally;
+use quorlock_core::request::{Parting, Waiter};
 use quorlock_core::rules::Rule;
-use quorlock_core::step::{Defeat, Step, Wait};
-use quorlock_core::ticket::{Parting, Waiter};
 use quorlock_core::time::Moment;
-use quorlock_core::vote::Outcome;
+use quorlock_core::vote::{Outcome, Tally};
 
 use crate::cluster::owner::OwnerFence;
 use crate::error::LostError;

@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
-use quorlock_core::name::Holder;
+use quorlock_core::name::{Holder, OwnerId};
 use quorlock_core::node::Epoch;
-use quorlock_core::ticket::QueuePosition;
-use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
+use quorlock_core::request::Request;
+use quorlock_core::terms::{Mode, PERMITS_MAX, Period};
+use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, QueuePosition, Refusal, Vote};
 
 use super::commands::{DIGITS_MAX, decimal};
 use super::trouble::{describe, malformed};

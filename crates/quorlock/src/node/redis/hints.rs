@@ -2,7 +2,9 @@
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::ticket::{Channel, Handoff, Ticket};
+use quorlock_core::name::Channel;
+use quorlock_core::request::Ticket;
+use quorlock_core::vote::Handoff;
 
 use super::commands::Commands;
 use super::scripts::{BROKEN_CHANNEL, ServerKind, hint_channel};

@@ -13,12 +13,12 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::{Channel, LeaseId, Name, OwnerId};
 use quorlock_core::node::{Constants, Epoch, NodeCommand};
-use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::request::{BreakMode, Parting, Request, Target, Ticket, Waiter};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
+use quorlock_core::vote::{Refusal, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 

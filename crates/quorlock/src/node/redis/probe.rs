@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::NodeCommand;
-use quorlock_core::ticket::Channel;
 
 use super::commands::Commands;
 use super::fitness::{field, identify, identity, info_text};

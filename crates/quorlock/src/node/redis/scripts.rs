@@ -4,9 +4,7 @@ mod include;
 
 use std::sync::LazyLock;
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::Channel;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use sha1_smol::Sha1;
 
 use crate::node::key::{LockKey, RESERVED_PREFIX};

@@ -1,7 +1,7 @@
 //! Reads and validates values from rows, and runs statements.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::ticket::Ticket;
+use quorlock_core::request::Ticket;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Row};
 

@@ -18,12 +18,12 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
-use quorlock_core::name::{Holder, LeaseId, Name};
+use quorlock_core::name::{Channel, Holder, LeaseId, Name};
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, NodeTime, Standing, Trust};
-use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
+use quorlock_core::request::{Parting, Request, Ticket, Waiter};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::vote::{Handoff, Refusal, Vote};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;

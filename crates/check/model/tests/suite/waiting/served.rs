@@ -2,7 +2,8 @@
 //!
 //! The schedules are random, but fair in the long run; a failure names its seed.
 
-use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::name::OwnerId;
+use quorlock_core::terms::Mode;
 use quorlock_model::queue::world::{Flaws, World};
 
 /// The faults of a schedule.

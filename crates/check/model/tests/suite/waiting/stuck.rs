@@ -2,8 +2,8 @@
 //!
 //! All of them are fair: every client polls, and every request is delivered and answered.
 
-use quorlock_core::mode::Mode;
 use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::terms::Mode;
 use quorlock_model::queue::world::{Action, Flaws, World};
 
 const A: usize = 0;

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::digest::Digest;
-use crate::ticket::Handoff;
+use crate::vote::Handoff;
 
 impl Run {
     fn detached(&mut self, now: u64, node: usize, fence: u64) -> Vec<Step> {

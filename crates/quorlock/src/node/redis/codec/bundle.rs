@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::vec::IntoIter;
 
-use quorlock_core::mode::Mode;
+use quorlock_core::request::Request;
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::Request;
 
 use super::super::trouble::malformed;
 use super::super::value::Value;
@@ -155,9 +155,8 @@ mod tests {
     use std::time::Duration;
 
     use quorlock_core::fence::Fence;
-    use quorlock_core::mode::OwnerId;
-    use quorlock_core::name::{LeaseId, Name};
-    use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+    use quorlock_core::name::{Channel, LeaseId, Name, OwnerId};
+    use quorlock_core::request::{Parting, Ticket, Waiter};
 
     use super::*;
     use crate::node::key::KeyTemplate;

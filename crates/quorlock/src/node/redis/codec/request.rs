@@ -1,10 +1,9 @@
 //! Writes requests as commands.
 
-use quorlock_core::mode::Mode;
 use quorlock_core::name::hex;
 use quorlock_core::node::{Constants, retention_millis};
-use quorlock_core::ticket::{Parting, Waiter};
-use quorlock_core::vote::{Request, Target};
+use quorlock_core::request::{Parting, Request, Target, Waiter};
+use quorlock_core::terms::Mode;
 
 use super::super::commands::Commands;
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, QUEUE};

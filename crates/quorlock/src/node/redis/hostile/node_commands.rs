@@ -7,8 +7,8 @@ use ::redis::{Client, Connection, ConnectionLike};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing, Trust};
-use quorlock_core::ticket::Channel;
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 

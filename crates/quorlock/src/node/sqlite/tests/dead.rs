@@ -1,7 +1,7 @@
 //! Holders and waiters whose processes are gone, made up: the first process of the machine did not start at 1.
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::vote::{BreakMode, Target};
+use quorlock_core::name::OwnerId;
+use quorlock_core::request::{BreakMode, Target};
 use quorlock_testkit::eventually;
 
 use super::*;

@@ -1,7 +1,8 @@
 //! Every kind of holding, and the queue, as the file keeps them.
 
-use quorlock_core::mode::{OwnerId, Period};
+use quorlock_core::name::OwnerId;
 use quorlock_core::node::Record;
+use quorlock_core::terms::Period;
 use quorlock_core::vote::Report;
 
 use super::*;
