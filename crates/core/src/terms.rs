@@ -9,7 +9,7 @@ use crate::backoff::Retry;
 use crate::name::{Channel, OwnerId};
 use crate::nodes::NODES_MAX;
 use crate::rules::Rules;
-use crate::time::{Drift, Moment, Ttl};
+use crate::time::{Moment, Ttl};
 
 /// The largest number of permits of a semaphore.
 pub const PERMITS_MAX: u32 = 1_024;
@@ -24,7 +24,7 @@ pub struct Terms {
     /// The lifetime asked of the nodes, fixed for the life of the lease.
     pub ttl: Ttl,
     /// The margin subtracted from the ttl because clock rates differ.
-    pub drift: Drift,
+    pub drift: Duration,
     /// The least validity of a lease at the win. An attempt that leaves less is too slow.
     pub min_validity: Duration,
     /// How long to wait for a node's answer.

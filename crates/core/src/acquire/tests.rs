@@ -18,7 +18,7 @@ fn terms(nodes: usize) -> Terms {
     Terms {
         quorum: Quorum::new(nodes).unwrap(),
         ttl: ttl(10_000),
-        drift: Drift::REDLOCK,
+        drift: Drift::REDLOCK.of(ttl(10_000)),
         min_validity: ms(5_000),
         node_deadline: ms(200),
         retry: Retry::ONCE,

@@ -13,13 +13,12 @@ fn ttl() -> Ttl {
     Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap()
 }
 
-fn acquire(attempt: u128) -> Ask<()> {
-    let request = Arc::new(Request::PlainAcquire { attempt: id(attempt), ttl: ttl() });
-    Ask { request, round: 0, context: () }
+fn acquire(attempt: u128) -> Arc<Request> {
+    Arc::new(Request::PlainAcquire { attempt: id(attempt), ttl: ttl() })
 }
 
-fn renewal(attempt: u128, round: u32) -> Ask<()> {
-    Ask { request: Arc::new(Request::PlainExtend { attempt: id(attempt), ttl: ttl() }), round, context: () }
+fn renewal(attempt: u128) -> Arc<Request> {
+    Arc::new(Request::PlainExtend { attempt: id(attempt), ttl: ttl() })
 }
 
 fn release(attempt: u128, parting: Option<Parting>) -> Release<()> {
@@ -53,22 +52,22 @@ fn tombstones(delivery: &mut Delivery<()>) -> Vec<(LeaseId, bool)> {
 fn only_one_renewal_of_a_lease_waits_and_it_counts_for_the_last_round() {
     let mut delivery = delivery();
     for (attempt, round) in [(1, 1), (2, 7), (1, 2), (1, 3)] {
-        delivery.ask(renewal(attempt, round));
+        delivery.ask(renewal(attempt), round, ());
     }
     assert_eq!(sent(&mut delivery).len(), 2);
     assert_eq!(delivery.replied([Fate::Done; 2]), [Some((id(1), 3, ())), Some((id(2), 7, ()))]);
-    delivery.ask(renewal(1, 4));
+    delivery.ask(renewal(1), 4, ());
     assert_eq!(sent(&mut delivery).len(), 1, "the one before has left");
 }
 
 #[test]
 fn a_renewal_that_was_never_sent_does_not_replace_the_next() {
     let mut delivery = delivery();
-    delivery.ask(renewal(1, 1));
-    delivery.ask(renewal(1, 2));
+    delivery.ask(renewal(1), 1, ());
+    delivery.ask(renewal(1), 2, ());
     assert_eq!(delivery.lost(), [(id(1), 2, ())]);
     delivery.connected(true);
-    delivery.ask(renewal(1, 3));
+    delivery.ask(renewal(1), 3, ());
     sent(&mut delivery);
     assert_eq!(delivery.replied([Fate::Done]), [Some((id(1), 3, ()))]);
 }
@@ -76,7 +75,7 @@ fn a_renewal_that_was_never_sent_does_not_replace_the_next() {
 #[test]
 fn a_release_follows_its_acquire() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
+    delivery.ask(acquire(1), 0, ());
     assert_eq!(sent(&mut delivery).len(), 1);
     delivery.release(release(1, None), NOW);
     assert!(matches!(sent(&mut delivery)[..], [Request::Release { tombstone: None, .. }]));
@@ -89,8 +88,8 @@ fn a_release_follows_its_acquire() {
 #[test]
 fn an_acquire_that_was_never_sent_is_not_sent_after_its_release() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
-    delivery.ask(acquire(2));
+    delivery.ask(acquire(1), 0, ());
+    delivery.ask(acquire(2), 0, ());
     delivery.release(release(1, None), NOW);
     let sent = sent(&mut delivery);
     assert!(matches!(sent[..], [Request::PlainAcquire { .. }, Request::Release { .. }]), "{sent:?}");
@@ -99,9 +98,9 @@ fn an_acquire_that_was_never_sent_is_not_sent_after_its_release() {
 #[test]
 fn a_release_survives_its_connection_and_leaves_a_tombstone_only_if_a_request_is_astray() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
+    delivery.ask(acquire(1), 0, ());
     sent(&mut delivery);
-    delivery.ask(acquire(2));
+    delivery.ask(acquire(2), 0, ());
     sent(&mut delivery);
     delivery.replied([Fate::Done]);
     delivery.release(release(1, None), NOW);
@@ -125,7 +124,7 @@ fn a_yield_that_is_sent_again_gives_up_the_place() {
 #[test]
 fn releases_are_sent_again_in_their_order_and_before_moved_requests() {
     let mut delivery = delivery();
-    delivery.ask(acquire(9));
+    delivery.ask(acquire(9), 0, ());
     sent(&mut delivery);
     assert_eq!(delivery.replied([Fate::Moved]), [None]);
     delivery.release(release(5, None), NOW);
@@ -156,7 +155,7 @@ fn a_release_that_fails_is_sent_again_until_it_has_lapsed() {
 #[test]
 fn while_a_request_may_still_arrive_its_release_does_not_lapse_before_the_client_closes() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
+    delivery.ask(acquire(1), 0, ());
     sent(&mut delivery);
     delivery.release(release(1, None), NOW);
     delivery.lost();
@@ -170,11 +169,11 @@ fn while_a_request_may_still_arrive_its_release_does_not_lapse_before_the_client
 #[test]
 fn a_request_whose_name_has_moved_is_not_sent_again_after_its_release() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
+    delivery.ask(acquire(1), 0, ());
     sent(&mut delivery);
     assert_eq!(delivery.replied([Fate::Moved]), [None]);
     delivery.release(release(1, None), NOW);
-    delivery.ask(acquire(2));
+    delivery.ask(acquire(2), 0, ());
     sent(&mut delivery);
     delivery.release(release(2, None), NOW);
     sent(&mut delivery);

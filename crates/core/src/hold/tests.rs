@@ -18,7 +18,7 @@ fn terms(nodes: usize) -> Terms {
     Terms {
         quorum: Quorum::new(nodes).unwrap(),
         ttl: ttl(9_000),
-        drift: Drift::REDLOCK,
+        drift: Drift::REDLOCK.of(ttl(9_000)),
         min_validity: ms(4_500),
         node_deadline: ms(200),
         retry: Retry::ONCE,

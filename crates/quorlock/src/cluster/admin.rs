@@ -12,8 +12,8 @@ use quorlock_core::vote::Vote;
 use crate::cluster::list::{INSPECTED_AT_ONCE, PAGES_MAX};
 use crate::cluster::settings::Settings;
 use crate::error::ReconfigureError;
-use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Message, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
+use crate::node::key::KeyTemplate;
+use crate::node::{LockKey, Message, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
 use crate::platform::entropy;
 
 /// The largest number of names that are shown for each node.

@@ -15,8 +15,8 @@ use quorlock_core::vote::{Outcome, Refusal, Vote};
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
 use crate::error::BreakError;
+use crate::node::LockKey;
 use crate::node::event::{What, word_for_break};
-use crate::node::key::LockKey;
 
 /// A request to break a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Sending to several nodes at once, and collecting their replies by a deadline.
+//! Releases at several nodes, and collecting all nodes' replies by a deadline.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,29 +14,12 @@ use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
 use crate::link::{Sender, Voter};
-use crate::node::key::LockKey;
+use crate::node::LockKey;
 use crate::platform::clock;
 use crate::platform::sync::Mutex;
 use crate::platform::timers::Timed;
 
 impl Cluster {
-    /// Queues a request at these nodes' links. Returns the nodes that it could not ask, and why.
-    pub(crate) fn send(
-        &self,
-        nodes: NodeSet,
-        request: &Arc<Request>,
-        round: u32,
-        sender: &Sender,
-    ) -> Vec<(usize, Silence)> {
-        // A node whose clock is far off must not propose fences.
-        let middle = if matches!(**request, Request::Acquire { .. }) { self.middle() } else { None };
-        let send = |node| match self.skew(node, middle) {
-            Some(skewed) => Err(skewed),
-            None => self.links[node].ask(request, round, sender.clone()),
-        };
-        nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
-    }
-
     /// Queues a release at the links of those nodes that were asked. A node that was never asked sends no acknowledgement.
     pub(crate) fn release(
         &self,

@@ -11,7 +11,7 @@ use quorlock_core::vote::{HeldBy, Outcome, Report, Silence, Vote, Waiting};
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
 use crate::error::{Operation, ReadError};
-use crate::node::key::LockKey;
+use crate::node::LockKey;
 
 /// The state of a name on every node.
 #[derive(Clone, Debug, PartialEq, Eq)]

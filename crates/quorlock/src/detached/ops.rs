@@ -19,8 +19,8 @@ use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
 use crate::error::{ConfigError, LeaseError, LostError, Operation};
 use crate::link::Sender;
+use crate::node::LockKey;
 use crate::node::event::{Event, What, word_for};
-use crate::node::key::LockKey;
 use crate::platform::clock;
 
 /// The longest time for which a retired owner is refused: a week.

@@ -7,8 +7,7 @@ use quorlock_core::name::Channel;
 use quorlock_core::node::{Identity, NodeCommand, Standing};
 use quorlock_core::time::Moment;
 
-use crate::node::key::LockKey;
-use crate::node::{Node, RequestReply, STEP_DEADLINE, Trouble, within};
+use crate::node::{LockKey, Node, RequestReply, STEP_DEADLINE, Trouble, within};
 use crate::platform::clock;
 
 /// The number of consecutive clock readings. The reading with the shortest round trip is the most exact.

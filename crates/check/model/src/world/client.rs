@@ -92,7 +92,7 @@ impl Client {
         Terms {
             quorum: quorum(setup, spec),
             ttl: ttl(),
-            drift: setup.drift(),
+            drift: setup.drift().of(ttl()),
             min_validity: Duration::from_millis(1),
             node_deadline: Duration::from_millis(setup.node_deadline),
             retry: Retry::ONCE,
@@ -169,7 +169,9 @@ impl Detached {
     pub(super) fn take(&mut self, setup: &Setup, spec: &ClientSpec, node: usize, sent: Moment) {
         self.acks[node] = self.acks[node].max(Some(sent));
         let sends = self.acks.iter().flatten().copied();
-        if let Some(until) = validity::valid_until(sends, quorum(setup, spec).majority(), ttl(), setup.drift()) {
+        if let Some(until) =
+            validity::valid_until(sends, quorum(setup, spec).majority(), ttl(), setup.drift().of(ttl()))
+        {
             self.valid_until = self.valid_until.max(until);
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quorlock_core::delivery::{Ask, Delivery, Release, Told};
+use quorlock_core::delivery::{Delivery, Release, Told};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
 use quorlock_core::request::{Parting, Request};
@@ -120,7 +120,7 @@ impl Link {
             self.asked.push(request.attempt());
         }
         self.last_sent = Some(now);
-        self.delivery.ask(Ask { request: Arc::new(request.clone()), round, context: again });
+        self.delivery.ask(Arc::new(request.clone()), round, again);
         self.flush(now);
         true
     }

@@ -11,8 +11,7 @@ use quorlock_core::request::{Parting, Request};
 use quorlock_core::terms::{Mode, Terms};
 use quorlock_core::vote::Outcome;
 
-use super::Claim;
-use super::stage::{ClaimState, Stage};
+use super::{Claim, ClaimState, Stage};
 use crate::cluster::broadcast::Broadcast;
 use crate::error::LostError;
 use crate::link::{Sender, Voter};

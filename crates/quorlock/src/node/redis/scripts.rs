@@ -7,7 +7,8 @@ use std::sync::LazyLock;
 use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use sha1_smol::Sha1;
 
-use crate::node::key::{LockKey, RESERVED_PREFIX};
+use crate::node::LockKey;
+use crate::node::key::RESERVED_PREFIX;
 use include::include;
 
 /// The fields of the meta key, in the order of the script's reply.

@@ -27,8 +27,8 @@ use quorlock_core::vote::{Handoff, Refusal, Vote};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Life, Message, Question, Reply, RequestReply};
+use crate::node::key::KeyTemplate;
+use crate::node::{Life, LockKey, Message, Question, Reply, RequestReply};
 
 /// When the tests begin, by the wall clock: 2025-01-01.
 const START_MICROS: u64 = 1_735_689_600_000_000;

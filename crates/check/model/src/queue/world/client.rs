@@ -58,10 +58,11 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(index: usize, mode: Mode, waits: bool, nodes: usize, rules: Rules, seed: Option<u64>) -> Self {
         let quorum = Quorum::new(nodes).expect("a number of nodes that can decide");
+        let ttl = Ttl::new(TTL, TTL).expect("a ttl within its bounds");
         let terms = Terms {
             quorum,
-            ttl: Ttl::new(TTL, TTL).expect("a ttl within its bounds"),
-            drift: Drift::default(),
+            ttl,
+            drift: Drift::default().of(ttl),
             min_validity: TTL / 2,
             node_deadline: Duration::from_millis(200),
             retry: Retry::default(),

@@ -4,7 +4,7 @@ use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 
-use super::super::value::Value;
+use super::super::resp::Value;
 use super::{flag, holder, parse_period, remaining, small, unsigned, words};
 
 pub(super) fn report(parts: &[Value]) -> Option<Report> {

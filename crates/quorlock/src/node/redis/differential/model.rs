@@ -19,8 +19,8 @@ use super::steps::{
     Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, IDENTITIES, Intent, Jump, Kind, Known, NAMES, OWNERS, ROLES, Role, Span,
     TICKETS, Visit,
 };
-use crate::node::Life;
-use crate::node::key::{KeyTemplate, LockKey};
+use crate::node::key::KeyTemplate;
+use crate::node::{Life, LockKey};
 
 const START: i64 = 1_700_000_000_123_456;
 const NOBODY: Epoch = Epoch(0);

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use super::odd::{Call, Change, Odd, Which, changes};
 use super::{constants, runtime};
 use crate::node::RequestReply;
-use crate::node::redis::commands::Commands;
+use crate::node::redis::resp::Commands;
 use crate::node::redis::scripts::ServerKind;
 use crate::node::redis::{RedisNode, codec};
 
