@@ -94,7 +94,7 @@ pub const ALL: &[Kept] = &[
             late: 0,
         },
     },
-    // Remove `listens ||` in `Inner::parting` (lease/claim/stage.rs). The run then leaves a queue position behind. It does not if
+    // Remove `listens ||` in `ClaimState::parting` (lease/claim.rs). The run then leaves a queue position behind. It does not if
     // only the call of `listen` in `Claim::ask` is removed.
     Kept {
         name: "a queue position of an earlier refusal was forgotten",
