@@ -74,7 +74,7 @@ pub struct Report {
     pub since_micros: u64,
     /// The number of waiters.
     pub waiting: u32,
-    /// The first waiters, at most [`QUEUE_LISTED_MAX`](crate::vote::QUEUE_LISTED_MAX).
+    /// The first waiters, at most [`QUEUE_LISTED_MAX`].
     pub queue: Vec<Waiting>,
 }
 
