@@ -1,7 +1,7 @@
 (* Each kind of lock is a conflict relation between attempts. This file applies the theorems of Lease.v, which hold for any
    such relation, to each kind.
 
-   exclusive   crates/core/src/mode.rs, Mode::Exclusive: all attempts conflict
+   exclusive   crates/core/src/terms.rs, Mode::Exclusive: all attempts conflict
    shared      Mode::Shared, and Mode::Exclusive for the writer: two readers do not conflict
    reentrant   Mode::Reentrant: entries of one owner do not conflict. Only the first entry has a new fence
    slots       Mode::Slot: only attempts for the same slot conflict. An attempt is an attempt for one slot. A client to

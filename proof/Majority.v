@@ -1,5 +1,5 @@
 (* Majorities of nodes: any two majorities have a node in common. All theorems rely on this fact. The code is
-   crates/core/src/quorum.rs. *)
+   crates/core/src/terms.rs. *)
 
 Require Import Arith Lia List.
 

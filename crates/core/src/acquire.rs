@@ -2,7 +2,6 @@
 //! raises their fences to one value (the seal) and wins. Otherwise the machine waits in the queue, or releases its
 //! votes and retries.
 
-mod attempt;
 mod settle;
 mod wait;
 
@@ -11,19 +10,17 @@ use alloc::vec::Vec;
 
 use crate::backoff::{DELAY_MIN, Schedule};
 use crate::fence::{self, Fence};
-use crate::mode::Mode;
+use crate::hold::{Defeat, Step, Wait, Won};
 use crate::name::LeaseId;
 use crate::nodes::NodeSet;
-use crate::quorum::{Tally, Verdict};
+use crate::request::{POLL_MAX, Parting, Request, Ticket, Waiter};
 use crate::rng::Rng;
+use crate::round::Attempt;
 use crate::rules::Rule;
-use crate::step::{Defeat, Step, Wait, Won};
-use crate::terms::Terms;
-use crate::ticket::{POLL_MAX, Parting, Ticket, Waiter};
+use crate::terms::{Mode, Terms};
 use crate::time::Moment;
 use crate::validity::{self, valid_until};
-use crate::vote::{Outcome, Refusal, Request};
-use attempt::Attempt;
+use crate::vote::{Outcome, Refusal, Tally, Verdict};
 
 /// How often one attempt tries to raise the fences of a majority to one value (the seal) before the attempt fails.
 pub const SEALS_MAX: u8 = 3;

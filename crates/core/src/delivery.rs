@@ -17,26 +17,14 @@ use core::time::Duration;
 use hashbrown::HashMap;
 
 use crate::name::LeaseId;
+use crate::request::{ENTRY_LEASE, Parting, Request};
 use crate::rules::{Rule, Rules};
-use crate::ticket::{ENTRY_LEASE, Parting};
 use crate::time::{Moment, Ttl};
-use crate::vote::Request;
 
 /// The most releases that a link may owe to a node. A link that owes this many accepts no new requests.
 pub const OWED_MAX: usize = 65_536;
 /// How long a release stays owed after its vote has expired, because a request of the attempt may arrive late.
 const OWED_SLACK: Duration = Duration::from_secs(1);
-
-/// A request for a vote, with its sender's context.
-#[derive(Clone, Debug, Hash)]
-pub struct Ask<T> {
-    /// The request.
-    pub request: Arc<Request>,
-    /// The number of the renewal; 0 for other requests.
-    pub round: u32,
-    /// The sender's data, returned with the reply.
-    pub context: T,
-}
 
 /// A release that the node has not acknowledged.
 #[derive(Clone, Debug)]
@@ -63,6 +51,14 @@ struct Owed<T> {
     /// The position among the owed releases.
     serial: u64,
     is_resent: bool,
+}
+
+/// A request for a vote, with its sender's context.
+#[derive(Clone, Debug, Hash)]
+struct Ask<T> {
+    request: Arc<Request>,
+    round: u32,
+    context: T,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -129,11 +125,12 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Queues a request. If a renewal of the same lease is already in the queue, that renewal gets the number of the
+    /// Queues a request. `round` is the number of a renewal, and 0 for other requests. The reply returns the round and
+    /// the sender's context. If a renewal of the same lease is already in the queue, that renewal gets the number of the
     /// new round instead, so that renewals do not pile up for a slow node.
-    pub fn ask(&mut self, ask: Ask<T>) {
-        if ask.round == 0 || self.renewals.insert(ask.request.attempt(), ask.round).is_none() {
-            self.queue.push_back(Item::Ask { ask, is_resent: false });
+    pub fn ask(&mut self, request: Arc<Request>, round: u32, context: T) {
+        if round == 0 || self.renewals.insert(request.attempt(), round).is_none() {
+            self.queue.push_back(Item::Ask { ask: Ask { request, round, context }, is_resent: false });
         }
     }
 

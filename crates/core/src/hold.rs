@@ -1,21 +1,20 @@
-//! The state machine of a held lease: held, renewing, then released or lost.
+//! The state machine of a held lease: held, renewing, then released or lost. Also the steps that both state machines
+//! return, [`Acquire`](crate::acquire::Acquire) and [`Hold`].
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::fence::Fence;
-use crate::mode::Mode;
-use crate::name::LeaseId;
+use crate::name::{Holder, LeaseId};
 use crate::nodes::NodeSet;
+use crate::request::{Parting, Request, Waiter};
 use crate::rng::Rng;
 use crate::round::Round;
 use crate::rules::Rule;
-use crate::step::{Loss, Step, Won};
-use crate::terms::Terms;
-use crate::time::Moment;
+use crate::terms::{Mode, Renewals, Terms};
+use crate::time::{Moment, Ttl};
 use crate::validity::{self, mth_largest};
-use crate::vote::{Outcome, Refusal, Request, Silence, Vote};
-use crate::watchdog::{Renewals, Watchdog};
+use crate::vote::{Outcome, Refusal, Silence, Tally, Verdict, Vote};
 
 /// The state machine behind a lease, from the win to the release or loss.
 #[derive(Clone, Debug, Hash)]
@@ -286,6 +285,166 @@ impl Hold {
             steps.push(self.renew(now));
         }
     }
+}
+
+/// The schedule of one lease's renewals.
+#[derive(Clone, Debug, Hash)]
+pub struct Watchdog {
+    every: Duration,
+    end: Moment,
+    due: Option<Moment>,
+    /// The longest delay before the next try after a failed renewal; zero after a successful one.
+    delay_max: Duration,
+}
+
+/// The delay between tries grows up to the time between renewals divided by this number. A lease therefore gets about
+/// ten tries before it is lost.
+const DELAY_DIVISOR: u32 = 8;
+
+impl Watchdog {
+    /// Creates the schedule of a lease that was won at `now`.
+    pub fn new(renewals: Renewals, ttl: Ttl, now: Moment) -> Self {
+        match renewals {
+            Renewals::Off => Self { every: Duration::ZERO, end: now, due: None, delay_max: Duration::ZERO },
+            Renewals::Watchdog { every, lifetime } => {
+                let every = every.unwrap_or(ttl.duration() / 3);
+                let mut watchdog = Self { every, end: now + lifetime, due: None, delay_max: Duration::ZERO };
+                watchdog.set(now + every);
+                watchdog
+            }
+        }
+    }
+
+    /// Returns when to send the next renewal; `None` if renewals are off or have ended.
+    pub fn due(&self) -> Option<Moment> {
+        self.due
+    }
+
+    /// Returns whether the last round failed.
+    pub fn has_failed(&self) -> bool {
+        self.delay_max > Duration::ZERO
+    }
+
+    /// Records a successful renewal: a majority was asked at `asked` or later and granted.
+    pub fn renewed(&mut self, asked: Moment) {
+        self.delay_max = Duration::ZERO;
+        self.set(asked + self.every);
+    }
+
+    /// Records a failed renewal, and schedules the next try soon. The delay grows with every failure, because faster
+    /// retries would not help an overloaded node.
+    pub fn failed(&mut self, now: Moment, node_deadline: Duration, rng: &mut dyn Rng) {
+        let longest = node_deadline.max(self.every / DELAY_DIVISOR);
+        let delay_max = self.delay_max.clamp(node_deadline, longest);
+        self.delay_max = (delay_max * 2).min(longest);
+        self.set(now + rng.between(node_deadline / 2, delay_max));
+    }
+
+    fn set(&mut self, due: Moment) {
+        let is_on = self.every > Duration::ZERO;
+        self.due = (is_on && due <= self.end).then_some(due);
+    }
+}
+
+/// An instruction to the driver of a state machine. The driver must carry out steps in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send the request to these nodes.
+    Ask {
+        /// Positions in the configuration.
+        nodes: NodeSet,
+        /// The number of the renewal, which is returned with the answers; 0 for other requests.
+        round: u32,
+        /// The request, the same for all nodes.
+        request: Request,
+    },
+    /// Mark the attempt as done, then release its votes on these nodes.
+    Release {
+        /// The attempt that is over.
+        attempt: LeaseId,
+        /// All nodes, because a lost reply may hide a grant.
+        nodes: NodeSet,
+        /// What happens to the position in the queue.
+        parting: Option<Parting>,
+    },
+    /// Another client holds the lock, and the state of the queue has changed.
+    Waits(Wait),
+    /// The lock is won: the acquire ends and a hold begins.
+    Won(Won),
+    /// The acquire has failed.
+    Defeated(Defeat),
+    /// The renewal succeeded.
+    Renewed {
+        /// The number of the renewal.
+        round: u32,
+    },
+    /// The renewal failed; the lease may still be valid for a while.
+    Failed {
+        /// The number of the renewal.
+        round: u32,
+        /// Each node's vote.
+        tally: Tally,
+    },
+    /// The lease is lost. This is final.
+    Lost(Loss),
+}
+
+/// The state of the queue as a waiter sees it, for people to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Wait {
+    /// The holder, if a node knows it.
+    pub holder: Option<Holder>,
+    /// The time until the holder's lease expires, unless it is renewed.
+    pub remaining: Option<Duration>,
+    /// The highest fence that any node reported.
+    pub fence: Fence,
+    /// The waiter's own position, from 1, on the node where it is furthest back.
+    pub place: Option<u32>,
+    /// The number of waiters on the same node.
+    pub waiting: u32,
+}
+
+/// A lock that was won.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Won {
+    /// The attempt that won: the lease's id from now on.
+    pub attempt: LeaseId,
+    /// The lease's fence; `None` for a plain lock.
+    pub fence: Option<Fence>,
+    /// How the lock is held; for a semaphore, with the granted slot.
+    pub mode: Mode,
+    /// For every node whose grant counts, the send time of its request.
+    pub acks: Vec<Option<Moment>>,
+    /// The end of the validity.
+    pub valid_until: Moment,
+    /// Whether the acquire had to seal: a majority did not grant one fence at first.
+    pub sealed_late: bool,
+    /// The waiter's queue position, which may still exist on nodes that did not grant.
+    pub waiter: Option<Waiter>,
+}
+
+/// An acquire that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defeat {
+    /// The reason: held, no quorum, cut off, too slow, or a mismatch.
+    pub verdict: Verdict,
+    /// Each node's vote in the last round, or in the last round that named a holder.
+    pub tally: Tally,
+    /// The number of attempts.
+    pub tried: u32,
+}
+
+/// Why a lease was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The validity ended before a renewal succeeded.
+    Expired,
+    /// So many nodes refused the lease that no majority of grants remains.
+    Taken,
+    /// So many nodes refused the lease that no majority of grants remains, and one of them reported a broken lease.
+    Broken,
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Names, lease ids and holders.
+//! Names, holders, and the ids of leases, owners and channels.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -85,6 +85,52 @@ impl LeaseId {
     }
 
     /// Parses the text of [`reveal`](Self::reveal).
+    pub fn parse(text: &str) -> Option<Self> {
+        hex_digits::<32>(text).map(Self)
+    }
+}
+
+/// Identifies the owner of a reentrant lock or a reader. An owner may re-enter; a reader cannot write while it reads.
+///
+/// The id is a secret, because anyone who knows it can acquire the lock as the same owner: `Debug` hides the id, and
+/// there is no `Display`. Pass the text of [`reveal`](Self::reveal) to another process to act as the same owner there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(u128);
+
+impl OwnerId {
+    /// Creates an owner from 128 random bits, or from the hash of a secret.
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the owner as text: 32 hexadecimal digits.
+    pub fn reveal(self) -> String {
+        alloc::format!("{:032x}", self.0)
+    }
+
+    /// Parses the text of [`reveal`](Self::reveal); `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        hex_digits::<32>(text).map(Self)
+    }
+}
+
+impl fmt::Debug for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerId(secret)")
+    }
+}
+
+/// The channel on which a client receives hints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Channel(pub u128);
+
+impl Channel {
+    /// Returns the name of the channel: 32 hexadecimal digits.
+    pub fn digits(self) -> String {
+        alloc::format!("{:032x}", self.0)
+    }
+
+    /// Parses the text of [`digits`](Self::digits).
     pub fn parse(text: &str) -> Option<Self> {
         hex_digits::<32>(text).map(Self)
     }

@@ -4,9 +4,8 @@ use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::rng::Rng;
-use crate::ticket::QueuePosition;
 use crate::time::{Moment, Ttl};
-use crate::vote::{Outcome, Refusal, Silence, Vote};
+use crate::vote::{Outcome, QueuePosition, Refusal, Silence, Vote};
 
 /// A source of numbers that counts up from zero or down from the highest number, so that it never repeats one.
 pub(crate) struct CountingRng {

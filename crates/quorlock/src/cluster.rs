@@ -18,10 +18,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock_core::fence::median;
-use quorlock_core::quorum::{NodeVote, Tally};
-use quorlock_core::ticket::Channel;
+use quorlock_core::name::Channel;
+use quorlock_core::nodes::NodeSet;
+use quorlock_core::request::Request;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::Silence;
+use quorlock_core::vote::{NodeVote, Silence, Tally};
 
 use crate::cluster::history::LastEventTime;
 use crate::cluster::owner::OwnerFences;
@@ -30,7 +31,7 @@ use crate::cluster::stats::Counters;
 use crate::error::{CloseError, ReconfigureError};
 use crate::link::membership::Membership;
 use crate::link::quarantine_records::Records;
-use crate::link::{Claims, Link, LinkConfig, Traffic};
+use crate::link::{Claims, Link, LinkConfig, Sender, Traffic};
 use crate::node::event::Event;
 use crate::node::{Companion, Node, STEP_DEADLINE};
 use crate::platform::runtime;
@@ -120,6 +121,24 @@ impl Cluster {
         let skew = self.links[node].clock_offset()?.saturating_sub(middle?);
         let limit = (self.settings.max_clock_skew / 2).as_micros() as u64;
         (skew.unsigned_abs() > limit).then_some(Silence::Skewed(skew))
+    }
+
+    /// Queues a request at the links of these nodes. Returns the nodes whose link did not accept the request, with the
+    /// reason.
+    pub(crate) fn send(
+        &self,
+        nodes: NodeSet,
+        request: &Arc<Request>,
+        round: u32,
+        sender: &Sender,
+    ) -> Vec<(usize, Silence)> {
+        // A node whose clock is far off must not propose fences.
+        let middle = if matches!(**request, Request::Acquire { .. }) { self.middle() } else { None };
+        let send = |node| match self.skew(node, middle) {
+            Some(skewed) => Err(skewed),
+            None => self.links[node].ask(request, round, sender.clone()),
+        };
+        nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
     }
 
     /// Adds the nodes' titles to a tally, and for each silent node the reason, if the client knows the reason.

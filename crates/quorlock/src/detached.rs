@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId as Owner};
-use quorlock_core::name::{Holder, LeaseId, Name};
+use quorlock_core::name::{Holder, LeaseId, Name, OwnerId as Owner};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
 
 pub use text::LeaseTextError;

@@ -11,11 +11,11 @@ pub use reconfigure::ReconfigureError;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+use quorlock_core::hold::Loss;
 use quorlock_core::name::{Name, NameError};
-use quorlock_core::quorum::{NodeVote, QuorumError, Tally};
-use quorlock_core::step::Loss;
+use quorlock_core::terms::QuorumError;
 use quorlock_core::time::TtlError;
-use quorlock_core::vote::Silence;
+use quorlock_core::vote::{NodeVote, Silence, Tally};
 
 /// The configuration or an argument is invalid. Nothing was sent, and nothing is held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

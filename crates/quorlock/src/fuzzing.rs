@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::{TTL_MAX, Ttl};
 
 use crate::detached::DetachedLease;

@@ -77,14 +77,14 @@ pub use platform::sim;
 pub use quorlock_core::backoff::Retry;
 pub use quorlock_core::digest::Digest;
 pub use quorlock_core::fence::Fence;
-pub use quorlock_core::mode::{Mode, OwnerId as Owner, PERMITS_MAX, Period};
-pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};
-pub use quorlock_core::quorum::{NodeVote, Quorum, QuorumError, Tally};
+pub use quorlock_core::hold::Wait;
+pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError, OwnerId as Owner};
+pub use quorlock_core::request::{BreakMode, Target};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
-pub use quorlock_core::step::Wait;
-pub use quorlock_core::ticket::{QUEUE_LISTED_MAX, QueuePosition, Waiting};
+pub use quorlock_core::terms::{LIFETIME_DEFAULT, Mode, PERMITS_MAX, Period, Quorum, QuorumError, Renewals};
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
-pub use quorlock_core::vote::{BreakMode, HeldBy, Refusal, Report, Silence, Target};
-pub use quorlock_core::watchdog::{LIFETIME_DEFAULT, Renewals};
+pub use quorlock_core::vote::{
+    HeldBy, NodeVote, QUEUE_LISTED_MAX, QueuePosition, Refusal, Report, Silence, Tally, Waiting,
+};

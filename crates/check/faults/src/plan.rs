@@ -283,7 +283,7 @@ impl Planner {
             TargetKind::Client => Target::Client(self.rng.usize(..CLIENTS)),
             TargetKind::OneOrMajority if self.rng.bool() => Target::Node(node),
             TargetKind::Majority | TargetKind::OneOrMajority => {
-                Target::Nodes(self.rng.usize(quorlock_core::quorum::Quorum::majority_of(self.nodes)..=self.nodes))
+                Target::Nodes(self.rng.usize(quorlock_core::terms::Quorum::majority_of(self.nodes)..=self.nodes))
             }
         };
         let is_free = match target {

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use quorlock::sim::{Ear, Question, Said};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend};
-use quorlock_core::ticket::{Channel, Handoff, Ticket};
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{Request, Ticket};
+use quorlock_core::vote::{Handoff, Refusal, Vote};
 
 /// A message to a node.
 pub(crate) enum Mail {

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::name::OwnerId;
 use quorlock_core::node::{Constants, Trust};
+use quorlock_core::request::BreakMode;
 use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Drift;
-use quorlock_core::vote::BreakMode;
 
 /// The ttl of every lease, and the cluster's maximum ttl.
 pub const TTL: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@
 use std::collections::HashSet;
 use std::hash::BuildHasher as _;
 
-use quorlock_core::mode::Mode;
+use quorlock_core::terms::Mode;
 
 use crate::queue::world::{Action, Flaws, World};
 use crate::search::Finding;

@@ -1,6 +1,7 @@
 //! Requests and votes as text.
 
-use quorlock_core::vote::{BreakMode, Request, Vote};
+use quorlock_core::request::{BreakMode, Request};
+use quorlock_core::vote::Vote;
 
 /// Describes a request. `is_repeated` says whether it repeats an earlier request of its attempt.
 pub fn of_request(request: &Request, is_repeated: bool) -> String {

@@ -22,7 +22,7 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 use quorlock_core::node::Epoch;
 use quorlock_core::time::Moment;
 

@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quorlock::peek::Peek;
 use quorlock::{Fence, LeaseId};
-use quorlock_core::ticket::Ticket;
-use quorlock_core::vote::Request;
+use quorlock_core::request::{Request, Ticket};
 
 use crate::world::Story;
 pub(crate) use store::Store;

@@ -99,7 +99,7 @@ pub const ALL: &[PastBug] = &[
             from_ended_connections: 0,
         },
     },
-    // Remove `listens ||` in `Inner::parting` (lease/claim/stage.rs). The run then leaves a queue position behind. If
+    // Remove `listens ||` in `ClaimState::parting` (lease/claim.rs). The run then leaves a queue position behind. If
     // you remove only the call of `listen` in `Claim::ask`, the run has no violation.
     PastBug {
         name: "a queue position of an earlier refusal was forgotten",

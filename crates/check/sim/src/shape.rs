@@ -1,8 +1,8 @@
 //! The shape of a run: the number of requests and replies of each kind on the nodes.
 
 use quorlock::sim::{Question, Said};
-use quorlock_core::ticket::Parting;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::vote::{Refusal, Vote};
 
 /// Counts of requests and their results on the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

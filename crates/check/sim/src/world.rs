@@ -13,10 +13,10 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use quorlock::sim::{self, Ear, Question, Said, Task};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::Epoch;
+use quorlock_core::request::Waiter;
 use quorlock_core::rng::{Rng, Seeded};
-use quorlock_core::ticket::{Channel, Waiter};
 
 use crate::clock::Clock;
 use crate::ledger::Ledger;

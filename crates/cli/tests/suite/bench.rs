@@ -173,16 +173,16 @@ fn on_a_terminal_it_asks_for_confirmation_and_shows_its_progress() {
     let user = User::new();
     let foreign = short(&["--nodes", "redis://192.0.2.1,redis://192.0.2.2,redis://192.0.2.3"]);
     let mut pty = Pty::spawn(&user.quorlock(&foreign));
-    pty.shows("Continue? [y/N]");
+    pty.wait_for_text("Continue? [y/N]");
     pty.type_keys(b"n\n");
     assert_eq!(pty.wait().code(), Some(64));
-    pty.shows("--yes measures without asking");
+    pty.wait_for_text("--yes measures without asking");
 
     let mut pty = Pty::spawn(&user.quorlock(&short(&[])));
-    pty.shows("█");
-    pty.shows("3 callers");
+    pty.wait_for_text("█");
+    pty.wait_for_text("3 callers");
     assert!(pty.wait().success());
-    pty.shows("handoff: p50");
+    pty.wait_for_text("handoff: p50");
     assert!(!pty.text().contains('█'), "the progress bar must be gone: {}", pty.text());
 }
 

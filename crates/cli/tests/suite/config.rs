@@ -205,7 +205,7 @@ fn run_names_its_nodes_if_verbose_or_on_a_terminal() {
     assert_eq!(stderr(&output).lines().next(), Some(line.as_str()));
     assert!(!stderr(&output).contains("horse"), "{}", stderr(&output));
     assert_eq!(stderr(&run(&[]).output().unwrap()), "", "no terminal");
-    Pty::spawn(&run(&[])).shows(&line);
+    Pty::spawn(&run(&[])).wait_for_text(&line);
     let mut quiet = Pty::spawn(&run(&["-q"]));
     assert!(quiet.wait().success());
     assert_eq!(quiet.text().trim(), "");

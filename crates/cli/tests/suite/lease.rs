@@ -14,7 +14,7 @@ use crate::common::{User, assert_fails, signal, stderr, stdout};
 
 /// A file, one server, and three servers.
 fn places() -> impl Iterator<Item = Place> {
-    [Place::file, || Place::of(1), Place::servers].into_iter().map(|place| place())
+    [Place::file, || Place::with_servers(1), Place::servers].into_iter().map(|place| place())
 }
 
 impl Place {
@@ -78,7 +78,7 @@ impl Place {
 fn a_lease_is_extended_checked_and_released_by_other_processes() {
     for place in places() {
         let lease = place.acquire(&["deploy", "--label", "us"]);
-        assert_fails(&place.decided(&["acquire", "deploy", "-n"]), 75, "deploy is held by");
+        assert_fails(&place.run_with_quorum(&["acquire", "deploy", "-n"]), 75, "deploy is held by");
         assert!(!place.is_free("deploy"));
         let extended = place.with(&lease, &["extend"]);
         assert!(extended.status.success(), "{}", stderr(&extended));
@@ -267,15 +267,15 @@ fn a_lease_outlives_the_process_that_acquired_it() {
 fn shares_and_slots_are_leases_too() {
     for place in places() {
         let (first, second) = (place.acquire(&["doc", "--shared"]), place.acquire(&["doc", "--shared"]));
-        assert_fails(&place.decided(&["acquire", "doc", "-n"]), 75, "doc is held");
+        assert_fails(&place.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
         place.with(&first, &["release"]);
-        assert_fails(&place.decided(&["acquire", "doc", "-n"]), 75, "doc is held");
+        assert_fails(&place.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
         assert!(place.with(&second, &["extend"]).status.success());
         place.with(&second, &["release"]);
         assert!(place.is_free("doc"));
         let slots = ["pool", "--slots", "2", "-n"];
         let (first, _second) = (place.acquire(&slots), place.acquire(&slots));
-        assert_fails(&place.decided(&["acquire", "pool", "--slots", "2", "-n"]), 75, "pool is held");
+        assert_fails(&place.run_with_quorum(&["acquire", "pool", "--slots", "2", "-n"]), 75, "pool is held");
         assert!(place.with(&first, &["check"]).status.success());
         assert!(place.with(&first, &["release"]).status.success());
         place.acquire(&slots);

@@ -5,12 +5,11 @@ use core::time::Duration;
 
 use super::*;
 use crate::backoff::Retry;
-use crate::quorum::{NodeVote, Quorum};
 use crate::rules::Rules;
+use crate::terms::{Quorum, Renewals};
 use crate::testing::{CountingRng, at, grant, held, late, ms, refuse, ttl};
 use crate::time::Drift;
-use crate::vote::Silence;
-use crate::watchdog::Renewals;
+use crate::vote::{NodeVote, Silence};
 
 /// The time of the nodes' clocks at the origin of the client's clock, in microseconds.
 const CLOCK: u64 = 1_000_000;
@@ -19,7 +18,7 @@ fn terms(nodes: usize) -> Terms {
     Terms {
         quorum: Quorum::new(nodes).unwrap(),
         ttl: ttl(10_000),
-        drift: Drift::REDLOCK,
+        drift: Drift::REDLOCK.of(ttl(10_000)),
         min_validity: ms(5_000),
         node_deadline: ms(200),
         retry: Retry::ONCE,

@@ -8,9 +8,8 @@ use super::{Acquire, Attempt, DELAY_MIN, Moment, POLL_MAX, Parting, Rng, Rule, S
 use crate::digest::Digest;
 use crate::nodes::NodeSet;
 use crate::round::Round;
-use crate::ticket::{Handoff, QueuePosition};
 use crate::validity::{self, valid_until};
-use crate::vote::Refusal;
+use crate::vote::{Handoff, QueuePosition, Refusal};
 
 impl Wait {
     fn of(round: &Round) -> Self {

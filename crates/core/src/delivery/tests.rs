@@ -1,5 +1,6 @@
 use super::*;
-use crate::ticket::{Channel, Ticket, Waiter};
+use crate::name::Channel;
+use crate::request::{Ticket, Waiter};
 
 const BATCH_MAX: usize = 128;
 const NOW: Moment = Moment::from_nanos(0);
@@ -12,13 +13,12 @@ fn ttl() -> Ttl {
     Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap()
 }
 
-fn acquire(attempt: u128) -> Ask<()> {
-    let request = Arc::new(Request::PlainAcquire { attempt: id(attempt), ttl: ttl() });
-    Ask { request, round: 0, context: () }
+fn acquire(attempt: u128) -> Arc<Request> {
+    Arc::new(Request::PlainAcquire { attempt: id(attempt), ttl: ttl() })
 }
 
-fn renewal(attempt: u128, round: u32) -> Ask<()> {
-    Ask { request: Arc::new(Request::PlainExtend { attempt: id(attempt), ttl: ttl() }), round, context: () }
+fn renewal(attempt: u128) -> Arc<Request> {
+    Arc::new(Request::PlainExtend { attempt: id(attempt), ttl: ttl() })
 }
 
 fn release(attempt: u128, parting: Option<Parting>) -> Release<()> {
@@ -53,22 +53,22 @@ fn send_releases(delivery: &mut Delivery<()>) -> Vec<(LeaseId, bool)> {
 fn the_queue_keeps_one_renewal_of_each_lease_with_the_last_round() {
     let mut delivery = delivery();
     for (attempt, round) in [(1, 1), (2, 7), (1, 2), (1, 3)] {
-        delivery.ask(renewal(attempt, round));
+        delivery.ask(renewal(attempt), round, ());
     }
     assert_eq!(send(&mut delivery).len(), 2);
     assert_eq!(delivery.replied([Fate::Done; 2]), [Some((id(1), 3, ())), Some((id(2), 7, ()))]);
-    delivery.ask(renewal(1, 4));
+    delivery.ask(renewal(1), 4, ());
     assert_eq!(send(&mut delivery).len(), 1, "the earlier renewal was sent");
 }
 
 #[test]
 fn a_renewal_after_a_lost_connection_is_queued_again() {
     let mut delivery = delivery();
-    delivery.ask(renewal(1, 1));
-    delivery.ask(renewal(1, 2));
+    delivery.ask(renewal(1), 1, ());
+    delivery.ask(renewal(1), 2, ());
     assert_eq!(delivery.lost(), [(id(1), 2, ())]);
     delivery.connected(true);
-    delivery.ask(renewal(1, 3));
+    delivery.ask(renewal(1), 3, ());
     send(&mut delivery);
     assert_eq!(delivery.replied([Fate::Done]), [Some((id(1), 3, ()))]);
 }
@@ -76,7 +76,7 @@ fn a_renewal_after_a_lost_connection_is_queued_again() {
 #[test]
 fn a_release_is_sent_after_its_acquire() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
+    delivery.ask(acquire(1), 0, ());
     assert_eq!(send(&mut delivery).len(), 1);
     delivery.release(release(1, None), NOW);
     assert!(matches!(send(&mut delivery)[..], [Request::Release { tombstone: None, .. }]));
@@ -89,8 +89,8 @@ fn a_release_is_sent_after_its_acquire() {
 #[test]
 fn a_queued_acquire_is_dropped_if_its_attempt_is_released() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
-    delivery.ask(acquire(2));
+    delivery.ask(acquire(1), 0, ());
+    delivery.ask(acquire(2), 0, ());
     delivery.release(release(1, None), NOW);
     let requests = send(&mut delivery);
     assert!(matches!(requests[..], [Request::PlainAcquire { .. }, Request::Release { .. }]), "{requests:?}");
@@ -99,9 +99,9 @@ fn a_queued_acquire_is_dropped_if_its_attempt_is_released() {
 #[test]
 fn a_release_that_is_sent_again_leaves_a_tombstone_only_if_a_request_may_still_arrive() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
+    delivery.ask(acquire(1), 0, ());
     send(&mut delivery);
-    delivery.ask(acquire(2));
+    delivery.ask(acquire(2), 0, ());
     send(&mut delivery);
     delivery.replied([Fate::Done]);
     delivery.release(release(1, None), NOW);
@@ -125,7 +125,7 @@ fn a_yield_that_is_sent_again_does_not_restore_the_queue_position() {
 #[test]
 fn a_new_connection_sends_the_owed_releases_in_order_and_then_the_moved_requests() {
     let mut delivery = delivery();
-    delivery.ask(acquire(9));
+    delivery.ask(acquire(9), 0, ());
     send(&mut delivery);
     assert_eq!(delivery.replied([Fate::Moved]), [None]);
     delivery.release(release(5, None), NOW);
@@ -156,7 +156,7 @@ fn a_failed_release_is_sent_again_until_it_expires() {
 #[test]
 fn a_release_does_not_expire_while_a_request_of_its_attempt_may_arrive() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
+    delivery.ask(acquire(1), 0, ());
     send(&mut delivery);
     delivery.release(release(1, None), NOW);
     delivery.lost();
@@ -170,11 +170,11 @@ fn a_release_does_not_expire_while_a_request_of_its_attempt_may_arrive() {
 #[test]
 fn a_moved_request_is_dropped_if_its_attempt_is_released() {
     let mut delivery = delivery();
-    delivery.ask(acquire(1));
+    delivery.ask(acquire(1), 0, ());
     send(&mut delivery);
     assert_eq!(delivery.replied([Fate::Moved]), [None]);
     delivery.release(release(1, None), NOW);
-    delivery.ask(acquire(2));
+    delivery.ask(acquire(2), 0, ());
     send(&mut delivery);
     delivery.release(release(2, None), NOW);
     send(&mut delivery);

@@ -1,9 +1,10 @@
 mod detached;
+mod watchdog;
 
 use super::*;
 use crate::backoff::Retry;
-use crate::quorum::Quorum;
 use crate::rules::Rules;
+use crate::terms::Quorum;
 use crate::testing::{CountingRng, at, grant, held, late, ms, refuse, ttl};
 use crate::time::Drift;
 use crate::validity::valid_until;
@@ -17,7 +18,7 @@ fn terms(nodes: usize) -> Terms {
     Terms {
         quorum: Quorum::new(nodes).unwrap(),
         ttl: ttl(9_000),
-        drift: Drift::REDLOCK,
+        drift: Drift::REDLOCK.of(ttl(9_000)),
         min_validity: ms(4_500),
         node_deadline: ms(200),
         retry: Retry::ONCE,

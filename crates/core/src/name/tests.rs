@@ -41,3 +41,15 @@ fn the_text_of_another_program_contains_the_type_of_its_key() {
     assert_eq!(holder.to_string(), "another program (key type hash)");
     assert!(holder.is_other_program() && !Holder::new("db-3", 4121, "").is_other_program());
 }
+
+#[test]
+fn an_owner_reads_back_and_does_not_show() {
+    let owner = OwnerId::from_bits(0xfe);
+    assert_eq!(owner.reveal(), "000000000000000000000000000000fe");
+    assert_eq!(OwnerId::parse(&owner.reveal()), Some(owner));
+    for text in ["", "fe", "000000000000000000000000000000FE", "+00000000000000000000000000000fe"] {
+        assert_eq!(OwnerId::parse(text), None, "{text}");
+    }
+    let shown = alloc::format!("{:?} {:?}", owner, crate::terms::Mode::Reentrant { owner });
+    assert!(!shown.contains("fe}") && !shown.contains("254"), "{shown}");
+}

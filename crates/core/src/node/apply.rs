@@ -4,17 +4,17 @@ use alloc::boxed::Box;
 
 use crate::digest::Digest;
 use crate::fence::Fence;
-use crate::mode::{Mode, OwnerId, Period};
-use crate::name::LeaseId;
+use crate::name::{Channel, LeaseId, OwnerId};
 use crate::node::answer::Answer;
 use crate::node::breaking;
 use crate::node::inspect::{check, held_by, report};
 use crate::node::record::{Entry, FenceNote, Record, VoteNote, retention_millis};
 use crate::node::restart::{Epoch, Incarnation};
 use crate::node::time::NodeTime;
-use crate::ticket::{Channel, Handoff, Parting, QueuePosition, Waiter};
+use crate::request::{Parting, Request, Waiter};
+use crate::terms::{Mode, Period};
 use crate::time::Ttl;
-use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Request, Vote};
+use crate::vote::{FREE_LISTED_MAX, GrantedSlot, Handoff, HeldBy, QueuePosition, Refusal, Vote};
 
 /// Applies a request atomically and returns the node's vote.
 ///

@@ -8,13 +8,14 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::digest::Digest;
-use crate::mode::Period;
 use crate::name::{Holder, LeaseId};
 use crate::node::answer::Answer;
 use crate::node::record::{Record, VoteNote};
 use crate::node::restart::Incarnation;
 use crate::node::time::NodeTime;
-use crate::vote::{BreakMode, Refusal, Target, Vote};
+use crate::request::{BreakMode, Target};
+use crate::terms::Period;
+use crate::vote::{Refusal, Vote};
 
 /// Breaks the target lease, if the vote still belongs to that lease.
 pub(super) fn apply(life: &Incarnation, record: &mut Record, target: Target, mode: BreakMode, now: NodeTime) -> Answer {

@@ -6,8 +6,7 @@ use crate::digest::Digest;
 use crate::name::{Holder, LeaseId};
 use crate::node::record::{Place, Record};
 use crate::node::time::NodeTime;
-use crate::ticket::{QUEUE_LISTED_MAX, Waiting};
-use crate::vote::{HeldBy, Refusal, Report, Vote};
+use crate::vote::{HeldBy, QUEUE_LISTED_MAX, Refusal, Report, Vote, Waiting};
 
 /// Returns the current holder.
 pub(super) fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {

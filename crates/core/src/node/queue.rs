@@ -1,11 +1,11 @@
 //! The queue of a name on one node, and which waiter to notify when the lock may be free.
 
-use crate::mode::{Mode, Period};
 use crate::node::record::{Place, Record};
 use crate::node::restart::Epoch;
 use crate::node::time::NodeTime;
-use crate::ticket::{ENTRY_LEASE, QueuePosition, Ticket, WAITERS_MAX, Waiter};
-use crate::vote::{Refusal, Request};
+use crate::request::{ENTRY_LEASE, Request, Ticket, WAITERS_MAX, Waiter};
+use crate::terms::{Mode, Period};
+use crate::vote::{QueuePosition, Refusal};
 
 impl Record {
     /// Counts the waiters with a lower ticket that block this request. If the request has no ticket, counts all waiters

@@ -6,12 +6,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::fence::Fence;
-use crate::mode::{Mode, OwnerId, Period};
-use crate::name::LeaseId;
+use crate::name::{LeaseId, OwnerId};
 use crate::node::restart::{Constants, Epoch};
 use crate::node::time::NodeTime;
-use crate::ticket::{Ticket, Waiter};
-use crate::vote::Request;
+use crate::request::{Request, Ticket, Waiter};
+use crate::terms::{Mode, Period};
 
 /// The least time that a node keeps a fence after the last lease of a name. Fences expire so that unused names do not
 /// accumulate.

@@ -17,11 +17,11 @@ use alloc::vec::Vec;
 use super::apply::answer;
 use super::*;
 use crate::fence::Fence;
-use crate::mode::{Mode, OwnerId, Period};
-use crate::name::{Holder, LeaseId};
+use crate::name::{Channel, Holder, LeaseId, OwnerId};
+use crate::request::{Parting, Request, Ticket, Waiter};
+use crate::terms::{Mode, Period};
 use crate::testing::{ms, ttl};
-use crate::ticket::{Channel, Parting, QueuePosition, Ticket, Waiter};
-use crate::vote::{Refusal, Request, Vote};
+use crate::vote::{QueuePosition, Refusal, Vote};
 
 const EPOCH: Epoch = Epoch(1);
 /// The node's time at the start of each test, in milliseconds.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ticket::QueuePosition;
+use crate::vote::QueuePosition;
 use core::time::Duration;
 
 fn grant(fence: u64) -> Outcome {

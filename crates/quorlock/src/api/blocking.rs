@@ -25,9 +25,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use quorlock_core::backoff::Retry;
-use quorlock_core::mode::{Mode, OwnerId as Owner};
-use quorlock_core::name::Name;
-use quorlock_core::watchdog::Renewals;
+use quorlock_core::name::{Name, OwnerId as Owner};
+use quorlock_core::terms::{Mode, Renewals};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 

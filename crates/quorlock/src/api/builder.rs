@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::backoff::Retry;
+use quorlock_core::name::Channel;
 #[cfg(feature = "mutants")]
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::Channel;
+use quorlock_core::terms::Renewals;
 use quorlock_core::time::{Drift, Ttl};
-use quorlock_core::watchdog::Renewals;
 
 use crate::api::client::Client;
 use crate::cluster::Cluster;

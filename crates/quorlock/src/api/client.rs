@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::mode::{Mode, OwnerId as Owner};
-use quorlock_core::name::Name;
+use quorlock_core::name::{Name, OwnerId as Owner};
+use quorlock_core::terms::Mode;
 use quorlock_core::vote::Silence;
 
 use crate::api::builder::{ClientBuilder, not_a_process};
@@ -22,10 +22,9 @@ use crate::cluster::stats::{NodeStats, Stats};
 use crate::detached::{DetachedLease, Released, ops};
 use crate::error::{BreakError, CloseError, ConfigError, ConnectError, LeaseError, ReadError, ReconfigureError};
 use crate::link::Link;
-use crate::node::Companion;
 use crate::node::event::Event;
-use crate::node::key::LockKey;
 use crate::node::memory::MemoryNodes;
+use crate::node::{Companion, LockKey};
 use crate::platform::entropy;
 
 /// A client of a set of nodes, which makes locks on them. Clones are cheap, and share connections and settings.

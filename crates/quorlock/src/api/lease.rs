@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::terms::Mode;
 
 use crate::api::client::Client;
 use crate::detached::DetachedLease;

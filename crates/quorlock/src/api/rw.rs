@@ -1,6 +1,7 @@
 //! The lock with many readers or one writer.
 
-use quorlock_core::mode::{Mode, OwnerId as Owner};
+use quorlock_core::name::OwnerId as Owner;
+use quorlock_core::terms::Mode;
 
 use crate::api::lock::Lock;
 use crate::platform::entropy;
@@ -70,15 +71,11 @@ impl RwLock {
 
     /// Returns the lock for reading, which several readers can hold at the same time.
     pub fn read(&self) -> Lock<Mode> {
-        self.in_mode(Mode::Shared { owner: self.kind.owner, reenters: self.kind.reenters })
+        self.with_kind(Mode::Shared { owner: self.kind.owner, reenters: self.kind.reenters })
     }
 
     /// Returns the lock for writing, which is exclusive.
     pub fn write(&self) -> Lock<Mode> {
-        self.in_mode(Mode::Exclusive { writer: Some(self.kind.owner) })
-    }
-
-    fn in_mode(&self, mode: Mode) -> Lock<Mode> {
-        Lock { spec: self.spec.clone(), kind: mode }
+        self.with_kind(Mode::Exclusive { writer: Some(self.kind.owner) })
     }
 }

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use quorlock_core::name::Name;
+use quorlock_core::name::{Channel, Name};
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand};
-use quorlock_core::quorum::Quorum;
-use quorlock_core::ticket::Channel;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::request::Request;
+use quorlock_core::terms::Quorum;
+use quorlock_core::vote::Vote;
 
 use crate::cluster::list::{INSPECTED_AT_ONCE, PAGES_MAX};
 use crate::cluster::settings::Settings;
 use crate::error::ReconfigureError;
-use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Message, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
+use crate::node::key::KeyTemplate;
+use crate::node::{LockKey, Message, Node, Reply, RequestReply, STEP_DEADLINE, Search, Trouble, within};
 use crate::platform::entropy;
 
 /// The largest number of names in the error message for each node.

@@ -8,14 +8,15 @@ use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Name;
 use quorlock_core::nodes::NodeSet;
+use quorlock_core::request::{BreakMode, Request, Target};
 use quorlock_core::round::Round;
-use quorlock_core::vote::{BreakMode, Outcome, Refusal, Request, Target, Vote};
+use quorlock_core::vote::{Outcome, Refusal, Vote};
 
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
 use crate::error::BreakError;
+use crate::node::LockKey;
 use crate::node::event::{What, word_for_break};
-use crate::node::key::LockKey;
 
 /// A request to break a lease.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Sends a request to several nodes at once, and collects the replies until a deadline.
+//! Releases at several nodes, and collects the nodes' replies until a deadline.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,38 +6,20 @@ use std::time::Duration;
 use quorlock_core::delivery::Release;
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
+use quorlock_core::request::{Parting, Request};
 use quorlock_core::round::Round;
-use quorlock_core::ticket::Parting;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Request, Silence};
+use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
 use crate::link::{Sender, Voter};
-use crate::node::key::LockKey;
+use crate::node::LockKey;
 use crate::platform::clock;
 use crate::platform::sync::Mutex;
 use crate::platform::timers::Timed;
 
 impl Cluster {
-    /// Queues a request at the links of these nodes. Returns the nodes whose link did not accept the request, with the
-    /// reason.
-    pub(crate) fn send(
-        &self,
-        nodes: NodeSet,
-        request: &Arc<Request>,
-        round: u32,
-        sender: &Sender,
-    ) -> Vec<(usize, Silence)> {
-        // A node whose clock is far off must not propose fences.
-        let middle = if matches!(**request, Request::Acquire { .. }) { self.middle() } else { None };
-        let send = |node| match self.skew(node, middle) {
-            Some(skewed) => Err(skewed),
-            None => self.links[node].ask(request, round, sender.clone()),
-        };
-        nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
-    }
-
     /// Queues a release at the links of `nodes`, except nodes that were never asked for this attempt. `receipt`
     /// collects the acknowledgements.
     pub(crate) fn release(

@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
-use quorlock_core::mode::Period;
 use quorlock_core::name::{Holder, Name};
+use quorlock_core::terms::Period;
 use quorlock_core::vote::Silence;
 
 use crate::cluster::Cluster;

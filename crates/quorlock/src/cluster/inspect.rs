@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::Quorum;
-use quorlock_core::ticket::Waiting;
-use quorlock_core::vote::{HeldBy, Outcome, Report, Request, Silence, Target, Vote};
+use quorlock_core::request::{Request, Target};
+use quorlock_core::terms::Quorum;
+use quorlock_core::vote::{HeldBy, Outcome, Report, Silence, Vote, Waiting};
 
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
 use crate::error::{Operation, ReadError};
-use crate::node::key::LockKey;
+use crate::node::LockKey;
 
 /// The state of a name on every node.
 #[derive(Clone, Debug, PartialEq, Eq)]

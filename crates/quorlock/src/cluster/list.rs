@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use quorlock_core::name::Name;
-use quorlock_core::quorum::{NodeVote, Tally};
-use quorlock_core::vote::Silence;
+use quorlock_core::vote::{NodeVote, Silence, Tally};
 
 use crate::cluster::Cluster;
 use crate::cluster::inspect::{Inspection, inspect};

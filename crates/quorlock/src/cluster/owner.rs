@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 
 use crate::platform::sync::Mutex;
 

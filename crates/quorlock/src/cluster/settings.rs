@@ -6,10 +6,9 @@ use std::time::Duration;
 use quorlock_core::backoff::Retry;
 use quorlock_core::name::Holder;
 use quorlock_core::node::{Constants, Trust};
-use quorlock_core::quorum::Quorum;
 use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::terms::{Quorum, Renewals};
 use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
-use quorlock_core::watchdog::Renewals;
 
 use crate::error::ConfigError;
 use crate::node::key::KeyTemplate;

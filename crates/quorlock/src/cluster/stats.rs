@@ -3,9 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock_core::quorum::Verdict;
-use quorlock_core::step::Won;
-use quorlock_core::vote::Silence;
+use quorlock_core::hold::Won;
+use quorlock_core::vote::{Silence, Verdict};
 
 use crate::link::{RoundTrips, Traffic};
 use crate::platform::sync::Mutex;

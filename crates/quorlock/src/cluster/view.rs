@@ -4,8 +4,7 @@ use std::fmt;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Holder;
-use quorlock_core::ticket::Waiting;
-use quorlock_core::vote::{Report, Silence};
+use quorlock_core::vote::{Report, Silence, Waiting};
 
 use super::inspect::Inspection;
 use crate::node::event::Event;

@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use quorlock_core::delivery::Release;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{OwnerId, Period};
-use quorlock_core::name::Holder;
+use quorlock_core::name::{Holder, OwnerId};
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::quorum::NodeVote;
+use quorlock_core::request::Request;
 use quorlock_core::round::Round;
+use quorlock_core::terms::Period;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
-use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
+use quorlock_core::vote::{NodeVote, Outcome, Refusal, Silence, Vote};
 
 use super::{DetachedLease, Released};
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
 use crate::error::{ConfigError, LeaseError, LostError, Operation};
 use crate::link::Sender;
+use crate::node::LockKey;
 use crate::node::event::{Event, What, word_for};
-use crate::node::key::LockKey;
 use crate::platform::clock;
 
 /// The longest time for which the nodes refuse a retired owner: a week.

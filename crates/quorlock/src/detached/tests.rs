@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 use quorlock_core::time::TTL_MAX;
 
 use super::*;

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX};
-use quorlock_core::name::{Holder, LeaseId, Name};
+use quorlock_core::name::{Holder, LeaseId, Name, OwnerId};
+use quorlock_core::terms::{Mode, PERMITS_MAX};
 use quorlock_core::time::{TTL_MAX, Ttl};
 
 use super::DetachedLease;

@@ -1,8 +1,8 @@
 //! The error of breaking a lease.
 
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::Tally;
-use quorlock_core::vote::Target;
+use quorlock_core::request::Target;
+use quorlock_core::vote::Tally;
 
 use super::{Account, ConfigError};
 

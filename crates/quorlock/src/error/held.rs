@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::{NodeVote, Tally};
-use quorlock_core::vote::{Refusal, Report};
+use quorlock_core::vote::{NodeVote, Refusal, Report, Tally};
 
 use super::Account;
 

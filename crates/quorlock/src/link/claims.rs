@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::{Handoff, Ticket};
+use quorlock_core::name::{LeaseId, OwnerId};
+use quorlock_core::request::Ticket;
+use quorlock_core::vote::Handoff;
 
 use crate::platform::sync::{AtomicU64, Mutex};
 

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::heartbeat::lost_memory;
 use super::membership::Membership;
-use super::state::{Inner, LinkState, Sender, ToldAll};
+use super::{Inner, LinkState, Sender, ToldAll};
 use super::{Link, REPLACED};
 use crate::node::event::Event;
 use crate::node::{Answer, Message, Question, Reply, Session, Trouble};

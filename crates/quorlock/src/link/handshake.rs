@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing};
 
 use super::Link;
+use super::LinkState;
 use super::connection::ended;
 use super::heartbeat::lost_memory;
-use super::state::LinkState;
 use crate::link::membership::{Admission, Membership};
 use crate::link::quarantine_records::Sighting;
 use crate::node::{Answer, Question, Trouble};

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::RecvError;
 
 use super::Link;
-use super::state::LinkState;
+use super::LinkState;
 use crate::link::quarantine_records::{self, Sighting};
 use crate::node::{Answer, Life, Question, Trouble};
 use crate::platform::entropy::SystemRng;

@@ -7,8 +7,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Inner;
 use super::Link;
-use super::state::Inner;
 use crate::node::event::Event;
 use crate::platform::runtime::{self, Instant};
 

@@ -1,9 +1,9 @@
 //! Events in the history of locks, as nodes store them.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, Name, cut};
-use quorlock_core::vote::BreakMode;
+use quorlock_core::request::BreakMode;
+use quorlock_core::terms::Mode;
 
 /// The approximate number of events that a node keeps.
 pub const HISTORY_MAX: usize = 10_000;

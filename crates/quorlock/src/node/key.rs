@@ -3,6 +3,7 @@
 use quorlock_core::name::Name;
 
 use crate::error::ConfigError;
+use crate::node::LockKey;
 use crate::node::redis::slot::Slot;
 
 /// The prefix of companion keys, which are a lock's further keys, such as the key of its fence. A lock's own key must
@@ -81,23 +82,6 @@ pub(crate) struct KeySpan {
 impl KeySpan {
     pub(crate) fn fits(&self, key: &str) -> bool {
         key.starts_with(&self.start) && key.ends_with(&self.end)
-    }
-}
-
-/// A name, and the key under which every node stores the record of that name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LockKey {
-    pub(crate) name: Name,
-    pub(crate) text: String,
-    /// The key's slot, if the client uses a Redis Cluster.
-    pub(crate) slot: Option<Slot>,
-}
-
-impl LockKey {
-    /// Returns the hash tag at the start of the companion keys. The tag puts these keys in the same slot as the lock's
-    /// key.
-    pub(crate) fn tag(&self) -> String {
-        self.slot.map(|slot| format!("{{{}}}:", slot.tag())).unwrap_or_default()
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeTime, Record, apply, attend};
-use quorlock_core::ticket::Channel;
 use quorlock_core::vote::Vote;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;

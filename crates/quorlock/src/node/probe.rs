@@ -3,12 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Identity, NodeCommand, Standing};
-use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
 
-use crate::node::key::LockKey;
-use crate::node::{Node, RequestReply, STEP_DEADLINE, Trouble, within};
+use crate::node::{LockKey, Node, RequestReply, STEP_DEADLINE, Trouble, within};
 use crate::platform::clock;
 
 /// The number of clock readings in a row. The reading with the shortest round trip is the most exact.

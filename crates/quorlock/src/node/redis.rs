@@ -5,7 +5,6 @@
 //! so no second connection is needed. A server that does not permit subscriptions still works as a node, without hints.
 
 mod codec;
-mod commands;
 #[cfg(test)]
 mod differential;
 mod fitness;
@@ -14,6 +13,7 @@ mod history;
 #[cfg(test)]
 mod hostile;
 mod probe;
+mod resp;
 mod scripts;
 mod seeds;
 mod sentinel;
@@ -21,7 +21,6 @@ mod session;
 mod shards;
 pub(in crate::node) mod slot;
 mod trouble;
-mod value;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod watch;
 mod wire;
@@ -30,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, try_join_all};
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Constants, Identity};
-use quorlock_core::ticket::Channel;
 use tokio::task::JoinSet;
 
 use crate::node::probe::{Plan, Probe};
@@ -39,13 +38,12 @@ use crate::node::url::{Origin, Server};
 use crate::node::{Inbox, Node, Session, Trouble};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use codec::take_anything;
-use commands::Commands;
 use fitness::{identify, info_text};
+use resp::{Commands, Value};
 use scripts::{BROKEN_CHANNEL, ServerKind, hint_channel};
 use session::RedisSession;
 use shards::Shards;
 use trouble::{checked, malformed};
-use value::Value;
 use wire::Connecting;
 
 /// A node on one or more Redis servers.
@@ -65,7 +63,7 @@ impl RedisNode {
 
     async fn connect(&self, inbox: Inbox) -> Result<RedisSession, Trouble> {
         let deadline = self.connect_deadline;
-        let (shards, watch) = match &*self.origin {
+        let (shards, tasks) = match &*self.origin {
             Origin::Server(server) => (Shards::single(server.clone()), JoinSet::new()),
             Origin::Sentinels(sentinels) => {
                 let (master, sentinel) = sentinels.master(deadline).await?;
@@ -76,7 +74,7 @@ impl RedisNode {
         };
         let masters = shards.masters.iter().enumerate();
         let masters = try_join_all(masters.map(|(lane, server)| self.meet(lane, server, inbox.channel))).await?;
-        Ok(RedisSession::start(masters, shards, Arc::clone(&self.origin), inbox, self.constants.clone(), watch))
+        Ok(RedisSession::start(masters, shards, Arc::clone(&self.origin), inbox, self.constants.clone(), tasks))
     }
 
     /// Connects to a server and reads its identity.

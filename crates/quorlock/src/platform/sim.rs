@@ -11,9 +11,10 @@ use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
-use quorlock_core::ticket::{Channel, Handoff, Ticket};
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::request::{Request, Ticket};
+use quorlock_core::vote::{Handoff, Vote};
 
 use crate::platform::runtime::Instant;
 

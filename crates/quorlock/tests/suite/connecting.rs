@@ -1,4 +1,4 @@
-//! Connecting: `connect` fails with a reason, `connect_lazy` waits, and the log has each outage once.
+//! Connecting: `connect` fails with a reason, `connect_lazy` does not wait for nodes, and the log has each outage once.
 
 use std::fmt::Write;
 use std::net::TcpListener;
@@ -13,25 +13,26 @@ use tracing::field::{Field, Visit};
 use tracing::subscriber::DefaultGuard;
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-/// URLs of ports without a listener.
-fn closed(count: usize) -> Vec<String> {
-    let ports: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port is free")).collect();
-    ports.iter().map(|port| format!("redis://{}", port.local_addr().expect("the socket is bound"))).collect()
+/// URLs of ports on which no server listens.
+fn unused_urls(count: usize) -> Vec<String> {
+    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port is free")).collect();
+    listeners.iter().map(|listener| format!("redis://{}", listener.local_addr().expect("the socket is bound"))).collect()
 }
 
+/// A connect timeout that a test can wait for.
 const SHORT: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connect_names_each_node_and_the_reason_when_no_majority_can_vote() {
-    let mut urls = closed(2);
+    let mut urls = unused_urls(2);
     urls.push("redis://no-such-host.invalid:6379".into());
     let error = Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("no server listens");
     let ConnectError::NoMajority { nodes, .. } = &error else { panic!("{error}") };
-    assert!(nodes.iter().zip(&urls).all(|((node, why), url)| url.starts_with(node) && why.is_some()), "{nodes:?}");
+    assert!(nodes.iter().zip(&urls).all(|((node, silence), url)| url.starts_with(node) && silence.is_some()), "{nodes:?}");
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote after "), "{text}");
     assert!(urls.iter().all(|url| text.contains(url.as_str())) && text.contains("refused"), "{text}");
-    assert!(!text.contains("init"), "an outage must not be answered with advice to initialize the cluster: {text}");
+    assert!(!text.contains("init"), "the error advises to initialize a cluster that is only unreachable: {text}");
     let first = [urls[0].clone()];
     let error = tokio::task::spawn_blocking(move || blocking_error(&first)).await.expect("the task does not panic");
     assert!(matches!(&error, ConnectError::NoMajority { .. }) && error.to_string().contains(&urls[0]), "{error}");
@@ -47,10 +48,10 @@ async fn connect_waits_for_a_majority() {
     let cluster = long_leases::ProxiedCluster::start(3).await;
     cluster.servers[1..].iter().for_each(RedisServer::freeze);
     let connecting = tokio::spawn(cluster.direct().connect_timeout(LONG).connect());
-    // The first node answers, which is not enough.
+    // Wait until the first node answers. One of three nodes is not enough for `connect`.
     let watcher = cluster.direct().connect_lazy().await.expect("no node is unfit");
-    let answers = || matches!(watcher.nodes()[0].1, None | Some(Silence::Waiting(_)));
-    eventually_async("a node to answer", async || answers()).await;
+    let has_answered = || matches!(watcher.nodes()[0].1, None | Some(Silence::Waiting(_)));
+    eventually_async("the first node to answer", async || has_answered()).await;
     assert!(!connecting.is_finished());
     cluster.servers[1].thaw();
     let client = connecting.await.expect("the task does not panic").expect("a majority can vote");
@@ -59,10 +60,10 @@ async fn connect_waits_for_a_majority() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connect_reports_the_rest_of_a_quarantine_and_the_remedy() {
+async fn connect_reports_the_remaining_quarantine_and_how_to_avoid_it() {
     let servers = RedisServer::start_many(3);
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-    // Returns before the timeout, because the quarantine lasts longer.
+    // `connect` fails before its timeout, because the quarantine lasts longer than the timeout.
     let error = Client::builder().nodes(&urls).connect_timeout(LONG / 2).connect().await.expect_err("new nodes are in quarantine");
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote"), "{text}");
@@ -81,7 +82,7 @@ async fn connect_reports_the_rest_of_a_quarantine_and_the_remedy() {
 async fn connect_names_the_node_that_a_new_cluster_waits_for() {
     let servers = RedisServer::start_many(2);
     let mut urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-    urls.extend(closed(1));
+    urls.extend(unused_urls(1));
     let error = Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("one node is unreachable");
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote"), "{text}");
@@ -97,9 +98,9 @@ async fn a_mistyped_host_is_named_by_an_acquire_after_connect_lazy() {
         let text = error.to_string();
         assert!(text.contains(url) && text.contains("unreachable"), "{wait:?}: {text}");
     }
-    let refused = closed(1);
+    let unused_url = unused_urls(1);
     let acquiring = tokio::task::spawn_blocking(move || {
-        let client = blocking::Client::start(Client::connect_lazy(&refused));
+        let client = blocking::Client::start(Client::connect_lazy(&unused_url));
         let client = client.expect("connect_lazy accepts unreachable nodes");
         client.lock("a").try_acquire().expect_err("no server listens")
     });
@@ -107,7 +108,7 @@ async fn a_mistyped_host_is_named_by_an_acquire_after_connect_lazy() {
     assert!(matches!(error, AcquireError::NoQuorum { .. }), "{error}");
 }
 
-/// Commands that make a server unusable as a node, and a word of the error message.
+/// Commands that make a server unusable as a node, each with a word of the resulting error.
 const FAULTS: [(&[&str], &str); 4] = [
     (&["REPLICAOF", "127.0.0.1", "1"], "replica"),
     (&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"], "allkeys-lru"),
@@ -115,27 +116,27 @@ const FAULTS: [(&[&str], &str); 4] = [
     (&["ACL", "SETUSER", "default", "-info"], "NOPERM"),
 ];
 
-/// On one thread, because the log is that of this thread.
+/// The runtime has one thread, because the test reads the log of this thread.
 #[tokio::test]
-async fn one_unusable_node_is_tolerated_and_a_majority_is_an_error() {
+async fn one_unusable_node_is_tolerated_and_two_of_three_are_an_error() {
     for (fault, word) in FAULTS {
         let cluster = Cluster::start(3).await;
         let running = long_leases::connect_to_all(cluster.builder()).await;
-        let told = |text: &str, index: usize| text.contains(&cluster.servers[index].url()) && text.contains(word);
+        let explains = |text: &str, index: usize| text.contains(&cluster.servers[index].url()) && text.contains(word);
         cluster.servers[0].command(fault);
-        let (log, guard) = Log::begin();
+        let (log, guard) = Log::start();
         for lazy in [false, true] {
             let builder = cluster.builder();
             let client = if lazy { builder.connect_lazy().await } else { builder.connect().await };
             let client = client.unwrap_or_else(|error| panic!("two of three nodes are a majority: {error}"));
-            eventually_async("the node to be named", async || {
-                client.nodes()[0].1.as_ref().is_some_and(|why| why.to_string().contains(word))
+            eventually_async("the client to report the unusable node", async || {
+                client.nodes()[0].1.as_ref().is_some_and(|silence| silence.to_string().contains(word))
             })
             .await;
             client.lock("new").acquire().await.expect("a majority votes").release().await.expect("a majority answers");
         }
         drop(running.lock("running").acquire().await.expect("a majority votes"));
-        assert!(log.lines().iter().any(|line| told(line, 0)), "{word}: {:#?}", log.lines());
+        assert!(log.lines().iter().any(|line| explains(line, 0)), "{word}: {:#?}", log.lines());
         drop(guard);
 
         cluster.servers[1].command(fault);
@@ -143,7 +144,7 @@ async fn one_unusable_node_is_tolerated_and_a_majority_is_an_error() {
             let builder = cluster.builder();
             let client = if lazy { builder.connect_lazy().await } else { builder.connect().await };
             let error = client.expect_err("one of three nodes is no majority").to_string();
-            assert!(told(&error, 0) && told(&error, 1) && !error.contains(&cluster.servers[2].url()), "{error}");
+            assert!(explains(&error, 0) && explains(&error, 1) && !error.contains(&cluster.servers[2].url()), "{error}");
         }
     }
 }
@@ -153,14 +154,14 @@ async fn a_new_cluster_with_an_unusable_node_is_refused() {
     let servers = RedisServer::start_many(3);
     servers[2].command(FAULTS[0].0);
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-    // Founding a cluster needs all of its nodes, so waiting cannot help.
+    // A new cluster needs all of its nodes, so even `connect_lazy` fails at once.
     let error = Client::connect_lazy(&urls).await.expect_err("a new cluster needs all of its nodes");
     assert!(matches!(&error, ConnectError::Unfit { .. }) && error.to_string().contains(&urls[2]), "{error}");
     assert!(servers[..2].iter().all(|server| server.keys("*").is_empty()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connect_lazy_waits_for_an_unusable_and_a_dead_node() {
+async fn a_client_from_connect_lazy_uses_nodes_that_become_usable_later() {
     let cluster = Cluster::start(3).await;
     cluster.servers[0].command(FAULTS[0].0);
     cluster.servers[1].kill();
@@ -173,12 +174,12 @@ async fn connect_lazy_waits_for_an_unusable_and_a_dead_node() {
     drop(client.lock("a").acquire().await.expect("acquire retries until a majority votes"));
 }
 
-/// The log records at `WARN` and above.
+/// Collects the log records of this thread at level `WARN` and above.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    fn begin() -> (Self, DefaultGuard) {
+    fn start() -> (Self, DefaultGuard) {
         let log = Self::default();
         let guard = tracing::subscriber::set_default(log.clone());
         (log, guard)
@@ -188,8 +189,9 @@ impl Log {
         self.0.lock().expect("the mutex is not poisoned").clone()
     }
 
-    fn count(&self, words: &str) -> usize {
-        self.lines().iter().filter(|line| line.contains(words)).count()
+    /// The number of lines that contain this text.
+    fn count(&self, text: &str) -> usize {
+        self.lines().iter().filter(|line| line.contains(text)).count()
     }
 }
 
@@ -220,19 +222,19 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// On one thread, because the log is that of this thread.
+/// The runtime has one thread, because the test reads the log of this thread.
 #[tokio::test]
 async fn each_outage_is_logged_once_at_its_start_and_once_at_its_end() {
     let cluster = long_leases::ProxiedCluster::start(3).await;
     let client = long_leases::connect_to_all(cluster.builder().node_deadline(Duration::from_millis(200))).await;
-    let (log, _guard) = Log::begin();
-    for (index, out) in [(0, 1), (1, 2)] {
+    let (log, _guard) = Log::start();
+    for (index, outages) in [(0, 1), (1, 2)] {
         cluster.proxies[index].refuse(true);
         cluster.proxies[index].cut();
-        eventually_async("the node to be out", async || log.count("node is out") == out).await;
+        eventually_async("the log to report the outage", async || log.count("node is out") == outages).await;
     }
     assert_eq!((log.count("no majority"), log.count("node is back")), (1, 0), "{:#?}", log.lines());
-    // Further requests and reconnects belong to the same outage.
+    // Failed requests and reconnects during an outage are not logged again.
     for _ in 0..3 {
         client.lock("a").acquire_within(SHORT).await.expect_err("no majority votes");
     }
@@ -240,11 +242,11 @@ async fn each_outage_is_logged_once_at_its_start_and_once_at_its_end() {
     for index in [0, 1] {
         cluster.proxies[index].refuse(false);
     }
-    eventually_async("both nodes to be back", async || log.count("node is back") == 2).await;
-    eventually_async("a majority to vote again", async || log.count("a majority of the nodes can vote again") == 1)
+    eventually_async("the log to report that both nodes are back", async || log.count("node is back") == 2).await;
+    eventually_async("the log to report that a majority can vote again", async || log.count("a majority of the nodes can vote again") == 1)
         .await;
     client.lock("a").acquire().await.expect("the lock is free").release().await.expect("a majority answers");
     assert_eq!(log.lines().len(), 6, "{:#?}", log.lines());
     client.close(LONG).await.expect("all nodes answer");
-    assert_eq!(log.lines().len(), 6, "closing is no outage: {:#?}", log.lines());
+    assert_eq!(log.lines().len(), 6, "closing the client was logged as an outage: {:#?}", log.lines());
 }

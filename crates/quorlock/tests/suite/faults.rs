@@ -1,5 +1,5 @@
-//! Nodes that die, freeze, are demoted or run out of memory: the others continue, and errors name the missing nodes and
-//! why.
+//! Nodes that die, freeze, are demoted or run out of memory. The other nodes continue, and errors name the failed nodes and
+//! the reasons.
 
 use std::time::Duration;
 
@@ -11,21 +11,22 @@ use quorlock_testkit::{Aof, RedisServer, eventually, eventually_async};
 
 /// All pairs of these servers.
 fn pairs(servers: &[RedisServer]) -> impl Iterator<Item = [&RedisServer; 2]> {
-    let from = move |first: usize| servers[first + 1..].iter().map(move |second| [&servers[first], second]);
-    (0..servers.len()).flat_map(from)
+    let pairs_with = move |first: usize| servers[first + 1..].iter().map(move |second| [&servers[first], second]);
+    (0..servers.len()).flat_map(pairs_with)
 }
 
-/// The tally of an attempt that found no quorum.
+/// Tries to acquire, which must fail without a quorum. Returns the tally.
 async fn no_quorum(client: &Client) -> Tally {
     match client.lock("job").try_acquire().await {
         Err(AcquireError::NoQuorum { tally, .. }) => tally,
-        other => panic!("a quorum was found: {other:?}"),
+        other => panic!("the attempt found a quorum: {other:?}"),
     }
 }
 
-/// Retries until all other nodes have replied in time: then the error names exactly these.
-async fn names_exactly(client: &Client, servers: &[RedisServer]) {
-    eventually_async("the others to answer in time", async || {
+/// Checks that the tallies of failed attempts name these nodes. Tries again until a tally names no other node, because a
+/// slow node may miss the deadline.
+async fn assert_names_exactly(client: &Client, servers: &[RedisServer]) {
+    eventually_async("all other nodes to answer in time", async || {
         let tally = no_quorum(client).await;
         let missing = missing_nodes(&tally);
         assert!(urls(servers).iter().all(|url| missing.contains(&url.as_str())), "{tally:?}");
@@ -34,13 +35,13 @@ async fn names_exactly(client: &Client, servers: &[RedisServer]) {
     .await;
 }
 
-/// Checks that a node that may vote has served its quarantine.
-fn was_quarantined(server: &RedisServer) {
+/// Checks that the node may vote, after a complete quarantine.
+fn assert_served_quarantine(server: &RedisServer) {
     let state = stored_state(server, "job").expect("the node belongs to a cluster");
     assert!(state.floor.is_some() && state.quarantine_elapsed >= MAX_TTL, "{state:?}");
 }
 
-/// The next fence of the lock that all tests here use.
+/// Acquires the lock "job", and returns the fence.
 async fn next_fence(client: &Client) -> Fence {
     let lease = expect_soon(client.lock("job").acquire()).await.expect("acquire retries until a majority votes");
     lease.fence().expect("the lease is held")
@@ -58,11 +59,11 @@ async fn two_frozen_nodes_of_five_are_tolerated() {
     for pair in pairs(&cluster.servers) {
         pair.into_iter().for_each(RedisServer::freeze);
         let fence = hold_once(&client, "job").await;
-        assert!(fence > last, "{fence} after {last}");
+        assert!(fence > last, "fence {fence} after fence {last}");
         last = fence;
         pair.into_iter().for_each(RedisServer::thaw);
     }
-    // The frozen nodes have granted late, and got the release after it.
+    // The thawed nodes granted too late, and then got the releases.
     cluster.close_and_check(client).await;
 }
 
@@ -80,7 +81,7 @@ async fn two_killed_nodes_of_five_are_tolerated() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_dead_nodes_are_named_and_the_rest_is_left_clean() {
+async fn three_dead_nodes_are_named_and_the_living_nodes_keep_no_votes() {
     let cluster = ProxiedCluster::start(5).await;
     let client = connect_to_all(cluster.direct()).await;
     let lease = client.lock("held before").acquire().await.unwrap();
@@ -94,16 +95,16 @@ async fn three_dead_nodes_are_named_and_the_rest_is_left_clean() {
     }
     let error = expect_soon(client.lock("job").try_acquire()).await.unwrap_err().to_string();
     for url in urls(dead) {
-        let told = error.split("; ").find(|part| part.starts_with(&url));
-        let told = told.unwrap_or_else(|| panic!("{url} is not named: {error}"));
-        assert!(told.contains("unreachable") || told.contains("broken"), "{url} without a reason: {error}");
+        let reason = error.split("; ").find(|part| part.starts_with(&url));
+        let reason = reason.unwrap_or_else(|| panic!("{url} is not named: {error}"));
+        assert!(reason.contains("unreachable") || reason.contains("broken"), "{url} without a reason: {error}");
     }
-    let Err(LeaseError::NoQuorum { tally, .. }) = expect_soon(lease.extend()).await else { panic!("extended by a minority") };
+    let Err(LeaseError::NoQuorum { tally, .. }) = expect_soon(lease.extend()).await else { panic!("a minority extended the lease") };
     assert_eq!(missing_nodes(&tally), urls(dead));
     lease.ensure(Duration::from_secs(1)).expect("a lease outlives the failure of a renewal");
-    // The drop does not wait longer than the deadline for the dead nodes.
+    // Dropping the lease releases its votes on the living nodes.
     drop(lease);
-    eventually_async("the living to be clean", async || living.iter().all(|node| lock_keys(node).is_empty())).await;
+    eventually_async("the living nodes to have no votes", async || living.iter().all(|node| lock_keys(node).is_empty())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -114,14 +115,15 @@ async fn three_frozen_nodes_are_named_and_serve_again_when_thawed() {
     let (frozen, _) = cluster.servers.split_at(3);
     frozen.iter().for_each(RedisServer::freeze);
 
-    names_exactly(&client, frozen).await;
-    let Err(LeaseError::NoQuorum { tally, .. }) = lease.release().await else { panic!("acknowledged by a minority") };
+    assert_names_exactly(&client, frozen).await;
+    let Err(LeaseError::NoQuorum { tally, .. }) = lease.release().await else { panic!("a minority acknowledged the release") };
     assert_eq!(missing_nodes(&tally)[..3], urls(frozen), "{tally:?}");
-    // The client has replaced their connections: requests in the old ones arrive before or after their release.
+    // Wait until the client has replaced its connections to the frozen nodes. Requests on the old connections may arrive before
+    // or after the release.
     for node in 0..3 {
         wait_for_silence(&client, node, |_| true).await;
     }
-    names_exactly(&client, frozen).await;
+    assert_names_exactly(&client, frozen).await;
 
     frozen.iter().for_each(RedisServer::thaw);
     next_fence(&client).await;
@@ -137,13 +139,13 @@ async fn killed_nodes_vote_again_after_their_quarantine() {
     for server in &cluster.servers[2..] {
         server.kill();
     }
-    names_exactly(&client, &cluster.servers[2..]).await;
+    assert_names_exactly(&client, &cluster.servers[2..]).await;
     for server in &cluster.servers[2..] {
         server.restart();
     }
-    assert!(next_fence(&client).await > before, "a later fence is not higher");
+    assert!(next_fence(&client).await > before, "the fence did not grow");
     wait_until_all_vote(&client).await;
-    cluster.servers[2..].iter().for_each(was_quarantined);
+    cluster.servers[2..].iter().for_each(assert_served_quarantine);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -153,26 +155,26 @@ async fn a_demoted_node_is_refused_until_it_is_a_master_again() {
     let demoted = &cluster.servers[0];
     // A replica of a master that does not exist: it keeps its data, but must not vote.
     demoted.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    eventually_async("it to be asked for a vote", async || {
+    eventually_async("the client to notice the demotion", async || {
         next_fence(&client).await;
         silence_of(&client, 0).is_some()
     })
     .await;
-    let why = wait_for_silence(&client, 0, |why| matches!(why, Silence::Unfit(_))).await;
-    assert!(why.to_string().contains("replica"), "{why}");
+    let silence = wait_for_silence(&client, 0, |silence| matches!(silence, Silence::Unfit(_))).await;
+    assert!(silence.to_string().contains("replica"), "{silence}");
     assert_eq!(lock_keys(demoted), Vec::<String>::new());
-    let elsewhere = cluster.builder().connect().await.expect("two of three nodes are a majority");
-    next_fence(&elsewhere).await;
+    let new_client = cluster.builder().connect().await.expect("two of three nodes are a majority");
+    next_fence(&new_client).await;
 
     demoted.command(&["REPLICAOF", "NO", "ONE"]);
     wait_until_all_vote(&client).await;
-    // Its data may be out of date, so it is quarantined.
-    was_quarantined(demoted);
+    // The data of the node may be out of date, so the node must have served a quarantine.
+    assert_served_quarantine(demoted);
     next_fence(&client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_loading_is_waited_for() {
+async fn a_client_waits_for_a_node_that_loads_its_data() {
     let slow_to_load = RedisServer::builder()
         .rdb()
         .config("key-load-delay", "20000")
@@ -186,11 +188,11 @@ async fn a_node_that_is_loading_is_waited_for() {
     let client = connect_to_all(cluster.direct()).await;
     std::thread::scope(|scope| {
         let restart = scope.spawn(|| cluster.servers[2].restart());
-        eventually("the client to meet a server that is loading", || {
-            let found = silence_of(&client, 2).is_some_and(|why| why.to_string().contains("LOADING"));
-            found || restart.is_finished()
+        eventually("the client to notice that the server loads its data", || {
+            let is_noticed = silence_of(&client, 2).is_some_and(|silence| silence.to_string().contains("LOADING"));
+            is_noticed || restart.is_finished()
         });
-        assert!(!restart.is_finished(), "loading was over before the client noticed it");
+        assert!(!restart.is_finished(), "the server finished loading before the client noticed it");
         cluster.servers[2].command(&["CONFIG", "SET", "key-load-delay", "0"]);
     });
     hold_once(&client, "job").await;
@@ -209,7 +211,7 @@ async fn nodes_out_of_memory_refuse_with_the_reason_and_accept_releases() {
     let tally = no_quorum(&client).await;
     assert_eq!(missing_nodes(&tally), urls(&cluster.servers[2..]));
     for vote in &tally.votes[2..] {
-        assert!(matches!(vote, NodeVote::Silent(Silence::Failed(why)) if why.contains("OOM")), "{vote}");
+        assert!(matches!(vote, NodeVote::Silent(Silence::Failed(reason)) if reason.contains("OOM")), "{vote}");
     }
     expect_soon(lease.release()).await.expect("a release needs no memory");
     cluster.wait_until_unlocked().await;
@@ -225,15 +227,15 @@ async fn scripts_are_loaded_again_after_a_script_flush() {
     let cluster = ProxiedCluster::start(5).await;
     let client = connect_to_all(cluster.direct()).await;
     let flush = || cluster.servers.iter().for_each(|server| drop(server.command(&["SCRIPT", "FLUSH"])));
-    let kept = client.lock("kept").acquire().await.unwrap();
+    let lease = client.lock("kept").acquire().await.unwrap();
     flush();
     hold_once(&client, "job").await;
     flush();
-    expect_soon(kept.release()).await.expect("a release is repeated until the scripts are back");
+    expect_soon(lease.release()).await.expect("a release is repeated until the scripts are back");
     flush();
-    let dropped = expect_soon(client.lock("dropped").acquire()).await.unwrap();
+    let second_lease = expect_soon(client.lock("dropped").acquire()).await.unwrap();
     flush();
-    drop(dropped);
+    drop(second_lease);
     cluster.close_and_check(client).await;
 }
 
@@ -241,20 +243,20 @@ async fn scripts_are_loaded_again_after_a_script_flush() {
 async fn killed_connections_are_replaced() {
     let cluster = ProxiedCluster::start(5).await;
     let client = connect_to_all(cluster.direct()).await;
-    let kept = client.lock("kept").acquire().await.unwrap();
+    let lease = client.lock("kept").acquire().await.unwrap();
     for turn in 0..10 {
         for server in &cluster.servers {
             server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         }
         hold_once(&client, &format!("job {turn}")).await;
     }
-    kept.ensure(Duration::from_secs(1)).unwrap();
-    expect_soon(kept.release()).await.unwrap();
+    lease.ensure(Duration::from_secs(1)).unwrap();
+    expect_soon(lease.release()).await.unwrap();
     cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_for_a_dead_node_is_delivered_when_it_is_back() {
+async fn a_release_for_a_dead_node_is_delivered_after_its_restart() {
     let durable = RedisServer::builder().aof(Aof::Always);
     let cluster = ProxiedCluster::of_servers(durable.start_many(3)).await;
     let client = connect_to_all(cluster.builder()).await;
@@ -267,7 +269,7 @@ async fn a_release_for_a_dead_node_is_delivered_when_it_is_back() {
     cluster.servers[2].restart();
     cluster.wait_for_key_on("quorlock:job", &[2]).await;
     cluster.proxies[2].refuse(false);
-    // It is in quarantine for longer than this test lasts, but takes releases in any life.
+    // The restarted node is in quarantine for longer than this test takes, but it accepts releases.
     cluster.wait_until_unlocked().await;
     wait_until_quarantined(&client, 2).await;
 }

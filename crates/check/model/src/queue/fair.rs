@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasher as _;
 
-use quorlock_core::mode::Mode;
+use quorlock_core::terms::Mode;
 
 use super::event::{Event, first_line, line};
 use super::world::{Action, Flaws, TTL, World};

@@ -7,7 +7,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher as _;
 
-use quorlock_core::mode::Mode;
+use quorlock_core::terms::Mode;
 
 use super::event::{Event, first_line, line};
 use super::world::{Action, Flaws, World};

@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Incarnation, Record};
+use quorlock_core::request::Parting;
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::Parting;
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Moment;
 
 use client::{Client, Link, Message};

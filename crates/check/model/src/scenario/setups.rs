@@ -1,7 +1,8 @@
 //! The setups of the searches.
 
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::vote::BreakMode;
+use quorlock_core::name::OwnerId;
+use quorlock_core::request::BreakMode;
+use quorlock_core::terms::Mode;
 
 use crate::setup::{Budget, ClientSpec, Expiry, Receiver, Retirement, Setup};
 

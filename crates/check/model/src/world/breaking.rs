@@ -1,9 +1,9 @@
 //! Breaks of another client's lease, and the checks that a broken lease ends.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::Channel;
-use quorlock_core::vote::{Request, Target, Vote};
+use quorlock_core::name::{Channel, LeaseId};
+use quorlock_core::request::{Request, Target};
+use quorlock_core::vote::Vote;
 
 use super::link::{Link, Message};
 use super::tell::server_names;
@@ -57,7 +57,7 @@ impl World {
     /// lease.
     pub(super) fn record_break(&mut self, server: usize, vote: &Vote) {
         let Vote::Broken { .. } = vote else { return };
-        let (now, majority) = (self.now, quorlock_core::quorum::Quorum::majority_of(self.setup.servers));
+        let (now, majority) = (self.now, quorlock_core::terms::Quorum::majority_of(self.setup.servers));
         if let Some(broken) = self.broken.as_mut().filter(|broken| !broken.servers.contains(&server)) {
             broken.servers.push(server);
             broken.servers.sort_unstable();

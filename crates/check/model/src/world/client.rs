@@ -5,17 +5,13 @@ use std::time::Duration;
 use quorlock_core::acquire::Acquire;
 use quorlock_core::backoff::Retry;
 use quorlock_core::fence::Fence;
-use quorlock_core::hold::Hold;
-use quorlock_core::mode::Mode;
-use quorlock_core::name::LeaseId;
-use quorlock_core::quorum::Quorum;
+use quorlock_core::hold::{Hold, Won};
+use quorlock_core::name::{Channel, LeaseId};
+use quorlock_core::request::Parting;
 use quorlock_core::rng::Rng;
-use quorlock_core::step::Won;
-use quorlock_core::terms::Terms;
-use quorlock_core::ticket::{Channel, Parting};
+use quorlock_core::terms::{Mode, Quorum, Renewals, Terms};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
-use quorlock_core::watchdog::Renewals;
 
 use super::link::Link;
 use crate::setup::{ClientSpec, Flaw, Setup, TTL};
@@ -97,7 +93,7 @@ impl Client {
         Terms {
             quorum: quorum(setup, spec),
             ttl: ttl(),
-            drift: setup.drift(),
+            drift: setup.drift().of(ttl()),
             min_validity: Duration::from_millis(1),
             node_deadline: Duration::from_millis(setup.node_deadline_millis),
             retry: Retry::ONCE,
@@ -174,7 +170,9 @@ impl Detached {
     pub(super) fn record_extension(&mut self, setup: &Setup, spec: &ClientSpec, node: usize, sent: Moment) {
         self.acks[node] = self.acks[node].max(Some(sent));
         let sends = self.acks.iter().flatten().copied();
-        if let Some(until) = validity::valid_until(sends, quorum(setup, spec).majority(), ttl(), setup.drift()) {
+        if let Some(until) =
+            validity::valid_until(sends, quorum(setup, spec).majority(), ttl(), setup.drift().of(ttl()))
+        {
             self.valid_until = self.valid_until.max(until);
         }
     }

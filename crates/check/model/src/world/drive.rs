@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use quorlock_core::acquire::Acquire;
+use quorlock_core::hold::{Loss, Step, Won};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::step::{Loss, Step, Won};
-use quorlock_core::ticket::{Handoff, Parting};
-use quorlock_core::vote::{Outcome, Request, Silence, Vote};
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::vote::{Handoff, Outcome, Silence, Vote};
 
 use super::World;
 use super::client::{Client, ttl};

@@ -1,8 +1,8 @@
 //! The guarantees that are checked in every state.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
+use quorlock_core::terms::Mode;
 
 use super::World;
 use super::link::Link;

@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quorlock_core::delivery::{Ask, Completion, Delivery, Release};
+use quorlock_core::delivery::{Completion, Delivery, Release};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
+use quorlock_core::request::{Parting, Request};
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::{Handoff, Parting};
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::vote::{Handoff, Vote};
 
 use super::client::ttl;
 
@@ -122,7 +122,7 @@ impl Link {
             self.attempts.push(request.attempt());
         }
         self.last_sent = Some(now);
-        self.delivery.ask(Ask { request: Arc::new(request.clone()), round, context: is_repeated });
+        self.delivery.ask(Arc::new(request.clone()), round, is_repeated);
         self.flush(now);
         true
     }

@@ -1,7 +1,8 @@
 //! The retirement of an owner, and the check that a retired owner stops holding.
 
-use quorlock_core::mode::Mode;
-use quorlock_core::vote::{Refusal, Request};
+use quorlock_core::request::Request;
+use quorlock_core::terms::Mode;
+use quorlock_core::vote::Refusal;
 
 use super::link::RequestInFlight;
 use super::tell::server_names;

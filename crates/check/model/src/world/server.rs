@@ -2,14 +2,14 @@
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use quorlock_core::node::{
     Answer, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, Standing, apply, attend,
 };
+use quorlock_core::request::{BreakMode, Request, Target};
 use quorlock_core::rules::Rule;
-use quorlock_core::ticket::Channel;
-use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
+use quorlock_core::terms::Mode;
+use quorlock_core::vote::{Refusal, Vote};
 
 use super::clock::{BASE, server_time};
 use super::link::RequestInFlight;

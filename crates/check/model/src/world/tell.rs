@@ -3,7 +3,8 @@
 use std::fmt;
 
 use quorlock_core::name::LeaseId;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::request::Request;
+use quorlock_core::vote::Vote;
 
 use super::World;
 use super::link::RequestInFlight;

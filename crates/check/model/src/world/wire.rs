@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use quorlock_core::delivery::Fate;
+use quorlock_core::name::Channel;
 use quorlock_core::node::NodeCommand;
-use quorlock_core::ticket::{Channel, Handoff, Waiter};
-use quorlock_core::vote::{Outcome, Refusal, Request, Silence, Vote};
+use quorlock_core::request::{Request, Waiter};
+use quorlock_core::vote::{Handoff, Outcome, Refusal, Silence, Vote};
 
 use super::World;
 use super::client::Client;

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quorlock_core::mode::Mode;
-use quorlock_core::vote::Request;
+use quorlock_core::request::Request;
+use quorlock_core::terms::Mode;
 
 /// Releases first, then exclusive acquires, then renewals of exclusive locks, then all other requests. Requests about
 /// one name keep their order. A batch keeps its order if one of its requests is plain or leaves a tombstone, because a

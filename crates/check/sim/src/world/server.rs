@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use quorlock::sim::{Question, Said};
 use quorlock_core::fence::Fence;
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::{
     Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend,
 };
-use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{Request, Ticket, Waiter};
+use quorlock_core::vote::{Handoff, Refusal, Vote};
 
 use super::batch;
 use super::wire::Up;

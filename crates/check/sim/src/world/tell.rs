@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use quorlock::sim::{Question, Said};
 use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::{Handoff, Parting};
-use quorlock_core::vote::Request;
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::vote::Handoff;
 use quorlock_model::words;
 
 use super::State;

@@ -119,7 +119,7 @@ fn a_new_cluster_reports_its_quarantine_and_init_ends_it() {
 
 #[test]
 fn an_even_number_of_nodes_causes_a_warning() {
-    let place = Place::of(4);
+    let place = Place::with_servers(4);
     let said = |flags: &[&str]| stderr(&place.run(&[flags, &["a", "--", "true"]].concat()).output().unwrap());
     assert_eq!(said(&[]), "quorlock: 4 nodes tolerate no more failures than 3: use an odd number\n");
     assert_eq!(said(&["-q"]), "");

@@ -62,7 +62,7 @@ impl Place {
 
 #[test]
 fn the_command_of_a_stopped_wrapper_is_dead_before_the_next_holder_starts() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let run = place.script(&SHORT, DEAF);
         run.signal("STOP");
         place.takes_over_from(&run.first);
@@ -85,7 +85,7 @@ fn a_stopped_wrapper_that_ignores_losses_keeps_its_command() {
 
 #[test]
 fn a_killed_wrapper_frees_the_lock_before_the_ttl_ends() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let mut run = place.script(&LONG, DEAF);
         run.child.kill().unwrap();
         place.takes_over_from(&run.first);
@@ -111,7 +111,7 @@ fn a_killed_wrapper_frees_its_share_or_slot() {
 
 #[test]
 fn a_killed_guard_is_replaced_by_a_working_one() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let mut run = place.script(&LONG, DEAF);
         replace_guard(&run);
         replace_guard(&run);
@@ -183,7 +183,7 @@ fn without_any_guard_the_command_is_stopped_in_time() {
 
 #[test]
 fn a_wrapper_killed_with_its_guard_takes_the_command_along() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let mut run = place.script(&LONG, DEAF);
         let (command, grandchild) = run.first.split_once(' ').unwrap();
         if place.servers.is_empty() {
@@ -231,7 +231,7 @@ fn a_wrapper_killed_after_its_command_holds_for_its_minimum_time() {
 
 #[test]
 fn a_killed_nested_run_releases_only_its_own_lease() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let inner = format!(
             "{} run a -- sh -c 'echo $$ $PPID; exec sleep 1000' < /dev/null; echo over $?; read _",
             env!("CARGO_BIN_EXE_quorlock")

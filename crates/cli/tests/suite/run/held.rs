@@ -11,17 +11,17 @@ use crate::common::{assert_fails, stderr, stdout};
 
 #[test]
 fn a_held_lock_is_refused_with_its_holder() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let holder = place.hold(&["nightly", "--label", "the first"]);
         // Enough for the second question, since when the lock is held.
         let deadline = ["--node-deadline", "10s"];
-        let refused = place.decided(&[&["run", "nightly"], &deadline[..], &["--", "echo", "never"]].concat());
+        let refused = place.run_with_quorum(&[&["run", "nightly"], &deadline[..], &["--", "echo", "never"]].concat());
         let holds = format!("(pid {}, the first) for ", holder.0.id());
         assert_fails(&refused, 75, &holds);
         assert!(stderr(&refused).contains("; its lease ends in "), "{}", stderr(&refused));
         assert!(stderr(&refused).contains("wait for it: --wait 5m    more: quorlock status nightly"));
         assert_eq!(stdout(&refused), "");
-        assert_fails(&place.decided(&["run", "nightly", "--wait", "1s", "--", "true"]), 75, "is held");
+        assert_fails(&place.run_with_quorum(&["run", "nightly", "--wait", "1s", "--", "true"]), 75, "is held");
         assert!(place.is_free("another"));
         assert_eq!(holder.end(), Some(0));
     });
@@ -31,7 +31,7 @@ fn a_held_lock_is_refused_with_its_holder() {
 fn if_held_selects_the_action() {
     let place = Place::file();
     let holder = place.hold(&["a"]);
-    let run = |flags: &[&str]| place.decided(&[&["run", "a"], flags, &["--", "echo", "never"]].concat());
+    let run = |flags: &[&str]| place.run_with_quorum(&[&["run", "a"], flags, &["--", "echo", "never"]].concat());
     assert_fails(&run(&["--if-held", "fail"]), 75, "a is held");
     assert_fails(&run(&["-n", "-E", "17"]), 17, "a is held");
     assert_fails(&run(&["-E", "0"]), 0, "a is held");
@@ -50,7 +50,7 @@ fn if_held_selects_the_action() {
 
 #[test]
 fn a_waiting_command_runs_when_the_lock_is_free() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let holder = place.hold(&["a"]);
         let mut waiter = place.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
         let mut line = String::new();

@@ -12,7 +12,7 @@ const DEAF: &str = "trap '' TERM HUP; sleep 1000 & echo $$ $!; wait; wait";
 
 #[test]
 fn the_command_and_its_descendants_die_with_the_wrapper() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let mut run = place.script(&["a"], DEAF);
         run.child.kill().unwrap();
         eventually_gone(&run.first);

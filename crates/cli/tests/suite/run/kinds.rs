@@ -12,7 +12,7 @@ const QUORLOCK: &str = env!("CARGO_BIN_EXE_quorlock");
 
 #[test]
 fn shares_are_compatible_and_exclude_exclusive_runs() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let (one, other) = (place.hold(&["a", "--shared"]), place.hold(&["a", "--shared"]));
         assert!(!place.is_free("a"));
         assert_eq!((one.end(), other.end()), (Some(0), Some(0)));
@@ -24,7 +24,7 @@ fn shares_are_compatible_and_exclude_exclusive_runs() {
 
 #[test]
 fn as_many_commands_run_as_there_are_slots() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let slot = |name: &str| place.script(&[name, "--slots", "2"], "echo $QUORLOCK_SLOT; exec sleep 1000");
         let (one, other) = (slot("a"), slot("a"));
         let mut slots = [one.first.clone(), other.first.clone()];
@@ -42,7 +42,7 @@ fn as_many_commands_run_as_there_are_slots() {
 
 #[test]
 fn a_nested_run_of_the_same_name_reenters() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let inner = r#"echo "$QUORLOCK_FENCE"; "$Q" run a -- sh -c 'echo "$QUORLOCK_FENCE"'; "$Q" run b -- "$Q" run a --shared -- echo deep"#;
         let after = r#"; env -u QUORLOCK_OUTER "$Q" run a -- echo never; echo $?"#;
         let mut run = place.run(&["a", "--", "sh", "-c", &format!("{inner}{after}")]);
@@ -83,7 +83,7 @@ fn left_over(place: &Place, flags: &[&str]) -> Vec<(String, String)> {
 
 #[test]
 fn a_process_that_outlives_its_run_cannot_reenter() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let variables = left_over(place, &[]);
         let mut run = place.run(&["a", "--", "sh", "-c", "echo begun; exec sleep 1000"]);
         let holder = Running::start(run.envs(variables.clone()));

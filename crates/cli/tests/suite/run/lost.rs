@@ -132,7 +132,7 @@ fn a_deleted_lock_is_noticed() {
 
 #[test]
 fn the_maximum_hold_ends_the_command() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let mut run = place.script(
             &["a", "--max-hold", "300ms"],
             "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done",
@@ -165,7 +165,7 @@ fn break_lock(place: &Place, name: &str, now: bool) {
 
 #[test]
 fn a_broken_lock_ends_the_command_before_the_next_holder_starts() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let script = "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done";
         let mut run = place.script(&["a"], script);
         let stderr = run.child.stderr.take();
@@ -185,7 +185,7 @@ fn a_broken_lock_ends_the_command_before_the_next_holder_starts() {
 
 #[test]
 fn a_lock_that_is_broken_now_kills_the_command_at_once() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let mut run = place.script(&["a"], "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
         break_lock(place, "a", true);
         assert_eq!(run.line(), "", "it is not asked");

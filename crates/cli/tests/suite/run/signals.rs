@@ -7,7 +7,7 @@ use crate::common::signal;
 
 #[test]
 fn signals_are_forwarded_to_the_command() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"] {
             let script = format!("trap 'echo got it; exit 9' {name}; echo begun; while :; do sleep 0.02; done");
             let mut run = place.script(&["a"], &script);
@@ -43,7 +43,7 @@ fn the_exit_code_of_a_killed_command_has_the_signal() {
 
 #[test]
 fn a_signal_during_a_wait_leaves_the_queue_at_once() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let holder = place.hold(&["a"]);
         for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
             let mut waiter = place.run(&["a", "--wait", "5m", "--", "echo", "never"]).spawn().unwrap();

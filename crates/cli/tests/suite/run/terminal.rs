@@ -18,7 +18,7 @@ impl Place {
         shell.args(["--norc", "--noprofile", "-i"]).env("PS1", "ready> ").env("Q", QUORLOCK);
         shell.env("XDG_STATE_HOME", self.user.home.path()).env("HISTFILE", "/dev/null");
         let shell = Pty::spawn(&shell);
-        shell.shows("ready> ");
+        shell.wait_for_text("ready> ");
         shell
     }
 }
@@ -30,18 +30,18 @@ fn count(pty: &Pty, what: &str) -> usize {
 
 #[test]
 fn a_waiter_sees_the_holder_and_its_position() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let holder = place.hold(&["nightly", "--label", "backup.sh"]);
         let mut pty = Pty::spawn(&place.run(&["nightly", "--", "echo", "my turn"]));
-        pty.shows(", backup.sh) for ");
-        pty.shows("  you are 1st of 1, waited ");
+        pty.wait_for_text(", backup.sh) for ");
+        pty.wait_for_text("  you are 1st of 1, waited ");
         let text = pty.text();
         let spins = text.lines().any(|line| line.starts_with(|c| "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏".contains(c)));
         assert!(spins && text.contains(&format!("(pid {}, ", holder.0.id())) && text.contains(", lease "), "{text}");
-        pty.shows_that("the time goes by", |text| text.contains("waited ") && !text.contains("waited 0."));
+        pty.wait_until("the time goes by", |text| text.contains("waited ") && !text.contains("waited 0."));
         assert_eq!(holder.end(), Some(0));
         assert!(pty.wait().success());
-        pty.shows("my turn");
+        pty.wait_for_text("my turn");
         let text = pty.text();
         let rest = ["held by", "backup.sh", "you are", "waited"];
         assert!(rest.iter().all(|part| !text.contains(part)), "the display is not cleared: {text}");
@@ -54,11 +54,11 @@ fn ctrl_c_during_a_wait_leaves_the_queue_and_exits() {
     let holder = place.hold(&["a"]);
     let mut shell = place.terminal();
     shell.type_keys(b"$Q run a -- echo never; echo code $?\n");
-    shell.shows("you are 1st of 1");
+    shell.wait_for_text("you are 1st of 1");
     shell.type_keys(CTRL_C);
-    shell.shows_that("the prompt is back", |text| text.ends_with("ready> ") || text.trim().ends_with("ready>"));
+    shell.wait_until("the prompt is back", |text| text.ends_with("ready> ") || text.trim().ends_with("ready>"));
     shell.type_keys(b"echo code $?\n");
-    shell.shows("code 130");
+    shell.wait_for_text("code 130");
     assert!(!shell.text().contains("you are"), "{}", shell.text());
     assert_eq!(holder.end(), Some(0));
     assert!(place.is_free("a"));
@@ -76,8 +76,8 @@ fn ctrl_c_reaches_the_command_once() {
     eventually("interrupted", || times(&shell) == 1);
     // It continues to read from the terminal: a second signal would have arrived before the line.
     shell.type_keys(b"from the terminal\n");
-    shell.shows("line was from the terminal");
-    shell.shows("code 7");
+    shell.wait_for_text("line was from the terminal");
+    shell.wait_for_text("code 7");
     assert_eq!(times(&shell), 1, "{}", shell.text());
 }
 
@@ -94,7 +94,7 @@ fn a_script_is_interrupted_together_with_its_command() {
         eventually(&begun, || count(&shell, &begun) == 1);
         shell.type_keys(CTRL_C);
         // Keys typed while the terminal changes its foreground group may be discarded.
-        shell.shows_that("the prompt is back", |text| text.trim_end().ends_with("ready>"));
+        shell.wait_until("the prompt is back", |text| text.trim_end().ends_with("ready>"));
         shell.type_keys(format!("echo {end}\n").as_bytes());
         eventually(&end, || count(&shell, &end) == 1);
         assert_eq!(count(&shell, "went on"), 0, "{program}: {}", shell.text());
@@ -106,19 +106,19 @@ fn ctrl_z_stops_the_job_and_fg_continues_it() {
     let place = Place::file();
     let mut shell = place.terminal();
     shell.type_keys(b"$Q run a -- bash -c 'echo pid $$; read line; echo line was $line; exit 7'; echo code $?\n");
-    shell.shows_that("it has begun", |text| text.lines().any(|line| line.starts_with("pid ")));
+    shell.wait_until("it has begun", |text| text.lines().any(|line| line.starts_with("pid ")));
     shell.type_keys(CTRL_Z);
-    shell.shows("Stopped");
+    shell.wait_for_text("Stopped");
     let text = shell.text();
     let pid = text.lines().find_map(|line| line.strip_prefix("pid ")).unwrap();
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     assert!(state.contains(") T "), "{state}");
     assert!(!place.is_free("a"), "its lease has not ended yet");
     shell.type_keys(b"fg; echo code $?\n");
-    shell.shows_that("it is in the foreground", |text| text.matches("$Q run a").count() >= 2);
+    shell.wait_until("it is in the foreground", |text| text.matches("$Q run a").count() >= 2);
     shell.type_keys(b"typed\n");
-    shell.shows("line was typed");
-    shell.shows("code 7");
+    shell.wait_for_text("line was typed");
+    shell.wait_for_text("code 7");
 }
 
 #[test]
@@ -127,12 +127,12 @@ fn a_job_that_was_stopped_for_too_long_is_not_continued() {
     let mut shell = place.terminal();
     let flags = "--ttl 4s --kill-grace 200ms";
     shell.type_keys(format!("$Q run a {flags} -- bash -c 'echo pid $$; sleep 1000; echo went on'; echo\n").as_bytes());
-    shell.shows_that("it has begun", |text| text.lines().any(|line| line.starts_with("pid ")));
+    shell.wait_until("it has begun", |text| text.lines().any(|line| line.starts_with("pid ")));
     shell.type_keys(CTRL_Z);
-    shell.shows("Stopped");
+    shell.wait_for_text("Stopped");
     eventually("the lock is free again", || place.is_free("a"));
     shell.type_keys(b"fg; echo code $?\n");
-    shell.shows("code 79");
+    shell.wait_for_text("code 79");
     assert_eq!(count(&shell, "went on"), 0);
 }
 
@@ -141,7 +141,7 @@ fn a_background_job_does_not_take_the_terminal() {
     let place = Place::file();
     let mut shell = place.terminal();
     shell.type_keys(b"$Q run a -- bash -c 'echo begun; read line; echo line was $line' &\n");
-    shell.shows_that("begun", |text| text.lines().any(|line| ["begun", "ready> begun"].contains(&line.trim())));
+    shell.wait_until("begun", |text| text.lines().any(|line| ["begun", "ready> begun"].contains(&line.trim())));
     shell.type_keys(b"echo still here\n");
     eventually("the shell reads", || count(&shell, "still here") == 1);
     // The shell reports stopped jobs before its next prompt.
@@ -150,10 +150,10 @@ fn a_background_job_does_not_take_the_terminal() {
     let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     eventually("the job is stopped", || stat().contains(") T "));
     shell.type_keys(b"\n");
-    shell.shows("Stopped");
+    shell.wait_for_text("Stopped");
     shell.type_keys(b"fg\n");
     shell.type_keys(b"typed\n");
-    shell.shows("line was typed");
+    shell.wait_for_text("line was typed");
 }
 
 #[test]
@@ -165,12 +165,12 @@ fn a_pipeline_keeps_the_terminal() {
     );
     eventually("two", || count(&shell, "two") == 1);
     shell.type_keys(b"typed\n");
-    shell.shows("line was typed");
+    shell.wait_for_text("line was typed");
     // Stopping the wrapper stops the command as well.
     shell.type_keys(b"clear; $Q run b -- sh -c 'echo pid $$; exec sleep 1000' | cat\n");
-    shell.shows_that("it has begun", |text| text.lines().any(|line| line.starts_with("pid ")));
+    shell.wait_until("it has begun", |text| text.lines().any(|line| line.starts_with("pid ")));
     shell.type_keys(CTRL_Z);
-    shell.shows("Stopped");
+    shell.wait_for_text("Stopped");
     let text = shell.text();
     let pid = text.lines().find_map(|line| line.strip_prefix("pid ")).unwrap().trim();
     let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -185,11 +185,11 @@ fn a_pipeline_keeps_the_terminal() {
 fn a_killed_editor_leaves_the_terminal_restored() {
     let place = Place::file();
     let mut pty = Pty::spawn(&place.run(&["a", "--", "sh", "-c", "stty raw -echo; echo pid $$; exec sleep 1000"]));
-    pty.shows("pid ");
-    assert!(!pty.is_in_order());
+    pty.wait_for_text("pid ");
+    assert!(!pty.is_restored());
     let text = pty.text();
     let pid = text.lines().find_map(|line| line.strip_prefix("pid ")).unwrap();
     signal(pid.trim().parse().unwrap(), "KILL");
     assert_eq!(pty.wait().code(), Some(137));
-    assert!(pty.is_in_order());
+    assert!(pty.is_restored());
 }

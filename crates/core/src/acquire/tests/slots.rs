@@ -1,9 +1,9 @@
 //! Semaphores: the acquire settles on one slot and seals its fences.
 
 use super::*;
+use crate::name::Channel;
 use crate::testing::held_in;
-use crate::ticket::{Channel, QueuePosition};
-use crate::vote::{GrantedSlot, Vote};
+use crate::vote::{GrantedSlot, QueuePosition, Vote};
 
 const PERMITS: u32 = 3;
 

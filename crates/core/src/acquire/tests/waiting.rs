@@ -4,9 +4,9 @@ mod handoffs;
 mod hints;
 
 use super::*;
-use crate::name::Holder;
+use crate::name::{Channel, Holder};
 use crate::testing::held_in;
-use crate::ticket::{Channel, QueuePosition};
+use crate::vote::QueuePosition;
 
 const CHANNEL: Channel = Channel(77);
 /// The client is first in the queue, and no lower ticket has the node's vote.
@@ -80,7 +80,7 @@ fn the_first_request_has_a_ticket_with_the_time_of_the_nodes() {
     let waiter = waiter(&run.tick(5)).unwrap();
     assert_eq!((waiter.ticket.at, waiter.channel, waiter.shared), (CLOCK + 5_000, CHANNEL, false));
     assert_eq!(run.acquire.ticket(), Some(waiter.ticket));
-    let reader = Mode::Shared { owner: crate::mode::OwnerId::from_bits(1), reenters: false };
+    let reader = Mode::Shared { owner: crate::name::OwnerId::from_bits(1), reenters: false };
     let steps = Run::new(Terms { mode: reader, ..waiting_terms(3) }).tick(5);
     assert!(super::waiting::waiter(&steps).unwrap().shared);
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::digest::Digest;
-use crate::vote::{BreakMode, Target};
+use crate::request::{BreakMode, Target};
 
 const MAX_TTL: u64 = 60_000;
 

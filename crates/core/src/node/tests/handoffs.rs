@@ -4,7 +4,7 @@ use alloc::vec;
 
 use super::*;
 use crate::digest::Digest;
-use crate::ticket::Handoff;
+use crate::vote::Handoff;
 
 const X: Mode = Mode::EXCLUSIVE;
 

@@ -1,7 +1,6 @@
 use super::*;
 use crate::digest::Digest;
-use crate::ticket::{QUEUE_LISTED_MAX, Waiting};
-use crate::vote::{HeldBy, Report};
+use crate::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 
 impl Node {
     /// Inspects the name, and checks that the inspection changes nothing.

@@ -9,8 +9,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ticket::{ENTRY_LEASE, Parting};
-use crate::vote::{BreakMode, GrantedSlot, Target};
+use crate::request::{BreakMode, ENTRY_LEASE, Parting, Target};
+use crate::vote::GrantedSlot;
 use model::{Model, VoteKind};
 
 /// The milliseconds since the previous request, the client, and the request that the client sends.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::ticket::{ENTRY_LEASE, WAITERS_MAX};
+use crate::request::{ENTRY_LEASE, WAITERS_MAX};
 
 const X: Mode = Mode::EXCLUSIVE;
 const ENTRY_LEASE_MS: u64 = ENTRY_LEASE.as_millis() as u64;

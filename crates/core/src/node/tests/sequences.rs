@@ -7,7 +7,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::vote::{BreakMode, Target};
+use crate::request::{BreakMode, Target};
 
 /// The milliseconds since the previous request, the error of the wall clock in microseconds, the client, and the
 /// request that the client sends.

@@ -6,14 +6,12 @@
 
 use std::sync::{Arc, MutexGuard};
 
-use quorlock_core::hold::Hold;
+use quorlock_core::hold::{Hold, Step};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::step::Step;
 use quorlock_core::time::Moment;
 
-use super::Claim;
-use super::stage::{ClaimState, Stage};
+use super::{Claim, ClaimState, Stage};
 use crate::detached::{DetachedLease, ops};
 use crate::error::LostError;
 use crate::link::Link;

@@ -1,13 +1,12 @@
 use std::sync::Mutex;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::{Channel, LeaseId, Name};
 use quorlock_core::node::{Epoch, Identity, Trust};
-use quorlock_core::quorum::Quorum;
+use quorlock_core::request::Request;
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::Channel;
+use quorlock_core::terms::Quorum;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::Request;
 
 use super::*;
 use crate::link::quarantine_records::Records;

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::{Constants, NodeCommand};
-use quorlock_core::vote::Request;
+use quorlock_core::request::Request;
 use quorlock_testkit::eventually_async;
 
 use super::*;

@@ -1,7 +1,6 @@
 //! Converts requests to commands, and values to replies. A hostile reply is at worst malformed: it causes no panic and
 //! yields no vote.
 
-mod bundle;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
 mod node_command;
@@ -13,22 +12,20 @@ use std::time::Duration;
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
-use quorlock_core::name::Holder;
+use quorlock_core::name::{Holder, OwnerId};
 use quorlock_core::node::Epoch;
-use quorlock_core::ticket::QueuePosition;
-use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
+use quorlock_core::request::Request;
+use quorlock_core::terms::{Mode, PERMITS_MAX, Period};
+use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, QueuePosition, Refusal, Vote};
 
-use super::commands::{DIGITS_MAX, decimal};
+use super::resp::{DIGITS_MAX, Value, decimal};
 use super::trouble::{describe, malformed};
-use super::value::Value;
 use crate::node::{Life, Message, Reply, Trouble};
-pub(super) use bundle::Bundles;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzz::take_anything;
 pub(super) use node_command::{node_command, script_call, standing, standing_after, time_micros};
 use report::report;
-pub(super) use request::Writer;
+pub(super) use request::{Bundles, write_batch, write_request};
 pub(super) use search::{page, search};
 
 /// Returns the content that the epoch key has while the node's memory is in this life and may vote. For `None` the text

@@ -3,9 +3,9 @@
 
 use quorlock_core::node::Identity;
 
+use super::resp::Value;
 use super::scripts::ServerKind;
 use super::trouble::{checked, malformed, readable};
-use super::value::Value;
 use crate::node::Trouble;
 use crate::node::url::Origin;
 

@@ -2,12 +2,13 @@
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::ticket::{Channel, Handoff, Ticket};
+use quorlock_core::name::Channel;
+use quorlock_core::request::Ticket;
+use quorlock_core::vote::Handoff;
 
-use super::commands::Commands;
+use super::resp::{Commands, Value};
 use super::scripts::{BROKEN_CHANNEL, ServerKind, hint_channel};
 use super::trouble::describe;
-use super::value::Value;
 use crate::node::Answer;
 
 /// Asks the server to push a message when the node's epoch is written or all keys are replaced.

@@ -13,21 +13,21 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::{Channel, LeaseId, Name, OwnerId};
 use quorlock_core::node::{Constants, Epoch, NodeCommand};
-use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::request::{BreakMode, Parting, Request, Target, Ticket, Waiter};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
+use quorlock_core::vote::{Refusal, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 
 use super::codec::Bundles;
-use super::commands::Commands;
+use super::resp::Commands;
 use super::scripts::{Script, ServerKind, companion, companion_key};
 use super::{RedisNode, codec};
-use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Life, Message, Reply, RequestReply, Search};
+use crate::node::key::KeyTemplate;
+use crate::node::{Life, LockKey, Message, Reply, RequestReply, Search};
 use odd::{Call, Change, Odd, Which, changes};
 
 const HOLDER: u128 = 0xa;
@@ -247,7 +247,7 @@ fn call(life: Life, [key, beside]: [&Arc<LockKey>; 2], question: &Question, toge
     let is_bundle = together && Bundles::of(&messages) != Bundles::default();
     messages.truncate(if is_bundle { 2 } else { 1 });
     let (epoch_text, constants) = (codec::epoch_text(Some(life)), constants());
-    codec::Writer { epoch_text: &epoch_text, constants: &constants }.write_batch(&messages, &mut commands);
+    codec::write_batch(&messages, &epoch_text, &constants, &mut commands);
     let is_vote = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
     (Call::read(commands.as_bytes()), is_vote.then_some(if is_bundle { 4 } else { 6 }))
 }

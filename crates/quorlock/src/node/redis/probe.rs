@@ -2,21 +2,18 @@
 
 use std::time::Duration;
 
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::NodeCommand;
-use quorlock_core::ticket::Channel;
 
-use super::commands::Commands;
 use super::fitness::{field, identify, identity, info_text};
+use super::resp::{Commands, Value};
 use super::scripts::{BROKEN_CHANNEL, PROBE, ServerKind, companion, companion_key, hint_channel, tombstone_key};
 use super::trouble::{checked, describe, malformed};
-use super::value::Value;
 use super::wire::Connecting;
 use super::{codec, hints, login};
-use crate::node::key::LockKey;
 use crate::node::probe::{Objection, Plan, Probe, READINGS, Reading, RedisFacts};
 use crate::node::url::Origin;
-use crate::node::{STEP_DEADLINE, Trouble, within};
+use crate::node::{LockKey, STEP_DEADLINE, Trouble, within};
 use crate::platform::{clock, entropy};
 
 /// Settings that `INFO` does not report.

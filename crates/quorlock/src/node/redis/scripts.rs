@@ -4,12 +4,11 @@ mod include;
 
 use std::sync::LazyLock;
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::Channel;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use sha1_smol::Sha1;
 
-use crate::node::key::{LockKey, RESERVED_PREFIX};
+use crate::node::LockKey;
+use crate::node::key::RESERVED_PREFIX;
 use include::include;
 
 /// The fields of the meta key, in the order of the script's reply.

@@ -12,9 +12,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::commands::Commands;
+use super::resp::{Commands, Value};
 use super::seeds::ask_all;
-use super::value::Value;
 use super::wire::Connecting;
 use super::{hello, malformed};
 use crate::node::url::{Address, Sentinels, Server};
@@ -83,7 +82,8 @@ impl Sentinels {
     /// gone, or no longer knows the service.
     async fn names_another(&self, sentinel: Connecting, master: &Address) -> bool {
         let (values, mut heard) = mpsc::unbounded_channel();
-        let wire = sentinel.start(move |value| value.is_ok_and(|value| values.send(value).is_ok()));
+        let mut tasks = JoinSet::new();
+        let wire = sentinel.start(&mut tasks, move |value| value.is_ok_and(|value| values.send(value).is_ok()));
         let (mut asked, mut due) = (false, Instant::now());
         loop {
             tokio::select! {

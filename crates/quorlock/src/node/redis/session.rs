@@ -9,13 +9,12 @@ use std::sync::Arc;
 use quorlock_core::node::{Constants, Identity};
 use tokio::task::JoinSet;
 
-use super::codec::{self, Bundles, Writer};
-use super::commands::Commands;
+use super::codec::{self, Bundles};
 use super::fitness::{check_never_evicts, last_promotion};
+use super::resp::{Commands, Value};
 use super::scripts::ServerKind;
 use super::shards::Shards;
 use super::slot::Slot;
-use super::value::Value;
 use super::wire::{Connecting, Wire};
 use super::{hints, history};
 use crate::node::url::Origin;
@@ -24,7 +23,7 @@ use crate::platform::sync::Mutex;
 
 pub(super) struct RedisSession {
     /// The connections, one to each master. The index of a connection is called its *lane*.
-    wires: Vec<Wire>,
+    wires: Vec<Arc<Wire>>,
     /// The commands of one question, by lane. Empty between questions; kept to reuse the buffers.
     commands: Vec<Commands>,
     /// The lane on which each value of the answer will arrive, in the order in which the answer uses the values.
@@ -37,8 +36,9 @@ pub(super) struct RedisSession {
     inflight: Arc<Inflight>,
     constants: Constants,
     identity: Identity,
-    /// The task that watches the sentinels, if there are any. Dropping the session ends the task.
-    _watch: JoinSet<()>,
+    /// The task of each connection, and the task that watches the sentinels, if there are any. Dropping the session ends
+    /// the tasks.
+    _tasks: JoinSet<()>,
 }
 
 impl RedisSession {
@@ -49,7 +49,7 @@ impl RedisSession {
         origin: Arc<Origin>,
         inbox: Inbox,
         constants: Constants,
-        watch: JoinSet<()>,
+        mut tasks: JoinSet<()>,
     ) -> Self {
         let run = join(masters.iter().map(|(_, master)| master.run.as_str()));
         let promotion = join(masters.iter().map(|(_, master)| master.promotion.as_str()));
@@ -57,33 +57,32 @@ impl RedisSession {
         let inflight = Arc::new(Inflight::new(inbox, masters.len(), run.clone(), origin));
         let start = |(lane, (connecting, _)): (usize, (Connecting, _))| {
             let inflight = Arc::clone(&inflight);
-            connecting.start(move |value| inflight.receive(lane, value))
+            connecting.start(&mut tasks, move |value| inflight.receive(lane, value))
         };
-        let wires: Vec<Wire> = masters.into_iter().enumerate().map(start).collect();
+        let wires: Vec<Arc<Wire>> = masters.into_iter().enumerate().map(start).collect();
         let commands = wires.iter().map(|_| Commands::default()).collect();
         let (route, epoch_text, identity) = (Vec::new(), (None, String::new()), Identity { run, promotion });
-        Self { wires, commands, route, epoch_text, shards, server_kind, inflight, constants, identity, _watch: watch }
+        Self { wires, commands, route, epoch_text, shards, server_kind, inflight, constants, identity, _tasks: tasks }
     }
 
     /// Writes the commands of a question to `commands`, and the lanes of the expected values to `route`. Returns which
     /// requests share a command.
     fn write(&mut self, question: &Question) -> Bundles {
-        let Self { commands, route, epoch_text, shards, server_kind, .. } = self;
+        let Self { commands, route, epoch_text, shards, server_kind, constants, .. } = self;
         let server_kind = *server_kind;
         route.clear();
         if let Question::Votes(life, messages) = question {
             if epoch_text.0 != *life {
                 *epoch_text = (*life, codec::epoch_text(*life));
             }
-            let writer = Writer { epoch_text: &epoch_text.1, constants: &self.constants };
             if server_kind == ServerKind::Server {
-                let bundles = writer.write_batch(messages, &mut commands[0]);
+                let bundles = codec::write_batch(messages, &epoch_text.1, constants, &mut commands[0]);
                 route.resize(commands[0].len(), 0);
                 return bundles;
             }
             for message in messages {
                 let lane = shards.lane(message.key.slot.unwrap_or_else(|| Slot::of(&message.key.text)));
-                writer.write(message, &mut commands[lane]);
+                codec::write_request(message, &epoch_text.1, constants, &mut commands[lane]);
                 route.push(lane);
             }
             return Bundles::default();

@@ -7,7 +7,8 @@ use quorlock_core::name::Name;
 use super::fitness::{check_never_evicts, last_promotion};
 use super::scripts::ServerKind;
 use super::*;
-use crate::node::key::{KeyTemplate, LockKey};
+use crate::node::LockKey;
+use crate::node::key::KeyTemplate;
 use crate::node::url::NodeUrl;
 
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";

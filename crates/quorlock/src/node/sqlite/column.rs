@@ -1,7 +1,7 @@
 //! Runs statements, and reads and validates the values of rows.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::ticket::Ticket;
+use quorlock_core::request::Ticket;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Row};
 

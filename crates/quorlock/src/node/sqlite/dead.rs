@@ -2,11 +2,11 @@
 
 use std::collections::HashMap;
 
-use quorlock_core::mode::Period;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Record;
-use quorlock_core::ticket::Parting;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::terms::Period;
+use quorlock_core::vote::{Refusal, Vote};
 use rusqlite::Connection;
 
 use crate::node::sqlite::column::{StoredRow, read_all};

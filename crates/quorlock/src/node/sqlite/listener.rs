@@ -5,10 +5,10 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::NodeTime;
-use quorlock_core::ticket::{Channel, ENTRY_LEASE, Parting, QueuePosition, Ticket, Waiter};
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{ENTRY_LEASE, Parting, Request, Ticket, Waiter};
+use quorlock_core::vote::{QueuePosition, Refusal, Vote};
 use rusqlite::{Connection, params};
 
 use crate::node::sqlite::column::{read_all, run};

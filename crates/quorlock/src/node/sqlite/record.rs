@@ -6,11 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorlock_core::mode::{OwnerId, Period};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use quorlock_core::node::{Entry, FenceNote, Place, Record, VoteNote};
-use quorlock_core::ticket::{Channel, Ticket, Waiter};
-use quorlock_core::vote::Request;
+use quorlock_core::request::{Request, Ticket, Waiter};
+use quorlock_core::terms::Period;
 use rusqlite::{Connection, params};
 
 use crate::node::sqlite::column::{read_all, read_first, run};

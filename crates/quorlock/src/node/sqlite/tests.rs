@@ -18,17 +18,17 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
-use quorlock_core::name::{Holder, LeaseId, Name};
+use quorlock_core::name::{Channel, Holder, LeaseId, Name};
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, NodeTime, Standing, Trust};
-use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
+use quorlock_core::request::{Parting, Request, Ticket, Waiter};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::vote::{Handoff, Refusal, Vote};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Life, Message, Question, Reply, RequestReply};
+use crate::node::key::KeyTemplate;
+use crate::node::{Life, LockKey, Message, Question, Reply, RequestReply};
 
 /// The start of each test by the wall clock: 2025-01-01.
 const START_MICROS: u64 = 1_735_689_600_000_000;

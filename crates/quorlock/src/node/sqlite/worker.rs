@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Identity, NodeCommand, NodeTime, Record, Standing, apply, attend};
-use quorlock_core::ticket::Waiter;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{Request, Waiter};
+use quorlock_core::vote::{Refusal, Vote};
 use rusqlite::{Connection, Transaction};
 
 use crate::node::sqlite::fault::Fault;

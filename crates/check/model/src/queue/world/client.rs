@@ -5,18 +5,15 @@ use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
 use quorlock_core::backoff::Retry;
-use quorlock_core::mode::Mode;
-use quorlock_core::name::LeaseId;
+use quorlock_core::hold::{Step, Won};
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::quorum::Quorum;
+use quorlock_core::request::{Parting, Request};
 use quorlock_core::rng::{Rng, Seeded};
 use quorlock_core::rules::Rules;
-use quorlock_core::step::{Step, Won};
-use quorlock_core::terms::Terms;
-use quorlock_core::ticket::{Channel, Handoff, Parting};
+use quorlock_core::terms::{Mode, Quorum, Renewals, Terms};
 use quorlock_core::time::{Drift, Moment, Ttl};
-use quorlock_core::vote::{Outcome, Request};
-use quorlock_core::watchdog::Renewals;
+use quorlock_core::vote::{Handoff, Outcome};
 
 use super::{TTL, World};
 
@@ -68,10 +65,11 @@ impl Client {
         seed: Option<u64>,
     ) -> Self {
         let quorum = Quorum::new(nodes).expect("a number of nodes that can decide");
+        let ttl = Ttl::new(TTL, TTL).expect("a ttl within its bounds");
         let terms = Terms {
             quorum,
-            ttl: Ttl::new(TTL, TTL).expect("a ttl within its bounds"),
-            drift: Drift::default(),
+            ttl,
+            drift: Drift::default().of(ttl),
             min_validity: TTL / 2,
             node_deadline: Duration::from_millis(200),
             retry: Retry::default(),

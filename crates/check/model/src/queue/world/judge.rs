@@ -1,7 +1,7 @@
 //! The guarantees that are checked at every win.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
+use quorlock_core::terms::Mode;
 
 use super::World;
 

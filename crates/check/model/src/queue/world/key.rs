@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use quorlock_core::digest::Digest;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Place;
-use quorlock_core::ticket::Handoff;
-use quorlock_core::vote::Request;
+use quorlock_core::request::Request;
+use quorlock_core::vote::Handoff;
 
 use super::World;
 use super::client::Message;

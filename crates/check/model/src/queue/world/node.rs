@@ -1,10 +1,11 @@
 //! The nodes: the effect of a request on a record, and hints.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, Place, apply};
-use quorlock_core::ticket::{Channel, Parting};
-use quorlock_core::vote::{Outcome, Request, Vote};
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::terms::Mode;
+use quorlock_core::vote::{Outcome, Vote};
 
 use super::World;
 use super::client::Message;

@@ -1,7 +1,8 @@
 //! With all rules every waiter is served, in random orders of delivery and with various faults. The schedules are fair
 //! in the long run. A failure names the seed of its schedule.
 
-use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::name::OwnerId;
+use quorlock_core::terms::Mode;
 use quorlock_model::queue::world::{Flaws, World};
 
 /// The faults of a schedule.

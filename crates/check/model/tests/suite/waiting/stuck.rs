@@ -1,8 +1,8 @@
 //! Schedules that hang if a rule is missing, and serve all waiters if the rule is in force. All of these schedules are
 //! fair: every client polls, and every request is delivered and answered.
 
-use quorlock_core::mode::Mode;
 use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::terms::Mode;
 use quorlock_model::queue::world::{Action, Flaws, World};
 
 const A: usize = 0;

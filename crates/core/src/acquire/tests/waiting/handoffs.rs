@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::digest::Digest;
-use crate::ticket::Handoff;
+use crate::vote::Handoff;
 
 impl Run {
     /// Takes a handoff to the current attempt.

@@ -1,4 +1,4 @@
-use quorlock_core::vote::Request;
+use quorlock_core::request::Request;
 
 use super::*;
 use crate::link::Sender;

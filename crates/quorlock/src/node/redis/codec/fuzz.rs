@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::name::{Channel, LeaseId, Name};
+use quorlock_core::request::{BreakMode, Parting, Target, Ticket, Waiter};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{BreakMode, Target};
 
-use super::super::value::Parser;
+use super::super::resp::Parser;
 use super::super::{hints, history};
 use super::{
     Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, Vote,

@@ -2,10 +2,9 @@
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::ticket::{QUEUE_LISTED_MAX, Waiting};
-use quorlock_core::vote::{HeldBy, Report};
+use quorlock_core::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 
-use super::super::value::Value;
+use super::super::resp::Value;
 use super::{flag, holder, parse_period, remaining, small, unsigned, words};
 
 pub(super) fn report(parts: &[Value]) -> Option<Report> {

@@ -1,9 +1,8 @@
 //! Searches for names, page by page.
 
-use super::super::commands::Commands;
+use super::super::resp::{Commands, Value};
 use super::super::scripts::{Script, ServerKind, companion};
 use super::super::trouble::malformed;
-use super::super::value::Value;
 use super::failed;
 use crate::node::key::{KeySpan, RESERVED_PREFIX};
 use crate::node::{Answer, PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};

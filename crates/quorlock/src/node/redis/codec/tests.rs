@@ -4,9 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::ticket::{QUEUE_LISTED_MAX, Waiting};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{HeldBy, Report};
+use quorlock_core::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 
 use crate::node::key::KeyTemplate;
 

@@ -5,22 +5,22 @@ use std::time::Duration;
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::{Channel, LeaseId, Name, OwnerId};
 use quorlock_core::node::{
     Answer, Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, Standing, Trust, apply,
     attend,
 };
-use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::request::{Parting, Request, Target, Ticket, Waiter};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Refusal, Request, Target};
+use quorlock_core::vote::Refusal;
 
 use super::steps::{
     Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, IDENTITIES, Intent, Jump, Kind, Known, NAMES, OWNERS, ROLES, Role, Span,
     TICKETS, Visit,
 };
-use crate::node::Life;
-use crate::node::key::{KeyTemplate, LockKey};
+use crate::node::key::KeyTemplate;
+use crate::node::{Life, LockKey};
 
 const START: i64 = 1_700_000_000_123_456;
 const NOBODY: Epoch = Epoch(0);

@@ -7,12 +7,11 @@ use ::redis::{FromRedisValue, Value, from_redis_value};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId, Period};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, Place, Record, VoteNote};
-use quorlock_core::ticket::{Channel, Ticket, Waiter};
+use quorlock_core::request::{Request, Ticket, Waiter};
+use quorlock_core::terms::{Mode, Period};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::Request;
 
 use super::model::{State, attempts, owners};
 use super::steps::NAMES;

@@ -4,7 +4,7 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use quorlock_core::vote::BreakMode;
+use quorlock_core::request::BreakMode;
 
 /// One thing that happens.
 #[derive(Clone, Debug)]

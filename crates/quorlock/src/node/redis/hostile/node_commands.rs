@@ -7,15 +7,15 @@ use ::redis::{Client, Connection, ConnectionLike};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing, Trust};
-use quorlock_core::ticket::Channel;
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 
 use super::odd::{Call, Change, Odd, Which, changes};
 use super::{constants, runtime};
 use crate::node::RequestReply;
-use crate::node::redis::commands::Commands;
+use crate::node::redis::resp::Commands;
 use crate::node::redis::scripts::ServerKind;
 use crate::node::redis::{RedisNode, codec};
 

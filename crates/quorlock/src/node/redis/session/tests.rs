@@ -2,11 +2,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::{Channel, LeaseId, Name};
 use quorlock_core::node::{Epoch, NodeCommand};
-use quorlock_core::ticket::Channel;
+use quorlock_core::request::Request;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::vote::Vote;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use ::redis::pipe;
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use quorlock_core::node::{Epoch, NodeCommand};
-use quorlock_core::ticket::{Channel, Handoff, Parting, QueuePosition, Ticket, WAITERS_MAX, Waiter};
+use quorlock_core::request::{Parting, Request, Ticket, WAITERS_MAX, Waiter};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{GrantedSlot, Refusal, Request, Vote};
+use quorlock_core::vote::{GrantedSlot, Handoff, QueuePosition, Refusal, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::sync::mpsc::UnboundedReceiver;
 

@@ -10,9 +10,24 @@ use super::*;
 /// What a receiver was told: values, then why there are no more.
 type Told = io::Result<Value>;
 
-fn start(connecting: Connecting) -> (Wire, UnboundedReceiver<Told>) {
-    let (sender, told) = mpsc::unbounded_channel();
-    (connecting.start(move |value| sender.send(value).is_ok()), told)
+/// A running connection. Dropping it closes it.
+struct Running {
+    wire: Arc<Wire>,
+    _tasks: JoinSet<()>,
+}
+
+impl std::ops::Deref for Running {
+    type Target = Wire;
+
+    fn deref(&self) -> &Wire {
+        &self.wire
+    }
+}
+
+fn start(connecting: Connecting) -> (Running, UnboundedReceiver<Told>) {
+    let ((sender, told), mut tasks) = (mpsc::unbounded_channel(), JoinSet::new());
+    let wire = connecting.start(&mut tasks, move |value| sender.send(value).is_ok());
+    (Running { wire, _tasks: tasks }, told)
 }
 
 async fn open(address: Address) -> Connecting {
@@ -28,7 +43,7 @@ async fn pair() -> (Connecting, TcpStream) {
     (connecting, peer.unwrap().0)
 }
 
-async fn started() -> (Wire, UnboundedReceiver<Told>, TcpStream) {
+async fn started() -> (Running, UnboundedReceiver<Told>, TcpStream) {
     let (connecting, peer) = pair().await;
     let (wire, told) = start(connecting);
     (wire, told, peer)
@@ -52,7 +67,7 @@ async fn assert_arrived(mut peer: impl AsyncRead + Unpin) {
 async fn bytes_arrive_in_order_although_the_peer_does_not_read_for_a_while() {
     let (wire, _told, peer) = started().await;
     pieces().for_each(|piece| wire.send(&piece));
-    assert!(!wire.outgoing.queue.lock().bytes.is_empty(), "the kernel took it all: nothing was left to the task");
+    assert!(!wire.queue.lock().bytes.is_empty(), "the kernel took it all: nothing was left to the task");
     assert_arrived(peer).await;
 }
 
@@ -62,17 +77,17 @@ async fn bytes_that_are_sent_while_the_task_writes_stay_behind_its_own() {
     let mut expected = vec![b'a'; 16 << 20];
     wire.send(&expected);
     // The task has taken what the kernel did not, and waits.
-    while !wire.outgoing.queue.lock().bytes.is_empty() {
+    while !wire.queue.lock().bytes.is_empty() {
         tokio::task::yield_now().await;
     }
     // A read outside the runtime makes room that the task does not know of yet.
     let mut peer = peer.into_std().unwrap();
     let mut heard = Vec::new();
     assert_eq!(peer.read_to_end(&mut heard).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    let Some(Socket::Tcp(socket)) = &wire.outgoing.socket else { panic!("not a socket that can be written to") };
+    let Some(Socket::Tcp(socket)) = &wire.socket else { panic!("not a socket that can be written to") };
     // The test hears of it first: now the kernel would take these bytes, before those of the task.
     socket.writable().await.unwrap();
-    assert!(wire.outgoing.queue.lock().busy && heard.len() < expected.len());
+    assert!(wire.queue.lock().busy && heard.len() < expected.len());
     wire.send(b"z");
     expected.push(b'z');
     let mut peer = TcpStream::from_std(peer).unwrap();

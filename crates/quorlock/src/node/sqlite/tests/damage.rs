@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 
 use super::*;
 

@@ -1,7 +1,7 @@
 //! Holders and waiters whose processes are dead. The tests use a process that does not exist: pid 1 with start time 1.
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::vote::{BreakMode, Target};
+use quorlock_core::name::OwnerId;
+use quorlock_core::request::{BreakMode, Target};
 use quorlock_testkit::eventually;
 
 use super::*;

@@ -1,7 +1,8 @@
 //! How the file stores locks of every mode, and the queue.
 
-use quorlock_core::mode::{OwnerId, Period};
+use quorlock_core::name::OwnerId;
 use quorlock_core::node::Record;
+use quorlock_core::terms::Period;
 use quorlock_core::vote::Report;
 
 use super::*;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use proptest::prelude::*;
 use quorlock_core::digest::Digest;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 use quorlock_core::node::{Answer, Record, apply};
-use quorlock_core::vote::{BreakMode, Target};
+use quorlock_core::request::{BreakMode, Target};
 
 use super::*;
 use crate::node::sqlite::record;

@@ -1,6 +1,6 @@
 //! Votes, incarnations and fences.
 
-use quorlock_core::ticket::QueuePosition;
+use quorlock_core::vote::QueuePosition;
 
 use super::*;
 use crate::node::Answer;

@@ -1,3 +1,5 @@
+mod commands;
+
 use ::redis::Value as Theirs;
 use proptest::collection::vec;
 use proptest::prelude::*;

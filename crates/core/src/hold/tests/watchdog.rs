@@ -1,4 +1,5 @@
 use super::*;
+use crate::terms::LIFETIME_DEFAULT;
 use crate::testing::{CountingRng, at, ms, ttl};
 
 fn watchdog(every: Option<Duration>, lifetime: Duration) -> Watchdog {

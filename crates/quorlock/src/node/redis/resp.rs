@@ -1,4 +1,4 @@
-//! Parses RESP3 values from a server's bytes.
+//! RESP3, the protocol of Redis: builds commands directly in the output buffer, and parses the values of replies.
 
 /// The largest value in bytes: twice a full history of the longest events.
 pub(super) const VALUE_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -15,6 +15,122 @@ const CAPACITY_MAX: usize = 129;
 const READ_MIN: usize = 4_096;
 /// The largest capacity that a mostly empty buffer keeps.
 const CAPACITY_KEPT_MAX: usize = 64 * 1_024;
+
+/// A sequence of commands.
+#[derive(Debug, Default)]
+pub(super) struct Commands {
+    bytes: Vec<u8>,
+    count: usize,
+    /// The start of the last command, and its number of words so far. `finish` inserts the number before the words.
+    start: usize,
+    words: usize,
+}
+
+impl Commands {
+    /// Starts a command.
+    pub(super) fn command(&mut self, name: &str) -> &mut Self {
+        self.finish();
+        self.start = self.bytes.len();
+        self.count += 1;
+        self.word(name)
+    }
+
+    /// Starts a script call.
+    pub(super) fn script(&mut self, sha: &str, keys: u64) -> &mut Self {
+        self.command("EVALSHA").word(sha).number(keys)
+    }
+
+    pub(super) fn word(&mut self, word: impl AsRef<[u8]>) -> &mut Self {
+        let word = word.as_ref();
+        self.words += 1;
+        write_count(&mut self.bytes, b'$', word.len());
+        self.bytes.extend_from_slice(word);
+        self.bytes.extend_from_slice(b"\r\n");
+        self
+    }
+
+    pub(super) fn words(&mut self, words: &[&str]) -> &mut Self {
+        for word in words {
+            self.word(word);
+        }
+        self
+    }
+
+    /// Appends one word that consists of several parts.
+    pub(super) fn joined<'a>(&mut self, parts: impl AsRef<[&'a [u8]]>) -> &mut Self {
+        let parts = parts.as_ref();
+        self.words += 1;
+        write_count(&mut self.bytes, b'$', parts.iter().map(|part| part.len()).sum());
+        for part in parts {
+            self.bytes.extend_from_slice(part);
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+        self
+    }
+
+    pub(super) fn number(&mut self, number: u64) -> &mut Self {
+        self.word(decimal(number, &mut [0; DIGITS_MAX]))
+    }
+
+    /// Removes all commands, but keeps the buffer.
+    pub(super) fn clear(&mut self) {
+        self.bytes.clear();
+        self.bytes.shrink_to(CAPACITY_KEPT_MAX);
+        (self.count, self.words) = (0, 0);
+    }
+
+    /// Returns the number of commands.
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn as_bytes(&mut self) -> &[u8] {
+        self.finish();
+        &self.bytes
+    }
+
+    /// Inserts the number of words before the words of the last command.
+    fn finish(&mut self) {
+        if self.words == 0 {
+            return;
+        }
+        let end = self.bytes.len();
+        write_count(&mut self.bytes, b'*', self.words);
+        let header = self.bytes.len() - end;
+        self.bytes[self.start..].rotate_right(header);
+        self.words = 0;
+    }
+}
+
+/// Writes a RESP count. Most counts have one or two digits, so there is a fast path for them.
+fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
+    let digit = |value: usize| b'0' + (value % 10) as u8;
+    match count {
+        0..10 => bytes.extend_from_slice(&[kind, digit(count), b'\r', b'\n']),
+        10..100 => bytes.extend_from_slice(&[kind, digit(count / 10), digit(count), b'\r', b'\n']),
+        _ => {
+            bytes.push(kind);
+            bytes.extend_from_slice(decimal(count as u64, &mut [0; DIGITS_MAX]));
+            bytes.extend_from_slice(b"\r\n");
+        }
+    }
+}
+
+/// The number of digits of the largest `u64`.
+pub(super) const DIGITS_MAX: usize = 20;
+
+/// Formats a number at the end of the buffer.
+pub(super) fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
+    let mut at = DIGITS_MAX;
+    loop {
+        at -= 1;
+        buffer[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 {
+            return &buffer[at..];
+        }
+    }
+}
 
 /// A value from a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
