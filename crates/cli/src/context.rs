@@ -168,8 +168,8 @@ impl Context {
         nodes.map_or_else(|| Ok(vec![format!("sqlite:{}", default_file()?.display())]), |nodes| Ok(nodes.to_vec()))
     }
 
-    /// Prints which nodes are used and where they were configured, without passwords. Prints nothing without a terminal,
-    /// unless the output is verbose.
+    /// Prints which nodes are used and where they were configured, without passwords. Prints nothing without a
+    /// terminal, unless the output is verbose.
     pub(crate) fn print_nodes(&self) -> Outcome<()> {
         if !self.output.verbose && !std::io::stderr().is_terminal() {
             return Ok(());

@@ -54,7 +54,7 @@ mod tests {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
-        for (wrong, says) in [
+        for (text, message) in [
             ("30", "30s or 30ms"),
             ("", "a number and a unit"),
             ("s", "a number and a unit"),
@@ -64,8 +64,8 @@ mod tests {
             ("99999999999999999999s", "too long"),
             ("99999999999999999d", "too long"),
         ] {
-            let error = parse_duration(wrong).unwrap_err();
-            assert!(error.contains(says), "{wrong}: {error}");
+            let error = parse_duration(text).unwrap_err();
+            assert!(error.contains(message), "{text}: {error}");
         }
     }
 

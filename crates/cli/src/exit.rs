@@ -120,9 +120,9 @@ impl From<ConnectError> for Failure {
         match &error {
             ConnectError::Denied { nodes } => Self::new(Exit::DENIED, by_reason(nodes)),
             ConnectError::Unfit { nodes } if nodes.iter().any(|(title, _)| title.starts_with("sqlite:")) => {
-                Self::config(format_args!(
-                    "{error}\n  use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir"
-                ))
+                let advice =
+                    "use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir";
+                Self::config(format_args!("{error}\n  {advice}"))
             }
             ConnectError::Unfit { nodes } => Self::config(by_reason(nodes)),
             _ => Self::config(error),

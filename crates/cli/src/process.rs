@@ -61,8 +61,8 @@ impl Process {
         self.group().is_some_and(|id| test_kill_process_group(id) != Err(Errno::SRCH))
     }
 
-    /// Returns whether any process of the group still runs. Examines every process of the host. Ignores zombies, because
-    /// not every system has an init that reaps orphans.
+    /// Returns whether any process of the group still runs. Examines every process of the host. Ignores zombies,
+    /// because not every system has an init that reaps orphans.
     pub(crate) fn group_is_alive(self) -> bool {
         let Some(id) = self.group().filter(|_| self.group_has_members()) else { return false };
         // If /proc cannot be read, the group counts as alive.

@@ -33,7 +33,8 @@ impl Signals {
     /// Also listens for these signals.
     pub(crate) fn listen_for(&mut self, added: &[Signal]) -> Outcome<()> {
         for number in added.iter().filter(|number| self.ignored >> (number.as_raw() - 1) & 1 == 0) {
-            let listener = signal(SignalKind::from_raw(number.as_raw())).map_err(Failure::cannot("listen for signals"))?;
+            let listener =
+                signal(SignalKind::from_raw(number.as_raw())).map_err(Failure::cannot("listen for signals"))?;
             self.listeners.push((*number, listener));
         }
         Ok(())
@@ -43,7 +44,8 @@ impl Signals {
     pub(crate) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
             let mut listeners = self.listeners.iter_mut();
-            let next = listeners.find_map(|(number, listener)| listener.poll_recv(context).is_ready().then_some(*number));
+            let next =
+                listeners.find_map(|(number, listener)| listener.poll_recv(context).is_ready().then_some(*number));
             next.map_or(Poll::Pending, Poll::Ready)
         })
         .await

@@ -112,12 +112,12 @@ impl<'a> Display<'a> {
 
     /// Asks the nodes since when the lock has been held, and when the holder's lease ends.
     async fn inspect(&mut self) {
-        let Some((held_since, remaining)) = inspect_hold(self.client, self.name).await else {
-            self.updated = Instant::now();
-            return;
-        };
-        self.held_since = held_since;
-        self.set_lease_end(remaining);
+        // If too few nodes answer, keep what is known.
+        self.updated = Instant::now();
+        if let Some((held_since, remaining)) = inspect_hold(self.client, self.name).await {
+            self.held_since = held_since;
+            self.set_lease_end(remaining);
+        }
     }
 
     /// Describes the holder, and how long it has held the lock.
@@ -138,9 +138,9 @@ impl<'a> Display<'a> {
             }
             _ => String::new(),
         };
-        let position = wait.place.map_or_else(String::new, |place| {
-            format!("you are {} of {}, ", ordinal(place), wait.waiting.max(place))
-        });
+        let position = wait
+            .place
+            .map_or_else(String::new, |place| format!("you are {} of {}, ", ordinal(place), wait.waiting.max(place)));
         format!("{lease}{position}waited {}", show(self.started.elapsed()))
     }
 
@@ -158,15 +158,14 @@ impl<'a> Display<'a> {
     }
 }
 
-/// Returns since when the lock has been held, and how long its lease lasts unless it is renewed, according to the nodes.
-/// Returns `None` if too few nodes answer.
+/// Returns since when the lock has been held, and how long its lease lasts unless it is renewed, according to the
+/// nodes. Returns `None` if too few nodes answer.
 pub(crate) async fn inspect_hold(client: &Client, name: &str) -> Option<(Option<SystemTime>, Option<Duration>)> {
     let inspection = client.inspect(name).await.ok()?;
     let reports = inspection.nodes.iter().filter_map(|(_, report)| report.as_ref().ok());
     let held: Vec<_> = reports.filter_map(|report| Some((report.since_micros, report.held.as_ref()?))).collect();
     let since_micros = held.iter().map(|(since_micros, _)| *since_micros).max().filter(|micros| *micros > 0);
-    let held_since =
-        since_micros.and_then(|micros| SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(micros)));
+    let held_since = since_micros.and_then(|micros| SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(micros)));
     Some((held_since, held.iter().filter_map(|(_, held)| held.remaining).max()))
 }
 

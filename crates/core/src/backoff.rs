@@ -19,6 +19,7 @@ pub struct Retry {
     pub attempts: Option<u32>,
 }
 
+/// Delays from 5 to 500 ms, and no limit of the number of attempts.
 impl Default for Retry {
     fn default() -> Self {
         Self { min: Duration::from_millis(5), max: Duration::from_millis(500), attempts: None }

@@ -25,7 +25,9 @@ pub(crate) fn write(server: &mut Connection, key: &str, value: &str, fence: u64)
 #[tokio::main]
 #[allow(dead_code, reason = "a test uses the rest of this file")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let Some(url) = std::env::args().nth(1) else { return Err("pass the URL of a Redis server, for example redis://127.0.0.1".into()) };
+    let Some(url) = std::env::args().nth(1) else {
+        return Err("pass the URL of a Redis server, for example redis://127.0.0.1".into());
+    };
     let mut server = redis::Client::open(url)?.get_connection()?;
     let client = Client::memory().await;
 

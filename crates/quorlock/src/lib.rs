@@ -21,7 +21,9 @@
 //! A [`Client`] makes [`Lock`]s, and acquiring a lock gives a [`Lease`]. Besides the exclusive lock there are [`Reentrant`],
 //! [`RwLock`], [`Semaphore`], [`All`] of several names, and an [`Election`]; [`blocking`] has all of them without async.
 //!
-//! The promises and their assumptions are in `docs/guarantees.md` in the repository.
+//! In tests, [`MemoryNodes`] simulate nodes that crash, freeze or lose messages. The repository has
+//! examples of every kind of lock and of a test of a lost lease, the
+//! promises with their assumptions (`docs/guarantees.md`), and how a store checks fences (`docs/fences.md`).
 
 mod api;
 mod cluster;
@@ -52,7 +54,7 @@ pub use api::multi::{All, Leases, Names};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use api::peek;
-pub use api::rw::{Party, RwLock};
+pub use api::rw::{ReadWrite, RwLock};
 pub use cluster::break_lock::{Break, Broken};
 pub use cluster::doctor::{Examination, ExaminedNode, Finding, NodeState, Severity, Topic};
 pub use cluster::inspect::Inspection;

@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quorlock_core::delivery::{Delivery, OWED_MAX, Release, Completion};
+use quorlock_core::delivery::{Completion, Delivery, OWED_MAX, Release};
 use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::Trust;
 use quorlock_core::request::Request;

@@ -1,5 +1,5 @@
-//! A client reads only a limited amount from a node that never stops sending. This test has a process of its own, because
-//! it measures the memory of the process.
+//! A client reads only a limited amount from a node that never stops sending. This test has a process of its own,
+//! because it measures the memory of the process.
 
 #[path = "suite/common/mod.rs"]
 mod common;
@@ -49,8 +49,7 @@ async fn an_endless_reply_ends_the_connection() {
     for stage in [Stage::Greeting, Stage::NodeCommand, Stage::Vote] {
         for (name, first, repeated) in endless_replies() {
             let fake = Fake::start(None, stage, Behavior::Flood(first, repeated)).await;
-            let client =
-                builder().nodes([fake.url()]).connect_lazy().await.expect("the settings are valid");
+            let client = builder().nodes([fake.url()]).connect_lazy().await.expect("the settings are valid");
             assert!(client.lock("job").try_acquire().await.ok().flatten().is_none(), "{name}");
             eventually_async("the client to close the connection", async || fake.floods_ended() > 0).await;
             let read = fake.longest_flood();
@@ -60,7 +59,8 @@ async fn an_endless_reply_ends_the_connection() {
                 peak_memory() >> 20
             );
             assert!(read < READ_BYTES_MAX, "{name}, from the {stage:?} on: the client read {read} bytes");
-            // The client must free the memory of this flood before the next one, so that the peak stays that of one flood.
+            // The client must free the memory of this flood before the next one, so that the peak stays that of one
+            // flood.
             let _ = client.close(CLOSE_TIMEOUT).await;
         }
     }

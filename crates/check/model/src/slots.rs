@@ -6,7 +6,7 @@
 //! each client makes one attempt, and more attempts until it settles on a slot. Where the attempts lead to too many
 //! states, the bounds limit their number. Nodes are interchangeable, and so are clients without tickets: the search
 //! tries only one order of their first use. In every state, and at every win, the search checks that there are at
-//! max_holders k holders, in different slots, and that no fence was granted twice.
+//! most k holders, in different slots, and that no fence was granted twice.
 //!
 //! `tests/suite/waiting/served.rs` draws longer runs at random, with settling, deaths and losses, and the same checks.
 

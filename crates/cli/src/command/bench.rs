@@ -164,31 +164,31 @@ impl Bench {
         let client = &self.clients[0];
         // Fail now if the nodes cannot vote, not after every caller has timed out.
         drop(self.lock(client, "probe").try_acquire().await?);
-        let started = Instant::now();
+        let start = Instant::now();
         let mut cases = Vec::new();
         for &callers in &self.args.callers {
             let title = counted(callers, "caller");
             let locks = (0..callers).map(|caller| self.lock(client, &caller.to_string())).collect();
             let cycles = measure_cycles(client, locks, self.part_length());
-            cases.push(self.with_progress(output, started, &title, cycles).await?);
+            cases.push(self.with_progress(output, start, &title, cycles).await?);
         }
         if self.args.plain {
             return Ok((cases, None));
         }
         let contenders = self.clients.iter().map(|client| self.lock(client, "handoff")).collect();
         let handoffs = measure_handoffs(contenders, self.part_length());
-        let handoff = self.with_progress(output, started, "handoff", handoffs).await?;
+        let handoff = self.with_progress(output, start, "handoff", handoffs).await?;
         Ok((cases, Some(handoff)))
     }
 
     /// Runs one part of the benchmark, and shows the progress of the whole benchmark: `████████░░░░  7s left  64
     /// callers`.
-    async fn with_progress<T>(&self, output: Output, started: Instant, title: &str, work: impl Future<Output = T>) -> T {
+    async fn with_progress<T>(&self, output: Output, start: Instant, title: &str, work: impl Future<Output = T>) -> T {
         let (mut live, total) = (LiveText::new(output), self.total_duration());
         tokio::pin!(work);
         loop {
             if let Some(live) = &mut live {
-                let elapsed = started.elapsed();
+                let elapsed = start.elapsed();
                 let full = ((elapsed.as_secs_f64() / total.as_secs_f64()).min(1.0) * BAR_WIDTH as f64) as usize;
                 let left = total.saturating_sub(elapsed).as_secs_f64().ceil();
                 live.draw([format!("{}{}  {left:.0}s left  {title}", "█".repeat(full), "░".repeat(BAR_WIDTH - full))]);

@@ -28,7 +28,8 @@ pub(crate) struct BreakArgs {
     name: String,
 
     /// End the lease with this fence, from `quorlock status`.
-    #[arg(long, value_name = "N", required_unless_present = "digest", value_parser = read_fence, help_heading = "Which lease")]
+    #[arg(long, value_name = "N", required_unless_present = "digest", value_parser = read_fence)]
+    #[arg(help_heading = "Which lease")]
     fence: Option<u64>,
 
     /// End a plain lock, which has no fence, by its digest from `quorlock status`.
@@ -94,7 +95,7 @@ fn confirm(name: &str, target: Target) -> Outcome<()> {
 }
 
 fn read_fence(text: &str) -> Result<u64, String> {
-    let hint = "a fence is the number of a lease, as `quorlock status` shows it; the lock may be free, and then has none";
+    let hint = "a fence is the number of a lease, as `quorlock status` shows it; if the lock is free, it has no fence";
     text.parse().map_err(|_| hint.into())
 }
 

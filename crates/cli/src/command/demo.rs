@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::bench::random;
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::{Output, Paint, room};
+use crate::output::{Output, Paint, terminal_size};
 use crate::signals::Signals;
 use crate::table::Table;
 use checker::Findings;
@@ -118,7 +118,8 @@ fn exit_code(findings: &Findings, signal: Option<i32>) -> Exit {
     }
 }
 
-/// Shows the scene, as a picture on a terminal and as lines elsewhere. Returns when the time is over or the user types q.
+/// Shows the scene, as a picture on a terminal and as lines elsewhere. Returns when the time is over or the user types
+/// q.
 async fn show(output: Output, scene: &Mutex<Scene>) -> Outcome<()> {
     let is_drawn = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     let terminal =
@@ -130,7 +131,7 @@ async fn show(output: Output, scene: &Mutex<Scene>) -> Outcome<()> {
         frames.tick().await;
         let scene = scene.lock();
         if terminal.is_some() {
-            let drawn = Terminal::draw(&screen::picture(&scene, output, room(io::stdout())));
+            let drawn = Terminal::draw(&screen::picture(&scene, output, terminal_size(io::stdout())));
             if drawn.and_then(|()| Terminal::is_q_typed()).map_err(Failure::cannot("draw"))? {
                 return Ok(());
             }

@@ -26,12 +26,11 @@ pub(crate) async fn doctor(context: &Context) -> Outcome {
         }
         print_findings(output, &output.paint(Paint::BOLD, "all nodes"), &examination.findings)?;
         if !output.quiet {
-            let count = |severity, what| {
-                match examination.all().filter(|(_, finding)| finding.severity == severity).count() {
+            let count =
+                |severity, what| match examination.all().filter(|(_, finding)| finding.severity == severity).count() {
                     0 => format!("no {what}s"),
                     count => counted(count, what),
-                }
-            };
+                };
             let (errors, warnings) = (count(Severity::Wrong, "error"), count(Severity::Warning, "warning"));
             output.line(format_args!("\n{errors}, {warnings}"))?;
         }
@@ -39,8 +38,8 @@ pub(crate) async fn doctor(context: &Context) -> Outcome {
     Ok(exit_code(&examination))
 }
 
-/// Prints the findings below their heading. If the output is quiet, prints only errors and warnings, and nothing if there
-/// are none.
+/// Prints the findings below their heading. If the output is quiet, prints only errors and warnings, and nothing if
+/// there are none.
 fn print_findings(output: Output, heading: &str, findings: &[Finding]) -> Outcome<()> {
     let is_printed = |finding: &&Finding| !output.quiet || finding.severity >= Severity::Warning;
     if !output.quiet || findings.iter().any(|finding| is_printed(&finding)) {
@@ -73,8 +72,8 @@ fn report(examination: &Examination) -> Value {
     report
 }
 
-/// Returns the exit code of the most important error. Denied access comes first, because it hides all other errors; then
-/// too few nodes that answer; then a wrong configuration.
+/// Returns the exit code of the most important error. Denied access comes first, because it hides all other errors;
+/// then too few nodes that answer; then a wrong configuration.
 fn exit_code(examination: &Examination) -> Exit {
     if examination.worst() < Severity::Wrong {
         return Exit::OK;

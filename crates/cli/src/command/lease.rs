@@ -41,17 +41,17 @@ impl LeaseArgs {
 pub(crate) async fn extend(context: &Context, args: &LeaseArgs) -> Outcome {
     let lease = args.read()?;
     let validity = context.connect().await?.extend(&lease).await;
-    print_validity(context, &lease, validity, "extended")
+    report(context, &lease, validity, "extended")
 }
 
 pub(crate) async fn check(context: &Context, args: &LeaseArgs) -> Outcome {
     let lease = args.read()?;
     let validity = context.connect().await?.check(&lease).await;
-    print_validity(context, &lease, validity, "held")
+    report(context, &lease, validity, "held")
 }
 
 /// Prints whether the lease is held, and for how long.
-fn print_validity(context: &Context, lease: &DetachedLease, validity: Result<Duration, LeaseError>, what: &str) -> Outcome {
+fn report(context: &Context, lease: &DetachedLease, validity: Result<Duration, LeaseError>, what: &str) -> Outcome {
     let name = lease.name().as_str();
     let is_lost = matches!(validity, Err(LeaseError::Lost(_)));
     if context.output.json && (validity.is_ok() || is_lost) {
@@ -76,7 +76,9 @@ pub(crate) async fn release(context: &Context, args: &LeaseArgs) -> Outcome {
     let name = lease.name().as_str();
     if context.output.json || !context.output.quiet {
         let what = if was_held { "is released" } else { "was not held by this lease any more" };
-        context.output.result(&json!({ "name": name, "stood": was_held }), format_args!("{} {what}", one_line(name)))?;
+        context
+            .output
+            .result(&json!({ "name": name, "stood": was_held }), format_args!("{} {what}", one_line(name)))?;
     }
     Ok(Exit::OK)
 }

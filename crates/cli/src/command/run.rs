@@ -1,7 +1,8 @@
-//! `quorlock run`: runs a command while holding a lock. If the lock may be lost, it stops the command before anyone else
-//! can acquire the lock.
+//! `quorlock run`: runs a command while holding a lock. If the lock may be lost, it stops the command before anyone
+//! else can acquire the lock.
 //!
-//! This process is the *wrapper* of the command. A second process, the *guard*, kills the command if the wrapper cannot.
+//! This process is the *wrapper* of the command. A second process, the *guard*, kills the command if the wrapper
+//! cannot.
 
 mod environment;
 mod guard;
@@ -52,7 +53,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Duration of the command")]
     min_hold: Option<Duration>,
 
-    /// Stop the command after this long, and exit with 79.
+    /// Stop the command after this long; exit with 79.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Duration of the command")]
     max_hold: Option<Duration>,
 
@@ -268,7 +269,7 @@ async fn run_locked(context: &Context, args: &RunArgs, ttl: Duration, limits: Li
         let (name, waited) = (&args.lock.name, show(started.elapsed()));
         context.output.detail(format!("acquired {name} with fence {fence}, after {waited}"));
     }
-    let environment = environment::environment_of(context, args, &lease, &outer_leases)?;
+    let environment = environment::of(context, args, &lease, &outer_leases)?;
     // Listen before the command starts, so that the end of a short command is noticed.
     signals.listen_for(&WHILE_RUNNING)?;
     let job = Job::prepare(&args.command, &environment)?;
@@ -333,8 +334,8 @@ async fn release(context: &Context, lease: Lease, client: Client) {
     context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
 }
 
-/// Records the outcome of the run, and returns the exit code. The code of the command counts only if the lock was provably
-/// held throughout.
+/// Records the outcome of the run, and returns the exit code. The code of the command counts only if the lock was
+/// provably held throughout.
 fn exit_code(report: &mut Report, run: Run) -> Outcome {
     report.signal = run.status.terminating_signal();
     report.lost = run.lost.is_some();

@@ -26,7 +26,8 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads the named file, or else the first default file that exists. Also returns the paths that were tried, in order.
+    /// Reads the named file, or else the first default file that exists. Also returns the paths that were tried, in
+    /// order.
     pub(crate) fn find(named: Option<PathBuf>) -> Outcome<(Option<Self>, Vec<PathBuf>)> {
         let named = variable::flag_or_read(named, "QUORLOCK_CONFIG")?;
         let is_named = named.is_some();
@@ -108,7 +109,8 @@ impl Reader<'_> {
 
     fn profiles(&self, tables: &DeTable<'_>) -> Outcome<Vec<(String, Vec<Entry>)>> {
         let profile = |(name, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
-            let failure = || self.failure(name.span().start, "a profile is a table of settings, as in [profile.staging]");
+            let failure =
+                || self.failure(name.span().start, "a profile is a table of settings, as in [profile.staging]");
             let entries = value.get_ref().as_table().ok_or_else(failure)?;
             let entries = entries.iter().map(|(key, value)| self.entry(key, value));
             Ok((name.get_ref().to_string(), entries.collect::<Result<_, _>>()?))

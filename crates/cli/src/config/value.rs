@@ -77,7 +77,8 @@ impl std::fmt::Debug for Value {
     }
 }
 
-/// Returns the value of a list of nodes. Fails if an entry is blank: most likely, that entry comes from an unset variable.
+/// Returns the value of a list of nodes. Fails if an entry is blank: most likely, that entry comes from an unset
+/// variable.
 pub(crate) fn nodes_value(nodes: Vec<String>) -> Result<Value, String> {
     if nodes.iter().all(|node| node.trim().is_empty()) {
         return Err("the list of nodes is empty; list them, or leave the setting out".into());
@@ -88,8 +89,8 @@ pub(crate) fn nodes_value(nodes: Vec<String>) -> Result<Value, String> {
     }
 }
 
-/// Splits a list of nodes at its commas. The URLs of Sentinel and Cluster nodes may contain commas: such a URL ends only
-/// before a blank entry or before the scheme of the next URL. Keeps blank entries.
+/// Splits a list of nodes at its commas. The URLs of Sentinel and Cluster nodes may contain commas: such a URL ends
+/// only before a blank entry or before the scheme of the next URL. Keeps blank entries.
 pub(crate) fn split_nodes(text: &str) -> Vec<String> {
     let mut nodes: Vec<String> = Vec::new();
     for part in text.split(',').map(str::trim) {

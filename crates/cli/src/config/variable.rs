@@ -36,8 +36,8 @@ pub(crate) fn flag_or_read<T: From<String>>(flag: Option<T>, name: &str) -> Outc
     if flag.is_some() { Ok(flag) } else { Ok(read(name)?.map(T::from)) }
 }
 
-/// Fails if a variable with our prefix is unknown. If a misspelt variable were ignored, its setting would have no effect,
-/// and this host might use its own locks.
+/// Fails if a variable with our prefix is unknown. If a misspelt variable were ignored, its setting would have no
+/// effect, and this host might use its own locks.
 pub(crate) fn check() -> Outcome<()> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let is_unknown =

@@ -173,7 +173,7 @@ fn a_plain_lock_is_broken_by_its_digest() {
 }
 
 #[test]
-fn without_a_quorum_every_node_is_named() {
+fn without_a_quorum_break_names_the_unreachable_nodes() {
     let place = Place::servers();
     let held = place.hold_without_end("60s");
     place.servers[0].kill();
@@ -193,7 +193,7 @@ fn missing_and_invalid_arguments_are_reported() {
         (&["break", "a", "--fence", "1"], "--reason"),
         (&["break", "a", "--fence", "1", "--reason", " "], "the reason must not be blank"),
         (&["break", "a", "--fence", "one", "--reason", "x"], "a fence is the number of a lease"),
-        (&["break", "a", "--fence", "null", "--reason", "x"], "the lock may be free"),
+        (&["break", "a", "--fence", "null", "--reason", "x"], "if the lock is free, it has no fence"),
         (&["break", "a", "--digest", "12", "--reason", "x"], "16 hexadecimal digits"),
         (&["break", "a", "--digest", "0123456789abcdef", "--fence", "1", "--reason", "x"], "cannot be used with"),
         (&["break", "", "--fence", "1", "--reason", "x"], "must not be empty"),

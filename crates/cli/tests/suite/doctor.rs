@@ -123,7 +123,11 @@ fn an_eviction_policy_is_found() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     servers[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    Report::of(&user, &nodes).assert_finds(78, "wrong memory", &["allkeys-lru", "CONFIG SET maxmemory-policy noeviction"]);
+    Report::of(&user, &nodes).assert_finds(
+        78,
+        "wrong memory",
+        &["allkeys-lru", "CONFIG SET maxmemory-policy noeviction"],
+    );
 }
 
 #[test]
@@ -158,7 +162,11 @@ fn a_server_that_is_listed_under_two_addresses_is_found() {
     let (servers, nodes) = cluster(&user, 3);
     let (first, other_address) = (servers[0].url(), servers[0].url().replace("127.0.0.1", "localhost"));
     let duplicate = nodes.replace(&servers[2].url(), &other_address);
-    Report::of(&user, &duplicate).assert_finds(78, "wrong server", &["the same server as", &first, "list every server once"]);
+    Report::of(&user, &duplicate).assert_finds(
+        78,
+        "wrong server",
+        &["the same server as", &first, "list every server once"],
+    );
 }
 
 #[test]
@@ -221,7 +229,11 @@ fn missing_permissions_are_found() {
     report(&["-script"]).assert_finds(77, "wrong access", &["run script load", "+script|load"]);
     report(&["-info"]).assert_finds(77, "wrong access", &["run info"]);
     report(&["-hset", "-hdel"]).assert_finds(77, "wrong access", &["run hdel, hset", "+hdel +hset"]);
-    report(&["-client|tracking"]).assert_finds(0, "warning access", &["does not permit CLIENT TRACKING", "+client|tracking"]);
+    report(&["-client|tracking"]).assert_finds(
+        0,
+        "warning access",
+        &["does not permit CLIENT TRACKING", "+client|tracking"],
+    );
     report(&["-scan"]).assert_finds(0, "warning access", &["cannot be listed", "+scan"]);
     report(&["resetkeys", "~quorlock~*"]).assert_finds(77, "wrong access", &["touch keys of locks", "~quorlock:*"]);
     report(&["resetkeys", "~quorlock:*"]).assert_finds(77, "wrong access", &["the node's own keys quorlock~epoch"]);
@@ -248,7 +260,11 @@ fn a_restarted_node_is_found_before_and_during_its_quarantine() {
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let nodes = urls(&servers);
     assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
-    Report::of(&user, &nodes).assert_finds(0, "ok persistence", &["appendfsync always", "still quarantined after a restart"]);
+    Report::of(&user, &nodes).assert_finds(
+        0,
+        "ok persistence",
+        &["appendfsync always", "still quarantined after a restart"],
+    );
     servers[1].restart();
     let report = Report::of(&user, &nodes);
     report.assert_finds(0, "warning life", &["lost its memory", "quarantined for 66s", "nodes wait"]);
@@ -292,7 +308,8 @@ fn a_stopped_clock_is_found() {
     clock.freeze_at_micros(i64::try_from(now.as_micros()).unwrap());
     let report = Report::of(&user, &server.url());
     report.assert_finds(78, "wrong clock", &["its clock runs -", "more than the drift allowance of 10 %"]);
-    // The two reads of the clock take time, so the report states a precision. Its rate must be right within that precision.
+    // The two reads of the clock take time, so the report states a precision. Its rate must be right within that
+    // precision.
     let finding = report.findings().into_iter().find(|line| line.starts_with("wrong clock")).unwrap();
     let number_after = |text: &str| -> f64 {
         let (_, rest) = finding.split_once(text).unwrap();
@@ -308,7 +325,11 @@ fn an_even_number_of_nodes_is_found() {
     let user = User::new();
     let servers = RedisServer::start_many(4);
     Report::of(&user, &urls(&servers[..2])).assert_finds(78, "wrong settings", &["two nodes tolerate no failure"]);
-    Report::of(&user, &urls(&servers)).assert_finds(0, "warning quorum", &["4 nodes tolerate no more failures than 3", "odd"]);
+    Report::of(&user, &urls(&servers)).assert_finds(
+        0,
+        "warning quorum",
+        &["4 nodes tolerate no more failures than 3", "odd"],
+    );
 }
 
 #[test]
@@ -354,7 +375,11 @@ fn a_read_only_file_is_found() {
     Report::of(&user, &below).assert_finds(78, "wrong settings", &["it is not a directory"]);
     let text = user.home.path().join("text.db");
     std::fs::write(&text, "x".repeat(1_000)).unwrap();
-    Report::of(&user, &format!("sqlite:{}", text.display())).assert_finds(78, "wrong settings", &["not an SQLite database"]);
+    Report::of(&user, &format!("sqlite:{}", text.display())).assert_finds(
+        78,
+        "wrong settings",
+        &["not an SQLite database"],
+    );
     let locked = user.home.path().join("locked");
     std::fs::create_dir(&locked).unwrap();
     std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o500)).unwrap();

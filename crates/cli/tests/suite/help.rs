@@ -51,7 +51,10 @@ fn the_help_of_every_command_matches_its_snapshot() {
             std::fs::write(&path, &text).unwrap();
         }
         let snapshot = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(text, snapshot, "{help:?}: if the new text is right, update the snapshot with QUORLOCK_WRITE_HELP=1");
+        assert_eq!(
+            text, snapshot,
+            "{help:?}: if the new text is right, update the snapshot with QUORLOCK_WRITE_HELP=1"
+        );
     }
 }
 

@@ -128,7 +128,11 @@ fn wait_waits_for_quarantined_and_unreachable_nodes() {
     assert_eq!(stdout(&waited), "5 nodes can vote\n");
     assert!(stderr(&waited).contains("can vote in"), "{}", stderr(&waited));
     let again = with(&["nodes", "wait"]);
-    assert_eq!((stdout(&again).as_str(), stderr(&again).as_str()), ("5 nodes can vote\n", ""), "a wait for voting nodes prints something else");
+    assert_eq!(
+        (stdout(&again).as_str(), stderr(&again).as_str()),
+        ("5 nodes can vote\n", ""),
+        "a wait for voting nodes prints something else"
+    );
 
     servers[0].restart_empty();
     servers[1].kill();

@@ -104,8 +104,8 @@ fn a_file_that_is_no_database_is_named_and_not_changed() {
     }
 }
 
-/// Runs a script in a folder on a small disk, which exists only during the script. `$Q` is the tool, `fill` fills the disk,
-/// and `make_room` frees it. Returns `None` if no disk can be mounted.
+/// Runs a script in a folder on a small disk, which exists only during the script. `$Q` is the tool, `fill` fills the
+/// disk, and `make_room` frees it. Returns `None` if no disk can be mounted.
 fn on_a_small_disk(user: &User, script: &str) -> Option<Output> {
     let disk = user.home.path().join("disk");
     std::fs::create_dir(&disk).unwrap();

@@ -73,15 +73,14 @@ fn a_master_behind_sentinels_works_as_a_node() {
     let down = RedisServer::start();
     down.kill();
     let (down, up) = (down.addr().to_string(), sentinels.sentinel.addr());
-    let trusting = TrustingUser::new(sentinels.url_among(&[&down]));
+    let user = TrustingUser::new(sentinels.url_among(&[&down]));
     let title = format!("redis+sentinel://{down},{up}/testkit");
-    trusting.assert_commands_work(&title);
-    // The new master may lack the latest locks, so the tests after the failover use another name first.
+    user.assert_commands_work(&title);
     sentinels.fail_over();
-    eventually("the new master takes over", || trusting.run(&["run", "b", "-n", "--", "true"]).status.success());
-    trusting.assert_commands_work(&title);
+    eventually("the new master takes over", || user.run(&["run", "b", "-n", "--", "true"]).status.success());
+    user.assert_commands_work(&title);
     sentinels.sentinel.kill();
-    let output = trusting.run(&["run", "a", "--", "true"]);
+    let output = user.run(&["run", "a", "--", "true"]);
     assert_fails(&output, 69, "no quorum for a: 1 of 1 nodes is unreachable");
     assert!(stderr(&output).contains(&title), "{}", stderr(&output));
 }
@@ -89,15 +88,15 @@ fn a_master_behind_sentinels_works_as_a_node() {
 #[test]
 fn a_redis_cluster_works_as_a_node() {
     let cluster = RedisCluster::start(3);
-    let trusting = TrustingUser::new(cluster.url());
-    trusting.assert_commands_work(&trusting.nodes);
-    let leases: Vec<String> = ["b", "c", "d", "e", "f"].map(|name| trusting.run_ok(&["acquire", name])).into();
+    let user = TrustingUser::new(cluster.url());
+    user.assert_commands_work(&user.nodes);
+    let leases: Vec<String> = ["b", "c", "d", "e", "f"].map(|name| user.run_ok(&["acquire", name])).into();
     assert!(cluster.masters.iter().all(|master| !master.keys("quorlock:*").is_empty()), "a master has no lock");
-    assert_eq!(trusting.run_ok(&["list"]).lines().count(), 1 + leases.len());
+    assert_eq!(user.run_ok(&["list"]).lines().count(), 1 + leases.len());
     for lease in leases {
-        trusting.run_ok(&["release", lease.trim()]);
+        user.run_ok(&["release", lease.trim()]);
     }
-    let nodes = trusting.nodes.replace("redis+cluster", "redis").replace(',', ",redis://");
+    let nodes = user.nodes.replace("redis+cluster", "redis").replace(',', ",redis://");
     let separate = TrustingUser::new(nodes);
     assert_fails(&separate.run(&["run", "a", "--", "true"]), 78, "redis+cluster://");
 }
@@ -106,15 +105,15 @@ fn a_redis_cluster_works_as_a_node() {
 fn sentinels_and_their_master_can_use_tls() {
     let Some(authority) = Authority::make() else { return };
     let sentinels = Sentinels::builder().tls(&authority).start();
-    let mut trusting = TrustingUser::new(sentinels.url());
-    assert_fails(&trusting.run(&["run", "a", "--", "true"]), 69, "certificate");
+    let mut user = TrustingUser::new(sentinels.url());
+    assert_fails(&user.run(&["run", "a", "--", "true"]), 69, "certificate");
     let path = authority.path();
-    trusting.authority = Some(&path);
-    trusting.assert_commands_work(trusting.nodes.strip_suffix("?tls=true").unwrap());
-    trusting.nodes = trusting.nodes.strip_suffix("?tls=true").unwrap().to_owned();
-    assert_fails(&trusting.run(&["run", "a", "--", "true"]), 69, "no quorum for a");
-    trusting.nodes = trusting.nodes.replace("redis+", "rediss+");
-    assert_fails(&trusting.run(&["run", "a", "--", "true"]), 78, "as in redis+sentinel://..?tls=true");
+    user.authority = Some(&path);
+    user.assert_commands_work(user.nodes.strip_suffix("?tls=true").unwrap());
+    user.nodes = user.nodes.strip_suffix("?tls=true").unwrap().to_owned();
+    assert_fails(&user.run(&["run", "a", "--", "true"]), 69, "no quorum for a");
+    user.nodes = user.nodes.replace("redis+", "rediss+");
+    assert_fails(&user.run(&["run", "a", "--", "true"]), 78, "as in redis+sentinel://..?tls=true");
 }
 
 #[test]

@@ -48,7 +48,7 @@ impl Watch {
     /// Waits until the watch has ended. Returns its exit code.
     fn wait(&mut self) -> Option<i32> {
         let mut status = None;
-        eventually("the watch to end", || {
+        eventually("the watch has ended", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });

@@ -33,7 +33,7 @@ use tokio::sync::oneshot;
 use crate::api::election::Leader;
 use crate::api::lock::{Exclusive, Kind};
 use crate::api::multi::Names;
-use crate::api::rw::Party;
+use crate::api::rw::ReadWrite;
 use crate::detached::DetachedLease;
 use crate::error::{AcquireError, CloseError, ConnectError, LeaseError, LostError, ReadError, RunError};
 use crate::lease::claim::Progress;
@@ -62,7 +62,7 @@ pub type Lock<K = Exclusive> = Blocking<crate::Lock<K>>;
 /// A lock that its owner may acquire again. See [`crate::Reentrant`].
 pub type Reentrant = Lock<Owner>;
 /// A lock with many readers or one writer. See [`crate::RwLock`]: give each thread its own clone.
-pub type RwLock = Lock<Party>;
+pub type RwLock = Lock<ReadWrite>;
 /// A lock with a limited number of holders. See [`crate::Semaphore`].
 pub type Semaphore = Lock<Mode>;
 /// Exclusive locks of several names, which are acquired all or none. See [`crate::All`].
@@ -298,7 +298,7 @@ impl Reentrant {
 }
 
 impl RwLock {
-    /// Sets the owner. All locks with the same owner are the same party. See [`crate::RwLock::owned_by`].
+    /// Sets the owner. All locks with the same owner act as one. See [`crate::RwLock::owned_by`].
     pub fn owned_by(self, owner: Owner) -> Self {
         self.map(|lock| lock.owned_by(owner))
     }

@@ -79,7 +79,8 @@ impl ClientBuilder {
     /// Sets the nodes: one or more `redis://`, `rediss://` (TLS) or `redis+unix:` URLs, or a single
     /// `redis+sentinel://`, `redis+cluster://`, `sqlite:PATH` or `memory:`.
     ///
-    /// `redis://[user:password@]host[:port][/db]` is one server. `redis+unix:PATH[?user=..&pass=..&db=..]` is one
+    /// `redis://[user:password@]host[:port][/db]` is one server. `sqlite:PATH` is a file on this machine; it and its
+    /// folder are created if they are missing. `redis+unix:PATH[?user=..&pass=..&db=..]` is one
     /// server that listens on a Unix socket.
     ///
     /// `redis+sentinel://[user:password@]host[:port],host[:port],../SERVICE[?setting=value&..]` is the master of the
@@ -272,7 +273,8 @@ impl ClientBuilder {
     /// Checks the settings, opens the connections, and waits until a majority of the nodes can vote.
     ///
     /// The nodes of a new cluster are quarantined before they may vote. [`init_cluster`](Self::init_cluster) avoids
-    /// that.
+    /// that. A quarantine lasts until clients have been connected for its length, so a program that exits on this error
+    /// and starts again needs a [`state_folder`](Self::state_folder), or [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote, if there is no majority within the

@@ -12,7 +12,7 @@ use crate::api::builder::{ClientBuilder, not_a_process};
 use crate::api::election::Election;
 use crate::api::lock::{Exclusive, Lock, Reentrant, Semaphore};
 use crate::api::multi::All;
-use crate::api::rw::{Party, RwLock};
+use crate::api::rw::{ReadWrite, RwLock};
 use crate::cluster::Cluster;
 use crate::cluster::break_lock::{Break, Broken, break_lock};
 use crate::cluster::history::history;
@@ -50,6 +50,9 @@ pub struct Client {
 
 impl Client {
     /// Connects with the default settings, and waits at most five seconds until a majority of the nodes can vote.
+    ///
+    /// Run `quorlock nodes init` once for new servers; otherwise they are quarantined first. A service that must start
+    /// while its nodes are down or quarantined uses [`connect_lazy`](ClientBuilder::connect_lazy).
     ///
     /// Pass one `redis://`, `rediss://` or `sqlite:` URL, or three or more Redis URLs. See
     /// [`ClientBuilder::nodes`].
@@ -131,14 +134,15 @@ impl Client {
         Lock::new(self, self.key(name.as_ref()), mode)
     }
 
-    /// Returns a lock that its owner may acquire again while holding it. The owner is new and random.
+    /// Returns a lock that its owner may acquire again while holding it. The owner is new and random; clones of the
+    /// lock have the same owner.
     pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
         Lock::new(self, self.key(name.as_ref()), self.new_owner())
     }
 
     /// Returns a lock with many readers or one writer.
     pub fn rw(&self, name: impl AsRef<str>) -> RwLock {
-        Lock::new(self, self.key(name.as_ref()), Party::new())
+        Lock::new(self, self.key(name.as_ref()), ReadWrite::new())
     }
 
     /// Returns a lock with at most `permits` holders. `permits` is between 1 and [`PERMITS_MAX`](crate::PERMITS_MAX).

@@ -56,7 +56,8 @@ impl Lock {
         Ok(found.holder().map(|(holder, term)| Leader { holder, term }))
     }
 
-    /// Returns a stream of the current leader, and then of every change; `None` while there is no leader.
+    /// Returns a stream of the current leader, and then of every change; `None` while there is no leader. To await the
+    /// next item, use `StreamExt::next` of the crate `futures-util`.
     ///
     /// The stream reads the nodes about once a second, or three times in a ttl if that is more often, so it may miss
     /// shorter terms. While no majority of the nodes answers, the stream has no items. It keeps the client open, and

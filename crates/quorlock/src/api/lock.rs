@@ -195,7 +195,10 @@ impl<K: Kind> Lock<K> {
         }
     }
 
-    /// Acquires the lock, waiting until it is free or the [`retry`](Self::retry) policy is exhausted.
+    /// Acquires the lock, waiting until it is free, however long that takes.
+    ///
+    /// While no majority of the nodes votes, the method keeps trying, unless the [`retry`](Self::retry) policy limits
+    /// the number of attempts. In a request handler, use [`acquire_within`](Self::acquire_within).
     ///
     /// # Errors
     /// [`AcquireError`], for example if the name or a setting is invalid.
@@ -206,13 +209,14 @@ impl<K: Kind> Lock<K> {
         self.acquire_until(true, None).await
     }
 
-    /// Acquires the lock, waiting at most for the duration `wait`. It never returns later than that.
+    /// Acquires the lock, waiting at most for the duration `wait`.
     ///
-    /// With a wait of zero this method tries once, like [`try_acquire`](Self::try_acquire), but reports who
+    /// With a wait of zero this method asks each node once, for at most the node deadline, and reports who
     /// [holds](AcquireError::Held) the lock.
     ///
     /// # Errors
-    /// [`AcquireError::WaitTimeout`] names the holder at the deadline. Other [`AcquireError`]s name the nodes that did
+    /// [`AcquireError::WaitTimeout`] names the holder at the deadline. If `wait` is shorter than the node deadline and
+    /// too few nodes answered in time, the error names no holder. [`AcquireError::NoQuorum`] names the nodes that did
     /// not answer.
     ///
     /// # Cancel safety

@@ -39,7 +39,10 @@ pub struct MemoryNodes {
 }
 
 impl MemoryNodes {
-    /// Creates blank nodes.
+    /// Creates blank nodes. Connect the first client with [`init_cluster`](crate::ClientBuilder::init_cluster), unless
+    /// there is only one node: otherwise the nodes are quarantined first.
+    ///
+    /// The nodes and their clients use real time, also if tokio's time is paused. Tests use short ttls instead.
     pub fn new(nodes: usize) -> Self {
         let node = |index| {
             let (title, state) = (format!("memory:{index}"), Arc::new(Mutex::new(NodeMemory::new())));

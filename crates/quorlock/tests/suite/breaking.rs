@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::common::long_leases::{LONG, ProxiedCluster, connect_to_all, wait_for_silence, expect_soon};
+use crate::common::long_leases::{LONG, ProxiedCluster, connect_to_all, expect_soon, wait_for_silence};
 use quorlock::{Break, BreakError, Client, LostError, Renewals, Silence, Target};
 use quorlock_testkit::RedisServer;
 
@@ -114,7 +114,11 @@ async fn a_lock_of_another_program_is_broken_by_its_digest() {
     assert_eq!(target.to_string(), "digest 765842bf8d727e5f");
     client.break_lock("job", Break::new(target, "a test")).await.unwrap();
     for server in &cluster.servers {
-        assert_ne!(value_of(server, KEY), "a stranger's", "the key still has the value with which the other program can extend and release it");
+        assert_ne!(
+            value_of(server, KEY),
+            "a stranger's",
+            "the key still has the value with which the other program can extend and release it"
+        );
         assert!(server.command(&["PTTL", KEY]).as_int().unwrap() > 0, "the key of a broken lock has no expiry");
     }
     assert!(client.lock("job").try_acquire().await.unwrap().is_none());

@@ -34,17 +34,20 @@ impl Wake for RecordingWaker {
     }
 }
 
-/// Polls the acquire once, lets the other tasks of this thread run for `steps` steps, and drops the acquire. Zero steps drop
-/// it without a poll. Returns the phase in which the acquire was dropped.
+/// Polls the acquire once, lets the other tasks of this thread run for `steps` steps, and drops the acquire. Zero steps
+/// drop it without a poll. Returns the phase in which the acquire was dropped.
 ///
-/// The runtime has one thread. With each number of steps in turn, the acquire is therefore dropped in every state of the
-/// links.
+/// The runtime has one thread. With each number of steps in turn, the acquire is therefore dropped in every state of
+/// the links.
 async fn drop_after_steps(acquire: impl Future<Output = Result<Lease, AcquireError>>, steps: usize) -> Phase {
     let Some(steps) = steps.checked_sub(1) else { return Phase::Unpolled };
     let recorder = Arc::new(RecordingWaker::default());
     let waker = Waker::from(Arc::clone(&recorder));
     let mut acquire = pin!(acquire);
-    assert!(acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "the acquire ended before any request was sent");
+    assert!(
+        acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(),
+        "the acquire ended before any request was sent"
+    );
     for _ in 0..steps {
         yield_now().await;
         if recorder.0.load(Ordering::SeqCst) {
@@ -114,7 +117,11 @@ async fn an_acquire_that_is_dropped_while_the_lock_is_held_changes_no_node() {
         client.close(CLOSE_TIMEOUT).await.unwrap();
         for server in &cluster.servers {
             assert_eq!(server.command(&["GET", "quorlock:job"]).as_str(), Some(lease.id().reveal().as_str()));
-            assert_eq!(server.command(&["EXISTS", "quorlock~queue:quorlock:job"]).as_int(), Some(0), "a waiter is left");
+            assert_eq!(
+                server.command(&["EXISTS", "quorlock~queue:quorlock:job"]).as_int(),
+                Some(0),
+                "a waiter is left"
+            );
         }
     }
     println!("dropped: {not_queued} before the wait, {queued} while they waited");
@@ -157,7 +164,10 @@ async fn drop_at_random_times(lock: Lock, turns: usize, seed: u64) -> usize {
                 () = spin(timeout) => None,
             }
         } else {
-            tokio::time::timeout(timeout, lock.acquire()).await.ok().map(|lease| lease.expect("acquire retries until a majority votes"))
+            tokio::time::timeout(timeout, lock.acquire())
+                .await
+                .ok()
+                .map(|lease| lease.expect("acquire retries until a majority votes"))
         };
         acquired += usize::from(lease.is_some());
     }
@@ -200,7 +210,11 @@ async fn acquires_dropped_at_random_times_leave_no_key() {
         for client in clients {
             client.close(CLOSE_TIMEOUT).await.expect("all nodes are reachable again and accept the releases");
         }
-        assert_eq!(cluster.lock_keys_by_node().concat(), Vec::<String>::new(), "votes are left after the network fault {fault}");
+        assert_eq!(
+            cluster.lock_keys_by_node().concat(),
+            Vec::<String>::new(),
+            "votes are left after the network fault {fault}"
+        );
         for name in ["job 0", "job 1", "job 2"] {
             assert_free(&cluster, name).await;
         }

@@ -1,35 +1,36 @@
-//! The conformance suite: every kind of lock keeps its guarantees on every kind of node, on one node and in clusters of three
-//! and five. An SQLite node, a master behind sentinels, or a Redis Cluster is always the only node.
+//! The conformance suite: every kind of lock keeps its guarantees on every kind of node, on one node and in clusters of
+//! three and five. An SQLite node, a master behind sentinels, or a Redis Cluster is always the only node.
 //!
-//! A claim is a function that checks one guarantee. With nodes in memory, an SQLite file, or three Redis servers, each claim
-//! is a test of its own. The other nodes are slow to start, so there each topic is a test, whose claims share the servers.
+//! A claim is a function that checks one guarantee. With nodes in memory, an SQLite file, or three Redis servers, each
+//! claim is a test of its own. The other nodes are slow to start, so there each topic is a test, whose claims share the
+//! servers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod acquiring;
+mod all_kinds;
 mod backend;
 mod breaking;
-mod elections;
-mod releasing;
 mod detaching;
-mod renewing;
+mod elections;
+mod history;
 mod listing;
 mod name_sets;
-mod all_kinds;
 mod naming;
 mod reentrant;
-mod history;
+mod releasing;
+mod renewing;
 mod running;
 mod shared;
 mod slots;
-mod acquiring;
 mod waiting;
 
 use std::time::Duration;
 
 use backend::{Backend, Kind};
 
-/// The time limit of a claim. Only a failing claim reaches it. It is shorter than [`backend::LONG`], so a claim fails if it
-/// waits for a lease to expire that should have been released.
+/// The time limit of a claim. Only a failing claim reaches it. It is shorter than [`backend::LONG`], so a claim fails
+/// if it waits for a lease to expire that should have been released.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Makes every claim a test on one kind of node.
@@ -48,7 +49,8 @@ macro_rules! suite {
     };
 }
 
-/// Makes every topic a test on one kind of node. The nodes start once for each topic, and are emptied before each claim.
+/// Makes every topic a test on one kind of node. The nodes start once for each topic, and are emptied before each
+/// claim.
 macro_rules! suite_by_topic {
     ($backend:ident on $kind:expr; $($topic:ident { $($claim:ident,)+ })+) => {
         mod $backend {

@@ -15,8 +15,12 @@ use tracing::{Event, Level, Metadata, Subscriber, span};
 
 /// URLs of ports on which no server listens.
 fn unused_urls(count: usize) -> Vec<String> {
-    let listeners: Vec<TcpListener> = (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port is free")).collect();
-    listeners.iter().map(|listener| format!("redis://{}", listener.local_addr().expect("the socket is bound"))).collect()
+    let listeners: Vec<TcpListener> =
+        (0..count).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port is free")).collect();
+    listeners
+        .iter()
+        .map(|listener| format!("redis://{}", listener.local_addr().expect("the socket is bound")))
+        .collect()
 }
 
 /// A connect timeout that a test can wait for.
@@ -28,7 +32,10 @@ async fn connect_names_each_node_and_the_reason_when_no_majority_can_vote() {
     urls.push("redis://no-such-host.invalid:6379".into());
     let error = Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("no server listens");
     let ConnectError::NoMajority { nodes, .. } = &error else { panic!("{error}") };
-    assert!(nodes.iter().zip(&urls).all(|((node, silence), url)| url.starts_with(node) && silence.is_some()), "{nodes:?}");
+    assert!(
+        nodes.iter().zip(&urls).all(|((node, silence), url)| url.starts_with(node) && silence.is_some()),
+        "{nodes:?}"
+    );
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote after "), "{text}");
     assert!(urls.iter().all(|url| text.contains(url.as_str())) && text.contains("refused"), "{text}");
@@ -64,7 +71,12 @@ async fn connect_reports_the_remaining_quarantine_and_how_to_avoid_it() {
     let servers = RedisServer::start_many(3);
     let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
     // `connect` fails before its timeout, because the quarantine lasts longer than the timeout.
-    let error = Client::builder().nodes(&urls).connect_timeout(LONG / 2).connect().await.expect_err("new nodes are in quarantine");
+    let error = Client::builder()
+        .nodes(&urls)
+        .connect_timeout(LONG / 2)
+        .connect()
+        .await
+        .expect_err("new nodes are in quarantine");
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote"), "{text}");
     assert!(
@@ -73,7 +85,8 @@ async fn connect_reports_the_remaining_quarantine_and_how_to_avoid_it() {
     );
     assert!(text.contains("connect_lazy") && text.contains("quorlock nodes init"), "{text}");
     servers[2].kill();
-    let error = Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("one node is unreachable");
+    let error =
+        Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("one node is unreachable");
     let text = error.to_string();
     assert!(text.contains("unreachable") && !text.contains("nodes init"), "{text}");
 }
@@ -83,7 +96,8 @@ async fn connect_names_the_node_that_a_new_cluster_waits_for() {
     let servers = RedisServer::start_many(2);
     let mut urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
     urls.extend(unused_urls(1));
-    let error = Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("one node is unreachable");
+    let error =
+        Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("one node is unreachable");
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote"), "{text}");
     assert!(text.contains(&format!("{} unreachable", urls[2])), "{text}");
@@ -144,7 +158,10 @@ async fn one_unusable_node_is_tolerated_and_two_of_three_are_an_error() {
             let builder = cluster.builder();
             let client = if lazy { builder.connect_lazy().await } else { builder.connect().await };
             let error = client.expect_err("one of three nodes is no majority").to_string();
-            assert!(explains(&error, 0) && explains(&error, 1) && !error.contains(&cluster.servers[2].url()), "{error}");
+            assert!(
+                explains(&error, 0) && explains(&error, 1) && !error.contains(&cluster.servers[2].url()),
+                "{error}"
+            );
         }
     }
 }
@@ -165,7 +182,8 @@ async fn a_client_from_connect_lazy_uses_nodes_that_become_usable_later() {
     let cluster = Cluster::start(3).await;
     cluster.servers[0].command(FAULTS[0].0);
     cluster.servers[1].kill();
-    let error = cluster.builder().connect_timeout(SHORT).connect().await.expect_err("one of three nodes is no majority");
+    let error =
+        cluster.builder().connect_timeout(SHORT).connect().await.expect_err("one of three nodes is no majority");
     let text = error.to_string();
     assert!(matches!(error, ConnectError::NoMajority { .. }) && text.contains("replica"), "{text}");
     let client = cluster.builder().connect_lazy().await.expect("connect_lazy accepts a dead node");
@@ -243,8 +261,10 @@ async fn each_outage_is_logged_once_at_its_start_and_once_at_its_end() {
         cluster.proxies[index].refuse(false);
     }
     eventually_async("the log to report that both nodes are back", async || log.count("node is back") == 2).await;
-    eventually_async("the log to report that a majority can vote again", async || log.count("a majority of the nodes can vote again") == 1)
-        .await;
+    eventually_async("the log to report that a majority can vote again", async || {
+        log.count("a majority of the nodes can vote again") == 1
+    })
+    .await;
     client.lock("a").acquire().await.expect("the lock is free").release().await.expect("a majority answers");
     assert_eq!(log.lines().len(), 6, "{:#?}", log.lines());
     client.close(LONG).await.expect("all nodes answer");

@@ -4,7 +4,10 @@
 
 use std::time::Duration;
 
-use crate::common::long_leases::{CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, counts, wait_until_counts_grow, wait_for_silence, vote_count, wait_until_all_vote};
+use crate::common::long_leases::{
+    CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, counts, vote_count, wait_for_silence, wait_until_all_vote,
+    wait_until_counts_grow,
+};
 use quorlock::{AcquireError, Client, DetachedLease, Lease, LeaseError, LostError, Released};
 use quorlock_testkit::{Reply, eventually_async};
 
@@ -103,7 +106,8 @@ async fn acquire_kind(client: &Client, kind: usize) -> Result<Lease, AcquireErro
     }
 }
 
-/// Acquires a lease while only a bare majority can grant it. Retries, because on a busy machine a grant may arrive too late.
+/// Acquires a lease while only a bare majority can grant it. Retries, because on a busy machine a grant may arrive too
+/// late.
 async fn acquire_from_bare_majority(client: &Client, kind: usize) -> Lease {
     let mut lease = None;
     eventually_async("a bare majority to grant", async || {
@@ -158,8 +162,10 @@ async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
         eventually_async("a repair request to be held by the proxy", async || cluster.proxies[2].held_up() > 0).await;
         theirs.release(&lease).await.unwrap();
         cluster.wait_for_key_on(KEY, &[]).await;
-        eventually_async("the last node to have the tombstone", async || last_server[0].keys("quorlock~done:*").len() > kind)
-            .await;
+        eventually_async("the last node to have the tombstone", async || {
+            last_server[0].keys("quorlock~done:*").len() > kind
+        })
+        .await;
         cluster.proxies[2].hold(false);
         wait_until_counts_grow(last_server, vote_count, &before, 1).await;
         cluster.wait_for_key_on(KEY, &[]).await;
@@ -229,7 +235,10 @@ async fn a_lost_detached_lease_stays_lost() {
     cluster.wait_for_key_on(KEY, &[]).await;
     let tombstone = format!("quorlock~done:{}", lease.id().reveal());
     for server in &cluster.servers {
-        eventually_async("every node to have the tombstone", async || server.command(&["DEL", &tombstone]) == Reply::Int(1)).await;
+        eventually_async("every node to have the tombstone", async || {
+            server.command(&["DEL", &tombstone]) == Reply::Int(1)
+        })
+        .await;
         server.command(&["SET", KEY, &lease.id().reveal(), "PX", "60000"]);
     }
     assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Ended)));

@@ -29,12 +29,19 @@ async fn an_examination_shows_each_state_and_changes_nothing() {
 
     nodes.down(0);
     let examination = examine(&nodes).await;
-    assert!(matches!(&examination.nodes[0].state, NodeState::Unreachable(reason) if reason == "it is down"), "{examination:?}");
+    assert!(
+        matches!(&examination.nodes[0].state, NodeState::Unreachable(reason) if reason == "it is down"),
+        "{examination:?}"
+    );
     assert_eq!((examination.worst(), examination.voting()), (Severity::Wrong, 2));
-    let finding = examination.all().find(|(_, finding)| finding.severity == Severity::Wrong).expect("one finding is an error");
+    let finding =
+        examination.all().find(|(_, finding)| finding.severity == Severity::Wrong).expect("one finding is an error");
     assert_eq!((finding.0.map(|node| &*node.title), finding.1.topic), (Some("memory:0"), Topic::Reach));
     assert!(finding.1.advice.is_some() && examination.nodes[0].round_trip.is_none());
-    assert!(examination.nodes[1].round_trip.is_some() && examination.nodes[1].rate_ppm.is_none(), "an examination without a duration cannot measure the rate of a clock");
+    assert!(
+        examination.nodes[1].round_trip.is_some() && examination.nodes[1].rate_ppm.is_none(),
+        "an examination without a duration cannot measure the rate of a clock"
+    );
 }
 
 #[tokio::test]
@@ -61,7 +68,10 @@ async fn nodes_that_refuse_the_password_can_be_examined() {
     let urls = servers.iter().map(|server| server.url().replace("correct-horse", "hunter2"));
     let examination = builder().nodes(urls).examine(Duration::ZERO).await;
     assert!(
-        examination.findings.iter().any(|finding| finding.topic == Topic::Settings && finding.text.contains("two nodes"))
+        examination
+            .findings
+            .iter()
+            .any(|finding| finding.topic == Topic::Settings && finding.text.contains("two nodes"))
     );
     assert!(examination.nodes.iter().all(|node| matches!(node.state, NodeState::Denied(_))), "{examination:?}");
     assert!(!format!("{examination:?}").contains("hunter2"));
@@ -72,9 +82,15 @@ async fn an_examination_reports_nodes_with_other_constants_as_unfit() {
     let cluster = Cluster::start(3).await;
     let examination = cluster.builder().max_ttl(MAX_TTL * 2).examine(Duration::from_millis(100)).await;
     for node in &examination.nodes {
-        assert!(matches!(&node.state, NodeState::Unfit(reason) if reason.contains("max_ttl is 3s on the node and 6s here")), "{node:?}");
+        assert!(
+            matches!(&node.state, NodeState::Unfit(reason) if reason.contains("max_ttl is 3s on the node and 6s here")),
+            "{node:?}"
+        );
         assert!(node.rate_ppm.is_some() && node.skew_micros.is_some());
-        let (run_id, epoch) = (node.run.as_ref().expect("the node reports its run id"), node.epoch.as_ref().expect("the node belongs to a cluster"));
+        let (run_id, epoch) = (
+            node.run.as_ref().expect("the node reports its run id"),
+            node.epoch.as_ref().expect("the node belongs to a cluster"),
+        );
         assert_eq!((run_id.len(), epoch.len()), (8, 8));
     }
 }

@@ -1,10 +1,12 @@
-//! Nodes that die, freeze, are demoted or run out of memory. The other nodes continue, and errors name the failed nodes and
-//! the reasons.
+//! Nodes that die, freeze, are demoted or run out of memory. The other nodes continue, and errors name the failed nodes
+//! and the reasons.
 
 use std::time::Duration;
 
-use crate::common::long_leases::{ProxiedCluster, connect_to_all, missing_nodes, wait_for_silence, expect_soon, hold_once, wait_until_all_vote};
-use crate::common::observe::{stored_state, wait_until_quarantined, silence_of};
+use crate::common::long_leases::{
+    ProxiedCluster, connect_to_all, expect_soon, hold_once, missing_nodes, wait_for_silence, wait_until_all_vote,
+};
+use crate::common::observe::{silence_of, stored_state, wait_until_quarantined};
 use crate::common::{Cluster, MAX_TTL, lock_keys};
 use quorlock::{AcquireError, Client, Fence, LeaseError, NodeVote, Silence, Tally};
 use quorlock_testkit::{Aof, RedisServer, eventually, eventually_async};
@@ -23,8 +25,8 @@ async fn no_quorum(client: &Client) -> Tally {
     }
 }
 
-/// Checks that the tallies of failed attempts name these nodes. Tries again until a tally names no other node, because a
-/// slow node may miss the deadline.
+/// Checks that the tallies of failed attempts name these nodes. Tries again until a tally names no other node, because
+/// a slow node may miss the deadline.
 async fn assert_names_exactly(client: &Client, servers: &[RedisServer]) {
     eventually_async("all other nodes to answer in time", async || {
         let tally = no_quorum(client).await;
@@ -99,12 +101,17 @@ async fn three_dead_nodes_are_named_and_the_living_nodes_keep_no_votes() {
         let reason = reason.unwrap_or_else(|| panic!("{url} is not named: {error}"));
         assert!(reason.contains("unreachable") || reason.contains("broken"), "{url} without a reason: {error}");
     }
-    let Err(LeaseError::NoQuorum { tally, .. }) = expect_soon(lease.extend()).await else { panic!("a minority extended the lease") };
+    let Err(LeaseError::NoQuorum { tally, .. }) = expect_soon(lease.extend()).await else {
+        panic!("a minority extended the lease")
+    };
     assert_eq!(missing_nodes(&tally), urls(dead));
     lease.ensure(Duration::from_secs(1)).expect("a lease outlives the failure of a renewal");
     // Dropping the lease releases its votes on the living nodes.
     drop(lease);
-    eventually_async("the living nodes to have no votes", async || living.iter().all(|node| lock_keys(node).is_empty())).await;
+    eventually_async("the living nodes to have no votes", async || {
+        living.iter().all(|node| lock_keys(node).is_empty())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -116,10 +123,12 @@ async fn three_frozen_nodes_are_named_and_serve_again_when_thawed() {
     frozen.iter().for_each(RedisServer::freeze);
 
     assert_names_exactly(&client, frozen).await;
-    let Err(LeaseError::NoQuorum { tally, .. }) = lease.release().await else { panic!("a minority acknowledged the release") };
+    let Err(LeaseError::NoQuorum { tally, .. }) = lease.release().await else {
+        panic!("a minority acknowledged the release")
+    };
     assert_eq!(missing_nodes(&tally)[..3], urls(frozen), "{tally:?}");
-    // Wait until the client has replaced its connections to the frozen nodes. Requests on the old connections may arrive before
-    // or after the release.
+    // Wait until the client has replaced its connections to the frozen nodes. Requests on the old connections may
+    // arrive before or after the release.
     for node in 0..3 {
         wait_for_silence(&client, node, |_| true).await;
     }

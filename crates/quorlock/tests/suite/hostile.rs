@@ -1,4 +1,5 @@
-//! Nodes that send invalid replies: no client panics, no invalid reply counts as a vote, and the well-behaved nodes decide.
+//! Nodes that send invalid replies: no client panics, no invalid reply counts as a vote, and the well-behaved nodes
+//! decide.
 
 mod bundles;
 mod fake;
@@ -9,8 +10,8 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::random::{Random, seed};
 use crate::common::long_leases::{self, ProxiedCluster, expect_soon};
+use crate::common::random::{Random, seed};
 use crate::common::{Cluster, builder, observe};
 use fake::{Behavior, Fake, Stage};
 use futures_util::future::join_all;
@@ -45,11 +46,12 @@ fn assert_no_panic(case: &str) {
 }
 
 fn all_invalid_replies(random: &mut Random) -> Vec<InvalidReply> {
-    [invalid_replies::malformed(random), invalid_replies::unrequested("quorlock~hint:"), invalid_replies::exaggerated()].concat()
+    [invalid_replies::malformed(random), invalid_replies::unrequested("quorlock~hint:"), invalid_replies::exaggerated()]
+        .concat()
 }
 
-/// Runs `check` for each invalid reply at each stage. `check` gets the number and the name of the case, the first stage and
-/// the behavior of the fake.
+/// Runs `check` for each invalid reply at each stage. `check` gets the number and the name of the case, the first stage
+/// and the behavior of the fake.
 async fn for_each(all: Vec<InvalidReply>, stages: &[Stage], check: impl AsyncFn(usize, &str, Stage, Behavior)) {
     watch_for_panics();
     let cases: Vec<_> = all
@@ -99,8 +101,11 @@ async fn a_client_uses_a_well_behaved_fake_like_a_node() {
         Fake::start(Some(constants(&cluster.servers[0])), Stage::Vote, Behavior::BehaveWell).await,
         Fake::start(Some(constants(&cluster.servers[0])), Stage::Vote, Behavior::BehaveWell).await,
     ];
-    let client =
-        long_leases::builder().nodes([cluster.servers[0].url(), fakes[0].url(), fakes[1].url()]).connect_lazy().await.unwrap();
+    let client = long_leases::builder()
+        .nodes([cluster.servers[0].url(), fakes[0].url(), fakes[1].url()])
+        .connect_lazy()
+        .await
+        .unwrap();
     drop(expect_soon(client.lock("job").acquire()).await.expect("all nodes grant"));
     cluster.servers[0].kill();
     drop(expect_soon(client.lock("other").acquire()).await.expect("two of three nodes are a majority"));
@@ -176,7 +181,8 @@ async fn a_surplus_reply_ends_the_connection() {
         fake.misbehave(Stage::Vote, Behavior::Append(surplus.repeat(count)));
         // The request gets its reply before the client notices the surplus reply.
         drop(expect_soon(client.lock("job").try_acquire()).await);
-        eventually_async("the client to notice the surplus reply", async || observe::silence_of(&client, 0).is_some()).await;
+        eventually_async("the client to notice the surplus reply", async || observe::silence_of(&client, 0).is_some())
+            .await;
         fake.misbehave(Stage::Vote, Behavior::BehaveWell);
     }
     observe::wait_until_node_votes(&client, 0).await;

@@ -196,7 +196,9 @@ async fn a_plain_lock_sends_the_commands_of_the_redlock_page() {
 
 /// The commands in the slow log of a server, oldest first, each as a list of words.
 fn recorded_commands(server: &RedisServer) -> Vec<Vec<String>> {
-    let Reply::Array(entries) = server.command(&["SLOWLOG", "GET", "-1"]) else { panic!("the reply to SLOWLOG is not a list") };
+    let Reply::Array(entries) = server.command(&["SLOWLOG", "GET", "-1"]) else {
+        panic!("the reply to SLOWLOG is not a list")
+    };
     let words = |entry: Reply| match entry {
         // The fields are: number, time, duration, command.
         Reply::Array(parts) => parts[3].strings(),
@@ -237,7 +239,13 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
         assert!(matches!(&broken, Err(error) if error.to_string().contains(&shown)), "{broken:?}");
         assert!(shared.lock(Lock::plain).try_acquire().await.unwrap().is_none());
         for wait in [Duration::ZERO, Duration::from_millis(1)] {
-            let error = shared.lock(Lock::plain).acquire_within(wait).await.unwrap_err();
+            let error = loop {
+                let error = shared.lock(Lock::plain).acquire_within(wait).await.unwrap_err();
+                // On a busy machine, a short wait ends before the nodes have answered.
+                if !error.to_string().contains("too few nodes had answered") {
+                    break error;
+                }
+            };
             assert!(error.to_string().contains(&shown), "{error}");
         }
 

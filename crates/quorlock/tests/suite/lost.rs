@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Waker};
 use std::time::{Duration, Instant};
 
-use crate::common::long_leases::{CLOSE_TIMEOUT, LONG, ProxiedCluster, connect_to_all, counts, wait_until_counts_grow, expect_soon, vote_count};
+use crate::common::long_leases::{
+    CLOSE_TIMEOUT, LONG, ProxiedCluster, connect_to_all, counts, expect_soon, vote_count, wait_until_counts_grow,
+};
 use crate::common::{Cluster, TTL};
 use quorlock::{Client, Drift, FenceError, Lease, LeaseError, LostError, Renewals, RunError};
 use quorlock_testkit::{RedisServer, eventually_async};
@@ -260,8 +262,8 @@ async fn the_watchdog_renews_again_after_failed_renewals() {
     cluster.close_and_check(client).await;
 }
 
-/// Deletes the data of all nodes while a lease with these renewals is held. Checks that no other client gets the lock before
-/// this lease ends.
+/// Deletes the data of all nodes while a lease with these renewals is held. Checks that no other client gets the lock
+/// before this lease ends.
 async fn flush_all_nodes_during_a_lease(renewals: Renewals) {
     let cluster = Cluster::start(3).await;
     let client = connect_to_all(cluster.builder().renewals(renewals)).await;
@@ -277,7 +279,11 @@ async fn flush_all_nodes_during_a_lease(renewals: Renewals) {
         async move { expect_soon(poll_until_lost(&lease)).await }
     });
     let next = expect_soon(other.lock("job").acquire()).await.expect("the lock becomes free");
-    assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Expired), "there are two holders, or the lease was lost for another reason");
+    assert_eq!(
+        lease.ensure(Duration::ZERO),
+        Err(LostError::Expired),
+        "there are two holders, or the lease was lost for another reason"
+    );
     let last_valid = poll.await.expect("the task ends with the lease");
     assert!(last_valid <= last_sent + max_validity(TTL), "nodes that had forgotten the lease renewed it");
     assert!(next.fence().expect("the lease is held") > fence);
@@ -293,8 +299,8 @@ async fn a_lease_survives_memory_loss_and_excludes_others_until_its_end() {
 async fn validity_counts_from_the_send() {
     let cluster = ProxiedCluster::start(3).await;
     let client = connect_to_all(cluster.builder().renewals(Renewals::Off)).await;
-    // Waits until the proxies hold all three requests, and lets the requests pass after a pause. Returns a time at which all
-    // requests had been sent.
+    // Waits until the proxies hold all three requests, and lets the requests pass after a pause. Returns a time at
+    // which all requests had been sent.
     let delay_requests = async || {
         for proxy in &cluster.proxies {
             eventually_async("the proxy to hold the request", async || proxy.held_up() > 0).await;

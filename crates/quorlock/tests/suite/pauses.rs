@@ -1,5 +1,6 @@
-//! Leases on a machine that was paused. During the pause, its boot-time clock stands still. After the pause, its wall clock is
-//! corrected. The tests simulate a pause: they move the wall clock of a child process, and leave its boot-time clock.
+//! Leases on a machine that was paused. During the pause, its boot-time clock stands still. After the pause, its wall
+//! clock is corrected. The tests simulate a pause: they move the wall clock of a child process, and leave its boot-time
+//! clock.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -26,7 +27,11 @@ fn a_lease_is_lost_when_the_wall_clock_has_passed_its_end() {
     clock.set_offset_micros(-HOUR_MICROS);
     assert_eq!(holder.check(), "holds", "a clock that is set back does not end the lease");
     clock.set_offset_micros(STEP_MICROS - HOUR_MICROS);
-    assert_eq!(holder.check(), "holds", "a clock that is set forward by less than the remaining time does not end the lease");
+    assert_eq!(
+        holder.check(),
+        "holds",
+        "a clock that is set forward by less than the remaining time does not end the lease"
+    );
     clock.set_offset_micros(HOUR_MICROS);
     assert!(holder.check().starts_with("the lease is lost"));
     assert_eq!(holder.check(), "holds", "the next lease counts from the changed clock");
@@ -90,8 +95,13 @@ impl Drop for Holder {
 async fn holder_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let ttl = if role == "check" { LONG_TTL } else { SHORT_TTL };
-    let client =
-        crate::common::builder().nodes(["memory:"]).max_ttl(LONG_TTL).ttl(ttl).connect().await.expect("no node is unfit");
+    let client = crate::common::builder()
+        .nodes(["memory:"])
+        .max_ttl(LONG_TTL)
+        .ttl(ttl)
+        .connect()
+        .await
+        .expect("no node is unfit");
     let mut lease = acquire(&client).await;
     println!("report: holds");
     if role == "wait" {

@@ -40,7 +40,10 @@ async fn fences_grow_across_a_failover_and_a_replicated_lease_survives() {
     assert_eq!(sentinels.master().port(), sentinels.servers[1].port());
     lease.extend().await.unwrap();
     let rival = self::client(&sentinels).await;
-    assert!(rival.lock("kept").try_acquire().await.unwrap().is_none(), "the new master does not have the replicated lease");
+    assert!(
+        rival.lock("kept").try_acquire().await.unwrap().is_none(),
+        "the new master does not have the replicated lease"
+    );
 }
 
 #[tokio::test]
@@ -83,8 +86,8 @@ async fn a_manual_failover_is_noticed_before_the_old_master_steps_down() {
     assert_eq!(old_master.cli(&["GET", "quorlock:a"]), "another program");
 }
 
-/// Checks that the client uses the new master after a failover. The old master ignores its demotion, and another program
-/// holds the lock on the old master only, so the client can acquire the lock only from the new master.
+/// Checks that the client uses the new master after a failover. The old master ignores its demotion, and another
+/// program holds the lock on the old master only, so the client can acquire the lock only from the new master.
 async fn assert_uses_new_master(sentinels: &Sentinels, client: &Client, fail_over: impl FnOnce()) {
     let first = client.lock("a").acquire().await.unwrap();
     let fence = first.fence().unwrap();
@@ -172,20 +175,21 @@ async fn a_client_stops_using_a_demoted_master() {
 #[tokio::test]
 async fn one_sentinel_of_several_is_enough_and_passwords_are_used() {
     let sentinels = Sentinels::builder().password("hunter2").sentinel_password("hunter3").start();
-    // One sentinel is down, and one does not answer. The sentinel of `stranger` watches another master.
+    // One sentinel is down, and one does not answer. The sentinel of `other_master` watches another master.
     let (down, silent) = (RedisServer::start(), RedisServer::start());
-    let stranger = Sentinels::builder().start();
+    let other_master = Sentinels::builder().start();
     down.kill();
     silent.freeze();
     let others = [&down, &silent].map(|server| server.addr().to_string());
-    let stranger_url = stranger.sentinel.addr().to_string();
+    let other_sentinel = other_master.sentinel.addr().to_string();
     let url = sentinels.url_among(&[&others[0], &others[1]]);
     let client = long_leases::builder().nodes([&url]).connect().await.unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
     let (title, _) = &client.nodes()[0];
     assert!(title.contains("/testkit") && !title.contains("hunter"), "{title}");
 
-    let wrong = url.replace("hunter3", "hunter4").replace(&others[0], &stranger_url).replace(&others[1], &stranger_url);
+    let wrong =
+        url.replace("hunter3", "hunter4").replace(&others[0], &other_sentinel).replace(&others[1], &other_sentinel);
     let error = long_leases::builder().nodes([wrong.replace("testkit", "other")]).connect().await.unwrap_err();
     assert!(matches!(&error, ConnectError::Denied { .. } if !error.to_string().contains("hunter")), "{error}");
     let unknown = sentinels.url().replace("/testkit", "/other");

@@ -1,4 +1,5 @@
-//! An SQLite file, and processes that die while they hold a lock. The next client gets the lock before the ttl has passed.
+//! An SQLite file, and processes that die while they hold a lock. The next client gets the lock before the ttl has
+//! passed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,5 +1,5 @@
-//! An SQLite file, and processes in other time and mount namespaces. If the machine does not allow namespaces, these tests
-//! print so and check nothing. Unit tests of the SQLite node check how it reads `/proc`.
+//! An SQLite file, and processes in other time and mount namespaces. If the machine does not allow namespaces, these
+//! tests print so and check nothing. Unit tests of the SQLite node check how it reads `/proc`.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,8 +25,8 @@ const SHORT_TTL: Duration = Duration::from_secs(1);
 /// A timeout that is much longer than any ttl of these tests.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// A command that runs `wrapper` in other namespaces, as root, or else as the root of a user namespace. The caller appends
-/// the program that `wrapper` runs. Returns `None` if the machine does not allow these namespaces.
+/// A command that runs `wrapper` in other namespaces, as root, or else as the root of a user namespace. The caller
+/// appends the program that `wrapper` runs. Returns `None` if the machine does not allow these namespaces.
 fn unshare(flags: &[&str], wrapper: &[&str]) -> Option<Command> {
     for extra in [&[][..], &["--map-root-user"]] {
         let command = || {
@@ -45,7 +45,9 @@ fn unshare(flags: &[&str], wrapper: &[&str]) -> Option<Command> {
 
 /// Runs the test `child_process` of this file, by means of `command`.
 fn start(mut command: Command, role: &str, folder: &Path) -> Child {
-    command.arg(std::env::current_exe().unwrap()).args(crate::common::args_to_run(concat!(module_path!(), "::child_process")));
+    command
+        .arg(std::env::current_exe().unwrap())
+        .args(crate::common::args_to_run(concat!(module_path!(), "::child_process")));
     command.env(ROLE, role).env(FOLDER, folder).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
 }
 

@@ -1,5 +1,5 @@
-//! Many processes and one SQLite file. The processes increment a counter that only the lock protects, and some processes are
-//! killed.
+//! Many processes and one SQLite file. The processes increment a counter that only the lock protects, and some
+//! processes are killed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,8 +18,8 @@ use quorlock_testkit::eventually;
 const WORKERS: usize = 8;
 /// The final number of the counter.
 const TURNS: u64 = 2_000;
-/// The number of turns between two kills. After a kill, the others may wait for up to a second, until one of them checks
-/// whether the holder lives.
+/// The number of turns between two kills. After a kill, the others may wait for up to a second, until one of them
+/// checks whether the holder lives.
 const TURNS_PER_KILL: usize = 250;
 /// A ttl that is longer than any delay of a busy machine.
 const HANDOVER_TTL: Duration = Duration::from_secs(30);

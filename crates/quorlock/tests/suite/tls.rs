@@ -21,7 +21,10 @@ async fn clients_use_only_nodes_with_a_verified_certificate() {
     let urls: Vec<String> = servers.iter().map(|server| format!("rediss://127.0.0.1:{}", server.tls_port())).collect();
     let distrustful_client = long_leases::builder().nodes(&urls).connect_lazy().await.unwrap();
     let error = distrustful_client.lock("job").try_acquire().await.unwrap_err();
-    assert!(servers.iter().all(|server| server.keys("*").is_empty()), "the client wrote to a node that it could not verify: {error}");
+    assert!(
+        servers.iter().all(|server| server.keys("*").is_empty()),
+        "the client wrote to a node that it could not verify: {error}"
+    );
 
     run_trusting(
         &authority,
@@ -46,7 +49,10 @@ async fn clients_use_only_cluster_masters_with_a_verified_certificate() {
     let cluster = RedisCluster::start_with_tls(3, &authority);
     let distrustful_client = long_leases::builder().nodes([cluster.tls_url()]).connect_lazy().await.unwrap();
     let error = distrustful_client.lock("job").try_acquire().await.unwrap_err();
-    assert!(cluster.servers().all(|server| server.keys("*").is_empty()), "the client wrote to a node that it could not verify: {error}");
+    assert!(
+        cluster.servers().all(|server| server.keys("*").is_empty()),
+        "the client wrote to a node that it could not verify: {error}"
+    );
 
     run_trusting(
         &authority,
@@ -60,8 +66,8 @@ async fn clients_use_only_cluster_masters_with_a_verified_certificate() {
     }
 }
 
-/// Runs a test in a child process that trusts the authority, because trust is a setting of the whole process. The path of the
-/// test begins with the crate's name.
+/// Runs a test in a child process that trusts the authority, because trust is a setting of the whole process. The path
+/// of the test begins with the crate's name.
 fn run_trusting(authority: &Authority, test: &str, nodes: &str) {
     let child = Command::new(std::env::current_exe().expect("the path of the test binary is known"))
         .args(&crate::common::args_to_run(test)[..2])

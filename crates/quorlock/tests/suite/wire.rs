@@ -1,10 +1,11 @@
-//! A network that loses, delays and strands messages, and cuts connections. No reply is taken for the reply to another request,
-//! and no vote is left on a node.
+//! A network that loses, delays and strands messages, and cuts connections. No reply is taken for the reply to another
+//! request, and no vote is left on a node.
 
 use std::time::Duration;
 
 use crate::common::long_leases::{
-    CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, counts, wait_until_counts_grow, wait_for_silence, release_count, expect_soon, hold_once, vote_count, wait_until_all_vote,
+    CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, counts, expect_soon, hold_once, release_count, vote_count,
+    wait_for_silence, wait_until_all_vote, wait_until_counts_grow,
 };
 use quorlock::{AcquireError, Client, Lease, Silence};
 use quorlock_testkit::{Proxy, eventually, eventually_async};
@@ -15,8 +16,8 @@ const KEY: &str = "quorlock:job";
 /// A node deadline that is short enough to wait for.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Stops dropping replies, and makes the client reconnect. A TCP stream has no gaps, so the replies of the old connection
-/// cannot continue.
+/// Stops dropping replies, and makes the client reconnect. A TCP stream has no gaps, so the replies of the old
+/// connection cannot continue.
 fn let_replies_through(proxy: &Proxy) {
     let before = proxy.connections();
     proxy.refuse(true);
@@ -32,15 +33,22 @@ async fn expect_no_quorum(client: &Client) {
     assert!(matches!(outcome, Err(AcquireError::NoQuorum { .. })), "{outcome:?}");
 }
 
-/// Strands the last request to this node: the connection of the client is closed, and the proxy can deliver the request later.
+/// Strands the last request to this node: the connection of the client is closed, and the proxy can deliver the request
+/// later.
 fn strand(proxy: &Proxy) {
     eventually("the proxy to hold a request", || proxy.held_up() > 0);
     proxy.strand();
     proxy.hold(false);
 }
 
-/// Releases the lease, delivers the stranded request after the release, and checks that the stranded request leaves no vote.
-async fn release_before_the_stranded_request_arrives(cluster: &ProxiedCluster, client: &Client, lease: Lease, node: usize) {
+/// Releases the lease, delivers the stranded request after the release, and checks that the stranded request leaves no
+/// vote.
+async fn release_before_the_stranded_request_arrives(
+    cluster: &ProxiedCluster,
+    client: &Client,
+    lease: Lease,
+    node: usize,
+) {
     let server = &cluster.servers[node..=node];
     wait_until_all_vote(client).await;
     let before = counts(server, release_count);
@@ -163,7 +171,8 @@ async fn a_stranded_acquire_of_a_failed_attempt_leaves_no_vote() {
 async fn a_client_replaces_a_silent_connection() {
     let cluster = ProxiedCluster::start(5).await;
     let client = connect_to_all(cluster.builder().node_deadline(SHORT)).await;
-    // On one connection, a reply is missing. On the connection of the idle client, only the replies to heartbeats are missing.
+    // On one connection, a reply is missing. On the connection of the idle client, only the replies to heartbeats are
+    // missing.
     let (proxy, idle_client) = (&cluster.proxies[4], connect_to_all(cluster.builder().node_deadline(SHORT)).await);
     let before = proxy.connections();
     proxy.hold(true);
@@ -188,7 +197,8 @@ async fn connections_that_break_during_a_batch_leave_no_vote() {
     let cluster = ProxiedCluster::start(5).await;
     let client = connect_to_all(cluster.builder()).await;
     for turn in 1..=10 {
-        // The connections to two or to all of the five nodes break. The node executes the last request, but its reply is lost.
+        // The connections to two or to all of the five nodes break. The node executes the last request, but its reply
+        // is lost.
         let proxies = if turn % 2 == 1 { &cluster.proxies[3..] } else { &cluster.proxies[..] };
         for proxy in proxies {
             proxy.cut_after_requests(1 + turn / 3);
@@ -226,7 +236,8 @@ async fn a_lease_is_released_once_on_every_node() {
             drop(lease);
         }
         cluster.wait_until_unlocked().await;
-        // A node executes requests in order, so once it has a vote for another name, it has executed all requests for this lease.
+        // A node executes requests in order, so once it has a vote for another name, it has executed all requests for
+        // this lease.
         let another = client.lock("another").acquire().await.unwrap();
         cluster.wait_for_key_on("quorlock:another", &[0, 1, 2]).await;
         let after = counts(&cluster.servers, release_count);

@@ -12,7 +12,8 @@ use tokio::time::{Instant, sleep};
 use super::spread::Spread;
 use crate::exit::{Failure, Outcome};
 
-/// The warm-up takes a measurement's length divided by this. It fills caches and opens connections, and is not measured.
+/// The warm-up takes a measurement's length divided by this. It fills caches and opens connections, and is not
+/// measured.
 const WARM_UP_DIVISOR: u32 = 10;
 /// The longest wait for a lock. If the nodes answer, no wait takes this long.
 const MAX_WAIT: Duration = Duration::from_secs(10);

@@ -92,7 +92,9 @@ impl Server {
                 // If our server has ended, the answer came from another server that took the port.
                 Some(NodeState::Blank) if self.process.try_wait().map_err(failed)?.is_none() => return Ok(()),
                 Some(NodeState::Unfit(why)) => return Err(failed(why)),
-                _ if Instant::now() >= deadline => return Err(failed(format_args!("no answer within {START_TIMEOUT:?}"))),
+                _ if Instant::now() >= deadline => {
+                    return Err(failed(format_args!("no answer within {START_TIMEOUT:?}")));
+                }
                 _ => sleep(CHECK_INTERVAL).await,
             }
         }

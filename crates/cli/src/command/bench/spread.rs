@@ -26,8 +26,8 @@ impl Spread {
         self.total += 1;
     }
 
-    /// Returns the duration, in microseconds, below which this share of all durations lies. Returns `None` if no duration
-    /// was added.
+    /// Returns the duration, in microseconds, below which this share of all durations lies. Returns `None` if no
+    /// duration was added.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
         let rank = ((self.total as f64 * share).ceil() as u64).max(1);
         let mut passed = 0;

@@ -77,7 +77,8 @@ fn framed(output: Output, width: usize, title: &str, rows: Vec<String>) -> Vec<S
 
 /// Returns a heading, and a row for each name.
 fn name_rows(scene: &Scene, output: Output) -> Vec<String> {
-    let head = format!(" {:NAME_WIDTH$} {:7} {:17} {:>6}  {:BAR_WIDTH$}  queue", "", "holder", "fence", "leases", "lease");
+    let head =
+        format!(" {:NAME_WIDTH$} {:7} {:17} {:>6}  {:BAR_WIDTH$}  queue", "", "holder", "fence", "leases", "lease");
     let mut rows = vec![output.paint(Paint::DIM, head)];
     for (name, row) in scene.names.iter().enumerate() {
         let holder = row.holder.map_or_else(|| "·".into(), |worker| paint_worker(output, worker));

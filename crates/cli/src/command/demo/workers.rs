@@ -27,8 +27,8 @@ const LEASES_PER_HANG: usize = 40;
 /// How far the nodes' clocks may be apart, and how far they may step back.
 const CLOCK_SKEW: Duration = Duration::from_secs(1);
 
-/// Starts the workers, the faults and the observer. Returns the workers in the first set, and the faults and the observer
-/// in the second set. Dropping a set ends its tasks.
+/// Starts the workers, the faults and the observer. Returns the workers in the first set, and the faults and the
+/// observer in the second set. Dropping a set ends its tasks.
 pub(super) async fn start(
     scene: &Arc<Mutex<Scene>>,
     plan: &[Outage],

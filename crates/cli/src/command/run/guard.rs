@@ -3,9 +3,9 @@
 //! The *wrapper* is the `quorlock run` process that acquired the lock and started the command.
 //!
 //! The guard runs in its own session, so that neither the terminal nor a signal to the wrapper's process group reaches
-//! the guard. The wrapper sends orders to the guard over a pipe, and a new deadline with every renewal. When the deadline
-//! passes, the guard kills the command's group, because the wrapper may be stopped. When the pipe ends, the wrapper is
-//! dead: the guard kills the command's group, waits until the group is gone, releases the lease, and exits.
+//! the guard. The wrapper sends orders to the guard over a pipe, and a new deadline with every renewal. When the
+//! deadline passes, the guard kills the command's group, because the wrapper may be stopped. When the pipe ends, the
+//! wrapper is dead: the guard kills the command's group, waits until the group is gone, releases the lease, and exits.
 //!
 //! Secrets reach the guard over the pipe only: other users can read arguments, and every process of the same user can
 //! read the environment.
@@ -160,8 +160,8 @@ impl Guard {
         Ok(())
     }
 
-    /// Returns the process id of a new guard, so that the caller can send it to the nodes. Returns `None` after the first
-    /// call for the same guard.
+    /// Returns the process id of a new guard, so that the caller can send it to the nodes. Returns `None` after the
+    /// first call for the same guard.
     pub(super) fn take_new_id(&mut self) -> Option<u32> {
         std::mem::take(&mut self.is_new).then(|| self.id()).flatten()
     }
@@ -171,8 +171,8 @@ impl Guard {
         if self.send_orders() { Ok(()) } else { self.replace() }
     }
 
-    /// Sends the orders. If that fails, kills the guard, which is dead or does not read. The wrapper then starts another
-    /// guard. Returns whether the orders were sent.
+    /// Sends the orders. If that fails, kills the guard, which is dead or does not read. The wrapper then starts
+    /// another guard. Returns whether the orders were sent.
     fn send_orders(&mut self) -> bool {
         let Some((pid, pipe)) = &mut self.process else { return false };
         let is_sent = write_orders(pipe, &self.orders).is_ok();

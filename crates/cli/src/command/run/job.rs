@@ -1,5 +1,5 @@
-//! The command and its descendants, in one process group. The *wrapper* is the `quorlock run` process. The command starts
-//! when the wrapper opens a gate, and is killed when the wrapper dies.
+//! The command and its descendants, in one process group. The *wrapper* is the `quorlock run` process. The command
+//! starts when the wrapper opens a gate, and is killed when the wrapper dies.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -15,9 +15,9 @@ use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, wait,
 };
 
+use super::bound_program;
 use super::environment::Environment;
 use super::guard::Guard;
-use super::bound_program;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::process::Process;
 

@@ -6,8 +6,8 @@ use clap::ValueEnum;
 
 /// The command must be dead this long before anybody else can get the lock.
 pub(super) const MARGIN: Duration = Duration::from_millis(500);
-/// The guard kills the command this long before anybody else can get the lock. The wrapper would kill the command earlier,
-/// because only the wrapper can report the reason.
+/// The guard kills the command this long before anybody else can get the lock. The wrapper would kill the command
+/// earlier, because only the wrapper can report the reason.
 pub(super) const GUARD_MARGIN: Duration = Duration::from_millis(400);
 /// The longest time between two checks of the clock. It is shorter than [`MARGIN`], in case the host is suspended
 /// between two checks.
@@ -58,8 +58,8 @@ pub(super) enum Measure {
 }
 
 impl Limits {
-    /// Returns whether a command that was asked to end for this cause may continue, because the lock was renewed. `left`
-    /// is the remaining validity.
+    /// Returns whether a command that was asked to end for this cause may continue, because the lock was renewed.
+    /// `left` is the remaining validity.
     pub(super) fn may_continue(&self, cause: Cause, left: Duration) -> bool {
         cause == Cause::Loss && left > MARGIN + self.grace
     }

@@ -26,9 +26,13 @@ pub(super) fn variable_value(outer: &[DetachedLease], lease: &DetachedLease) -> 
 
 /// Returns the lease of the innermost outer run that holds this name on the nodes of this client.
 ///
-/// The variable alone proves nothing: its leases may be on other nodes, or the outer run may have ended. If the nodes do
-/// not answer, the function assumes that the outer run holds the name.
-pub(super) async fn find_holder<'a>(outer: &'a [DetachedLease], name: &str, client: &Client) -> Option<&'a DetachedLease> {
+/// The variable alone proves nothing: its leases may be on other nodes, or the outer run may have ended. If the nodes
+/// do not answer, the function assumes that the outer run holds the name.
+pub(super) async fn find_holder<'a>(
+    outer: &'a [DetachedLease],
+    name: &str,
+    client: &Client,
+) -> Option<&'a DetachedLease> {
     for lease in outer.iter().rev().filter(|lease| lease.name().as_str() == name) {
         if is_held(lease, client).await.unwrap_or(true) {
             return Some(lease);
@@ -55,8 +59,8 @@ fn held_from_check<T>(result: Result<T, LeaseError>) -> Result<bool, LeaseError>
     }
 }
 
-/// Returns the mode in which a run acquires its lock, and the longest time that the run waits. Both depend on the lease of
-/// an outer run of the same lock, if there is such a lease.
+/// Returns the mode in which a run acquires its lock, and the longest time that the run waits. Both depend on the lease
+/// of an outer run of the same lock, if there is such a lease.
 pub(super) fn lock_terms(args: &RunArgs, outer: Option<&DetachedLease>, client: &Client) -> Outcome<(Mode, Duration)> {
     let max_wait = args.lock.max_wait(args.if_held.map(|if_held| if_held == IfHeld::Wait));
     let owner = outer.and_then(DetachedLease::owner).unwrap_or_else(|| client.new_owner());

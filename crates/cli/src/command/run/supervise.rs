@@ -21,7 +21,8 @@ const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(1);
 /// The shortest and the longest pause between two checks whether processes that outlive the command are gone.
 const LEFTOVER_PAUSE_MIN: Duration = Duration::from_millis(1);
 const LEFTOVER_PAUSE_MAX: Duration = Duration::from_millis(20);
-/// How long killed processes may take to disappear, for example while they wait for a disk. Killed processes run no code.
+/// How long killed processes may take to disappear, for example while they wait for a disk. Killed processes run no
+/// code.
 const KILL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The boot clock is slow by at most one part in this number. NTP slews the clock by at most half of that.
 const SLEW_DIVISOR: u32 = 1000;
@@ -34,8 +35,8 @@ pub(super) struct Run {
     pub(super) end_cause: Option<Cause>,
     /// Why the lock was not provably held throughout.
     pub(super) lost: Option<LostError>,
-    /// Whether the command was interrupted at the terminal. If so, the other processes of our process group must also get
-    /// the signal.
+    /// Whether the command was interrupted at the terminal. If so, the other processes of our process group must also
+    /// get the signal.
     pub(super) interrupted: bool,
 }
 
@@ -167,8 +168,8 @@ impl<'a> Supervisor<'a> {
         Run { status, end_cause: self.end_cause, lost, interrupted }
     }
 
-    /// Handles a broken lock. If the lock was broken in the mode `drain`, nobody else gets the lock before the lease would
-    /// have ended, so the command has time to shut down.
+    /// Handles a broken lock. If the lock was broken in the mode `drain`, nobody else gets the lock before the lease
+    /// would have ended, so the command has time to shut down.
     async fn handle_break(&mut self, client: &Client) {
         let fence = self.lease.as_detached().fence();
         let inspection = client.inspect(self.lease.name().as_str()).await.ok();
@@ -313,8 +314,8 @@ impl<'a> Supervisor<'a> {
         self.job.signal(Signal::TSTP);
     }
 
-    /// Handles a stopped command. If the terminal stopped the command, this process stops as well, so that the shell sees
-    /// a stopped job.
+    /// Handles a stopped command. If the terminal stopped the command, this process stops as well, so that the shell
+    /// sees a stopped job.
     fn handle_stopped_command(&mut self, signal: i32) {
         let was_asked_to_stop = self.stop_deadline.take().is_some();
         let Some(terminal) = &self.terminal else { return };
@@ -334,7 +335,8 @@ impl<'a> Supervisor<'a> {
         terminal.take_back(group);
         self.is_own_stop = true;
         Terminal::stop_this_process();
-        // Nobody renewed the lock while this process was stopped. If the lock may be lost, the command must not continue.
+        // Nobody renewed the lock while this process was stopped. If the lock may be lost, the command must not
+        // continue.
         if self.lease.validity() > MARGIN {
             terminal.lend(group);
             self.job.signal(Signal::CONT);
@@ -361,7 +363,8 @@ impl<'a> Supervisor<'a> {
                 self.job.signal(Signal::KILL);
             } else if is_end_due && !is_asked {
                 is_asked = true;
-                self.output.note("the command left processes behind: ending these processes before the lock is released");
+                self.output
+                    .note("the command left processes behind: ending these processes before the lock is released");
                 self.job.signal(Signal::TERM);
                 self.job.signal(Signal::CONT);
             }

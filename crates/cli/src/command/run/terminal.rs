@@ -47,8 +47,8 @@ impl Terminal {
     /// Lends the terminal to this group, if this process is in the foreground.
     pub(crate) fn lend(&self, group: Pid) {
         if self.is_in_foreground() {
-            // If this fails, the command stays in the background, and stops when it reads from the terminal. We try again
-            // when the command stops.
+            // If this fails, the command stays in the background, and stops when it reads from the terminal. We try
+            // again when the command stops.
             let _ = tcsetpgrp(&self.tty, group);
         }
     }
@@ -73,8 +73,8 @@ impl Terminal {
         let _ = kill_process(getpid(), Signal::STOP);
     }
 
-    /// Returns whether a shell would continue this process. The closest ancestor outside our group is such a shell if it
-    /// is in the same session.
+    /// Returns whether a shell would continue this process. The closest ancestor outside our group is such a shell if
+    /// it is in the same session.
     pub(crate) fn has_shell(&self) -> bool {
         let mut process = getpid();
         while let Some(parent) = parent(process) {

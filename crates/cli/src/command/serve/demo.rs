@@ -45,7 +45,8 @@ pub(super) async fn start() -> Outcome<Client> {
     let client = builder(&nodes).label("service").leases_outlive_process().init_cluster().await?;
     let failure = |error: io::Error| Failure::internal(format!("no thread for the workers: {error}"));
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(failure)?;
-    // Every worker has a client, and all clients would log the same events of a node. Log nothing on the workers' thread.
+    // Every worker has a client, and all clients would log the same events of a node. Log nothing on the workers'
+    // thread.
     let run = move || {
         let _quiet = tracing::subscriber::set_default(NoSubscriber::default());
         runtime.block_on(run_tasks(nodes));

@@ -80,8 +80,8 @@ impl LossyStderr {
         }
     }
 
-    /// Writes lines chunk by chunk. Returns whether all chunks were written, and records in `is_cut` whether only some of
-    /// them were written.
+    /// Writes lines chunk by chunk. Returns whether all chunks were written, and records in `is_cut` whether only some
+    /// of them were written.
     fn try_write_all(&mut self, lines: &[u8]) -> bool {
         let first_dropped = lines.chunks(CHUNK_BYTES).position(|chunk| !try_write(chunk));
         self.is_cut = first_dropped.is_some_and(|index| index > 0);

@@ -1,5 +1,9 @@
 //! Runs the real binary as a user, on a real file and real servers.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of this module; a test fails by panicking")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test file uses a part of this module; a test fails by panicking"
+)]
 
 pub(crate) mod place;
 pub(crate) mod pty;

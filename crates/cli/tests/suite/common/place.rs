@@ -43,7 +43,8 @@ impl Place {
         command
     }
 
-    /// Runs the command, and repeats it while it ends without a quorum: on a busy machine the nodes may answer too late.
+    /// Runs the command, and repeats it while it ends without a quorum: on a busy machine the nodes may answer too
+    /// late.
     pub(crate) fn run_with_quorum(&self, arguments: &[&str]) -> Output {
         let mut decided = None;
         eventually("a quorum answers in time", || {

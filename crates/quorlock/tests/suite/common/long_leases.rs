@@ -10,8 +10,8 @@ use super::observe::silence_of;
 
 /// A ttl that is longer than any wait of a test.
 pub const LONG: Duration = Duration::from_secs(120);
-/// The node deadline of these clients. It is longer than [`SOON`], so that [`expect_soon`] fails if the client waits for a
-/// node that does not answer.
+/// The node deadline of these clients. It is longer than [`SOON`], so that [`expect_soon`] fails if the client waits
+/// for a node that does not answer.
 const NODE_DEADLINE: Duration = Duration::from_secs(60);
 /// The time limit of [`expect_soon`].
 const SOON: Duration = Duration::from_secs(30);
@@ -127,7 +127,12 @@ pub fn counts(servers: &[RedisServer], count: fn(&RedisServer) -> u64) -> Vec<u6
 }
 
 /// Waits until the count of each server has grown by at least `growth`.
-pub async fn wait_until_counts_grow(servers: &[RedisServer], count: fn(&RedisServer) -> u64, before: &[u64], growth: u64) {
+pub async fn wait_until_counts_grow(
+    servers: &[RedisServer],
+    count: fn(&RedisServer) -> u64,
+    before: &[u64],
+    growth: u64,
+) {
     let have_grown = || servers.iter().zip(before).all(|(server, before)| count(server) >= before + growth);
     eventually_async("the counts of the servers to grow", async || have_grown()).await;
 }
@@ -137,8 +142,8 @@ pub fn vote_count(server: &RedisServer) -> u64 {
     calls(server, ["mget"])[0]
 }
 
-/// The number of releases that a server has executed. A release has one GET. The only other GETs belong to node commands,
-/// which have as many GETs as HMGETs.
+/// The number of releases that a server has executed. A release has one GET. The only other GETs belong to node
+/// commands, which have as many GETs as HMGETs.
 pub fn release_count(server: &RedisServer) -> u64 {
     let [gets, node_commands] = calls(server, ["get", "hmget"]);
     gets - node_commands
@@ -151,6 +156,8 @@ fn calls<const N: usize>(server: &RedisServer, commands: [&str; N]) -> [u64; N] 
     commands.map(|command| {
         let prefix = format!("cmdstat_{command}:calls=");
         let line = text.lines().find_map(|line| line.strip_prefix(&prefix));
-        line.map_or(0, |line| line.split(',').next().and_then(|count| count.parse().ok()).expect("the count is a number"))
+        line.map_or(0, |line| {
+            line.split(',').next().and_then(|count| count.parse().ok()).expect("the count is a number")
+        })
     })
 }

@@ -1,9 +1,10 @@
-//! Servers and clients for all tests. The clients of this module have short timeouts, for tests that wait until they pass.
+//! Servers and clients for all tests. The clients of this module have short timeouts, for tests that wait until they
+//! pass.
 #![allow(dead_code, unreachable_pub, reason = "floods.rs uses only a part of this module")]
 
-pub mod random;
 pub mod long_leases;
 pub mod observe;
+pub mod random;
 
 use std::time::Duration;
 
@@ -62,8 +63,8 @@ pub fn args_to_run(test: &str) -> [&str; 4] {
 
 /// A builder with short timeouts.
 ///
-/// If `QUORLOCK_WITHOUT` names a rule of the protocol, the client ignores this rule, and the tests that guard the rule must
-/// fail.
+/// If `QUORLOCK_WITHOUT` names a rule of the protocol, the client ignores this rule, and the tests that guard the rule
+/// must fail.
 pub fn builder() -> ClientBuilder {
     let builder = Client::builder()
         .ttl(TTL)

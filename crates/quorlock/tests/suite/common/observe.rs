@@ -20,13 +20,16 @@ pub struct StoredState {
     pub has_vote: bool,
 }
 
-/// Reads the state of a node, and whether the node has a vote for `name`, in one step. Returns `None` if the node is blank.
+/// Reads the state of a node, and whether the node has a vote for `name`, in one step. Returns `None` if the node is
+/// blank.
 pub fn stored_state(server: &RedisServer, name: &str) -> Option<StoredState> {
     let script = "return {redis.call('GET', KEYS[1]) or '', redis.call('HGET', KEYS[2], 'cluster') or '',
                   redis.call('HGET', KEYS[2], 'elapsed') or '0', tostring(redis.call('EXISTS', KEYS[3]))}";
     let lock_key = format!("quorlock:{name}");
     let reply = server.command(&["EVAL", script, "3", "quorlock~epoch", "quorlock~meta", &lock_key]).strings();
-    let [epoch_and_floor, cluster, quarantine_elapsed, has_vote] = reply.as_slice() else { panic!("the reply is not four strings: {reply:?}") };
+    let [epoch_and_floor, cluster, quarantine_elapsed, has_vote] = reply.as_slice() else {
+        panic!("the reply is not four strings: {reply:?}")
+    };
     let mut epoch_and_floor = epoch_and_floor.split(' ').filter(|part| !part.is_empty());
     Some(StoredState {
         epoch: epoch_and_floor.next()?.to_owned(),

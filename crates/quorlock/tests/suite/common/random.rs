@@ -15,7 +15,8 @@ impl Random {
     }
 }
 
-/// Returns the seed in `QUORLOCK_SEED`, or a random seed. Prints the seed, so that the output of a failed test shows it.
+/// Returns the seed in `QUORLOCK_SEED`, or a random seed. Prints the seed, so that the output of a failed test shows
+/// it.
 pub fn seed() -> u64 {
     let requested = std::env::var("QUORLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = requested.unwrap_or_else(|| RandomState::new().hash_one("seed"));

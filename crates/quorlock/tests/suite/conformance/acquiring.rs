@@ -40,19 +40,19 @@ pub(crate) async fn acquire_waits_until_the_lock_is_released(backend: &Backend) 
 
 pub(crate) async fn acquire_within_names_the_holder(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let lease = theirs.lock("a").label("the holder").acquire().await.unwrap();
+    let lease = theirs.lock("a").label("label of the holder").acquire().await.unwrap();
     let error = expect_held(&ours.lock("a")).await;
     assert_eq!(error.name.as_str(), "a");
     let holder = error.holder.as_ref().unwrap();
     assert!(!holder.host.is_empty());
-    assert_eq!((holder.pid, holder.label.as_str()), (std::process::id(), "the holder"));
+    assert_eq!((holder.pid, holder.label.as_str()), (std::process::id(), "label of the holder"));
     assert!(error.remaining.is_some_and(|left| left > LONG / 2 && left <= LONG));
     assert!(error.fence >= Some(lease.fence().unwrap()));
     let (nodes, majority) = backend.quorum();
     assert_eq!((error.tally.votes.len(), error.tally.nodes.len()), (nodes, nodes));
     assert!(error.tally.refused() > nodes - majority, "{}", error.tally);
     let text = error.to_string();
-    assert!(text.contains("the holder") && text.contains(&holder.host) && text.contains("0 of"), "{text}");
+    assert!(text.contains("label of the holder") && text.contains(&holder.host) && text.contains("0 of"), "{text}");
 }
 
 pub(crate) async fn the_label_of_a_lock_replaces_the_label_of_its_client(backend: &Backend) {

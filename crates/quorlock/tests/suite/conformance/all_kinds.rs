@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use quorlock::{AcquireError, Client, Lease, Leases, LostError, Renewals};
 
-use crate::conformance::backend::{MEDIUM, Backend, LONG, SHORT, crash_after, wait_for_holders, assert_free, assert_held, take_over};
+use crate::conformance::backend::{
+    Backend, LONG, MEDIUM, SHORT, assert_free, assert_held, crash_after, take_over, wait_for_holders,
+};
 
 /// A kind of lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

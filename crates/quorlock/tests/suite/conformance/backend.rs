@@ -77,8 +77,12 @@ impl Backend {
     /// A builder with a ttl that is longer than any claim takes, and with short retries.
     pub(crate) fn builder(&self) -> ClientBuilder {
         let retry = Retry { min: Duration::from_millis(1), max: Duration::from_millis(20), attempts: None };
-        let builder =
-            common::builder().ttl(LONG).max_ttl(LONG).node_deadline(Duration::from_secs(10)).retry(retry).label("the client");
+        let builder = common::builder()
+            .ttl(LONG)
+            .max_ttl(LONG)
+            .node_deadline(Duration::from_secs(10))
+            .retry(retry)
+            .label("the client");
         match &self.nodes {
             Nodes::Memory(nodes) => builder.memory(nodes),
             Nodes::Sqlite(folder) => builder.nodes([format!("sqlite:{}", folder.path().join("locks").display())]),
@@ -157,8 +161,8 @@ pub(crate) async fn assert_waiters(client: &Client, name: &str, count: u32) {
     }
 }
 
-/// Runs an acquire in a task, and waits until it has the last of `position` positions in the queue of every node. Any client
-/// can be the observer.
+/// Runs an acquire in a task, and waits until it has the last of `position` positions in the queue of every node. Any
+/// client can be the observer.
 pub(crate) async fn enqueue<T: Send + 'static>(
     observer: &Client,
     name: &str,

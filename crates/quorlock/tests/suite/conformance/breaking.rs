@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use quorlock::{Break, BreakError, Broken, Client, Lease, LeaseError, LostError, Renewals, RwLock, Target};
 
-use crate::conformance::backend::{MEDIUM, Backend, wait_for_all_nodes, wait_for_holders, assert_held, enqueue, take_over};
+use crate::conformance::backend::{
+    Backend, MEDIUM, assert_held, enqueue, take_over, wait_for_all_nodes, wait_for_holders,
+};
 
 /// Inspects a held lock, and returns the target for a break of its lease.
 async fn break_target(client: &Client, name: &str) -> Target {
@@ -22,8 +24,8 @@ async fn break_now(client: &Client, name: &str) -> Broken {
     client.break_lock(name, Break::new(break_target(client, name).await, "a test").now()).await.unwrap()
 }
 
-/// Frees a lock that drains. Only a majority must have the lock: the other nodes have no vote to drain if the holder learned
-/// of the first break from the majority, and released its votes before the break reached these nodes.
+/// Frees a lock that drains. Only a majority must have the lock: the other nodes have no vote to drain if the holder
+/// learned of the first break from the majority, and released its votes before the break reached these nodes.
 async fn free_draining(client: &Client, name: &str) -> Broken {
     let target = client.inspect(name).await.unwrap().target().expect("a majority still has the lock");
     client.break_lock(name, Break::new(target, "a test").now()).await.unwrap()
@@ -54,7 +56,12 @@ pub(crate) async fn a_drained_lock_stays_held_until_it_would_have_expired(backen
     }
     let next = take_over(&ours, "x").await;
     // The factor allows for clocks that run at different speeds.
-    assert!(before.elapsed() > broken.drains * 9 / 10, "the lock was free after {:?} instead of {:?}", before.elapsed(), broken.drains);
+    assert!(
+        before.elapsed() > broken.drains * 9 / 10,
+        "the lock was free after {:?} instead of {:?}",
+        before.elapsed(),
+        broken.drains
+    );
     next.release().await.unwrap();
 }
 
@@ -64,7 +71,8 @@ pub(crate) async fn a_drained_lease_is_shown_as_broken(backend: &Backend) {
     drain(&theirs, "x").await;
     let inspection = theirs.inspect("x").await.unwrap();
     let held = || inspection.nodes.iter().filter_map(|(_, report)| report.as_ref().ok()?.held.as_ref());
-    let broken = held().filter(|held| held.broken && held.holder.as_ref().is_some_and(|holder| holder.label == "the client"));
+    let broken =
+        held().filter(|held| held.broken && held.holder.as_ref().is_some_and(|holder| holder.label == "the client"));
     assert!(broken.count() >= backend.quorum().1, "{inspection:?}");
     drop(lease);
 }
@@ -96,7 +104,9 @@ pub(crate) async fn a_break_of_an_earlier_fence_changes_nothing(backend: &Backen
     assert_eq!(held, Target::Fence(lease.fence().unwrap()));
     for request in [Break::new(old, "too late"), Break::new(old, "too late").now()] {
         let broken = theirs.break_lock("x", request).await;
-        let Err(BreakError::AnotherLease { current, holder, .. }) = broken else { panic!("the break of an earlier lease succeeded") };
+        let Err(BreakError::AnotherLease { current, holder, .. }) = broken else {
+            panic!("the break of an earlier lease succeeded")
+        };
         assert_eq!((current, holder.unwrap().label.as_str()), (held, "the client"));
     }
     lease.extend().await.unwrap();
@@ -189,7 +199,10 @@ pub(crate) async fn a_break_ends_the_leases_of_all_slots(backend: &Backend) {
     let leases =
         vec![ours.semaphore("x", 3).acquire().await.unwrap(), theirs.semaphore("x", 3).acquire().await.unwrap()];
     drain_and_check(&ours, &theirs, leases).await;
-    assert!(ours.semaphore("x", 3).try_acquire().await.unwrap().is_none(), "a semaphore that drains granted its free slot");
+    assert!(
+        ours.semaphore("x", 3).try_acquire().await.unwrap().is_none(),
+        "a semaphore that drains granted its free slot"
+    );
     free_draining(&theirs, "x").await;
     ours.semaphore("x", 3).acquire().await.unwrap().release().await.unwrap();
 }
@@ -201,7 +214,10 @@ pub(crate) async fn a_plain_lock_is_broken_by_its_digest(backend: &Backend) {
     wait_for_holders(&theirs, "x", 0).await;
     let lease = ours.lock("x").plain().acquire().await.unwrap();
     let Target::Digest(digest) = break_target(&theirs, "x").await else { panic!("a plain lock has no fence") };
-    assert!(!lease.id().reveal().contains(&digest.to_string()), "the digest shows a part of the lease id, which is a secret");
+    assert!(
+        !lease.id().reveal().contains(&digest.to_string()),
+        "the digest shows a part of the lease id, which is a secret"
+    );
     drain(&theirs, "x").await;
     assert_eq!(lease.lost().await, LostError::Taken, "the commands of a plain lock cannot tell a break from a loss");
     assert_held(&theirs, "x").await;

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use quorlock::{Client, DetachedLease, Lease, LeaseError, LostError, Released, Renewals};
 use quorlock_testkit::eventually_async;
 
-use crate::conformance::backend::{MEDIUM, Backend, LONG, SHORT, wait_for_holders, assert_free, assert_held, take_over};
+use crate::conformance::backend::{
+    Backend, LONG, MEDIUM, SHORT, assert_free, assert_held, take_over, wait_for_holders,
+};
 
 /// Acquires a lease of every kind, each with another name.
 async fn acquire_every_kind(client: &Client, ttl: Duration) -> Vec<Lease> {
@@ -83,7 +85,8 @@ pub(crate) async fn a_detached_lease_is_not_renewed(backend: &Backend) {
 
 pub(crate) async fn extensions_keep_a_detached_lease(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let leases: Vec<_> = acquire_every_kind(&ours, MEDIUM).await.into_iter().map(|lease| lease.detach().unwrap()).collect();
+    let leases: Vec<_> =
+        acquire_every_kind(&ours, MEDIUM).await.into_iter().map(|lease| lease.detach().unwrap()).collect();
     // Without extensions the leases would expire before this time.
     let end = Instant::now() + MEDIUM * 2;
     while Instant::now() < end {

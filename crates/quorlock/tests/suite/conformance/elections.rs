@@ -6,7 +6,9 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use quorlock::{AcquireError, Leader, LostError};
 
-use crate::conformance::backend::{Backend, LONG, SHORT, wait_for_holders, assert_held, assert_waiters, enqueue, take_over};
+use crate::conformance::backend::{
+    Backend, LONG, SHORT, assert_held, assert_waiters, enqueue, take_over, wait_for_holders,
+};
 
 pub(crate) async fn the_next_candidate_leads_when_the_leader_steps_down(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -26,12 +28,12 @@ pub(crate) async fn the_next_candidate_leads_when_the_leader_steps_down(backend:
 pub(crate) async fn the_leader_is_known_by_its_label(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     assert_eq!(theirs.election("a").leader().await.unwrap(), None);
-    let leadership = ours.election("a").label("the holder").acquire().await.unwrap();
+    let leadership = ours.election("a").label("label of the holder").acquire().await.unwrap();
     let leader = theirs.election("a").leader().await.unwrap().unwrap();
-    assert_eq!(leader.holder.unwrap().label, "the holder");
+    assert_eq!(leader.holder.unwrap().label, "label of the holder");
     assert_eq!(leader.term, leadership.fence().unwrap());
     match theirs.election("a").acquire_within(SHORT).await {
-        Err(AcquireError::WaitTimeout(error)) => assert_eq!(error.holder.unwrap().label, "the holder"),
+        Err(AcquireError::WaitTimeout(error)) => assert_eq!(error.holder.unwrap().label, "label of the holder"),
         other => panic!("there is no leader: {other:?}"),
     }
     leadership.release().await.unwrap();

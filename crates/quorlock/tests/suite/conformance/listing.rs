@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use quorlock::{Client, Filter, LIST_MAX, Listing, NAME_BYTES_MAX};
 
-use crate::conformance::backend::{Backend, wait_for_holders, assert_free, enqueue};
+use crate::conformance::backend::{Backend, assert_free, enqueue, wait_for_holders};
 
 async fn list(client: &Client, glob: &str) -> Listing {
     let listing = client.list(&Filter::new(glob)).await.unwrap();

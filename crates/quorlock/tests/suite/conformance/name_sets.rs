@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 use futures_util::FutureExt;
 use quorlock::{AcquireError, Break, ConfigError, FenceError, LostError, NameError, Target};
 
-use crate::conformance::backend::{Backend, LONG, SHORT, wait_for_holders, assert_free, assert_held, assert_waiters, enqueue, take_over};
+use crate::conformance::backend::{
+    Backend, LONG, SHORT, assert_free, assert_held, assert_waiters, enqueue, take_over, wait_for_holders,
+};
 
 pub(crate) async fn a_set_sorts_its_names_and_locks_each_name_once(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -42,12 +44,12 @@ pub(crate) async fn a_set_has_one_fence_for_each_name(backend: &Backend) {
 
 pub(crate) async fn a_set_is_released_if_one_name_is_held(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let lease = theirs.lock("b").label("the holder").acquire().await.unwrap();
+    let lease = theirs.lock("b").label("label of the holder").acquire().await.unwrap();
     let all = ours.all(["a", "b", "c"]);
     assert!(all.try_acquire().await.unwrap().is_none());
     match all.acquire_within(SHORT).await {
         Err(AcquireError::WaitTimeout(error)) => {
-            assert_eq!((error.name.as_str(), error.holder.unwrap().label.as_str()), ("b", "the holder"));
+            assert_eq!((error.name.as_str(), error.holder.unwrap().label.as_str()), ("b", "label of the holder"));
         }
         other => panic!("one name of the set is held: {other:?}"),
     }
@@ -104,7 +106,10 @@ pub(crate) async fn overlapping_sets_do_not_deadlock(backend: &Backend) {
                 for name in &set {
                     assert!(!held[name].swap(true, Ordering::SeqCst), "two clients hold {name}");
                     let fence = leases.fence(name).unwrap();
-                    assert!(fences.lock().unwrap().insert(*name, fence) < Some(fence), "the fence of {name} did not grow");
+                    assert!(
+                        fences.lock().unwrap().insert(*name, fence) < Some(fence),
+                        "the fence of {name} did not grow"
+                    );
                 }
                 tokio::task::yield_now().await;
                 for name in &set {

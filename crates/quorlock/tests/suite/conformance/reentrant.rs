@@ -6,7 +6,8 @@ use futures_util::FutureExt;
 use quorlock::{AcquireError, Client, FenceError, Lease, LostError, Owner, Reentrant, Released, Renewals};
 
 use crate::conformance::backend::{
-    MEDIUM, Backend, LONG, SHORT, crash_after, wait_for_holders, assert_free, assert_held, enqueue, wait_for_waiters, take_over,
+    Backend, LONG, MEDIUM, SHORT, assert_free, assert_held, crash_after, enqueue, take_over, wait_for_holders,
+    wait_for_waiters,
 };
 
 pub(crate) async fn the_owner_enters_again_and_other_owners_do_not(backend: &Backend) {
@@ -105,7 +106,10 @@ pub(crate) async fn all_entries_have_one_fence(backend: &Backend) {
         entries[0].extend().await.unwrap();
         let fences: Vec<_> = entries.iter().map(|entry| entry.fence().unwrap()).collect();
         assert!(fences.iter().all(|fence| *fence == fences[0]), "{fences:?}");
-        assert!(last_fence.replace(fences[0]) < Some(fences[0]), "the fence did not grow when the owner acquired the lock again");
+        assert!(
+            last_fence.replace(fences[0]) < Some(fences[0]),
+            "the fence did not grow when the owner acquired the lock again"
+        );
         for entry in entries {
             entry.release().await.unwrap();
         }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use quorlock::{AcquireError, LostError, Renewals};
 
-use crate::conformance::backend::{MEDIUM, Backend, LONG, assert_free, assert_held, take_over};
+use crate::conformance::backend::{Backend, LONG, MEDIUM, assert_free, assert_held, take_over};
 
 pub(crate) async fn a_release_frees_the_lock(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorlock::{Client, FenceError, Lease, LeaseError, Lock, LostError, Renewals};
 
-use crate::conformance::backend::{MEDIUM, Backend, SHORT, crash_after, assert_held};
+use crate::conformance::backend::{Backend, MEDIUM, SHORT, assert_held, crash_after};
 
 pub(crate) async fn manual_extensions_keep_a_lease(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;

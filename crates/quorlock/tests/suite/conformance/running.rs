@@ -46,9 +46,7 @@ pub(crate) async fn a_panic_in_the_work_releases_the_lock(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.lock("a");
     let work =
-        tokio::spawn(
-            async move { lock.run(async |_| std::panic::resume_unwind(Box::new("the work panics"))).await },
-        );
+        tokio::spawn(async move { lock.run(async |_| std::panic::resume_unwind(Box::new("the work panics"))).await });
     assert!(work.await.unwrap_err().is_panic());
     take_over(&theirs, "a").await.release().await.unwrap();
 }

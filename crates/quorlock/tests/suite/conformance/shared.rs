@@ -5,7 +5,7 @@ use std::time::Instant;
 use quorlock::{AcquireError, Client};
 
 use crate::conformance::backend::{
-    Backend, LONG, SHORT, crash_after, wait_for_holders, assert_free, assert_held, assert_waiters, enqueue, take_over,
+    Backend, LONG, SHORT, assert_free, assert_held, assert_waiters, crash_after, enqueue, take_over, wait_for_holders,
 };
 
 pub(crate) async fn many_readers_or_one_writer_hold_the_lock(backend: &Backend) {
@@ -14,7 +14,10 @@ pub(crate) async fn many_readers_or_one_writer_hold_the_lock(backend: &Backend) 
     let mut readers = vec![lock.read().acquire().await.unwrap(), lock.read().try_acquire().await.unwrap().unwrap()];
     readers.push(theirs.rw("a").read().try_acquire().await.unwrap().unwrap());
     readers.push(theirs.rw("a").read().acquire().await.unwrap());
-    assert!(theirs.rw("a").write().try_acquire().await.unwrap().is_none(), "a writer got the lock while four readers held it");
+    assert!(
+        theirs.rw("a").write().try_acquire().await.unwrap().is_none(),
+        "a writer got the lock while four readers held it"
+    );
     for reader in readers {
         reader.release().await.unwrap();
     }
@@ -22,8 +25,14 @@ pub(crate) async fn many_readers_or_one_writer_hold_the_lock(backend: &Backend) 
 
     let writer = theirs.rw("a").write().try_acquire().await.unwrap().unwrap();
     for client in [&ours, &theirs] {
-        assert!(client.rw("a").read().try_acquire().await.unwrap().is_none(), "a client got the lock while a writer held it");
-        assert!(client.rw("a").write().try_acquire().await.unwrap().is_none(), "a client got the lock while a writer held it");
+        assert!(
+            client.rw("a").read().try_acquire().await.unwrap().is_none(),
+            "a client got the lock while a writer held it"
+        );
+        assert!(
+            client.rw("a").write().try_acquire().await.unwrap().is_none(),
+            "a client got the lock while a writer held it"
+        );
     }
     writer.release().await.unwrap();
     assert!(lock.read().try_acquire().await.unwrap().is_some());
@@ -33,10 +42,16 @@ pub(crate) async fn readers_and_exclusive_locks_exclude_each_other(backend: &Bac
     let (ours, theirs) = backend.rivals().await;
     for lock in [theirs.lock("a"), theirs.lock("a").plain()] {
         let reader = ours.rw("a").read().acquire().await.unwrap();
-        assert!(lock.try_acquire().await.unwrap().is_none(), "an exclusive lock was granted while a reader held the name");
+        assert!(
+            lock.try_acquire().await.unwrap().is_none(),
+            "an exclusive lock was granted while a reader held the name"
+        );
         reader.release().await.unwrap();
         let lease = lock.acquire().await.unwrap();
-        assert!(ours.rw("a").read().try_acquire().await.unwrap().is_none(), "a reader got the lock while an exclusive holder had it");
+        assert!(
+            ours.rw("a").read().try_acquire().await.unwrap().is_none(),
+            "a reader got the lock while an exclusive holder had it"
+        );
         lease.release().await.unwrap();
     }
 }
@@ -126,7 +141,10 @@ pub(crate) async fn a_read_lease_of_a_crashed_client_does_not_affect_the_other_r
     let read = async |client: &Client| client.rw("a").ttl(SHORT).read().acquire().await.unwrap();
     crash_after(backend.builder(), read).await;
     wait_for_holders(&ours, "a", 1).await;
-    assert!(theirs.rw("a").write().try_acquire().await.unwrap().is_none(), "a writer got the lock while a reader held it");
+    assert!(
+        theirs.rw("a").write().try_acquire().await.unwrap().is_none(),
+        "a writer got the lock while a reader held it"
+    );
     reader.extend().await.unwrap();
     reader.release().await.unwrap();
     assert_free(&theirs, "a").await;
@@ -141,11 +159,17 @@ pub(crate) async fn fences_grow_from_readers_to_writers_and_back(backend: &Backe
             readers.push(lock.read().try_acquire().await.unwrap().unwrap());
         }
         let fences: Vec<_> = readers.iter().map(|reader| reader.fence().unwrap()).collect();
-        assert!(fences.iter().all(|fence| Some(*fence) > last_writer), "the fence of a reader is not above the fences of earlier writers");
+        assert!(
+            fences.iter().all(|fence| Some(*fence) > last_writer),
+            "the fence of a reader is not above the fences of earlier writers"
+        );
         drop(readers);
         let writer = take_over(&theirs, "a").await;
         let fence = writer.fence().unwrap();
-        assert!(fences.iter().all(|reader| *reader < fence), "the fence of a writer is not above the fences of earlier readers");
+        assert!(
+            fences.iter().all(|reader| *reader < fence),
+            "the fence of a writer is not above the fences of earlier readers"
+        );
         last_writer = Some(fence);
         writer.release().await.unwrap();
     }
@@ -162,7 +186,10 @@ pub(crate) async fn a_reader_with_an_owner_reads_again_at_once_with_the_same_fen
     let again = owned.read().try_acquire().await.unwrap().expect("the owner reads already");
     assert_eq!(again.fence().unwrap(), first.fence().unwrap());
     assert_ne!(again.fence().unwrap(), other.fence().unwrap());
-    assert!(unowned.read().try_acquire().await.unwrap().is_none(), "a reader without an owner overtook the waiting writer");
+    assert!(
+        unowned.read().try_acquire().await.unwrap().is_none(),
+        "a reader without an owner overtook the waiting writer"
+    );
     first.release().await.unwrap();
     other.release().await.unwrap();
     again.extend().await.unwrap();

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use quorlock::{AcquireError, Client, ConfigError, Lease, PERMITS_MAX};
 
-use crate::conformance::backend::{Backend, LONG, SHORT, crash_after, wait_for_holders, assert_free, assert_held, enqueue};
+use crate::conformance::backend::{
+    Backend, LONG, SHORT, assert_free, assert_held, crash_after, enqueue, wait_for_holders,
+};
 
 pub(crate) async fn a_semaphore_has_at_most_as_many_holders_as_permits(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -17,7 +19,10 @@ pub(crate) async fn a_semaphore_has_at_most_as_many_holders_as_permits(backend: 
     }
     assert_eq!(slots(&leases), BTreeSet::from([0, 1, 2]));
     for client in [&ours, &theirs] {
-        assert!(client.semaphore("a", 3).try_acquire().await.unwrap().is_none(), "a fourth client got one of three permits");
+        assert!(
+            client.semaphore("a", 3).try_acquire().await.unwrap().is_none(),
+            "a fourth client got one of three permits"
+        );
     }
     let removed = leases.remove(1);
     let slot = removed.slot();
@@ -25,7 +30,10 @@ pub(crate) async fn a_semaphore_has_at_most_as_many_holders_as_permits(backend: 
     wait_for_holders(&ours, "a", 2).await;
     let next = ours.semaphore("a", 3).try_acquire().await.unwrap().unwrap();
     assert_eq!(next.slot(), slot);
-    assert!(theirs.semaphore("a", 3).try_acquire().await.unwrap().is_none(), "a fourth client got one of three permits");
+    assert!(
+        theirs.semaphore("a", 3).try_acquire().await.unwrap().is_none(),
+        "a fourth client got one of three permits"
+    );
     for lease in leases.iter().chain([&next]) {
         lease.extend().await.unwrap();
     }
@@ -38,7 +46,10 @@ pub(crate) async fn a_released_slot_goes_to_the_next_waiter(backend: &Backend) {
     wait_for_holders(&ours, "a", 2).await;
     let next = theirs.semaphore("a", 2);
     let waiting = enqueue(&ours, "a", 1, async move { next.acquire().await }).await;
-    assert!(ours.semaphore("a", 2).try_acquire().await.unwrap().is_none(), "a client overtook the waiter, or got a third permit");
+    assert!(
+        ours.semaphore("a", 2).try_acquire().await.unwrap().is_none(),
+        "a client overtook the waiter, or got a third permit"
+    );
     let slot = first.slot();
     first.release().await.unwrap();
     let next = waiting.await.unwrap();

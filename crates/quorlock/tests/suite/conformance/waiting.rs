@@ -8,12 +8,13 @@ use futures_util::future::select;
 use quorlock::{AcquireError, Client, HeldError, Period, Progress};
 
 use crate::conformance::backend::{
-    Backend, LONG, SHORT, crash_after, wait_for_holders, assert_held, assert_waiters, enqueue, wait_for_waiters, take_over,
+    Backend, LONG, SHORT, assert_held, assert_waiters, crash_after, enqueue, take_over, wait_for_holders,
+    wait_for_waiters,
 };
 
 pub(crate) async fn a_wait_ends_at_its_deadline_and_names_the_holder(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let lease = theirs.lock("a").label("the holder").acquire().await.unwrap();
+    let lease = theirs.lock("a").label("label of the holder").acquire().await.unwrap();
     wait_for_holders(&theirs, "a", 1).await;
     let lock = ours.lock("a");
     assert_times_out(lock.acquire_within(SHORT)).await;
@@ -81,11 +82,11 @@ pub(crate) async fn an_acquire_that_is_dropped_at_once_leaves_no_queue_position(
 
 pub(crate) async fn position_holder_and_grant_are_reported_in_order(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("a").label("the holder").acquire().await.unwrap();
+    let lease = ours.lock("a").label("label of the holder").acquire().await.unwrap();
     wait_for_holders(&ours, "a", 1).await;
     let first_waiter = ours.lock("a").label("the first waiter");
-    // `theirs` observes the first waiter on every node, so its estimate of the nodes' clocks, from which it draws its ticket, is
-    // later than the first ticket.
+    // `theirs` observes the first waiter on every node, so its estimate of the nodes' clocks, from which it draws its
+    // ticket, is later than the first ticket.
     let first_waiter = enqueue(&theirs, "a", 1, async move { first_waiter.acquire().await }).await;
     let reported = Arc::new(Mutex::new(Vec::new()));
     let lock = theirs.lock("a").observe({
@@ -98,10 +99,14 @@ pub(crate) async fn position_holder_and_grant_are_reported_in_order(backend: &Ba
     let lease = second_waiter.await.unwrap();
 
     let reported = reported.lock().unwrap();
-    let Some((Progress::Granted { fence }, waits)) = reported.split_last() else { panic!("the grant is not the last report: {reported:?}") };
+    let Some((Progress::Granted { fence }, waits)) = reported.split_last() else {
+        panic!("the grant is not the last report: {reported:?}")
+    };
     assert_eq!(*fence, lease.fence().ok());
-    let Some(Progress::Waiting(first_wait)) = waits.first() else { panic!("the wait is not the first report: {reported:?}") };
-    assert_eq!(first_wait.holder.as_ref().unwrap().label, "the holder");
+    let Some(Progress::Waiting(first_wait)) = waits.first() else {
+        panic!("the wait is not the first report: {reported:?}")
+    };
+    assert_eq!(first_wait.holder.as_ref().unwrap().label, "label of the holder");
     assert_eq!((first_wait.place, first_wait.waiting), (Some(2), 2));
     assert!(waits.iter().all(|progress| matches!(progress, Progress::Waiting(_))), "{reported:?}");
 }
@@ -153,9 +158,12 @@ pub(crate) async fn a_dead_waiter_is_overtaken_only_after_its_queue_position_has
     let (nodes, majority) = backend.quorum();
     let next = loop {
         let next = client.lock("a").try_acquire().await.unwrap();
-        // A queue position that has expired does not come back. If a node has the position now, it had the position before the
-        // attempt.
-        assert!(next.is_none() || nodes_with_waiter().await <= nodes - majority, "the dead waiter was overtaken before its queue position expired");
+        // A queue position that has expired does not come back. If a node has the position now, it had the position
+        // before the attempt.
+        assert!(
+            next.is_none() || nodes_with_waiter().await <= nodes - majority,
+            "the dead waiter was overtaken before its queue position expired"
+        );
         match next {
             Some(next) => break next,
             None => tokio::time::sleep(SHORT / 10).await,
@@ -171,13 +179,13 @@ pub(crate) async fn an_inspection_shows_the_holder_and_the_number_of_waiters(bac
     assert_eq!((free.name.as_str(), free.nodes.len(), free.waiting()), ("a", nodes, 0));
     assert!(free.holder().is_none());
 
-    let lease = ours.lock("a").label("the holder").acquire().await.unwrap();
+    let lease = ours.lock("a").label("label of the holder").acquire().await.unwrap();
     wait_for_holders(&ours, "a", 1).await;
     let lock = ours.lock("a");
     let waiting = enqueue(&ours, "a", 1, async move { lock.acquire().await }).await;
     let inspection = theirs.inspect("a").await.unwrap();
     let (holder, fence) = inspection.holder().unwrap();
-    assert_eq!((holder.unwrap().label.as_str(), Ok(fence)), ("the holder", lease.fence()));
+    assert_eq!((holder.unwrap().label.as_str(), Ok(fence)), ("label of the holder", lease.fence()));
     assert_eq!(inspection.waiting(), 1);
     for (node, report) in &inspection.nodes {
         let held = report.as_ref().unwrap().held.as_ref().unwrap();
@@ -214,7 +222,7 @@ pub(crate) async fn an_inspection_shows_the_kind_of_hold(backend: &Backend) {
 }
 
 /// Checks that the acquire waits until its timeout, and then names the lock and the holder.
-async fn timed_out<T: std::fmt::Debug>(acquire: impl Future<Output = Result<T, AcquireError>>) {
+async fn assert_times_out<T: std::fmt::Debug>(acquire: impl Future<Output = Result<T, AcquireError>>) {
     let before = Instant::now();
     match acquire.await {
         Err(AcquireError::WaitTimeout(error)) => assert_names_holder(&error),
@@ -224,7 +232,7 @@ async fn timed_out<T: std::fmt::Debug>(acquire: impl Future<Output = Result<T, A
 }
 
 fn assert_names_holder(error: &HeldError) {
-    assert_eq!((error.name.as_str(), error.holder.as_ref().unwrap().label.as_str()), ("a", "the holder"));
+    assert_eq!((error.name.as_str(), error.holder.as_ref().unwrap().label.as_str()), ("a", "label of the holder"));
     let text = AcquireError::WaitTimeout(Box::new(error.clone())).to_string();
-    assert!(text.contains("the holder") && text.contains("timed out"), "{text}");
+    assert!(text.contains("label of the holder") && text.contains("timed out"), "{text}");
 }

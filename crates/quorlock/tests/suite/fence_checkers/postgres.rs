@@ -31,8 +31,10 @@ impl Postgres {
         }
         let database = Self { program_folder, folder, user };
         let data = database.data();
-        database
-            .run_program("initdb", &["-D", &data, "-U", "tester", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"]);
+        database.run_program(
+            "initdb",
+            &["-D", &data, "-U", "tester", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C"],
+        );
         let log = format!("{data}/log");
         let socket = format!("-F -k {} -c listen_addresses=", database.folder.path().display());
         database.run_program("pg_ctl", &["-D", &data, "-l", &log, "-w", "-t", "120", "-o", &socket, "start"]);

@@ -1,5 +1,5 @@
-//! Wrong wall clocks. A wrong clock of a client does not matter. Clients report a node with a wrong clock, and its votes do
-//! not count.
+//! Wrong wall clocks. A wrong clock of a client does not matter. Clients report a node with a wrong clock, and its
+//! votes do not count.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -112,7 +112,8 @@ async fn expect_skew_report(offset_micros: i64) {
     let cluster = Cluster { servers };
     let client = cluster.client().await;
     client.init_cluster().await.expect("a new cluster can be initialized");
-    let is_skewed = |silence: &Silence| matches!(silence, Silence::Skewed(skew) if (skew - offset_micros).abs() < HOUR_MICROS / 2);
+    let is_skewed =
+        |silence: &Silence| matches!(silence, Silence::Skewed(skew) if (skew - offset_micros).abs() < HOUR_MICROS / 2);
     wait_for_silence(&client, 2, is_skewed).await;
     assert!(client.nodes()[..2].iter().all(|(_, silence)| silence.is_none()), "{:?}", client.nodes());
 
@@ -121,7 +122,10 @@ async fn expect_skew_report(offset_micros: i64) {
     for _ in 0..20 {
         let lease = lock.acquire().await.expect("two nodes are a majority");
         let fence = lease.fence().expect("the lease is held").get();
-        assert!(fence.abs_diff(wall_micros()) < HOUR.as_micros() as u64 / 2, "fence {fence} does not come from the clocks of the other nodes");
+        assert!(
+            fence.abs_diff(wall_micros()) < HOUR.as_micros() as u64 / 2,
+            "fence {fence} does not come from the clocks of the other nodes"
+        );
         assert!(lock_keys(&cluster.servers[2]).is_empty(), "the skewed node has a vote");
         lease.release().await.expect("two nodes answer");
     }
@@ -129,7 +133,9 @@ async fn expect_skew_report(offset_micros: i64) {
     // If the vote of the skewed node is needed, the error must say why this vote does not count.
     cluster.servers[0].kill();
     wait_for_silence(&client, 0, |silence| !is_skewed(silence)).await;
-    let Err(error @ AcquireError::NoQuorum { .. }) = lock.retry(Retry::ONCE).acquire().await else { panic!("the lock was acquired") };
+    let Err(error @ AcquireError::NoQuorum { .. }) = lock.retry(Retry::ONCE).acquire().await else {
+        panic!("the lock was acquired")
+    };
     let AcquireError::NoQuorum { tally, .. } = &error else { unreachable!("matched above") };
     assert!(matches!(&tally.votes[2], NodeVote::Silent(silence) if is_skewed(silence)), "{error}");
     assert!(error.to_string().contains("skewed"), "{error}");

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use quorlock::{Client, Lease};
 
-use super::fake::{Bundle, Behavior, Fake, Stage, now};
+use super::fake::{Behavior, Bundle, Fake, Stage, now};
 use super::invalid_replies::InvalidReply;
 use super::resp::{array, bulk, group, int, push};
 use super::{SHORT_DEADLINE, constants, for_each, try_lock};
@@ -55,8 +55,12 @@ const NEARLY_VALID: [(&str, MakeReply); 19] = [
     ("fences, of which the last is negative", |clock, fences| with_last(clock, fences, int(-1))),
     ("fences, of which the last is the lowest 64-bit number", |clock, fences| with_last(clock, fences, int(i64::MIN))),
     ("fences, of which the last is null", |clock, fences| with_last(clock, fences, b"_\r\n".to_vec())),
-    ("fences, of which the last is a list with a grant code only", |clock, fences| with_last(clock, fences, array(&[int(1)]))),
-    ("fences, of which the last is a nested list", |clock, fences| with_last(clock, fences, array(&[array(&[int(1)])]))),
+    ("fences, of which the last is a list with a grant code only", |clock, fences| {
+        with_last(clock, fences, array(&[int(1)]))
+    }),
+    ("fences, of which the last is a nested list", |clock, fences| {
+        with_last(clock, fences, array(&[array(&[int(1)])]))
+    }),
 ];
 
 /// Fakes that send a nearly valid reply to a command with several requests, and refuse single requests.

@@ -60,8 +60,8 @@ pub(crate) struct Fake {
 
 /// The state of a fake.
 struct FakeState {
-    /// The constants of the cluster: its name, the number of nodes, `max_ttl` and `max_clock_skew`. `None` if the fake is
-    /// blank.
+    /// The constants of the cluster: its name, the number of nodes, `max_ttl` and `max_clock_skew`. `None` if the fake
+    /// is blank.
     constants: Mutex<Option<[String; 4]>>,
     run_id: String,
     /// The first stage at which the fake misbehaves, and the behavior from this stage on.
@@ -79,7 +79,8 @@ struct FakeState {
 }
 
 impl Fake {
-    /// Starts a fake that belongs to a cluster with these constants, or is blank. The fake misbehaves from `first_stage` on.
+    /// Starts a fake that belongs to a cluster with these constants, or is blank. The fake misbehaves from
+    /// `first_stage` on.
     pub(crate) async fn start(constants: Option<[String; 4]>, first_stage: Stage, behavior: Behavior) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let addr = listener.local_addr().expect("the socket is bound");
@@ -155,7 +156,8 @@ impl FakeState {
             while let Some((words, length)) = parse_command(&bytes) {
                 bytes.drain(..length);
                 // A GET after an HMGET reads the epoch of the node. Any other GET belongs to a vote.
-                let stage = if words[0] == b"GET" && last_command == b"HMGET" { Stage::NodeCommand } else { stage(&words) };
+                let stage =
+                    if words[0] == b"GET" && last_command == b"HMGET" { Stage::NodeCommand } else { stage_of(&words) };
                 last_command.clone_from(&words[0]);
                 if self.answer(&mut stream, stage, &words).await.is_none() {
                     return;
@@ -171,7 +173,9 @@ impl FakeState {
     /// Answers a command. Returns `None` if the connection has ended.
     async fn answer(&self, stream: &mut TcpStream, stage: Stage, words: &[Vec<u8>]) -> Option<()> {
         let (first_stage, behavior) = self.misbehavior.lock().expect("the mutex is not poisoned").clone();
-        let misbehaves = stage == first_stage || first_stage == Stage::Greeting || (first_stage, stage) == (Stage::NodeCommand, Stage::Vote);
+        let misbehaves = stage == first_stage
+            || first_stage == Stage::Greeting
+            || (first_stage, stage) == (Stage::NodeCommand, Stage::Vote);
         let valid = self.valid_reply(words);
         let behavior = if misbehaves { behavior } else { Behavior::BehaveWell };
         if !matches!(behavior, Behavior::BehaveWell) {
@@ -256,8 +260,20 @@ impl FakeState {
         match &*self.constants.lock().expect("the mutex is not poisoned") {
             None => vec![String::new(); 12],
             Some([cluster, nodes, max_ttl, max_clock_skew]) => {
-                let words =
-                    [EPOCH_AND_FLOOR, &self.run_id, cluster, nodes, max_ttl, max_clock_skew, "0", "", "3300000", "0", "0", ""];
+                let words = [
+                    EPOCH_AND_FLOOR,
+                    &self.run_id,
+                    cluster,
+                    nodes,
+                    max_ttl,
+                    max_clock_skew,
+                    "0",
+                    "",
+                    "3300000",
+                    "0",
+                    "0",
+                    "",
+                ];
                 words.map(str::to_owned).to_vec()
             }
         }
@@ -319,7 +335,7 @@ pub(crate) fn now() -> i64 {
 }
 
 /// The stage to which a command belongs, unless it is a GET after an HMGET.
-fn stage(words: &[Vec<u8>]) -> Stage {
+fn stage_of(words: &[Vec<u8>]) -> Stage {
     match (words.first().map(Vec::as_slice), words.get(2).map(Vec::as_slice)) {
         (Some(b"CLIENT" | b"HELLO" | b"INFO" | b"SCRIPT" | b"SUBSCRIBE"), _) => Stage::Greeting,
         (Some(b"EVALSHA"), Some(b"2")) | (Some(b"HMGET" | b"TIME"), _) => Stage::NodeCommand,

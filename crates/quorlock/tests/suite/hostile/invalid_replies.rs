@@ -95,7 +95,9 @@ const NEARLY_GRANTS: [(&str, MakeReply); 13] = [
     ("a grant as a set", |words| group('~', &[int(1), int(now()), int(proposal(words))])),
     ("a grant in a nested list", |words| array(&[grant(words)])),
     ("a grant in a push", |words| push(&[bulk("message"), int(1), int(now()), int(proposal(words))])),
-    ("a grant with the parts of a slot", |words| array(&[int(1), int(now()), int(proposal(words)), int(0), array(&[])])),
+    ("a grant with the parts of a slot", |words| {
+        array(&[int(1), int(now()), int(proposal(words)), int(0), array(&[])])
+    }),
 ];
 
 /// Messages that answer no request, each before a refusal. The names of hint channels begin with `channel_prefix`.

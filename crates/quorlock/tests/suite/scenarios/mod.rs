@@ -1,4 +1,5 @@
-//! Scenarios whose outcome depends on one rule of the protocol. `mutants.rs` runs each scenario with and without its rule.
+//! Scenarios whose outcome depends on one rule of the protocol. `mutants.rs` runs each scenario with and without its
+//! rule.
 #![allow(dead_code, unreachable_pub, reason = "some scenarios are used only with the feature `mutants`")]
 
 pub mod lost_reply;
@@ -39,7 +40,7 @@ impl<'a> ScenarioCluster<'a> {
     pub async fn start(nodes: usize, new_builder: NewBuilder<'a>) -> Self {
         let cluster = Self { servers: RedisServer::start_many(nodes), new_builder };
         cluster.builder().nodes(cluster.urls()).init_cluster().await.expect("a new cluster can be initialized");
-        stage
+        cluster
     }
 
     /// A client that can reach all nodes except these.

@@ -5,7 +5,8 @@ use quorlock::Fence;
 use super::{MAX_CLOCK_SKEW, NAME, NewBuilder, ScenarioCluster};
 use crate::common::observe::{raise_stored_fence, wall_micros};
 
-/// Runs the scenario. Returns the fence of a lease that A and B grant, and the fence of the next lease, which B and C grant.
+/// Runs the scenario. Returns the fence of a lease that A and B grant, and the fence of the next lease, which B and C
+/// grant.
 pub async fn run(new_builder: NewBuilder<'_>) -> [Fence; 2] {
     let cluster = ScenarioCluster::start(3, new_builder).await;
     let (first_client, second_client) = (cluster.client_without(&[2]).await, cluster.client_without(&[0]).await);

@@ -1,12 +1,12 @@
-//! Five nodes, A to E. A, B and C grant a lease to client 1. C restarts without its memory. Then client 2 tries to acquire
-//! the same lock.
+//! Five nodes, A to E. A, B and C grant a lease to client 1. C restarts without its memory. Then client 2 tries to
+//! acquire the same lock.
 
 use std::time::Duration;
 
 use quorlock::{AcquireError, Lease, Silence};
 use quorlock_testkit::eventually_async;
 
-use super::{NAME, PartialClient, NewBuilder, ScenarioCluster};
+use super::{NAME, NewBuilder, PartialClient, ScenarioCluster};
 use crate::common::lock_keys;
 use crate::common::observe::silence_of;
 

@@ -1,5 +1,5 @@
-//! Three nodes, and a slow network between the nodes and client 1. When the reply of a node arrives at client 1, the vote is
-//! old.
+//! Three nodes, and a slow network between the nodes and client 1. When the reply of a node arrives at client 1, the
+//! vote is old.
 
 use std::time::Duration;
 

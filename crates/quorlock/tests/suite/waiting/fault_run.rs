@@ -20,7 +20,7 @@ const TIME_LIMIT: Duration = Duration::from_secs(120);
 /// The kind of lock that a client acquires.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LockKind {
-    Lock,
+    Exclusive,
     Read,
     Write,
     Slot { permits: u32 },
@@ -35,7 +35,7 @@ impl LockKind {
             }
         };
         match self {
-            Self::Lock => client.lock("job").observe(observer).acquire().await,
+            Self::Exclusive => client.lock("job").observe(observer).acquire().await,
             Self::Read => client.rw("job").observe(observer).read().acquire().await,
             Self::Write => client.rw("job").observe(observer).write().acquire().await,
             Self::Slot { permits } => client.semaphore("job", permits).observe(observer).acquire().await,
@@ -45,7 +45,7 @@ impl LockKind {
     /// How the lease holds the lock.
     fn hold(self, lease: &Lease) -> Hold {
         match self {
-            Self::Lock | Self::Write => Hold::Exclusive,
+            Self::Exclusive | Self::Write => Hold::Exclusive,
             Self::Read => Hold::Shared,
             Self::Slot { permits } => {
                 let slot = lease.slot().expect("a semaphore's lease has a slot");
@@ -56,11 +56,11 @@ impl LockKind {
     }
 }
 
-/// The size of a run.
+/// The size and the seed of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct RunSettings {
-    /// The number of clients. Each client dies in one of its turns, and a new client replaces it. Every third client dies
-    /// while it waits, the others while they hold the lock.
+    /// The number of clients. Each client dies in one of its turns, and a new client replaces it. Every third client
+    /// dies while it waits, the others while they hold the lock.
     pub(crate) clients: usize,
     /// The number of leases that each client acquires.
     pub(crate) turns: usize,
@@ -96,7 +96,7 @@ impl ProxiedClient {
 
 impl FaultRun {
     /// Runs all clients to the end. Every living client must get the lock.
-    pub(crate) async fn start(settings: RunSettings, kind: fn(&mut Random) -> LockKind) -> Arc<Self> {
+    pub(crate) async fn run(settings: RunSettings, choose_kind: fn(&mut Random) -> LockKind) -> Arc<Self> {
         let servers = RedisServer::start_many(NODES);
         let urls = servers.iter().map(RedisServer::url);
         short_lease_builder().nodes(urls).init_cluster().await.expect("a new cluster can be initialized");
@@ -109,7 +109,7 @@ impl FaultRun {
             died_holding: AtomicUsize::new(0),
             clients: Mutex::default(),
         });
-        let start_client = |number: usize| tokio::spawn(Arc::clone(&storm).run_client(number as u64, kind));
+        let start_client = |number: usize| tokio::spawn(Arc::clone(&run).run_client(number as u64, choose_kind));
         let tasks: Vec<_> = (1..=settings.clients).map(start_client).collect();
         for task in tasks {
             let result = tokio::time::timeout(TIME_LIMIT, task).await.expect("every living client gets the lock");
@@ -121,7 +121,7 @@ impl FaultRun {
         println!("{} leases; {died_waiting} clients died waiting, {died_holding} died holding", run.history.len());
         println!("the network lost {lost} bytes for good");
         assert!(lost > 0, "the network lost no bytes");
-        storm
+        run
     }
 
     /// The number of bytes that the proxies dropped and did not send again.
@@ -131,13 +131,13 @@ impl FaultRun {
         proxies.map(|proxy| proxy.dropped_up() + proxy.dropped_down()).sum()
     }
 
-    async fn run_client(self: Arc<Self>, number: u64, kind: fn(&mut Random) -> LockKind) {
+    async fn run_client(self: Arc<Self>, number: u64, choose_kind: fn(&mut Random) -> LockKind) {
         let mut random = Random(self.settings.seed ^ number);
-        let last_turn = random.below(self.settings.turns);
+        let turn_of_death = random.below(self.settings.turns);
         let mut client = self.connect(&mut random).await;
         for turn in 0..self.settings.turns {
-            let kind = kind(&mut random);
-            if turn != last_turn {
+            let kind = choose_kind(&mut random);
+            if turn != turn_of_death {
                 self.hold_once(&client, kind, random.below(20)).await;
                 continue;
             }
@@ -160,15 +160,16 @@ impl FaultRun {
             let seed = random.below(usize::MAX) as u64;
             proxy.lose(Some(Loss { one_in: 10, resent_after, for_good_one_in: 5, seed }));
         }
-        let client = short_lease_builder().nodes(proxies.iter().map(Proxy::url)).connect_lazy().await.expect("no node is unfit");
+        let client =
+            short_lease_builder().nodes(proxies.iter().map(Proxy::url)).connect_lazy().await.expect("no node is unfit");
         ProxiedClient { client, proxies }
     }
 
     /// Acquires the lock, holds it for some time, and releases it.
-    async fn hold_once(&self, client: &ProxiedClient, kind: LockKind, millis: usize) {
+    async fn hold_once(&self, client: &ProxiedClient, kind: LockKind, hold_ms: usize) {
         let lease = kind.acquire(&client.client, Arc::default()).await.expect("a living client gets the lock");
         let Some(turn) = Turn::begin(&lease, kind.hold(&lease)) else { return };
-        tokio::time::sleep(Duration::from_millis(millis as u64)).await;
+        tokio::time::sleep(Duration::from_millis(hold_ms as u64)).await;
         self.history.record(turn.end(&lease));
         // If the network loses replies, a majority may not acknowledge the release in time.
         let _ = lease.release().await;

@@ -19,8 +19,8 @@ struct ForeignClient<'a> {
 }
 
 impl ForeignClient<'_> {
-    /// Runs one round of the algorithm on the Redlock page. Returns whether a majority granted the lock. Otherwise releases all
-    /// votes.
+    /// Runs one round of the algorithm on the Redlock page. Returns whether a majority granted the lock. Otherwise
+    /// releases all votes.
     fn acquire(&self, ttl: Duration) -> bool {
         let ttl_ms = ttl.as_millis().to_string();
         let granted =
@@ -46,8 +46,8 @@ impl ForeignClient<'_> {
     }
 }
 
-/// Lets a foreign client overtake a waiter. The holder has a plain lock, so its release hands the lock to nobody, and the
-/// proxies hold the requests of the waiter until the foreign client has the lock.
+/// Lets a foreign client overtake a waiter. The holder has a plain lock, so its release hands the lock to nobody, and
+/// the proxies hold the requests of the waiter until the foreign client has the lock.
 async fn overtake_waiter(cluster: &ProxiedCluster, ttl: Duration) -> (ForeignClient<'_>, Client, Waiter) {
     let holder = connect_to_all(cluster.direct()).await;
     let client = connect_to_all(cluster.builder()).await;
@@ -71,7 +71,8 @@ async fn an_overtaken_waiter_gets_the_lock_when_the_foreign_client_releases_it()
     // Wait until every node has answered a poll of the waiter.
     let before: Vec<u64> = cluster.proxies.iter().map(Proxy::bytes_down).collect();
     let has_replied = |(proxy, before): (&Proxy, &u64)| proxy.bytes_down() > *before;
-    eventually_async("the nodes to refuse the waiter", async || cluster.proxies.iter().zip(&before).all(has_replied)).await;
+    eventually_async("the nodes to refuse the waiter", async || cluster.proxies.iter().zip(&before).all(has_replied))
+        .await;
     assert!(!waiter.is_over(), "a lock of a foreign client excludes the waiter");
     assert_eq!(foreign.vote_count(), 3);
     foreign.release();
@@ -149,7 +150,10 @@ async fn foreign_clients_and_waiters_never_hold_the_lock_at_the_same_time() {
     for task in tasks {
         expect_soon(task).await.expect("the task does not panic");
     }
-    println!("the foreign clients held the lock {} times", expect_soon(foreign).await.expect("the task does not panic"));
+    println!(
+        "the foreign clients held the lock {} times",
+        expect_soon(foreign).await.expect("the task does not panic")
+    );
 }
 
 /// Redisson, for example, stores a lock as a hash.

@@ -12,17 +12,18 @@ use crate::common::long_leases::{builder, connect_to_all};
 
 const WAITERS: usize = 32;
 const NODES: usize = 5;
-/// The shortest time between two polls of a waiter. The number of polls depends on the time, not on the number of leases.
+/// The shortest time between two polls of a waiter. The number of polls depends on the time, not on the number of
+/// leases.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(750);
 
-/// How a waiter got the lock.
+/// The wait of a waiter that got the lock.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
+struct Wait {
     /// The number of the waiter, in the order of the tickets.
     waiter: usize,
     /// The first queue position that was reported to the waiter.
     first_position: usize,
-    waited: Duration,
+    duration: Duration,
 }
 
 /// The traffic of all links.
@@ -42,10 +43,10 @@ fn traffic(clients: &[Client]) -> Traffic {
 }
 
 /// Makes the clients queue behind a holder, one after the other. Then each client holds the lock for a millisecond.
-async fn run_queue(clients: Vec<Client>) -> (Vec<Turn>, Traffic) {
+async fn run_queue(clients: Vec<Client>) -> (Vec<Wait>, Traffic) {
     let before = traffic(&clients);
     let lease = clients[0].lock("job").acquire().await.expect("the lock is free");
-    let (turns, holders) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+    let (waits, holders) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
     let mut tasks = Vec::new();
     for (waiter, client) in clients.iter().enumerate() {
         let first_position = Arc::new(Mutex::new(None));
@@ -55,14 +56,15 @@ async fn run_queue(clients: Vec<Client>) -> (Vec<Turn>, Traffic) {
                 reported.lock().expect("no task panics").get_or_insert(wait.place);
             }
         });
-        let (turns, holders, queued_at) = (Arc::clone(&turns), Arc::clone(&holders), Arc::clone(&first_position));
+        let (waits, holders, own_position) = (Arc::clone(&waits), Arc::clone(&holders), Arc::clone(&first_position));
         tasks.push(tokio::spawn(async move {
             let start = Instant::now();
             let lease = lock.acquire().await.expect("every waiter gets the lock");
-            let waited = start.elapsed();
+            let duration = start.elapsed();
             assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two clients hold the lock");
-            let first_position = queued_at.lock().expect("no task panics").flatten().expect("the position was reported") as usize;
-            turns.lock().expect("no task panics").push(Turn { waiter, first_position, waited });
+            let first_position =
+                own_position.lock().expect("no task panics").flatten().expect("the position was reported") as usize;
+            waits.lock().expect("no task panics").push(Wait { waiter, first_position, duration });
             tokio::time::sleep(Duration::from_millis(1)).await;
             assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1, "two clients hold the lock");
             lease.release().await.expect("all nodes answer");
@@ -77,23 +79,25 @@ async fn run_queue(clients: Vec<Client>) -> (Vec<Turn>, Traffic) {
         task.await.expect("the task does not panic");
     }
     let after = traffic(&clients);
-    let turns = turns.lock().expect("no task panics").clone();
-    (turns, Traffic { requests: after.requests - before.requests, messages: after.messages - before.messages })
+    let waits = waits.lock().expect("no task panics").clone();
+    (waits, Traffic { requests: after.requests - before.requests, messages: after.messages - before.messages })
 }
 
 /// Checks that the waiters got the lock nearly in order, and that each lease needed few messages and rounds.
-fn check(turns: &[Turn], Traffic { requests, messages }: Traffic) {
-    assert_eq!(turns.len(), WAITERS);
-    for (turn, Turn { waiter, first_position, .. }) in turns.iter().enumerate() {
-        assert!(turn.abs_diff(*waiter) <= 3, "waiter {waiter} had turn {turn}: {turns:?}");
+fn check(waits: &[Wait], Traffic { requests, messages }: Traffic) {
+    assert_eq!(waits.len(), WAITERS);
+    for (turn, Wait { waiter, first_position, .. }) in waits.iter().enumerate() {
+        assert!(turn.abs_diff(*waiter) <= 3, "waiter {waiter} had turn {turn}: {waits:?}");
         assert!(turn < first_position + 3, "waiter {waiter} had position {first_position} and turn {turn}");
     }
     let requests_per_round = NODES as f64;
     // The waiters and the first holder.
-    let leases = (turns.len() + 1) as f64;
-    let polls: u128 = turns.iter().map(|turn| turn.waited.as_millis() / POLL_INTERVAL_MIN.as_millis()).sum();
+    let leases = (waits.len() + 1) as f64;
+    let polls: u128 = waits.iter().map(|wait| wait.duration.as_millis() / POLL_INTERVAL_MIN.as_millis()).sum();
     let (messages, rounds) = (messages as f64 / leases, requests as f64 / leases / requests_per_round);
-    println!("{leases} leases; per lease {messages:.1} messages and {rounds:.2} rounds; at most {polls} polls in total");
+    println!(
+        "{leases} leases; per lease {messages:.1} messages and {rounds:.2} rounds; at most {polls} polls in total"
+    );
     let polls_per_lease = polls as f64 / leases;
     assert!(messages <= 40.0 + 2.0 * requests_per_round * polls_per_lease, "{messages:.1} messages per lease");
     assert!(rounds <= 3.0 + polls_per_lease, "{rounds:.2} rounds per lease");
@@ -110,8 +114,8 @@ async fn many_waiters_get_the_lock_in_order_in_memory() {
         }
         clients.push(client);
     }
-    let (turns, traffic) = run_queue(clients).await;
-    check(&turns, traffic);
+    let (waits, traffic) = run_queue(clients).await;
+    check(&waits, traffic);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -123,6 +127,6 @@ async fn many_waiters_get_the_lock_in_order() {
     for _ in 0..WAITERS {
         clients.push(connect_to_all(new_builder()).await);
     }
-    let (turns, traffic) = run_queue(clients).await;
-    check(&turns, traffic);
+    let (waits, traffic) = run_queue(clients).await;
+    check(&waits, traffic);
 }

@@ -12,8 +12,8 @@ fn lock_without_polls(client: &Client) -> Lock {
     client.lock("job").retry(Retry { attempts: Some(1), ..Retry::default() })
 }
 
-/// The runtime has one thread, so the release can be placed after any number of steps of the acquire. The test tries every
-/// number of steps.
+/// The runtime has one thread, so the release can be placed after any number of steps of the acquire. The test tries
+/// every number of steps.
 #[tokio::test]
 async fn a_waiter_notices_a_release_at_any_step_of_its_acquire() {
     const HANDOFFS: usize = 200;
@@ -68,7 +68,8 @@ fn hint_count(clients: &[Client]) -> u64 {
     clients.iter().map(|client| client.stats().hints).sum()
 }
 
-/// Runs [`serve_three_waiters`] as a Redis user with these permissions. Returns the number of hints that the clients received.
+/// Runs [`serve_three_waiters`] as a Redis user with these permissions. Returns the number of hints that the clients
+/// received.
 async fn hint_count_with(permissions: &[&str]) -> u64 {
     let cluster = Cluster::start(3).await;
     for server in &cluster.servers {

@@ -110,7 +110,8 @@ fn history_of(turns: &[(Hold, u64, u64, u64)]) -> History {
 
 #[test]
 fn a_history_accepts_consecutive_turns() {
-    let history = history_of(&[(Hold::Exclusive, 2, 10, 20), (Hold::Exclusive, 1, 0, 10), (Hold::Exclusive, 3, 20, 30)]);
+    let history =
+        history_of(&[(Hold::Exclusive, 2, 10, 20), (Hold::Exclusive, 1, 0, 10), (Hold::Exclusive, 3, 20, 30)]);
     assert_eq!(history.violations(), Vec::<String>::new());
     assert_eq!(history.max_concurrent(), 1);
 }

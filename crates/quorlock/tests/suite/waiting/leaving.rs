@@ -6,8 +6,10 @@ use std::time::Duration;
 use quorlock::{AcquireError, Client, ClientBuilder, Lease};
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::queue::{Waiter, wait_for_queue_length, queue_lengths};
-use crate::common::long_leases::{self, CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, wait_until_counts_grow, expect_soon, vote_count};
+use super::queue::{Waiter, queue_lengths, wait_for_queue_length};
+use crate::common::long_leases::{
+    self, CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, expect_soon, vote_count, wait_until_counts_grow,
+};
 
 const NODES: usize = 3;
 
@@ -53,10 +55,12 @@ async fn a_timed_out_wait_with_a_frozen_node_names_the_holder() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_shorter_than_a_reply_does_not_call_nodes_unreachable() {
     let cluster = ProxiedCluster::start(NODES).await;
-    let client = connect_to_all(cluster.direct().ttl(Duration::from_secs(60)).node_deadline(Duration::from_secs(20))).await;
+    let client =
+        connect_to_all(cluster.direct().ttl(Duration::from_secs(60)).node_deadline(Duration::from_secs(20))).await;
     cluster.servers[..2].iter().for_each(RedisServer::freeze);
-    let error =
-        expect_soon(client.lock("job").acquire_within(Duration::from_millis(1))).await.expect_err("no majority can answer");
+    let error = expect_soon(client.lock("job").acquire_within(Duration::from_millis(1)))
+        .await
+        .expect_err("no majority can answer");
     assert!(matches!(error, AcquireError::WaitTimeout(_)), "{error}");
     let text = error.to_string();
     assert!(text.contains("too few nodes had answered for \"job\"") && text.contains("not heard"), "{text}");
@@ -88,21 +92,24 @@ impl HolderAndWaiter {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_dropped_wait_leaves_the_queue() {
-    let HolderAndWaiter { cluster, client, waiter, lease: _lease, holder: _holder } = HolderAndWaiter::start(ProxiedCluster::direct).await;
+    let HolderAndWaiter { cluster, client, waiter, lease: _lease, holder: _holder } =
+        HolderAndWaiter::start(ProxiedCluster::direct).await;
     waiter.cancel().await;
     close_and_check_queues(&cluster, client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_closed_during_a_wait_leaves_the_queue() {
-    let HolderAndWaiter { cluster, client, waiter, lease: _lease, holder: _holder } = HolderAndWaiter::start(ProxiedCluster::direct).await;
+    let HolderAndWaiter { cluster, client, waiter, lease: _lease, holder: _holder } =
+        HolderAndWaiter::start(ProxiedCluster::direct).await;
     close_and_check_queues(&cluster, client).await;
     assert_eq!(waiter.outcome().await.map(drop), Err(AcquireError::Closed));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_that_is_dropped_after_its_connections_broke_leaves_the_queue() {
-    let HolderAndWaiter { cluster, client, waiter, lease: _lease, holder: _holder } = HolderAndWaiter::start(ProxiedCluster::builder).await;
+    let HolderAndWaiter { cluster, client, waiter, lease: _lease, holder: _holder } =
+        HolderAndWaiter::start(ProxiedCluster::builder).await;
     cluster.proxies.iter().for_each(Proxy::cut);
     waiter.cancel().await;
     close_and_check_queues(&cluster, client).await;
@@ -110,7 +117,8 @@ async fn a_wait_that_is_dropped_after_its_connections_broke_leaves_the_queue() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_queue_request_that_arrives_after_the_waiter_left_is_refused() {
-    let HolderAndWaiter { cluster, client, waiter, lease, holder: _holder } = HolderAndWaiter::start(ProxiedCluster::builder).await;
+    let HolderAndWaiter { cluster, client, waiter, lease, holder: _holder } =
+        HolderAndWaiter::start(ProxiedCluster::builder).await;
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
     let has_polled = |proxy: &Proxy| proxy.held_up() > 0;
     eventually_async("the waiter to poll all nodes", async || cluster.proxies.iter().all(has_polled)).await;
@@ -121,7 +129,11 @@ async fn a_queue_request_that_arrives_after_the_waiter_left_is_refused() {
     let before = long_leases::counts(&cluster.servers, vote_count);
     cluster.proxies.iter().for_each(Proxy::deliver_stranded);
     wait_until_counts_grow(&cluster.servers, vote_count, &before, 1).await;
-    assert_eq!(queue_lengths(&cluster.servers, "job"), [0; NODES], "a request that arrived too late was put into the queue");
+    assert_eq!(
+        queue_lengths(&cluster.servers, "job"),
+        [0; NODES],
+        "a request that arrived too late was put into the queue"
+    );
     lease.release().await.expect("all nodes answer");
     let new_client = connect_to_all(cluster.direct()).await;
     let lease = expect_soon(new_client.lock("job").try_acquire()).await.expect("all nodes can vote");
@@ -178,7 +190,8 @@ async fn a_killed_waiter_leaves_the_queue_and_later_waiters_get_the_lock() {
     process.kill();
     // A server that has not noticed that the connection is closed would hand the lock to the dead waiter for one ttl.
     for (server, before) in cluster.servers.iter().zip(before) {
-        eventually_async("the server to notice that the connection is closed", async || connections(server) < before).await;
+        eventually_async("the server to notice that the connection is closed", async || connections(server) < before)
+            .await;
     }
     expect_soon(lease.release()).await.expect("all nodes answer");
     second_waiter.expect_lease().await.release().await.expect("all nodes answer");

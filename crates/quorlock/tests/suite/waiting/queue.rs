@@ -64,8 +64,8 @@ impl Waiter {
 
 /// Waits until every waiter has got the lock, and releases each lease at once.
 ///
-/// The waiters may get the lock in any order: a client that gets replies late estimates the clocks of the nodes too low, and
-/// may draw a lower ticket than an earlier client.
+/// The waiters may get the lock in any order: a client that gets replies late estimates the clocks of the nodes too
+/// low, and may draw a lower ticket than an earlier client.
 pub(crate) async fn expect_all_served(waiters: Vec<Waiter>) {
     let releases = waiters.into_iter().map(async |waiter| waiter.expect_lease().await.release().await);
     for release in join_all(releases).await {

@@ -3,7 +3,7 @@
 use quorlock::{AcquireError, Retry};
 use quorlock_testkit::{Proxy, eventually_async};
 
-use super::queue::{Waiter, wait_for_queue_length, queue_lengths};
+use super::queue::{Waiter, queue_lengths, wait_for_queue_length};
 use crate::common::Cluster;
 use crate::common::long_leases::{ProxiedCluster, connect_to_all, expect_soon, wait_until_all_vote};
 use crate::common::observe::wait_until_quarantined;
@@ -24,7 +24,8 @@ async fn waiters_queue_up_again_on_a_node_that_lost_its_memory() {
     cluster.servers[0].restart_empty();
     wait_until_quarantined(&clients[1], 0).await;
     assert_eq!(queue_lengths(&cluster.servers[..1], "job"), [0]);
-    // The restarted node may vote for the holder or the first waiter, but at least the second waiter must queue there again.
+    // The restarted node may vote for the holder or the first waiter, but at least the second waiter must queue there
+    // again.
     let has_queue = async || queue_lengths(&cluster.servers[..1], "job")[0] >= 1;
     eventually_async("a waiter to queue on the restarted node", has_queue).await;
 
@@ -51,8 +52,8 @@ async fn waiters_get_the_lock_while_a_node_that_lost_its_memory_is_quarantined()
     expect_soon(waiter.expect_lease().await.release()).await.expect("a majority answers");
 }
 
-/// The release happens while no node can send a hint to the waiter, and the waiter does not poll. Only the reconnected links
-/// can make the waiter try again.
+/// The release happens while no node can send a hint to the waiter, and the waiter does not poll. Only the reconnected
+/// links can make the waiter try again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reconnected_link_makes_its_waiters_try_again_at_once() {
     const TRIES: usize = 10;
@@ -65,11 +66,12 @@ async fn a_reconnected_link_makes_its_waiters_try_again_at_once() {
         let waiter = Waiter::start_and_queue(client.lock("job").retry(without_polls)).await;
         cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
         cluster.proxies.iter().for_each(Proxy::cut);
-        // An inspection makes the client notice that its connections have ended, and open new ones. The proxies hold the
-        // requests on the new connections.
+        // An inspection makes the client notice that its connections have ended, and open new ones. The proxies hold
+        // the requests on the new connections.
         let inspection = client.inspect("job");
         let is_reconnected = |proxy: &Proxy| proxy.held_up() > 0;
-        let reconnection = eventually_async("all links to reconnect", async || cluster.proxies.iter().all(is_reconnected));
+        let reconnection =
+            eventually_async("all links to reconnect", async || cluster.proxies.iter().all(is_reconnected));
         let (inspected, ()) = tokio::join!(inspection, reconnection);
         inspected.expect_err("the connections of the client have ended");
         expect_soon(lease.release()).await.expect("all nodes answer");

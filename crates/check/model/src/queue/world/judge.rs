@@ -18,7 +18,7 @@ impl World {
                 assert!(!self.fences.contains(&fence), "a fence was granted twice");
             }
             Some(Mode::Shared { .. }) => {
-                assert!(modes.iter().all(|mode| mode.is_shared()), "a reader and a writer hold the lock together")
+                assert!(modes.iter().all(|mode| mode.is_shared()), "a reader and a writer hold the lock together");
             }
             _ => {
                 assert_eq!(modes.len(), 1, "an exclusive lock must have one holder");

@@ -18,7 +18,8 @@ use crate::process::Process;
 
 /// The pause between two attempts to kill the group while the wrapper may still live.
 const KILL_INTERVAL: Duration = Duration::from_millis(20);
-/// The longest pause between two attempts to kill the remaining processes of the group, or to extend or release the lease.
+/// The longest pause between two attempts to kill the remaining processes of the group, or to extend or release the
+/// lease.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The main function of the guard's process.
@@ -28,8 +29,8 @@ pub(in super::super) fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let mut orders = Orders::default();
-    // If the guard cannot read orders, it cannot know whether the wrapper lives, so it treats the error as the wrapper's
-    // death.
+    // If the guard cannot read orders, it cannot know whether the wrapper lives, so it treats the error as the
+    // wrapper's death.
     let _ = follow_orders(&mut orders);
     if let Some(command) = orders.command {
         kill_until_gone(command);
