@@ -69,7 +69,7 @@ fn kills_are_counted_by_persistence() {
     let rows = [row(Subject::Quorlock, Series::Within, Findings { faults, kills, ..Findings::default() })];
     let mut page = String::new();
     super::faults(&mut page, &rows);
-    let rows: Vec<&str> = page.lines().filter(|line| line.contains("kill")).collect();
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| kill")).collect();
     assert_eq!(
         rows,
         ["| kill | 3 | 0 |", "| kill, persistence none | 1 | 0 |", "| kill, persistence aof-everysec | 2 | 0 |",]

@@ -31,7 +31,7 @@ pub(super) fn note(title: &str, answer: &Value) {
 pub(super) fn note_tracking(title: &str, answer: &Value) {
     if let Value::Error(error) = answer {
         let reason = describe(error);
-        tracing::info!(node = %title, %reason, "no tracking: replaced data are noticed by the periodic look");
+        tracing::info!(node = %title, %reason, "no tracking: replaced data are noticed by the periodic check");
     }
 }
 
@@ -39,16 +39,16 @@ pub(super) fn note_tracking(title: &str, answer: &Value) {
 pub(super) fn heard(channel: Channel, push: &[Value]) -> Option<Answer> {
     match (push.first()?.as_str()?, push) {
         ("invalidate", _) => Some(Answer::MemoryChanged),
-        ("message", [_, on, said]) if on.as_str()? == hint_channel(channel) => hint(said.as_str()?),
-        ("message", [_, on, said]) if on.as_str()? == BROKEN_CHANNEL => Some(Answer::Broken(said.as_str()?.into())),
+        ("message", [_, name, text]) if name.as_str()? == hint_channel(channel) => hint(text.as_str()?),
+        ("message", [_, name, text]) if name.as_str()? == BROKEN_CHANNEL => Some(Answer::Broken(text.as_str()?.into())),
         _ => None,
     }
 }
 
 /// Parses a hint: a waiter's ticket and, if the node gave its vote to the waiter, the digest of the attempt and the
 /// fence.
-fn hint(said: &str) -> Option<Answer> {
-    let mut words = said.split(' ');
+fn hint(text: &str) -> Option<Answer> {
+    let mut words = text.split(' ');
     let ticket = Ticket::parse(words.next()?)?;
     let handoff = match (words.next(), words.next(), words.next()) {
         (None, ..) => None,

@@ -181,11 +181,12 @@ pub(crate) fn hint_channel(channel: Channel) -> String {
 mod tests {
     use super::*;
 
-    /// The longest argument that a server accepts before authentication. A longer one closes the connection.
+    /// The longest argument that a server accepts before authentication. If an argument is longer, the server closes the
+    /// connection.
     const WORD_MAX: usize = 16 * 1_024;
 
     #[test]
-    fn every_script_is_a_word_that_may_be_said_before_the_password_is_known() {
+    fn every_script_is_short_enough_to_be_sent_before_authentication() {
         for script in ServerKind::Server.scripts().iter().chain(ServerKind::Cluster.scripts()) {
             let length = script.source.len();
             assert!(length < WORD_MAX * 7 / 8, "{length} bytes: {}", &script.source[..100]);

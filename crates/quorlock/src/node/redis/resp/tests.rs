@@ -1,31 +1,33 @@
 mod commands;
 
-use ::redis::Value as Theirs;
+use ::redis::Value as RedisRsValue;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
 use super::*;
 
-/// The first value in these bytes, and how many of them are its own.
-fn first(bytes: &[u8]) -> Result<Option<(Value, usize)>, &'static str> {
+/// Parses the first value in these bytes. Returns it with its length in bytes.
+fn parse_first(bytes: &[u8]) -> Result<Option<(Value, usize)>, &'static str> {
     let mut parser = Parser::default();
     parser.buffer().extend_from_slice(bytes);
     Ok(parser.next()?.map(|value| (value, parser.at)))
 }
 
-/// A value of redis-rs as ours.
-fn ours(value: Theirs) -> Value {
-    let all = |parts: Vec<Theirs>| parts.into_iter().map(ours).collect();
+/// Converts a value of redis-rs.
+fn convert(value: RedisRsValue) -> Value {
+    let all = |parts: Vec<RedisRsValue>| parts.into_iter().map(convert).collect();
     match value {
-        Theirs::Nil => Value::Nil,
-        Theirs::Okay => Value::Okay,
-        Theirs::Int(number) => Value::Int(number),
-        Theirs::BulkString(text) => Value::Text(text),
-        Theirs::SimpleString(text) | Theirs::VerbatimString { text, .. } => Value::Text(text.into()),
-        Theirs::Array(parts) => Value::Array(all(parts)),
-        Theirs::Map(pairs) => Value::Map(pairs.into_iter().flat_map(|(key, value)| [ours(key), ours(value)]).collect()),
-        Theirs::ServerError(error) => {
+        RedisRsValue::Nil => Value::Nil,
+        RedisRsValue::Okay => Value::Okay,
+        RedisRsValue::Int(number) => Value::Int(number),
+        RedisRsValue::BulkString(text) => Value::Text(text),
+        RedisRsValue::SimpleString(text) | RedisRsValue::VerbatimString { text, .. } => Value::Text(text.into()),
+        RedisRsValue::Array(parts) => Value::Array(all(parts)),
+        RedisRsValue::Map(pairs) => {
+            Value::Map(pairs.into_iter().flat_map(|(key, value)| [convert(key), convert(value)]).collect())
+        }
+        RedisRsValue::ServerError(error) => {
             let details = error.details().map(|details| format!(" {details}"));
             Value::Error(format!("{}{}", error.code(), details.unwrap_or_default()))
         }
@@ -37,8 +39,8 @@ fn bulk(kind: char, text: &[u8]) -> Vec<u8> {
     [format!("{kind}{}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
 }
 
-/// Values of every kind, inside each other.
-fn values() -> impl Strategy<Value = Vec<u8>> {
+/// Returns encoded values of every kind, also nested.
+fn encoded_values() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![
         "[ -~]{0,9}".prop_map(|text| format!("+{text}\r\n").into_bytes()),
         "[A-Z]{1,5} [!-~]{1,9}".prop_map(|text| format!("-{text}\r\n").into_bytes()),
@@ -68,18 +70,18 @@ fn values() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn a_value_means_what_it_means_to_redis_rs(bytes in values(), behind in vec(any::<u8>(), 0..9)) {
-        let expected = ours(::redis::parse_redis_value(&bytes).expect("redis-rs reads it"));
-        let all = [&bytes[..], &behind].concat();
-        prop_assert_eq!(first(&all), Ok(Some((expected, bytes.len()))));
+    fn redis_rs_parses_every_value_to_the_same_result(bytes in encoded_values(), suffix in vec(any::<u8>(), 0..9)) {
+        let expected = convert(::redis::parse_redis_value(&bytes).expect("redis-rs parses the bytes"));
+        let all = [&bytes[..], &suffix].concat();
+        prop_assert_eq!(parse_first(&all), Ok(Some((expected, bytes.len()))));
         for cut in 0..bytes.len() {
-            prop_assert_eq!(first(&bytes[..cut]), Ok(None), "cut at {}", cut);
+            prop_assert_eq!(parse_first(&bytes[..cut]), Ok(None), "cut at {}", cut);
         }
     }
 
     #[test]
-    fn the_pieces_in_which_values_arrive_make_no_difference(
-        values in vec(values(), 1..4),
+    fn values_that_arrive_in_pieces_are_parsed_to_the_same_result(
+        values in vec(encoded_values(), 1..4),
         cuts in vec(any::<Index>(), 0..9),
     ) {
         let bytes = values.concat();
@@ -93,21 +95,21 @@ proptest! {
                 parsed.push(value);
             }
         }
-        let expected: Vec<Value> = values.iter().map(|bytes| first(bytes).unwrap().unwrap().0).collect();
+        let expected: Vec<Value> = values.iter().map(|bytes| parse_first(bytes).unwrap().unwrap().0).collect();
         prop_assert_eq!(parsed, expected);
     }
 
     #[test]
     fn no_bytes_cause_a_panic(bytes in vec(any::<u8>(), 0..64)) {
-        let _ = first(&bytes);
+        let _ = parse_first(&bytes);
     }
 }
 
 #[test]
-fn a_push_is_told_from_an_array() {
+fn a_push_differs_from_an_array() {
     let parts = vec![Value::Text(b"message".into()), Value::Int(1)];
-    assert_eq!(first(b">2\r\n+message\r\n:1\r\n"), Ok(Some((Value::Push(parts), 18))));
-    assert_eq!(first(b">0\r\n"), Ok(Some((Value::Push(vec![]), 4))));
+    assert_eq!(parse_first(b">2\r\n+message\r\n:1\r\n"), Ok(Some((Value::Push(parts), 18))));
+    assert_eq!(parse_first(b">0\r\n"), Ok(Some((Value::Push(vec![]), 4))));
 }
 
 #[test]
@@ -129,26 +131,26 @@ fn bytes_that_are_not_resp_are_refused() {
         b"\r\n",
         b"\n",
     ] {
-        assert!(first(bytes).is_err(), "{:?}", String::from_utf8_lossy(bytes));
+        assert!(parse_first(bytes).is_err(), "{:?}", String::from_utf8_lossy(bytes));
     }
 }
 
 #[test]
 fn a_value_over_a_limit_is_refused_before_it_has_arrived() {
     let half = VALUE_BYTES_MAX / 2;
-    // Each part is short enough, the whole is not: the second part need not arrive.
+    // Each text is short enough, but both together are not: the parser must not wait for the second text.
     let mut long = format!("*2\r\n${half}\r\n").into_bytes();
     long.resize(long.len() + half, b'a');
     long.extend(format!("\r\n${half}\r\n").bytes());
-    assert_eq!(first(&long), Err(TOO_LONG));
+    assert_eq!(parse_first(&long), Err(TOO_LONG));
     let line = [b"+".as_slice(), &vec![b'a'; LINE_BYTES_MAX]].concat();
-    assert_eq!(first(&line[..LINE_BYTES_MAX - 1]), Ok(None));
-    assert_eq!(first(&line), Err("a line without an end"));
-    // Few enough at each level, and a flood in all.
-    let wide = format!("*2\r\n*{most}\r\n{}*{most}\r\n", "_\r\n".repeat(PARTS_MAX / 2), most = PARTS_MAX / 2);
-    assert_eq!(first(wide.as_bytes()), Err("a value of too many parts"));
-    assert_eq!(first(format!("%{PARTS_MAX}\r\n").as_bytes()), Err("a value of too many parts"));
-    // Dropping such a value would use up the stack.
-    assert_eq!(first("*1\r\n".repeat(DEPTH_MAX).as_bytes()), Ok(None));
-    assert_eq!(first("*1\r\n".repeat(DEPTH_MAX + 1).as_bytes()), Err("arrays that are nested too deeply"));
+    assert_eq!(parse_first(&line[..LINE_BYTES_MAX - 1]), Ok(None));
+    assert_eq!(parse_first(&line), Err("a line without an end"));
+    // Each array has few enough parts, but all arrays together have too many.
+    let wide = format!("*2\r\n*{half}\r\n{}*{half}\r\n", "_\r\n".repeat(PARTS_MAX / 2), half = PARTS_MAX / 2);
+    assert_eq!(parse_first(wide.as_bytes()), Err("a value of too many parts"));
+    assert_eq!(parse_first(format!("%{PARTS_MAX}\r\n").as_bytes()), Err("a value of too many parts"));
+    // Dropping a value that is nested more deeply could overflow the stack.
+    assert_eq!(parse_first("*1\r\n".repeat(DEPTH_MAX).as_bytes()), Ok(None));
+    assert_eq!(parse_first("*1\r\n".repeat(DEPTH_MAX + 1).as_bytes()), Err("arrays that are nested too deeply"));
 }

@@ -1,4 +1,4 @@
--- Releases a vote. The client leaves the queue or keeps its queue position. Mirrors `part` of quorlock-core's node::apply.
+-- Releases a vote. The client leaves the queue or keeps its queue position. Mirrors `release` of quorlock-core's node::apply.
 -- With an owner's tombstone, releases all entries of the owner. Mirrors `retire` of node::apply.
 -- KEYS  1 vote   2 the tombstone of the attempt, or of the owner for this name; its key ends with the id
 --       3 queue   4 kept   5 holds

@@ -55,9 +55,9 @@ fn plain_extend(name: &str, seconds: u64) -> Message {
 }
 
 impl Bundles {
-    /// Returns the position in which this message is sent within its batch.
-    pub(in crate::node::redis) fn turn(&self, at: usize) -> (usize, usize) {
-        (self.kind(at).map_or(BundleKind::ALL.len(), |kind| kind as usize), at)
+    /// Returns a key that sorts the messages of a batch in the order in which they are sent.
+    pub(in crate::node::redis) fn turn(&self, index: usize) -> (usize, usize) {
+        (self.kind(index).map_or(BundleKind::ALL.len(), |kind| kind as usize), index)
     }
 
     /// Returns the number of messages in each bundle.
@@ -66,39 +66,39 @@ impl Bundles {
     }
 }
 
-const NONE: Vec<usize> = Vec::new();
+const NO_POSITIONS: Vec<usize> = Vec::new();
 
 /// Returns the positions of the bundled releases, acquires and renewals.
-fn chosen_of_all(messages: &[Message]) -> [Vec<usize>; 3] {
+fn all_bundled(messages: &[Message]) -> [Vec<usize>; 3] {
     let bundles = Bundles::of(messages);
     BundleKind::ALL.map(|kind| (0..messages.len()).filter(|at| bundles.kind(*at) == Some(kind)).collect())
 }
 
 /// Returns the positions of the bundled releases and acquires. Asserts that no renewal is bundled.
-fn chosen(messages: &[Message]) -> [Vec<usize>; 2] {
-    let [releases, acquires, renewals] = chosen_of_all(messages);
-    assert_eq!(renewals, NONE);
+fn bundled(messages: &[Message]) -> [Vec<usize>; 2] {
+    let [releases, acquires, renewals] = all_bundled(messages);
+    assert_eq!(renewals, NO_POSITIONS);
     [releases, acquires]
 }
 
 #[test]
-fn what_is_alike_goes_together() {
+fn similar_requests_are_bundled() {
     let messages = [acquire("a"), release("b"), acquire("c"), release("d"), acquire("b")];
-    assert_eq!(chosen(&messages), [vec![1, 3], vec![0, 2, 4]]);
+    assert_eq!(bundled(&messages), [vec![1, 3], vec![0, 2, 4]]);
     let messages = [plain_release("a"), plain_acquire("b"), plain_release("c"), plain_acquire("a")];
-    assert_eq!(chosen(&messages), [vec![0, 2], NONE]);
+    assert_eq!(bundled(&messages), [vec![0, 2], NO_POSITIONS]);
 }
 
 #[test]
-fn one_alone_is_no_bundle_unless_another_must_not_pass_it() {
-    assert_eq!(chosen(&[]), [NONE, NONE]);
-    assert_eq!(chosen(&[acquire("a")]), [NONE, NONE]);
-    assert_eq!(chosen(&[acquire("a"), release("b")]), [NONE, NONE]);
-    assert_eq!(chosen(&[release("a"), acquire("a"), acquire("b")]), [vec![0], vec![1, 2]]);
+fn a_single_release_is_a_bundle_only_if_it_must_precede_another_bundle() {
+    assert_eq!(bundled(&[]), [NO_POSITIONS, NO_POSITIONS]);
+    assert_eq!(bundled(&[acquire("a")]), [NO_POSITIONS, NO_POSITIONS]);
+    assert_eq!(bundled(&[acquire("a"), release("b")]), [NO_POSITIONS, NO_POSITIONS]);
+    assert_eq!(bundled(&[release("a"), acquire("a"), acquire("b")]), [vec![0], vec![1, 2]]);
 }
 
 #[test]
-fn one_that_goes_ahead_alone_shares_no_command() {
+fn a_bundle_of_one_release_shares_no_command() {
     let bundles = Bundles::of(&[release("a"), acquire("a"), acquire("b"), acquire("b")]);
     assert_eq!([0, 1, 2, 3].map(|at| bundles.is_shared(at)), [false, true, true, false]);
 }
@@ -107,14 +107,14 @@ fn one_that_goes_ahead_alone_shares_no_command() {
 fn messages_about_one_name_keep_their_order() {
     // The release of an attempt without a reply must not overtake its acquire.
     let messages = [plain_acquire("a"), plain_release("a"), plain_release("b"), plain_release("c")];
-    assert_eq!(chosen(&messages), [vec![2, 3], NONE]);
+    assert_eq!(bundled(&messages), [vec![2, 3], NO_POSITIONS]);
     let messages = [acquire("a"), release("a"), release("b"), release("c"), acquire("a"), acquire("b")];
-    assert_eq!(chosen(&messages), [vec![2, 3], vec![0, 5]]);
-    assert_eq!(chosen(&[release("a"), release("a"), release("b")]), [vec![0, 2], NONE]);
+    assert_eq!(bundled(&messages), [vec![2, 3], vec![0, 5]]);
+    assert_eq!(bundled(&[release("a"), release("a"), release("b")]), [vec![0, 2], NO_POSITIONS]);
 }
 
 #[test]
-fn acquires_go_together_with_their_like_only() {
+fn only_acquires_with_the_same_terms_are_bundled() {
     let owner = OwnerId::from_bits(1);
     let messages = [
         acquire("a"),
@@ -124,11 +124,11 @@ fn acquires_go_together_with_their_like_only() {
         acquire_as("e", ttl(1), "me", Mode::Exclusive { writer: Some(owner) }),
         acquire("f"),
     ];
-    assert_eq!(chosen(&messages), [NONE, vec![0, 5]]);
+    assert_eq!(bundled(&messages), [NO_POSITIONS, vec![0, 5]]);
 }
 
 #[test]
-fn renewals_go_together_with_their_like_only() {
+fn only_renewals_with_the_same_terms_are_bundled() {
     let owner = OwnerId::from_bits(1);
     let messages = [
         renew("a"),
@@ -139,40 +139,43 @@ fn renewals_go_together_with_their_like_only() {
         renew_as("f", ttl(1), "me", true, Mode::Exclusive { writer: Some(owner) }),
         renew("g"),
     ];
-    assert_eq!(chosen_of_all(&messages), [NONE, NONE, vec![0, 6]]);
+    assert_eq!(all_bundled(&messages), [NO_POSITIONS, NO_POSITIONS, vec![0, 6]]);
     let messages = [plain_extend("a", 1), plain_extend("b", 2), plain_acquire("c"), plain_extend("d", 1)];
-    assert_eq!(chosen_of_all(&messages), [NONE, NONE, vec![0, 3]]);
+    assert_eq!(all_bundled(&messages), [NO_POSITIONS, NO_POSITIONS, vec![0, 3]]);
 }
 
 #[test]
-fn renewals_pass_no_message_about_their_name_and_none_passes_them() {
+fn a_bundled_renewal_keeps_its_order_among_the_messages_about_its_name() {
     // A release is sent before the next holder's renewal, and a renewal before its own release.
     let messages = [release("a"), renew("a"), renew("b"), release("b")];
-    assert_eq!(chosen_of_all(&messages), [vec![0], NONE, vec![1, 2]]);
+    assert_eq!(all_bundled(&messages), [vec![0], NO_POSITIONS, vec![1, 2]]);
     let messages = [renew("a"), acquire("a"), acquire("b"), renew("b"), acquire("c"), renew("d")];
-    assert_eq!(chosen_of_all(&messages), [NONE, vec![2, 4], vec![0, 5]]);
-    assert_eq!(chosen_of_all(&[renew("a"), renew("a")]), [NONE, NONE, NONE]);
+    assert_eq!(all_bundled(&messages), [NO_POSITIONS, vec![2, 4], vec![0, 5]]);
+    assert_eq!(all_bundled(&[renew("a"), renew("a")]), [NO_POSITIONS, NO_POSITIONS, NO_POSITIONS]);
     // Messages outside of bundles are sent last.
     let messages = [acquire("a"), renew("a"), renew("b"), renew("c")];
-    assert_eq!(chosen_of_all(&messages), [NONE, NONE, vec![2, 3]]);
+    assert_eq!(all_bundled(&messages), [NO_POSITIONS, NO_POSITIONS, vec![2, 3]]);
 }
 
 #[test]
-fn places_in_line_and_tombstones_are_given_up_one_by_one() {
+fn releases_with_a_queue_position_or_a_tombstone_are_not_bundled() {
     let waiter = Waiter { ticket: Ticket { at: 1, id: 2 }, channel: Channel(3), shared: false };
     let parting = |parting| message("c", Request::Release { attempt: ATTEMPT, tombstone: None, parting });
     let messages = [release("a"), parting(Some(Parting::Leave(waiter))), release("b")];
-    assert_eq!(chosen(&messages), [vec![0, 2], NONE]);
+    assert_eq!(bundled(&messages), [vec![0, 2], NO_POSITIONS]);
     let tombstone = message("c", Request::Release { attempt: ATTEMPT, tombstone: Some(1), parting: None });
     for other in
         [tombstone, plain_release("c"), message("c", Request::Retire { owner: OwnerId::from_bits(1), tombstone: 1 })]
     {
-        assert_eq!(chosen(&[release("a"), release("b"), other, acquire("d"), acquire("e")]), [NONE, NONE]);
+        assert_eq!(
+            bundled(&[release("a"), release("b"), other, acquire("d"), acquire("e")]),
+            [NO_POSITIONS, NO_POSITIONS]
+        );
     }
 }
 
 #[test]
-fn as_many_go_together_as_a_batch_has() {
+fn a_bundle_has_a_limited_size() {
     let names: Vec<String> = (0..BUNDLED_MAX + 2).map(|number| number.to_string()).collect();
     let messages: Vec<Message> = names.iter().map(|name| plain_release(name)).collect();
     assert_eq!(Bundles::of(&messages).counts(), [BUNDLED_MAX, 0, 0]);

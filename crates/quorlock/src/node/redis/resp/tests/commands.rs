@@ -5,7 +5,7 @@ use super::super::*;
 
 proptest! {
     #[test]
-    fn commands_are_packed_as_redis_rs_packs_them(texts in prop::collection::vec(".{0,40}", 0..12), numbers: [u64; 3]) {
+    fn redis_rs_encodes_commands_to_the_same_bytes(texts in prop::collection::vec(".{0,40}", 0..12), numbers: [u64; 3]) {
         let (mut commands, mut expected) = (Commands::default(), Vec::new());
         for number in numbers {
             let mut command = cmd("SET");
@@ -24,7 +24,7 @@ proptest! {
 }
 
 #[test]
-fn cleared_it_is_as_new() {
+fn cleared_commands_are_like_new_commands() {
     let mut commands = Commands::default();
     for _ in 0..2 {
         commands.command("PING").word("x".repeat(2 * CAPACITY_KEPT_MAX));
@@ -37,7 +37,7 @@ fn cleared_it_is_as_new() {
 }
 
 #[test]
-fn the_smallest_and_the_largest_number_have_all_their_digits() {
+fn numbers_are_formatted_with_all_their_digits() {
     for number in [0, 9, 10, u64::MAX] {
         assert_eq!(decimal(number, &mut [0; DIGITS_MAX]), number.to_string().as_bytes());
     }
