@@ -126,8 +126,8 @@ impl<T: Clone> Delivery<T> {
     }
 
     /// Queues a request. `round` is the number of a renewal, and 0 for other requests. The reply returns the round and
-    /// the sender's context. If a renewal of the same lease is already in the queue, that renewal gets the number of the
-    /// new round instead, so that renewals do not pile up for a slow node.
+    /// the sender's context. If a renewal of the same lease is already in the queue, that renewal gets the number of
+    /// the new round instead, so that renewals do not pile up for a slow node.
     pub fn ask(&mut self, request: Arc<Request>, round: u32, context: T) {
         if round == 0 || self.renewals.insert(request.attempt(), round).is_none() {
             self.queue.push_back(Item::Ask { ask: Ask { request, round, context }, is_resent: false });
@@ -204,13 +204,13 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Starts a new connection. Queues every owed release again, in order, and then, if the node `votes`, the requests
-    /// whose names have moved.
-    pub fn connected(&mut self, votes: bool) {
+    /// Starts a new connection. Queues every owed release again, in order, and then, if the node `may_vote`, the
+    /// requests whose names have moved.
+    pub fn connected(&mut self, may_vote: bool) {
         let mut owed: Vec<(u64, LeaseId)> = self.owed.iter().map(|(attempt, owed)| (owed.serial, *attempt)).collect();
         owed.sort_unstable();
         self.queue = owed.into_iter().map(|(_, attempt)| Item::Release(attempt)).collect();
-        if votes {
+        if may_vote {
             let moved = self.moved.drain(..).map(|ask| Item::Ask { ask, is_resent: true });
             self.queue.extend(moved);
         }

@@ -22,12 +22,14 @@ pub struct Hold {
     terms: Terms,
     attempt: LeaseId,
     fence: Option<Fence>,
+    /// For each node, the send time of the newest request that the node granted.
     acks: Vec<Option<Moment>>,
     valid_until: Moment,
     watchdog: Watchdog,
     /// Whether the lease is neither lost nor released.
     is_held: bool,
     loss: Option<Loss>,
+    /// The number of renewals so far.
     rounds: u32,
     /// When the last round started.
     round_start: Moment,
@@ -208,9 +210,9 @@ impl Hold {
         self.is_held
     }
 
-    /// Returns the request for the nodes that have not granted the lease. Returns `None` if all nodes have granted it,
-    /// or if the lock is plain (plain locks have no such request). Also returns `None` if the validity has ended: only
-    /// a lease that was certainly never lost may restore a vote.
+    /// Returns the request for the nodes that have not granted the lease. Returns `None` if all nodes have granted the
+    /// lease, or if the lock is plain (plain locks have no such request). Also returns `None` if the validity has
+    /// ended: only a lease that was certainly never lost may restore a vote.
     pub fn repair(&self, now: Moment) -> Option<Step> {
         if self.validity(now).is_zero() {
             return None;
@@ -290,8 +292,11 @@ impl Hold {
 /// The schedule of one lease's renewals.
 #[derive(Clone, Debug, Hash)]
 pub struct Watchdog {
+    /// The time between renewals; zero if renewals are off.
     every: Duration,
+    /// The time after which no renewal is sent.
     end: Moment,
+    /// The time of the next renewal.
     due: Option<Moment>,
     /// The longest delay before the next try after a failed renewal; zero after a successful one.
     delay_max: Duration,
@@ -393,9 +398,9 @@ pub enum Step {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Wait {
-    /// The holder, if a node knows it.
+    /// The holder, if a node knows the holder.
     pub holder: Option<Holder>,
-    /// The time until the holder's lease expires, unless it is renewed.
+    /// The time until the holder's lease expires, unless the lease is renewed.
     pub remaining: Option<Duration>,
     /// The highest fence that any node reported.
     pub fence: Fence,

@@ -35,8 +35,7 @@ pub enum Request {
         holder: Arc<str>,
         /// How to hold the lock.
         mode: Mode,
-        /// The client's position in the queue. A client without a position neither waits nor overtakes
-        /// waiters.
+        /// The client's position in the queue. A client without a position neither waits nor overtakes waiters.
         waiter: Option<Waiter>,
     },
     /// Extends the vote by another ttl.
@@ -58,7 +57,7 @@ pub enum Request {
     Release {
         /// The attempt that is over.
         attempt: LeaseId,
-        /// How many milliseconds the node refuses requests of this attempt that are still in flight.
+        /// For how many milliseconds the node refuses requests of this attempt that are still in flight.
         tombstone: Option<u64>,
         /// What happens to the queue position of an attempt that has one.
         parting: Option<Parting>,
@@ -67,7 +66,7 @@ pub enum Request {
     Retire {
         /// The owner.
         owner: OwnerId,
-        /// How many milliseconds the node refuses the owner.
+        /// For how many milliseconds the node refuses the owner.
         tombstone: u64,
     },
     /// Returns the state of the name without changing it.

@@ -179,9 +179,10 @@ fn refusal(reply: Option<&Outcome>) -> Option<&Refusal> {
     if let Some(Outcome::Voted { vote: Vote::Refusal(why), .. }) = reply { Some(why) } else { None }
 }
 
+/// The state of one attempt.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Attempt {
-    /// The fence proposed to the nodes that are asked in this turn. A hint starts a new turn.
+    /// The fence that is proposed to the nodes in this turn. A hint starts a new turn.
     pub(crate) proposal: Fence,
     pub(crate) round: Round,
     /// When nodes that owe an answer count as silent.
@@ -191,14 +192,14 @@ pub(crate) struct Attempt {
     /// Nodes that were asked to raise their fence and have not answered.
     pub(crate) sealing: NodeSet,
     pub(crate) seals: u8,
-    /// Nodes whose votes the previous attempt yielded. Such a node may have a free vote, but it sends no hint to the
+    /// Nodes whose votes the previous attempt yielded. Such a node may have a free vote, but sends no hint to the
     /// waiter that yielded.
     pub(crate) yielded: NodeSet,
     /// Nodes that owe an answer.
     pending: NodeSet,
     /// Nodes that sent a hint while they owed an answer.
     hinted: NodeSet,
-    /// Nodes that owe the answer to a request that their hint caused.
+    /// Nodes that owe the answer to a request that their own hint caused.
     prompted: NodeSet,
     /// For each node, the send time of the request that the node refused. The node may still grant that request by a
     /// handoff.
@@ -274,14 +275,14 @@ impl Attempt {
         is_outdated
     }
 
-    /// Returns the send time of the request that this node may grant by a handoff; `None` if it owes an answer or has
-    /// granted.
+    /// Returns the send time of the request that this node may grant by a handoff; `None` if the node owes an answer or
+    /// has granted.
     pub(crate) fn refused(&self, node: usize) -> Option<Moment> {
         self.refused.get(node).copied().flatten().filter(|_| !self.is_pending(node) && !self.is_granted(node))
     }
 
     /// Takes a handoff, which grants a request that the node had refused. The other nodes have until `deadline` to send
-    /// theirs.
+    /// their handoffs.
     pub(crate) fn take_handoff(&mut self, node: usize, fence: Fence, sent: Moment, deadline: Moment) {
         self.deadline = Some(deadline);
         self.take(node, Outcome::Voted { vote: Vote::grant(fence), sent });

@@ -81,7 +81,7 @@ pub struct Report {
 /// The current vote, for people to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeldBy {
-    /// The holder, if the node knows it; the last to enter, if there are several.
+    /// The holder, if the node knows the holder. If there are several holders, the last holder that entered.
     pub holder: Option<Holder>,
     /// The time until the vote expires, unless the vote is renewed; unknown if it never expires.
     pub remaining: Option<Duration>,
@@ -121,7 +121,7 @@ pub enum Refusal {
     QueueFull,
     /// The semaphore has a different number of permits.
     Permits {
-        /// The number of permits of its current holders.
+        /// The number of permits that the current holders use.
         stored: u32,
     },
     /// The client's owner holds a shared lock, so the client would wait for itself.
@@ -251,16 +251,16 @@ pub enum Outcome {
     Silent(Silence),
 }
 
-/// A waiter, for people to look at.
+/// A waiter, for people to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Waiting {
-    /// When its ticket was drawn, in microseconds by the median of the nodes' clocks.
+    /// When the ticket of the waiter was drawn, in microseconds by the median of the nodes' clocks.
     pub since_micros: u64,
     /// Whether the waiter wants a shared lock.
     pub shared: bool,
 }
 
-/// A vote that a node gives to the first waiter: it grants a request that it refused before.
+/// A vote that a node gives to the first waiter, by granting a request that the node refused before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handoff {
     /// The digest of the attempt. The waiter may have started another attempt since.

@@ -110,16 +110,16 @@ fn list(nodes: &[(String, String)]) -> String {
 }
 
 fn no_majority(nodes: &[(String, Option<Silence>)], waited: Duration) -> String {
-    let out = || nodes.iter().filter_map(|(_, why)| why.as_ref());
-    let mut text = format!("no majority: {} of {} nodes cannot vote", out().count(), nodes.len());
+    let silences = || nodes.iter().filter_map(|(_, why)| why.as_ref());
+    let mut text = format!("no majority: {} of {} nodes cannot vote", silences().count(), nodes.len());
     // `connect` does not wait for a quarantine that lasts longer than its timeout.
     if !waited.is_zero() {
         let _ = write!(text, " after {:.1}s", waited.as_secs_f64());
     }
-    let standing = |why: &Option<Silence>| why.as_ref().map_or_else(|| "can vote".into(), ToString::to_string);
-    let nodes_listed: Vec<String> = nodes.iter().map(|(node, why)| format!("{node} {}", standing(why))).collect();
+    let describe = |why: &Option<Silence>| why.as_ref().map_or_else(|| "can vote".into(), ToString::to_string);
+    let nodes_listed: Vec<String> = nodes.iter().map(|(node, why)| format!("{node} {}", describe(why))).collect();
     let _ = write!(text, ": {}", nodes_listed.join("; "));
-    if let Some(left) = out().filter_map(Silence::quarantine_left).max() {
+    if let Some(left) = silences().filter_map(Silence::quarantine_left).max() {
         let _ = write!(
             text,
             ". The quarantine ends when clients have been connected for {left:.1?}: use connect_lazy, set state_folder, \

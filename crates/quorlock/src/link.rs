@@ -65,7 +65,7 @@ pub(crate) struct LinkConfig {
     /// The interval for retrying failed releases, and for asking again whether a node may join.
     pub(crate) heartbeat: Duration,
     /// The shortest and longest interval at which every connection checks its node.
-    pub(crate) look: (Duration, Duration),
+    pub(crate) check_interval: (Duration, Duration),
     pub(crate) rules: Rules,
     /// Whether a node that lost its memory may vote at once.
     pub(crate) trust: Trust,
@@ -160,13 +160,13 @@ impl Inner {
         self.state = state;
     }
 
-    /// Takes the replies to the oldest batch. The mutex must not be unlocked between this and finding their question:
-    /// the connection may be replaced, and then the oldest batch is another one.
-    fn replied(&mut self, answer: &Answer) -> ToldAll {
-        let Answer::Votes(replies) = answer else { return ToldAll::default() };
+    /// Takes the replies to the oldest batch. The mutex must not be unlocked between finding the question of the
+    /// replies and this call: if the connection were replaced in between, the oldest batch would be another one.
+    fn replied(&mut self, answer: &Answer) -> Notices {
+        let Answer::Votes(replies) = answer else { return Notices::default() };
         let owed = self.delivery.owed();
-        let told = self.delivery.replied(replies.iter().map(Reply::fate));
-        (told, self.delivery.owed() < owed)
+        let senders = self.delivery.replied(replies.iter().map(Reply::fate));
+        (senders, self.delivery.owed() < owed)
     }
 
     /// Returns whether neither votes nor notes are under way.
@@ -180,8 +180,8 @@ impl Inner {
     }
 }
 
-/// The sender of each request of a batch, and whether a release was acknowledged.
-type ToldAll = (Vec<Option<Completion<Sender>>>, bool);
+/// The sender to notify for each request of a batch, if any, and whether a release was acknowledged.
+type Notices = (Vec<Option<Completion<Sender>>>, bool);
 
 /// The reason why a connection that is about to be replaced cannot be used.
 const REPLACED: &str = "it is being replaced";
@@ -272,7 +272,7 @@ impl Link {
         self.wake.notify_one();
     }
 
-    /// Wakes the link's task and those who wait for news, because a closing link may have become idle.
+    /// Wakes the link's task and the code that waits for news, because a closing link may have become idle.
     pub(crate) fn nudge(&self) {
         self.wake.notify_one();
         self.news.notify_waiters();
@@ -401,12 +401,12 @@ impl Link {
         let why = state.trouble().unwrap_or(Silence::Unheard);
         tracing::debug!(node = %self.title, reason = %why, "no connection");
         // Drop the connection after the mutex is unlocked.
-        let (_connection, told) = {
+        let (_connection, senders) = {
             let mut inner = self.inner.lock();
             inner.set_state(state, clock::now());
             (inner.connection.take(), inner.delivery.lost())
         };
-        for (attempt, round, sender) in told {
+        for (attempt, round, sender) in senders {
             if let Some(voter) = sender.voter {
                 voter.vote(self.node, attempt, round, Outcome::Silent(why.clone()), clock::now());
             }
@@ -424,7 +424,7 @@ impl Link {
         }
     }
 
-    /// Logs once that the node cannot vote, unless the client no longer needs it.
+    /// Logs once that the node cannot vote, unless the link is closing.
     fn note_outage(&self, why: Silence) {
         if !self.inner.lock().closing {
             self.config.outages.begin(self.node, &self.title, why);

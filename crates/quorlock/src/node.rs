@@ -18,8 +18,7 @@ use std::sync::atomic::Ordering;
 use futures_util::future::BoxFuture;
 use quorlock_core::delivery::Fate;
 use quorlock_core::fence::Fence;
-use quorlock_core::name::Channel;
-use quorlock_core::name::Name;
+use quorlock_core::name::{Channel, Name};
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
 use quorlock_core::request::{Request, Ticket};
 use quorlock_core::vote::{Handoff, Silence, Vote};
@@ -32,7 +31,7 @@ use probe::{Plan, Probe};
 use redis::slot::Slot;
 pub(crate) use request_reply::{RequestReply, STEP_DEADLINE, within};
 
-/// A process that keeps leases alive, or the process group that it leads, by its id.
+/// A process that keeps leases alive, by its id, or a process group, by the id of its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Companion {
     Process(u32),
@@ -154,7 +153,8 @@ impl Inbox {
     }
 }
 
-/// One life of a node's memory, which lasts until the node loses its memory. The handshake has found that it may vote.
+/// One life of a node's memory, which lasts until the node loses its memory. The handshake has found that the node may
+/// vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) epoch: Epoch,

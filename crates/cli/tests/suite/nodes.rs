@@ -220,7 +220,7 @@ fn init_refuses_while_a_node_has_a_lease() {
     // If the names of a node cannot be listed, the node may have a lease.
     servers[2].command(&["ACL", "SETUSER", "default", "-scan"]);
     let refused = user.run(&init);
-    assert_fails(&refused, 75, "names cannot be listed");
+    assert_fails(&refused, 75, "cannot list its names");
     assert!(stderr(&refused).contains(&servers[2].url()), "{}", stderr(&refused));
     assert!(user.run(&[&init[..], &["--danger-discard-leases"]].concat()).status.success());
 }

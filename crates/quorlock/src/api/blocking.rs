@@ -44,7 +44,7 @@ use crate::lease::claim::Progress;
 #[derive(Clone, Debug)]
 #[must_use = "dropping a lease releases its lock"]
 pub struct Blocking<T> {
-    // Dropped before `running`: the thread then delivers the releases.
+    // This field is dropped before `running`, so that the thread still delivers the releases.
     inner: T,
     runtime: Handle,
     /// The thread ends when all clones of this sender are dropped and the releases are delivered.
@@ -106,7 +106,8 @@ impl Client {
     /// [`crate::Client::connect`].
     ///
     /// # Errors
-    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Others if the configuration is invalid.
+    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other errors if the configuration is
+    /// invalid.
     ///
     /// # Panics
     /// Within async code.

@@ -33,7 +33,7 @@ pub(crate) use nodes::not_a_process;
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 /// The bounds of the random interval at which every connection checks its node. The guarantees promise a check within
 /// ten seconds, and a thousand idle clients should cost a node less than one percent of a core.
-const LOOK: (Duration, Duration) = (Duration::from_secs(8), Duration::from_millis(9_500));
+const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_secs(8), Duration::from_millis(9_500));
 /// How long [`connect`](ClientBuilder::connect) waits for a majority by default.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// The shortest time after which a client replaces a connection that does not respond.
@@ -329,7 +329,7 @@ impl ClientBuilder {
             handshake_deadline: patience,
             silence_limit: patience,
             heartbeat: HEARTBEAT,
-            look: LOOK,
+            check_interval: CHECK_INTERVAL,
             rules: settings.rules,
             trust: settings.trust(),
             claims: Arc::default(),

@@ -77,7 +77,8 @@ pub trait Kind: Sync + Sized {
     /// The result of an acquire: a [`Lease`], or [`Leases`](crate::Leases) for several names.
     type Lease;
 
-    /// Acquires the lock: once, or, if it `waits`, according to the retry policy, but at most until `give_up`.
+    /// Acquires the lock. If `waits` is set, retries as the retry policy allows, at most until `give_up`; otherwise
+    /// tries once.
     #[doc(hidden)]
     fn acquire(
         lock: &Lock<Self>,
@@ -270,7 +271,7 @@ impl<K: Kind<Lease = Lease>> Lock<K> {
     }
 }
 
-/// How every kind acquires a name.
+/// Methods with which every kind acquires a name.
 impl<K> Lock<K> {
     pub(crate) fn key(&self) -> Result<&Arc<LockKey>, ConfigError> {
         self.key.as_ref().map_err(Clone::clone)

@@ -17,8 +17,8 @@ use crate::platform::entropy;
 /// [`AcquireError::UpgradeUnsupported`](crate::AcquireError::UpgradeUnsupported) instead of waiting for itself. A clone
 /// is another owner (unlike a clone of a [`Reentrant`](crate::Reentrant)): give each task its own clone.
 ///
-/// A read waits for all writers that arrived earlier, even if the same owner is already reading. Therefore an owner must
-/// not read again while it reads, unless it was set with [`owned_by`](Self::owned_by).
+/// A read waits for all writers that arrived earlier, even if the same owner is already reading. Therefore an owner
+/// must not read again while it reads, unless it was set with [`owned_by`](Self::owned_by).
 ///
 /// The fence of a reader is higher than the fences of all earlier writers. The fence of a writer is higher than all
 /// earlier fences. A protected resource must check the fences of readers and writers, but store only the fences of

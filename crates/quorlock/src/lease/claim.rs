@@ -2,7 +2,7 @@
 //! [`Acquire`], then [`Hold`]. There is no task per claim.
 //!
 //! One mutex guards a claim. While the mutex is locked, the claim only queues requests and releases at the links. After
-//! it is unlocked, the claim sends the requests, wakes callers and calls observers, which may run other code.
+//! the mutex is unlocked, the claim sends the requests, wakes callers and calls observers, which may run other code.
 
 mod held;
 mod repair;
@@ -67,20 +67,20 @@ pub(crate) struct Claim {
 struct ClaimState {
     stage: Stage,
     attempt: LeaseId,
-    /// The nodes that this attempt or an earlier one asked.
+    /// The nodes that this attempt or an earlier attempt of the claim has asked.
     asked: NodeSet,
     /// Whether this attempt has sent a request.
     has_asked: bool,
-    /// Whether the claim listens for hints, because nodes may have it in their queues: it was refused, or has asked
-    /// again.
+    /// Whether the claim listens for hints, because nodes may have it in their queues: a node refused the claim, or the
+    /// claim has asked again.
     listens: bool,
     /// The position in the queue, after the win.
     waiter: Option<Waiter>,
     /// The nodes that granted the acquire, after the win. A granted renewal does not end a queue position.
     granted: NodeSet,
-    /// The end of its validity by the wall clock.
+    /// The end of the validity of the lease by the wall clock.
     wall_until: i64,
-    /// Why it is over, unless it was released.
+    /// Why the lease is over; `None` if it is held, or was released.
     end: Option<LostError>,
     /// The last renewal that was decided: its number, and the tally if it failed.
     verdict: Option<(u32, Option<Box<Tally>>)>,
@@ -219,22 +219,22 @@ impl Claim {
             return None;
         }
         let now = inner.moment(receipt.map_or_else(clock::now, |receipt| receipt.begun), clock::wall);
-        let mut before = None;
+        let mut earlier_loss = None;
         if let Stage::Held(hold) = &mut inner.stage {
             // The lease may have expired before the timer noticed.
-            before = hold.validity(now).is_zero().then_some(LostError::Expired);
+            earlier_loss = hold.validity(now).is_zero().then_some(LostError::Expired);
             hold.release();
         }
-        inner.end = before.or(reason);
-        if before.is_some() {
+        inner.end = earlier_loss.or(reason);
+        if earlier_loss.is_some() {
             self.cluster.counters.lost();
         }
-        self.note(&inner, if before.is_some() { What::Lost } else { What::Released }, inner.end);
+        self.note(&inner, if earlier_loss.is_some() { What::Lost } else { What::Released }, inner.end);
         self.give_back_all(&mut inner, receipt);
         // A caller that waits for the replies keeps the runtime alive. A caller that dropped the lease may be about to
         // exit.
         self.finish(inner, if receipt.is_some() { Link::flush } else { Link::flush_now });
-        before
+        earlier_loss
     }
 
     fn note(&self, inner: &ClaimState, what: What, why: Option<LostError>) {
@@ -305,15 +305,15 @@ impl ClaimState {
     /// looks the same.
     fn moment(&self, now: Moment, wall: impl FnOnce() -> i64) -> Moment {
         let Some((_, until)) = self.hold().and_then(Hold::span) else { return now };
-        let notices = self.hold().is_some_and(|hold| hold.terms().rules.hold(Rule::NoticePauses));
-        if notices && wall() > self.wall_until { now.max(until) } else { now }
+        let notices_pauses = self.hold().is_some_and(|hold| hold.terms().rules.hold(Rule::NoticePauses));
+        if notices_pauses && wall() > self.wall_until { now.max(until) } else { now }
     }
 
     /// Updates the end by the wall clock after the hold may have been renewed.
     fn follow_hold(&mut self) {
-        if let Some((from, until)) = self.hold().and_then(Hold::span) {
-            let lasts = i64::try_from(until.since(from).as_nanos()).unwrap_or(i64::MAX);
-            self.wall_until = clock::wall_at(from).saturating_add(lasts);
+        if let Some((start, until)) = self.hold().and_then(Hold::span) {
+            let nanos = i64::try_from(until.since(start).as_nanos()).unwrap_or(i64::MAX);
+            self.wall_until = clock::wall_at(start).saturating_add(nanos);
         }
     }
 
@@ -325,8 +325,8 @@ impl ClaimState {
             Stage::Acquiring { machine, .. } => return machine.take(self.attempt, node, outcome, now, rng),
             Stage::Held(hold) => hold.take(round, node, outcome, now, rng),
             Stage::Detached { hold, .. } => {
-                // Only the set of nodes that have granted it matters here. The processes that have its text detect a
-                // loss.
+                // Only the set of nodes that have granted the lease matters here. The processes that have the text of
+                // the lease detect a loss.
                 hold.take(round, node, outcome, now, rng);
                 Vec::new()
             }
@@ -376,7 +376,7 @@ impl ClaimState {
 impl Voter for Claim {
     fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment) {
         let mut inner = self.inner();
-        // A reply to an earlier attempt, whose releases are already on their way.
+        // Ignore the reply to an earlier attempt, whose releases are already queued.
         if inner.attempt != attempt {
             return;
         }

@@ -205,7 +205,7 @@ impl Settings {
     fn login(&mut self, user: &str, password: &str) -> Result<Option<Login>, String> {
         match (self.take(user), self.take(password)) {
             (user, password) if user.is_empty() && password.is_empty() => Ok(None),
-            (_, password) if password.is_empty() => Err(format!("its {user} needs a password: add {password}=..")),
+            (_, secret) if secret.is_empty() => Err(format!("its {user} needs a password: add {password}=..")),
             (user, password) => Ok(Some(make_login(user, password))),
         }
     }

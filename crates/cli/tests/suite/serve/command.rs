@@ -141,7 +141,7 @@ fn connections_leave_file_descriptors_for_the_nodes() {
     let (servers, nodes) = cluster(&user, 3);
     let service = Service::with_files(&user, FILES, &["--nodes", &nodes]);
     eventually("the service warns that the limit is low", || {
-        service.log().contains("the limit of open files allows fewer connections")
+        service.log().contains("the limit of open files allows too few connections")
     });
     let mut first = TcpStream::connect(service.socket()).unwrap();
     assert_eq!(status(&ask(&mut first, "/readyz")), "200");

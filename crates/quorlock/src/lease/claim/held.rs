@@ -1,4 +1,4 @@
-//! What a holder does with its lease: ask for the validity, wait for the loss, renew now, and release.
+//! The operations of a holder: read the validity, wait for the loss, renew now, and release.
 
 use std::sync::Arc;
 use std::time::Duration;

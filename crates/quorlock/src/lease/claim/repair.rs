@@ -1,5 +1,5 @@
-//! Repairs a detached lease: requests it from the nodes that do not have it yet. A lease that only a bare majority of
-//! the nodes has is lost when one of these nodes fails.
+//! Repairs a detached lease: requests the lease from the nodes that do not have it yet. A lease that only a bare
+//! majority of the nodes has is lost when one of these nodes fails.
 //!
 //! Only the client that won the lease can repair it, and only while the lease is surely valid: no other client knows
 //! that the lease was never lost.

@@ -16,8 +16,8 @@ pub(super) fn track(server_kind: ServerKind, commands: &mut Commands) {
     commands.command("CLIENT").words(&["TRACKING", "ON", "BCAST", "PREFIX", server_kind.epoch_key()]);
 }
 
-/// Logs that the server does not permit a subscription. The server can still vote.
-pub(super) fn note(title: &str, answer: &Value) {
+/// Logs if the reply to a subscription is a refusal. The server can still vote.
+pub(super) fn log_no_hints(title: &str, answer: &Value) {
     let reason = match answer {
         Value::Push(parts) if parts.first().and_then(Value::as_str) == Some("subscribe") => return,
         Value::Error(error) => describe(error),
@@ -26,9 +26,9 @@ pub(super) fn note(title: &str, answer: &Value) {
     tracing::info!(node = %title, %reason, "no hints: waiters and holders ask again at their own pace");
 }
 
-/// Logs that the server does not announce changes of its memory. The periodic check of the node detects the changes
-/// instead.
-pub(super) fn note_tracking(title: &str, answer: &Value) {
+/// Logs if the reply to the tracking command is a refusal. The periodic check of the node then detects changes of the
+/// server's memory.
+pub(super) fn log_no_tracking(title: &str, answer: &Value) {
     if let Value::Error(error) = answer {
         let reason = describe(error);
         tracing::info!(node = %title, %reason, "no tracking: replaced data are noticed by the periodic check");
@@ -36,7 +36,7 @@ pub(super) fn note_tracking(title: &str, answer: &Value) {
 }
 
 /// Converts a push on one of our channels. Ignores every other push.
-pub(super) fn heard(channel: Channel, push: &[Value]) -> Option<Answer> {
+pub(super) fn parse_push(channel: Channel, push: &[Value]) -> Option<Answer> {
     match (push.first()?.as_str()?, push) {
         ("invalidate", _) => Some(Answer::MemoryChanged),
         ("message", [_, name, text]) if name.as_str()? == hint_channel(channel) => hint(text.as_str()?),

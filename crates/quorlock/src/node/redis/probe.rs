@@ -22,11 +22,11 @@ const SETTINGS: [&str; 5] = ["maxmemory", "maxmemory-policy", "appendonly", "app
 /// Collects all facts about the server that this login may read.
 pub(super) async fn examine(origin: &Origin, deadline: Duration, plan: &Plan) -> Probe {
     let mut probe = Probe::default();
-    probe.trouble = look(origin, deadline, plan, &mut probe).await.err();
+    probe.trouble = collect_facts(origin, deadline, plan, &mut probe).await.err();
     probe
 }
 
-async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Probe) -> Result<(), Trouble> {
+async fn collect_facts(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Probe) -> Result<(), Trouble> {
     let server = match origin {
         Origin::Server(server) => server.clone(),
         Origin::Sentinels(sentinels) => sentinels.master(deadline).await?.0,
@@ -79,6 +79,7 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Prob
     visit.listen(facts).await
 }
 
+/// A connection for an examination.
 struct Visit {
     connection: Connecting,
     /// The commands to send next.
@@ -136,8 +137,8 @@ impl Visit {
         ];
         for (key, pattern) in keys {
             let answer = self.ask("EVALSHA", &[&PROBE.sha, "1", &key, &channel]).await?;
-            if let Some(Value::Array(said)) = facts.object("EVALSHA", Some(format!("keys of {pattern}")), answer) {
-                for pair in said.chunks(2) {
+            if let Some(Value::Array(refusals)) = facts.object("EVALSHA", Some(format!("keys of {pattern}")), answer) {
+                for pair in refusals.chunks(2) {
                     let [Value::Text(command), Value::Text(why)] = pair else { continue };
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                     facts.note(Objection { command: text(command), on: None, why: text(why) });

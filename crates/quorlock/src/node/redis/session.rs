@@ -186,7 +186,7 @@ impl Inflight {
     fn receive(&self, lane: usize, value: io::Result<Value>) -> bool {
         let accepted = match value {
             Ok(Value::Push(parts)) => {
-                if let Some(answer) = hints::heard(self.inbox.channel, &parts) {
+                if let Some(answer) = hints::parse_push(self.inbox.channel, &parts) {
                     self.inbox.deliver(answer);
                 }
                 Ok(())

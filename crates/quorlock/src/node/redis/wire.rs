@@ -100,11 +100,11 @@ impl Connecting {
     ) -> Arc<Wire> {
         let Self { mut reader, mut parser, socket, tls } = self;
         let wire = Arc::new(Wire { socket, queue: Mutex::default(), more: Notify::new() });
-        let rest = Arc::clone(&wire);
+        let task_wire = Arc::clone(&wire);
         tasks.spawn(async move {
             let ended = tokio::select! {
                 ended = read(&mut reader, &mut parser, &mut receive) => ended,
-                Err(error) = rest.write(tls) => Err(error),
+                Err(error) = task_wire.write(tls) => Err(error),
             };
             if let Err(error) = ended {
                 receive(Err(error));
@@ -126,8 +126,8 @@ pub(super) struct Wire {
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// Whether the task is writing bytes that it took from the queue. While it is, new bytes must wait.
-    busy: bool,
+    /// Whether the task is writing bytes that it took from the queue. New bytes must then wait.
+    is_busy: bool,
 }
 
 impl Wire {
@@ -135,7 +135,7 @@ impl Wire {
     pub(super) fn send(&self, bytes: &[u8]) {
         let mut queue = self.queue.lock();
         let mut written = 0;
-        if let Some(socket) = self.socket.as_ref().filter(|_| queue.bytes.is_empty() && !queue.busy) {
+        if let Some(socket) = self.socket.as_ref().filter(|_| queue.bytes.is_empty() && !queue.is_busy) {
             // On an error, write nothing: the connection's task gets the same error and reports it.
             written = socket.try_write(bytes).unwrap_or(0);
         }
@@ -152,7 +152,7 @@ impl Wire {
             loop {
                 let bytes = {
                     let mut queue = self.queue.lock();
-                    queue.busy = !queue.bytes.is_empty();
+                    queue.is_busy = !queue.bytes.is_empty();
                     std::mem::take(&mut queue.bytes)
                 };
                 if bytes.is_empty() {

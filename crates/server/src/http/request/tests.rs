@@ -34,7 +34,7 @@ fn error_of(body: &str) -> String {
 
 #[test]
 fn a_message_about_the_body_has_the_field_and_its_position_but_not_its_value() {
-    let kind = "error_of type: expected";
+    let kind = "wrong type: expected";
     for (body, expected) in [
         (r#"{"_ttl": "secret"}"#, format!("_ttl: {kind} a whole number, 0 or more")),
         (r#"{"_ttl": -1}"#, format!("_ttl: {kind} a whole number, 0 or more")),

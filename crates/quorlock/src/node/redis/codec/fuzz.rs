@@ -10,7 +10,7 @@ use super::super::resp::Parser;
 use super::super::{hints, history};
 use super::{
     Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, Vote,
-    epoch_text, hex, looks_at_epoch, page, replies, standing,
+    epoch_text, hex, page, reads_epoch, replies, standing,
 };
 use crate::node::key::KeyTemplate;
 
@@ -110,7 +110,7 @@ fn take_bundle(messages: &[Message; 2], value: &Value) {
     assert_ne!(bundles, Bundles::default(), "the two messages are bundled");
     let said = shares(&messages[0].request, value).unwrap_or_default();
     let mut values = vec![value.clone()];
-    values.extend(looks_at_epoch(messages).then(|| Value::Text(epoch_text(Some(LIFE)).into())));
+    values.extend(reads_epoch(messages).then(|| Value::Text(epoch_text(Some(LIFE)).into())));
     let taken = replies(Some(LIFE), messages, &bundles, values);
     let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
     match &taken {
@@ -143,7 +143,7 @@ pub(crate) fn take_anything(bytes: &[u8]) {
     assert_eq!(in_pieces.into_iter().find(|value| *value != Ok(None)).unwrap_or(Ok(None)), value, "in pieces");
     let Ok(Some(value)) = value else { return };
     if let Value::Push(parts) = &value {
-        drop(hints::heard(Channel(5), parts));
+        drop(hints::parse_push(Channel(5), parts));
         return;
     }
     drop(standing(&value));
@@ -156,8 +156,8 @@ pub(crate) fn take_anything(bytes: &[u8]) {
         for epoch in [epoch_text(Some(LIFE)), hex(LIFE.epoch), String::new()] {
             let same_life = epoch == epoch_text(Some(LIFE));
             let mut values = vec![value.clone()];
-            let looks = looks_at_epoch(std::slice::from_ref(&message));
-            values.extend(looks.then(|| Value::Text(epoch.into())));
+            let ends_with_read = reads_epoch(std::slice::from_ref(&message));
+            values.extend(ends_with_read.then(|| Value::Text(epoch.into())));
             let is_yes = is_grant_of(&message.request, &value, same_life);
             let taken = replies(Some(LIFE), std::slice::from_ref(&message), &Bundles::default(), values);
             let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));

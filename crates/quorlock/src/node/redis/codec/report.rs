@@ -25,11 +25,11 @@ pub(super) fn report(parts: &[Value]) -> Option<Report> {
         _ => return None,
     };
     let (fence, since_micros) = (Fence::new(unsigned(fence)?), unsigned(since)?);
-    Some(Report { held, fence, since_micros, waiting: small(waiting)?, queue: waiting_in(queue)? })
+    Some(Report { held, fence, since_micros, waiting: small(waiting)?, queue: parse_queue(queue)? })
 }
 
 /// Parses queue positions, each followed by its ticket's time.
-fn waiting_in(parts: &[Value]) -> Option<Vec<Waiting>> {
+fn parse_queue(parts: &[Value]) -> Option<Vec<Waiting>> {
     let (pairs, rest) = parts.as_chunks::<2>();
     if pairs.len() > QUEUE_LISTED_MAX || !rest.is_empty() {
         return None;

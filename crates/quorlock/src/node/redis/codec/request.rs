@@ -14,7 +14,7 @@ use super::super::resp::{Commands, Value};
 use super::super::scripts::companion::{DONE, FENCE, HOLDS, KEPT, QUEUE};
 use super::super::scripts::{Script, ServerKind, retired_key, tombstone_prefix};
 use super::super::trouble::malformed;
-use super::looks_at_epoch;
+use super::reads_epoch;
 use crate::node::event::word_for_break;
 use crate::node::key::RESERVED_PREFIX;
 use crate::node::{LockKey, Message, Trouble};
@@ -54,7 +54,7 @@ impl Bundles {
             return Self::default();
         }
         let (mut acquired, mut renewed) = (None, None);
-        // The names so far, and whether a bundled release is all that precedes them.
+        // For each name so far: whether its only message so far is a bundled release.
         let mut seen: HashMap<&'a str, bool> = HashMap::with_capacity(messages.len());
         let choose = |Message { key, request }: &'a Message| {
             let before = seen.insert(&key.text, false);
@@ -158,8 +158,8 @@ fn leaves_tombstone(request: &Request) -> bool {
 }
 
 /// Writes a batch for a server that has all keys, and returns its bundles. `epoch_text` is the content of the epoch key
-/// while the current incarnation may vote. Plain requests do not check the epoch,
-/// so a batch with plain requests ends with a read of the epoch.
+/// while the current incarnation may vote. Plain requests do not check the epoch, so a batch with plain requests ends
+/// with a read of the epoch.
 pub(in crate::node::redis) fn write_batch(
     messages: &[Message],
     epoch_text: &str,
@@ -168,7 +168,7 @@ pub(in crate::node::redis) fn write_batch(
 ) -> Bundles {
     let bundles = Bundles::of(messages);
     #[cfg(any(test, feature = "fuzzing"))]
-    crate::node::redis::watch::tell_requests(
+    crate::node::redis::watch::notify_watcher(
         messages.iter().enumerate().map(|(at, message)| (&*message.key.text, bundles.is_shared(at))),
     );
     for kind in BundleKind::ALL {
@@ -183,7 +183,7 @@ pub(in crate::node::redis) fn write_batch(
     for (_, message) in messages.iter().enumerate().filter(|(at, _)| bundles.kind(*at).is_none()) {
         write_request(message, epoch_text, constants, commands);
     }
-    if looks_at_epoch(messages) {
+    if reads_epoch(messages) {
         commands.command("GET").word(ServerKind::Server.epoch_key());
     }
     bundles
@@ -205,8 +205,8 @@ pub(in crate::node::redis) fn write_request(
             write_tombstone(key, attempt.reveal_digits(), commands);
             write_companions(key, &[QUEUE, KEPT, HOLDS], commands);
             match parting {
-                Some(Parting::Leave(waiter)) => commands.joined([&b"leave "[..], &queue_place(*waiter)]),
-                Some(Parting::Yield(waiter)) => commands.joined([&b"yield "[..], &queue_place(*waiter)]),
+                Some(Parting::Leave(waiter)) => commands.joined([&b"leave "[..], &format_position(*waiter)]),
+                Some(Parting::Yield(waiter)) => commands.joined([&b"yield "[..], &format_position(*waiter)]),
                 None => commands.word(""),
             };
             if let Some(tombstone) = tombstone {
@@ -274,7 +274,7 @@ fn write_bundle<'m>(
         match &**request {
             Request::Acquire { proposal, waiter, .. } => {
                 commands.number(proposal.get());
-                write_place(*waiter, commands);
+                write_position(*waiter, commands);
             }
             Request::Renew { fence, .. } => _ = commands.number(fence.get()),
             _ => {}
@@ -330,7 +330,7 @@ fn write_vote(message: &Message, epoch_text: &str, constants: &Constants, comman
     }
     commands.word(epoch_text).word(verb).number(fence.get()).number(ttl.as_millis());
     commands.number(constants.max_skew_micros).number(retention_millis(constants)).word(&**holder);
-    write_place(waiter, commands);
+    write_position(waiter, commands);
     match mode {
         Mode::Exclusive { writer: None } => commands,
         Mode::Exclusive { writer: Some(writer) } => commands.word(writer.reveal()),
@@ -367,28 +367,28 @@ fn write_tombstone(key: &LockKey, attempt: [u8; 32], commands: &mut Commands) {
 /// The largest time with 16 digits.
 const AT_MAX: u64 = 9_999_999_999_999_999;
 /// The length of a queue position in bytes.
-const PLACE_BYTES: usize = 68;
+const POSITION_BYTES: usize = 68;
 
 /// Formats a waiter's ticket and the rest of its queue position: `AT-ID KIND CHANNEL`.
-fn queue_place(Waiter { ticket, channel, shared }: Waiter) -> [u8; PLACE_BYTES] {
-    let mut place = [b' '; PLACE_BYTES];
+fn format_position(Waiter { ticket, channel, shared }: Waiter) -> [u8; POSITION_BYTES] {
+    let mut position = [b' '; POSITION_BYTES];
     // A clock past this time cannot issue fences either.
     let mut at = ticket.at.min(AT_MAX);
-    for digit in place[..16].iter_mut().rev() {
+    for digit in position[..16].iter_mut().rev() {
         *digit = b'0' + (at % 10) as u8;
         at /= 10;
     }
-    place[16] = b'-';
-    place[17..33].copy_from_slice(&hex(ticket.id.into())[16..]);
-    place[34] = if shared { b's' } else { b'x' };
-    place[36..].copy_from_slice(&hex(channel.0));
-    place
+    position[16] = b'-';
+    position[17..33].copy_from_slice(&hex(ticket.id.into())[16..]);
+    position[34] = if shared { b's' } else { b'x' };
+    position[36..].copy_from_slice(&hex(channel.0));
+    position
 }
 
 /// Writes a waiter's queue position, or an empty word.
-fn write_place(waiter: Option<Waiter>, commands: &mut Commands) {
+fn write_position(waiter: Option<Waiter>, commands: &mut Commands) {
     match waiter {
-        Some(waiter) => commands.word(queue_place(waiter)),
+        Some(waiter) => commands.word(format_position(waiter)),
         None => commands.word(""),
     };
 }

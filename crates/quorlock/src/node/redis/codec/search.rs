@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_literal_pattern_stands_for_its_text() {
+    fn a_literal_pattern_matches_only_its_text() {
         assert_eq!(literal("a/{b}*[c]?\\"), "a/[{]b}\\*\\[c\\]\\?\\\\");
     }
 }

@@ -44,7 +44,8 @@ fn bundle_replies(count: usize) -> impl Strategy<Value = Value> {
     prop_oneof![6 => vec(share.boxed(), count).prop_map(Value::Array), 1 => values()]
 }
 
-/// Returns two releases, two acquires and two renewals, or two plain releases and two plain renewals, each of another name.
+/// Returns two releases, two acquires and two renewals, or two plain releases and two plain renewals, each of another
+/// name.
 fn bundled_messages(plain: bool) -> Vec<Message> {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     let key = |name: &str| Arc::new(template.key(&Name::new(name).unwrap()).unwrap());
@@ -277,12 +278,16 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn only_the_exact_reply_of_a_grant_becomes_a_grant(value in values(), epoch_reply in epoch_replies(), known in any::<bool>()) {
+    fn only_the_exact_reply_of_a_grant_becomes_a_grant(
+        value in values(),
+        epoch_reply in epoch_replies(),
+        known in any::<bool>(),
+    ) {
         let life = known.then_some(LIFE);
         for message in messages() {
             let request = Arc::clone(&message.request);
             let mut values = vec![value.clone()];
-            values.extend(looks_at_epoch(std::slice::from_ref(&message)).then(|| epoch_reply.clone()));
+            values.extend(reads_epoch(std::slice::from_ref(&message)).then(|| epoch_reply.clone()));
             let same_life = known && epoch_reply.as_str() == Some(&epoch_text(life));
             let replies = replies(life, &[message], &Bundles::default(), values);
             let is_granted = matches!(replies.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));

@@ -243,7 +243,9 @@ fn intent() -> impl Strategy<Value = Intent> {
         2 => Just(Kind::Inspect),
         3 => Just(Kind::Check),
         3 => (any::<bool>(), target())
-            .prop_map(|(now, target)| Kind::Break { mode: if now { BreakMode::Now } else { BreakMode::Drain }, target }),
+            .prop_map(|(now, target)| {
+                Kind::Break { mode: if now { BreakMode::Now } else { BreakMode::Drain }, target }
+            }),
         2 => ttl().prop_map(|ttl| Kind::PlainAcquire { ttl }),
         1 => ttl().prop_map(|ttl| Kind::PlainExtend { ttl }),
         1 => Just(Kind::PlainRelease),
@@ -271,7 +273,8 @@ fn similar_intents() -> impl Strategy<Value = Vec<Intent>> {
     let scripted = prop_oneof![
         8 => acquire(),
         8 => Just(Kind::Release { tombstone: None, parting: None }),
-        1 => (0..TICKETS.len()).prop_map(|ticket| Kind::Release { tombstone: None, parting: Some(Departure::Yield(ticket)) }),
+        1 => (0..TICKETS.len())
+            .prop_map(|ticket| Kind::Release { tombstone: None, parting: Some(Departure::Yield(ticket)) }),
         1 => renew(),
         1 => Just(Kind::Check),
     ];

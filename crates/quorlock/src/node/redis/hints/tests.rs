@@ -14,13 +14,13 @@ fn message(channel: &str, text: &str) -> Vec<Value> {
 fn a_ticket_on_the_clients_channel_is_a_hint() {
     let ticket = Ticket { at: 1_700_000_000_000_000, id: 0xff };
     let push = message(&hint_channel(CHANNEL), &ticket.to_string());
-    assert_eq!(heard(CHANNEL, &push), Some(Answer::Hint(ticket, None)));
+    assert_eq!(parse_push(CHANNEL, &push), Some(Answer::Hint(ticket, None)));
 }
 
 #[test]
 fn a_key_on_the_broken_channel_is_a_broken_lock() {
     let push = message("quorlock~broken", "quorlock:a b");
-    assert_eq!(heard(CHANNEL, &push), Some(Answer::Broken("quorlock:a b".into())));
+    assert_eq!(parse_push(CHANNEL, &push), Some(Answer::Broken("quorlock:a b".into())));
 }
 
 #[test]
@@ -42,6 +42,6 @@ fn every_other_push_is_ignored() {
         push("", &[]),
         push("what", &[bulk(&own_channel), bulk(&ticket_text)]),
     ] {
-        assert_eq!(heard(CHANNEL, &push), None, "{push:?}");
+        assert_eq!(parse_push(CHANNEL, &push), None, "{push:?}");
     }
 }

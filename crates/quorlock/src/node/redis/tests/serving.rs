@@ -57,7 +57,7 @@ impl TestClient {
         }
     }
 
-    /// Asks one more question, and returns a hint that arrived before its answer.
+    /// Asks another question, and returns a hint that arrived before the answer to that question.
     async fn next_hint(&mut self) -> Option<(Ticket, Option<Handoff>)> {
         self.session.node_command(NodeCommand::Look).await.unwrap();
         self.hints.try_recv().ok()

@@ -88,7 +88,7 @@ async fn bytes_that_are_sent_while_the_task_writes_follow_the_bytes_of_the_task(
     let Some(Socket::Tcp(socket)) = &wire.socket else { panic!("the connection has no TCP socket") };
     // The test learns of the room first: the kernel would now accept new bytes before the bytes of the task.
     socket.writable().await.unwrap();
-    assert!(wire.queue.lock().busy && bytes_read.len() < expected.len());
+    assert!(wire.queue.lock().is_busy && bytes_read.len() < expected.len());
     wire.send(b"z");
     expected.push(b'z');
     let mut peer = TcpStream::from_std(peer).unwrap();

@@ -5,7 +5,10 @@ use super::super::*;
 
 proptest! {
     #[test]
-    fn redis_rs_encodes_commands_to_the_same_bytes(texts in prop::collection::vec(".{0,40}", 0..12), numbers: [u64; 3]) {
+    fn redis_rs_encodes_commands_to_the_same_bytes(
+        texts in prop::collection::vec(".{0,40}", 0..12),
+        numbers: [u64; 3],
+    ) {
         let (mut commands, mut expected) = (Commands::default(), Vec::new());
         for number in numbers {
             let mut command = cmd("SET");
