@@ -142,7 +142,7 @@ fn followers_see_every_leader_without_a_runtime() {
     assert_eq!(changes.next(), Some(None));
     let first = election.clone().label("first").acquire().unwrap();
     assert!(first.ensure(Duration::ZERO).is_ok());
-    let led = changes.next().unwrap().expect("somebody leads");
+    let led = changes.next().unwrap().expect("there is a leader");
     assert_eq!((led.holder.unwrap().label.as_str(), led.term), ("first", first.fence().unwrap()));
     first.release().unwrap();
     let second = election.acquire_within(Duration::from_secs(5)).unwrap();

@@ -169,9 +169,9 @@ fn scripted(request: &Request, value: &Value) -> Option<Reply> {
         (Request::Acquire { .. } | Request::Renew { .. }, code, _)
         | (Request::Check { .. }, code @ (-1 | -2 | -4), _)
         | (Request::Break { .. }, code @ -4, _) => Vote::Refusal(refusal(code, rest)?),
-        (Request::Break { .. }, -9, [fence, digest, who]) => {
+        (Request::Break { .. }, -9, [fence, digest, holder_text]) => {
             let fence = Some(Fence::new(unsigned(fence)?)).filter(|fence| *fence > Fence::default());
-            let (digest, holder) = (Digest::parse(digest.as_str()?)?, holder(&words(who)?));
+            let (digest, holder) = (Digest::parse(digest.as_str()?)?, holder(&words(holder_text)?));
             Vote::Refusal(Refusal::Other { fence, digest, holder })
         }
         (Request::Break { .. }, 3, [digest, stood, left]) => {
@@ -201,10 +201,10 @@ fn granted(mode: Mode, parts: &[Value]) -> Option<Vote> {
 
 fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
     Some(match (code, parts) {
-        (0, [Value::Int(left), fence, who, place, waiting, lower]) => Refusal::Held {
+        (0, [Value::Int(left), fence, holder_text, place, waiting, lower]) => Refusal::Held {
             remaining: remaining(*left),
             fence: Fence::new(unsigned(fence)?),
-            holder: holder(&words(who)?),
+            holder: holder(&words(holder_text)?),
             queue: queue(place, waiting, lower)?,
         },
         (-1, []) => Refusal::WrongEpoch,
@@ -238,8 +238,8 @@ fn parse_period(period: &str) -> Option<Period> {
 }
 
 /// Parses the holder that a client stored, or the type of a key that belongs to another program.
-fn holder(who: &str) -> Option<Holder> {
-    who.strip_prefix("TYPE ").map(Holder::of_other_program).or_else(|| Holder::decode(who))
+fn holder(holder_text: &str) -> Option<Holder> {
+    holder_text.strip_prefix("TYPE ").map(Holder::of_other_program).or_else(|| Holder::decode(holder_text))
 }
 
 /// Converts text for people, replacing invalid UTF-8: no vote depends on it.

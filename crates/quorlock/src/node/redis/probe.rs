@@ -154,8 +154,8 @@ impl Visit {
         let answer = self.answer().await?;
         facts.object("CLIENT TRACKING", None, answer);
         for channel in [hint_channel(Channel(entropy::bits())), BROKEN_CHANNEL.to_owned()] {
-            let heard = self.ask("SUBSCRIBE", &[&channel]).await?;
-            facts.object("SUBSCRIBE", Some(channel), heard);
+            let answer = self.ask("SUBSCRIBE", &[&channel]).await?;
+            facts.object("SUBSCRIBE", Some(channel), answer);
         }
         Ok(())
     }

@@ -108,7 +108,7 @@ fn shares(request: &Request, value: &Value) -> Option<[bool; 2]> {
 fn take_bundle(messages: &[Message; 2], value: &Value) {
     let bundles = Bundles::of(messages);
     assert_ne!(bundles, Bundles::default(), "the two messages are bundled");
-    let said = shares(&messages[0].request, value).unwrap_or_default();
+    let expected = shares(&messages[0].request, value).unwrap_or_default();
     let mut values = vec![value.clone()];
     values.extend(reads_epoch(messages).then(|| Value::Text(epoch_text(Some(LIFE)).into())));
     let taken = replies(Some(LIFE), messages, &bundles, values);
@@ -117,13 +117,13 @@ fn take_bundle(messages: &[Message; 2], value: &Value) {
         Ok(replies) => {
             assert_eq!(
                 replies.iter().map(is_grant).collect::<Vec<_>>(),
-                said,
+                expected,
                 "{value:?} to {:?}",
                 messages[0].request
             );
         }
         // If one of the two replies is malformed, the whole reply is rejected.
-        Err(_) => assert_ne!(said, [true; 2], "{value:?} to {:?}", messages[0].request),
+        Err(_) => assert_ne!(expected, [true; 2], "{value:?} to {:?}", messages[0].request),
     }
 }
 

@@ -98,11 +98,11 @@ pub(in crate::node::redis) fn time_micros(value: &Value) -> Option<u64> {
 
 /// Parses the node's standing from the reply of its script.
 pub(in crate::node::redis) fn standing(value: &Value) -> Result<Standing, Trouble> {
-    let said = || match value.as_array()? {
+    let parsed = || match value.as_array()? {
         [accepted, at, words @ ..] => parse_standing(unsigned(accepted)? == 1, unsigned(at)?, words.iter()),
         _ => None,
     };
-    said().ok_or_else(|| malformed("a node command"))
+    parsed().ok_or_else(|| malformed("a node command"))
 }
 
 fn parse_standing<'a>(accepted: bool, at_micros: u64, words: impl Iterator<Item = &'a Value>) -> Option<Standing> {

@@ -11,8 +11,8 @@ pub(super) fn report(parts: &[Value]) -> Option<Report> {
     let [fence, since, waiting, Value::Array(queue), held @ ..] = parts else { return None };
     let held = match held {
         [] => None,
-        [Value::Int(left), period, holds, who, digest, broken] => Some(HeldBy {
-            holder: holder(&words(who)?),
+        [Value::Int(left), period, holds, holder_text, digest, broken] => Some(HeldBy {
+            holder: holder(&words(holder_text)?),
             remaining: remaining(*left),
             period: parse_period(period.as_str()?)?,
             holds: small(holds)?,

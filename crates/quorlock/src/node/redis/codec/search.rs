@@ -21,12 +21,12 @@ pub(in crate::node::redis) fn search(server_kind: ServerKind, search: &Search, c
 /// Escapes text so that a glob pattern matches it literally.
 fn literal(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
+    for character in text.chars() {
+        match character {
             // Write `{` as a character class: a server of a Cluster would treat a hash tag as the only slot to search.
             '{' => pattern.push_str("[{]"),
-            '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', letter]),
-            _ => pattern.push(letter),
+            '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', character]),
+            _ => pattern.push(character),
         }
     }
     pattern

@@ -244,7 +244,7 @@ fn nothing_is_delivered_after_the_end_of_a_session() {
     inflight.receive_value(0, Value::Int(3));
     assert!(!inflight.receive(0, Ok(epoch_text_value())), "the connection must stop reading");
     assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Broken(_)))));
-    // If these values were taken for the answer to the first batch, a client would count a vote that it does not have.
+    // If these values answered the first batch, the client would count a vote that it does not have.
     inflight.receive_value(0, Value::Okay);
     inflight.receive_value(0, epoch_text_value());
     inflight.receive(0, Err(io::ErrorKind::ConnectionReset.into()));

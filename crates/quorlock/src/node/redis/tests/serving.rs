@@ -166,7 +166,7 @@ async fn a_vote_is_not_handed_over_to_a_waiter_without_a_subscription() {
     }
     assert_eq!(queue_of(client.ask(unsubscribed).await).place, Some(1));
     assert!(is_grant(&client.ask(release(1, None)).await));
-    assert_eq!(server.keys("quorlock:*"), Vec::<String>::new(), "no vote is left behind");
+    assert_eq!(server.keys("quorlock:*"), Vec::<String>::new(), "the release must leave no vote");
     assert!(is_grant(&client.ask(acquire(3, Mode::EXCLUSIVE, Some(3))).await));
 }
 

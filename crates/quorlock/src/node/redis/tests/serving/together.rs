@@ -194,7 +194,7 @@ async fn a_server_without_memory_fails_the_acquires_of_a_bundle() {
     let others = self::keys(["d", "e", "f"]);
     let replies = client.ask_all(&others, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(|reply| is_failure(reply, "OOM")), "{replies:?}");
-    // A request for a held name is refused with the holder, also beside requests that need memory.
+    // In a bundle with requests that fail, a request for a held name still gets its refusal.
     let [one, _, other] = &others;
     let mixed = [Arc::clone(one), Arc::clone(&keys[0]), Arc::clone(other)];
     let replies = client.ask_all(&mixed, acquire(3, Mode::EXCLUSIVE, None)).await.unwrap();
