@@ -32,7 +32,7 @@ pub const DUEL_DELAY_MAX: Duration = Duration::from_secs(60);
 pub struct View {
     roster: Option<Arc<Roster>>,
     /// The members of the generation before that were seen to have installed the roster or a later one. If every seat
-    /// agreed on the roster: its own members.
+    /// agreed on the roster: its own members. Empty once the roster is settled.
     moved: Vec<MemberId>,
     /// When the client has seen that the roster is settled: no earlier generation can get a majority any more.
     settled: Option<Moment>,
@@ -101,7 +101,9 @@ impl View {
                 return Err(Conflict { known: known.clone(), other: other.clone() });
             }
             let known = known.clone();
-            self.note_moved(&known, &reports, now);
+            if self.settled.is_none() {
+                self.note_moved(&known, &reports, now);
+            }
         }
         Ok(is_newer)
     }
@@ -140,8 +142,8 @@ impl View {
             before => Quorum::majority_of(before),
         };
         let is_told = reports.iter().filter(is_here).any(|report| report.is_settled);
-        if self.settled.is_none() && (is_told || self.moved.len() >= needed) {
-            self.settled = Some(now);
+        if is_told || self.moved.len() >= needed {
+            (self.settled, self.moved) = (Some(now), Vec::new());
         }
     }
 
