@@ -72,9 +72,8 @@ impl View {
     /// Learns from what nodes report about themselves, and returns whether the client now believes a newer roster.
     /// `listed` is the number of nodes in the client's list.
     ///
-    /// At first contact, a majority of the list must have installed a roster of one cluster; the newest one counts.
-    /// After that, a single report is enough: a node installs only what was decided, and a client that believes too old
-    /// a roster gets no majority.
+    /// A single report is enough: a node installs only what was decided, and a client that believes too old a roster
+    /// gets no majority. If nodes of several clusters answer at first contact, a majority of the list must agree.
     ///
     /// # Errors
     /// [`Conflict`] if a node reports another roster of the same generation.
@@ -89,9 +88,10 @@ impl View {
         let of_one = |cluster| installed().filter(move |roster| roster.cluster == cluster);
         let cluster = match &self.roster {
             Some(roster) => Some(roster.cluster),
-            None => installed()
-                .map(|roster| roster.cluster)
-                .find(|cluster| of_one(*cluster).count() >= Quorum::majority_of(listed)),
+            None => installed().map(|roster| roster.cluster).find(|cluster| {
+                let count = of_one(*cluster).count();
+                count == installed().count() || count >= Quorum::majority_of(listed)
+            }),
         };
         let newest = cluster.and_then(|cluster| of_one(cluster).max_by_key(|roster| roster.generation)).cloned();
         let is_newer = newest.is_some_and(|newest| self.believe(newest));
@@ -126,11 +126,8 @@ impl View {
         };
         for report in reports.iter().filter(is_here) {
             for id in [report.member, report.former].into_iter().flatten() {
-                let counts = if roster.before.is_empty() {
-                    roster.member(id).is_some()
-                } else {
-                    roster.before.contains(&id)
-                };
+                let counts =
+                    if roster.before.is_empty() { roster.member(id).is_some() } else { roster.before.contains(&id) };
                 if counts && !self.moved.contains(&id) {
                     self.moved.push(id);
                 }

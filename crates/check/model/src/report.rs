@@ -50,7 +50,7 @@ impl Row {
     }
 }
 
-fn describe(counter: &Counter) -> String {
+pub(crate) fn describe(counter: &Counter) -> String {
     let mut text = String::new();
     for (at, line) in counter.story.iter().enumerate() {
         let _ = writeln!(text, "{:>3}. {line}", at + 1);
@@ -95,7 +95,7 @@ pub const HEAD: &str = "\
 pub const WIDE_HEAD: &str = "| scenario | states |\n|---|---|";
 
 /// The page for `docs/evidence`, in Markdown.
-pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[Wide]) -> String {
+pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[Wide], rosters: &str) -> String {
     let mut page = format!("# Model checking of the shipped core\n\n{}\n\n{INTRODUCTION}", run_info.line());
     let _ = writeln!(page, "{HEAD}");
     for row in rows {
@@ -105,7 +105,7 @@ pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[Wide]) -> String {
     for search in wide {
         let _ = writeln!(page, "{}", search.line());
     }
-    page
+    page + rosters
 }
 
 /// The shortest counter-example of each rule, step by step.

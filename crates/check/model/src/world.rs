@@ -35,8 +35,7 @@ use link::{Connection, Message};
 use order::Order;
 use retiring::Retired;
 use server::{Memory, Server};
-pub(crate) use shared::Mixed;
-use shared::Shared;
+pub(crate) use shared::{Mixed, Shared};
 pub use tell::Line;
 
 /// The next event: of a client, of a client's connection to one of its addresses, or of a server.

@@ -227,13 +227,17 @@ fn a_member_that_is_behind_is_brought_up_first() {
 }
 
 #[test]
-fn first_contact_needs_a_majority_and_later_contact_one_report() {
+fn one_report_is_enough_unless_nodes_belong_to_several_clusters() {
     let mut servers = Servers::settled();
-    assert_eq!(servers.view(&[0, 3, 3]).generation(), 0, "one of three is no majority");
-    let mut view = servers.view(&[0, 1, 3]);
+    let mut view = servers.view(&[0, 3, 3]);
+    assert_eq!(view.generation(), 1);
     servers.command(0, &RosterCommand::Install(second()));
     assert_eq!(view.learn(servers.reports(&[0]).into_iter().flatten(), 3, at(1)), Ok(true));
     assert_eq!(view.generation(), 2);
+    let foreign = Roster { cluster: ClusterId(8), ..(*first()).clone() };
+    servers.command(3, &RosterCommand::Install(Arc::new(foreign)));
+    assert_eq!(servers.view(&[1, 3]).generation(), 0, "neither cluster has two of two");
+    assert_eq!(servers.view(&[1, 2, 3]).roster(), Some(&first()));
 }
 
 #[test]

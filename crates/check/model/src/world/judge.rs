@@ -32,6 +32,10 @@ pub enum Breach {
     Starved,
     /// A client sends requests without end, although nothing has changed.
     Restless,
+    /// One generation has two rosters.
+    TwoRosters,
+    /// No client can ever acquire the lock again, although every server is up.
+    Stuck,
 }
 
 impl std::fmt::Display for Breach {
@@ -47,6 +51,8 @@ impl std::fmt::Display for Breach {
             Self::Unretired => "a retired owner keeps holding",
             Self::Starved => "a waiter is never served",
             Self::Restless => "sends requests without end",
+            Self::TwoRosters => "two rosters of one generation",
+            Self::Stuck => "nobody can acquire the lock again",
         })
     }
 }
