@@ -64,7 +64,7 @@ pub(super) fn replacing() -> Setup {
         servers: 4,
         fragile: vec![2],
         clients: vec![operator(&[0, 1, 2, 3], vec![replace(2, 3)]), proposing(&[0, 1, 3], 1)],
-        budget: faults(1, 2, 4),
+        budget: faults(1, 1, 4),
         ..base()
     }
 }
@@ -72,7 +72,7 @@ pub(super) fn replacing() -> Setup {
 /// One address leads two clients to two servers.
 pub(super) fn two_behind_one_address() -> Setup {
     let other = ClientSpec { list: vec![(0, 0), (1, 1), (2, 3)], ..proposing(&[], 1) };
-    Setup { servers: 4, clients: vec![proposing(&[0, 1, 2], 1), other], budget: faults(0, 2, 4), ..base() }
+    Setup { servers: 4, clients: vec![proposing(&[0, 1, 2], 1), other], budget: faults(0, 1, 4), ..base() }
 }
 
 /// Two operators replace two servers at the same time.
@@ -86,12 +86,13 @@ pub(super) fn two_operators() -> Setup {
     }
 }
 
-/// Servers lose their memory, one after the other.
+/// A server has lost its memory, and then another one does.
 pub(super) fn losses() -> Setup {
     Setup {
-        fragile: vec![1, 2],
+        lost: vec![1],
+        fragile: vec![2],
         clients: vec![proposing(&[0, 1, 2], 1), proposing(&[0, 1, 2], 1)],
-        budget: faults(2, 1, 4),
+        budget: faults(1, 1, 4),
         ..base()
     }
 }
@@ -122,7 +123,7 @@ pub(super) fn three_to_four() -> Setup {
     Setup {
         servers: 4,
         clients: vec![operator(&[0, 1, 2, 3], vec![add(&[3])]), client(&[0, 1, 2, 3])],
-        budget: faults(0, 2, 6),
+        budget: faults(0, 1, 6),
         generations: 2,
         ..base()
     }
@@ -148,6 +149,7 @@ pub(super) fn founding() -> Setup {
         clients: vec![proposing(&[0, 1, 2], 1), proposing(&[0, 1, 3], 1)],
         budget: faults(0, 1, 4),
         generations: 2,
+        promises_at_once: false,
         ..base()
     }
 }
@@ -225,4 +227,21 @@ pub(super) fn half_ticks() -> Setup {
 /// A holder renews while a server is replaced, with a ttl of two steps of time.
 pub(super) fn renewing() -> Setup {
     Setup { budget: faults(0, 2, 6), renews: true, ..half_ticks() }
+}
+
+/// Two addresses lead two clients to two servers. One of the clients sees one member with its memory.
+pub(super) fn hidden() -> Setup {
+    let other = ClientSpec { list: vec![(0, 3), (1, 4), (2, 2)], ..proposing(&[], 1) };
+    Setup { servers: 5, clients: vec![client(&[0, 1, 2]), other], generations: 2, ..base() }
+}
+
+/// A server loses its memory while two clients use the cluster.
+pub(super) fn restart_empty() -> Setup {
+    Setup {
+        fragile: vec![1],
+        clients: vec![proposing(&[0, 1, 2], 1), proposing(&[0, 1, 2], 1)],
+        budget: faults(1, 1, 4),
+        generations: 2,
+        ..base()
+    }
 }

@@ -1,8 +1,9 @@
 //! The configurations that are searched with all rules, and for each rule a setup in which its absence shows.
 
 use super::beginnings::{
-    early, five_to_three, founding, half_ticks, lists, losses, one_to_three, other_list, recovery, renewing, replacing,
-    restarting, split, three_to_four, three_to_one, two_behind_one_address, two_operators, two_steps,
+    early, five_to_three, founding, half_ticks, hidden, lists, losses, one_to_three, other_list, recovery, renewing,
+    replacing, restart_empty, restarting, split, three_to_four, three_to_one, two_behind_one_address, two_operators,
+    two_steps,
 };
 use super::setup::{Flaw, Setup};
 
@@ -60,7 +61,8 @@ pub const CONFIGURATIONS: &[Configuration] = &[
     configuration("roster-replace", "a server is replaced, another one restarts empty", replacing),
     configuration("roster-address", "two servers behind one address", two_behind_one_address),
     configuration("roster-operators", "two operators replace two servers at once", two_operators),
-    configuration("roster-losses", "two servers restart empty, one after the other", losses),
+    configuration("roster-loss", "a server restarts empty", restart_empty).quick(),
+    configuration("roster-losses", "a server has restarted empty, and then another one does", losses),
     configuration("roster-recovery", "a majority restarts empty, and two clients recover the cluster", recovery),
     configuration("roster-founding", "two clients with different lists found a cluster", founding).unhealed(),
     configuration("roster-one-to-three", "one member becomes three", one_to_three),
@@ -92,7 +94,7 @@ impl Mutant {
 pub const MUTANTS: &[Mutant] = &[
     mutant("roster-members", "votes of members count", "each client counts the votes of its list", Flaw::Lists, lists)
         .quick(),
-    mutant("roster-id", "a server that restarts empty gets another id", "it keeps its id", Flaw::IdKept, losses)
+    mutant("roster-id", "a server that restarts empty gets another id", "it keeps its id", Flaw::IdKept, restart_empty)
         .quick(),
     mutant(
         "roster-count-from-settled",
@@ -100,14 +102,16 @@ pub const MUTANTS: &[Mutant] = &[
         "it is counted from the proposal",
         Flaw::CountFromProposal,
         early,
-    ),
+    )
+    .quick(),
     mutant(
         "roster-count-unsettled",
         "a newcomer's quarantine is counted from when its generation was settled",
         "it is counted from when it was ordered",
         Flaw::CountUnsettled,
         early,
-    ),
+    )
+    .quick(),
     mutant(
         "roster-quarantine-all",
         "if N changes by more than one, every member is quarantined",
@@ -129,8 +133,9 @@ pub const MUTANTS: &[Mutant] = &[
         "a member that installs a roster keeps its votes",
         "it forgets them",
         Flaw::SurvivorsForget,
-        replacing,
-    ),
+        restart_empty,
+    )
+    .quick(),
     mutant("roster-newcomers", "a newcomer is quarantined", "it votes at once", Flaw::NewcomersVote, early).quick(),
     mutant(
         "roster-named",
@@ -138,21 +143,24 @@ pub const MUTANTS: &[Mutant] = &[
         "requests name no roster",
         Flaw::NoRosterNamed,
         early,
-    ),
+    )
+    .quick(),
     mutant(
         "roster-settled",
         "a generation is settled when a majority of the one before has installed it",
         "one acknowledgement is enough",
         Flaw::OneAcknowledgement,
         early,
-    ),
+    )
+    .quick(),
     mutant(
         "roster-quarantine-length",
         "a quarantine lasts for 1.1 x max_ttl",
         "it ends with the first claim",
         Flaw::QuarantineShort,
         early,
-    ),
+    )
+    .quick(),
     mutant(
         "roster-every-seat",
         "without a majority with memory, every seat has to agree",
@@ -167,10 +175,10 @@ pub const MUTANTS: &[Mutant] = &[
         "it may be any list",
         Flaw::AnyList,
         other_list,
-    ),
+    )
+    .quick(),
     mutant("roster-leavers", "votes of members that left do not count", "they count", Flaw::LeaversCount, early),
-    mutant("roster-ballots", "a decision needs ballots", "there are no ballots", Flaw::NoBallots, two_operators)
-        .quick(),
+    mutant("roster-ballots", "a decision needs ballots", "there are no ballots", Flaw::NoBallots, two_operators),
     mutant(
         "roster-founding",
         "every server of the list founds a cluster",
@@ -185,7 +193,8 @@ pub const MUTANTS: &[Mutant] = &[
         "it is proposed at once",
         Flaw::ProposeUnsettled,
         two_steps,
-    ),
+    )
+    .quick(),
     mutant(
         "roster-resize-pause",
         "N changes again only after the leases from before are over",
@@ -199,20 +208,29 @@ pub const MUTANTS: &[Mutant] = &[
         "it accepts every ballot",
         Flaw::AcceptUnpromised,
         two_operators,
-    )
-    .quick(),
+    ),
     mutant(
         "roster-ballot-bits",
         "a ballot has random bits, because a restart may forget a promise",
         "a ballot is only a round",
         Flaw::BallotsAlike,
         restarting,
-    ),
+    )
+    .quick(),
     mutant(
         "roster-highest-claim",
         "a node keeps the highest claim",
         "it adds up the claims",
         Flaw::ClaimsAdded,
         half_ticks,
-    ),
+    )
+    .quick(),
+    mutant(
+        "roster-hidden",
+        "assumption: no majority of the members is hidden behind other servers at the same addresses",
+        "two of three addresses lead another client to other servers",
+        Flaw::MajorityHidden,
+        hidden,
+    )
+    .quick(),
 ];

@@ -52,6 +52,8 @@ pub enum Flaw {
     BallotsAlike,
     /// A node adds up claims.
     ClaimsAdded,
+    /// Not a rule but an assumption: a majority of the members is hidden from a client behind other servers.
+    MajorityHidden,
     /// A vote of the generation before counts, although its member was quarantined since.
     QuarantinedVotesCount,
 }
