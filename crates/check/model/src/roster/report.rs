@@ -22,7 +22,7 @@ impl Searched {
     }
 
     fn search(configuration: &Configuration) -> Self {
-        let (finding, stuck) = exhaust(&Arc::new((configuration.setup)()), configuration.heals);
+        let (finding, stuck) = exhaust(&Arc::new((configuration.setup)()));
         Self { configuration: *configuration, finding, stuck }
     }
 
@@ -43,8 +43,7 @@ impl Searched {
 
     /// The row of the table, in Markdown.
     pub fn line(&self) -> String {
-        let heals = if self.configuration.heals { "yes" } else { "not checked" };
-        format!("| {} | {} | {heals} |", self.configuration.about, self.finding.states)
+        format!("| {} | {} |", self.configuration.about, self.finding.states)
     }
 }
 
@@ -90,7 +89,7 @@ impl Caught {
 }
 
 /// The head of the table of configurations.
-pub const HEAD: &str = "| scenario | states | a new client can acquire the lock again |\n|---|---|---|";
+pub const HEAD: &str = "| scenario | states |\n|---|---|";
 
 /// The head of the table of mutants.
 pub const MUTANTS_HEAD: &str = "\

@@ -10,7 +10,7 @@ use crate::world::Breach;
 
 /// More states than any search needs.
 const STATES_MAX: usize = 8_000_000;
-/// Every state of which the key is a multiple of this is checked for healing.
+/// Every state with a key that is a multiple of this is checked for healing.
 const HEALING_SAMPLE: u64 = 7;
 
 /// Searches for the shortest way to a violation.
@@ -42,7 +42,7 @@ pub fn shortest(setup: &Arc<Setup>) -> Finding {
 }
 
 /// Visits every state, and counts among every seventh those from which no client can acquire the lock any more.
-pub fn exhaust(setup: &Arc<Setup>, heals: bool) -> (Finding, usize) {
+pub fn exhaust(setup: &Arc<Setup>) -> (Finding, usize) {
     let start = World::new(setup);
     let mut seen = HashSet::from([start.key()]);
     let mut open = vec![(start.clone(), start.key())];
@@ -52,7 +52,7 @@ pub fn exhaust(setup: &Arc<Setup>, heals: bool) -> (Finding, usize) {
             // Searches again from the start, for the shortest counter-example.
             return (shortest(setup), stuck);
         }
-        if heals && key.is_multiple_of(HEALING_SAMPLE) && !world.can_heal() {
+        if key.is_multiple_of(HEALING_SAMPLE) && !world.can_heal() {
             stuck += 1;
         }
         if seen.len() > STATES_MAX {
