@@ -58,13 +58,12 @@ pub(super) fn lists() -> Setup {
     }
 }
 
-/// An operator replaces a server; another client finishes that, or replaces a server that lost its memory.
+/// An operator replaces a server; another client finishes that.
 pub(super) fn replacing() -> Setup {
     Setup {
         servers: 4,
-        fragile: vec![2],
         clients: vec![operator(&[0, 1, 2, 3], vec![replace(2, 3)]), proposing(&[0, 1, 3], 1)],
-        budget: faults(1, 1, 4),
+        budget: faults(0, 1, 4),
         ..base()
     }
 }
@@ -244,4 +243,9 @@ pub(super) fn restart_empty() -> Setup {
         generations: 2,
         ..base()
     }
+}
+
+/// Two operators replace two servers at the same time, and a client that has promises has them all.
+pub(super) fn two_operators_at_once() -> Setup {
+    Setup { promises_at_once: true, generations: 2, ..two_operators() }
 }

@@ -3,7 +3,7 @@
 use super::beginnings::{
     early, five_to_three, founding, half_ticks, hidden, lists, losses, one_to_three, other_list, recovery, renewing,
     replacing, restart_empty, restarting, split, three_to_four, three_to_one, two_behind_one_address, two_operators,
-    two_steps,
+    two_operators_at_once, two_steps,
 };
 use super::setup::{Flaw, Setup};
 
@@ -51,9 +51,9 @@ impl Configuration {
 /// All configurations.
 pub const CONFIGURATIONS: &[Configuration] = &[
     configuration("roster-lists", "two clients with different lists, a restart", lists),
-    configuration("roster-replace", "a server is replaced, another one restarts empty", replacing),
+    configuration("roster-replace", "a server is replaced, and another client finishes that", replacing),
     configuration("roster-address", "two servers behind one address", two_behind_one_address),
-    configuration("roster-operators", "two operators replace two servers at once", two_operators),
+    configuration("roster-operators", "two operators replace two servers at once", two_operators_at_once),
     configuration("roster-loss", "a server restarts empty", restart_empty),
     configuration("roster-losses", "a server has restarted empty, and then another one does", losses),
     configuration("roster-recovery", "a majority restarts empty, and two clients recover the cluster", recovery),
@@ -170,7 +170,8 @@ pub const MUTANTS: &[Mutant] = &[
         other_list,
     )
     .quick(),
-    mutant("roster-leavers", "votes of members that left do not count", "they count", Flaw::LeaversCount, early),
+    mutant("roster-leavers", "votes of members that left do not count", "they count", Flaw::LeaversCount, early)
+        .quick(),
     mutant("roster-ballots", "a decision needs ballots", "there are no ballots", Flaw::NoBallots, two_operators),
     mutant(
         "roster-founding",
@@ -186,8 +187,7 @@ pub const MUTANTS: &[Mutant] = &[
         "it is proposed at once",
         Flaw::ProposeUnsettled,
         two_steps,
-    )
-    .quick(),
+    ),
     mutant(
         "roster-resize-pause",
         "N changes again only after the leases from before are over",
