@@ -3,8 +3,8 @@
 //! A generation decides its successor by single-decree Paxos among its own members ([`Proposer`]). A [`View`] is what
 //! one client knows. The node side is [`node::roster`](crate::node::roster).
 //!
-//! When a client learns a roster it does three things in this order: it publishes the roster ([`View::learn`]), it drops
-//! the votes that do not count any more ([`View::keeps_votes_of`]), and only then it counts a vote given under the new
+//! When a client learns a roster it does three things in this order: it publishes the roster ([`View::learn`]), drops
+//! the votes that do not count any more ([`View::keeps_votes_of`]), and only then counts a vote given under the new
 //! generation ([`View::counts`]). A lease keeps the validity that it has earned.
 
 mod plan;
