@@ -1,4 +1,4 @@
-(* What the theorems assume beyond what they say: nothing. *)
+(* Prints the axioms on which each theorem depends. There are none. *)
 
 Require Import Majority Lease Kinds Fence Validity.
 

@@ -1,9 +1,9 @@
-(* Fences without any clock.
+(* Fences without assumptions about clocks.
 
-   Votes may vanish at any moment: they lapse, are released, evicted, or forgotten because a clock jumped. Replies may be
-   as late as they like, and clients may sleep for ever and decide on what they find when they wake. Exclusion is lost
-   then. Fences are not: those of attempts in conflict differ, and they are ordered like the votes on every node that two
-   majorities share. A store that checks fences stays safe.
+   Votes may vanish at any moment: they expire, are released or evicted, or are forgotten because a clock jumped. Replies may
+   be late without bound, and clients may pause without bound and then decide. Leases may then overlap. Fences of
+   conflicting attempts still differ, and they have the order of the votes on every node that two majorities share. So a
+   store that checks fences stays safe.
 
    Who is in conflict with whom, and whose fence has to be a new one, is given as in Lease.v: Kinds.v has the relations.
 
@@ -13,7 +13,7 @@
 Require Import Arith Lia List Bool.
 Require Import Majority.
 
-(* As in Lease.v, without all that has to do with time. *)
+(* The definitions of Lease.v, without the parts about time. *)
 Definition attempt := nat.
 
 Section NoClocks.
@@ -29,7 +29,7 @@ Variable fenced : attempt -> Prop.
 Record state := mk {
   vote    : node -> attempt -> Prop;
   counter : node -> nat;
-  log     : node -> list (attempt * nat);            (* grants to undecided attempts, the newest first *)
+  log     : node -> list (attempt * nat);            (* grants to undecided attempts, newest first *)
   decided : attempt -> option (nat * list node)
 }.
 
@@ -42,7 +42,7 @@ Inductive step (s : state) : state -> Prop :=
     step s (mk (update2 (vote s) i a True) (update (counter s) i w) (update (log s) i ((a, w) :: log s i)) (decided s))
 | Again : forall i a w, vote s i a -> decided s a = None -> counter s i <= w ->
     step s (mk (vote s) (update (counter s) i w) (update (log s) i ((a, w) :: log s i)) (decided s))
-(* Renewals are for what was decided: nothing is decided by them any more. *)
+(* Only a decided attempt renews. A renewal decides nothing. *)
 | Renewed : forall i a w, decided s a <> None -> (forall b, vote s i b -> ~ conflict a b) -> counter s i <= w ->
     step s (mk (update2 (vote s) i a True) (update (counter s) i w) (log s) (decided s))
 | Vanish : forall i a, step s (mk (update2 (vote s) i a False) (counter s) (log s) (decided s))
@@ -58,7 +58,7 @@ Inductive reachable : state -> Prop :=
 | Start : forall s, starts s -> reachable s
 | Next  : forall s s', reachable s -> step s s' -> reachable s'.
 
-(* A newer grant is at least as high as an older one, and higher if they are in conflict. *)
+(* The fence of a newer grant is at least as high as that of an older grant, and higher if the two attempts conflict. *)
 Definition above (newer older : attempt * nat) : Prop :=
   snd older <= snd newer /\ (conflict (fst newer) (fst older) -> fenced (fst newer) -> snd older < snd newer).
 Inductive ordered : list (attempt * nat) -> Prop :=
@@ -70,9 +70,9 @@ Inductive ordered : list (attempt * nat) -> Prop :=
 Record Invariant (s : state) : Prop := {
   V_ordered : forall i, ordered (log s i);
   V_counter : forall i a v, In (a, v) (log s i) -> v <= counter s i;
-  (* votes that stand together do not conflict *)
+  (* two votes of one node do not conflict *)
   V_together : forall i a b, vote s i a -> vote s i b -> ~ conflict a b;
-  (* under an undecided attempt's vote, the fences of all that it conflicts with are below the counter *)
+  (* while a node has an undecided attempt's vote, the fences of all conflicting grants are below the node's counter *)
   V_others  : forall i a, vote s i a -> decided s a = None -> fenced a ->
                 forall b v, In (b, v) (log s i) -> conflict a b -> v < counter s i;
   V_decided : forall a t Q, decided s a = Some (t, Q) -> majority N Q /\ forall i, In i Q -> In (a, t) (log s i)
@@ -81,7 +81,7 @@ Record Invariant (s : state) : Prop := {
 Ltac open := unfold update, update2 in *; simpl in *.
 Ltac same j i := destruct (Nat.eqb_spec j i); subst; simpl in *.
 
-(* One more vote, that conflicts with none. *)
+(* A vote that conflicts with no vote of the node may be added. *)
 Lemma vote_joins :
   forall s, Invariant s -> forall i a, (forall b, vote s i b -> ~ conflict a b) ->
   forall j b c, update2 (vote s) i a True j b -> update2 (vote s) i a True j c -> ~ conflict b c.
@@ -93,7 +93,7 @@ Proof.
   - exact (V_together s I i b c X Y).
 Qed.
 
-(* No step breaks it. *)
+(* Every step preserves the invariant. *)
 Lemma invariant_step : forall s s', Invariant s -> step s s' -> Invariant s'.
 Proof.
   intros s s' I H. destruct H as [i a w free high new|i a w own H high|i a w H free high|i a|i c H|a t Q H M L].
@@ -138,7 +138,7 @@ Proof.
     + intros b u P D. same b a; [injection D as <- <-; auto|]. eapply V_decided; eauto.
 Qed.
 
-(* It holds at the beginning, and so in every state that can be reached. *)
+(* The invariant holds in every reachable state. *)
 Lemma invariant_holds : forall s, reachable s -> Invariant s.
 Proof.
   induction 1 as [s (V & L & D)|s s' R IH H]; [|eapply invariant_step; eauto].
@@ -162,7 +162,7 @@ Proof.
   - eapply IH; eauto.
 Qed.
 
-(* In an ordered log, what stands behind is not higher. *)
+(* In an ordered log, an older grant has no higher fence than a newer grant. *)
 Lemma ordered_split :
   forall l1 l2 g o, ordered (l1 ++ g :: l2) -> In o l2 -> above g o.
 Proof.
@@ -182,7 +182,7 @@ Proof.
   apply (ordered_differ (log s i) (V_ordered s I i) a b); auto.
 Qed.
 
-(* Fences are ordered like the votes: on a node that both majorities share, the vote that came later has the higher one. *)
+(* Fences are ordered like the votes: on a node that both majorities share, the later vote has the higher fence. *)
 Theorem fences_are_ordered_like_votes :
   forall s, reachable s -> forall i a b t u l1 l2, conflict b a -> fenced b ->
   log s i = l1 ++ (b, u) :: l2 -> In (a, t) l2 -> t < u.

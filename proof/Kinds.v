@@ -1,10 +1,11 @@
-(* The kinds of lock are conflict relations; what Lease.v proves for any relation is read off for each.
+(* Each kind of lock is a conflict relation between attempts. This file applies the theorems of Lease.v, which hold for any
+   such relation, to each kind.
 
-   exclusive   crates/core/src/mode.rs, Mode::Exclusive: everybody is in everybody's way
-   shared      Mode::Shared, and Exclusive for the writer: readers are not in each other's way
-   reentrant   Mode::Reentrant: entries of one owner are not in each other's way. Only the first has a fence of its own
-   slots       Mode::Slot: only those who have the same slot are in each other's way. An attempt is then an attempt for
-               one slot; a client that is granted different slots by different nodes has not won any (acquire/settle.rs) *)
+   exclusive   crates/core/src/terms.rs, Mode::Exclusive: all attempts conflict
+   shared      Mode::Shared, and Mode::Exclusive for the writer: two readers do not conflict
+   reentrant   Mode::Reentrant: entries of one owner do not conflict. Only the first entry has a new fence
+   slots       Mode::Slot: only attempts for the same slot conflict. An attempt is an attempt for one slot. A client to
+               which different nodes granted different slots has not won a slot (acquire/settle.rs) *)
 
 Require Import Arith Lia List.
 Require Import Majority Lease.
@@ -14,7 +15,7 @@ Definition shared (writes : attempt -> Prop) (a b : attempt) : Prop := a <> b /\
 Definition reentrant (owner : attempt -> nat) (a b : attempt) : Prop := owner a <> owner b.
 Definition slots (slot : attempt -> nat) (a b : attempt) : Prop := a <> b /\ slot a = slot b.
 
-(* Each of them is as Lease.v wants it: it goes both ways, and nobody is in its own way. *)
+(* Each relation is symmetric and irreflexive, as Lease.v requires. *)
 Lemma exclusive_symmetric : forall a b, exclusive a b -> exclusive b a.
 Proof. unfold exclusive. auto. Qed.
 Lemma exclusive_irreflexive : forall a, ~ exclusive a a.
@@ -38,9 +39,9 @@ Variable N : nat.
 Variable len : attempt -> nat.
 Variable longest : nat.
 Hypothesis len_bounded : forall a, len a <= longest.
-Variable fenced : attempt -> Prop.                   (* whose fence has to be a new one *)
+Variable fenced : attempt -> Prop.                   (* attempts that need a new fence *)
 
-(* At most one holder. *)
+(* An exclusive lock has at most one holder. *)
 Theorem exclusive_has_one_holder :
   forall s, reachable N len longest exclusive fenced s -> forall a b, holds N len s a -> holds N len s b -> a = b.
 Proof.
@@ -48,7 +49,7 @@ Proof.
   exact (mutual_exclusion N len longest len_bounded exclusive exclusive_symmetric exclusive_irreflexive fenced s R a b A B E).
 Qed.
 
-(* Every fence exceeds all earlier ones. *)
+(* Every fence of an exclusive lock is higher than all earlier fences. *)
 Theorem exclusive_fences_increase :
   forall s, reachable N len longest exclusive fenced s -> forall a t Q, decides N len s a t Q ->
   fenced a -> forall b u, fence s b = Some u -> u < t.
@@ -58,7 +59,7 @@ Proof.
   - exact (fences_increase N len longest len_bounded exclusive exclusive_symmetric exclusive_irreflexive fenced s R a t Q D new b u F E).
 Qed.
 
-(* Two who hold together both read. *)
+(* If two attempts hold a shared lock together, both are readers. *)
 Theorem shared_holders_read :
   forall w s, reachable N len longest (shared w) fenced s -> forall a b, a <> b -> holds N len s a -> holds N len s b ->
   ~ w a /\ ~ w b.
@@ -68,7 +69,7 @@ Proof.
   unfold shared in X. tauto.
 Qed.
 
-(* A writer's fence exceeds all earlier ones; a reader's exceeds those of all earlier writers. *)
+(* A writer's fence is higher than all earlier fences. A reader's fence is higher than the fences of all earlier writers. *)
 Theorem shared_fences_increase :
   forall w s, reachable N len longest (shared w) fenced s -> forall a t Q, decides N len s a t Q ->
   fenced a -> forall b u, fence s b = Some u -> (w a \/ w b) -> u < t.
@@ -79,7 +80,7 @@ Proof.
     split; auto.
 Qed.
 
-(* All who hold together have the same owner. *)
+(* All attempts that hold a reentrant lock together have the same owner. *)
 Theorem reentrant_has_one_owner :
   forall o s, reachable N len longest (reentrant o) fenced s -> forall a b, holds N len s a -> holds N len s b -> o a = o b.
 Proof.
@@ -87,7 +88,7 @@ Proof.
   exact (mutual_exclusion N len longest len_bounded (reentrant o) (reentrant_symmetric o) (reentrant_irreflexive o) fenced s R a b A B E).
 Qed.
 
-(* Never more holders than slots. *)
+(* A semaphore never has more holders than slots. *)
 Theorem slots_bound_the_holders :
   forall f k s, (forall a, f a < k) -> reachable N len longest (slots f) fenced s ->
   forall l, NoDup l -> (forall a, In a l -> holds N len s a) -> length l <= k.

@@ -1,14 +1,15 @@
-(* Leases by majority vote: mutual exclusion, fences that increase, no decision while another holds.
+(* Leases by majority vote: mutual exclusion, increasing fences, and no decision while a conflicting attempt holds.
 
-   Messages may be lost, delayed without bound, repeated and reordered; clients decide early and give up at any moment;
-   nodes forget everything and come back after a quarantine. Time is real time, in any unit. Clocks enter in one place
-   only: [len a] is how long, in real time, a node surely keeps a vote for attempt [a]. Validity.v ties it to the ttl, the
-   drift and the client's own clock.
+   Messages may be lost, delayed without bound, repeated and reordered. Clients may decide early and give up at any moment.
+   Nodes may lose their memory and return after a quarantine. Time is real time, in any unit. Clocks matter only for
+   [len a], which is how long a node surely keeps a vote for attempt [a] in real time. Validity.v derives [len a] from the
+   ttl, the drift and the client's own clock.
 
-   What may hold together is a relation between attempts. With "different" it is the exclusive lock; Kinds.v has the
-   others.
+   A relation between attempts says which attempts must not hold together. With "different" the relation is that of
+   an exclusive lock. Kinds.v has the relations of the other kinds of locks.
 
-   Nodes are crates/core/src/node/, clients acquire.rs and hold.rs beside it; README.md has each definition's place. *)
+   The code of nodes is in crates/core/src/node/, and that of clients in acquire.rs and hold.rs in crates/core/src.
+   README.md maps each definition to the code. *)
 
 Require Import Arith Lia List Bool.
 Require Import Majority.
@@ -19,7 +20,7 @@ Definition attempt := nat.
 Section Protocol.
 
 Variable N : nat.                                    (* number of nodes *)
-Variable len : attempt -> nat.                       (* how long a vote surely stands *)
+Variable len : attempt -> nat.                       (* how long a node surely keeps a vote *)
 Variable longest : nat.                              (* max_ttl *)
 Hypothesis len_bounded : forall a, len a <= longest.
 
@@ -27,26 +28,26 @@ Variable conflict : attempt -> attempt -> Prop.      (* attempts that must not h
 Hypothesis conflict_symmetric : forall a b, conflict a b -> conflict b a.
 Hypothesis conflict_irreflexive : forall a, ~ conflict a a.
 
-(* Whose fence has to be a new one. Not that of a re-entry, which gets the one of its owner's first entry, nor that of a
-   plain lock, which has none: exclusion does not depend on fences. *)
+(* The attempts that need a new fence. A re-entry gets the fence of its owner's first entry, and a plain lock has no fence.
+   Exclusion does not depend on fences. *)
 Variable fenced : attempt -> Prop.
 
 (* ---------------------------------------------------------------------------------------------- definitions *)
 
 Record state := mk {
   now      : nat;
-  vote     : node -> attempt -> Prop;                (* a node's memory: whose votes stand *)
-  counter  : node -> nat;                            (* a node's memory: the highest fence that it gave *)
+  vote     : node -> attempt -> Prop;                (* a node's memory: its present votes *)
+  counter  : node -> nat;                            (* a node's memory: the highest fence that it granted *)
   outside  : node -> bool;                           (* in quarantine *)
   ripe_at  : node -> nat;                            (* when the quarantine may end *)
-  promised : node -> attempt -> nat;                 (* for the proof: until when a vote surely stands *)
+  promised : node -> attempt -> nat;                 (* for the proof: until when a node surely keeps a vote *)
   first    : node -> attempt -> nat;                 (* for the proof: the fence of the latest fresh vote *)
   asked    : node -> attempt -> nat -> nat -> Prop;  (* requests ever sent, with the moment and the proposal *)
   renewing : node -> attempt -> nat -> Prop;         (* renewals ever sent, with the moment *)
   granted  : node -> attempt -> nat -> nat -> Prop;  (* grants: the moment of the REQUEST, and the fence *)
   done     : attempt -> Prop;                        (* given up, or released: marked before any release is sent *)
-  fence    : attempt -> option nat;                  (* what was decided *)
-  voters   : attempt -> list node;                   (* for the proof: by whom *)
+  fence    : attempt -> option nat;                  (* the fence that the attempt decided *)
+  voters   : attempt -> list node;                   (* for the proof: the nodes of the decision *)
   alive    : attempt -> Prop                         (* held without a gap since the decision: not lost *)
 }.
 
@@ -55,18 +56,19 @@ Definition update {A} (f : node -> A) (i : node) (x : A) : node -> A :=
 Definition update2 {A} (f : node -> attempt -> A) (i : node) (a : attempt) (x : A) : node -> attempt -> A :=
   fun j b => if Nat.eqb j i then (if Nat.eqb b a then x else f j b) else f j b.
 
-(* A grant counts from the moment in which its request was sent. *)
+(* A grant counts from the moment at which its request was sent. *)
 Definition live (s : state) (i : node) (a : attempt) : Prop :=
   exists sent w, granted s i a sent w /\ now s < sent + len a.
 Definition live_with (s : state) (i : node) (a : attempt) (w : nat) : Prop :=
   exists sent, granted s i a sent w /\ now s < sent + len a.
 
-(* A majority of grants that count. Renewals and repairs add to it; see [Validity.v] for how a client computes it. *)
+(* A majority of the nodes has granted, and these grants still count. Renewals and repairs are grants, too. Validity.v shows
+   how a client computes this. *)
 Definition backed (s : state) (a : attempt) : Prop :=
   exists Q, majority N Q /\ forall i, In i Q -> live s i a.
 Definition holds (s : state) (a : attempt) : Prop := ~ done s a /\ fence s a <> None /\ backed s a.
 
-(* When an attempt may take t as its fence: the same fence from a majority, in time. *)
+(* An attempt may decide with fence t if a majority has granted it this fence in time. *)
 Definition decides (s : state) (a : attempt) (t : nat) (Q : list node) : Prop :=
   ~ done s a /\ fence s a = None /\ majority N Q /\ forall i, In i Q -> live_with s i a t.
 
@@ -83,12 +85,13 @@ Inductive step (s : state) : state -> Prop :=
             (fun a => alive s a /\ exists Q, majority N Q /\ forall i, In i Q ->
                exists sent w, granted s i a sent w /\ now s + d < sent + len a) ->
     step s s'
-(* First question, repetition and seal are the same message. Requests are never removed: they may arrive late and twice. *)
+(* A first request, a repeated request and a seal are the same message. Requests are never removed, because they may arrive
+   late and twice. *)
 | Ask : forall i a p, ~ done s a ->
     step s (mk (now s) (vote s) (counter s) (outside s) (ripe_at s) (promised s) (first s)
       (fun j b x q => asked s j b x q \/ (j = i /\ b = a /\ x = now s /\ q = p)) (renewing s)
       (granted s) (done s) (fence s) (voters s) (alive s))
-(* Only a hold that was never lost renews. *)
+(* Only an attempt that holds, and has never lost its lease, renews. *)
 | Renew : forall i a, ~ done s a -> alive s a ->
     step s (mk (now s) (vote s) (counter s) (outside s) (ripe_at s) (promised s) (first s) (asked s)
       (fun j b x => renewing s j b x \/ (j = i /\ b = a /\ x = now s))
@@ -151,7 +154,7 @@ Record Invariant (s : state) : Prop := {
   (* no request comes from the future *)
   V_asked    : forall i a x p, asked s i a x p -> x <= now s;
   V_renewing : forall i a x, renewing s i a x -> x <= now s;
-  (* only what was decided is renewed *)
+  (* only decided attempts renew *)
   V_renewed  : forall i a x, renewing s i a x -> fence s a <> None;
   V_alive    : forall a, alive s a -> fence s a <> None;
   (* a grant, counted from its request, ends before the vote does *)
@@ -161,7 +164,7 @@ Record Invariant (s : state) : Prop := {
   V_vote     : forall i a, now s < promised s i a -> done s a \/ vote s i a \/ promised s i a <= ripe_at s i;
   V_inside   : forall i, now s < ripe_at s i -> outside s i = true;
   V_outside  : forall i a, outside s i = true -> ~ vote s i a;
-  (* votes that stand together do not conflict, and neither do promises *)
+  (* two votes of one node do not conflict, and two promises of one node do not conflict *)
   V_together : forall i a b, vote s i a -> vote s i b -> ~ conflict a b;
   V_excluded : forall i a b, now s < promised s i a -> now s < promised s i b -> ~ done s a -> ~ done s b ->
                  ~ conflict a b;
@@ -179,11 +182,11 @@ Record Invariant (s : state) : Prop := {
 Ltac open := unfold update, update2 in *; simpl in *.
 Ltac same j i := destruct (Nat.eqb_spec j i); subst; simpl in *.
 
-(* A grant that counts was promised for longer than until now. *)
+(* If a grant counts now, the node's promise ends later than now. *)
 Lemma live_is_promised : forall s, Invariant s -> forall i a, live s i a -> now s < promised s i a.
 Proof. intros s I i a (x & w & G & L). pose proof (V_granted s I i a x w G). lia. Qed.
 
-(* A grant that counts with a certain fence counts. *)
+(* A grant that counts with a given fence counts. *)
 Lemma live_with_is_live : forall s i a w, live_with s i a w -> live s i a.
 Proof. intros s i a w (x & G & L). exists x, w. auto. Qed.
 
@@ -218,8 +221,8 @@ Proof.
   - rewrite O in H. discriminate.
 Qed.
 
-(* What the three kinds of grant have in common: requests, decisions and quarantines stay as they are, a promise only gets
-   longer, and the counter does not fall. *)
+(* The three kinds of grants have in common that requests, decisions and quarantines do not change, a promise only gets
+   longer, and the counter does not decrease. *)
 Ltac grants s I i a :=
   first
     [ eapply (V_asked s I); eassumption
@@ -408,7 +411,7 @@ Proof.
   apply (V_excluded s I i); auto; apply live_is_promised; auto. eapply live_with_is_live; eauto.
 Qed.
 
-(* A fence exceeds those of all earlier conflicting decisions. *)
+(* A fence is higher than the fences of all earlier conflicting decisions. *)
 Theorem fences_increase :
   forall s, reachable s -> forall a t Q, decides s a t Q -> fenced a ->
   forall b u, fence s b = Some u -> conflict a b -> u < t.

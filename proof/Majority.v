@@ -1,16 +1,16 @@
-(* Majorities: the one fact about counting that everything rests on. In crates/core that is
-   src/quorum.rs. *)
+(* Majorities of nodes: any two majorities have a node in common. All theorems rely on this fact. The code is
+   crates/core/src/terms.rs. *)
 
 Require Import Arith Lia List.
 
-(* Nodes are told apart by their place in the configuration. *)
+(* A node is identified by its position in the configuration. *)
 Definition node := nat.
 
 (* More than half of N nodes, each counted once. *)
 Definition majority (N : nat) (Q : list node) : Prop :=
   NoDup Q /\ (forall i, In i Q -> i < N) /\ N < 2 * length Q.
 
-(* Two lists without a common member, each without repetition, are together a list without repetition. *)
+(* If two lists have no repetitions and no common member, the joined list has no repetitions. *)
 Lemma disjoint_lists_join :
   forall P Q : list node, NoDup P -> NoDup Q -> (forall i, In i P -> ~ In i Q) -> NoDup (P ++ Q).
 Proof.

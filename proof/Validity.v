@@ -1,6 +1,7 @@
-(* How a client computes what Lease.v supposes: how long a vote surely stands, and until when a majority of them does.
+(* How a client computes the values that Lease.v assumes: how long a node surely keeps a vote, and until when a majority
+   of the nodes keeps the votes of an attempt.
 
-   That is crates/core/src/validity.rs and time.rs; README.md has each definition's place. *)
+   The code is crates/core/src/validity.rs and time.rs. README.md maps each definition to the code. *)
 
 Require Import Arith Lia List Bool Permutation QArith Lqa.
 Require Import Majority Lease.
@@ -9,39 +10,39 @@ Open Scope nat_scope.
 
 (* ------------------------------------------------------------------------------ the m-th largest of many moments *)
 
-(* A place for x among those in descending order. *)
+(* Inserts x into a list in descending order. *)
 Fixpoint insert (x : nat) (l : list nat) : list nat :=
   match l with
   | [] => [x]
   | y :: t => if y <=? x then x :: l else y :: insert x t
   end.
-(* All of them, sorted. *)
+(* The list, sorted in descending order. *)
 Fixpoint descending (l : list nat) : list nat :=
   match l with
   | [] => []
   | x :: t => insert x (descending t)
   end.
 
-(* The m-th largest, from 1; 0 when there are fewer. *)
+(* The m-th largest member, counted from 1. The value is 0 if the list has fewer members. *)
 Definition mth_largest (m : nat) (l : list nat) : nat := nth (m - 1) (descending l) 0.
 
-(* Inserting adds one, and loses none. *)
+(* The list with x inserted is a permutation of x and the list. *)
 Lemma insert_permutes : forall x l, Permutation (x :: l) (insert x l).
 Proof.
   induction l as [|y t IH]; simpl; auto. destruct (y <=? x); auto.
   eapply perm_trans; [apply perm_swap|]. apply perm_skip. exact IH.
 Qed.
 
-(* Sorting changes nothing but the order. *)
+(* The sorted list is a permutation of the list. *)
 Lemma descending_permutes : forall l, Permutation l (descending l).
 Proof.
   induction l as [|x t IH]; simpl; auto. eapply perm_trans; [apply perm_skip; exact IH|]. apply insert_permutes.
 Qed.
 
-(* In descending order, nobody before a place is smaller than who stands there. *)
+(* A list is in descending order: no member is smaller than a later member. *)
 Definition falls (l : list nat) : Prop := forall i j, i <= j -> j < length l -> nth j l 0 <= nth i l 0.
 
-(* Inserting keeps the order. *)
+(* An insertion keeps the descending order. *)
 Lemma insert_falls : forall x l, falls l -> falls (insert x l).
 Proof.
   intros x l. induction l as [|y t IH]; intros F; simpl.
@@ -61,7 +62,7 @@ Proof.
       intros i j A B. destruct i; destruct j; simpl in *; try lia; [apply bounded; lia|]. apply IH; auto; lia.
 Qed.
 
-(* Sorting makes it. *)
+(* The sorted list is in descending order. *)
 Lemma descending_falls : forall l, falls (descending l).
 Proof.
   induction l as [|x t IH]; simpl; [intros i j A B; simpl in B; lia|]. apply insert_falls. exact IH.
@@ -70,13 +71,13 @@ Qed.
 (* The number of moments after t. *)
 Definition count_above (t : nat) (l : list nat) : nat := length (filter (fun x => t <? x) l).
 
-(* The order does not matter. *)
+(* The number of moments after t does not depend on the order of the list. *)
 Lemma count_permutes : forall t l k, Permutation l k -> count_above t l = count_above t k.
 Proof.
   unfold count_above. induction 1; simpl; auto; repeat (destruct (t <? _); simpl); auto; congruence.
 Qed.
 
-(* If the first m are still to come, at least m are. *)
+(* If the first m moments are after t, at least m moments are after t. *)
 Lemma count_of_the_first :
   forall t m l, (forall i, i < m -> t < nth i l 0) -> m <= length l -> m <= count_above t l.
 Proof.
@@ -86,7 +87,7 @@ Proof.
   apply IH; [|lia]. intros i I. apply (H (S i)). lia.
 Qed.
 
-(* Before the m-th largest of the moments, at least m of them are still to come. *)
+(* If t is before the m-th largest moment, at least m moments are after t. *)
 Lemma mth_largest_counts :
   forall m l t, 0 < m -> m <= length l -> t < mth_largest m l -> m <= count_above t l.
 Proof.
@@ -96,9 +97,9 @@ Proof.
   pose proof (descending_falls l i (m - 1)). lia.
 Qed.
 
-(* The rule of extension. [ends] has, for each node that acknowledged, the send moment of the newest request that it
-   acknowledged plus the length of the vote. Before the m-th largest of these, a majority of the votes surely stands.
-   Acknowledgements of different rounds are not added up: each node has one moment. *)
+(* The rule of extension. [ends] has one moment for each node that acknowledged a request: the send moment of the newest
+   acknowledged request, plus the length of the vote. Before the m-th largest of these moments, a majority of the nodes
+   surely keeps its votes. Acknowledgements of different rounds are not added up, because each node has one moment. *)
 Theorem extension_rule :
   forall N m (ends : list (node * nat)) now, N < 2 * m -> m <= length ends -> NoDup (map fst ends) ->
   (forall i e, In (i, e) ends -> i < N) -> now < mth_largest m (map snd ends) ->
@@ -127,9 +128,10 @@ Qed.
 
 Open Scope Q_scope.
 
-(* A node's clock runs at most [n] too fast, a client's at most [c] too slow. A node keeps a vote for T of its own units,
-   less the coarseness q of its timer. The client stops when its own clock has counted T - d since the send. Then it
-   stops before the vote may lapse, in real time, if (T - d)(1 + n) <= (T - q)(1 - c). *)
+(* A node's clock is fast by at most the factor [n], and a client's clock is slow by at most the factor [c]. A node keeps a
+   vote until its own clock has counted T minus the resolution q of its timer. The client stops when its own clock has
+   counted T - d since the send. If (T - d)(1 + n) <= (T - q)(1 - c), the client stops in real time before the vote may
+   expire. *)
 Theorem drift_margin :
   forall T q d n c real : Q, 0 <= n -> 0 <= c -> c < 1 ->
   (T - d) * (1 + n) <= (T - q) * (1 - c) ->
@@ -142,8 +144,8 @@ Proof.
   apply Qmult_le_r with (z := 1 - c); lra.
 Qed.
 
-(* The default: a tenth of the ttl and 2 ms. It covers a timer that is 2 ms coarse and clocks that are together at most a
-   tenth apart: chrony slews by a twelfth at most. *)
+(* The default drift is a tenth of the ttl plus 2 ms. This covers a timer with a resolution of 2 ms, and clocks whose rates
+   together differ by at most a tenth. For comparison, chrony slews a clock by at most a twelfth. *)
 Theorem default_drift_is_enough :
   forall T n c : Q, 0 <= T -> 0 <= n -> 0 <= c -> (9 # 10) * (1 + n) <= 1 - c ->
   (T - (T * (1 # 10) + 2)) * (1 + n) <= (T - 2) * (1 - c).
@@ -156,10 +158,11 @@ Qed.
 
 (* ----------------------------------------------------------------------------------------- what a client computes *)
 
-(* Both together: a client that holds until the m-th largest of its send moments, plus the ttl less the drift, all by its
-   own clock, is [backed] of Lease.v. [clock] is what that clock says at each moment of real time, and [sends] has for each
-   node the real moment of the newest request that it acknowledged. [len a] is the real time in which a clock that is [n]
-   too fast counts T - q: until then a node surely keeps the vote. *)
+(* The rule of extension and the drift margin together. A client holds until its own clock reaches the m-th largest of its
+   send moments, plus the ttl, minus the drift. Until then the client is [backed], as Lease.v defines it. [clock] gives the
+   reading of the client's clock at each moment of real time. [sends] has, for each node, the real moment of the newest
+   request that the node acknowledged. [len a] is the real time in which a clock that is fast by the factor [n] counts
+   T - q. For that long a node surely keeps the vote. *)
 Theorem what_a_client_computes_is_backed :
   forall N len (s : state) a (clock : nat -> nat) (T d m : nat) (q n c : Q) (sends : list (node * nat)),
   0 <= n -> 0 <= c -> c < 1 ->

@@ -1,4 +1,4 @@
-//! Compares this tree with another revision: the workers of both builds take turns.
+//! Compares this tree with another revision, by measuring the workers of both builds alternately.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const CALLERS: [usize; 3] = [1, 64, 512];
 const SQLITE_CALLERS: usize = 64;
 const HELD: &str = "held";
 const HELD_LEASES: usize = 20_000;
-/// A third of the ttl: every lease is renewed once in each turn.
+/// A third of the ttl, so that every lease is renewed once in each turn.
 const HELD_TURN: Duration = Duration::from_secs(10);
 const HELD_TURNS: usize = 3;
 const SHARE: &str = "share_of_a_core";
@@ -37,7 +37,7 @@ struct Contest {
     figure: &'static str,
 }
 
-/// The default lock first: with fences.
+/// All cases. Locks with fences, which are the default, come first.
 fn contests() -> Vec<Contest> {
     let cycles = |plain: bool| {
         NODES.into_iter().flat_map(move |nodes| CALLERS.into_iter().map(move |callers| (nodes, callers))).map(
@@ -76,7 +76,7 @@ pub(crate) fn names() -> Vec<String> {
 pub(crate) fn compare(revision: &str, names: &[String], turns: usize, options: &Options) -> Outcome {
     let (commit, worker) = build(revision, &options.folder.join("against"))?;
     let then = format!("{revision} ({})", &commit[..commit.len().min(10)]);
-    println!("Ratios are those of medians; a spread is the middle half of {turns} turns.\n");
+    println!("A ratio is the ratio of both medians. A spread is the middle half of {turns} measurements.\n");
     println!("| case | figure | now | spread | {then} | spread | now / then | |\n|---|---|---|---|---|---|---|---|");
     let mut failed = Vec::new();
     for contest in contests().into_iter().filter(|contest| names.contains(&contest.name)) {
@@ -93,7 +93,7 @@ pub(crate) fn compare(revision: &str, names: &[String], turns: usize, options: &
 }
 
 impl Contest {
-    /// Each build has its own servers, or its own file.
+    /// Sets up the case, with separate servers or a separate file for each build.
     fn set_up(self, worker: &Path, then: &str, options: &Options) -> Result<Case, Failure> {
         let mut case = Case::new(self.name, "", self.figure);
         let length = if self.kind == "leases" { HELD_TURN } else { options.length };
@@ -143,7 +143,7 @@ fn is_slower(now: &Spread, then: &Spread, more_is_better: bool) -> bool {
     lost > width(now).max(width(then))
 }
 
-/// The worker of a revision, and its commit. Built once: the program is kept by its commit.
+/// Builds the worker of a revision, unless its build is kept from an earlier run. Returns the commit and the worker.
 fn build(revision: &str, folder: &Path) -> Result<(String, PathBuf), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut git = Command::new("git");
@@ -173,13 +173,13 @@ fn build(revision: &str, folder: &Path) -> Result<(String, PathBuf), Failure> {
     Ok((commit, program))
 }
 
-/// Does not use a git worktree, because an interrupted run would leave the worktree registered.
+/// Unpacks the files of a commit. Does not use a git worktree, because an interrupted run would leave one registered.
 fn unpack(root: &Path, commit: &str, tree: &Path) -> Result<(), String> {
     let mut git = Command::new("git");
     git.arg("-C").arg(root).args(["archive", "--format=tar", commit]).stdout(Stdio::piped());
     let mut git = git.spawn().map_err(|error| format!("git: {error}"))?;
     let archive = git.stdout.take().ok_or("git archive has no output")?;
-    // If the files were as old as their commit, cargo would take them for already built.
+    // With the commit's time stamps, cargo would consider the files already built.
     let mut tar = Command::new("tar");
     tar.args(["-x", "--touch", "-C"]).arg(tree).stdin(archive);
     let unpacked = tar.status().map_err(|error| format!("tar: {error}"))?;
@@ -202,18 +202,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slower_is_what_differs_by_more_than_both_spreads() {
+    fn a_build_is_slower_if_it_differs_by_more_than_both_spreads() {
         let spread = |values: &[f64]| Spread::of(values.to_vec());
         let (narrow, wide) = (spread(&[100.0, 101.0, 102.0, 103.0, 104.0]), spread(&[50.0, 80.0, 100.0, 120.0, 150.0]));
         let slow = spread(&[90.0, 91.0, 92.0, 93.0, 94.0]);
-        assert!(is_slower(&slow, &narrow, true), "fewer cycles a second");
-        assert!(!is_slower(&narrow, &slow, true), "it is faster");
-        assert!(is_slower(&narrow, &slow, false), "a cycle takes longer");
-        assert!(!is_slower(&slow, &wide, true), "within the spread of the other build");
+        assert!(is_slower(&slow, &narrow, true), "fewer cycles per second must count as slower");
+        assert!(!is_slower(&narrow, &slow, true), "a faster build must not count as slower");
+        assert!(is_slower(&narrow, &slow, false), "longer cycles must count as slower");
+        assert!(!is_slower(&slow, &wide, true), "a difference within the spread of the other build must not count");
     }
 
     #[test]
-    fn the_default_lock_comes_first() {
+    fn cases_with_fences_come_first() {
         let names = names();
         assert_eq!(names[0], "fenced-5-1");
         let plain = names.iter().position(|name| name.starts_with("plain")).unwrap();

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end \
      redis.call('PUBLISH', KEYS[2], '1') return 1";
 const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', '30000') then return 1 end return 0";
-/// Longer than any reply here.
+/// A buffer size above the length of every reply in this case.
 const REPLY_MAX: usize = 4_096;
 
 /// A holder and a waiter, each with a connection to every node.
@@ -32,22 +32,22 @@ impl Bare {
         let mut holder = Vec::new();
         for node in nodes {
             holder.push(connect(*node).await?);
-            let mut ear = connect(*node).await?;
+            let mut waiter_connection = connect(*node).await?;
             for greeting in [command(&["HELLO", "3"]), command(&["SUBSCRIBE", "bare-hint"])] {
-                ear.write_all(&greeting).await?;
-                hear(&mut ear).await?;
+                waiter_connection.write_all(&greeting).await?;
+                hear(&mut waiter_connection).await?;
             }
             let (acquire, sender) = (acquire.clone(), sender.clone());
             waiter.spawn(async move {
                 let mut reply = [0; REPLY_MAX];
                 loop {
-                    let goes_on = match ear.read(&mut reply).await {
+                    let can_continue = match waiter_connection.read(&mut reply).await {
                         Ok(0) | Err(_) => false,
-                        // A push is a hint; anything else answers the acquire.
-                        Ok(_) if reply[0] == b'>' => ear.write_all(&acquire).await.is_ok(),
+                        // A push is a hint. Any other message is the reply to an acquire.
+                        Ok(_) if reply[0] == b'>' => waiter_connection.write_all(&acquire).await.is_ok(),
                         Ok(_) => sender.send(()).is_ok(),
                     };
-                    if !goes_on {
+                    if !can_continue {
                         return;
                     }
                 }

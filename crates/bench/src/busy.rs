@@ -1,4 +1,5 @@
-//! The processor time of the servers and of this process. It stays comparable when other processes are busy.
+//! The processor time of the servers and of this process. Unlike elapsed time, processor time stays comparable when
+//! other processes are busy.
 
 use std::time::Duration;
 

@@ -13,9 +13,9 @@ pub(crate) const P99: &str = "p99_us";
 /// The figures of one turn of one contender, by name.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-/// A contender, which is measured once per turn.
+/// A contender, which is measured several times.
 pub(crate) trait Contender {
-    /// Measures once.
+    /// Measures the contender once.
     ///
     /// # Errors
     ///
@@ -23,7 +23,7 @@ pub(crate) trait Contender {
     fn turn(&mut self) -> Result<Figures, Failure>;
 }
 
-/// Contenders that do the same work in turns.
+/// Contenders that do the same work and are measured one after the other, several times.
 pub(crate) struct Case {
     /// The name on the command line, e.g. `cycle-5-512`.
     pub(crate) name: String,
@@ -32,16 +32,16 @@ pub(crate) struct Case {
     pub(crate) about: String,
     /// The figure that contenders are compared by.
     pub(crate) figure: &'static str,
-    /// In the order of their turns. Ratios are relative to the first contender.
+    /// The contenders, in the order of their turns. Ratios are relative to the first contender.
     pub(crate) contenders: Vec<(String, Box<dyn Contender>)>,
     /// Contenders that could not take part, and why.
     pub(crate) absent: Vec<(String, String)>,
     /// Contenders that may fail without ending the case.
-    guests: Vec<String>,
+    optional: Vec<String>,
     pub(crate) bars: Vec<Bar>,
     /// The unit of the number at the start of each contender's name, if there is one. The report then has a plot.
     pub(crate) axis: Option<&'static str>,
-    /// The number of turns, if it differs from the command line's.
+    /// The number of turns, if it differs from that of the command line.
     pub(crate) turns: Option<usize>,
     /// Servers and folders that the contenders need. Declared after the contenders, because fields drop in order.
     kept: Vec<Box<dyn std::any::Any>>,
@@ -56,7 +56,7 @@ impl Case {
             figure,
             contenders: Vec::new(),
             absent: Vec::new(),
-            guests: Vec::new(),
+            optional: Vec::new(),
             bars: Vec::new(),
             axis: None,
             turns: None,
@@ -86,7 +86,7 @@ impl Case {
             eprintln!("{}, {which}: {name}", self.name);
             match contender.turn() {
                 Ok(read) => drop(figures.insert(name.clone(), read)),
-                Err(error) if self.guests.contains(name) => {
+                Err(error) if self.optional.contains(name) => {
                     eprintln!("{}, {name}: {error}; continuing without it", self.name);
                     gone.push((name.clone(), format!("failed ({error})")));
                 }
@@ -107,7 +107,7 @@ impl Case {
         let name = name.into();
         match contender {
             Ok(contender) => {
-                self.guests.push(name.clone());
+                self.optional.push(name.clone());
                 self.add(name, contender);
             }
             Err(why) => self.absent.push((name, why.to_string())),
@@ -115,12 +115,12 @@ impl Case {
     }
 }
 
-/// The limit of a ratio or of a figure.
+/// A bar: the limit of a ratio or of a figure.
 #[derive(Clone)]
 pub(crate) struct Bar {
     pub(crate) who: String,
     pub(crate) figure: &'static str,
-    /// The contender whose figure is the divisor, in each turn. `None` if the bar is on the figure itself.
+    /// The contender and its figure that is the divisor of the ratio. `None` if the limit is that of a figure.
     pub(crate) against: Option<(String, &'static str)>,
     pub(crate) limit: Limit,
 }

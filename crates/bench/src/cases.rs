@@ -30,7 +30,7 @@ impl Planned {
     }
 }
 
-/// Everything that can be measured.
+/// All cases that can be measured.
 pub(crate) fn all() -> Vec<Planned> {
     let mut planned = Vec::new();
     planned.extend(cycle::planned());

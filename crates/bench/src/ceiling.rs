@@ -1,11 +1,11 @@
 //! The ceiling: the highest rate of the servers. One redis-benchmark for each server sends the commands of a cycle. All
-//! run at the same time.
+//! redis-benchmarks run at the same time.
 //!
 //! redis-benchmark repeats one command with a random number in its key. So all acquires run first, each on a free key.
-//! Then all releases run, on four times as many prepared keys as redis-benchmark draws: it draws one key in nine a second
-//! time, and a release that finds nothing is less work. Each acquire that shares a command creates a fence, whereas a single
-//! acquire replaces one. If the floor is faster than this with the same commands, then redis-benchmark itself is the
-//! bottleneck, and its figure is not a limit of the servers.
+//! Then all releases run, on four times as many prepared keys as redis-benchmark draws. It draws one key in nine a
+//! second time, and a release of a missing key is less work. Each acquire that shares a command creates a fence,
+//! whereas a single acquire replaces a fence. If the floor is faster than the ceiling with the same commands, then
+//! redis-benchmark itself is the bottleneck, and the ceiling is not a limit of the servers.
 
 use std::process::{Command, Stdio};
 
@@ -13,7 +13,7 @@ use quorlock_testkit::RedisServer;
 
 use crate::Failure;
 use crate::case::{Contender, Figures, RATE};
-use crate::record::{Bundles, Command as Said, Recording};
+use crate::record::{Bundles, Command as Recorded, Recording};
 
 /// Pipeline depths to try. The best result is used.
 const PIPELINES: [usize; 3] = [16, 64, 256];
@@ -21,8 +21,8 @@ const CONNECTIONS: usize = 4;
 /// Large enough that redis-benchmark hardly draws a key twice.
 const KEYS_OF_ACQUIRES: usize = 2_000_000_000;
 /// Prepared keys for each release.
-const KEYS_FILLED_IN: usize = 4;
-const FILL_IN: &str = "for i = 0, ARGV[2] - 1 do \
+const KEYS_PER_RELEASE: usize = 4;
+const CREATE_VOTES: &str = "for i = 0, ARGV[2] - 1 do \
     redis.call('SET', KEYS[1] .. string.format('%012d', i), ARGV[1], 'PX', 600000) end return 1";
 /// Deletes the votes, which are counted, and the keys created with them.
 const CLEAN_UP: &str = "local votes = 0 for _, key in ipairs(redis.call('KEYS', '*' .. KEYS[1] .. '?*')) do \
@@ -39,7 +39,7 @@ pub(crate) struct Ceiling {
 struct Target {
     port: u16,
     recording: Recording,
-    said: [Said; 2],
+    commands: [Recorded; 2],
 }
 
 /// One of the two commands of a cycle.
@@ -55,7 +55,7 @@ impl Ceiling {
         let target = |(server, recording): (&RedisServer, &Recording)| Target {
             port: server.port(),
             recording: recording.clone(),
-            said: recording.at_random(),
+            commands: recording.at_random(),
         };
         Self { servers: servers.iter().zip(recordings).map(target).collect(), count }
     }
@@ -63,7 +63,7 @@ impl Ceiling {
     /// Sends several requests in one command where our library does so.
     pub(crate) fn together(mut self, bundles: &[Bundles]) -> Self {
         for (target, bundles) in self.servers.iter_mut().zip(bundles) {
-            target.said = target.recording.together_at_random(bundles);
+            target.commands = target.recording.together_at_random(bundles);
         }
         self
     }
@@ -71,10 +71,10 @@ impl Ceiling {
     /// Requests per second on each server, with this pipeline depth.
     fn pass(&self, pass: Pass, pipeline: usize) -> Result<f64, Failure> {
         let mut running = Vec::new();
-        for Target { port, said: [acquire, release], .. } in &self.servers {
+        for Target { port, commands: [acquire, release], .. } in &self.servers {
             let (said, keys) = match pass {
                 Pass::Acquires => (acquire, KEYS_OF_ACQUIRES),
-                Pass::Releases => (release, self.requests(pipeline) * KEYS_FILLED_IN),
+                Pass::Releases => (release, self.requests(pipeline) * KEYS_PER_RELEASE),
             };
             let (port, commands) = (usize::from(*port), self.requests(pipeline) / said.requests);
             let mut command = Command::new("redis-benchmark");
@@ -110,26 +110,27 @@ impl Ceiling {
         Ok(lowest)
     }
 
-    /// Deletes the keys, and checks their number: with commands that have no effect, the ceiling would be wrong.
-    fn clean_up(&self, requests: usize, least: f64, most: f64) -> Result<(), Failure> {
+    /// Deletes the keys, and checks their number per request. If commands had no effect, the ceiling would be wrong.
+    fn clean_up(&self, requests: usize, min_keys: f64, max_keys: f64) -> Result<(), Failure> {
         let keys = self.everywhere(CLEAN_UP, "")? as f64 / requests as f64;
-        let expected = (least..=most).contains(&keys);
+        let expected = (min_keys..=max_keys).contains(&keys);
         expected.then_some(()).ok_or_else(|| format!("{keys} keys were held for each request").into())
     }
 
-    /// redis-benchmark sends only whole pipelines, and at least one.
+    /// The number of requests in a pass. redis-benchmark sends only whole pipelines, and at least one.
     fn requests(&self, pipeline: usize) -> usize {
-        let most = self.servers.iter().flat_map(|target| &target.said).map(|said| said.requests).max().unwrap_or(1);
-        self.count.next_multiple_of(pipeline * most)
+        let max_requests =
+            self.servers.iter().flat_map(|target| &target.commands).map(|said| said.requests).max().unwrap_or(1);
+        self.count.next_multiple_of(pipeline * max_requests)
     }
 
     fn cycles(&self, pipeline: usize) -> Result<f64, Failure> {
         let requests = self.requests(pipeline);
         let acquires = self.pass(Pass::Acquires, pipeline)?;
         self.clean_up(requests, 0.99, 1.01)?;
-        self.everywhere(FILL_IN, &(requests * KEYS_FILLED_IN).to_string())?;
+        self.everywhere(CREATE_VOTES, &(requests * KEYS_PER_RELEASE).to_string())?;
         let releases = self.pass(Pass::Releases, pipeline)?;
-        let left = KEYS_FILLED_IN as f64 - 0.8;
+        let left = KEYS_PER_RELEASE as f64 - 0.8;
         self.clean_up(requests, left - 0.2, left)?;
         Ok(1.0 / (1.0 / acquires + 1.0 / releases))
     }

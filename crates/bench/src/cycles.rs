@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use crate::case::{Figures, P50, P99, RATE};
 use crate::spread::Spread;
 
-/// How long each cycle took.
+/// The time that each cycle took.
 #[derive(Default)]
 pub(crate) struct Cycles {
     micros: Vec<f64>,

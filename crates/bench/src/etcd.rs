@@ -11,9 +11,10 @@ use tempfile::TempDir;
 use crate::Failure;
 use crate::options::Options;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// etcd members. Their files are on the disk of the build folder, because etcd syncs an entry before it acknowledges the entry.
+/// etcd members. Their files are on the disk of the build folder, because etcd syncs an entry before it acknowledges
+/// the entry.
 pub(crate) struct Etcd {
     members: Vec<Child>,
     clients: Vec<u16>,
@@ -57,7 +58,7 @@ impl Etcd {
                 if member.try_wait()?.is_some() {
                     return Err("etcd did not start: is etcd-server installed?".into());
                 }
-                if begun.elapsed() > PATIENCE {
+                if begun.elapsed() > START_TIMEOUT {
                     return Err("etcd did not become healthy".into());
                 }
                 std::thread::sleep(Duration::from_millis(50));

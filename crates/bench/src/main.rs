@@ -1,5 +1,5 @@
-//! Measures quorlock, a minimal client (the floor), redis-benchmark (the ceiling) and other libraries. All take turns in
-//! one run, and only ratios are compared.
+//! Measures quorlock, a minimal client (the floor), redis-benchmark (the ceiling) and other libraries. One run measures
+//! all of them alternately, and only ratios are compared.
 
 mod against;
 mod bare;
@@ -40,22 +40,23 @@ use worker::Task;
 struct Args {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Run only cases whose names start with this; may be repeated [default: all].
+    /// Run only cases whose names start with this text; may be repeated [default: all].
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
     /// List the cases.
     #[arg(long)]
     list: bool,
-    /// Number of turns of every contender, after a first turn that does not count [default: 5; with --against: 11].
+    /// Number of measurements (turns) of every contender, after one that does not count [default: 5; with --against:
+    /// 11].
     #[arg(long)]
     turns: Option<usize>,
-    /// Length of a turn in milliseconds, in cases that measure for a time.
+    /// Length of a turn in milliseconds, in cases that measure for a fixed time.
     #[arg(long, default_value_t = 400)]
     length: u64,
-    /// Measurements in a turn, in the other cases.
+    /// Number of operations in a turn, in cases that measure a number of operations.
     #[arg(long, default_value_t = 100)]
     each: usize,
-    /// Compare this tree with another git revision instead: the workers of both builds take turns.
+    /// Compare this tree with another git revision, by measuring the workers of both builds alternately.
     ///
     /// The revision's worker must speak the protocol of crates/bench/src/worker.rs, and accept nodes that this tree has
     /// initialized. Its build is kept in bench/against of the build folder.
@@ -167,7 +168,7 @@ fn measure(args: &Args, options: &Options) -> Outcome {
                 println!("{}", case_as_markdown(&case));
                 report.add(case);
                 report.put_in_order(&all_names());
-                // After each case: the figures are kept if a later case fails.
+                // Written after each case, so that the figures are kept if a later case fails.
                 report.write(&options.figures())?;
                 measured += 1;
             }

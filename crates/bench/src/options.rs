@@ -32,7 +32,6 @@ pub(crate) struct Options {
 impl Options {
     pub(crate) fn new(length: Duration, each: usize) -> Result<Self, Failure> {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        // Next to the profile's folder.
         let program = std::env::current_exe()?;
         let target = program.parent().and_then(|folder| folder.parent()).ok_or("no folder for builds")?;
         Ok(Self { length, each, runtime: Arc::new(runtime), folder: target.join("bench") })

@@ -1,5 +1,5 @@
-//! Records the commands that one cycle sends to a node, with MONITOR. The minimal client (the floor) and redis-benchmark
-//! (the ceiling) send the same commands.
+//! Records the commands that one cycle sends to a node, with MONITOR. The minimal client (the floor) and
+//! redis-benchmark (the ceiling) send the same commands.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -18,7 +18,7 @@ const NAME_START: &str = "recorded/";
 const CYCLES: usize = 3;
 const ATTEMPTS: usize = 20;
 /// The time limit for all cycles of one recording. A slow node may miss a cycle.
-const PATIENCE: Duration = Duration::from_secs(2);
+const TIME_LIMIT: Duration = Duration::from_secs(2);
 
 /// The commands of an acquire and of its release, without those that a batch sends once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,10 +47,10 @@ impl Recording {
         Err("no cycle consisted of one acquire and one release".into())
     }
 
-    /// Records the last of some cycles, because the first acquire of a name differs from the later ones. `None` if a cycle took a
-    /// second round, or did not reach this node.
+    /// Records the last of some cycles, because the first acquire of a name differs from later acquires. `None` if a
+    /// cycle took a second round, or did not reach this node.
     fn hear(listener: &mut Listener) -> Result<Option<Self>, Failure> {
-        let (mut commands, by) = (Vec::new(), Instant::now() + PATIENCE);
+        let (mut commands, by) = (Vec::new(), Instant::now() + TIME_LIMIT);
         while commands.len() < 2 * CYCLES {
             let Some(command) = listener.next_about(NAME, by)? else { return Ok(None) };
             commands.push(command);
@@ -97,8 +97,8 @@ impl Recording {
         (wire(&self.acquire), wire(&self.release))
     }
 
-    /// Acquire and release with a random number after the vote's key, for redis-benchmark. Other keys are the same in all
-    /// commands.
+    /// Acquire and release with a random number after the vote's key, for redis-benchmark. Other keys are the same in
+    /// all commands.
     pub(crate) fn at_random(&self) -> [Command; 2] {
         [&self.acquire, &self.release].map(|words| {
             let random = |word: &String| if word == self.key() { at_random(word) } else { word.clone() };
@@ -106,8 +106,8 @@ impl Recording {
         })
     }
 
-    /// Like the commands above, but with several requests in one command, as our library sends them under load. Acquires
-    /// are combined only if our library combines them.
+    /// Like [`Recording::at_random`], but with several requests in one command, as our library sends them under load.
+    /// Acquires share a command only if our library lets them.
     pub(crate) fn together_at_random(&self, bundles: &Bundles) -> [Command; 2] {
         let [acquire, release] = self.at_random();
         // The keys contain the value of this recording, so the releases must name that value.
@@ -127,14 +127,15 @@ fn at_random(key: &str) -> String {
     format!("{key}__rand_int__")
 }
 
-/// The commands that quorlock sends to one node when many callers ask at once.
+/// The commands that quorlock sends to one node when many callers send requests at once.
 #[derive(Default)]
 pub(crate) struct Bundles {
     acquires: Option<Bundle>,
     releases: Option<Bundle>,
 }
 
-/// A script for several requests: its call, the words that all requests share, and the words of one request after its key.
+/// A script for several requests: its call, the words that all requests share, and the words of one request after its
+/// key.
 #[derive(Clone)]
 struct Bundle {
     script: Vec<String>,
@@ -142,9 +143,10 @@ struct Bundle {
     own: Vec<String>,
 }
 
-/// The number of concurrent callers during the recording, and of requests in a command that is built from it.
-const CROWD: usize = 64;
-const TOGETHER: usize = 16;
+/// The number of concurrent callers during the recording.
+const CALLERS: usize = 64;
+/// The number of requests in a command that is built from the recording.
+const REQUESTS_PER_COMMAND: usize = 16;
 
 impl Bundles {
     /// Records on every node.
@@ -152,7 +154,7 @@ impl Bundles {
         for _ in 0..ATTEMPTS {
             let mut listeners =
                 servers.iter().map(|server| Listener::open(server.addr())).collect::<Result<Vec<_>, _>>()?;
-            let callers = (0..CROWD).map(|caller| async move {
+            let callers = (0..CALLERS).map(|caller| async move {
                 for _ in 0..CYCLES {
                     cycle(client, &name_of(caller), plain).await?;
                 }
@@ -169,7 +171,7 @@ impl Bundles {
 
     /// Records the first command of each kind. A plain acquire is one `SET`, which takes no further requests.
     fn hear(listener: &mut Listener, plain: bool) -> Result<Option<Self>, Failure> {
-        let (mut heard, by) = (Self::default(), Instant::now() + PATIENCE);
+        let (mut heard, by) = (Self::default(), Instant::now() + TIME_LIMIT);
         while heard.releases.is_none() || heard.acquires.is_none() && !plain {
             let Some(words) = listener.next_about(NAME_START, by)? else { return Ok(None) };
             let Some((is_release, bundle)) = Bundle::read(&words) else { continue };
@@ -180,7 +182,8 @@ impl Bundles {
 }
 
 impl Bundle {
-    /// After its key a release has its attempt, and an acquire three words; all acquires share five words.
+    /// Parses a recorded command. After each key, a release has its attempt, and an acquire has three words. All
+    /// acquires of a command share five words.
     fn read(words: &[String]) -> Option<(bool, Self)> {
         let (script, arguments) =
             words.split_at_checked(3).filter(|(script, _)| script[0] == "EVALSHA" && script[2] == "0")?;
@@ -193,18 +196,18 @@ impl Bundle {
         Some((is_release, Self { script: script.to_vec(), shared: shared.to_vec(), own: requests[1..each].to_vec() }))
     }
 
-    /// The command with these arguments for each request.
+    /// The same command with this word after each key.
     fn with_own(&self, own: &str) -> Self {
         Self { own: vec![own.into()], ..self.clone() }
     }
 
     fn at_random(&self, key: &str) -> Command {
         let mut words = [self.script.clone(), self.shared.clone()].concat();
-        for _ in 0..TOGETHER {
+        for _ in 0..REQUESTS_PER_COMMAND {
             words.push(at_random(key));
             words.extend(self.own.iter().cloned());
         }
-        Command { words, requests: TOGETHER }
+        Command { words, requests: REQUESTS_PER_COMMAND }
     }
 }
 
@@ -226,7 +229,7 @@ struct Listener(BufReader<TcpStream>);
 impl Listener {
     fn open(server: SocketAddr) -> Result<Self, Failure> {
         let mut stream = TcpStream::connect(server)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIME_LIMIT))?;
         stream.write_all(b"MONITOR\r\n")?;
         let mut listener = Self(BufReader::new(stream));
         match listener.line()?.trim() {
@@ -235,8 +238,8 @@ impl Listener {
         }
     }
 
-    /// The next command that contains this name and was sent by a client, not by a script. `None` if there is none before
-    /// the deadline. Other lines need not be plain text, because a new connection loads scripts.
+    /// The next command that contains this name and that a client sent, not a script. `None` if no such command arrives
+    /// before the deadline. Other commands need not be plain text, because a new connection loads scripts.
     fn next_about(&mut self, name: &str, by: Instant) -> Result<Option<Vec<String>>, Failure> {
         while Instant::now() < by {
             let line = match self.line() {
@@ -244,7 +247,7 @@ impl Listener {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
                 Err(error) => return Err(error.into()),
             };
-            let (from, words) = line.split_once("] ").ok_or("MONITOR tells something else")?;
+            let (from, words) = line.split_once("] ").ok_or("MONITOR printed an unexpected line")?;
             if !from.ends_with("lua") && words.contains(name) {
                 return unquoted(words.trim_end()).map(Some);
             }
@@ -261,7 +264,7 @@ impl Listener {
     }
 }
 
-/// `"SET" "a\"b"`, as words.
+/// Splits a line such as `"SET" "a\"b"` into words.
 fn unquoted(text: &str) -> Result<Vec<String>, Failure> {
     let mut words = Vec::new();
     let mut rest = text;
@@ -316,16 +319,18 @@ mod tests {
     }
 
     #[test]
-    fn what_went_together_goes_together_in_any_number() {
+    fn a_command_with_several_requests_can_be_built_with_any_number_of_requests() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
         let read = |text: &str| Bundle::read(&words(text));
         let (is_release, bundle) = read("EVALSHA sha 0 a 1 b 2").unwrap();
         let said = bundle.at_random("k");
-        assert!(is_release && said.requests == TOGETHER && said.words.len() == 3 + 2 * TOGETHER);
+        assert!(
+            is_release && said.requests == REQUESTS_PER_COMMAND && said.words.len() == 3 + 2 * REQUESTS_PER_COMMAND
+        );
         assert_eq!(said.words[..5], words("EVALSHA sha 0 k__rand_int__ 1"));
         let (is_release, bundle) = read("EVALSHA sha 0 m t s r h a 1 p w b 2 p w").unwrap();
         let said = bundle.at_random("k").words;
-        assert!(!is_release && said.len() == 3 + 5 + 4 * TOGETHER);
+        assert!(!is_release && said.len() == 3 + 5 + 4 * REQUESTS_PER_COMMAND);
         assert_eq!(said[said.len() - 8..], words("k__rand_int__ 1 p w k__rand_int__ 1 p w"));
         for other in
             ["EVALSHA sha 1 a 1", "SET a b NX PX 1", "EVALSHA sha 0 a 1", "EVALSHA sha 0 m t s r h a 1 p w", "EVALSHA"]

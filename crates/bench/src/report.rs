@@ -14,6 +14,7 @@ use crate::case::{Bar, Case, Figures, Limit};
 use crate::machine::Machine;
 use crate::spread::Spread;
 pub(crate) use markdown::{case_as_markdown, number};
+use markdown::{label, without_unit};
 pub(crate) use page::Pages;
 
 /// All cases that were measured.
@@ -44,7 +45,7 @@ pub(crate) struct Measured {
 pub(crate) struct Contending {
     pub(crate) name: String,
     pub(crate) figures: BTreeMap<String, Vec<f64>>,
-    /// The ratio of the case's figure to the first contender's, turn by turn.
+    /// The ratios of the case's figure to that of the first contender, turn by turn.
     pub(crate) ratio: Option<Ratio>,
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct Judged {
     pub(crate) met: bool,
 }
 
-/// The median of the turns, and their spread.
+/// The median, the lowest and the highest of the values of all turns.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,
@@ -73,7 +74,7 @@ pub(crate) struct Ratio {
 }
 
 impl Ratio {
-    /// Computes it from one value per turn. `None` without a value.
+    /// Computes the ratio from one value per turn. `None` without a value.
     pub(crate) fn of(turns: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut spread = Spread::default();
         turns.into_iter().filter(|value| value.is_finite()).for_each(|value| spread.add(value));
@@ -122,7 +123,7 @@ impl Report {
 }
 
 impl Measured {
-    /// From the figures of each contender's turns, in the case's order.
+    /// Creates the result from the figures of each contender's turns, in the case's order.
     pub(crate) fn new(case: &Case, machine: Machine, turns: &[Vec<Figures>]) -> Self {
         let mut contenders: Vec<Contending> = (case.contenders.iter())
             .zip(turns)
@@ -158,15 +159,18 @@ impl Measured {
         self.contenders.iter().find(|contender| contender.name == name)
     }
 
-    /// `None` if one of the bar's contenders is missing. The table names it.
+    /// Judges a bar. `None` if one of its contenders is missing, which the table then names.
     fn judge(&self, bar: &Bar) -> Option<Judged> {
         let own = self.contender(&bar.who)?.turns(bar.figure);
         let (what, value) = match &bar.against {
             Some((against, figure)) => {
                 let others = self.contender(against)?.turns(figure);
-                (format!("{}: {} relative to {against}", bar.who, bar.figure), Ratio::of(quotients(own, others))?)
+                (
+                    format!("{}: {} relative to {against}", bar.who, without_unit(bar.figure)),
+                    Ratio::of(quotients(own, others))?,
+                )
             }
-            None => (format!("{}: {}", bar.who, bar.figure), Ratio::of(own.iter().copied())?),
+            None => (format!("{}: {}", bar.who, label(bar.figure)), Ratio::of(own.iter().copied())?),
         };
         Some(Judged { what, limit: bar.limit, value, met: bar.limit.is_met_by(value.median) })
     }
@@ -186,7 +190,7 @@ fn quotients(own: &[f64], others: &[f64]) -> impl Iterator<Item = f64> {
     own.iter().zip(others).map(|(own, other)| own / other)
 }
 
-/// Rounds to five digits, which is more than the clock's precision.
+/// Rounds to five digits, which are more digits than the clock is precise to.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }

@@ -1,4 +1,4 @@
-//! Runs contenders in turns (A B C A B C), so that noise affects all of them.
+//! Runs contenders alternately (A B C A B C), so that noise affects all of them.
 
 use std::collections::BTreeMap;
 

@@ -20,7 +20,7 @@ impl Service {
     pub(crate) fn start(nodes: &[String]) -> Result<Self, Failure> {
         let mut command = quorlock_testkit::mortal_command(quorlock()?.as_os_str());
         command.args(["serve", "--nodes", &nodes.join(","), "--listen", "127.0.0.1:0", "--quiet"]);
-        // The service sees all callers as one client.
+        // The service sees all callers as one client, so the rate limit must not apply.
         command.args(["--rate-limit", &u32::MAX.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = quorlock_testkit::spawn(command)?;

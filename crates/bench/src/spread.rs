@@ -22,7 +22,7 @@ impl Spread {
         self.add(reading.as_secs_f64() * 1e6);
     }
 
-    /// The value below which this share of the readings lies; zero when there are none.
+    /// The value below which this share of the readings lies. Zero without readings.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let last = self.0.len().saturating_sub(1);
         self.0.get((last as f64 * share).round() as usize).copied().unwrap_or_default()

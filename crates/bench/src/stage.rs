@@ -6,7 +6,7 @@ use quorlock_testkit::RedisServer;
 use crate::Failure;
 use crate::record::{Bundles, Recording};
 
-/// Fresh servers, and the commands that one cycle sends to each.
+/// Fresh servers, and the commands that one cycle sends to each server.
 pub(crate) struct Stage {
     pub(crate) servers: Vec<RedisServer>,
     pub(crate) plain: Vec<Recording>,

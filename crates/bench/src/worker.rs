@@ -1,6 +1,6 @@
-//! Contenders that run in their own processes (workers). A worker gets its task as an argument and prints a line when it
-//! is ready. Each line on its stdin is a number of milliseconds: the worker then runs cycles for that long, which is one
-//! turn, and prints one line of figures.
+//! Contenders that run in their own processes (workers). A worker gets its task as an argument and prints a line when
+//! it is ready. Each line on its stdin is a number of milliseconds: the worker then runs cycles for that long, which is
+//! one turn, and prints one line of figures.
 
 pub(crate) mod crew;
 pub(crate) mod flock;
@@ -27,7 +27,7 @@ pub(crate) struct Task {
     pub(crate) nodes: Vec<String>,
     pub(crate) callers: usize,
     pub(crate) ttl_ms: u64,
-    /// The number of the first caller. Every process of a contender has other numbers, so that names differ.
+    /// The number of the first caller. Each process of a contender has different numbers, so that names differ.
     #[serde(default)]
     pub(crate) first_caller: usize,
     /// Whether locks have no fence.

@@ -29,7 +29,7 @@ pub(crate) struct Cli {
     #[arg(short, long, global = true, conflicts_with = "verbose", help_heading = "Printing")]
     pub(crate) quiet: bool,
 
-    /// Print more.
+    /// Print details.
     #[arg(short, long, global = true, help_heading = "Printing")]
     pub(crate) verbose: bool,
 
@@ -39,7 +39,7 @@ pub(crate) struct Cli {
 
 /// All commands and flags.
 pub(crate) fn command() -> clap::Command {
-    // The same for -h and --help: the manual pages have the details.
+    // -h and --help print the same text: the manual pages have the details.
     let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort).global(true).help("Print help");
     // Only `quorlock --help` and `quorlock config --help` list the options that every command has.
     let hide = |arg: Arg| match arg.get_help().cloned() {
@@ -52,7 +52,7 @@ pub(crate) fn command() -> clap::Command {
         .mut_args(hide)
         .mut_subcommands(|command| command.help_template(COMMAND_HELP))
         .mut_subcommand("config", |config| config.args(flag_args()))
-        // `doctor` has no options of its own, and clap would print blank lines for an empty list of them.
+        // `doctor` has no options of its own, and clap would print blank lines for an empty list of options.
         .mut_subcommand("doctor", |doctor| {
             doctor.help_template(COMMAND_HELP.replace("\n\n{before-help}{all-args}", ""))
         })
@@ -65,7 +65,7 @@ pub(crate) fn parse() -> Result<(Cli, Flags), clap::Error> {
     Ok((cli, typed_flags(&matches)))
 }
 
-/// The help of a command. The paragraph on its behaviour is its `before_help`.
+/// The template for the help of a command. `before_help` is the paragraph about the behaviour of the command.
 pub(crate) const COMMAND_HELP: &str = "\
 {about-with-newline}
 {usage-heading} {usage}
@@ -75,11 +75,11 @@ pub(crate) const COMMAND_HELP: &str = "\
 For --nodes, --json and the other options of every command: quorlock --help
 ";
 
-/// Grouped by task. A test checks that nothing is missing.
+/// The help of the tool itself, grouped by task. A test checks that no command and no flag is missing.
 const HELP: &str = include_str!("help.txt");
 
-/// Commands with several arguments are described beside their code. Only the command that was typed is built: every run
-/// pays for it.
+/// Commands with several arguments are described beside their code. With `defer`, clap builds only the command that was
+/// typed, because building all of them would delay every start.
 #[derive(Debug, Subcommand)]
 #[command(defer = true)]
 pub(crate) enum Command {
@@ -212,7 +212,7 @@ mod tests {
     use crate::config::KEYS;
 
     /// Returns the whole command line, including the parts that clap builds only on demand.
-    fn whole() -> clap::Command {
+    fn built_command() -> clap::Command {
         let mut root = command();
         root.build();
         root
@@ -223,8 +223,8 @@ mod tests {
         let root = command();
         for command in root.get_subcommands().filter(|command| !command.is_hide_set()) {
             let rows = HELP.lines().filter_map(|line| line.strip_prefix("  "));
-            let mut named = rows.flat_map(|row| row.split("  ").next().unwrap_or_default().split([' ', ',']));
-            assert!(named.any(|word| word == command.get_name()), "{} is missing in the help", command.get_name());
+            let mut words = rows.flat_map(|row| row.split("  ").next().unwrap_or_default().split([' ', ',']));
+            assert!(words.any(|word| word == command.get_name()), "{} is missing in the help", command.get_name());
         }
         for flag in root.get_arguments().filter_map(clap::Arg::get_long) {
             assert!(HELP.contains(&format!("--{flag}")), "--{flag} is missing in the help");
@@ -232,8 +232,8 @@ mod tests {
     }
 
     #[test]
-    fn every_key_has_its_flag_somewhere() {
-        let root = whole();
+    fn every_setting_is_a_flag_of_some_command() {
+        let root = built_command();
         let commands = std::iter::once(&root).chain(root.get_subcommands());
         let flags: Vec<String> = commands
             .flat_map(clap::Command::get_arguments)
@@ -252,7 +252,7 @@ mod tests {
 
     #[test]
     fn every_command_ends_its_help_with_an_example() {
-        for command in whole().get_subcommands().filter(|command| command.get_name() != "help") {
+        for command in built_command().get_subcommands().filter(|command| command.get_name() != "help") {
             let text = command.get_after_help().map(ToString::to_string).unwrap_or_default();
             let last = text.rsplit("\n\n").next().unwrap_or_default();
             assert!(last.starts_with("Example"), "{}: {text}", command.get_name());

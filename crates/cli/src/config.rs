@@ -18,7 +18,7 @@ pub(crate) use value::Value;
 /// A key, its value (if any), and the origin of the value: `--ttl`, `$QUORLOCK_TTL`, `config.toml:3` or `default`.
 type Setting = (&'static Key, Option<Value>, String);
 
-/// The settings on the command line: each key, and its text.
+/// The settings on the command line: each key with the text of its flag.
 pub(crate) type Flags = Vec<(&'static Key, String)>;
 
 /// Every setting with its origin.
@@ -27,14 +27,14 @@ pub(crate) struct Settings {
     pub(crate) values: Vec<Setting>,
     /// The file that was read.
     pub(crate) file: Option<PathBuf>,
-    /// The paths that were searched for a file, in order. If a file was found, its path is the last one.
+    /// The paths at which a file was searched, in order. If a file was found, its path is the last path.
     pub(crate) looked_for: Vec<PathBuf>,
     /// The profile that was chosen.
     pub(crate) profile: Option<String>,
 }
 
 impl Settings {
-    /// Reads all settings. `config` names a file that must exist, and `profile` one of its profiles.
+    /// Reads all settings. `config` names a file that must exist, and `profile` a profile of the file.
     pub(crate) fn read(flags: &Flags, config: Option<PathBuf>, profile: Option<String>) -> Outcome<Self> {
         variable::check()?;
         let (file, looked_for) = File::find(config)?;
@@ -42,7 +42,7 @@ impl Settings {
         let profile = profile.or_else(|| file.as_ref()?.default_profile.clone());
         if let Some(profile) = &profile {
             let Some(file) = &file else {
-                let why = format!("there is no configuration file; looked for {}", list(&looked_for));
+                let why = format!("there is no configuration file; looked for {}", join_paths(&looked_for));
                 return Err(Failure::config(format_args!("profile {profile}: {why}")));
             };
             file.check_profile(profile)?;
@@ -52,23 +52,25 @@ impl Settings {
         Ok(Self { values, file: file.map(|file| file.path), looked_for, profile })
     }
 
+    /// Returns the value and the origin of a setting.
     fn value(&self, name: &str) -> (Option<&Value>, &str) {
-        let found = self.values.iter().find(|(key, ..)| key.name == name);
-        debug_assert!(found.is_some(), "{name} is no key");
-        found.map_or((None, "default"), |(_, value, origin)| (value.as_ref(), origin))
+        let setting = self.values.iter().find(|(key, ..)| key.name == name);
+        debug_assert!(setting.is_some(), "there is no setting {name}");
+        setting.map_or((None, "default"), |(_, value, origin)| (value.as_ref(), origin))
     }
 
-    /// Returns a text, if it is set.
+    /// Returns the text of a setting, if it is set.
     pub(crate) fn text(&self, name: &str) -> Option<&str> {
         let Some(Value::Text(text)) = self.value(name).0 else { return None };
         Some(text)
     }
 
-    /// Returns a duration that has a default.
+    /// Returns the duration of a setting that has a default.
     pub(crate) fn duration(&self, name: &str) -> Duration {
         self.optional_duration(name).unwrap_or_default()
     }
 
+    /// Returns the duration of a setting, if it is set.
     pub(crate) fn optional_duration(&self, name: &str) -> Option<Duration> {
         let Some(Value::Duration(duration)) = self.value(name).0 else { return None };
         Some(*duration)
@@ -79,7 +81,7 @@ impl Settings {
         matches!(self.value(name).0, Some(Value::Switch(true)))
     }
 
-    /// Returns the origin of a value.
+    /// Returns the origin of a setting's value.
     pub(crate) fn origin(&self, name: &str) -> &str {
         self.value(name).1
     }
@@ -90,7 +92,7 @@ impl Settings {
         Some(nodes)
     }
 
-    /// Returns the password for nodes whose URL has none, from its file or the environment.
+    /// Returns the password for nodes whose URL has none, from the environment or the password file.
     pub(crate) fn password(&self) -> Outcome<Option<String>> {
         if let Some(password) = variable::read("QUORLOCK_PASSWORD")? {
             return Ok(Some(password));
@@ -98,7 +100,7 @@ impl Settings {
         let (Some(Value::Text(path)), origin) = self.value("password_file") else { return Ok(None) };
         let text = std::fs::read_to_string(path)
             .map_err(|error| Failure::config(format!("{origin}: cannot read the password from {path}: {error}")))?;
-        // Editors add a line break at the end of a file. It is not part of the password.
+        // Editors add a line break at the end of a file, which is not part of the password.
         let password = text.trim_end_matches(['\n', '\r']);
         if password.is_empty() {
             return Err(Failure::config(format!("{origin}: the password file {path} is empty")));
@@ -107,30 +109,31 @@ impl Settings {
     }
 }
 
+/// Returns the setting with the value of the highest precedence.
 fn resolve(key: &'static Key, flags: &Flags, file: Option<&File>, profile: Option<&str>) -> Outcome<Setting> {
-    let read = |text: &str, origin: String, fail: fn(String) -> Failure| match key.kind.read(text) {
+    let parse = |text: &str, origin: String, fail: fn(String) -> Failure| match key.kind.parse(text) {
         Ok(value) => Ok((key, Some(value), origin)),
         Err(why) => Err(fail(format!("{origin}: {why}"))),
     };
     if let Some((_, text)) = flags.iter().find(|(flag, _)| flag.name == key.name) {
         // A blank list of nodes most likely comes from an unset variable: report it as a wrong configuration, not as
         // wrong usage.
-        return read(text, key.flag(), if key.kind == Kind::Nodes { Failure::config } else { Failure::usage });
+        return parse(text, key.flag(), if key.kind == Kind::Nodes { Failure::config } else { Failure::usage });
     }
     if let Some(text) = variable::read(&key.variable())? {
-        return read(&text, format!("${}", key.variable()), Failure::config);
+        return parse(&text, format!("${}", key.variable()), Failure::config);
     }
     if let Some((value, origin)) = file.and_then(|file| file.value(key, profile)) {
         return Ok((key, Some(value), origin));
     }
     match key.default {
-        Some(text) => read(text, "default".into(), Failure::config),
+        Some(text) => parse(text, "default".into(), Failure::config),
         None => Ok((key, None, "default".into())),
     }
 }
 
-/// Formats paths for messages.
-pub(crate) fn list(paths: &[impl AsRef<Path>]) -> String {
+/// Formats a list of paths for messages.
+pub(crate) fn join_paths(paths: &[impl AsRef<Path>]) -> String {
     paths.iter().map(|path| path.as_ref().display().to_string()).collect::<Vec<_>>().join(", ")
 }
 

@@ -1,4 +1,4 @@
-//! The state that every command starts from: the settings, the nodes, and the output.
+//! The context of every command: the settings, the nodes that they name, and the output.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -7,9 +7,9 @@ use std::time::Duration;
 use quorlock::{Client, ClientBuilder, Quorum, Silence, TTL_DEFAULT, TTL_MIN};
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Settings, Value, list, user_folder};
+use crate::config::{Settings, Value, join_paths, user_folder};
 use crate::duration::{show, show_exactly};
-use crate::exit::{Failure, Outcome, between_runs};
+use crate::exit::{Failure, Outcome, unrecorded_text};
 use crate::output::Output;
 
 /// The settings, and the output.
@@ -19,8 +19,8 @@ pub(crate) struct Context {
     pub(crate) output: Output,
 }
 
-/// How long to wait for nodes to acknowledge a release, beyond the majority.
-pub(crate) const FLUSH: Duration = Duration::from_secs(1);
+/// How long to wait until nodes beyond the majority acknowledge a release.
+pub(crate) const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// The nodes and how to use them, with secrets: everything that another process needs to connect to them.
 #[derive(Clone, Serialize, Deserialize)]
@@ -100,31 +100,32 @@ impl Context {
     pub(crate) async fn open(&self, builder: ClientBuilder) -> Outcome<Client> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
-        let in_quarantine = quarantine(&nodes).map(|text| match unrecorded(&client) {
-            Some(why) => format!("{text}\n{}", between_runs(&why)),
+        let in_quarantine = quarantine_warning(&nodes).map(|text| match unrecorded(&client) {
+            Some(reason) => format!("{text}\n{}", unrecorded_text(&reason)),
             None => text,
         });
         let unfit = nodes.iter().filter_map(|(node, trouble)| match trouble {
             Some(Silence::Unfit(why)) => Some(format!("{node} has no vote: {why}")),
             _ => None,
         });
-        for text in [even_number(nodes.len()), in_quarantine].into_iter().flatten().chain(unfit) {
+        for text in [even_number_warning(nodes.len()), in_quarantine].into_iter().flatten().chain(unfit) {
             self.output.note(text);
         }
         Ok(client)
     }
 
     /// Connects for a service: succeeds even if nodes fail, and logs which nodes do not vote.
-    pub(crate) async fn open_to_stay(&self, builder: ClientBuilder) -> Outcome<Client> {
+    pub(crate) async fn open_for_service(&self, builder: ClientBuilder) -> Outcome<Client> {
         let client = builder.connect_lazy().await?;
         let nodes = client.nodes();
-        let in_quarantine = quarantine(&nodes);
-        let is_told = |why: &Silence| in_quarantine.is_some() && why.quarantine_left().is_some();
-        let silent = nodes.iter().filter_map(|(node, why)| Some((node, why.as_ref().filter(|why| !is_told(why))?)));
+        let in_quarantine = quarantine_warning(&nodes);
+        // A warning about the quarantine already covers the nodes in quarantine.
+        let is_covered = |why: &Silence| in_quarantine.is_some() && why.quarantine_left().is_some();
+        let silent = nodes.iter().filter_map(|(node, why)| Some((node, why.as_ref().filter(|why| !is_covered(why))?)));
         let silent: Vec<_> = silent.map(|(node, why)| format!("{node} {why}")).collect();
-        let away = (!silent.is_empty())
+        let without_vote = (!silent.is_empty())
             .then(|| format!("{} of {} nodes without a vote: {}", silent.len(), nodes.len(), silent.join("; ")));
-        for text in [even_number(nodes.len()), away, in_quarantine].into_iter().flatten() {
+        for text in [even_number_warning(nodes.len()), without_vote, in_quarantine].into_iter().flatten() {
             tracing::warn!("{text}");
         }
         Ok(client)
@@ -132,20 +133,20 @@ impl Context {
 
     /// Returns the ttl of the flag, or the configured ttl if the flag was not given.
     pub(crate) fn ttl(&self, flag: Option<Duration>) -> Outcome<Duration> {
-        let most = self.settings.duration("max_ttl");
-        if let Some(ttl) = flag.filter(|ttl| *ttl < TTL_MIN || *ttl > most) {
-            let [ttl, least, most] = [ttl, TTL_MIN, most].map(show_exactly);
-            let why = format!("--ttl must be between {least} and the max_ttl of {most} (got {ttl})");
-            return Err(Failure::usage(why));
+        let max_ttl = self.settings.duration("max_ttl");
+        if let Some(ttl) = flag.filter(|ttl| *ttl < TTL_MIN || *ttl > max_ttl) {
+            let [ttl, min_ttl, max_ttl] = [ttl, TTL_MIN, max_ttl].map(show_exactly);
+            let text = format!("--ttl must be between {min_ttl} and the max_ttl of {max_ttl} (got {ttl})");
+            return Err(Failure::usage(text));
         }
         Ok(flag.unwrap_or_else(|| self.settings.duration("ttl")))
     }
 
-    /// Fails if a node is in the memory of this process, because its locks exclude no other process.
-    pub(crate) fn outlasts(&self, command: &str) -> Outcome<()> {
+    /// Fails if a node is in the memory of this process, because locks on that node exclude no other process.
+    pub(crate) fn refuse_memory_nodes(&self, command: &str) -> Outcome<()> {
         if self.settings.nodes().unwrap_or_default().iter().any(|url| url.starts_with("memory:")) {
-            let why = "memory: is gone with the process, so it locks nobody else out";
-            return Err(Failure::config(format!("{why}: not for {command}")));
+            let why = "memory: is a node of this process alone, and excludes no other process";
+            return Err(Failure::config(format!("quorlock {command} cannot use memory: nodes: {why}")));
         }
         Ok(())
     }
@@ -154,28 +155,29 @@ impl Context {
     /// this user on this host.
     pub(crate) fn urls(&self) -> Outcome<Vec<String>> {
         let nodes = self.settings.nodes();
-        let local = nodes.is_none_or(|nodes| nodes.iter().any(|url| is_local(url)));
-        if local && self.settings.is_on("require_cluster") {
-            let what = match nodes {
+        let has_local_node = nodes.is_none_or(|nodes| nodes.iter().any(|url| is_local(url)));
+        if has_local_node && self.settings.is_on("require_cluster") {
+            let conflict = match nodes {
                 Some(_) => format!("but {} lists an sqlite: or memory: node", self.settings.origin("nodes")),
-                None => format!("and no nodes are configured; looked for {}", list(&self.settings.looked_for)),
+                None => format!("and no nodes are configured; looked for {}", join_paths(&self.settings.looked_for)),
             };
             let origin = self.settings.origin("require_cluster");
-            let text = format!("require_cluster ({origin}) refuses locks of this host alone, {what}");
+            let text = format!("require_cluster ({origin}) refuses locks of this host alone, {conflict}");
             return Err(Failure::config(text));
         }
         nodes.map_or_else(|| Ok(vec![format!("sqlite:{}", default_file()?.display())]), |nodes| Ok(nodes.to_vec()))
     }
 
-    /// Prints which nodes are used and where they were configured, without passwords.
-    pub(crate) fn name_nodes(&self) -> Outcome<()> {
+    /// Prints which nodes are used and where they were configured, without passwords. Prints nothing without a
+    /// terminal, unless the output is verbose.
+    pub(crate) fn print_nodes(&self) -> Outcome<()> {
         if !self.output.verbose && !std::io::stderr().is_terminal() {
             return Ok(());
         }
         let urls = self.urls()?;
-        let shown = Value::List(urls.clone()).show();
-        let alone = if urls.iter().any(|url| is_local(url)) { "; this host alone" } else { "" };
-        self.output.note(format!("nodes: {shown} ({}{alone})", self.settings.origin("nodes")));
+        let nodes = Value::List(urls.clone()).show();
+        let scope = if urls.iter().any(|url| is_local(url)) { "; this host alone" } else { "" };
+        self.output.note(format!("nodes: {nodes} ({}{scope})", self.settings.origin("nodes")));
         Ok(())
     }
 }
@@ -185,25 +187,25 @@ fn is_local(url: &str) -> bool {
     url.starts_with("sqlite:") || url.starts_with("memory:")
 }
 
-/// Returns a warning if the number of nodes is even: the cluster tolerates no more failures than with one node fewer.
-fn even_number(nodes: usize) -> Option<String> {
+/// Returns a warning if the number of nodes is even: with one node less, the cluster would tolerate as many failures.
+fn even_number_warning(nodes: usize) -> Option<String> {
     let text = || format!("{nodes} nodes tolerate no more failures than {}: use an odd number", nodes - 1);
     (nodes > 0 && nodes.is_multiple_of(2)).then(text)
 }
 
 /// Returns a warning if too many nodes are in quarantine for anyone to acquire a lock.
-fn quarantine(nodes: &[(String, Option<Silence>)]) -> Option<String> {
+fn quarantine_warning(nodes: &[(String, Option<Silence>)]) -> Option<String> {
     let voting = nodes.iter().filter(|(_, trouble)| trouble.is_none()).count();
     let left: Vec<Duration> = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left()).collect();
     let quarantined = left.len();
-    let wait = Quorum::quarantine_left(nodes.len(), voting, left)?;
+    let majority_left = Quorum::quarantine_left(nodes.len(), voting, left)?;
     let are_new = nodes.iter().all(|(_, trouble)| matches!(trouble, Some(Silence::Founding(_))));
     let (why, advice) = if are_new {
         ("are new", "if no lock can be outstanding: quorlock nodes init --yes")
     } else {
-        ("lost their memory", "to wait for them: quorlock nodes wait")
+        ("lost their memory", "to wait for these nodes: quorlock nodes wait")
     };
-    Some(format!("{quarantined} of {} nodes {why}, and can vote in {}; {advice}", nodes.len(), show(wait)))
+    Some(format!("{quarantined} of {} nodes {why}, and can vote in {}; {advice}", nodes.len(), show(majority_left)))
 }
 
 /// Returns why the time between two runs does not count towards a quarantine; `None` if that time counts.

@@ -29,8 +29,8 @@ pub(crate) fn millis(duration: Duration) -> u64 {
 /// Formats a duration exactly, as it would be typed: `500ms`, `30s`, `5m`.
 pub(crate) fn show_exactly(duration: Duration) -> String {
     let millis = duration.as_millis();
-    let fits = |(_, unit): &&(&str, u64)| millis != 0 && millis.is_multiple_of(u128::from(*unit));
-    let (name, unit) = UNITS.iter().rev().find(fits).copied().unwrap_or(("s", 1_000));
+    let is_exact = |(_, unit): &&(&str, u64)| millis != 0 && millis.is_multiple_of(u128::from(*unit));
+    let (name, unit) = UNITS.iter().rev().find(is_exact).copied().unwrap_or(("s", 1_000));
     format!("{}{name}", millis / u128::from(unit))
 }
 
@@ -50,11 +50,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_have_a_unit() {
+    fn a_duration_needs_a_number_and_a_unit() {
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("30s"), Ok(Duration::from_secs(30)));
         assert_eq!(parse_duration("2h"), Ok(Duration::from_secs(7200)));
-        for (wrong, says) in [
+        for (text, message) in [
             ("30", "30s or 30ms"),
             ("", "a number and a unit"),
             ("s", "a number and a unit"),
@@ -64,20 +64,20 @@ mod tests {
             ("99999999999999999999s", "too long"),
             ("99999999999999999d", "too long"),
         ] {
-            let error = parse_duration(wrong).unwrap_err();
-            assert!(error.contains(says), "{wrong}: {error}");
+            let error = parse_duration(text).unwrap_err();
+            assert!(error.contains(message), "{text}: {error}");
         }
     }
 
     #[test]
-    fn what_is_shown_exactly_can_be_typed() {
+    fn an_exactly_shown_duration_can_be_parsed() {
         for text in ["0s", "1ms", "1500ms", "30s", "5m", "2h", "1d"] {
             assert_eq!(parse_duration(text).map(show_exactly), Ok(text.into()));
         }
     }
 
     #[test]
-    fn durations_are_shown_as_people_say_them() {
+    fn durations_are_shown_rounded_for_people() {
         for (millis, shown) in [(420, "0.4s"), (21_000, "21s"), (130_000, "2m10s"), (7_260_000, "2h01m")] {
             assert_eq!(show(Duration::from_millis(millis)), shown);
         }

@@ -66,12 +66,12 @@ impl Failure {
         Self::new(Exit::INTERNAL, text)
     }
 
-    /// Returns a function for `map_err` that makes `cannot WHAT: ERROR`.
+    /// Returns a function for `map_err`, which turns an error into the failure `cannot WHAT: ERROR`.
     pub(crate) fn cannot<E: fmt::Display>(what: &str) -> impl Fn(E) -> Self {
         move |error| Self::internal(format_args!("cannot {what}: {error}"))
     }
 
-    /// Returns the failure to acquire a lock. `details` come from the client that tried.
+    /// Returns the failure to acquire a lock. `details` come from the client that tried to acquire it.
     pub(crate) fn not_acquired(error: AcquireError, details: &Details) -> Self {
         match error {
             AcquireError::WaitTimeout(held) if held.tally.refused() == 0 => {
@@ -96,7 +96,7 @@ impl Failure {
     }
 }
 
-/// The client's knowledge that an error does not contain.
+/// Facts for the message of an [`AcquireError`] that the error itself does not contain.
 #[derive(Debug, Default)]
 pub(crate) struct Details {
     /// How long the caller has waited for the lock.
@@ -118,15 +118,25 @@ impl From<AcquireError> for Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         match &error {
-            ConnectError::Denied { .. } => Self::new(Exit::DENIED, error),
+            ConnectError::Denied { nodes } => Self::new(Exit::DENIED, by_reason(nodes)),
             ConnectError::Unfit { nodes } if nodes.iter().any(|(title, _)| title.starts_with("sqlite:")) => {
-                Self::config(format_args!(
-                    "{error}\n  use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir"
-                ))
+                let advice =
+                    "use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir";
+                Self::config(format_args!("{error}\n  {advice}"))
             }
+            ConnectError::Unfit { nodes } => Self::config(by_reason(nodes)),
             _ => Self::config(error),
         }
     }
+}
+
+/// Describes nodes and why they cannot be used. Neighbours with the same reason share one description.
+fn by_reason(nodes: &[(String, String)]) -> String {
+    let groups = nodes.chunk_by(|(_, reason), (_, next_reason)| reason == next_reason).map(|group| {
+        let titles: Vec<&str> = group.iter().map(|(title, _)| title.as_str()).collect();
+        format!("{}: {}", titles.join(", "), group[0].1)
+    });
+    groups.collect::<Vec<_>>().join("; ")
 }
 
 impl From<LostError> for Failure {
@@ -176,7 +186,7 @@ impl From<BreakError> for Failure {
         match &error {
             BreakError::Config(_) => Self::usage(error),
             BreakError::AnotherLease { name, .. } => {
-                Self::new(Exit::HELD, format_args!("{error}\n  it was left alone; look: quorlock status {name}"))
+                Self::new(Exit::HELD, format_args!("{error}\n  nothing was broken; see: quorlock status {name}"))
             }
             BreakError::NotHeld { .. } => Self::new(Exit::HELD, error),
             BreakError::NoQuorum { name, tally } => {
@@ -190,57 +200,57 @@ impl From<BreakError> for Failure {
 /// Describes the holder, how long it has held the lock, until when, and what to do.
 fn describe_held(error: &HeldError, details: &Details) -> String {
     let name = &error.name;
-    let (begin, advice) = match details.waited {
+    let (timeout, advice) = match details.waited {
         Some(waited) => (format!("timed out after {}: ", show(waited)), ""),
         None => (String::new(), "wait for it: --wait 5m    "),
     };
     let by = error.holder.as_ref().map_or_else(String::new, |holder| format!(" by {holder}"));
-    let since = details.held_for.map_or_else(String::new, |held_for| format!(" for {}", show(held_for)));
+    let held_for = details.held_for.map_or_else(String::new, |held_for| format!(" for {}", show(held_for)));
     let left = error.remaining.map(show);
     let end = left.map_or_else(String::new, |left| format!("; its lease ends in {left} unless renewed"));
-    format!("{begin}{name} is held{by}{since}{end}\n  {advice}more: quorlock status {name}")
+    format!("{timeout}{name} is held{by}{held_for}{end}\n  {advice}more: quorlock status {name}")
 }
 
 /// Describes a missing quorum: one line for each node, and what to do.
 fn no_quorum(what: impl fmt::Display, tally: &Tally, details: &Details) -> Failure {
-    let silent = |is: fn(&Silence) -> bool| {
-        tally.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(why) if is(why))).count()
+    let count_silent = |is_reason: fn(&Silence) -> bool| {
+        tally.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(why) if is_reason(why))).count()
     };
-    let (nodes, away) = (tally.votes.len(), silent(|why| matches!(why, Silence::Unreachable(_))));
-    let begin = if nodes - away < Quorum::majority_of(nodes) {
-        let verb = if away == 1 { "is" } else { "are" };
-        format!("{what}: {away} of {nodes} nodes {verb} unreachable")
+    let (nodes, unreachable) = (tally.votes.len(), count_silent(|why| matches!(why, Silence::Unreachable(_))));
+    let summary = if nodes - unreachable < Quorum::majority_of(nodes) {
+        let verb = if unreachable == 1 { "is" } else { "are" };
+        format!("{what}: {unreachable} of {nodes} nodes {verb} unreachable")
     } else {
         format!("{what}: {tally}")
     };
     let silent_for = details.silent_for.iter().copied().chain(std::iter::repeat(None));
-    let mut lines = vec![begin];
-    for ((node, vote), silent) in tally.by_node().zip(silent_for) {
-        lines.push(format!("  {node}  {vote}{}", for_so_long(silent)));
+    let mut lines = vec![summary];
+    for ((node, vote), silent_for) in tally.by_node().zip(silent_for) {
+        lines.push(format!("  {node}  {vote}{}", silence_text(silent_for)));
     }
-    if silent(|why| matches!(why, Silence::Founding(_))) == nodes {
+    if count_silent(|why| matches!(why, Silence::Founding(_))) == nodes {
         lines.push("  a new cluster? If no lock can be outstanding on these nodes: quorlock nodes init --yes".into());
-    } else if silent(|why| why.quarantine_left().is_some()) > 0 {
-        let again = if details.unrecorded.is_none() { "    or run this again after that time" } else { "" };
-        lines.push(format!("  wait for the end of a quarantine: quorlock nodes wait{again}"));
-        lines.extend(details.unrecorded.as_deref().map(between_runs));
+    } else if count_silent(|why| why.quarantine_left().is_some()) > 0 {
+        let rerun = if details.unrecorded.is_none() { "    or run this again after that time" } else { "" };
+        lines.push(format!("  wait for the end of a quarantine: quorlock nodes wait{rerun}"));
+        lines.extend(details.unrecorded.as_deref().map(unrecorded_text));
     }
     Failure::new(Exit::NO_QUORUM, lines.join("\n"))
 }
 
-/// Formats a number of things: `1 node`, `3 nodes`, `2 losses`.
-pub(crate) fn counted(count: usize, what: &str) -> String {
-    let plural = if what.ends_with('s') { "es" } else { "s" };
-    format!("{count} {what}{}", if count == 1 { "" } else { plural })
+/// Formats a count with its noun: `1 node`, `3 nodes`, `2 losses`.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let plural = if noun.ends_with('s') { "es" } else { "s" };
+    format!("{count} {noun}{}", if count == 1 { "" } else { plural })
 }
 
-/// Describes the effect on short runs if the progress of a quarantine cannot be recorded.
-pub(crate) fn between_runs(unrecorded: &str) -> String {
-    format!("  the time between runs does not count: {unrecorded}")
+/// Describes the effect on short runs of a quarantine whose progress cannot be recorded, for this reason.
+pub(crate) fn unrecorded_text(reason: &str) -> String {
+    format!("  the time between runs does not count: {reason}")
 }
 
-/// Describes how long a node has been silent; empty if the silence has just begun.
-pub(crate) fn for_so_long(silent: Option<Duration>) -> String {
-    let worth_a_word = silent.filter(|silent| *silent >= Duration::from_secs(1));
-    worth_a_word.map_or_else(String::new, |silent| format!("; no vote for {}", show(silent)))
+/// Describes how long a node has been silent. Returns an empty text for less than a second.
+pub(crate) fn silence_text(silent_for: Option<Duration>) -> String {
+    let silent_for = silent_for.filter(|silent_for| *silent_for >= Duration::from_secs(1));
+    silent_for.map_or_else(String::new, |silent_for| format!("; no vote for {}", show(silent_for)))
 }

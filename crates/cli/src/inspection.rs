@@ -1,4 +1,4 @@
-//! Texts about a lock and its holders.
+//! Formats the state of a lock and its holders, for people.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,12 +8,12 @@ use crate::duration::show;
 use crate::output::Paint;
 use crate::table::{Cell, one_line};
 
-/// The titles of [`cells`].
+/// The column titles of [`cells`].
 pub(crate) const TITLES: [&str; 6] = ["HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING"];
 
 /// Returns the table cells of a lock on one node, or of the summary of all nodes.
 pub(crate) fn cells(lock: &LockOnNode) -> impl Iterator<Item = Cell> {
-    let (who, paint) = match (&lock.trouble, &lock.holder) {
+    let (holder, color) = match (&lock.trouble, &lock.holder) {
         (Some(trouble), _) => (trouble.clone(), Some(Paint::BAD)),
         (None, Some(holder)) => (holder.to_string(), None),
         (None, None) if lock.held => ("unknown".into(), None),
@@ -24,15 +24,15 @@ pub(crate) fn cells(lock: &LockOnNode) -> impl Iterator<Item = Cell> {
     let fence = or_dash(lock.fence.map(|fence| fence.to_string()).or(digest));
     let held_for = or_dash(lock.since_ms.and_then(elapsed).map(show));
     let left = or_dash(lock.left_ms.map(|left| show(Duration::from_millis(left))));
-    let plain = [how, fence, held_for, left, lock.waiting.to_string()];
-    std::iter::once((who, paint)).chain(plain.map(|cell| (cell, None)))
+    let others = [how, fence, held_for, left, lock.waiting.to_string()];
+    std::iter::once((holder, color)).chain(others.map(|cell| (cell, None)))
 }
 
-/// Returns the state on which a majority agrees, in the form of one node's report.
+/// Returns the state of the lock on a majority of the nodes, in the form of one node's report.
 pub(crate) fn summary(lock: &LockView) -> LockOnNode {
-    let is_changing = !lock.held && lock.nodes.iter().any(|node| node.held);
+    let is_changing_hands = !lock.held && lock.nodes.iter().any(|node| node.held);
     LockOnNode {
-        trouble: is_changing.then(|| "changing hands".to_owned()),
+        trouble: is_changing_hands.then(|| "changing hands".to_owned()),
         held: lock.held,
         holder: lock.holder.clone(),
         mode: lock.mode,
@@ -47,7 +47,8 @@ pub(crate) fn summary(lock: &LockView) -> LockOnNode {
     }
 }
 
-/// Returns `shared by 3` or `2 of 5 slots`; `None` for a single holder.
+/// Describes how the holders share the lock: `shared by 3`, `2 of 5 slots` or `entered 2 times`. Returns `None` for a
+/// single holder.
 pub(crate) fn sharing(lock: &LockOnNode) -> Option<String> {
     let holds = lock.holds;
     match (lock.mode?, lock.slots) {
@@ -63,7 +64,7 @@ pub(crate) fn show_holder(holder: Option<&HolderView>) -> String {
     holder.map_or_else(|| "an unknown holder".into(), |holder| one_line(&holder.to_string()))
 }
 
-/// Returns the time since this moment by a node's clock, which may be slightly ahead of ours.
+/// Returns how long ago this time was. The time is by a node's clock, which may be slightly ahead of ours.
 pub(crate) fn elapsed(since_ms: u64) -> Option<Duration> {
     let since = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(since_ms))?;
     Some(since.elapsed().unwrap_or_default())

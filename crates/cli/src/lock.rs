@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::context::{Context, unrecorded};
 use crate::duration::parse_duration;
 use crate::exit::{Details, Failure, Outcome};
-use crate::wait_display::{Display, held_since};
+use crate::wait_display::{Display, inspect_hold};
 
 /// The options of `run` and `acquire`.
 #[derive(Args, Debug)]
@@ -45,14 +45,14 @@ pub(crate) struct LockArgs {
 }
 
 impl LockArgs {
-    /// Returns how long to wait for the lock. `is_patient` is whether another flag asks to wait, if that flag was
-    /// given.
-    pub(crate) fn patience(&self, is_patient: Option<bool>) -> Duration {
-        let is_patient = is_patient.unwrap_or_else(|| std::io::stderr().is_terminal() && !self.no_wait);
-        self.wait.unwrap_or(if is_patient { Duration::MAX } else { Duration::ZERO })
+    /// Returns the longest time to wait for the lock. Without `--wait`, `waits_forever` decides whether to wait at all;
+    /// if it is `None`, the terminal and `--no-wait` decide.
+    pub(crate) fn max_wait(&self, waits_forever: Option<bool>) -> Duration {
+        let waits_forever = waits_forever.unwrap_or_else(|| std::io::stderr().is_terminal() && !self.no_wait);
+        self.wait.unwrap_or(if waits_forever { Duration::MAX } else { Duration::ZERO })
     }
 
-    /// Returns the mode; `owner` is the owner of a shared lock.
+    /// Returns the mode in which to acquire the lock. `owner` matters only for a shared lock.
     pub(crate) fn mode(&self, owner: Owner) -> Mode {
         match self.slots {
             Some(permits) => Mode::Slot { permits, slot: 0 },
@@ -61,7 +61,7 @@ impl LockArgs {
         }
     }
 
-    /// Returns `exclusive`, `shared` or `slots`.
+    /// Returns the mode in one word: `exclusive`, `shared` or `slots`.
     pub(crate) fn kind(&self) -> &'static str {
         match self.slots {
             Some(_) => "slots",
@@ -70,36 +70,36 @@ impl LockArgs {
         }
     }
 
-    /// Acquires the lock in this mode, waits at most the given time, and shows the progress of the wait. `program` is
-    /// the default label.
+    /// Acquires the lock in this mode, waiting at most `max_wait`, and shows the progress of the wait. `program` is the
+    /// default label.
     pub(crate) async fn acquire(
         &self,
         context: &Context,
         client: &Client,
-        (mode, wait): (Mode, Duration),
+        (mode, max_wait): (Mode, Duration),
         renewals: Renewals,
         program: &str,
     ) -> Outcome<Lease> {
         let label = self.label.as_deref().or(context.settings.text("label")).unwrap_or(program);
         let lock = client.lock_as(&self.name, mode).ttl(context.ttl(self.ttl)?).label(label).renewals(renewals);
-        let (news, heard) = watch::channel(None);
+        let (sender, waits) = watch::channel(None);
         let lock = lock.observe(move |progress: &Progress| {
             if let Progress::Waiting(wait) = progress {
-                news.send_replace(Some(wait.clone()));
+                sender.send_replace(Some(wait.clone()));
             }
         });
         let error = tokio::select! {
-            acquired = lock.acquire_within(wait) => match acquired {
+            acquired = lock.acquire_within(max_wait) => match acquired {
                 Ok(lease) => return Ok(lease),
                 Err(error) => error,
             },
-            never = Display::new(context.output, client, &self.name, heard).show() => match never {},
+            never = Display::new(context.output, client, &self.name, waits).run() => match never {},
         };
         let is_held = matches!(error, AcquireError::Held(_) | AcquireError::WaitTimeout(_));
-        let since = if is_held { held_since(client, &self.name).await } else { None };
-        let held_for = since.and_then(|since| since.elapsed().ok());
+        let hold = if is_held { inspect_hold(client, &self.name).await } else { None };
+        let held_for = hold.and_then(|(held_since, _)| held_since?.elapsed().ok());
         let silent_for = client.node_stats().into_iter().map(|node| node.silent_for).collect();
-        let waited = (!wait.is_zero()).then_some(wait);
+        let waited = (!max_wait.is_zero()).then_some(max_wait);
         let details = Details { waited, held_for, silent_for, unrecorded: unrecorded(client) };
         Err(Failure::not_acquired(error, &details))
     }

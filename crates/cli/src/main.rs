@@ -23,12 +23,13 @@ use context::Context;
 use exit::{Exit, Failure, Outcome};
 use output::Output;
 
-/// Faster than the default allocator for the many small objects of the service, which often move between threads.
+/// For the many small objects of the service, which often move between threads, this is faster than the default
+/// allocator.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    if let Some(code) = run::hidden_command() {
+    if let Some(code) = run::run_hidden_command() {
         return code;
     }
     let (cli, flags) = match args::parse() {
@@ -39,26 +40,26 @@ fn main() -> ExitCode {
             if !error.use_stderr() {
                 return ExitCode::SUCCESS;
             }
-            let mut words = std::env::args_os().skip(1);
-            if words.next().is_some_and(|word| word == "run") && words.all(|word| word != "--") {
+            let mut arguments = std::env::args_os().skip(1);
+            if arguments.next().is_some_and(|first| first == "run") && arguments.all(|argument| argument != "--") {
                 eprintln!("\n  put -- before the command: quorlock run NAME -- COMMAND");
             }
-            if acquire::seems_for_eval(std::env::args_os().skip(1)) {
-                acquire::pass_on(Exit::USAGE);
+            if acquire::may_be_for_eval(std::env::args_os().skip(1)) {
+                acquire::print_failure_for_eval(Exit::USAGE);
             }
             return Exit::USAGE.into();
         }
     };
     // If a shell evaluates the output, the output must report a failure to that shell.
     let is_for_eval = matches!(&cli.command, Command::Acquire(args) if args.format == acquire::Format::Sh);
-    let exit = start(cli, &flags).unwrap_or_else(|failure| failure.report());
+    let exit = run_command(cli, &flags).unwrap_or_else(|failure| failure.report());
     if is_for_eval {
-        acquire::pass_on(exit);
+        acquire::print_failure_for_eval(exit);
     }
     exit.into()
 }
 
-fn start(cli: Cli, flags: &Flags) -> Outcome {
+fn run_command(cli: Cli, flags: &Flags) -> Outcome {
     // These commands need neither settings nor nodes.
     match &cli.command {
         Command::Completions { shell } => {

@@ -59,20 +59,20 @@ impl Output {
         }
     }
 
-    /// Prints the error, if there is one, with `--verbose` only.
-    pub(crate) fn detail_of<T, E: std::fmt::Display>(self, done: Result<T, E>) {
-        if let Err(error) = done {
+    /// Prints the error, if there is one, and if the output is verbose.
+    pub(crate) fn detail_of<T, E: std::fmt::Display>(self, result: Result<T, E>) {
+        if let Err(error) = result {
             self.detail(error);
         }
     }
 
-    /// Prints one line of data. If the reader has closed the pipe, that is not an error.
+    /// Prints one line of data. Succeeds also if the reader has closed the pipe.
     pub(crate) fn line(self, text: impl std::fmt::Display) -> Outcome {
         self.text(&format!("{text}\n")).map(|_| Exit::OK)
     }
 
-    /// Prints a text. Returns false if the reader has closed the pipe, as `head` does: that is not an error.
-    #[expect(clippy::unused_self, reason = "printing is done through an output")]
+    /// Prints a text. Returns false if the reader has closed the pipe, as `head` does.
+    #[expect(clippy::unused_self, reason = "all printing goes through an output")]
     pub(crate) fn text(self, text: &str) -> Outcome<bool> {
         match write_stdout(text) {
             Ok(()) => Ok(true),
@@ -81,7 +81,7 @@ impl Output {
         }
     }
 
-    /// Prints one JSON object, with its schema version.
+    /// Prints one JSON object with the version of its schema.
     pub(crate) fn json(self, value: &impl Serialize) -> Outcome {
         self.line(json_text(value)?)
     }
@@ -96,7 +96,7 @@ impl Output {
         self.paint_on(&io::stdout(), paint, text)
     }
 
-    /// Colours a text for this stream.
+    /// Colours a text for `stream`.
     pub(crate) fn paint_on(self, stream: &impl IsTerminal, paint: Paint, text: impl std::fmt::Display) -> String {
         let text = text.to_string();
         let is_colored = !text.is_empty() && self.color.unwrap_or_else(|| stream.is_terminal());
@@ -111,7 +111,7 @@ pub(crate) fn write_stdout(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Serializes one JSON object, with its schema version.
+/// Serializes one JSON object with the version of its schema.
 pub(crate) fn json_text(value: &impl Serialize) -> Outcome<String> {
     let mut json = serde_json::to_value(value).map_err(Failure::cannot("write JSON"))?;
     json["v"] = 1.into();
@@ -122,18 +122,18 @@ pub(crate) fn json_text(value: &impl Serialize) -> Outcome<String> {
 pub(crate) fn ask(question: impl std::fmt::Display) -> Outcome<String> {
     let mut answer = String::new();
     eprint!("quorlock: {question} ");
-    let read = io::stderr().flush().and_then(|()| io::stdin().lock().read_line(&mut answer));
-    read.map_err(Failure::cannot("ask"))?;
+    let result = io::stderr().flush().and_then(|()| io::stdin().lock().read_line(&mut answer));
+    result.map_err(Failure::cannot("read the answer"))?;
     Ok(answer.trim_end_matches(['\r', '\n']).to_owned())
 }
 
-/// Reads everything from stdin.
+/// Reads all of stdin. `what` names the content for the error message.
 pub(crate) fn read_stdin(what: &str) -> Outcome<String> {
     let text = io::read_to_string(io::stdin());
     text.map_err(|error| Failure::usage(format_args!("cannot read {what} from stdin: {error}")))
 }
 
-/// Lines on stderr that are redrawn in place. Dropping this removes them.
+/// Lines on stderr that are redrawn in place. They are removed on drop.
 pub(crate) struct LiveText {
     /// The number of lines on the terminal.
     lines: usize,
@@ -147,8 +147,8 @@ impl LiveText {
 
     /// Replaces the lines, cut to the width of the terminal.
     pub(crate) fn draw<const LINES: usize>(&mut self, lines: [String; LINES]) {
-        let columns = room(io::stderr()).0.max(20) - 1;
-        let text = format!("{}{}", clear(self.lines), lines.map(|line| cut_painted(&line, columns)).join("\n"));
+        let columns = terminal_size(io::stderr()).0.max(20) - 1;
+        let text = format!("{}{}", clear_code(self.lines), lines.map(|line| cut_painted(&line, columns)).join("\n"));
         self.lines = LINES;
         // A single write, so that other output cannot get between the lines.
         let _ = io::stderr().write_all(text.as_bytes());
@@ -158,20 +158,20 @@ impl LiveText {
 impl Drop for LiveText {
     fn drop(&mut self) {
         if self.lines > 0 {
-            let _ = io::stderr().write_all(clear(self.lines).as_bytes());
+            let _ = io::stderr().write_all(clear_code(self.lines).as_bytes());
         }
     }
 }
 
-/// Returns the escape codes that move the cursor from the last of these lines to the beginning of the first line, and
-/// clear everything below.
-pub(crate) fn clear(lines: usize) -> String {
+/// Returns the escape codes that clear this many lines. They move the cursor from the last line to the beginning of the
+/// first line, and clear everything below.
+pub(crate) fn clear_code(lines: usize) -> String {
     let up = lines.saturating_sub(1);
     if up == 0 { "\r\u{1b}[J".into() } else { format!("\u{1b}[{up}A\r\u{1b}[J") }
 }
 
 /// Returns the number of columns and rows of a terminal, or defaults if the terminal does not report them.
-pub(crate) fn room(terminal: impl AsFd) -> (usize, usize) {
+pub(crate) fn terminal_size(terminal: impl AsFd) -> (usize, usize) {
     let (columns, rows) = tcgetwinsize(terminal).map_or((0, 0), |size| (size.ws_col, size.ws_row));
     let or_default = |count: u16, default| if count == 0 { default } else { usize::from(count) };
     (or_default(columns, 80), or_default(rows, 24))

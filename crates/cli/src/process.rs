@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::{Failure, Outcome};
 
 /// A process that was alive when it was found. Its start time distinguishes it from a later process with the same id.
-/// The process may lead a process group.
+/// If the process leads a process group, the methods with `group` in their names concern that group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Process {
     pub(crate) pid: u32,
@@ -20,10 +20,10 @@ pub(crate) struct Process {
 impl Process {
     /// Returns the process with this id.
     pub(crate) fn find(pid: u32) -> Outcome<Self> {
-        let own = std::fs::read_link("/proc/self").ok();
-        if own.is_some_and(|own| own.to_str() != Some(&std::process::id().to_string())) {
+        let own_pid = std::fs::read_link("/proc/self").ok();
+        if own_pid.is_some_and(|own_pid| own_pid.to_str() != Some(&std::process::id().to_string())) {
             return Err(Failure::config(
-                "/proc belongs to another PID namespace, so processes cannot be watched: mount it anew (unshare --mount-proc)",
+                "/proc belongs to another PID namespace, so processes cannot be watched: mount /proc again (unshare --mount-proc)",
             ));
         }
         match start_of(pid) {
@@ -48,7 +48,7 @@ impl Process {
         self.as_pid().filter(|_| !is_replaced)
     }
 
-    /// Sends a signal to every process of the group that this process leads.
+    /// Sends a signal to every process of the group.
     pub(crate) fn signal_group(self, signal: Signal) {
         if let Some(id) = self.group() {
             // The group may have ended meanwhile.
@@ -56,12 +56,12 @@ impl Process {
         }
     }
 
-    /// Returns whether its group has members, including zombies.
+    /// Returns whether the group has members, including zombies.
     pub(crate) fn group_has_members(self) -> bool {
         self.group().is_some_and(|id| test_kill_process_group(id) != Err(Errno::SRCH))
     }
 
-    /// Returns whether any process of its group still runs. Examines every process of the host. Ignores zombies,
+    /// Returns whether any process of the group still runs. Examines every process of the host. Ignores zombies,
     /// because not every system has an init that reaps orphans.
     pub(crate) fn group_is_alive(self) -> bool {
         let Some(id) = self.group().filter(|_| self.group_has_members()) else { return false };
@@ -97,8 +97,7 @@ impl Stat {
     fn read(pid: u32) -> io::Result<Option<Self>> {
         match std::fs::read_to_string(format!("/proc/{pid}/stat")) {
             Ok(text) => Ok(Some(Self::parse(&text).ok_or(io::ErrorKind::InvalidData)?)),
-            // The first error means that there is no such process. The second one means that the process ended during
-            // the read.
+            // NOENT means that there is no such process, and SRCH that the process ended during the read.
             Err(error) if [Some(Errno::NOENT), Some(Errno::SRCH)].contains(&Errno::from_io_error(&error)) => Ok(None),
             Err(error) => Err(error),
         }
@@ -124,12 +123,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_there_until_it_has_ended() {
+    fn a_process_is_alive_until_it_has_ended() {
         let mut child = std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
         let process = Process::find(child.id()).unwrap();
         assert!(process.is_alive());
-        let before = Process { start: process.start - 1, ..process };
-        assert!(!before.is_alive() && before.group().is_none(), "another one with the same id");
+        let predecessor = Process { start: process.start - 1, ..process };
+        assert!(!predecessor.is_alive() && predecessor.group().is_none(), "a later process has the same id");
         assert!(process.group().is_some());
         child.kill().unwrap();
         child.wait().unwrap();
@@ -138,16 +137,16 @@ mod tests {
     }
 
     #[test]
-    fn a_process_runs_with_any_of_its_threads() {
+    fn a_process_is_over_only_when_all_its_threads_have_ended() {
         let stat = |state: &str, threads: u32| {
             let zeros = "0 ".repeat(14);
             Stat::parse(&format!("7 (a) Z 1) {state} 3 5 {zeros}{threads} 0 4711 8 9\n"))
         };
-        let is = |is_over| Some(Stat { parent: 3, group: 5, is_over, start: 4711 });
-        assert_eq!(stat("S", 1), is(false));
-        assert_eq!(stat("T", 1), is(false), "it may continue");
-        assert_eq!(stat("Z", 2), is(false), "its first thread has ended");
-        assert_eq!(stat("Z", 1), is(true));
+        let expected = |is_over| Some(Stat { parent: 3, group: 5, is_over, start: 4711 });
+        assert_eq!(stat("S", 1), expected(false));
+        assert_eq!(stat("T", 1), expected(false), "a stopped process may continue");
+        assert_eq!(stat("Z", 2), expected(false), "only the first thread has ended");
+        assert_eq!(stat("Z", 1), expected(true));
         assert_eq!(Stat::parse("7 (a) R 1 2"), None);
     }
 }

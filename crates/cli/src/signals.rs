@@ -1,39 +1,41 @@
-//! The signals that are passed on to the command, or end a wait.
+//! The signals that this process handles.
 
 use std::task::Poll;
 
 use rustix::process::Signal;
-use tokio::signal::unix::{Signal as Heard, SignalKind, signal};
+use tokio::signal::unix::{Signal as Listener, SignalKind, signal};
 
 use crate::exit::{Failure, Outcome};
 
 /// The signals that are passed on to the command, or end a wait.
 const PASSED_ON: [Signal; 7] =
     [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT, Signal::USR1, Signal::USR2, Signal::WINCH];
-/// The additional signals to handle while a command runs: the command has ended or stopped, or this process is asked to
-/// stop and must stop the command first.
+/// The additional signals to handle while a command runs. SIGCHLD: the command has ended or stopped. SIGTSTP: this
+/// process is asked to stop, and must stop the command first.
 pub(crate) const WHILE_RUNNING: [Signal; 2] = [Signal::CHILD, Signal::TSTP];
 
-/// The signals that this process handles. Signals that were ignored when this process started, as under `nohup`, stay
-/// ignored, both here and in the command.
+/// The listeners for signals. Signals that were ignored when this process started, as under `nohup`, stay ignored, both
+/// by this process and by the command.
 pub(crate) struct Signals {
-    heard: Vec<(Signal, Heard)>,
+    listeners: Vec<(Signal, Listener)>,
+    /// The signals that were ignored when this process started, one bit each.
     ignored: u64,
 }
 
 impl Signals {
     /// Listens for the signals that would end this process.
     pub(crate) fn listen() -> Outcome<Self> {
-        let mut signals = Self { heard: Vec::with_capacity(9), ignored: ignored() };
+        let mut signals = Self { listeners: Vec::with_capacity(9), ignored: ignored() };
         signals.listen_for(&PASSED_ON)?;
         Ok(signals)
     }
 
     /// Also listens for these signals.
-    pub(crate) fn listen_for(&mut self, which: &[Signal]) -> Outcome<()> {
-        for number in which.iter().filter(|number| self.ignored >> (number.as_raw() - 1) & 1 == 0) {
-            let heard = signal(SignalKind::from_raw(number.as_raw())).map_err(Failure::cannot("listen for signals"))?;
-            self.heard.push((*number, heard));
+    pub(crate) fn listen_for(&mut self, added: &[Signal]) -> Outcome<()> {
+        for number in added.iter().filter(|number| self.ignored >> (number.as_raw() - 1) & 1 == 0) {
+            let listener =
+                signal(SignalKind::from_raw(number.as_raw())).map_err(Failure::cannot("listen for signals"))?;
+            self.listeners.push((*number, listener));
         }
         Ok(())
     }
@@ -41,8 +43,9 @@ impl Signals {
     /// Waits for the next signal. Cancel safe.
     pub(crate) async fn next(&mut self) -> Signal {
         std::future::poll_fn(|context| {
-            let mut heard = self.heard.iter_mut();
-            let next = heard.find_map(|(number, signal)| signal.poll_recv(context).is_ready().then_some(*number));
+            let mut listeners = self.listeners.iter_mut();
+            let next =
+                listeners.find_map(|(number, listener)| listener.poll_recv(context).is_ready().then_some(*number));
             next.map_or(Poll::Pending, Poll::Ready)
         })
         .await

@@ -1,4 +1,4 @@
-//! Tables for people.
+//! Tables for people, and lines that fit on a terminal.
 
 use crate::exit::Outcome;
 use crate::output::{Output, Paint};
@@ -14,17 +14,18 @@ pub(crate) struct Table {
 }
 
 impl Table {
+    /// Creates a table with these column titles and without rows.
     pub(crate) fn new(head: impl IntoIterator<Item = &'static str>) -> Self {
         let head = head.into_iter().map(|title| (title.to_owned(), Some(Paint::DIM)));
         Self { rows: vec![head.collect()] }
     }
 
-    /// Adds a row of plain cells.
+    /// Adds a row of cells without colour.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.painted_row(cells.into_iter().map(|cell| (cell, None)));
     }
 
-    /// Adds a row of cells, some in a colour.
+    /// Adds a row of cells, each with an optional colour.
     pub(crate) fn painted_row(&mut self, cells: impl IntoIterator<Item = Cell>) {
         self.rows.push(cells.into_iter().map(|(cell, paint)| (one_line(&cell), paint)).collect());
     }
@@ -68,11 +69,11 @@ fn columns_of(line: &str) -> impl Iterator<Item = (char, bool)> {
 
 /// Cuts a line, which may be coloured, to this many columns.
 pub(crate) fn cut_painted(line: &str, columns: usize) -> String {
-    let mut shown = 0;
+    let mut width = 0;
     let kept = columns_of(line).filter(|(_, is_shown)| {
-        shown += usize::from(*is_shown);
-        // Keep all colour codes, so that the last colour is ended.
-        !is_shown || shown <= columns
+        width += usize::from(*is_shown);
+        // Keep all colour codes, so that the last colour ends.
+        !is_shown || width <= columns
     });
     kept.map(|(c, _)| c).collect()
 }
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_cut_by_what_is_seen_of_it() {
+    fn colour_codes_do_not_count_when_a_line_is_cut() {
         assert_eq!(cut_painted("abc", 5), "abc");
         assert_eq!(cut_painted("abcdef", 3), "abc");
         assert_eq!(cut_painted("a\u{1b}[31mbcd\u{1b}[0me", 2), "a\u{1b}[31mb\u{1b}[0m");

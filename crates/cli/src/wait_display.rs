@@ -8,15 +8,19 @@ use quorlock::{Client, Fence, Holder, NodeStats, Wait};
 use tokio::sync::watch;
 
 use crate::duration::show;
-use crate::exit::for_so_long;
+use crate::exit::silence_text;
 use crate::output::{LiveText, Output, Paint};
 
 /// The interval at which the spinner turns.
 const TURN: Duration = Duration::from_millis(100);
 /// The interval at which a line is printed without a terminal.
-const REPEAT: Duration = Duration::from_secs(30);
+const PRINT_INTERVAL: Duration = Duration::from_secs(30);
 /// How long the nodes may take to answer before the display mentions the delay.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The shortest time between two inspections of the lock.
+const INSPECT_INTERVAL_MIN: Duration = Duration::from_secs(1);
+/// A lease that ends this much later than before was renewed. A smaller difference may be the delay of a reply.
+const RENEWAL_MIN: Duration = Duration::from_millis(500);
 const SPINNER: [char; 10] = ['⠋', '⠙', '⠹', '⠸', '⠼', '⠴', '⠦', '⠧', '⠇', '⠏'];
 
 /// Shows the progress of a wait, until it is dropped.
@@ -24,101 +28,126 @@ pub(crate) struct Display<'a> {
     output: Output,
     client: &'a Client,
     name: &'a str,
-    news: watch::Receiver<Option<Wait>>,
-    begun: Instant,
-    /// The time of the latest progress.
-    heard: Instant,
-    since: Option<SystemTime>,
-    is_renewing: bool,
+    waits: watch::Receiver<Option<Wait>>,
+    started: Instant,
+    /// The time of the latest inspection of the lock, or of the latest report about the wait.
+    updated: Instant,
+    held_since: Option<SystemTime>,
+    /// The end of the holder's lease, if the holder does not renew the lease after `updated`.
+    lease_end: Option<Instant>,
+    is_renewed: bool,
 }
 
 impl<'a> Display<'a> {
-    pub(crate) fn new(output: Output, client: &'a Client, name: &'a str, news: watch::Receiver<Option<Wait>>) -> Self {
-        let now = Instant::now();
-        Self { output, client, name, news, begun: now, heard: now, since: None, is_renewing: false }
+    pub(crate) fn new(output: Output, client: &'a Client, name: &'a str, waits: watch::Receiver<Option<Wait>>) -> Self {
+        let (now, held_since, lease_end) = (Instant::now(), None, None);
+        Self { output, client, name, waits, started: now, updated: now, held_since, lease_end, is_renewed: false }
     }
 
-    /// Shows the progress. Never returns.
-    pub(crate) async fn show(mut self) -> std::convert::Infallible {
+    /// Draws or prints the progress. Never returns.
+    pub(crate) async fn run(mut self) -> std::convert::Infallible {
         if self.output.quiet || self.output.json {
             return std::future::pending().await;
         }
         let mut live = LiveText::new(self.output);
-        let mut seen: Option<Wait> = None;
-        let mut printed: Option<Instant> = None;
+        let mut shown_wait: Option<Wait> = None;
+        let mut printed_at: Option<Instant> = None;
         loop {
-            let rest = match (&live, printed) {
+            let pause = match (&live, printed_at) {
                 (Some(_), _) => TURN,
-                (None, Some(at)) => REPEAT.saturating_sub(at.elapsed()),
+                (None, Some(at)) => PRINT_INTERVAL.saturating_sub(at.elapsed()),
                 (None, None) => PATIENCE,
             };
-            let is_changed = matches!(tokio::time::timeout(rest, self.news.changed()).await, Ok(Ok(())));
-            let (is_news, wait) = {
-                let news = self.news.borrow_and_update();
-                // Progress may have been reported just after the timeout.
-                (is_changed || news.has_changed(), news.clone())
+            let is_reported = matches!(tokio::time::timeout(pause, self.waits.changed()).await, Ok(Ok(())));
+            let (is_reported, wait) = {
+                let wait = self.waits.borrow_and_update();
+                // The report may have come just after the timeout.
+                (is_reported || wait.has_changed(), wait.clone())
             };
-            let is_other = who(seen.as_ref()) != who(wait.as_ref());
-            if is_news {
-                self.update(seen.as_ref(), wait.as_ref(), is_other).await;
+            let is_new_holder = holder_of(shown_wait.as_ref()) != holder_of(wait.as_ref());
+            if is_new_holder {
+                (self.held_since, self.lease_end, self.is_renewed) = (None, None, false);
             }
-            if wait.is_none() && self.begun.elapsed() < PATIENCE {
+            if let Some(wait) = wait.as_ref().filter(|_| is_reported) {
+                self.set_lease_end(wait.remaining);
+            }
+            if wait.is_some() && (is_new_holder || self.is_inspection_due()) {
+                self.inspect().await;
+            }
+            if wait.is_none() && self.started.elapsed() < PATIENCE {
                 continue;
             }
             let (first, second) = match &wait {
-                Some(wait) => (format!("{}, {}", self.name, self.holding(wait)), self.standing(wait)),
-                None => (self.silence(), format!("waited {}", show(self.begun.elapsed()))),
+                Some(wait) => (format!("{}, {}", self.name, self.holder_text(wait)), self.wait_text(wait)),
+                None => (self.nodes_text(), format!("waited {}", show(self.started.elapsed()))),
             };
             if let Some(live) = &mut live {
-                let turn = self.begun.elapsed().as_millis() / TURN.as_millis();
+                let turn = self.started.elapsed().as_millis() / TURN.as_millis();
                 let spinner = SPINNER[turn as usize % SPINNER.len()];
                 let second = self.output.paint_on(&stderr(), Paint::DIM, format_args!("  {second}"));
                 live.draw([format!("{spinner} {first}"), second]);
-            } else if is_other || printed.is_none_or(|at| at.elapsed() >= REPEAT) {
-                printed = Some(Instant::now());
+            } else if is_new_holder || printed_at.is_none_or(|at| at.elapsed() >= PRINT_INTERVAL) {
+                printed_at = Some(Instant::now());
                 let text = if wait.is_some() { format!("waiting for {first}; {second}") } else { first };
                 self.output.note(text);
             }
-            seen = wait;
+            shown_wait = wait;
         }
     }
 
-    /// Records since when the current holder has held the lock, and whether it renews its lease.
-    async fn update(&mut self, before: Option<&Wait>, wait: Option<&Wait>, is_other: bool) {
-        let grew = before.zip(wait).is_some_and(|(before, wait)| {
-            let counted_down = before.remaining.map(|left| left.saturating_sub(self.heard.elapsed()));
-            // The remaining time grew by more than the delay of a reply can explain, so the holder has renewed.
-            wait.remaining.zip(counted_down).is_some_and(|(now, then)| now > then + Duration::from_millis(500))
-        });
-        self.is_renewing = !is_other && (self.is_renewing || grew);
-        self.heard = Instant::now();
-        if is_other {
-            self.since = held_since(self.client, self.name).await;
+    /// Records the remaining time of the holder's lease.
+    fn set_lease_end(&mut self, remaining: Option<Duration>) {
+        let now = Instant::now();
+        let lease_end = remaining.and_then(|remaining| now.checked_add(remaining));
+        self.is_renewed |= self.lease_end.zip(lease_end).is_some_and(|(old, new)| new > old + RENEWAL_MIN);
+        (self.updated, self.lease_end) = (now, lease_end);
+    }
+
+    /// Returns whether half of the lease has passed since the latest update. A client reports no renewals of the
+    /// holder, so without inspections the display would count down to zero although the lease is renewed.
+    fn is_inspection_due(&self) -> bool {
+        let half = self.lease_end.map(|end| end.saturating_duration_since(self.updated) / 2);
+        half.is_some_and(|half| self.updated.elapsed() >= half.max(INSPECT_INTERVAL_MIN))
+    }
+
+    /// Asks the nodes since when the lock has been held, and when the holder's lease ends.
+    async fn inspect(&mut self) {
+        // If too few nodes answer, keep what is known.
+        self.updated = Instant::now();
+        if let Some((held_since, remaining)) = inspect_hold(self.client, self.name).await {
+            self.held_since = held_since;
+            self.set_lease_end(remaining);
         }
     }
 
-    /// Describes the holder, how long it has held the lock, and until when.
-    fn holding(&self, wait: &Wait) -> String {
-        let by = wait.holder.as_ref().map(|holder| format!(" by {holder}"));
-        let held_for = self.since.and_then(|since| since.elapsed().ok()).map(|held| format!(" for {}", show(held)));
-        let renewing = if self.is_renewing { " and renewing" } else { "" };
-        let left = wait.remaining.map(|left| left.saturating_sub(self.heard.elapsed()));
-        let left = left.map(|left| format!(", lease {}{renewing}", show(left)));
-        [Some("held".to_owned()), by, held_for, left].into_iter().flatten().collect()
+    /// Describes the holder, and how long it has held the lock.
+    fn holder_text(&self, wait: &Wait) -> String {
+        let by = wait.holder.as_ref().map_or_else(String::new, |holder| format!(" by {holder}"));
+        let held_for = self.held_since.and_then(|since| since.elapsed().ok());
+        let held_for = held_for.map_or_else(String::new, |held_for| format!(" for {}", show(held_for)));
+        format!("held{by}{held_for}")
     }
 
-    fn standing(&self, wait: &Wait) -> String {
-        let waited = show(self.begun.elapsed());
-        match wait.place {
-            Some(place) => format!("you are {} of {}, waited {waited}", ordinal(place), wait.waiting.max(place)),
-            None => format!("waited {waited}"),
-        }
+    /// Describes the rest of the holder's lease, the position in the queue, and how long this process has waited.
+    fn wait_text(&self, wait: &Wait) -> String {
+        let left = self.lease_end.map(|end| end.saturating_duration_since(Instant::now()));
+        let lease = match left {
+            Some(left) if !left.is_zero() => {
+                let renewed = if self.is_renewed { ", which it renews" } else { "" };
+                format!("{} left of its lease{renewed}; ", show(left))
+            }
+            _ => String::new(),
+        };
+        let position = wait
+            .place
+            .map_or_else(String::new, |place| format!("you are {} of {}, ", ordinal(place), wait.waiting.max(place)));
+        format!("{lease}{position}waited {}", show(self.started.elapsed()))
     }
 
     /// Describes the nodes that cause the delay.
-    fn silence(&self) -> String {
+    fn nodes_text(&self) -> String {
         let describe =
-            |node: NodeStats| Some(format!("{} {}{}", node.node, node.trouble?, for_so_long(node.silent_for)));
+            |node: NodeStats| Some(format!("{} {}{}", node.node, node.trouble?, silence_text(node.silent_for)));
         let troubled: Vec<String> = self.client.node_stats().into_iter().filter_map(describe).collect();
         let why = if troubled.is_empty() {
             "the nodes have not decided yet".to_owned()
@@ -129,17 +158,19 @@ impl<'a> Display<'a> {
     }
 }
 
-/// Returns since when the name is held, according to the nodes.
-pub(crate) async fn held_since(client: &Client, name: &str) -> Option<SystemTime> {
+/// Returns since when the lock has been held, and how long its lease lasts unless it is renewed, according to the
+/// nodes. Returns `None` if too few nodes answer.
+pub(crate) async fn inspect_hold(client: &Client, name: &str) -> Option<(Option<SystemTime>, Option<Duration>)> {
     let inspection = client.inspect(name).await.ok()?;
-    let held =
-        inspection.nodes.iter().filter_map(|(_, said)| said.as_ref().ok().filter(|report| report.held.is_some()));
-    let since = held.map(|report| report.since_micros).max().filter(|micros| *micros > 0)?;
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(since))
+    let reports = inspection.nodes.iter().filter_map(|(_, report)| report.as_ref().ok());
+    let held: Vec<_> = reports.filter_map(|report| Some((report.since_micros, report.held.as_ref()?))).collect();
+    let since_micros = held.iter().map(|(since_micros, _)| *since_micros).max().filter(|micros| *micros > 0);
+    let held_since = since_micros.and_then(|micros| SystemTime::UNIX_EPOCH.checked_add(Duration::from_micros(micros)));
+    Some((held_since, held.iter().filter_map(|(_, held)| held.remaining).max()))
 }
 
 /// Identifies the holder. Another lease of the same process is another holder.
-fn who(wait: Option<&Wait>) -> Option<(Option<Holder>, Fence)> {
+fn holder_of(wait: Option<&Wait>) -> Option<(Option<Holder>, Fence)> {
     wait.map(|wait| (wait.holder.clone(), wait.fence))
 }
 
@@ -160,10 +191,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_ordinal_numbers() {
-        let places =
+    fn ordinals_end_as_in_english() {
+        let ordinals =
             [(1, "1st"), (2, "2nd"), (3, "3rd"), (4, "4th"), (11, "11th"), (12, "12th"), (21, "21st"), (113, "113th")];
-        for (number, text) in places {
+        for (number, text) in ordinals {
             assert_eq!(ordinal(number), text);
         }
     }

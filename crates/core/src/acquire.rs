@@ -1,7 +1,7 @@
-//! The state machine of an acquire. It asks all nodes for their votes. If a majority grants, it raises their fences to
-//! one value (the seal) and wins. If no majority grants, it waits in the queue, or releases its votes and retries.
+//! The state machine of an acquire. The machine asks all nodes for their votes. If a majority grants, the machine
+//! raises their fences to one value (the seal) and wins. Otherwise the machine waits in the queue, or releases its
+//! votes and retries.
 
-mod asking;
 mod settle;
 mod wait;
 
@@ -10,21 +10,19 @@ use alloc::vec::Vec;
 
 use crate::backoff::{DELAY_MIN, Schedule};
 use crate::fence::{self, Fence};
-use crate::mode::Mode;
+use crate::hold::{Defeat, Step, Wait, Won};
 use crate::name::LeaseId;
 use crate::nodes::NodeSet;
-use crate::quorum::{Tally, Verdict};
+use crate::request::{POLL_MAX, Parting, Request, Ticket, Waiter};
 use crate::rng::Rng;
+use crate::round::Attempt;
 use crate::rules::Rule;
-use crate::step::{Defeat, Step, Wait, Won};
-use crate::terms::Terms;
-use crate::ticket::{POLL_MAX, Parting, Ticket, Waiter};
+use crate::terms::{Mode, Terms};
 use crate::time::Moment;
 use crate::validity::{self, valid_until};
-use crate::vote::{Outcome, Refusal, Request};
-use asking::Asking;
+use crate::vote::{Outcome, Refusal, Tally, Verdict};
 
-/// How often one attempt tries to raise the fences of a majority to one value before the acquire starts over.
+/// How often one attempt tries to raise the fences of a majority to one value (the seal) before the attempt fails.
 pub const SEALS_MAX: u8 = 3;
 /// How often an acquire tries in a row to agree on one slot when the nodes granted different slots.
 pub const SETTLES_MAX: u8 = 5;
@@ -36,6 +34,7 @@ pub struct Acquire {
     /// The current attempt, or the next one while the machine rests.
     attempt: LeaseId,
     schedule: Schedule,
+    /// The highest fence that a node has reported.
     seen: Fence,
     /// Set once a node refused a proposal as too far ahead. From then on proposals come from the nodes' clocks only.
     by_clock_only: bool,
@@ -43,18 +42,19 @@ pub struct Acquire {
     ticket: Option<Ticket>,
     /// The slot of a semaphore that nodes try first.
     slot: Option<u32>,
+    /// How often the acquire has tried in a row to agree on one slot.
     settles: u8,
     /// The votes of the last round that found the lock held.
-    held: Option<Tally>,
+    last_held: Option<Tally>,
     /// The last state of the queue that was reported to the driver.
-    told: Option<Box<Wait>>,
+    reported: Option<Box<Wait>>,
     state: State,
 }
 
 #[derive(Clone, Debug, Hash)]
 enum State {
     Resting { until: Option<Moment> },
-    Asking(Asking),
+    Asking(Attempt),
     Finished,
 }
 
@@ -62,8 +62,8 @@ impl Acquire {
     /// Creates a state machine that has sent no requests.
     pub fn new(terms: Terms, rng: &mut dyn Rng) -> Self {
         // Start the last attempt early enough for slow nodes to answer before the caller's deadline.
-        let last_call = terms.give_up.map(|end| end.before(terms.node_deadline));
-        let schedule = Schedule::new(terms.retry, last_call);
+        let latest_start = terms.give_up.map(|end| end.before(terms.node_deadline));
+        let schedule = Schedule::new(terms.retry, latest_start);
         Self {
             terms,
             attempt: fresh_id(rng),
@@ -73,8 +73,8 @@ impl Acquire {
             ticket: None,
             slot: None,
             settles: 0,
-            held: None,
-            told: None,
+            last_held: None,
+            reported: None,
             state: State::Resting { until: None },
         }
     }
@@ -100,7 +100,7 @@ impl Acquire {
         match &self.state {
             State::Finished => None,
             State::Resting { until } => *until,
-            State::Asking(asking) => [asking.deadline, asking.poll, self.terms.give_up].into_iter().flatten().min(),
+            State::Asking(current) => [current.deadline, current.poll, self.terms.give_up].into_iter().flatten().min(),
         }
     }
 
@@ -115,21 +115,21 @@ impl Acquire {
             State::Finished => Vec::new(),
             State::Resting { until: Some(until) } if now < *until => Vec::new(),
             State::Resting { .. } => self.ask(now, node_micros, rng),
-            State::Asking(asking) => {
+            State::Asking(current) => {
                 if self.terms.give_up.is_some_and(|end| now >= end) {
-                    asking.give_up_on_the_rest(now);
-                    let verdict = asking.round.defeat();
+                    current.silence_pending(now);
+                    let verdict = current.round.defeat();
                     let mut steps = self.decide(now, rng);
                     if matches!(self.state, State::Asking(_)) {
-                        steps.extend(self.defeat(self.last_heard(verdict), now, rng));
+                        steps.extend(self.defeat(self.final_verdict(verdict), now, rng));
                     }
                     steps
-                } else if asking.deadline.is_some_and(|at| now >= at) {
-                    asking.give_up_on_the_rest(now);
+                } else if current.deadline.is_some_and(|at| now >= at) {
+                    current.silence_pending(now);
                     let mut steps = self.decide(now, rng);
-                    steps.extend(self.complete_the_turn(now));
+                    steps.extend(self.ask_rest_of_turn(now));
                     steps
-                } else if asking.poll.is_some_and(|at| now >= at) {
+                } else if current.poll.is_some_and(|at| now >= at) {
                     self.poll(now, node_micros, rng)
                 } else {
                     Vec::new()
@@ -147,7 +147,7 @@ impl Acquire {
         now: Moment,
         rng: &mut dyn Rng,
     ) -> Vec<Step> {
-        let State::Asking(asking) = &mut self.state else { return Vec::new() };
+        let State::Asking(current) = &mut self.state else { return Vec::new() };
         if self.attempt != attempt {
             return Vec::new();
         }
@@ -158,10 +158,10 @@ impl Acquire {
             }
             other => other,
         };
-        let hinted = asking.take(node, outcome);
+        let must_ask_again = current.take(node, outcome);
         let mut steps = self.decide(now, rng);
         // The node may have become free right after it sent the refusal.
-        if hinted {
+        if must_ask_again {
             steps.extend(self.ask_again(node, now));
         }
         steps
@@ -169,27 +169,27 @@ impl Acquire {
 
     /// Handles a hint that the lock may be free on a node. A hint proves nothing, so the machine asks the node again.
     pub fn hint(&mut self, node: usize, now: Moment, node_micros: Option<i64>) -> Vec<Step> {
-        let (proposal, pace) = (self.proposal(node_micros), self.pace());
+        let (proposal, interval) = (self.proposal(node_micros), self.poll_interval());
         let waits = self.ticket.is_some();
-        let State::Asking(asking) = &mut self.state else { return Vec::new() };
+        let State::Asking(current) = &mut self.state else { return Vec::new() };
         if !waits || node >= self.terms.quorum.nodes() {
             return Vec::new();
         }
-        if asking.is_pending(node) {
-            asking.note_hint(node);
+        if current.is_pending(node) {
+            current.note_hint(node);
             return Vec::new();
         }
-        asking.begin_turn(proposal);
-        asking.poll.get_or_insert(now + pace);
+        current.begin_turn(proposal);
+        current.poll.get_or_insert(now + interval);
         let mut steps = self.ask_again(node, now);
-        steps.extend(self.ask_what_was_given_back(now));
+        steps.extend(self.ask_yielded_nodes(now));
         steps
     }
 
     /// Cancels the acquire, and releases every vote and queue position that was requested.
     pub fn cancel(&mut self) -> Vec<Step> {
         match core::mem::replace(&mut self.state, State::Finished) {
-            State::Asking(asking) => alloc::vec![self.release(&asking, self.waiter().map(Parting::Leave))],
+            State::Asking(current) => alloc::vec![self.release(&current, self.waiter().map(Parting::Leave))],
             State::Resting { .. } | State::Finished => Vec::new(),
         }
     }
@@ -203,7 +203,7 @@ impl Acquire {
             self.slot.get_or_insert_with(|| (rng.bits() % u64::from(permits.max(1))) as u32);
         }
         let proposal = self.proposal(node_micros);
-        self.state = State::Asking(Asking::new(self.terms.quorum, proposal));
+        self.state = State::Asking(Attempt::new(self.terms.quorum, proposal));
         self.ask_all(now)
     }
 
@@ -214,44 +214,44 @@ impl Acquire {
         }
         self.schedule.count();
         let proposal = self.proposal(node_micros);
-        let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        asking.begin_poll(proposal);
+        let State::Asking(current) = &mut self.state else { return Vec::new() };
+        current.begin_poll(proposal);
         self.ask_all(now)
     }
 
     fn ask_all(&mut self, now: Moment) -> Vec<Step> {
-        let State::Asking(asking) = &self.state else { return Vec::new() };
-        let nodes = (0..self.terms.quorum.nodes()).filter(|node| !asking.is_pending(*node)).collect();
+        let State::Asking(current) = &self.state else { return Vec::new() };
+        let nodes = (0..self.terms.quorum.nodes()).filter(|node| !current.is_pending(*node)).collect();
         self.ask_nodes(nodes, now)
     }
 
-    /// Asks a node again after its hint, unless it has granted or owes an answer.
+    /// Asks a node again after its hint, unless the node has granted or owes an answer.
     fn ask_again(&mut self, node: usize, now: Moment) -> Vec<Step> {
-        let over = self.is_over(now);
-        let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        if over || asking.is_granted(node) || asking.is_pending(node) {
+        let is_over = self.is_over(now);
+        let State::Asking(current) = &mut self.state else { return Vec::new() };
+        if is_over || current.is_granted(node) || current.is_pending(node) {
             return Vec::new();
         }
-        asking.round.forget(node);
-        asking.note_prompt(node);
+        current.round.forget(node);
+        current.note_prompt(node);
         self.ask_nodes([node].into_iter().collect(), now)
     }
 
-    /// If the attempt has votes, asks the nodes that were not asked since the last hint (in this turn), because their
+    /// If the attempt has votes, asks the nodes that were not asked in this turn (since the last hint), because their
     /// own hints may be lost.
-    fn complete_the_turn(&mut self, now: Moment) -> Vec<Step> {
-        let over = self.is_over(now);
-        let State::Asking(asking) = &self.state else { return Vec::new() };
-        let rest = asking.unasked();
-        let idle = rest.is_empty() || asking.round.grants().next().is_none();
-        if over || idle { Vec::new() } else { self.ask_nodes(rest, now) }
+    fn ask_rest_of_turn(&mut self, now: Moment) -> Vec<Step> {
+        let is_over = self.is_over(now);
+        let State::Asking(current) = &self.state else { return Vec::new() };
+        let rest = current.unasked();
+        let is_idle = rest.is_empty() || current.round.grants().next().is_none();
+        if is_over || is_idle { Vec::new() } else { self.ask_nodes(rest, now) }
     }
 
     fn ask_nodes(&mut self, nodes: NodeSet, now: Moment) -> Vec<Step> {
         let deadline = self.deadline(now);
-        let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        asking.set_pending(nodes, deadline);
-        let proposal = asking.proposal;
+        let State::Asking(current) = &mut self.state else { return Vec::new() };
+        current.set_pending(nodes, deadline);
+        let proposal = current.proposal;
         alloc::vec![self.request(nodes, proposal)]
     }
 
@@ -280,9 +280,9 @@ impl Acquire {
 
     /// Ends or continues the attempt as soon as its result is decided.
     fn decide(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
-        let State::Asking(asking) = &self.state else { return Vec::new() };
+        let State::Asking(current) = &self.state else { return Vec::new() };
         let majority = self.terms.quorum.majority();
-        if let Some(won) = self.won(asking) {
+        if let Some(won) = self.won(current) {
             let left = validity::left(won.valid_until, now);
             if left.is_zero() || left < self.terms.min_validity {
                 return self.defeat(Verdict::TooSlow, now, rng);
@@ -290,39 +290,40 @@ impl Acquire {
             self.state = State::Finished;
             return alloc::vec![Step::Won(won)];
         }
-        let over = self.is_over(now);
-        if !over && self.must_yield(asking) {
+        let is_over = self.is_over(now);
+        if !is_over && self.must_yield(current) {
             return self.yield_votes(now, rng);
         }
-        if asking.round.is_out_of_reach() {
-            let verdict = asking.round.defeat();
-            let again = !self.by_clock_only && asking.is_too_far_ahead();
-            let waits = verdict == Verdict::Held && self.ticket.is_some() && !over && !again;
-            let verdict = if over { self.last_heard(verdict) } else { verdict };
-            return if waits { self.wait(now, rng) } else { self.defeat(verdict, now, rng) };
+        if current.round.is_out_of_reach() {
+            let verdict = current.round.defeat();
+            let must_repeat = !self.by_clock_only && current.is_too_far_ahead();
+            let may_wait = verdict == Verdict::Held && self.ticket.is_some() && !is_over && !must_repeat;
+            let verdict = if is_over { self.final_verdict(verdict) } else { verdict };
+            return if may_wait { self.wait(now, rng) } else { self.defeat(verdict, now, rng) };
         }
-        let best = asking.round.grants_of(asking.round.best_slot()).count();
-        if best + asking.round.open() < majority {
+        let best = current.round.grants_of(current.round.best_slot()).count();
+        if best + current.round.unanswered() < majority {
             return self.settle(now, rng);
         }
         // After a failed seal, nodes that have not answered yet may still complete the majority.
-        let stuck = asking.seals == 0 || asking.round.open() == 0;
-        if best >= majority && asking.sealing.is_empty() && stuck {
-            let seals_left = asking.seals < SEALS_MAX && !over;
+        let is_stuck = current.seals == 0 || current.round.unanswered() == 0;
+        if best >= majority && current.sealing.is_empty() && is_stuck {
+            let seals_left = current.seals < SEALS_MAX && !is_over;
             return if seals_left { self.seal(now) } else { self.defeat(Verdict::TooSlow, now, rng) };
         }
         Vec::new()
     }
 
+    /// Returns whether the caller's deadline has passed.
     fn is_over(&self, now: Moment) -> bool {
         self.terms.give_up.is_some_and(|end| now >= end)
     }
 
-    fn won(&self, asking: &Asking) -> Option<Won> {
+    fn won(&self, current: &Attempt) -> Option<Won> {
         let majority = self.terms.quorum.majority();
-        let slot = asking.round.best_slot();
-        let fences = || asking.round.grants_of(slot).map(|(_, fence, _)| fence);
-        let (fence, any) = if self.terms.plain {
+        let slot = current.round.best_slot();
+        let fences = || current.round.grants_of(slot).map(|(_, fence, _)| fence);
+        let (fence, counts_all) = if self.terms.plain {
             (Fence::default(), true)
         } else if self.terms.rules.hold(Rule::EqualFences) {
             (fence::sealed(fences(), majority)?, false)
@@ -330,8 +331,8 @@ impl Acquire {
             (fences().max()?, true)
         };
         let mut acks = alloc::vec![None; self.terms.quorum.nodes()];
-        for (node, granted, sent) in asking.round.grants_of(slot) {
-            if any || granted == fence {
+        for (node, granted, sent) in current.round.grants_of(slot) {
+            if counts_all || granted == fence {
                 acks[node] = Some(sent);
             }
         }
@@ -345,49 +346,49 @@ impl Acquire {
             },
             acks,
             valid_until,
-            sealed_late: asking.seals > 0,
+            sealed_late: current.seals > 0,
             waiter: self.waiter(),
         })
     }
 
-    /// After a majority granted unequal fences, asks the nodes with the lower ones to raise them.
+    /// Asks the nodes with the lower fences to raise them, after a majority has granted unequal fences.
     fn seal(&mut self, now: Moment) -> Vec<Step> {
         let deadline = self.deadline(now);
         let majority = self.terms.quorum.majority();
-        let State::Asking(asking) = &mut self.state else { return Vec::new() };
-        let slot = asking.round.best_slot();
-        let Some(target) = fence::seal_at(asking.round.grants_of(slot).map(|(_, fence, _)| fence), majority) else {
+        let State::Asking(current) = &mut self.state else { return Vec::new() };
+        let slot = current.round.best_slot();
+        let Some(target) = fence::seal_at(current.round.grants_of(slot).map(|(_, fence, _)| fence), majority) else {
             return Vec::new();
         };
         let mut lower: NodeSet =
-            asking.round.grants_of(slot).filter(|(_, fence, _)| *fence < target).map(|(node, ..)| node).collect();
+            current.round.grants_of(slot).filter(|(_, fence, _)| *fence < target).map(|(node, ..)| node).collect();
         if !self.terms.rules.hold(Rule::RaiseOwnVotes) {
-            lower.extend(asking.round.refused());
+            lower.extend(current.round.refused());
         }
-        asking.seals += 1;
-        asking.sealing = lower;
-        asking.set_pending(lower, deadline);
+        current.seals += 1;
+        current.sealing = lower;
+        current.set_pending(lower, deadline);
         // Nodes that are asked later should grant the same fence.
-        asking.proposal = target;
+        current.proposal = target;
         alloc::vec![self.request(lower, target)]
     }
 
     fn defeat(&mut self, verdict: Verdict, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
-        let State::Asking(asking) = core::mem::replace(&mut self.state, State::Finished) else { return Vec::new() };
+        let State::Asking(current) = core::mem::replace(&mut self.state, State::Finished) else { return Vec::new() };
         // Votes and queue positions of a failed attempt would only delay other clients.
-        let mut steps = alloc::vec![self.release(&asking, self.waiter().map(Parting::Leave))];
-        let is_told = asking.round.refusals().any(|why| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. }));
-        let tally = match self.held.take() {
-            Some(held) if verdict == Verdict::Held && !is_told => held,
-            _ => asking.round.tally(),
+        let mut steps = alloc::vec![self.release(&current, self.waiter().map(Parting::Leave))];
+        let is_held = current.round.refusals().any(|why| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. }));
+        let tally = match self.last_held.take() {
+            Some(held) if verdict == Verdict::Held && !is_held => held,
+            _ => current.round.tally(),
         };
-        let ahead = asking.is_too_far_ahead();
+        let is_too_far_ahead = current.is_too_far_ahead();
         // A fence that only one node has seen must not make all proposals too high for the other nodes.
-        let again = ahead && !self.by_clock_only && !self.is_over(now);
-        self.by_clock_only |= ahead;
-        self.see(asking.round.highest_fence());
+        let must_repeat = is_too_far_ahead && !self.by_clock_only && !self.is_over(now);
+        self.by_clock_only |= is_too_far_ahead;
+        self.remember_fence(current.round.highest_fence());
         let next = match verdict {
-            _ if again => Some(now),
+            _ if must_repeat => Some(now),
             Verdict::Mismatch => None,
             _ => self.schedule.next(now, rng),
         };
@@ -401,15 +402,15 @@ impl Acquire {
         steps
     }
 
-    fn see(&mut self, fence: Fence) {
+    fn remember_fence(&mut self, fence: Fence) {
         self.seen = if self.by_clock_only { Fence::default() } else { self.seen.max(fence) };
     }
 
-    fn release(&self, asking: &Asking, parting: Option<Parting>) -> Step {
+    fn release(&self, current: &Attempt, parting: Option<Parting>) -> Step {
         let nodes = if self.terms.rules.hold(Rule::ReleaseEverywhere) {
             NodeSet::first(self.terms.quorum.nodes())
         } else {
-            asking.round.grants().map(|(node, ..)| node).collect()
+            current.round.grants().map(|(node, ..)| node).collect()
         };
         Step::Release { attempt: self.attempt, nodes, parting }
     }

@@ -15,10 +15,11 @@ pub struct Retry {
     pub min: Duration,
     /// The longest delay.
     pub max: Duration,
-    /// The largest number of attempts. If it is `None`, only the caller's deadline limits them.
+    /// The largest number of attempts; `None` if only the caller's deadline limits the attempts.
     pub attempts: Option<u32>,
 }
 
+/// Delays from 5 to 500 ms, and no limit of the number of attempts.
 impl Default for Retry {
     fn default() -> Self {
         Self { min: Duration::from_millis(5), max: Duration::from_millis(500), attempts: None }
@@ -34,26 +35,26 @@ impl Retry {
 #[derive(Clone, Debug, Hash)]
 pub struct Schedule {
     retry: Retry,
-    last_call: Option<Moment>,
-    reach: Duration,
+    latest_start: Option<Moment>,
+    delay_bound: Duration,
     tried: u32,
 }
 
 impl Schedule {
-    /// Creates a schedule. No attempt begins after `last_call`.
-    pub fn new(retry: Retry, last_call: Option<Moment>) -> Self {
-        Self { retry, last_call, reach: retry.min, tried: 0 }
+    /// Creates a schedule. No attempt starts after `latest_start`.
+    pub fn new(retry: Retry, latest_start: Option<Moment>) -> Self {
+        Self { retry, latest_start, delay_bound: retry.min, tried: 0 }
     }
 
     /// Counts a failed attempt, and returns whether another one is allowed.
     pub fn count(&mut self) -> bool {
         self.tried = self.tried.saturating_add(1);
-        self.retry.attempts.is_none_or(|most| self.tried < most)
+        self.retry.attempts.is_none_or(|max| self.tried < max)
     }
 
     /// Returns whether the current attempt is the last one allowed.
     pub fn is_last(&self) -> bool {
-        self.retry.attempts.is_some_and(|most| self.tried.saturating_add(1) >= most)
+        self.retry.attempts.is_some_and(|max| self.tried.saturating_add(1) >= max)
     }
 
     /// Returns the number of failed attempts.
@@ -64,18 +65,18 @@ impl Schedule {
     /// Returns the moment of the next attempt after one failed at `now`, or `None` to give up.
     ///
     /// Each delay is random, between the shortest one and a bound that doubles up to the longest one. A delay that
-    /// would pass the last call ends at the last call, so that the client asks once more before it gives up.
+    /// would pass the latest start ends there, so that the client asks once more before it gives up.
     pub fn next(&mut self, now: Moment, rng: &mut dyn Rng) -> Option<Moment> {
         if !self.count() {
             return None;
         }
-        if self.last_call.is_some_and(|end| now >= end) {
+        if self.latest_start.is_some_and(|end| now >= end) {
             return None;
         }
         let min = self.retry.min.max(DELAY_MIN);
-        self.reach = self.reach.max(min).saturating_mul(2).min(self.retry.max).max(min);
-        let at = now + rng.between(min, self.reach);
-        Some(self.last_call.map_or(at, |end| at.min(end)))
+        self.delay_bound = self.delay_bound.max(min).saturating_mul(2).min(self.retry.max).max(min);
+        let at = now + rng.between(min, self.delay_bound);
+        Some(self.latest_start.map_or(at, |end| at.min(end)))
     }
 }
 

@@ -17,33 +17,21 @@ use core::time::Duration;
 use hashbrown::HashMap;
 
 use crate::name::LeaseId;
+use crate::request::{ENTRY_LEASE, Parting, Request};
 use crate::rules::{Rule, Rules};
-use crate::ticket::{ENTRY_LEASE, Parting};
 use crate::time::{Moment, Ttl};
-use crate::vote::Request;
 
 /// The most releases that a link may owe to a node. A link that owes this many accepts no new requests.
 pub const OWED_MAX: usize = 65_536;
-/// How long a release stays owed after its vote has expired, because a request of its attempt may arrive late.
+/// How long a release stays owed after its vote has expired, because a request of the attempt may arrive late.
 const OWED_SLACK: Duration = Duration::from_secs(1);
-
-/// A request for a vote, with its sender's context.
-#[derive(Clone, Debug, Hash)]
-pub struct Ask<T> {
-    /// The request.
-    pub request: Arc<Request>,
-    /// The number of the renewal; 0 for other requests.
-    pub round: u32,
-    /// The sender's data, returned with the reply.
-    pub context: T,
-}
 
 /// A release that the node has not acknowledged.
 #[derive(Clone, Debug)]
 pub struct Release<T> {
     /// The attempt that is over.
     pub attempt: LeaseId,
-    /// The ttl of its votes.
+    /// The ttl of the attempt's votes.
     pub ttl: Ttl,
     /// Whether the attempt uses the commands of the Redlock page.
     pub is_plain: bool,
@@ -59,10 +47,18 @@ pub struct Release<T> {
 struct Owed<T> {
     release: Release<T>,
     /// The moment after which everything that the release would free has expired.
-    lapses: Moment,
+    expires_at: Moment,
     /// The position among the owed releases.
     serial: u64,
     is_resent: bool,
+}
+
+/// A request for a vote, with its sender's context.
+#[derive(Clone, Debug, Hash)]
+struct Ask<T> {
+    request: Arc<Request>,
+    round: u32,
+    context: T,
 }
 
 #[derive(Clone, Debug, Hash)]
@@ -87,7 +83,7 @@ pub enum Fate {
 }
 
 /// A request or release that is complete: its attempt, round and context.
-pub type Told<T> = (LeaseId, u32, T);
+pub type Completion<T> = (LeaseId, u32, T);
 
 /// The requests for one node, from the sender's call to the reply.
 #[derive(Clone, Debug)]
@@ -95,7 +91,7 @@ pub struct Delivery<T> {
     rules: Rules,
     queue: VecDeque<Item<T>>,
     /// The batches in flight, oldest first: the node answers in this order.
-    under_way: VecDeque<Vec<Item<T>>>,
+    in_flight: VecDeque<Vec<Item<T>>>,
     /// The owed releases, unordered. Their serial numbers give the order.
     owed: HashMap<LeaseId, Owed<T>>,
     /// The number of releases so far.
@@ -118,7 +114,7 @@ impl<T: Clone> Delivery<T> {
         Self {
             rules,
             queue: VecDeque::new(),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             owed: HashMap::new(),
             serial: 0,
             failed: Vec::new(),
@@ -129,19 +125,20 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Queues a request. If a renewal of the same lease is already in the queue, that renewal gets the number of the
-    /// new round instead, so that renewals do not pile up for a slow node.
-    pub fn ask(&mut self, ask: Ask<T>) {
-        if ask.round == 0 || self.renewals.insert(ask.request.attempt(), ask.round).is_none() {
-            self.queue.push_back(Item::Ask { ask, is_resent: false });
+    /// Queues a request. `round` is the number of a renewal, and 0 for other requests. The reply returns the round and
+    /// the sender's context. If a renewal of the same lease is already in the queue, that renewal gets the number of
+    /// the new round instead, so that renewals do not pile up for a slow node.
+    pub fn ask(&mut self, request: Arc<Request>, round: u32, context: T) {
+        if round == 0 || self.renewals.insert(request.attempt(), round).is_none() {
+            self.queue.push_back(Item::Ask { ask: Ask { request, round, context }, is_resent: false });
         }
     }
 
-    /// Queues a release. The release stays owed until the node acknowledges it or the release expires.
+    /// Queues a release, which stays owed until its acknowledgement or its expiry.
     pub fn release(&mut self, release: Release<T>, now: Moment) {
-        let (attempt, lapses) = (release.attempt, now + (release.ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK);
+        let (attempt, expires_at) = (release.attempt, now + (release.ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK);
         self.serial += 1;
-        self.owed.insert(attempt, Owed { release, lapses, serial: self.serial, is_resent: false });
+        self.owed.insert(attempt, Owed { release, expires_at, serial: self.serial, is_resent: false });
         // Drop the moved requests of this attempt: the node could acknowledge the release before they are sent again.
         self.moved.retain(|ask| !(ask.request.creates_vote() && ask.request.attempt() == attempt));
         if self.rules.hold(Rule::ReleaseInOrder) {
@@ -151,11 +148,11 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Takes the next batch of at most `most` requests from the queue, in order, passes each to `send`, and returns the
+    /// Takes the next batch of at most `max` requests from the queue, in order, passes each to `send`, and returns the
     /// size of the batch. Skips requests of attempts that are over, because their releases follow.
-    pub fn drain(&mut self, most: usize, mut send: impl FnMut(Arc<Request>, &T)) -> usize {
-        let mut batch = Vec::with_capacity(most.min(self.queue.len()));
-        while batch.len() < most {
+    pub fn drain(&mut self, max: usize, mut send: impl FnMut(Arc<Request>, &T)) -> usize {
+        let mut batch = Vec::with_capacity(max.min(self.queue.len()));
+        while batch.len() < max {
             let Some(item) = self.queue.pop_front() else { break };
             match item {
                 Item::Ask { mut ask, is_resent } => {
@@ -176,25 +173,26 @@ impl<T: Clone> Delivery<T> {
         }
         let size = batch.len();
         if size > 0 {
-            self.under_way.push_back(batch);
+            self.in_flight.push_back(batch);
         }
         size
     }
 
     /// Takes the reply to the oldest batch. Returns, for each request of that batch, the sender to notify, if any.
-    pub fn replied(&mut self, fates: impl IntoIterator<Item = Fate>) -> Vec<Option<Told<T>>> {
-        let batch = self.under_way.pop_front().unwrap_or_default();
-        batch.into_iter().zip(fates).map(|(item, fate)| self.settle(item, fate)).collect()
+    pub fn replied(&mut self, fates: impl IntoIterator<Item = Fate>) -> Vec<Option<Completion<T>>> {
+        let batch = self.in_flight.pop_front().unwrap_or_default();
+        batch.into_iter().zip(fates).map(|(item, fate)| self.complete(item, fate)).collect()
     }
 
-    fn settle(&mut self, item: Item<T>, fate: Fate) -> Option<Told<T>> {
+    /// Handles the fate of one item. Returns the sender to notify, unless the item must be sent again.
+    fn complete(&mut self, item: Item<T>, fate: Fate) -> Option<Completion<T>> {
         match (item, fate) {
             (Item::Ask { ask, is_resent: false }, Fate::Moved) if !self.is_over(&ask) => {
                 self.is_moving = true;
                 self.moved.push(ask);
                 None
             }
-            (Item::Ask { ask, .. }, _) => Some(ask.told()),
+            (Item::Ask { ask, .. }, _) => Some(ask.completion()),
             (Item::Release(attempt), Fate::Done) => {
                 self.strays.remove(&attempt);
                 self.owed.remove(&attempt).map(|owed| (attempt, 0, owed.release.context))
@@ -206,13 +204,13 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Starts a new connection. Queues every owed release again, in order, and then, if the node `votes`, the requests
-    /// whose names have moved.
-    pub fn connected(&mut self, votes: bool) {
+    /// Starts a new connection. Queues every owed release again, in order, and then, if the node `may_vote`, the
+    /// requests whose names have moved.
+    pub fn connected(&mut self, may_vote: bool) {
         let mut owed: Vec<(u64, LeaseId)> = self.owed.iter().map(|(attempt, owed)| (owed.serial, *attempt)).collect();
         owed.sort_unstable();
         self.queue = owed.into_iter().map(|(_, attempt)| Item::Release(attempt)).collect();
-        if votes {
+        if may_vote {
             let moved = self.moved.drain(..).map(|ask| Item::Ask { ask, is_resent: true });
             self.queue.extend(moved);
         }
@@ -220,15 +218,15 @@ impl<T: Clone> Delivery<T> {
 
     /// Ends the connection. Returns the senders whose requests will get no reply. Releases stay owed, and requests
     /// whose names have moved wait for one more connection.
-    pub fn lost(&mut self) -> Vec<Told<T>> {
-        let mut told = Vec::new();
-        for item in core::mem::take(&mut self.under_way).into_iter().flatten() {
+    pub fn lost(&mut self) -> Vec<Completion<T>> {
+        let mut completions = Vec::new();
+        for item in core::mem::take(&mut self.in_flight).into_iter().flatten() {
             match item {
                 Item::Ask { ask, .. } => {
                     if ask.request.creates_vote() {
                         self.strays.insert(ask.request.attempt());
                     }
-                    told.push(ask.told());
+                    completions.push(ask.completion());
                 }
                 Item::Release(attempt) if !self.rules.hold(Rule::OweReleases) => drop(self.owed.remove(&attempt)),
                 Item::Release(_) => {}
@@ -237,14 +235,14 @@ impl<T: Clone> Delivery<T> {
         for item in core::mem::take(&mut self.queue) {
             if let Item::Ask { mut ask, .. } = item {
                 self.leave_queue(&mut ask);
-                told.push(ask.told());
+                completions.push(ask.completion());
             }
         }
         self.failed.clear();
         if !core::mem::take(&mut self.is_moving) {
-            told.extend(self.moved.drain(..).map(Ask::told));
+            completions.extend(self.moved.drain(..).map(Ask::completion));
         }
-        told
+        completions
     }
 
     /// Queues again the releases that the node answered with an error.
@@ -252,11 +250,11 @@ impl<T: Clone> Delivery<T> {
         self.queue.extend(self.failed.drain(..).map(Item::Release));
     }
 
-    /// Removes expired releases. If a request of its attempt may still arrive, an expired release stays owed until the
-    /// client closes.
-    pub fn forget_lapsed(&mut self, now: Moment, is_closing: bool) {
+    /// Removes expired releases. An expired release stays owed until the client closes if a request of its attempt may
+    /// still arrive.
+    pub fn forget_expired(&mut self, now: Moment, is_closing: bool) {
         let strays = &self.strays;
-        self.owed.retain(|attempt, owed| now < owed.lapses || strays.contains(attempt) && !is_closing);
+        self.owed.retain(|attempt, owed| now < owed.expires_at || strays.contains(attempt) && !is_closing);
     }
 
     /// Removes an attempt that this client will never release.
@@ -284,13 +282,14 @@ impl<T: Clone> Delivery<T> {
         self.strays.len()
     }
 
-    /// Returns whether the attempt was released, so that the request must not be sent any more.
+    /// Returns whether the request must not be sent any more, because its attempt was released.
     fn is_over(&self, ask: &Ask<T>) -> bool {
         self.rules.hold(Rule::ReleaseInOrder)
             && ask.request.creates_vote()
             && self.owed.contains_key(&ask.request.attempt())
     }
 
+    /// Records that a request has left the queue. A renewal gets the number of its last round.
     fn leave_queue(&mut self, ask: &mut Ask<T>) {
         if ask.round > 0 {
             ask.round = self.renewals.remove(&ask.request.attempt()).unwrap_or(ask.round);
@@ -299,7 +298,7 @@ impl<T: Clone> Delivery<T> {
 }
 
 impl<T> Ask<T> {
-    fn told(self) -> Told<T> {
+    fn completion(self) -> Completion<T> {
         (self.request.attempt(), self.round, self.context)
     }
 }
@@ -310,8 +309,8 @@ impl<T> Owed<T> {
         if self.release.is_plain {
             return Request::PlainRelease { attempt };
         }
-        // When a yield is sent again, its waiter may have left the queue and must not return to it. If the waiter is
-        // still in the queue, it must not get a handoff for this attempt.
+        // When a yield is sent again, its waiter may have left the queue and must not return. If the waiter is still
+        // in the queue, the waiter must not get a handoff for this attempt.
         let is_late_yield = self.is_resent && matches!(parting, Some(Parting::Yield(_)));
         let leaves_tombstone = (is_stray || is_foreign || is_late_yield) && rules.hold(Rule::LeaveTombstones);
         Request::Release {
@@ -330,7 +329,7 @@ impl<T: Hash> Hash for Delivery<T> {
         for Owed { release, is_resent, .. } in owed {
             (release.attempt, release.parting, release.is_foreign, &release.context, is_resent).hash(state);
         }
-        (&self.queue, &self.under_way, &self.failed, &self.moved, self.is_moving).hash(state);
+        (&self.queue, &self.in_flight, &self.failed, &self.moved, self.is_moving).hash(state);
         (&self.renewals, &self.strays).hash(state);
     }
 }

@@ -5,7 +5,7 @@ use core::fmt;
 
 use crate::name::LeaseId;
 
-/// Identifies the signer of a vote without revealing its lease id: the first 64 bits of the SHA-1 of the stored
+/// Identifies the signer of a vote without revealing the lease id: the first 64 bits of the SHA-1 of the stored
 /// signature.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest(u64);
@@ -19,12 +19,13 @@ impl Digest {
         })
     }
 
-    /// Returns the signature of a broken vote, which no attempt uses as its id.
-    pub(crate) fn signature(self) -> LeaseId {
+    /// Returns the signature of a vote that was broken. No attempt uses this signature as its id.
+    pub(crate) fn broken_signature(self) -> LeaseId {
         LeaseId::from_bits(u128::from(self.0) << 64)
     }
 
-    /// Returns the digest in a signature made by [`signature`](Self::signature); `None` for any other.
+    /// Returns the digest in a signature made by [`broken_signature`](Self::broken_signature); `None` for any
+    /// other signature.
     pub(crate) fn of_broken(signature: LeaseId) -> Option<Self> {
         let digits = signature.reveal();
         digits.strip_suffix(Self::NOBODY).and_then(Self::parse)

@@ -2,7 +2,7 @@
 
 use core::fmt;
 
-use crate::nodes::gathered;
+use crate::nodes::gather;
 
 /// A fencing token: a number that grows with every lease of a name. The protected resource checks it.
 ///
@@ -39,7 +39,7 @@ impl fmt::Display for Fence {
 
 /// Returns the median of the nodes' clocks; for an even number of clocks, the lower of the middle two.
 pub fn median(readings: impl IntoIterator<Item = i64>) -> Option<i64> {
-    let (mut of_nodes, count) = gathered(readings, 0);
+    let (mut of_nodes, count) = gather(readings, 0);
     let readings = &mut of_nodes[..count];
     readings.sort_unstable();
     let middle = readings.len().checked_sub(1)? / 2;
@@ -57,10 +57,10 @@ pub fn propose(node_micros: Option<i64>, seen: Fence) -> Fence {
 /// Returns the lowest fence to which a majority of unequal grants can be raised: the m-th smallest, where m is
 /// `majority`.
 ///
-/// If a majority grants one fence under our votes, that fence is above all earlier fences. Choosing the lowest possible
-/// one ignores a node that is far ahead of the others.
+/// While a majority votes for one attempt, any fence that the majority grants is above all earlier fences. The lowest
+/// possible fence ignores a node that is far ahead of the others.
 pub fn seal_at(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
-    let (mut of_nodes, count) = gathered(granted, Fence::default());
+    let (mut of_nodes, count) = gather(granted, Fence::default());
     let granted = &mut of_nodes[..count];
     granted.sort_unstable();
     granted.get(majority.checked_sub(1)?).copied()
@@ -68,7 +68,7 @@ pub fn seal_at(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Opt
 
 /// Returns the fence that a majority has granted, if there is one.
 pub fn sealed(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
-    let (mut of_nodes, count) = gathered(granted, Fence::default());
+    let (mut of_nodes, count) = gather(granted, Fence::default());
     let granted = &mut of_nodes[..count];
     granted.sort_unstable();
     granted.windows(majority.max(1)).find(|run| run.first() == run.last()).map(|run| run[0])

@@ -1,21 +1,20 @@
-//! The state machine of a held lease: held, renewing, then released or lost.
+//! The state machine of a held lease: held, renewing, then released or lost. Also the steps that both state machines
+//! return, [`Acquire`](crate::acquire::Acquire) and [`Hold`].
 
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::fence::Fence;
-use crate::mode::Mode;
-use crate::name::LeaseId;
+use crate::name::{Holder, LeaseId};
 use crate::nodes::NodeSet;
+use crate::request::{Parting, Request, Waiter};
 use crate::rng::Rng;
 use crate::round::Round;
 use crate::rules::Rule;
-use crate::step::{Loss, Step, Won};
-use crate::terms::Terms;
-use crate::time::Moment;
+use crate::terms::{Mode, Renewals, Terms};
+use crate::time::{Moment, Ttl};
 use crate::validity::{self, mth_largest};
-use crate::vote::{Outcome, Refusal, Request, Silence, Vote};
-use crate::watchdog::{Renewals, Watchdog};
+use crate::vote::{Outcome, Refusal, Silence, Tally, Verdict, Vote};
 
 /// The state machine behind a lease, from the win to the release or loss.
 #[derive(Clone, Debug, Hash)]
@@ -23,20 +22,22 @@ pub struct Hold {
     terms: Terms,
     attempt: LeaseId,
     fence: Option<Fence>,
+    /// For each node, the send time of the newest request that the node granted.
     acks: Vec<Option<Moment>>,
     valid_until: Moment,
     watchdog: Watchdog,
     /// Whether the lease is neither lost nor released.
     is_held: bool,
     loss: Option<Loss>,
+    /// The number of renewals so far.
     rounds: u32,
-    /// When the last round began.
-    begun: Moment,
+    /// When the last round started.
+    round_start: Moment,
     /// The replies to the current renewal.
     renewal: Option<Round>,
     /// Whether another renewal must follow the current one, because a hint arrived after the current one was sent.
-    doubted: bool,
-    /// Whether a node reported a tombstone for the attempt, although the holder did not release it.
+    must_renew_again: bool,
+    /// Whether a node reported a tombstone for the attempt, although the holder did not release the lease.
     broken: bool,
 }
 
@@ -54,9 +55,9 @@ impl Hold {
             is_held: true,
             loss: None,
             rounds: 0,
-            begun: now,
+            round_start: now,
             renewal: None,
-            doubted: false,
+            must_renew_again: false,
             broken: false,
         }
     }
@@ -81,10 +82,10 @@ impl Hold {
         if self.is_held { validity::left(self.valid_until, now) } else { Duration::ZERO }
     }
 
-    /// Returns the start and end of the validity; `None` if the lease is over. The requests that a majority granted
-    /// were sent at the start or later.
+    /// Returns the start and end of the validity; `None` if the lease is over. A majority granted requests that were
+    /// sent at the start or later.
     pub fn span(&self) -> Option<(Moment, Moment)> {
-        self.is_held.then_some((self.asked()?, self.valid_until))
+        self.is_held.then_some((self.majority_asked_at()?, self.valid_until))
     }
 
     /// Returns the nodes that have granted the lease.
@@ -92,7 +93,7 @@ impl Hold {
         (0..self.acks.len()).filter(|node| self.acks[*node].is_some()).collect()
     }
 
-    /// Returns why the lease was lost; `None` if it was not lost.
+    /// Returns why the lease was lost; `None` if the lease was not lost.
     pub fn loss(&self) -> Option<Loss> {
         self.loss
     }
@@ -121,7 +122,7 @@ impl Hold {
         let deadline = self.deadline();
         if let Some(renewal) = self.renewal.as_mut().filter(|_| now >= deadline) {
             renewal.silence_the_rest(&Silence::Late);
-            self.settle(now, rng, &mut steps);
+            self.complete_renewal(now, rng, &mut steps);
         }
         if self.renewal.is_none() && self.watchdog.due().is_some_and(|due| now >= due) {
             steps.push(self.renew(now));
@@ -145,15 +146,14 @@ impl Hold {
     /// Handles a hint that the lease may be broken. A hint proves nothing, so the machine renews the lease, after the
     /// current renewal if there is one.
     pub fn doubt(&mut self, now: Moment) -> Vec<Step> {
-        self.doubted = self.renewal.is_some();
+        self.must_renew_again = self.renewal.is_some();
         self.extend(now).1
     }
 
     /// Handles the outcome of a renewal on one node.
     ///
-    /// An answer to an older round extends the vote of its node, counted from the time at which that request was sent,
-    /// but never completes the majority of another round. Answers to the acquire that arrive after the win have round
-    /// 0.
+    /// An answer to an earlier round extends the vote of its node, counted from the send time of the request, but never
+    /// completes the majority of another round. Answers to the acquire that arrive after the win have round 0.
     pub fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let mut steps = Vec::new();
         if !self.still_valid(now, &mut steps) || node >= self.acks.len() {
@@ -167,9 +167,9 @@ impl Hold {
         };
         match &outcome {
             // A late answer to the acquire may grant another slot. Such a grant is no vote for this lease.
-            Outcome::Voted { vote: Vote::Grant { slot: Some(slot), .. }, .. } if !self.is_in(slot.index) => {}
+            Outcome::Voted { vote: Vote::Grant { slot: Some(slot), .. }, .. } if !self.has_slot(slot.index) => {}
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
-            // The node lost our vote with its memory, but its quarantine prevents other grants until our ttl is over.
+            // The node lost our vote with its memory, but its quarantine prevents other grants for the whole ttl.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
             // A node with a new roster keeps its votes.
             Outcome::Silent(_)
@@ -180,27 +180,27 @@ impl Hold {
                 self.broken |= *why == Refusal::Tombstoned;
             }
         }
-        let Some(asked) = self.asked() else {
+        let Some(asked_at) = self.majority_asked_at() else {
             return alloc::vec![self.lose(if self.broken { Loss::Broken } else { Loss::Taken })];
         };
-        self.valid_until = validity::until(asked, self.terms.ttl, self.terms.drift);
+        self.valid_until = validity::until(asked_at, self.terms.ttl, self.terms.drift);
         if !self.still_valid(now, &mut steps) {
             return steps;
         }
         match &mut self.renewal {
             Some(renewal) if round == self.rounds => {
                 renewal.take(node, outcome);
-                self.settle(now, rng, &mut steps);
+                self.complete_renewal(now, rng, &mut steps);
             }
-            // The answer is too late for its round, but with it a majority has renewed, so no retry is needed.
-            None if self.watchdog.has_failed() && asked >= self.begun => self.watchdog.renewed(asked),
+            // The answer is too late for its round, but completes a majority that has renewed, so no retry is needed.
+            None if self.watchdog.has_failed() && asked_at >= self.round_start => self.watchdog.renewed(asked_at),
             Some(_) | None => {}
         }
         steps
     }
 
     /// Returns the latest moment such that a majority granted requests that were sent at or after that moment.
-    fn asked(&self) -> Option<Moment> {
+    fn majority_asked_at(&self) -> Option<Moment> {
         mth_largest(self.acks.iter().flatten().copied(), self.terms.quorum.majority())
     }
 
@@ -212,15 +212,15 @@ impl Hold {
         self.is_held
     }
 
-    /// Returns the request for the nodes that have not granted the lease. Returns `None` if all nodes have granted it,
-    /// or if the lock is plain (plain locks have no such request). Also returns `None` if the validity has ended: only
-    /// a lease that was certainly never lost may restore a vote.
+    /// Returns the request for the nodes that have not granted the lease. Returns `None` if all nodes have granted the
+    /// lease, or if the lock is plain (plain locks have no such request). Also returns `None` if the validity has
+    /// ended: only a lease that was certainly never lost may restore a vote.
     pub fn repair(&self, now: Moment) -> Option<Step> {
         if self.validity(now).is_zero() {
             return None;
         }
         let nodes: NodeSet = (0..self.acks.len()).filter(|&node| self.acks[node].is_none()).collect();
-        let request = self.request_of(self.fence?);
+        let request = self.renewal_request(self.fence?);
         (!nodes.is_empty()).then_some(Step::Ask { nodes, round: 0, request })
     }
 
@@ -230,7 +230,7 @@ impl Hold {
         core::mem::replace(&mut self.is_held, false)
     }
 
-    fn is_in(&self, index: u32) -> bool {
+    fn has_slot(&self, index: u32) -> bool {
         matches!(self.terms.mode, Mode::Slot { slot, .. } if slot == index)
     }
 
@@ -252,10 +252,10 @@ impl Hold {
 
     fn renew(&mut self, now: Moment) -> Step {
         self.rounds = self.rounds.wrapping_add(1);
-        self.begun = now;
+        self.round_start = now;
         self.renewal = Some(Round::new(self.terms.quorum));
         let request = match self.fence {
-            Some(fence) => self.request_of(fence),
+            Some(fence) => self.renewal_request(fence),
             None => Request::PlainExtend { attempt: self.attempt, ttl: self.terms.ttl },
         };
         Step::Ask { nodes: NodeSet::first(self.acks.len()), round: self.rounds, request }
@@ -263,19 +263,20 @@ impl Hold {
 
     /// Returns when nodes that have not answered the renewal count as silent.
     fn deadline(&self) -> Moment {
-        self.begun + self.terms.node_deadline
+        self.round_start + self.terms.node_deadline
     }
 
-    /// Returns a request that renews the vote, or restores the vote on a node that has lost it.
-    fn request_of(&self, fence: Fence) -> Request {
+    /// Returns a request that renews the vote, or restores the vote on a node that has lost the vote.
+    fn renewal_request(&self, fence: Fence) -> Request {
         let (holder, mode) = (self.terms.holder.clone(), self.terms.mode);
         Request::Renew { attempt: self.attempt, fence, ttl: self.terms.ttl, repair: true, holder, mode }
     }
 
-    fn settle(&mut self, now: Moment, rng: &mut dyn Rng, steps: &mut Vec<Step>) {
+    /// Ends the current renewal, if its result is decided.
+    fn complete_renewal(&mut self, now: Moment, rng: &mut dyn Rng, steps: &mut Vec<Step>) {
         let Some(renewal) = &self.renewal else { return };
         if renewal.grants().count() >= self.terms.quorum.majority() {
-            self.watchdog.renewed(self.asked().unwrap_or(self.begun));
+            self.watchdog.renewed(self.majority_asked_at().unwrap_or(self.round_start));
             steps.push(Step::Renewed { round: self.rounds });
         } else if renewal.is_out_of_reach() {
             self.watchdog.failed(now, self.terms.node_deadline, rng);
@@ -284,10 +285,173 @@ impl Hold {
             return;
         }
         self.renewal = None;
-        if core::mem::take(&mut self.doubted) {
+        if core::mem::take(&mut self.must_renew_again) {
             steps.push(self.renew(now));
         }
     }
+}
+
+/// The schedule of one lease's renewals.
+#[derive(Clone, Debug, Hash)]
+pub struct Watchdog {
+    /// The time between renewals; zero if renewals are off.
+    every: Duration,
+    /// The time after which no renewal is sent.
+    end: Moment,
+    /// The time of the next renewal.
+    due: Option<Moment>,
+    /// The longest delay before the next try after a failed renewal; zero after a successful one.
+    delay_max: Duration,
+}
+
+/// The delay between tries grows up to the time between renewals divided by this number. A lease therefore gets about
+/// ten tries before it is lost.
+const DELAY_DIVISOR: u32 = 8;
+
+impl Watchdog {
+    /// Creates the schedule of a lease that was won at `now`.
+    pub fn new(renewals: Renewals, ttl: Ttl, now: Moment) -> Self {
+        match renewals {
+            Renewals::Off => Self { every: Duration::ZERO, end: now, due: None, delay_max: Duration::ZERO },
+            Renewals::Watchdog { every, lifetime } => {
+                let every = every.unwrap_or(ttl.duration() / 3);
+                let mut watchdog = Self { every, end: now + lifetime, due: None, delay_max: Duration::ZERO };
+                watchdog.set(now + every);
+                watchdog
+            }
+        }
+    }
+
+    /// Returns when to send the next renewal; `None` if renewals are off or have ended.
+    pub fn due(&self) -> Option<Moment> {
+        self.due
+    }
+
+    /// Returns whether the last round failed.
+    pub fn has_failed(&self) -> bool {
+        self.delay_max > Duration::ZERO
+    }
+
+    /// Records a successful renewal: a majority was asked at `asked` or later and granted.
+    pub fn renewed(&mut self, asked: Moment) {
+        self.delay_max = Duration::ZERO;
+        self.set(asked + self.every);
+    }
+
+    /// Records a failed renewal, and schedules the next try soon. The delay grows with every failure, because faster
+    /// retries would not help an overloaded node.
+    pub fn failed(&mut self, now: Moment, node_deadline: Duration, rng: &mut dyn Rng) {
+        let longest = node_deadline.max(self.every / DELAY_DIVISOR);
+        let delay_max = self.delay_max.clamp(node_deadline, longest);
+        self.delay_max = (delay_max * 2).min(longest);
+        self.set(now + rng.between(node_deadline / 2, delay_max));
+    }
+
+    fn set(&mut self, due: Moment) {
+        let is_on = self.every > Duration::ZERO;
+        self.due = (is_on && due <= self.end).then_some(due);
+    }
+}
+
+/// An instruction to the driver of a state machine. The driver must carry out steps in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Send the request to these nodes.
+    Ask {
+        /// Positions in the configuration.
+        nodes: NodeSet,
+        /// The number of the renewal, which is returned with the answers; 0 for other requests.
+        round: u32,
+        /// The request, the same for all nodes.
+        request: Request,
+    },
+    /// Mark the attempt as done, then release its votes on these nodes.
+    Release {
+        /// The attempt that is over.
+        attempt: LeaseId,
+        /// All nodes, because a lost reply may hide a grant.
+        nodes: NodeSet,
+        /// What happens to the position in the queue.
+        parting: Option<Parting>,
+    },
+    /// Another client holds the lock, and the state of the queue has changed.
+    Waits(Wait),
+    /// The lock is won: the acquire ends and a hold begins.
+    Won(Won),
+    /// The acquire has failed.
+    Defeated(Defeat),
+    /// The renewal succeeded.
+    Renewed {
+        /// The number of the renewal.
+        round: u32,
+    },
+    /// The renewal failed; the lease may still be valid for a while.
+    Failed {
+        /// The number of the renewal.
+        round: u32,
+        /// Each node's vote.
+        tally: Tally,
+    },
+    /// The lease is lost. This is final.
+    Lost(Loss),
+}
+
+/// The state of the queue as a waiter sees it, for people to read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Wait {
+    /// The holder, if a node knows the holder.
+    pub holder: Option<Holder>,
+    /// The time until the holder's lease expires, unless the lease is renewed.
+    pub remaining: Option<Duration>,
+    /// The highest fence that any node reported.
+    pub fence: Fence,
+    /// The waiter's own position, from 1, on the node where it is furthest back.
+    pub place: Option<u32>,
+    /// The number of waiters on the same node.
+    pub waiting: u32,
+}
+
+/// A lock that was won.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Won {
+    /// The attempt that won: the lease's id from now on.
+    pub attempt: LeaseId,
+    /// The lease's fence; `None` for a plain lock.
+    pub fence: Option<Fence>,
+    /// How the lock is held; for a semaphore, with the granted slot.
+    pub mode: Mode,
+    /// For every node whose grant counts, the send time of its request.
+    pub acks: Vec<Option<Moment>>,
+    /// The end of the validity.
+    pub valid_until: Moment,
+    /// Whether the acquire had to seal: a majority did not grant one fence at first.
+    pub sealed_late: bool,
+    /// The waiter's queue position, which may still exist on nodes that did not grant.
+    pub waiter: Option<Waiter>,
+}
+
+/// An acquire that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Defeat {
+    /// The reason: held, no quorum, cut off, too slow, or a mismatch.
+    pub verdict: Verdict,
+    /// Each node's vote in the last round, or in the last round that named a holder.
+    pub tally: Tally,
+    /// The number of attempts.
+    pub tried: u32,
+}
+
+/// Why a lease was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Loss {
+    /// The validity ended before a renewal succeeded.
+    Expired,
+    /// So many nodes refused the lease that no majority of grants remains.
+    Taken,
+    /// So many nodes refused the lease that no majority of grants remains, and one of them reported a broken lease.
+    Broken,
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Names, lease ids and holders.
+//! Names, holders, and the ids of leases, owners and channels.
 
 use alloc::string::{String, ToString};
 use alloc::sync::Arc;
@@ -6,9 +6,9 @@ use core::fmt;
 
 /// The longest name, in bytes of UTF-8.
 pub const NAME_BYTES_MAX: usize = 512;
-/// The longest label, in bytes. Longer ones are cut, because labels are only for people.
+/// The longest label, in bytes. Longer labels are cut, because labels are only for people.
 pub const LABEL_BYTES_MAX: usize = 128;
-/// The longest host name, in bytes. Longer ones are cut.
+/// The longest host name, in bytes. Longer host names are cut.
 pub const HOST_BYTES_MAX: usize = 64;
 
 /// The name of a lock: 1 to [`NAME_BYTES_MAX`] bytes of UTF-8.
@@ -19,7 +19,7 @@ impl Name {
     /// Creates a name after checking its length.
     ///
     /// # Errors
-    /// [`NameError`] if it is empty or too long.
+    /// [`NameError`] if the name is empty or too long.
     pub fn new(name: &str) -> Result<Self, NameError> {
         match name.len() {
             0 => Err(NameError::Empty),
@@ -63,8 +63,8 @@ pub enum NameError {
 
 /// The random value that signs the grants of one attempt, and of the lease that it wins.
 ///
-/// It is a secret of the holder: anyone who knows it can release the lock. `Debug` hides it and there is no `Display`;
-/// call [`reveal`](Self::reveal) to get the text.
+/// The id is a secret of the holder: anyone who knows it can release the lock. `Debug` hides the id, and there is no
+/// `Display`; call [`reveal`](Self::reveal) to get the text.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(u128);
 
@@ -85,6 +85,52 @@ impl LeaseId {
     }
 
     /// Parses the text of [`reveal`](Self::reveal).
+    pub fn parse(text: &str) -> Option<Self> {
+        hex_digits::<32>(text).map(Self)
+    }
+}
+
+/// Identifies the owner of a reentrant lock or a reader. An owner may re-enter; a reader cannot write while it reads.
+///
+/// The id is a secret, because anyone who knows it can acquire the lock as the same owner: `Debug` hides the id, and
+/// there is no `Display`. Pass the text of [`reveal`](Self::reveal) to another process to act as the same owner there.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(u128);
+
+impl OwnerId {
+    /// Creates an owner from 128 random bits, or from the hash of a secret.
+    pub const fn from_bits(bits: u128) -> Self {
+        Self(bits)
+    }
+
+    /// Returns the owner as text: 32 hexadecimal digits.
+    pub fn reveal(self) -> String {
+        alloc::format!("{:032x}", self.0)
+    }
+
+    /// Parses the text of [`reveal`](Self::reveal); `None` for any other text.
+    pub fn parse(text: &str) -> Option<Self> {
+        hex_digits::<32>(text).map(Self)
+    }
+}
+
+impl fmt::Debug for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnerId(secret)")
+    }
+}
+
+/// The channel on which a client receives hints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Channel(pub u128);
+
+impl Channel {
+    /// Returns the name of the channel: 32 hexadecimal digits.
+    pub fn digits(self) -> String {
+        alloc::format!("{:032x}", self.0)
+    }
+
+    /// Parses the text of [`digits`](Self::digits).
     pub fn parse(text: &str) -> Option<Self> {
         hex_digits::<32>(text).map(Self)
     }
@@ -111,8 +157,8 @@ pub fn hex(bits: u128) -> [u8; 32] {
 
 /// Parses exactly `DIGITS` lower-case hexadecimal digits.
 pub(crate) fn hex_digits<const DIGITS: usize>(text: &str) -> Option<u128> {
-    let plain = text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    plain.then(|| u128::from_str_radix(text, 16).ok()).flatten()
+    let is_hex = text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }
 
 impl fmt::Debug for LeaseId {
@@ -121,7 +167,7 @@ impl fmt::Debug for LeaseId {
     }
 }
 
-/// The holder of a lock, for people to look at and never for decisions.
+/// The holder of a lock, for people to read and never for decisions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Holder {
     /// The user and the host: `root@db-3`.
@@ -143,8 +189,8 @@ impl Holder {
         }
     }
 
-    /// Creates the holder for a key of this Redis type, which belongs to a program that does not use this protocol. It
-    /// has no process id.
+    /// Creates the holder for a key of this Redis type, which belongs to a program that does not use this protocol.
+    /// This holder has no process id.
     pub fn of_other_program(key_type: &str) -> Self {
         Self { host: "another program".into(), ..Self::new("", 0, &alloc::format!("key type {key_type}")) }
     }

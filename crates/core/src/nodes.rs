@@ -5,11 +5,11 @@ use core::fmt;
 /// The most nodes that a cluster can have.
 pub const NODES_MAX: usize = 31;
 
-/// Collects one value per node into an array, to avoid an allocation, and returns it with the number of values.
-pub(crate) fn gathered<T: Copy>(values: impl IntoIterator<Item = T>, blank: T) -> ([T; NODES_MAX], usize) {
+/// Collects one value per node into an array, to avoid an allocation. Returns the array and the number of values.
+pub(crate) fn gather<T: Copy>(values: impl IntoIterator<Item = T>, blank: T) -> ([T; NODES_MAX], usize) {
     let (mut of_nodes, mut count) = ([blank; NODES_MAX], 0);
-    for (at, value) in of_nodes.iter_mut().zip(values) {
-        *at = value;
+    for (element, value) in of_nodes.iter_mut().zip(values) {
+        *element = value;
         count += 1;
     }
     (of_nodes, count)
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nodes_come_in_their_order_and_once() {
+    fn a_node_set_iterates_in_order_without_duplicates() {
         let mut set: NodeSet = [30, 2, 2, 0].into_iter().collect();
         assert!(set.iter().eq([0, 2, 30]));
         set.remove(2);
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_no_node_has_is_not_among_them() {
+    fn a_node_set_contains_no_number_beyond_the_largest_node() {
         let mut set = NodeSet::first(NODES_MAX);
         set.remove(1_000);
         assert!(!set.contains(NODES_MAX) && !set.contains(1_000) && set == NodeSet::first(NODES_MAX));

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_gives_the_published_numbers_of_splitmix64() {
+    fn seed_0_gives_the_published_numbers_of_splitmix64() {
         let mut rng = Seeded::new(0);
         let numbers = [rng.bits(), rng.bits(), rng.bits()];
         assert_eq!(numbers, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);

@@ -15,8 +15,8 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::node::roster::{Change, ChangeError, MemberId, Membership, Roster};
-use crate::quorum::Quorum;
 use crate::rng::Rng;
+use crate::terms::Quorum;
 use crate::time::Moment;
 
 pub use plan::Plan;

@@ -1,12 +1,14 @@
-//! One request to all nodes, and the votes that come back.
+//! Rounds: one request to all nodes, and the votes that come back. An attempt to acquire is a round whose requests are
+//! repeated.
 
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::fence::Fence;
-use crate::quorum::{NodeVote, Quorum, Tally, Verdict};
+use crate::nodes::NodeSet;
+use crate::terms::Quorum;
 use crate::time::Moment;
-use crate::vote::{GrantedSlot, Outcome, Refusal, Silence, Vote};
+use crate::vote::{GrantedSlot, NodeVote, Outcome, Refusal, Silence, Tally, Verdict, Vote};
 
 /// The votes of one round: one reply for each node, and `None` for a node that has not answered.
 #[derive(Clone, Debug, Hash)]
@@ -56,7 +58,7 @@ impl Round {
     }
 
     /// Returns every grant: node, fence, send time of the request, and slot.
-    fn granted(&self) -> impl Iterator<Item = (usize, Fence, Moment, Option<&GrantedSlot>)> + '_ {
+    fn grants_with_slots(&self) -> impl Iterator<Item = (usize, Fence, Moment, Option<&GrantedSlot>)> + '_ {
         self.replies.iter().enumerate().filter_map(|(node, reply)| match reply {
             Some(Outcome::Voted { vote: Vote::Grant { fence, slot }, sent }) => {
                 Some((node, *fence, *sent, slot.as_ref()))
@@ -67,12 +69,12 @@ impl Round {
 
     /// Returns every grant: node, fence, and send time of the request.
     pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        self.granted().map(|(node, fence, sent, _)| (node, fence, sent))
+        self.grants_with_slots().map(|(node, fence, sent, _)| (node, fence, sent))
     }
 
     /// Returns every grant of this slot; with `None`, every grant of a lock without slots.
     pub fn grants_of(&self, slot: Option<u32>) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        let granted = self.granted().filter(move |(.., granted)| slot == granted.map(|slot| slot.index));
+        let granted = self.grants_with_slots().filter(move |(.., granted)| slot == granted.map(|slot| slot.index));
         granted.map(|(node, fence, sent, _)| (node, fence, sent))
     }
 
@@ -94,7 +96,7 @@ impl Round {
     }
 
     fn slots(&self) -> impl Iterator<Item = &GrantedSlot> + '_ {
-        self.granted().filter_map(|(.., slot)| slot)
+        self.grants_with_slots().filter_map(|(.., slot)| slot)
     }
 
     /// Removes a node's reply, because the node is asked again.
@@ -121,7 +123,7 @@ impl Round {
     }
 
     /// Counts the nodes that have not answered.
-    pub fn open(&self) -> usize {
+    pub fn unanswered(&self) -> usize {
         self.replies.iter().filter(|reply| reply.is_none()).count()
     }
 
@@ -183,6 +185,181 @@ fn is_grant(reply: Option<&Outcome>) -> bool {
 
 fn refusal(reply: Option<&Outcome>) -> Option<&Refusal> {
     if let Some(Outcome::Voted { vote: Vote::Refusal(why), .. }) = reply { Some(why) } else { None }
+}
+
+/// The state of one attempt.
+#[derive(Clone, Debug, Hash)]
+pub(crate) struct Attempt {
+    /// The fence that is proposed to the nodes in this turn. A hint starts a new turn.
+    pub(crate) proposal: Fence,
+    pub(crate) round: Round,
+    /// When nodes that owe an answer count as silent.
+    pub(crate) deadline: Option<Moment>,
+    /// When to ask all nodes again; set while waiting in the queue.
+    pub(crate) poll: Option<Moment>,
+    /// Nodes that were asked to raise their fence and have not answered.
+    pub(crate) sealing: NodeSet,
+    pub(crate) seals: u8,
+    /// Nodes whose votes the previous attempt yielded. Such a node may have a free vote, but sends no hint to the
+    /// waiter that yielded.
+    pub(crate) yielded: NodeSet,
+    /// Nodes that owe an answer.
+    pending: NodeSet,
+    /// Nodes that sent a hint while they owed an answer.
+    hinted: NodeSet,
+    /// Nodes that owe the answer to a request that their own hint caused.
+    prompted: NodeSet,
+    /// For each node, the send time of the request that the node refused. The node may still grant that request by a
+    /// handoff.
+    refused: Vec<Option<Moment>>,
+}
+
+impl Attempt {
+    pub(crate) fn new(quorum: Quorum, proposal: Fence) -> Self {
+        Self {
+            proposal,
+            round: Round::new(quorum),
+            deadline: None,
+            poll: None,
+            sealing: NodeSet::default(),
+            seals: 0,
+            yielded: NodeSet::default(),
+            pending: NodeSet::default(),
+            hinted: NodeSet::default(),
+            prompted: NodeSet::default(),
+            refused: alloc::vec![None; quorum.nodes()],
+        }
+    }
+
+    pub(crate) fn is_pending(&self, node: usize) -> bool {
+        self.pending.contains(node)
+    }
+
+    /// Returns the nodes that have granted or may still grant.
+    pub(crate) fn unrefused(&self) -> NodeSet {
+        (0..self.refused.len()).filter(|node| self.is_granted(*node) || self.is_pending(*node)).collect()
+    }
+
+    pub(crate) fn is_granted(&self, node: usize) -> bool {
+        self.round.grants().any(|(granted, ..)| granted == node)
+    }
+
+    pub(crate) fn set_pending(&mut self, nodes: NodeSet, deadline: Moment) {
+        self.deadline = Some(deadline);
+        self.pending.extend(nodes.iter());
+    }
+
+    pub(crate) fn note_hint(&mut self, node: usize) {
+        self.hinted.insert(node);
+    }
+
+    /// Records that a hint caused the request to this node.
+    pub(crate) fn note_prompt(&mut self, node: usize) {
+        self.prompted.insert(node);
+    }
+
+    /// Takes an answer. If the node refuses, but has sent a hint since it was asked, discards the refusal and returns
+    /// `true`: the node must be asked again.
+    pub(crate) fn take(&mut self, node: usize, outcome: Outcome) -> bool {
+        if node >= self.refused.len() {
+            return false;
+        }
+        let was_hinted = self.hinted.contains(node);
+        self.refused[node] = refused_at(&outcome);
+        self.pending.remove(node);
+        self.hinted.remove(node);
+        self.prompted.remove(node);
+        self.sealing.remove(node);
+        let is_outdated = was_hinted && self.refused[node].is_some();
+        if !is_outdated {
+            self.round.take(node, outcome);
+        }
+        // If the attempt has votes, the nodes that were not asked yet are asked at the deadline, so that lost hints do
+        // not block the attempt.
+        let waits_for_hints = self.round.grants().next().is_some() && !self.unasked().is_empty();
+        if !waits_for_hints && self.pending.is_empty() {
+            self.deadline = None;
+        }
+        is_outdated
+    }
+
+    /// Returns the send time of the request that this node may grant by a handoff; `None` if the node owes an answer or
+    /// has granted.
+    pub(crate) fn refused(&self, node: usize) -> Option<Moment> {
+        self.refused.get(node).copied().flatten().filter(|_| !self.is_pending(node) && !self.is_granted(node))
+    }
+
+    /// Takes a handoff, which grants a request that the node had refused. The other nodes have until `deadline` to send
+    /// their handoffs.
+    pub(crate) fn take_handoff(&mut self, node: usize, fence: Fence, sent: Moment, deadline: Moment) {
+        self.deadline = Some(deadline);
+        self.take(node, Outcome::Voted { vote: Vote::grant(fence), sent });
+    }
+
+    /// Counts every node that owes an answer as silent, because the node deadline or the caller's deadline has passed.
+    pub(crate) fn silence_pending(&mut self, now: Moment) {
+        let silence = if self.deadline.is_some_and(|at| now < at) { Silence::CutOff } else { Silence::Late };
+        self.deadline = None;
+        self.sealing = NodeSet::default();
+        self.hinted = NodeSet::default();
+        self.prompted = NodeSet::default();
+        for node in core::mem::take(&mut self.pending).iter() {
+            self.refused[node] = None;
+            if self.round.replies()[node].is_none() {
+                self.round.take(node, Outcome::Silent(silence.clone()));
+            }
+        }
+    }
+
+    /// Returns the nodes that sent a hint and whose answer has not arrived since.
+    pub(crate) fn hinted(&self) -> NodeSet {
+        self.hinted.iter().chain(self.prompted.iter()).collect()
+    }
+
+    /// Returns whether a node refused the proposal as too far ahead.
+    pub(crate) fn is_too_far_ahead(&self) -> bool {
+        self.round.refusals().any(|why| matches!(why, Refusal::TooFarAhead))
+    }
+
+    /// Returns the nodes that have not been asked in this turn.
+    pub(crate) fn unasked(&self) -> NodeSet {
+        let is_unasked = |node: &usize| self.round.replies()[*node].is_none() && !self.is_pending(*node);
+        (0..self.refused.len()).filter(is_unasked).collect()
+    }
+
+    /// Starts a new turn after a hint: forgets earlier replies, unless the attempt has votes. While nodes owe an
+    /// answer, keeps the proposal with which they were asked.
+    pub(crate) fn begin_turn(&mut self, proposal: Fence) {
+        if self.round.grants().next().is_some() {
+            return;
+        }
+        if self.pending.is_empty() {
+            self.proposal = proposal;
+        }
+        (0..self.refused.len()).for_each(|node| self.round.forget(node));
+    }
+
+    /// Prepares to ask all nodes again. A grant keeps its fence and counts until the new answer of its node.
+    pub(crate) fn begin_poll(&mut self, proposal: Fence) {
+        self.poll = None;
+        self.seals = 0;
+        match self.round.grants().map(|(_, fence, _)| fence).max() {
+            Some(fence) => self.proposal = self.proposal.max(fence),
+            None => self.proposal = proposal,
+        }
+        for node in 0..self.refused.len() {
+            if !self.is_granted(node) {
+                self.round.forget(node);
+            }
+        }
+    }
+}
+
+fn refused_at(outcome: &Outcome) -> Option<Moment> {
+    match outcome {
+        Outcome::Voted { vote: Vote::Refusal(Refusal::Held { .. } | Refusal::Behind { .. }), sent } => Some(*sent),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

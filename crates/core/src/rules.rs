@@ -1,6 +1,6 @@
 //! The rules of the protocol. All are in force, except in tests that show what a rule is for.
 
-/// A rule that a test can switch off to make sure that its check then fails.
+/// A rule of the protocol. A test can switch a rule off, to make sure that the check of the rule then fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// A node that lost its memory does not vote before `max_ttl` has passed.
@@ -15,13 +15,13 @@ pub enum Rule {
     EqualFences,
     /// A waiter with some votes yields them when a waiter with a lower ticket wants the lock.
     Yield,
-    /// A waiter also yields when the lower ticket has the vote of the node that refused, not only when it waits there.
+    /// A waiter yields to a lower ticket that has the vote of the refusing node, not only to one that waits there.
     YieldToVoters,
     /// A lease whose validity has ended stays lost, even if nodes grant it later.
     LostIsFinal,
     /// A seal asks only the nodes that voted for this attempt.
     RaiseOwnVotes,
-    /// A lease is lost when its time is over by the wall clock, even if not by the boot-time clock.
+    /// A lease is lost when its validity has ended by the wall clock, even if not by the boot-time clock.
     NoticePauses,
     /// A release stays owed when its connection ends before the node has acknowledged it.
     OweReleases,
@@ -70,7 +70,7 @@ impl Rules {
         }
     }
 
-    /// Returns all rules but one: a mutant, for tests only.
+    /// Returns all rules except one: a mutant, for tests only.
     #[cfg(feature = "mutants")]
     pub fn without(rule: Rule) -> Self {
         Self { without: Some(rule) }

@@ -1,15 +1,20 @@
-//! The terms of a lease.
+//! The terms of a lease: how a lock is acquired and held, and by how many nodes.
 
+use alloc::string::String;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::backoff::Retry;
-use crate::mode::Mode;
-use crate::quorum::Quorum;
+use crate::name::{Channel, OwnerId};
+use crate::nodes::NODES_MAX;
 use crate::rules::Rules;
-use crate::ticket::Channel;
-use crate::time::{Drift, Moment, Ttl};
-use crate::watchdog::Renewals;
+use crate::time::{Moment, Ttl};
+
+/// The largest number of permits of a semaphore.
+pub const PERMITS_MAX: u32 = 1_024;
+/// The default limit on how long a lease is renewed. Without a limit, a stuck holder would keep the lock forever.
+pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
 /// How to acquire a lock, and how to hold it.
 #[derive(Clone, Debug, Hash)]
@@ -19,7 +24,7 @@ pub struct Terms {
     /// The lifetime asked of the nodes, fixed for the life of the lease.
     pub ttl: Ttl,
     /// The margin subtracted from the ttl because clock rates differ.
-    pub drift: Drift,
+    pub drift: Duration,
     /// The least validity of a lease at the win. An attempt that leaves less is too slow.
     pub min_validity: Duration,
     /// How long to wait for a node's answer.
@@ -38,8 +43,230 @@ pub struct Terms {
     pub holder: Arc<str>,
     /// Whether and how often to renew.
     pub renewals: Renewals,
-    /// Whether a node that lost its memory may vote at once. A vote that it lost then counts for nothing.
+    /// Whether a node that lost its memory may vote at once. The votes that the node lost then no longer count.
     pub trusting: bool,
     /// The rules in force.
     pub rules: Rules,
 }
+
+/// The configured number of nodes, and the majority of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Quorum {
+    nodes: usize,
+}
+
+impl Quorum {
+    /// The quorum of a single node.
+    pub const ONE: Self = Self { nodes: 1 };
+
+    /// Creates a quorum of this many nodes.
+    ///
+    /// # Errors
+    /// [`QuorumError`] if there are no nodes, too many nodes, or two nodes. Two nodes are worse than one: locks stop
+    /// when either node fails.
+    pub fn new(nodes: usize) -> Result<Self, QuorumError> {
+        match nodes {
+            0 => Err(QuorumError::None),
+            2 => Err(QuorumError::Two),
+            1..=NODES_MAX => Ok(Self { nodes }),
+            _ => Err(QuorumError::TooMany { nodes }),
+        }
+    }
+
+    /// Returns the number of nodes, reachable or not.
+    pub const fn nodes(self) -> usize {
+        self.nodes
+    }
+
+    /// Returns the number of nodes that must agree.
+    pub const fn majority(self) -> usize {
+        Self::majority_of(self.nodes)
+    }
+
+    /// Returns the majority of this many nodes.
+    pub const fn majority_of(nodes: usize) -> usize {
+        nodes / 2 + 1
+    }
+
+    /// Returns how long quarantines keep a majority of the nodes from voting, where `left` is the rest of each
+    /// quarantine. Returns `None` if a majority can vote already, or if the majority needs a node that neither votes
+    /// nor is in quarantine.
+    pub fn quarantine_left(nodes: usize, voting: usize, mut left: Vec<Duration>) -> Option<Duration> {
+        left.sort_unstable();
+        let missing = Self::majority_of(nodes).checked_sub(voting)?;
+        left.get(missing.checked_sub(1)?).copied()
+    }
+
+    /// Returns how many nodes may fail.
+    pub const fn spare(self) -> usize {
+        self.nodes - self.majority()
+    }
+}
+
+/// An invalid number of nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum QuorumError {
+    /// There are no nodes.
+    #[error("no nodes: at least one is needed")]
+    None,
+    /// Two nodes.
+    #[error("two nodes tolerate no failure (both have to agree): use one, three or five")]
+    Two,
+    /// More than [`NODES_MAX`].
+    #[error("{nodes} nodes are too many: at most {NODES_MAX}")]
+    TooMany {
+        /// The number of nodes.
+        nodes: usize,
+    },
+}
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// By one lease at a time.
+    Exclusive {
+        /// The owner id of a writer. If the same owner also reads the name, the writer gets an error instead of
+        /// waiting for itself.
+        writer: Option<OwnerId>,
+    },
+    /// By one owner, with one lease for each entry.
+    Reentrant {
+        /// The owner.
+        owner: OwnerId,
+    },
+    /// By any number of readers.
+    Shared {
+        /// The owner id of the reader.
+        owner: OwnerId,
+        /// Whether the owner may re-enter while it reads: at once, with the same fence, even while writers wait.
+        reenters: bool,
+    },
+    /// By one lease in each slot.
+    Slot {
+        /// The number of slots. All users of the name must pass the same number.
+        permits: u32,
+        /// The slot of a lease, or the slot that a node tries first. An acquire ignores this value: pass 0.
+        slot: u32,
+    },
+}
+
+impl Mode {
+    /// Exclusive, without the owner id of a writer.
+    pub const EXCLUSIVE: Self = Self::Exclusive { writer: None };
+
+    /// Returns the owner that enters or reads.
+    pub fn owner(self) -> Option<OwnerId> {
+        match self {
+            Self::Reentrant { owner } | Self::Shared { owner, .. } => Some(owner),
+            Self::Exclusive { .. } | Self::Slot { .. } => None,
+        }
+    }
+
+    /// Returns `exclusive`, `reentrant`, `shared` or `slots`.
+    pub const fn as_str(self) -> &'static str {
+        Period::begun_by(self).as_str()
+    }
+
+    /// Returns whether several waiters may enter together.
+    pub fn is_shared(self) -> bool {
+        matches!(self, Self::Shared { .. })
+    }
+
+    /// Returns whether several clients may hold the lock at a time, each with its own fence.
+    pub fn allows_several_holders(self) -> bool {
+        matches!(self, Self::Shared { .. } | Self::Slot { .. })
+    }
+}
+
+/// How a node's current vote is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Period {
+    /// By the attempt that signed the vote.
+    #[default]
+    Exclusive,
+    /// By entries of one owner.
+    Reentrant(OwnerId),
+    /// By readers.
+    Shared,
+    /// By attempts in slots; the number of slots.
+    Slots(u32),
+}
+
+impl Period {
+    /// The names of the periods that have only one owner at a time, and therefore only one fence.
+    pub const ALONE: [&'static str; 2] = ["exclusive", "reentrant"];
+
+    /// Returns the period that the first holder with this mode begins.
+    pub const fn begun_by(mode: Mode) -> Self {
+        match mode {
+            Mode::Exclusive { .. } => Self::Exclusive,
+            Mode::Reentrant { owner } => Self::Reentrant(owner),
+            Mode::Shared { .. } => Self::Shared,
+            Mode::Slot { permits, .. } => Self::Slots(permits),
+        }
+    }
+
+    /// Returns `exclusive`, `reentrant`, `shared` or `slots`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Reentrant(_) => "reentrant",
+            Self::Shared => "shared",
+            Self::Slots(_) => "slots",
+        }
+    }
+
+    /// Returns the number of slots; `None` if this is not a semaphore.
+    pub const fn slots(self) -> Option<u32> {
+        match self {
+            Self::Slots(slots) => Some(slots),
+            Self::Exclusive | Self::Reentrant(_) | Self::Shared => None,
+        }
+    }
+
+    /// Returns the name of the period, followed by the owner (a secret) or the number of slots.
+    pub fn reveal(self) -> String {
+        let word = self.as_str();
+        match self {
+            Self::Exclusive | Self::Shared => word.into(),
+            Self::Reentrant(owner) => alloc::format!("{word} {}", owner.reveal()),
+            Self::Slots(slots) => alloc::format!("{word} {slots}"),
+        }
+    }
+
+    /// Parses the text of [`reveal`](Self::reveal).
+    pub fn parse(text: &str) -> Option<Self> {
+        let period = match text.split_once(' ') {
+            None if text == Self::Exclusive.as_str() => Self::Exclusive,
+            None if text == Self::Shared.as_str() => Self::Shared,
+            Some(("reentrant", owner)) => Self::Reentrant(OwnerId::parse(owner)?),
+            Some(("slots", slots)) => Self::Slots(slots.parse().ok()?),
+            _ => return None,
+        };
+        Some(period)
+    }
+}
+
+/// Whether and how often a lease is renewed in the background.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Renewals {
+    /// The lease is not renewed. The lease ends with its ttl, unless the holder extends the lease.
+    Off,
+    /// The watchdog renews the lease.
+    Watchdog {
+        /// The time between renewals; `None` for a third of the ttl.
+        every: Option<Duration>,
+        /// The time after the acquire at which renewals stop.
+        lifetime: Duration,
+    },
+}
+
+impl Default for Renewals {
+    fn default() -> Self {
+        Self::Watchdog { every: None, lifetime: LIFETIME_DEFAULT }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,32 +1,31 @@
-//! Shared test code of the state machines: moments, random numbers and answers.
+//! Test code that several modules share: moments, random numbers and answers.
 
 use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::rng::Rng;
-use crate::ticket::QueuePosition;
 use crate::time::{Moment, Ttl};
-use crate::vote::{Outcome, Refusal, Silence, Vote};
+use crate::vote::{Outcome, QueuePosition, Refusal, Silence, Vote};
 
-/// A source of random numbers that never repeats one.
-pub(crate) struct Loaded {
+/// A source of numbers that counts up from zero or down from the highest number, so that it never repeats one.
+pub(crate) struct CountingRng {
     next: u64,
     step: u64,
 }
 
-impl Loaded {
-    /// Makes every delay the shortest one.
+impl CountingRng {
+    /// Returns a source of low numbers, with which every delay is the shortest one.
     pub(crate) fn low() -> Self {
         Self { next: 1, step: 1 }
     }
 
-    /// Makes every delay the longest one.
+    /// Returns a source of high numbers, with which every delay is the longest one.
     pub(crate) fn high() -> Self {
         Self { next: u64::MAX, step: u64::MAX }
     }
 }
 
-impl Rng for Loaded {
+impl Rng for CountingRng {
     fn bits(&mut self) -> u64 {
         self.next = self.next.wrapping_add(self.step);
         self.next
@@ -46,9 +45,9 @@ pub(crate) fn ttl(millis: u64) -> Ttl {
     Ttl::new(ms(millis), Duration::MAX).unwrap()
 }
 
-/// Returns a grant of a request sent at this many milliseconds.
-pub(crate) fn grant(fence: u64, sent: u64) -> Outcome {
-    Outcome::Voted { vote: Vote::grant(Fence::new(fence)), sent: at(sent) }
+/// Returns a grant of a request that was sent at this many milliseconds.
+pub(crate) fn grant(fence: u64, sent_ms: u64) -> Outcome {
+    Outcome::Voted { vote: Vote::grant(Fence::new(fence)), sent: at(sent_ms) }
 }
 
 pub(crate) fn refuse(why: Refusal) -> Outcome {

@@ -1,190 +1,21 @@
-//! Messages between a client and a node about one name.
+//! Votes: the answers of one node to a request, and the tally of all nodes' answers.
 
 use alloc::boxed::Box;
 use alloc::string::String;
-use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::fmt;
 use core::time::Duration;
 
 use crate::digest::Digest;
 use crate::fence::Fence;
-use crate::mode::{Mode, OwnerId, Period};
-use crate::name::{Holder, LeaseId};
-use crate::ticket::{Parting, QueuePosition, Waiter, Waiting};
-use crate::time::{Moment, Ttl};
+use crate::name::Holder;
+use crate::terms::{Period, Quorum};
+use crate::time::Moment;
 
-/// A request to one node.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Request {
-    /// Asks for a vote with a fence of at least the proposal. If the attempt already has the vote, the request raises
-    /// its fence, which is called the seal.
-    Acquire {
-        /// The attempt that makes the request.
-        attempt: LeaseId,
-        /// The fence that the client wants every node to grant.
-        proposal: Fence,
-        /// The lifetime of the vote.
-        ttl: Ttl,
-        /// The holder, as text for people.
-        holder: Arc<str>,
-        /// How to hold the lock.
-        mode: Mode,
-        /// The client's position in the queue. A client without one does not wait, and does not overtake waiters.
-        waiter: Option<Waiter>,
-    },
-    /// Extends the vote by another ttl.
-    Renew {
-        /// The attempt that holds the lock.
-        attempt: LeaseId,
-        /// The lease's fence, for a node that has lost it.
-        fence: Fence,
-        /// The lifetime of the vote from now on.
-        ttl: Ttl,
-        /// Whether to restore a missing vote. Only a hold that was never lost may request this.
-        repair: bool,
-        /// The holder, as text for people.
-        holder: Arc<str>,
-        /// How the lock is held.
-        mode: Mode,
-    },
-    /// Releases the vote.
-    Release {
-        /// The attempt that is over.
-        attempt: LeaseId,
-        /// How many milliseconds the node refuses requests of this attempt that are still in flight.
-        tombstone: Option<u64>,
-        /// What happens to the queue position of an attempt that has one.
-        parting: Option<Parting>,
-    },
-    /// Releases every entry that an owner has of this name, and refuses later ones.
-    Retire {
-        /// The owner.
-        owner: OwnerId,
-        /// How many milliseconds the node refuses the owner.
-        tombstone: u64,
-    },
-    /// Returns the state of the name without changing it.
-    Inspect,
-    /// Returns whether this attempt's vote exists, without changing it.
-    Check {
-        /// The attempt to check.
-        attempt: LeaseId,
-        /// The slot that it must have, for a semaphore.
-        slot: Option<u32>,
-    },
-    /// Breaks another client's lease, if it is still the current one.
-    Break {
-        /// The lease to break.
-        target: Target,
-        /// When the next client may have the lock.
-        mode: BreakMode,
-    },
-    /// `SET name id NX PX ttl`, exactly as on the Redlock page.
-    PlainAcquire {
-        /// The attempt that makes the request.
-        attempt: LeaseId,
-        /// The lifetime of the vote.
-        ttl: Ttl,
-    },
-    /// The compare-and-expire script of the Redlock page.
-    PlainExtend {
-        /// The attempt that holds the lock.
-        attempt: LeaseId,
-        /// The lifetime of the vote from now on.
-        ttl: Ttl,
-    },
-    /// The compare-and-delete script of the Redlock page.
-    PlainRelease {
-        /// The attempt that is over.
-        attempt: LeaseId,
-    },
-}
-
-impl Request {
-    /// Returns the attempt of the request, or an id that no attempt has if the request belongs to none.
-    pub fn attempt(&self) -> LeaseId {
-        match self {
-            Self::Acquire { attempt, .. }
-            | Self::Renew { attempt, .. }
-            | Self::Release { attempt, .. }
-            | Self::Check { attempt, .. }
-            | Self::PlainAcquire { attempt, .. }
-            | Self::PlainExtend { attempt, .. }
-            | Self::PlainRelease { attempt } => *attempt,
-            Self::Retire { .. } | Self::Inspect | Self::Break { .. } => LeaseId::from_bits(0),
-        }
-    }
-
-    /// Returns the owner that enters, renews or is retired.
-    pub fn owner(&self) -> Option<OwnerId> {
-        match self {
-            Self::Acquire { mode, .. } | Self::Renew { mode, .. } => mode.owner(),
-            Self::Retire { owner, .. } => Some(*owner),
-            _ => None,
-        }
-    }
-
-    /// Returns whether the request only releases votes. The answer then tells only whether there were any.
-    pub fn is_release(&self) -> bool {
-        matches!(self, Self::Release { .. } | Self::Retire { .. } | Self::PlainRelease { .. })
-    }
-
-    /// Returns whether the request can give or extend a vote.
-    pub fn may_grant(&self) -> bool {
-        !self.is_release() && !matches!(self, Self::Break { .. }) && !self.is_look()
-    }
-
-    /// Returns whether the request can create a vote or a queue position.
-    pub fn creates_vote(&self) -> bool {
-        matches!(self, Self::Acquire { .. } | Self::PlainAcquire { .. } | Self::Renew { repair: true, .. })
-    }
-
-    /// Returns whether the request is valid only in the epoch from the client's handshake. A release is correct in any
-    /// epoch, and an inspection is only for people.
-    pub fn needs_life(&self) -> bool {
-        self.may_grant() || matches!(self, Self::Check { .. })
-    }
-
-    /// Returns whether the request is read-only.
-    pub fn is_look(&self) -> bool {
-        matches!(self, Self::Inspect | Self::Check { .. })
-    }
-
-    /// Returns whether this is one of the Redlock page's own commands, which have no epochs.
-    pub fn is_plain(&self) -> bool {
-        matches!(self, Self::PlainAcquire { .. } | Self::PlainExtend { .. } | Self::PlainRelease { .. })
-    }
-}
-
-/// The lease to break. The lease id does not identify it, because the id is a secret of the holder.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Target {
-    /// The lease with this fence. If several clients share the lock, this is the newest one's fence and all of their
-    /// leases are broken.
-    Fence(Fence),
-    /// A plain lock, or a lock of another Redlock client: the vote with this digest.
-    Digest(Digest),
-}
-
-impl fmt::Display for Target {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fence(fence) => write!(f, "fence {fence}"),
-            Self::Digest(digest) => write!(f, "digest {digest}"),
-        }
-    }
-}
-
-/// When the next client may have a lock that was broken.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum BreakMode {
-    /// When the lease would have expired without a renewal.
-    #[default]
-    Drain,
-    /// At once. There may be two holders until the old one notices.
-    Now,
-}
+/// The most free slots that a grant lists.
+pub const FREE_LISTED_MAX: usize = 16;
+/// The most waiters that an inspection lists.
+pub const QUEUE_LISTED_MAX: usize = 20;
 
 /// A node's answer.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -202,16 +33,16 @@ pub enum Vote {
     Report(Box<Report>),
     /// The checked vote exists.
     Standing {
-        /// The time until it expires, unless it is renewed; unknown if it never expires.
+        /// The time until the vote expires, unless the vote is renewed; unknown if it never expires.
         remaining: Option<Duration>,
     },
     /// The lease is broken here, by this request or an earlier one.
     Broken {
-        /// The digest of its signature.
+        /// The digest of the signature of the lease.
         digest: Digest,
         /// Whether there was a vote to break. If not, the request only prevents a repair of the lease here.
         stood: bool,
-        /// How long this node grants the lock to no one else.
+        /// How long this node will not grant the lock to any client.
         remaining: Duration,
     },
 }
@@ -222,9 +53,6 @@ impl Vote {
         Self::Grant { fence, slot: None }
     }
 }
-
-/// The most free slots that a grant lists.
-pub const FREE_LISTED_MAX: usize = 16;
 
 /// A granted slot, and other slots that were free.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -246,16 +74,16 @@ pub struct Report {
     pub since_micros: u64,
     /// The number of waiters.
     pub waiting: u32,
-    /// The first waiters, at most [`QUEUE_LISTED_MAX`](crate::ticket::QUEUE_LISTED_MAX).
+    /// The first waiters, at most [`QUEUE_LISTED_MAX`].
     pub queue: Vec<Waiting>,
 }
 
-/// The current vote, for people to look at.
+/// The current vote, for people to read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct HeldBy {
-    /// The holder, if the node knows it; the last to enter, if there are several.
+    /// The holder, if the node knows the holder. If there are several holders, the last holder that entered.
     pub holder: Option<Holder>,
-    /// The time until it expires, unless it is renewed; unknown if it never expires.
+    /// The time until the vote expires, unless the vote is renewed; unknown if it never expires.
     pub remaining: Option<Duration>,
     /// How the lock is held.
     pub period: Period,
@@ -275,7 +103,7 @@ pub enum Refusal {
     Held {
         /// The holder, if the node knows it.
         holder: Option<Holder>,
-        /// The time until its vote expires, unless it is renewed; unknown for plain requests.
+        /// The time until the holder's vote expires, unless the vote is renewed; unknown for plain requests.
         remaining: Option<Duration>,
         /// The highest fence that the node has stored for the name.
         fence: Fence,
@@ -293,18 +121,18 @@ pub enum Refusal {
     QueueFull,
     /// The semaphore has a different number of permits.
     Permits {
-        /// The number of permits of its current holders.
+        /// The number of permits that the current holders use.
         stored: u32,
     },
-    /// The client itself holds a shared lock, and would wait for itself.
+    /// The client's owner holds a shared lock, so the client would wait for itself.
     Upgrade,
     /// There is no vote to extend or release.
     Absent,
-    /// The current lease is not the one to break.
+    /// The current lease is not the lease to break.
     Other {
         /// The fence of the current lease, if it has one.
         fence: Option<Fence>,
-        /// The digest of its signature.
+        /// The digest of the signature of the current lease.
         digest: Digest,
         /// The holder, if the node knows it.
         holder: Option<Holder>,
@@ -313,7 +141,7 @@ pub enum Refusal {
     TooFarAhead,
     /// The attempt is over on this node: it was released or broken.
     Tombstoned,
-    /// The owner was retired: all its entries were released at once, and later ones are refused.
+    /// The owner was retired: all its entries were released at once, and later entries are refused.
     Retired,
     /// The node lost its memory since the handshake.
     WrongEpoch,
@@ -338,7 +166,7 @@ impl fmt::Display for Refusal {
                 let before = queue.place.map_or(queue.waiting, |place| place.saturating_sub(1));
                 write!(f, "free, but {before} earlier waiters come first")
             }
-            Self::QueueFull => write!(f, "the queue is full: {} waiters", crate::ticket::WAITERS_MAX),
+            Self::QueueFull => write!(f, "the queue is full: {} waiters", crate::request::WAITERS_MAX),
             Self::Permits { stored } => write!(f, "it is held with {stored} permits"),
             Self::Upgrade => f.write_str("the same owner holds a shared lock"),
             Self::Absent => f.write_str("it has no vote for this lease"),
@@ -425,3 +253,144 @@ pub enum Outcome {
     /// The node did not vote.
     Silent(Silence),
 }
+
+/// A waiter, for people to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Waiting {
+    /// When the ticket of the waiter was drawn, in microseconds by the median of the nodes' clocks.
+    pub since_micros: u64,
+    /// Whether the waiter wants a shared lock.
+    pub shared: bool,
+}
+
+/// A vote that a node gives to the first waiter, by granting a request that the node refused before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Handoff {
+    /// The digest of the attempt. The waiter may have started another attempt since.
+    pub attempt: Digest,
+    /// The fence that the node stored.
+    pub fence: Fence,
+}
+
+/// The queue as a refused client sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct QueuePosition {
+    /// The client's own position, from 1; `None` without a ticket.
+    pub place: Option<u32>,
+    /// The number of waiters, including the client.
+    pub waiting: u32,
+    /// Whether a lower ticket waits here or has this node's vote. The client must then yield its votes on other nodes.
+    pub lower: bool,
+}
+
+/// The vote of one node.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum NodeVote {
+    /// The node granted.
+    Granted,
+    /// The node refused, for this reason.
+    Refused(Refusal),
+    /// The node did not vote, for this reason.
+    Silent(Silence),
+}
+
+impl fmt::Display for NodeVote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Granted => f.write_str("granted"),
+            Self::Refused(why) => write!(f, "refused: {why}"),
+            Self::Silent(why) => why.fmt(f),
+        }
+    }
+}
+
+/// The votes of a round: granted, refused and silent.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Tally {
+    /// Each node's vote, in the order of the configuration.
+    pub votes: Vec<NodeVote>,
+    /// Each node's name without secrets. The core leaves this list empty, and the driver fills it in.
+    pub nodes: Vec<String>,
+}
+
+impl Tally {
+    /// Counts the nodes that granted.
+    pub fn granted(&self) -> usize {
+        self.votes.iter().filter(|vote| matches!(vote, NodeVote::Granted)).count()
+    }
+
+    /// Counts the nodes that refused.
+    pub fn refused(&self) -> usize {
+        self.votes.iter().filter(|vote| matches!(vote, NodeVote::Refused(_))).count()
+    }
+
+    /// Counts the nodes that did not vote.
+    pub fn silent(&self) -> usize {
+        self.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(_))).count()
+    }
+
+    /// Returns how long quarantines keep a majority from voting. Assumes that nodes without an answer can vote.
+    pub fn quarantine_left(&self) -> Option<Duration> {
+        let (mut voting, mut left) = (0, Vec::new());
+        for vote in &self.votes {
+            match vote {
+                NodeVote::Silent(Silence::Quarantined(time) | Silence::Founding(time)) => left.push(*time),
+                NodeVote::Silent(
+                    Silence::Unreachable(_) | Silence::Waiting(_) | Silence::Unfit(_) | Silence::Skewed(_),
+                ) => {}
+                _ => voting += 1,
+            }
+        }
+        Quorum::quarantine_left(self.votes.len(), voting, left)
+    }
+
+    /// Returns each node's name with its vote.
+    pub fn by_node(&self) -> impl Iterator<Item = (&str, &NodeVote)> {
+        let names = self.nodes.iter().map(String::as_str).chain(core::iter::repeat("node"));
+        names.zip(&self.votes)
+    }
+}
+
+/// `2 of 5 granted, 1 silent, 1 quarantined, 1 refused`.
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} granted", self.granted(), self.votes.len())?;
+        let silent = |want: fn(&Silence) -> bool| {
+            self.votes.iter().filter(|vote| matches!(vote, NodeVote::Silent(why) if want(why))).count()
+        };
+        let quarantined = silent(|why| why.quarantine_left().is_some());
+        let unheard = silent(|why| matches!(why, Silence::Unheard | Silence::CutOff));
+        let counts = [
+            (self.refused(), "refused"),
+            (quarantined, "quarantined"),
+            (unheard, "not heard"),
+            (self.silent() - quarantined - unheard, "silent"),
+        ];
+        for (count, what) in counts {
+            if count > 0 {
+                write!(f, ", {count} {what}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The result of a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Verdict {
+    /// A majority granted.
+    Won,
+    /// Votes for other clients prevent a majority.
+    Held,
+    /// Too few nodes voted.
+    NoQuorum,
+    /// The caller's deadline passed before enough nodes answered.
+    CutOff,
+    /// A majority granted, but too late to leave a useful validity.
+    TooSlow,
+    /// The requested mode conflicts with the mode of the current holders.
+    Mismatch,
+}
+
+#[cfg(test)]
+mod tests;

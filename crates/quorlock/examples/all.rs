@@ -1,4 +1,8 @@
-//! Two transfers that want the same two accounts, in opposite order.
+//! Locks several names at once, without a deadlock.
+//!
+//! Two transfers run at the same time. Both need account 3 and account 7, and they name the accounts in opposite order.
+//!
+//! Run `cargo run -p quorlock --example all`. The example needs no server.
 
 use std::time::Duration;
 
@@ -6,17 +10,20 @@ use quorlock::Client;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A node in the memory of this process. For locks between hosts, use `Client::connect(["redis://..", ..])`.
     let client = Client::memory().await;
-    let there = transfer(&client, "account/3", "account/7");
-    let back = transfer(&client, "account/7", "account/3");
-    tokio::try_join!(there, back)?;
+    let payment = transfer(&client, "account/3", "account/7");
+    let refund = transfer(&client, "account/7", "account/3");
+    tokio::try_join!(payment, refund)?;
     Ok(())
 }
 
 async fn transfer(client: &Client, from: &str, to: &str) -> Result<(), Box<dyn std::error::Error>> {
-    // Sorted before they are taken: the two transfers wait for each other's end, not for each other.
+    // `all` sorts the names. Both transfers therefore lock account 3 first, and neither can hold the account for which
+    // the other one waits.
     let leases = client.all([from, to]).acquire().await?;
-    println!("from {from} (fence {}) to {to} (fence {})", leases.fence(from)?, leases.fence(to)?);
+    println!("transfer from {from} (fence {}) to {to} (fence {})", leases.fence(from)?, leases.fence(to)?);
+    // In a real program, this is the work on both accounts.
     tokio::time::sleep(Duration::from_millis(50)).await;
     leases.release().await?;
     Ok(())

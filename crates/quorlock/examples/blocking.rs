@@ -1,4 +1,8 @@
-//! A tool without async: it waits for a lock, and does its work in steps that each need the lock for a second more.
+//! Holds a lock in a program without async.
+//!
+//! A migration waits up to 30 seconds for its lock. Before each step it checks that the lease will last for the step.
+//!
+//! Run `cargo run -p quorlock --example blocking`. The example needs no server.
 
 use std::error::Error;
 use std::thread::sleep;
@@ -7,14 +11,17 @@ use std::time::Duration;
 use quorlock::blocking::Client;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The locks of this process. `Client::connect(["redis://..", ..])` has locks that other hosts see.
+    // A node in the memory of this process. For locks between hosts, use `Client::connect(["redis://..", ..])`.
     let client = Client::memory();
+    // `inspect` and waiting clients show the label of the holder.
     let lock = client.lock("migrations").ttl(Duration::from_secs(10)).label("migrate");
     let lease = lock.acquire_within(Duration::from_secs(30))?;
     for step in ["create the new table", "copy the rows", "drop the old table"] {
-        // Stops here if the lease was lost, or would be before the step is done.
+        // The client renews the lease in the background, but can lose it if the nodes become unreachable. This check
+        // fails if the lease is lost, or has less than a second left for the step.
         lease.ensure(Duration::from_secs(1))?;
         println!("{step}, with fence {}", lease.fence()?);
+        // In a real program, this is the work of the step.
         sleep(Duration::from_millis(20));
     }
     lease.release()?;

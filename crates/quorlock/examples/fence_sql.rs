@@ -1,39 +1,47 @@
-//! A table that refuses writes of holders that have been overtaken: the fence is in the `WHERE` of every write.
+//! Protects a table from late writers: the `WHERE` of every write compares fences.
 //!
-//! Here on SQLite; PostgreSQL, and other databases, take the same statements.
+//! The example uses SQLite. PostgreSQL and other databases accept the same statements.
+//!
+//! Run `cargo run -p quorlock --example fence_sql`. The example needs no server.
 
 use quorlock::Client;
 use rusqlite::{Connection, params};
 
-/// Writes a balance, unless a holder with a higher fence has written before. Whether it was written.
-///
-/// One statement: between a look at the fence and the write, another holder could come.
-pub(crate) fn write(database: &Connection, account: &str, cents: i64, fence: u64) -> rusqlite::Result<bool> {
-    Ok(database.execute(WRITE, params![cents, fence.cast_signed(), account])? == 1)
-}
-
-/// The write: no row is changed by a holder that was overtaken.
-pub(crate) const WRITE: &str = "UPDATE account SET cents = $1, fence = $2 WHERE id = $3 AND fence <= $2";
-
-/// A table with a column for the highest fence that has written a row.
-pub(crate) fn create(database: &Connection) -> rusqlite::Result<()> {
-    database.execute_batch(CREATE)
-}
-
-pub(crate) const CREATE: &str =
+/// Creates a table with a column for the highest fence that has written a row.
+pub(crate) const CREATE_TABLE: &str =
     "CREATE TABLE account(id TEXT PRIMARY KEY, cents BIGINT NOT NULL, fence BIGINT NOT NULL DEFAULT 0);
      INSERT INTO account(id, cents) VALUES ('7', 0);";
+
+/// Writes a balance and its fence, unless a higher fence is stored.
+///
+/// The comparison and the write are one statement. With a separate `SELECT`, another holder could write in between.
+pub(crate) const WRITE: &str = "UPDATE account SET cents = $1, fence = $2 WHERE id = $3 AND fence <= $2";
+
+pub(crate) fn create_table(database: &Connection) -> rusqlite::Result<()> {
+    database.execute_batch(CREATE_TABLE)
+}
+
+/// Writes a balance, unless a later holder has written before. Returns whether the balance was written.
+pub(crate) fn write(database: &Connection, account: &str, cents: i64, fence: u64) -> rusqlite::Result<bool> {
+    let changed_rows = database.execute(WRITE, params![cents, fence.cast_signed(), account])?;
+    Ok(changed_rows == 1)
+}
 
 #[tokio::main]
 #[allow(dead_code, reason = "a test uses the rest of this file")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let (client, database) = (Client::memory().await, Connection::open_in_memory()?);
-    create(&database)?;
-    let early = client.lock("account/7").acquire().await?;
-    let old = early.fence()?.get();
-    early.release().await?;
-    let late = client.lock("account/7").acquire().await?;
-    println!("the later holder writes: {}", write(&database, "7", 200, late.fence()?.get())?);
-    println!("the earlier one, who woke up too late: {}", write(&database, "7", 100, old)?);
+    let database = Connection::open_in_memory()?;
+    create_table(&database)?;
+    let client = Client::memory().await;
+
+    // The first holder stalls before its write. Meanwhile its lease ends, and a second client becomes the holder.
+    let first = client.lock("account/7").acquire().await?;
+    let first_fence = first.fence()?.get();
+    first.release().await?;
+    let second = client.lock("account/7").acquire().await?;
+    let second_fence = second.fence()?.get();
+
+    println!("the second holder writes: {}", write(&database, "7", 200, second_fence)?);
+    println!("the first holder writes too late: {}", write(&database, "7", 100, first_fence)?);
     Ok(())
 }

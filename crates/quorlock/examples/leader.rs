@@ -1,5 +1,9 @@
-//! Every instance of a service wants to be the leader. The leader runs a job again and again; if it loses the leadership,
-//! the job stops, and another instance goes on.
+//! Stops a job when its leader loses the leadership.
+//!
+//! Two instances of a service compete to be the leader. The first leader runs a job every 100 ms, until an operator
+//! ends its leadership. The job then stops, and the second instance becomes the leader.
+//!
+//! Run `cargo run -p quorlock --example leader`. The example needs no server.
 
 use std::time::Duration;
 
@@ -7,46 +11,49 @@ use quorlock::{Break, Client, Lease, MemoryNodes};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // Both clients use the same node, like two hosts that connect to the same server.
     let nodes = MemoryNodes::new(1);
-    let (first, second) = (instance(&nodes).await?, instance(&nodes).await?);
+    let (first, second) = (connect(&nodes).await?, connect(&nodes).await?);
     let leadership = first.election("cleaner").label("first").acquire().await?;
-    let waiting = tokio::spawn({
+    let next_leadership = tokio::spawn({
         let election = second.election("cleaner").label("second");
         async move { election.acquire().await }
     });
 
-    // Somebody ends the leadership, as `quorlock break` does.
-    let breaking = async {
+    // An operator ends the leadership, as `quorlock break` does. The break names the lease that was inspected, so it
+    // cannot hit a later leader.
+    let break_leadership = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let target = second.inspect("cleaner").await?.target().ok_or("nobody leads")?;
-        second.break_lock("cleaner", Break::new(target, "it is too slow").now()).await?;
+        let target = second.inspect("cleaner").await?.target().ok_or("there is no leader")?;
+        second.break_lock("cleaner", Break::new(target, "the cleaner is too slow").now()).await?;
         Ok::<_, Box<dyn std::error::Error>>(())
     };
-    let (ended, broken) = tokio::join!(lead("first", &leadership), breaking);
+    let (lost, broken) = tokio::join!(run_job_while_leader("first", &leadership), break_leadership);
     broken?;
-    println!("first has stopped: {ended}");
+    println!("first has stopped: {lost}");
 
-    let leadership = waiting.await??;
+    let leadership = next_leadership.await??;
     println!("second leads, in term {}", leadership.fence()?);
     leadership.release().await?;
     Ok(())
 }
 
-async fn instance(nodes: &MemoryNodes) -> Result<Client, quorlock::ConnectError> {
+async fn connect(nodes: &MemoryNodes) -> Result<Client, quorlock::ConnectError> {
     Client::builder().memory(nodes).connect().await
 }
 
-/// Runs the job every 100 ms until the leadership is lost.
-async fn lead(name: &str, leadership: &Lease) -> quorlock::LostError {
+/// Runs the job every 100 ms until the leadership is lost. Returns why the leadership was lost.
+async fn run_job_while_leader(instance: &str, leadership: &Lease) -> quorlock::LostError {
     let mut interval = tokio::time::interval(Duration::from_millis(100));
     let job = async {
         loop {
             interval.tick().await;
-            println!("{name} cleans up");
+            println!("{instance} cleans up");
         }
     };
+    // When `lost` resolves, `select!` drops the job, which stops it.
     tokio::select! {
         lost = leadership.lost() => lost,
-        () = job => unreachable!("the job does not end by itself"),
+        () = job => unreachable!("the job is an endless loop"),
     }
 }

@@ -1,12 +1,18 @@
-//! A test that your code stops when it loses its lock. The nodes are in memory, and the test makes them fail.
+//! Tests that code stops when its lease is lost.
+//!
+//! The test makes two of three nodes in memory unreachable. Without a majority of the nodes, the lease cannot be
+//! renewed.
+//!
+//! Run `cargo run -p quorlock --example lost_lease`. The example needs no server.
 
 use std::time::Duration;
 
 use quorlock::{Client, Lease, LostError, MemoryNodes};
 
-/// The code under test: it works until it is done or the lease is lost.
+/// The code under test: imports rows, one after the other, while the lease is valid.
 async fn import(lease: &Lease, rows: u32) -> Result<u32, LostError> {
     for row in 0..rows {
+        // Fails if the lease is lost, or has less than 50 ms left for the next write.
         lease.ensure(Duration::from_millis(50))?;
         // In a real program, this is a write that the lock protects.
         tokio::time::sleep(Duration::from_millis(10)).await;
@@ -19,16 +25,18 @@ async fn import(lease: &Lease, rows: u32) -> Result<u32, LostError> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = MemoryNodes::new(3);
+    // New nodes do not vote for a while, because they might have lost their memory. `init_cluster` states that these
+    // nodes have never held a lock, so that they vote at once.
     Client::builder().memory(&nodes).init_cluster().await?;
     let client = Client::builder().memory(&nodes).connect().await?;
+    // A short ttl, so that the test does not have to wait long for the lease to end.
     let lease = client.lock("import").ttl(Duration::from_secs(1)).acquire().await?;
     assert_eq!(import(&lease, 3).await, Ok(3));
 
-    // Without a majority the lease cannot be renewed.
     nodes.down(0);
     nodes.down(1);
-    let stopped = import(&lease, u32::MAX).await;
-    println!("stopped: {stopped:?}");
-    assert!(stopped.is_err());
+    let result = import(&lease, u32::MAX).await;
+    println!("the import stopped: {result:?}");
+    assert!(result.is_err());
     Ok(())
 }

@@ -1,4 +1,9 @@
-//! Two readers at the same time, then a single writer, and a reader that arrives after a waiting writer.
+//! Shares a lock between readers, and gives a writer exclusive access.
+//!
+//! Two readers hold the lock at the same time. A writer waits for both of them. A reader that arrives after the waiting
+//! writer does not overtake the writer.
+//!
+//! Run `cargo run -p quorlock --example rw`. The example needs no server.
 
 use std::time::Duration;
 
@@ -6,11 +11,14 @@ use quorlock::{AcquireError, Client};
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    // A node in the memory of this process. For locks between hosts, use `Client::connect(["redis://..", ..])`.
     let client = Client::memory().await;
     let prices = client.rw("prices");
-    let readers = (prices.read().acquire().await?, client.rw("prices").read().acquire().await?);
-    println!("two readers hold the lock, with fences {} and {}", readers.0.fence()?, readers.1.fence()?);
+    let first_reader = prices.read().acquire().await?;
+    let second_reader = client.rw("prices").read().acquire().await?;
+    println!("two readers hold the lock, with fences {} and {}", first_reader.fence()?, second_reader.fence()?);
 
+    // Two readers that waited to become writers would wait for each other forever. The upgrade fails at once instead.
     match prices.write().acquire().await {
         Err(AcquireError::UpgradeUnsupported { .. }) => {
             println!("a reader cannot become a writer: it must release its read lease first");
@@ -18,6 +26,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         other => println!("unexpected: {other:?}"),
     }
 
+    // Every call of `rw` makes a new owner, so this writer is not one of the readers.
     let writer = client.rw("prices");
     let writing = tokio::spawn(async move {
         let lease = writer.write().acquire().await?;
@@ -28,14 +37,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     while client.inspect("prices").await?.waiting() == 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let late = client.rw("prices").read().try_acquire().await?;
-    println!("a reader that arrives after the waiting writer gets the lock: {}", late.is_some());
+    // If later readers could enter, the writer might wait forever.
+    let late_reader = client.rw("prices").read().try_acquire().await?;
+    println!("a reader that arrives after the waiting writer gets the lock: {}", late_reader.is_some());
 
-    drop(readers);
+    // Dropping a lease releases it. Use `release` to wait for the result.
+    drop((first_reader, second_reader));
     writing.await?.map_err(|error| error.to_string())?;
-    println!(
-        "after the writer has released, a reader gets the lock: {}",
-        client.rw("prices").read().try_acquire().await?.is_some()
-    );
+    let next_reader = client.rw("prices").read().try_acquire().await?;
+    println!("after the writer has released, a reader gets the lock: {}", next_reader.is_some());
     Ok(())
 }

@@ -10,4 +10,3 @@ pub(crate) mod multi;
 #[cfg(feature = "sim")]
 pub mod peek;
 pub(crate) mod rw;
-mod spec;

@@ -1,4 +1,4 @@
-//! The nodes of a client: sends requests to them, reads their clocks, and keeps track of the claims on them.
+//! The nodes of a client. Sends requests to the nodes, reads the nodes' clocks, and keeps track of the client's claims.
 
 pub(crate) mod admin;
 pub(crate) mod break_lock;
@@ -18,19 +18,20 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use quorlock_core::fence::median;
-use quorlock_core::quorum::{NodeVote, Tally};
-use quorlock_core::ticket::Channel;
+use quorlock_core::name::Channel;
+use quorlock_core::nodes::NodeSet;
+use quorlock_core::request::Request;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::Silence;
+use quorlock_core::vote::{NodeVote, Silence, Tally};
 
-use crate::cluster::history::Chronicle;
+use crate::cluster::history::LastEventTime;
 use crate::cluster::owner::OwnerFences;
 use crate::cluster::settings::Settings;
 use crate::cluster::stats::Counters;
 use crate::error::{CloseError, ReconfigureError};
 use crate::link::membership::Membership;
 use crate::link::quarantine_records::Records;
-use crate::link::{Claims, Link, LinkConfig, Traffic};
+use crate::link::{Claims, Link, LinkConfig, Sender, Traffic};
 use crate::node::event::Event;
 use crate::node::{Companion, Node, STEP_DEADLINE};
 use crate::platform::runtime;
@@ -50,15 +51,14 @@ pub(crate) struct Cluster {
     pub(crate) owner_fences: Arc<OwnerFences>,
     /// Detached leases that may be lost.
     pub(crate) doubts: RecentLeases,
-    /// Detached leases that are over, as this client knows. The history gets each loss only once.
+    /// Detached leases that this client knows to be over. The client writes each loss to the history only once.
     pub(crate) ended: RecentLeases,
-    /// The channel for hints to this client.
+    /// The channel on which this client receives hints.
     pub(crate) channel: Channel,
     pub(crate) traffic: Arc<Traffic>,
     /// This host's records of quarantines.
     pub(crate) records: Records,
-    /// The time of this client's last event.
-    pub(crate) chronicle: Chronicle,
+    pub(crate) last_event: LastEventTime,
     closed: AtomicBool,
 }
 
@@ -80,7 +80,7 @@ impl Cluster {
             owner_fences: Arc::default(),
             doubts: RecentLeases::default(),
             ended: RecentLeases::default(),
-            chronicle: Chronicle::default(),
+            last_event: LastEventTime::default(),
             channel: link.channel,
             traffic: Arc::clone(&link.traffic),
             records: link.records.clone(),
@@ -88,9 +88,9 @@ impl Cluster {
         };
         let cluster = Arc::new(cluster);
         let timers = Arc::clone(&cluster.timers);
-        let with_its_end = EndOfTime(Arc::downgrade(&cluster));
+        let close_on_drop = CloseOnDrop(Arc::downgrade(&cluster));
         runtime::spawn(async move {
-            let _end = with_its_end;
+            let _close_on_drop = close_on_drop;
             timers.run().await;
         });
         for (link, node) in cluster.links.iter().zip(&cluster.nodes) {
@@ -99,7 +99,7 @@ impl Cluster {
         cluster
     }
 
-    /// Returns the median of the nodes' clocks at `now`, in microseconds.
+    /// Returns the time at `now` by the median of the nodes' clocks, in microseconds.
     pub(crate) fn node_micros(&self, now: Moment) -> Option<i64> {
         let offset = median(self.clock_offsets())?;
         Some(offset.saturating_add((now.as_nanos() / 1_000) as i64))
@@ -109,20 +109,39 @@ impl Cluster {
         self.links.iter().filter_map(|link| link.clock_offset())
     }
 
-    /// Returns the median of the nodes' clocks as an offset from this process's clock, if there are at least three
-    /// clocks. If only two clocks differ, nobody can tell which of them is wrong.
+    /// Returns the median of the nodes' clocks as an offset from this process's clock, in microseconds. Returns `None`
+    /// if fewer than three clocks are known: if only two clocks differ, the client cannot tell which of them is wrong.
     pub(crate) fn middle(&self) -> Option<i64> {
         if self.clock_offsets().count() < 3 { None } else { median(self.clock_offsets()) }
     }
 
-    /// Returns the distance of a node's clock from the median, if it is too large for the node to vote.
+    /// Returns the distance of a node's clock from the median, if the distance is too large for the node to vote.
+    /// `middle` is the result of [`middle`](Self::middle).
     pub(crate) fn skew(&self, node: usize, middle: Option<i64>) -> Option<Silence> {
         let skew = self.links[node].clock_offset()?.saturating_sub(middle?);
         let limit = (self.settings.max_clock_skew / 2).as_micros() as u64;
         (skew.unsigned_abs() > limit).then_some(Silence::Skewed(skew))
     }
 
-    /// Adds the nodes' names to a tally, and for silent nodes the reason, if it is known.
+    /// Queues a request at the links of these nodes. Returns the nodes whose link did not accept the request, with the
+    /// reason.
+    pub(crate) fn send(
+        &self,
+        nodes: NodeSet,
+        request: &Arc<Request>,
+        round: u32,
+        sender: &Sender,
+    ) -> Vec<(usize, Silence)> {
+        // A node whose clock is far off must not propose fences.
+        let middle = if matches!(**request, Request::Acquire { .. }) { self.middle() } else { None };
+        let send = |node| match self.skew(node, middle) {
+            Some(skewed) => Err(skewed),
+            None => self.links[node].ask(request, round, sender.clone()),
+        };
+        nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
+    }
+
+    /// Adds the nodes' titles to a tally, and for each silent node the reason, if the client knows the reason.
     pub(crate) fn name_nodes(&self, mut tally: Tally) -> Tally {
         for (vote, link) in tally.votes.iter_mut().zip(&self.links) {
             if *vote == NodeVote::Silent(Silence::Unheard)
@@ -139,7 +158,7 @@ impl Cluster {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Ends every lease. Each link ends when it has delivered its releases.
+    /// Ends every lease. Each link ends after it has delivered its releases.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.claims.close();
@@ -151,16 +170,16 @@ impl Cluster {
         self.timers.close();
     }
 
-    /// Writes an event to the history of all nodes, if this client records one. Acquires and releases do not wait for
-    /// it, and it may fail.
+    /// Writes an event to the history of all nodes, if this client records events. The caller does not wait for the
+    /// nodes, and writing the event may fail.
     pub(crate) fn note(&self, event: impl FnOnce() -> Event) {
         if self.settings.history {
             self.write_history(event(), false);
         }
     }
 
-    /// Writes an event to the history of all nodes, even if this client records no history: at once, or with the next
-    /// events.
+    /// Writes an event to the history of all nodes, even if this client does not record events. If `at_once` is not
+    /// set, the event is sent together with the next events.
     pub(crate) fn write_history(&self, event: Event, at_once: bool) {
         let event = Arc::new(event);
         for link in &self.links {
@@ -173,7 +192,7 @@ impl Cluster {
         self.links.iter().for_each(|link| link.flush());
     }
 
-    /// Removes a claim that has queued its last release. Links that waited for it may end.
+    /// Removes a claim that has queued its last release. Links that waited for this claim may now end.
     pub(crate) fn settle(&self, claim: u64) {
         self.claims.remove(claim);
         if self.is_closed() {
@@ -183,7 +202,7 @@ impl Cluster {
         }
     }
 
-    /// Waits for each link in turn until the condition holds for it, or until it has ended.
+    /// Waits until each link fulfils the condition or has ended.
     async fn wait_for_links(&self, condition: impl Fn(&Link) -> bool) {
         for link in &self.links {
             loop {
@@ -201,7 +220,7 @@ impl Cluster {
         self.wait_for_links(|_| false).await;
     }
 
-    /// Waits until all releases are delivered, at most for the deadline.
+    /// Waits until all releases are delivered, but not longer than `deadline`.
     pub(crate) async fn drained(&self, deadline: Duration) -> Result<(), CloseError> {
         let is_drained = |link: &Link| link.owed() == 0 && self.claims.is_settled() && !link.is_noting();
         let _ = runtime::timeout(deadline, self.wait_for_links(is_drained)).await;
@@ -211,13 +230,13 @@ impl Cluster {
         }
     }
 
-    /// Adds a process or process group to those that keep this client's leases alive. Returns whether any node tracks
-    /// processes.
+    /// Adds a process or process group to the processes that keep this client's leases alive. Returns whether any node
+    /// tracks processes.
     pub(crate) fn also_alive_with(&self, companion: Companion) -> Result<bool, u32> {
-        self.nodes.iter().try_fold(false, |known, node| Ok(node.also_alive_with(companion)? || known))
+        self.nodes.iter().try_fold(false, |is_tracked, node| Ok(node.also_alive_with(companion)? || is_tracked))
     }
 
-    /// Makes the nodes one new cluster, over separate connections.
+    /// Makes the nodes a new cluster, over separate connections.
     pub(crate) async fn init(&self) -> Result<(), ReconfigureError> {
         admin::init(&self.nodes, &self.settings).await?;
         self.membership.reset();
@@ -233,11 +252,11 @@ impl Cluster {
     }
 }
 
-/// Closes the cluster when the timer task is dropped, for example because its runtime is dropped: without timers, no
-/// lease is renewed, and no loss is reported.
-struct EndOfTime(Weak<Cluster>);
+/// Closes the cluster when the timer task is dropped, for example because the runtime is dropped: without timers, the
+/// client neither renews leases nor reports losses.
+struct CloseOnDrop(Weak<Cluster>);
 
-impl Drop for EndOfTime {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         if let Some(cluster) = self.0.upgrade() {
             cluster.close();

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId as Owner};
-use quorlock_core::name::{Holder, LeaseId, Name};
+use quorlock_core::name::{Holder, LeaseId, Name, OwnerId as Owner};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
 
 pub use text::LeaseTextError;
@@ -19,11 +19,11 @@ pub(crate) use text::sum;
 
 /// A lease without a guard, made by [`Lease::detach`](crate::Lease::detach). Nothing renews it.
 ///
-/// It ends with its ttl unless a client [extends](crate::Client::extend) it. Any client of the same nodes can
-/// [check](crate::Client::check) and [release](crate::Client::release) it, also in another process or on another host.
-/// [`reveal`](Self::reveal) returns it as one word, and `parse` reads that word.
+/// A detached lease ends with its ttl unless a client [extends](crate::Client::extend) it. Any client of the same nodes
+/// can [check](crate::Client::check) and [release](crate::Client::release) the lease, even in another process or on
+/// another host. [`reveal`](Self::reveal) writes the lease as one word, and `parse` reads that word.
 ///
-/// The word is a secret, because everyone who has it can release the lock. `Display` and `Debug` do not show it.
+/// The word is a secret, because everyone who has it can release the lock. `Display` and `Debug` do not show the word.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -49,12 +49,12 @@ pub struct DetachedLease {
     pub(crate) fence: Option<Fence>,
     pub(crate) ttl: Ttl,
     pub(crate) mode: Mode,
-    /// The client that acquired it, encoded for the nodes.
+    /// The client that acquired the lease, encoded for the nodes.
     pub(crate) holder: Arc<str>,
 }
 
 impl DetachedLease {
-    /// The length of the longest text of a lease, in bytes, rounded up.
+    /// An upper bound for the length of a lease's text, in bytes.
     pub const TEXT_BYTES_MAX: usize = 4_096;
 
     /// Returns the name of the lock.
@@ -62,18 +62,19 @@ impl DetachedLease {
         &self.name
     }
 
-    /// Returns the random value that signs this lease on the nodes. It is a secret: with it, anyone can release the lock.
+    /// Returns the random value that signs this lease on the nodes. The value is a secret: everyone who has it can
+    /// release the lock.
     pub fn id(&self) -> LeaseId {
         self.id
     }
 
-    /// Returns the fence, which is higher than that of every earlier lease of this name, or `None` for a plain lock. A
-    /// fence does not show that the lease is still held: [check](crate::Client::check) it.
+    /// Returns the fence, or `None` for a plain lock. The fence is higher than the fence of every earlier lease of this
+    /// name. A fence does not prove that the lease is still held: [check](crate::Client::check) the lease.
     pub fn fence(&self) -> Option<Fence> {
         self.fence
     }
 
-    /// Returns the slot of a semaphore, from 0, or `None` for other locks.
+    /// Returns the slot of a semaphore, counted from 0, or `None` for other locks.
     pub fn slot(&self) -> Option<u32> {
         if let Mode::Slot { slot, .. } = self.mode { Some(slot) } else { None }
     }
@@ -83,22 +84,23 @@ impl DetachedLease {
         self.mode
     }
 
-    /// Returns the owner of a reentrant lock, or the party of a reader.
+    /// Returns the owner of a reentrant or shared lock, or `None` for other locks.
     pub fn owner(&self) -> Option<Owner> {
         self.mode.owner()
     }
 
-    /// Returns the lifetime after each extension.
+    /// Returns the ttl: how long the nodes keep the lease after it was acquired or extended.
     pub fn ttl(&self) -> Duration {
         self.ttl.duration()
     }
 
-    /// Returns the client that acquired the lease. An extension by another client does not change it.
+    /// Returns the client that acquired the lease. An extension by another client does not change the holder.
     pub fn holder(&self) -> Option<Holder> {
         Holder::decode(&self.holder)
     }
 
-    /// Returns the lease as one word of letters, digits and `.-_/:%`, which [`parse`](str::parse) reads. It is a secret.
+    /// Returns the lease as one word of letters, digits and `.-_/:%`, which [`parse`](str::parse) reads. The word is a
+    /// secret.
     pub fn reveal(&self) -> String {
         text::write(self)
     }
@@ -135,9 +137,10 @@ impl fmt::Debug for DetachedLease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Released {
-    /// It was still held.
+    /// The lease was still held.
     Standing,
-    /// No majority is known to have had it: it was released or broken earlier, or its ttl had ended.
+    /// The lease was probably not held any more: no majority reported it. It was released or broken earlier, or its ttl
+    /// had ended.
     Gone,
 }
 

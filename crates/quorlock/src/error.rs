@@ -11,11 +11,11 @@ pub use reconfigure::ReconfigureError;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+use quorlock_core::hold::Loss;
 use quorlock_core::name::{Name, NameError};
-use quorlock_core::quorum::{NodeVote, QuorumError, Tally};
-use quorlock_core::step::Loss;
+use quorlock_core::terms::QuorumError;
 use quorlock_core::time::TtlError;
-use quorlock_core::vote::Silence;
+use quorlock_core::vote::{NodeVote, Silence, Tally};
 
 /// The configuration or an argument is invalid. Nothing was sent, and nothing is held.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,17 +110,21 @@ fn list(nodes: &[(String, String)]) -> String {
 }
 
 fn no_majority(nodes: &[(String, Option<Silence>)], waited: Duration) -> String {
-    let out = || nodes.iter().filter_map(|(_, why)| why.as_ref());
-    let mut text = format!("no majority: {} of {} nodes cannot vote", out().count(), nodes.len());
+    let silences = || nodes.iter().filter_map(|(_, why)| why.as_ref());
+    let mut text = format!("no majority: {} of {} nodes cannot vote", silences().count(), nodes.len());
     // `connect` does not wait for a quarantine that lasts longer than its timeout.
     if !waited.is_zero() {
         let _ = write!(text, " after {:.1}s", waited.as_secs_f64());
     }
-    let standing = |why: &Option<Silence>| why.as_ref().map_or_else(|| "can vote".into(), ToString::to_string);
-    let nodes_listed: Vec<String> = nodes.iter().map(|(node, why)| format!("{node} {}", standing(why))).collect();
+    let describe = |why: &Option<Silence>| why.as_ref().map_or_else(|| "can vote".into(), ToString::to_string);
+    let nodes_listed: Vec<String> = nodes.iter().map(|(node, why)| format!("{node} {}", describe(why))).collect();
     let _ = write!(text, ": {}", nodes_listed.join("; "));
-    if let Some(left) = out().filter_map(Silence::quarantine_left).max() {
-        let _ = write!(text, ". The quarantine ends by itself in {left:.1?}: connect again then, or use connect_lazy");
+    if let Some(left) = silences().filter_map(Silence::quarantine_left).max() {
+        let _ = write!(
+            text,
+            ". The quarantine ends when clients have been connected for {left:.1?}: use connect_lazy, set state_folder, \
+             or run `quorlock nodes wait`"
+        );
         if nodes.iter().all(|(_, why)| matches!(why, Some(Silence::Founding(_)))) {
             text.push_str(
                 ". If no lock can be outstanding on these nodes, init_cluster (quorlock nodes init) ends it now",
@@ -191,7 +195,8 @@ pub enum AcquireError {
     /// Another lease holds the lock.
     #[error("{0}")]
     Held(Box<HeldError>),
-    /// Another lease held the lock until the wait ended, or the wait ended before the nodes answered.
+    /// Another lease held the lock until the wait ended. Or the wait was so short that it ended before the nodes had to
+    /// answer: then [`holder`](HeldError::holder) and [`fence`](HeldError::fence) are `None`.
     #[error("timed out: {0}")]
     WaitTimeout(Box<HeldError>),
     /// A semaphore of this name is in use with another number of permits (slots).
@@ -242,7 +247,8 @@ pub enum AcquireError {
     Closed,
 }
 
-/// The lease is over: do not touch the protected resource any more.
+/// The lease is over: do not touch the protected resource any more. Only [`TooShort`](Self::TooShort) means that the
+/// lease is still held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostError {

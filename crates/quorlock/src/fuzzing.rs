@@ -1,13 +1,14 @@
-//! Properties of everything that parses outside input, for property tests and the fuzzers in `fuzz/`.
+//! Properties of all parsers of outside input, for property tests and for the fuzzers in `fuzz/`.
 //!
-//! Every function panics if its property does not hold. Built for tests and with the feature `fuzzing` only, like
-//! [`watch_requests`], with which tests see which requests share a command.
+//! Each function checks one parser with the given bytes, and panics if the parser violates a property. This module
+//! exists only in tests and with the feature `fuzzing`. It also exports [`watch_requests`], which shows tests which
+//! requests share a command.
 
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::{TTL_MAX, Ttl};
 
 use crate::detached::DetachedLease;
@@ -15,53 +16,55 @@ use crate::node::key::{KeyTemplate, RESERVED_PREFIX};
 pub use crate::node::redis::watch::{Watcher, watch_requests};
 use crate::node::url::{NodeUrl, mask_url};
 
-/// How often a client looks at a node that is idle.
+/// How often a client checks an idle node.
 pub const HEARTBEAT: Duration = crate::api::builder::HEARTBEAT;
 
-/// What a node answers: no panic, and no grant but one that is a grant word for word.
+/// A node's answer: the parser accepts a grant only if the bytes are exactly a grant.
 pub fn answer(bytes: &[u8]) {
     crate::node::redis::take_anything(bytes);
 }
 
-/// The text of a lease: what can be read is written as something that reads the same, and shown without its secret.
+/// The text of a lease: a lease that was read is written as a text that is read as the same lease. `Display` and
+/// `Debug` do not show the secret.
 pub fn lease(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(lease) = text.parse::<DetachedLease>() else { return };
     let word = lease.reveal();
-    assert_eq!(word.parse(), Ok(lease.clone()), "it reads otherwise than it was written");
-    assert!(!format!("{lease} {lease:?}").contains(&lease.id().reveal()), "its secret is shown");
+    assert_eq!(word.parse(), Ok(lease.clone()), "the lease was not read as it was written");
+    assert!(!format!("{lease} {lease:?}").contains(&lease.id().reveal()), "the lease id is shown");
 }
 
-/// A name: in bounds or refused; its key leads back to it and is no companion's, and a lease with it survives its text.
+/// A name: a name of invalid length is rejected. The key of a valid name is converted back to the same name and is not
+/// a companion key. A detached lease with this name is read as it was written.
 pub fn name(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let Ok(name) = Name::new(text) else {
-        assert!(text.is_empty() || text.len() > NAME_BYTES_MAX, "a good name was refused");
+        assert!(text.is_empty() || text.len() > NAME_BYTES_MAX, "a valid name was rejected");
         return;
     };
     for template in [KeyTemplate::DEFAULT, "{name}", "locks/{{name}}:x"] {
-        let template = KeyTemplate::new(template).expect("it names its name once");
+        let template = KeyTemplate::new(template).expect("the template contains {name} once");
         for template in [template.clone(), template.in_cluster()] {
             let Ok(key) = template.key(&name) else { continue };
-            assert!(!key.text.starts_with(RESERVED_PREFIX), "it sits on a companion's key");
-            assert_eq!(template.name_of(&key.text), Some(name.clone()), "its key leads elsewhere");
+            assert!(!key.text.starts_with(RESERVED_PREFIX), "the lock's key is a companion key");
+            assert_eq!(template.name_of(&key.text), Some(name.clone()), "the key is converted to another name");
         }
     }
     let lease = DetachedLease {
         name,
         id: LeaseId::from_bits(7),
         fence: Some(Fence::new(7)),
-        ttl: Ttl::new(Duration::from_secs(1), TTL_MAX).expect("it is within bounds"),
+        ttl: Ttl::new(Duration::from_secs(1), TTL_MAX).expect("a second is a valid ttl"),
         mode: Mode::EXCLUSIVE,
         holder: Holder::new(text, 7, text).encode().into(),
     };
-    assert_eq!(lease.reveal().parse(), Ok(lease), "a lease of this name cannot be detached");
+    assert_eq!(lease.reveal().parse(), Ok(lease), "a detached lease of this name was not read as it was written");
 }
 
-/// What stands for a password in URLs that are tried.
+/// The password in the tested URLs.
 const PASSWORD: &str = "pa55w0rd";
 
-/// A node's URL: parsed or refused, and neither its title nor the refusal shows the password.
+/// A node's URL: neither the title of a parsed URL nor the error of a rejected URL shows the password.
 pub fn url(bytes: &[u8]) {
     let Some(text) = std::str::from_utf8(bytes).ok().filter(|text| !text.contains(PASSWORD)) else { return };
     for text in [text.to_owned(), format!("redis://u:{PASSWORD}@{text}"), format!("rediss://:{PASSWORD}@{text}")] {

@@ -1,40 +1,41 @@
-//! Checks the imports of the library, which go in one direction only as ARCHITECTURE.md says, and those of core, which has no
-//! import cycles.
+//! Checks that the library's modules import only downwards, as ARCHITECTURE.md says, and that core has no import
+//! cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// From the top down: each module may import those after it.
+/// The modules from the top down. Each module may import only modules that follow it in this list.
 const LAYERS: [&str; 8] = ["api", "lease", "detached", "cluster", "link", "node", "platform", "error"];
-/// Only for tests and fuzzers, above everything.
+/// Modules for tests and fuzzers. They may import everything.
 const UNORDERED: [&str; 2] = ["fuzzing", "imports"];
 
-/// Modules, each with the modules that its code imports.
+/// For each module, the paths that its code imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// The modules of a folder with the paths that their code names by `crate::`. Tests and comments do not count, and a folder
-/// inside counts as part of its module.
-fn imports(folder: &Path) -> Imports {
-    let mut all = Imports::new();
+/// Returns the modules of a folder with the paths after `crate::` in their code, without tests and comments. A
+/// subfolder belongs to the module of the same name.
+fn read_imports(folder: &Path) -> Imports {
+    let mut imports = Imports::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let module = path.file_stem().unwrap().to_str().unwrap().to_owned();
         if module != "lib" && module != "tests" && (path.is_dir() || path.extension().is_some_and(|name| name == "rs"))
         {
-            read(&path, all.entry(module).or_default());
+            add_imports(&path, imports.entry(module).or_default());
         }
     }
-    all
+    imports
 }
 
-fn read(path: &Path, found: &mut BTreeSet<String>) {
+/// Adds the imports of a file, or of all files in a folder.
+fn add_imports(path: &Path, found: &mut BTreeSet<String>) {
     if path.file_stem().is_some_and(|stem| stem == "tests") {
         return;
     }
     if path.is_dir() {
         for entry in fs::read_dir(path).unwrap() {
-            read(&entry.unwrap().path(), found);
+            add_imports(&entry.unwrap().path(), found);
         }
         return;
     }
@@ -51,8 +52,9 @@ fn read(path: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The first part of a path. The crate's root re-exports what users see. A path that is empty is a macro's argument.
-fn top(path: &str) -> &str {
+/// Returns the module that a path starts with. A type at the crate's root belongs to the public API, and so does an
+/// empty path, which comes from a macro.
+fn module_of(path: &str) -> &str {
     let first = path.split("::").next().unwrap();
     if first.is_empty() || first.starts_with(char::is_uppercase) { "api" } else { first }
 }
@@ -60,40 +62,40 @@ fn top(path: &str) -> &str {
 #[test]
 fn the_library_imports_downwards_only() {
     let rank = |module: &str| LAYERS.iter().position(|layer| *layer == module);
-    for (module, imported) in imports(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
+    for (module, imported) in read_imports(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
         if UNORDERED.contains(&&*module) {
             continue;
         }
         let own =
             rank(&module).unwrap_or_else(|| panic!("{module} has no layer: add it to LAYERS and ARCHITECTURE.md"));
-        for other in imported.iter().map(|path| top(path)).filter(|other| *other != module) {
+        for other in imported.iter().map(|path| module_of(path)).filter(|other| *other != module) {
             let is_below = rank(other).is_some_and(|other| other > own);
             assert!(is_below, "{module} imports crate::{other}, which is not below it");
         }
     }
 }
 
-/// A module of core is a file of `src` with its folder, and within `node` each file.
+/// A module of core is a file of `src` with its folder. Within `node`, each file is a module.
 #[test]
 fn core_has_no_import_cycles() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");
-    let mut modules = imports(&source);
+    let mut modules = read_imports(&source);
     let mut node = BTreeSet::new();
-    for (part, imported) in imports(&source.join("node")) {
+    for (part, imported) in read_imports(&source.join("node")) {
         node.insert(format!("node::{part}"));
         modules.insert(format!("node::{part}"), imported);
     }
     modules.insert("node".into(), node);
     let names: BTreeSet<String> = modules.keys().cloned().collect();
-    let module_of = |path: &str| {
+    let core_module_of = |path: &str| {
         let parts: Vec<&str> = path.split("::").collect();
         let name = parts[..parts.len().min(2)].join("::");
         if names.contains(&name) { name } else { parts[0].to_owned() }
     };
     for (module, imported) in &mut modules {
-        *imported = imported.iter().map(|path| module_of(path)).filter(|other| other != module).collect();
+        *imported = imported.iter().map(|path| core_module_of(path)).filter(|other| other != module).collect();
     }
-    // A module that imports nothing that is left is in no cycle.
+    // Remove every module that imports none of the remaining modules: such a module is in no cycle.
     while let Some(module) = modules.iter().find(|(_, imported)| imported.is_empty()).map(|(name, _)| name.clone()) {
         modules.remove(&module);
         for imported in modules.values_mut() {

@@ -21,7 +21,9 @@
 //! A [`Client`] makes [`Lock`]s, and acquiring a lock gives a [`Lease`]. Besides the exclusive lock there are [`Reentrant`],
 //! [`RwLock`], [`Semaphore`], [`All`] of several names, and an [`Election`]; [`blocking`] has all of them without async.
 //!
-//! The promises and their assumptions are in `docs/guarantees.md` in the repository.
+//! In tests, [`MemoryNodes`] simulate nodes that crash, freeze or lose messages. The repository has
+//! examples of every kind of lock and of a test of a lost lease, the
+//! promises with their assumptions (`docs/guarantees.md`), and how a store checks fences (`docs/fences.md`).
 
 mod api;
 mod cluster;
@@ -52,7 +54,7 @@ pub use api::multi::{All, Leases, Names};
 #[cfg(feature = "sim")]
 #[doc(hidden)]
 pub use api::peek;
-pub use api::rw::{Party, RwLock};
+pub use api::rw::{ReadWrite, RwLock};
 pub use cluster::break_lock::{Break, Broken};
 pub use cluster::doctor::{Examination, ExaminedNode, Finding, NodeState, Severity, Topic};
 pub use cluster::inspect::Inspection;
@@ -77,14 +79,14 @@ pub use platform::sim;
 pub use quorlock_core::backoff::Retry;
 pub use quorlock_core::digest::Digest;
 pub use quorlock_core::fence::Fence;
-pub use quorlock_core::mode::{Mode, OwnerId as Owner, PERMITS_MAX, Period};
-pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError};
-pub use quorlock_core::quorum::{NodeVote, Quorum, QuorumError, Tally};
+pub use quorlock_core::hold::Wait;
+pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError, OwnerId as Owner};
+pub use quorlock_core::request::{BreakMode, Target};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
-pub use quorlock_core::step::Wait;
-pub use quorlock_core::ticket::{QUEUE_LISTED_MAX, QueuePosition, Waiting};
+pub use quorlock_core::terms::{LIFETIME_DEFAULT, Mode, PERMITS_MAX, Period, Quorum, QuorumError, Renewals};
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
-pub use quorlock_core::vote::{BreakMode, HeldBy, Refusal, Report, Silence, Target};
-pub use quorlock_core::watchdog::{LIFETIME_DEFAULT, Renewals};
+pub use quorlock_core::vote::{
+    HeldBy, NodeVote, QUEUE_LISTED_MAX, QueuePosition, Refusal, Report, Silence, Tally, Waiting,
+};

@@ -10,43 +10,49 @@ mod latency;
 pub(crate) mod membership;
 mod outages;
 pub(crate) mod quarantine_records;
-mod state;
 mod traffic;
 
 pub(crate) use claims::{ClaimEvents, Claims};
 pub use latency::RoundTrips;
 pub(crate) use outages::Outages;
-pub(crate) use state::Sender;
 pub(crate) use traffic::Traffic;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use quorlock_core::delivery::{Ask, OWED_MAX, Release};
-use quorlock_core::name::LeaseId;
+use quorlock_core::delivery::{Completion, Delivery, OWED_MAX, Release};
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::Trust;
+use quorlock_core::request::Request;
 use quorlock_core::rng::Rng;
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Request, Silence};
+use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::{Notify, mpsc};
 
 use crate::link::membership::Membership;
 use crate::link::quarantine_records::Records;
-use crate::node::{Answer, Inbox, Node, Trouble};
+use crate::node::{Answer, Inbox, Life, LockKey, Node, Reply, Trouble};
 use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 use crate::platform::runtime;
 use crate::platform::sync::{AtomicBool, AtomicI64, AtomicU64, Mutex};
+use connection::Connection;
+use history::Notes;
 use latency::Latency;
-use state::{Inner, LinkState};
 
 /// Receives the replies of nodes.
 pub(crate) trait Voter: Send + Sync {
     /// Called with the outcome of a request to this node, and the time at which it was known.
     fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment);
+}
+
+/// The sender of a request, which the link keeps until the reply arrives.
+#[derive(Clone)]
+pub(crate) struct Sender {
+    pub(crate) key: Arc<LockKey>,
+    pub(crate) voter: Option<Arc<dyn Voter>>,
 }
 
 /// The settings of a link.
@@ -59,7 +65,7 @@ pub(crate) struct LinkConfig {
     /// The interval for retrying failed releases, and for asking again whether a node may join.
     pub(crate) heartbeat: Duration,
     /// The shortest and longest interval at which every connection checks its node.
-    pub(crate) look: (Duration, Duration),
+    pub(crate) check_interval: (Duration, Duration),
     pub(crate) rules: Rules,
     /// Whether a node that lost its memory may vote at once.
     pub(crate) trust: Trust,
@@ -99,6 +105,84 @@ pub(crate) struct Link {
     connections: AtomicU64,
 }
 
+/// The state of a link, which its mutex guards.
+struct Inner {
+    state: LinkState,
+    /// The time since which the node cannot be used.
+    down_since: Option<Moment>,
+    closing: bool,
+    delivery: Delivery<Sender>,
+    connection: Option<Connection>,
+    notes: Notes,
+}
+
+/// Whether the node can be asked.
+enum LinkState {
+    /// The first attempt to connect has not ended yet.
+    Connecting,
+    /// The handshake is done, and the node may vote.
+    Up(Life),
+    Down(Silence),
+    /// An operator has to change something before the node can be used.
+    Refused(Trouble),
+    /// The link's task has ended.
+    Ended,
+}
+
+impl LinkState {
+    /// Returns why the node cannot be asked, or `None` if it can.
+    fn trouble(&self) -> Option<Silence> {
+        match self {
+            Self::Up(_) => None,
+            Self::Down(why) => Some(why.clone()),
+            Self::Refused(trouble) => Some(trouble.as_silence()),
+            Self::Connecting => Some(Silence::Unreachable("not connected yet".into())),
+            Self::Ended => Some(Silence::Unreachable("the client was closed".into())),
+        }
+    }
+}
+
+impl Inner {
+    fn new(rules: Rules, now: Moment) -> Self {
+        Self {
+            state: LinkState::Connecting,
+            down_since: Some(now),
+            closing: false,
+            delivery: Delivery::new(rules),
+            connection: None,
+            notes: Notes::default(),
+        }
+    }
+
+    /// Sets the state. A new reason for the same outage does not restart its time.
+    fn set_state(&mut self, state: LinkState, now: Moment) {
+        self.down_since = if let LinkState::Up(_) = state { None } else { self.down_since.or(Some(now)) };
+        self.state = state;
+    }
+
+    /// Takes the replies to the oldest batch. The mutex must not be unlocked between finding the question of the
+    /// replies and this call: if the connection were replaced in between, the oldest batch would be another one.
+    fn replied(&mut self, answer: &Answer) -> Notices {
+        let Answer::Votes(replies) = answer else { return Notices::default() };
+        let owed = self.delivery.owed();
+        let senders = self.delivery.replied(replies.iter().map(Reply::fate));
+        (senders, self.delivery.owed() < owed)
+    }
+
+    /// Returns whether neither votes nor notes are under way.
+    fn is_quiet(&self) -> bool {
+        self.connection.as_ref().is_none_or(Connection::is_quiet)
+    }
+
+    /// Returns whether a closing link has delivered everything.
+    fn is_drained(&self) -> bool {
+        self.closing && self.delivery.owed() == 0
+    }
+}
+
+/// The sender to notify for each request of a batch, if any, and whether a release was acknowledged.
+type Notices = (Vec<Option<Completion<Sender>>>, bool);
+
 /// The reason why a connection that is about to be replaced cannot be used.
 const REPLACED: &str = "it is being replaced";
 const OFFSET_UNKNOWN: i64 = i64::MIN;
@@ -135,7 +219,7 @@ impl Link {
         if inner.delivery.owed() >= OWED_MAX {
             return Err(Silence::Owing);
         }
-        inner.delivery.ask(Ask { request: Arc::clone(request), round, context });
+        inner.delivery.ask(Arc::clone(request), round, context);
         Ok(())
     }
 
@@ -188,7 +272,7 @@ impl Link {
         self.wake.notify_one();
     }
 
-    /// Wakes the link's task and those who wait for news, because a closing link may have become idle.
+    /// Wakes the link's task and the code that waits for news, because a closing link may have become idle.
     pub(crate) fn nudge(&self) {
         self.wake.notify_one();
         self.news.notify_waiters();
@@ -306,7 +390,7 @@ impl Link {
     fn is_idle_and_closing(&self) -> bool {
         let mut inner = self.inner.lock();
         if inner.closing {
-            inner.delivery.forget_lapsed(clock::now(), true);
+            inner.delivery.forget_expired(clock::now(), true);
         }
         inner.is_drained() && self.config.claims.is_settled()
     }
@@ -317,12 +401,12 @@ impl Link {
         let why = state.trouble().unwrap_or(Silence::Unheard);
         tracing::debug!(node = %self.title, reason = %why, "no connection");
         // Drop the connection after the mutex is unlocked.
-        let (_connection, told) = {
+        let (_connection, senders) = {
             let mut inner = self.inner.lock();
             inner.set_state(state, clock::now());
             (inner.connection.take(), inner.delivery.lost())
         };
-        for (attempt, round, sender) in told {
+        for (attempt, round, sender) in senders {
             if let Some(voter) = sender.voter {
                 voter.vote(self.node, attempt, round, Outcome::Silent(why.clone()), clock::now());
             }
@@ -340,7 +424,7 @@ impl Link {
         }
     }
 
-    /// Logs once that the node cannot vote, unless the client no longer needs it.
+    /// Logs once that the node cannot vote, unless the link is closing.
     fn note_outage(&self, why: Silence) {
         if !self.inner.lock().closing {
             self.config.outages.begin(self.node, &self.title, why);

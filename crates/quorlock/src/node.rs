@@ -18,18 +18,20 @@ use std::sync::atomic::Ordering;
 use futures_util::future::BoxFuture;
 use quorlock_core::delivery::Fate;
 use quorlock_core::fence::Fence;
+use quorlock_core::name::{Channel, Name};
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
-use quorlock_core::ticket::{Channel, Handoff, Ticket};
-use quorlock_core::vote::{Request, Silence, Vote};
+use quorlock_core::request::{Request, Ticket};
+use quorlock_core::vote::{Handoff, Silence, Vote};
 use tokio::sync::mpsc;
 
 use crate::platform::sync::AtomicBool;
 use event::Event;
-use key::{KeySpan, LockKey};
+use key::KeySpan;
 use probe::{Plan, Probe};
+use redis::slot::Slot;
 pub(crate) use request_reply::{RequestReply, STEP_DEADLINE, within};
 
-/// A process that keeps leases alive, or the process group that it leads, by its id.
+/// A process that keeps leases alive, by its id, or a process group, by the id of its leader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Companion {
     Process(u32),
@@ -151,11 +153,28 @@ impl Inbox {
     }
 }
 
-/// One life of a node's memory, which lasts until the node loses its memory. The handshake has found that it may vote.
+/// One life of a node's memory, which lasts until the node loses its memory. The handshake has found that the node may
+/// vote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Life {
     pub(crate) epoch: Epoch,
     pub(crate) floor: Fence,
+}
+
+/// A name, and the key under which every node stores its record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LockKey {
+    pub(crate) name: Name,
+    pub(crate) text: String,
+    /// The key's slot, if the client uses a Redis Cluster.
+    pub(crate) slot: Option<Slot>,
+}
+
+impl LockKey {
+    /// Returns the hash tag that companion keys start with, so that they are in the same slot as the key.
+    pub(crate) fn tag(&self) -> String {
+        self.slot.map(|slot| format!("{{{}}}:", slot.tag())).unwrap_or_default()
+    }
 }
 
 /// One request about one name.

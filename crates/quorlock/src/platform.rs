@@ -1,4 +1,5 @@
-//! The only clock, tasks, random bits, mutexes and timers of the library; and [`sim`], which replaces them.
+//! Clocks, tasks, random numbers, mutexes and timers. The rest of the library uses only these, so that the feature
+//! `sim` can replace them.
 
 #[cfg(target_os = "linux")]
 pub(crate) mod boot;

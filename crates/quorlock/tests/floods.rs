@@ -1,5 +1,5 @@
-//! Nodes that never stop sending: a client reads a limited amount. This test has a process of its own, because it
-//! measures memory.
+//! A client reads only a limited amount from a node that never stops sending. This test has a process of its own,
+//! because it measures the memory of the process.
 
 #[path = "suite/common/mod.rs"]
 mod common;
@@ -8,28 +8,28 @@ mod fake;
 #[path = "suite/hostile/resp.rs"]
 mod resp;
 
-use common::long::DRAINING;
+use common::long_leases::CLOSE_TIMEOUT;
 use common::{builder, observe};
-use fake::{Deed, Fake, From};
+use fake::{Behavior, Fake, Stage};
 use quorlock_testkit::eventually_async;
 use resp::{bulk, push};
 
-/// The most that a client keeps of one value, plus the kernel's buffers and some room.
-const TAKEN_MAX: u64 = (32 + 16) << 20;
-/// The bytes of a value, the parsed value, and room for growth.
-const GROWTH_MAX: u64 = 400 << 20;
-/// The number of bytes after which pushes count as endless.
-const PUSHED_MIN: u64 = 2 << 20;
+/// The maximum number of bytes that a client reads of one value: its own limit, and the buffers of the kernel.
+const READ_BYTES_MAX: u64 = (32 + 16) << 20;
+/// The maximum growth of memory: the bytes of a value, the parsed value, and the spare capacity of its lists.
+const MEMORY_GROWTH_MAX: u64 = 400 << 20;
+/// The number of bytes of pushes that the client has to discard.
+const PUSHED_BYTES_MIN: u64 = 2 << 20;
 
-/// The peak memory of this process.
-fn peak() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("there is one on Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("it tells the peak");
-    line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("a number of kilobytes") << 10
+/// The peak memory of this process, in bytes.
+fn peak_memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux has /proc/self/status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("the file has the peak memory");
+    line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("the peak memory is a number") << 10
 }
 
-/// Data that never ends and is no reply.
-fn endless() -> [(&'static str, Vec<u8>, Vec<u8>); 6] {
+/// Replies that never end, each as a name, its first bytes, and the bytes that are repeated.
+fn endless_replies() -> [(&'static str, Vec<u8>, Vec<u8>); 6] {
     let chunk = |piece: &[u8]| piece.repeat(64 * 1024 / piece.len());
     let text = bulk(&"0123456789".repeat(10));
     [
@@ -37,44 +37,44 @@ fn endless() -> [(&'static str, Vec<u8>, Vec<u8>); 6] {
         ("an error", b"-ERR ".to_vec(), chunk(b"a")),
         ("a list", b"*500000\r\n".to_vec(), chunk(&text)),
         ("lists in lists", Vec::new(), chunk(b"*2\r\n")),
-        ("a list of nothing", b"*500000\r\n".to_vec(), chunk(b"_\r\n")),
-        ("a long text, again and again", b"*9\r\n".to_vec(), bulk(&"a".repeat(30_000_000)).into_iter().collect()),
+        ("a list of nulls", b"*500000\r\n".to_vec(), chunk(b"_\r\n")),
+        ("a list of long texts", b"*9\r\n".to_vec(), bulk(&"a".repeat(30_000_000)).into_iter().collect()),
     ]
 }
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_endless_reply_ends_the_connection() {
-    let before = peak();
-    for from in [From::Greeting, From::NodeCommand, From::Vote] {
-        for (name, first, then) in endless() {
-            let fake = Fake::start(None, from, Deed::Flood(first, then)).await;
-            let client =
-                builder().nodes([fake.url()]).connect_lazy().await.expect("nothing is wrong with its settings");
+    let before = peak_memory();
+    for stage in [Stage::Greeting, Stage::NodeCommand, Stage::Vote] {
+        for (name, first, repeated) in endless_replies() {
+            let fake = Fake::start(None, stage, Behavior::Flood(first, repeated)).await;
+            let client = builder().nodes([fake.url()]).connect_lazy().await.expect("the settings are valid");
             assert!(client.lock("job").try_acquire().await.ok().flatten().is_none(), "{name}");
-            eventually_async("the client to hang up", async || fake.floods_ended() > 0).await;
-            let taken = fake.flooded();
+            eventually_async("the client to close the connection", async || fake.floods_ended() > 0).await;
+            let read = fake.longest_flood();
             println!(
-                "{name}, from the {from:?} on: {} KiB were taken; {} MiB of memory at the peak",
-                taken >> 10,
-                peak() >> 20
+                "{name}, from the {stage:?} on: the client read {} KiB; the peak memory is {} MiB",
+                read >> 10,
+                peak_memory() >> 20
             );
-            assert!(taken < TAKEN_MAX, "{name}, from the {from:?} on: {taken} bytes were taken");
-            // What the client has read must not accumulate: the peak is that of one flood.
-            let _ = client.close(DRAINING).await;
+            assert!(read < READ_BYTES_MAX, "{name}, from the {stage:?} on: the client read {read} bytes");
+            // The client must free the memory of this flood before the next one, so that the peak stays that of one
+            // flood.
+            let _ = client.close(CLOSE_TIMEOUT).await;
         }
     }
-    // Pushes answer no request. They are discarded until the reply is overdue.
-    let said = push(&[bulk("message"), bulk("quorlock~broken"), bulk("quorlock:nobody's")]).repeat(1_000);
-    let fake = Fake::start(None, From::Vote, Deed::Flood(Vec::new(), said)).await;
-    let client = builder().nodes([fake.url()]).connect_lazy().await.expect("nothing is wrong with its settings");
-    observe::healthy(&client, 0).await;
-    eventually_async("many pushes to be thrown away, and the silence behind them to be noticed", async || {
+    // A push answers no request. The client discards pushes until the reply is overdue, and then closes the connection.
+    let pushes = push(&[bulk("message"), bulk("quorlock~broken"), bulk("quorlock:nobody's")]).repeat(1_000);
+    let fake = Fake::start(None, Stage::Vote, Behavior::Flood(Vec::new(), pushes)).await;
+    let client = builder().nodes([fake.url()]).connect_lazy().await.expect("the settings are valid");
+    observe::wait_until_node_votes(&client, 0).await;
+    eventually_async("the client to discard many pushes and to close the connection", async || {
         drop(client.lock("job").try_acquire().await);
-        fake.pushed() > PUSHED_MIN && fake.floods_ended() > 0
+        fake.flooded_bytes() > PUSHED_BYTES_MIN && fake.floods_ended() > 0
     })
     .await;
-    let grown = peak() - before;
-    println!("{} MiB of memory at the peak, {} MiB more than before", peak() >> 20, grown >> 20);
-    assert!(grown < GROWTH_MAX, "{grown} bytes more than before");
+    let growth = peak_memory() - before;
+    println!("the peak memory is {} MiB, {} MiB more than before", peak_memory() >> 20, growth >> 20);
+    assert!(growth < MEMORY_GROWTH_MAX, "the peak memory grew by {growth} bytes");
 }

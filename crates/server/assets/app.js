@@ -1,54 +1,55 @@
 // The page: one stream, one store, one view at a time.
 
-import { bearer, forget } from './bearer.js';
-import { askForBearer, help } from './dialogs.js';
-import { mark } from './dom.js';
+import { bearerToken, deleteBearerToken } from './bearer.js';
+import { askForBearerToken, openHelp } from './dialogs.js';
+import { setAttribute } from './dom.js';
 import { currentRoute, go, replaceRoute } from './route.js';
 import { Status } from './status.js';
 import { Store } from './store.js';
 import { Stream } from './stream.js';
-import { themeSwitch } from './theme.js';
+import { initThemeButton } from './theme.js';
 import { history } from './views/history.js';
 import { hot } from './views/hot.js';
 import { lock } from './views/lock.js';
 import { locks } from './views/locks.js';
 import { nodes } from './views/nodes.js';
 
-/** The least time between two updates of the view, in milliseconds. */
-const PAINT_MS = 250;
-const TICK_MS = 1_000;
+/** The shortest pause before a change is shown, so that many changes are shown together. */
+const REPAINT_PAUSE_MIN_MS = 250;
+/** The page is repainted at this interval even without changes, because it shows countdowns. */
+const REPAINT_INTERVAL_MS = 1_000;
 
 const VIEWS = { locks, lock, nodes, hot, history };
 const main = document.querySelector('#main');
 const store = new Store();
-const stream = new Stream((event, data) => (store.apply(event, data), soon()), changed);
+const stream = new Stream((event, data) => (store.apply(event, data), repaintSoon()), onStreamState);
 const status = new Status(stream, store);
 let view = null;
 let lastLock = '';
 let timer = null;
 
-function soon() {
-  timer ??= setTimeout(() => requestAnimationFrame(paint), PAINT_MS);
+function repaintSoon() {
+  timer ??= setTimeout(() => requestAnimationFrame(repaint), REPAINT_PAUSE_MIN_MS);
 }
 
-function paint() {
+function repaint() {
   clearTimeout(timer);
   timer = null;
   status.paint();
   view?.paint();
 }
 
-/** Called when the state of the stream changes. */
-function changed() {
+function onStreamState() {
   if (stream.state === 'refused') {
-    const isWrong = stream.status === 401 && bearer() != null;
-    if (isWrong) forget();
-    askForBearer(stream.why, isWrong, () => stream.retry());
+    const isWrong = stream.status === 401 && bearerToken() != null;
+    if (isWrong) deleteBearerToken();
+    askForBearerToken(stream.why, isWrong, () => stream.retry());
   }
   status.paint();
 }
 
-function show() {
+/** Shows the view of the address. */
+function showView() {
   if (!Object.hasOwn(VIEWS, currentRoute().view)) replaceRoute('locks');
   const route = currentRoute();
   if (route.view === 'lock' && !route.name && lastLock) return go(`/lock/${encodeURIComponent(lastLock)}`);
@@ -58,11 +59,11 @@ function show() {
   view?.destroy();
   view = VIEWS[route.view]({ store, route, go });
   main.replaceChildren(view.element);
-  mark(main, 'data-view', route.view);
+  setAttribute(main, 'data-view', route.view);
   document.title = `${view.title} · quorlock`;
   for (const link of document.querySelectorAll('#views a'))
-    mark(link, 'aria-current', link.dataset.view === route.view ? 'page' : null);
-  paint();
+    setAttribute(link, 'aria-current', link.dataset.view === route.view ? 'page' : null);
+  repaint();
 }
 
 function onKey(event) {
@@ -75,24 +76,24 @@ function onKey(event) {
   }
   // Enter activates the focused button or link.
   if (event.key === 'Enter' && event.target.closest('a, button')) return;
-  const digit = Object.keys(VIEWS)[Number(event.key) - 1];
-  if (view?.key(event)) event.preventDefault();
-  else if (digit) go(`/${digit}`);
-  else if (event.key === '?') help();
+  const viewOfDigit = Object.keys(VIEWS)[Number(event.key) - 1];
+  if (view?.handleKey(event)) event.preventDefault();
+  else if (viewOfDigit) go(`/${viewOfDigit}`);
+  else if (event.key === '?') openHelp();
   else if (event.key === 'Escape') go('/locks');
 }
 
-/** Moves the focus to the view. A plain `#main` link would replace the view in the address. */
-function skip(event) {
+/** Moves the focus to the view. Without this handler, the link `#main` would replace the view in the address. */
+function focusView(event) {
   event.preventDefault();
   main.focus();
 }
 
-addEventListener('hashchange', show);
+addEventListener('hashchange', showView);
 addEventListener('keydown', onKey);
-document.querySelector('.skip').addEventListener('click', skip);
-document.querySelector('#help').addEventListener('click', help);
-themeSwitch(document.querySelector('#theme'));
-setInterval(() => requestAnimationFrame(paint), TICK_MS);
-show();
+document.querySelector('.skip').addEventListener('click', focusView);
+document.querySelector('#help').addEventListener('click', openHelp);
+initThemeButton(document.querySelector('#theme'));
+setInterval(() => requestAnimationFrame(repaint), REPAINT_INTERVAL_MS);
+showView();
 stream.retry();

@@ -1,15 +1,15 @@
-// The bearer token, kept until the tab is closed.
+// Stores the bearer token until the tab is closed.
 
 const KEY = 'quorlock.bearer';
 
-export const bearer = () => sessionStorage.getItem(KEY);
+export const bearerToken = () => sessionStorage.getItem(KEY);
 
-export const keep = (text) => sessionStorage.setItem(KEY, text);
+export const storeBearerToken = (token) => sessionStorage.setItem(KEY, token);
 
-export const forget = () => sessionStorage.removeItem(KEY);
+export const deleteBearerToken = () => sessionStorage.removeItem(KEY);
 
-/** The headers of a request, with the bearer token if there is one. */
-export function headers(more = {}) {
-  const known = bearer();
-  return known ? { ...more, authorization: `Bearer ${known}` } : more;
+/** Returns the headers of a request, with the bearer token if there is one. */
+export function withBearerToken(headers = {}) {
+  const token = bearerToken();
+  return token ? { ...headers, authorization: `Bearer ${token}` } : headers;
 }

@@ -1,18 +1,20 @@
 // Modal dialogs.
 
-import { bearer, forget, keep } from './bearer.js';
+import { bearerToken, deleteBearerToken, storeBearerToken } from './bearer.js';
 import { h } from './dom.js';
 
+/** Each key, and what it does. */
 const KEYS = [
   ['1 … 5', 'the five views'],
   ['/', 'filter'],
   ['j  k', 'next, previous row'],
   ['Enter', 'open the row'],
-  ['b', 'break the lock that is open'],
+  ['b', 'break the open lock'],
   ['Esc', 'close, clear the filter, or go back to the locks'],
   ['?', 'show this help'],
 ];
 
+/** Each shape, and what it means. */
 const SHAPES = [
   ['vote', 'votes; has a vote for the lock'],
   ['none', 'has no vote for the lock'],
@@ -29,15 +31,15 @@ function open(dialog) {
 }
 
 /** Shows the keyboard shortcuts and the legend. */
-export function help() {
+export function openHelp() {
   if (document.querySelector('dialog[open]')) return;
-  const pairs = (list, first) =>
-    h('dl', { class: 'keys' }, ...list.flatMap(([sign, words]) => [h('dt', {}, first(sign)), h('dd', {}, words)]));
+  const definitions = (list, drawTerm) =>
+    h('dl', { class: 'keys' }, ...list.flatMap(([term, text]) => [h('dt', {}, drawTerm(term)), h('dd', {}, text)]));
   const shape = (kind) => h('span', { class: 'shape', 'data-kind': kind });
   const close = h('button', { type: 'button', autofocus: true, onclick: () => dialog.close() }, 'Close');
-  const out =
-    bearer() &&
-    h('button', { type: 'button', onclick: () => (forget(), location.reload()) }, 'Forget the bearer token');
+  const forgetToken =
+    bearerToken() &&
+    h('button', { type: 'button', onclick: () => (deleteBearerToken(), location.reload()) }, 'Forget the bearer token');
   const api = h(
     'p',
     { class: 'dim' },
@@ -49,17 +51,17 @@ export function help() {
       'dialog',
       { 'aria-labelledby': 'help-title' },
       h('h2', { id: 'help-title' }, 'Keys'),
-      pairs(KEYS, (key) => h('kbd', {}, key)),
+      definitions(KEYS, (key) => h('kbd', {}, key)),
       h('h2', {}, 'Shapes'),
-      pairs(SHAPES, shape),
+      definitions(SHAPES, shape),
       api,
-      h('div', { class: 'actions' }, out, close),
+      h('div', { class: 'actions' }, forgetToken, close),
     ),
   );
 }
 
-/** Asks for a bearer token, and calls `done()` when there is one. */
-export function askForBearer(why, isWrong, done) {
+/** Asks for a bearer token, stores it, and calls `done()`. `isWrong` says whether the service has refused a token. */
+export function askForBearerToken(why, isWrong, done) {
   if (document.querySelector('dialog.bearer')) return;
   const input = h('input', { id: 'bearer', type: 'password', required: true, autocomplete: 'off' });
   const form = h(
@@ -67,9 +69,9 @@ export function askForBearer(why, isWrong, done) {
     {
       onsubmit: (event) => {
         event.preventDefault();
-        keep(input.value.trim());
+        storeBearerToken(input.value.trim());
         dialog.close();
-        // The close event arrives later, perhaps after a reply that makes us ask again.
+        // Do not wait for the close event: before it arrives, a reply may make the page ask again.
         dialog.remove();
         done();
       },
@@ -78,10 +80,10 @@ export function askForBearer(why, isWrong, done) {
     isWrong
       ? h('p', { class: 'trouble', role: 'alert' }, 'The service does not know this bearer token.')
       : h('p', {}, `The service needs a bearer token: ${why}.`),
-    h('label', { for: 'bearer' }, 'Bearer token. It needs the scope read, and admin to break locks'),
+    h('label', { for: 'bearer' }, 'Bearer token with the scope read, and with the scope admin to break locks'),
     input,
     h('p', { class: 'dim' }, 'The token stays in this tab until you close it.'),
-    h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'main' }, 'Go on')),
+    h('div', { class: 'actions' }, h('button', { type: 'submit', class: 'main' }, 'Sign in')),
   );
   const dialog = open(h('dialog', { class: 'bearer', 'aria-labelledby': 'bearer-title' }, form));
   input.focus();

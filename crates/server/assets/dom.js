@@ -1,11 +1,11 @@
-// Creates elements without markup, so that outside data is never parsed as HTML.
+// Creates elements without markup, so that data from outside is never parsed as HTML.
 
-/** Makes an element: `h('button', { class: 'quiet', onclick }, 'Break')`. */
+/** Creates an element: `h('button', { class: 'quiet', onclick }, 'Break')`. */
 export function h(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** Makes an SVG element. */
+/** Creates an SVG element. */
 export function svg(tag, attributes = {}, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 }
@@ -20,16 +20,16 @@ function fill(element, attributes, children) {
   return element;
 }
 
-/** Sets the text of an element if it differs, which avoids a layout. */
-export function write(element, text) {
+/** Sets the text of an element. Does nothing if the text is the same, which avoids a layout. */
+export function setText(element, text) {
   if (element.shown !== text) {
     element.shown = text;
     element.textContent = text;
   }
 }
 
-/** Sets or removes an attribute if it differs. */
-export function mark(element, name, value) {
+/** Sets an attribute, or removes it if the value is null, undefined or false. Does nothing if the value is the same. */
+export function setAttribute(element, name, value) {
   if (value == null || value === false) {
     if (element.hasAttribute(name)) element.removeAttribute(name);
   } else if (element.getAttribute(name) !== String(value)) {
@@ -37,7 +37,7 @@ export function mark(element, name, value) {
   }
 }
 
-/** A shape with the same meaning as its colour: see `.shape` in style.css. */
+/** Creates a shape, whose form means the same as its colour: see `.shape` in style.css. */
 export function shape(kind) {
   return h('span', { class: 'shape', 'data-kind': kind, 'aria-hidden': 'true' });
 }

@@ -1,78 +1,78 @@
 // Cells and icons that several views share.
 
-import { h, mark, shape, write } from './dom.js';
+import { h, setAttribute, shape, setText } from './dom.js';
 import { Store } from './store.js';
-import { count, counted, lasting, where, who } from './format.js';
+import { formatCount, formatQuantity, formatDuration, holderProcess, holderName } from './format.js';
 
-/** The share of the ttl below which the time left is highlighted. */
-const LOW = 0.25;
+/** If the time left is below this share of the ttl, it is highlighted. */
+const LOW_SHARE = 0.25;
 
-/** The holder and its host, in one cell. */
-export function drawWho(cell, holder) {
+/** Draws the holder and its host into one cell. */
+export function drawHolder(cell, holder) {
   if (!cell.parts) {
     cell.parts = [h('span', { class: 'who' }), h('span', { class: 'where' })];
     cell.append(...cell.parts);
   }
-  write(cell.parts[0], who(holder));
-  write(cell.parts[1], where(holder));
-  mark(cell, 'title', holder ? `${holder.label || 'no label'} · ${holder.host}${holder.pid ? `, process ${holder.pid}` : ''}` : null);
+  setText(cell.parts[0], holderName(holder));
+  setText(cell.parts[1], holderProcess(holder));
+  setAttribute(cell, 'title', holder ? `${holder.label || 'no label'} · ${holder.host}${holder.pid ? `, process ${holder.pid}` : ''}` : null);
 }
 
-/** The number of waiters. */
+/** Draws the number of waiters. */
 export function drawWaiting(cell, waiting) {
-  write(cell, waiting > 0 ? count(waiting) : '–');
-  mark(cell, 'data-some', waiting > 0);
+  setText(cell, waiting > 0 ? formatCount(waiting) : '–');
+  setAttribute(cell, 'data-some', waiting > 0);
 }
 
-/** The time left, as a bar and as text. */
-export function drawLeft(cell, lock) {
+/** Draws the time left, as a bar and as text. */
+export function drawTimeLeft(cell, lock) {
   if (!cell.parts) {
     cell.parts = [h('span', { class: 'fill' }), h('span', { class: 'words' })];
     cell.append(h('span', { class: 'bar', 'aria-hidden': 'true' }, cell.parts[0]), cell.parts[1]);
   }
   const [fill, words] = cell.parts;
-  const left = lock.held ? Store.left(lock) : null;
+  const left = lock.held ? Store.timeLeft(lock) : null;
   const share = left == null || !lock.full_ms ? 0 : Math.min(1, left / lock.full_ms);
   const scale = `scaleX(${share.toFixed(3)})`;
   if (fill.style.transform !== scale) fill.style.transform = scale;
-  mark(cell, 'data-low', lock.held && left != null && (share < LOW || lock.broken));
-  write(words, leftInWords(lock, left));
+  setAttribute(cell, 'data-low', lock.held && left != null && (share < LOW_SHARE || lock.broken));
+  setText(words, timeLeftInWords(lock, left));
 }
 
-/** The time left, or why there is none. */
-export function leftInWords(lock, left) {
+/** Returns the time left as text, or why there is none. */
+export function timeLeftInWords(lock, left) {
   if (!lock.held) return lock.waiting > 0 ? 'free' : 'undecided';
   if (left == null) return 'no end';
-  return left === 0 ? 'lapsing' : lasting(left);
+  return left === 0 ? 'expiring' : formatDuration(left);
 }
 
-/** A node's state for one lock: a shape, and text. */
-export function standing(store, lock, at) {
-  if (at.trouble) return [nodeKind(store.stateOf(at.node)) === 'wait' ? 'wait' : 'away', at.trouble];
-  if (!at.held) return ['none', lock.held ? 'no vote' : 'free'];
-  return at.fence === lock.fence || !lock.held ? ['vote', 'has the vote'] : ['other', 'vote with another fence'];
+/** Returns whether a node has the vote for a lock, as a shape and as text. */
+export function nodeVote(store, lock, node) {
+  if (node.trouble) return [shapeOfNode(store.nodeState(node.node)) === 'wait' ? 'wait' : 'away', node.trouble];
+  if (!node.held) return ['none', lock.held ? 'no vote' : 'free'];
+  return node.fence === lock.fence || !lock.held ? ['vote', 'has the vote'] : ['other', 'vote with another fence'];
 }
 
-/** One dot a node. */
+/** Draws one shape for each node. */
 export function drawDots(cell, lock, store) {
-  const kinds = lock.nodes.map((at) => standing(store, lock, at)[0]);
+  const kinds = lock.nodes.map((node) => nodeVote(store, lock, node)[0]);
   const key = kinds.join();
   if (cell.key === key) return;
   cell.key = key;
   const votes = kinds.filter((kind) => kind === 'vote').length;
-  const troubles = lock.nodes
-    .map((at) => [at.node, ...standing(store, lock, at)])
+  const others = lock.nodes
+    .map((node) => [node.node, ...nodeVote(store, lock, node)])
     .filter(([, kind]) => kind !== 'vote');
-  const words = [`${votes} of ${counted(kinds.length, 'node')}`, ...troubles.map(([node, , why]) => `${node}: ${why}`)];
-  cell.replaceChildren(h('span', { class: 'dots', role: 'img', 'aria-label': words.join('; ') }, ...kinds.map(shape)));
-  mark(cell, 'title', words.join('\n'));
+  const lines = [`${votes} of ${formatQuantity(kinds.length, 'node')}`, ...others.map(([node, , why]) => `${node}: ${why}`)];
+  cell.replaceChildren(h('span', { class: 'dots', role: 'img', 'aria-label': lines.join('; ') }, ...kinds.map(shape)));
+  setAttribute(cell, 'title', lines.join('\n'));
 }
 
-/** The shape of each state of a node. */
-export const nodeKind = (state) => ({ voting: 'vote', quarantined: 'wait' })[state] ?? 'away';
+/** Returns the shape for a state of a node. */
+export const shapeOfNode = (state) => ({ voting: 'vote', quarantined: 'wait' })[state] ?? 'away';
 
-/** The shape of each event. */
-export const eventKind = (what) =>
+/** Returns the shape for an event of the history. */
+export const shapeOfEvent = (what) =>
   ({
     granted: 'vote',
     released: 'none',
@@ -84,22 +84,22 @@ export const eventKind = (what) =>
     gap: 'other',
   })[what] ?? 'away';
 
-/** An event's shape and word. */
-export function drawWhat(cell, event) {
+/** Draws the shape and the name of an event. */
+export function drawEvent(cell, event) {
   if (!cell.parts) {
     cell.parts = [shape(''), h('span')];
     cell.append(...cell.parts);
   }
-  mark(cell.parts[0], 'data-kind', eventKind(event.what));
-  write(cell.parts[1], event.what);
+  setAttribute(cell.parts[0], 'data-kind', shapeOfEvent(event.what));
+  setText(cell.parts[1], event.what);
 }
 
-/** An empty view, with advice. */
-export function empty(title, ...words) {
+/** Creates the content of a view that has nothing to show. Each paragraph is a text or an element. */
+export function emptyView(title, ...paragraphs) {
   return h(
     'div',
     { class: 'empty' },
     h('h2', {}, title),
-    ...words.map((word) => (typeof word === 'string' ? h('p', {}, word) : word)),
+    ...paragraphs.map((content) => (typeof content === 'string' ? h('p', {}, content) : content)),
   );
 }

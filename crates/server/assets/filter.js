@@ -1,10 +1,10 @@
-// A filter by text and by kind.
+// A filter of a list by text and by kind.
 
-import { h, mark } from './dom.js';
+import { h, setAttribute } from './dom.js';
 
 /**
- * `kinds` are `[id, label, isOne(item), title]`, and the first one matches every item. `text(item)` is the text to search,
- * and `changed()` is called when the filter changes.
+ * Each kind is `[id, label, matches(item), title]`; the first kind matches every item. `text(item)` returns the text to search. The filter
+ * calls `changed()` when the user changes it.
  */
 export class Filter {
   input;
@@ -33,26 +33,26 @@ export class Filter {
       oninput: () => changed(),
     });
     this.#buttons = kinds.map((kind) => {
-      const [, words, , title] = kind;
-      return h('button', { type: 'button', title, onclick: () => this.#choose(kind) }, words);
+      const [, text, , title] = kind;
+      return h('button', { type: 'button', title, onclick: () => this.#choose(kind) }, text);
     });
-    this.chips = h('div', { class: 'chips', role: 'group', 'aria-label': 'Which' }, ...this.#buttons);
-    this.#press();
+    this.chips = h('div', { class: 'chips', role: 'group', 'aria-label': 'Kind' }, ...this.#buttons);
+    this.#showKind();
   }
 
-  /** The items that match. */
+  /** Returns the items that match the filter. */
   apply(items) {
-    const [, , isOne] = this.#kind;
+    const [, , isOfKind] = this.#kind;
     const words = this.input.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const fits = (item) => {
+    const hasWords = (item) => {
       const text = this.#text(item).toLowerCase();
       return words.every((word) => text.includes(word));
     };
-    return [...items].filter((item) => isOne(item) && (words.length === 0 || fits(item)));
+    return [...items].filter((item) => isOfKind(item) && (words.length === 0 || hasWords(item)));
   }
 
   /** Writes the filter to the parameters of an address. */
-  keep(parameters) {
+  writeTo(parameters) {
     if (this.input.value) parameters.set('filter', this.input.value);
     if (this.#kind !== this.#kinds[0]) parameters.set('only', this.#kind[0]);
   }
@@ -63,22 +63,22 @@ export class Filter {
     this.#choose(this.#kinds[0]);
   }
 
-  /** Handles a key, and returns whether it did. */
-  key({ key }) {
-    const isAll = !this.input.value && this.#kind === this.#kinds[0];
+  /** Handles a key, and returns whether the key has an effect. */
+  handleKey({ key }) {
+    const isEmpty = !this.input.value && this.#kind === this.#kinds[0];
     if (key === '/') this.input.focus();
-    else if (key === 'Escape' && !isAll) this.clear();
+    else if (key === 'Escape' && !isEmpty) this.clear();
     else return false;
     return true;
   }
 
   #choose(kind) {
     this.#kind = kind;
-    this.#press();
+    this.#showKind();
     this.#changed();
   }
 
-  #press() {
-    this.#buttons.forEach((button, at) => mark(button, 'aria-pressed', String(this.#kinds[at] === this.#kind)));
+  #showKind() {
+    this.#buttons.forEach((button, at) => setAttribute(button, 'aria-pressed', String(this.#kinds[at] === this.#kind)));
   }
 }

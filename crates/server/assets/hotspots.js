@@ -1,92 +1,94 @@
-// Statistics of waiting and holding by name, since the page was opened.
+// Statistics for each name, since the page was opened: how long clients waited for the lock, and how long they held it.
 
 import * as clock from './clock.js';
 
-/** The most names to keep. */
+/** The largest number of names, and of leases, to keep. */
 const NAMES_MAX = 5_000;
 
 export class Hotspots {
+  /** The statistics of each name. */
   names = new Map();
-  /** When counting began. */
+  /** When the statistics began, by `performance.now()`. */
   began = performance.now();
-  /** When each open lease was granted. */
+  /** When each unfinished lease was granted. */
   #granted = new Map();
 
-  /** Counts a change of a lock. `before` or `after` is undefined for a new or removed lock. */
-  see(name, before, after) {
+  /** Takes a change of a lock into account. `before` is undefined for a new lock, and `after` is null for a removed lock. */
+  updateLock(name, before, after) {
     const waiting = after?.waiting ?? 0;
     const spot = this.names.get(name) ?? (waiting > 0 ? this.#spot(name) : null);
     if (!spot) return;
     const now = clock.now();
-    this.#settle(spot, now);
+    this.#addWaitingTime(spot, now);
     spot.waiting = waiting;
     spot.peak = Math.max(spot.peak, waiting);
-    for (const since of gone(before?.queue ?? [], after?.queue ?? [])) {
-      spot.left += 1;
-      spot.leftAfter += Math.max(0, now - since);
+    for (const waitedSince of departedWaiters(before?.queue ?? [], after?.queue ?? [])) {
+      spot.departed += 1;
+      spot.departedWait += Math.max(0, now - waitedSince);
     }
   }
 
-  /** Counts an event. Adds to the end of a lease how long it was held. */
-  hear(event) {
+  /** Takes an event of the history into account. If the event ends a lease, adds to the event how long the lease was held. */
+  addEvent(event) {
     const { at_ms, name, what, fence } = event;
     if (!name || fence == null) return;
     const lease = `${fence} ${name}`;
     if (what === 'granted') {
-      // A re-entry does not restart the hold.
+      // Another entry does not restart the hold.
       if (!this.#granted.has(lease)) this.#granted.set(lease, at_ms);
       if (this.#granted.size > NAMES_MAX) this.#granted.delete(this.#granted.keys().next().value);
       return;
     }
-    const since = this.#granted.get(lease);
-    if (since == null || what === 'broken') return;
+    const grantedAt = this.#granted.get(lease);
+    if (grantedAt == null || what === 'broken') return;
     this.#granted.delete(lease);
-    // A lapse has the time of another clock than its grant.
-    event.held_ms = Math.max(0, at_ms - since);
+    // The result could be negative, because the grant and the end may have times of different clocks.
+    event.held_ms = Math.max(0, at_ms - grantedAt);
     const spot = this.#spot(name);
     spot.holds += 1;
     spot.held += event.held_ms;
     spot.longest = Math.max(spot.longest, event.held_ms);
   }
 
-  /** All names with waiters or holders, up to now. */
+  /** Returns the statistics of all names, up to now. */
   list() {
     const now = clock.now();
     const spots = [...this.names.values()];
-    for (const spot of spots) this.#settle(spot, now);
+    for (const spot of spots) this.#addWaitingTime(spot, now);
     return spots;
   }
 
-  /** Adds up the waiting time of all waiters. */
-  #settle(spot, now) {
-    spot.waited += spot.waiting * Math.max(0, now - spot.since);
-    spot.since = now;
+  /** Adds the waiting time of all current waiters since the last update. */
+  #addWaitingTime(spot, now) {
+    spot.waited += spot.waiting * Math.max(0, now - spot.updatedAt);
+    spot.updatedAt = now;
   }
 
+  /** Returns the statistics of a name, which may be new. */
   #spot(name) {
     const known = this.names.get(name);
     if (known) return known;
-    if (this.names.size >= NAMES_MAX) this.#forget();
-    const line = { waiting: 0, peak: 0, waited: 0, left: 0, leftAfter: 0 };
-    const spot = { name, ...line, holds: 0, held: 0, longest: 0, since: clock.now() };
+    if (this.names.size >= NAMES_MAX) this.#removeColdNames();
+    const queue = { waiting: 0, peak: 0, waited: 0, departed: 0, departedWait: 0 };
+    const spot = { name, ...queue, holds: 0, held: 0, longest: 0, updatedAt: clock.now() };
     this.names.set(name, spot);
     return spot;
   }
 
-  /** Removes the half with the least waiting. */
-  #forget() {
-    const colder = this.list().sort((a, b) => a.waited - b.waited || a.held - b.held);
-    for (const { name } of colder.slice(0, NAMES_MAX / 2)) this.names.delete(name);
+  /** Removes the half of the names with the least waiting time. */
+  #removeColdNames() {
+    const sorted = this.list().sort((a, b) => a.waited - b.waited || a.held - b.held);
+    for (const { name } of sorted.slice(0, NAMES_MAX / 2)) this.names.delete(name);
   }
 }
 
-/** When the waiters that left the queue began to wait. */
-function gone(before, after) {
-  const still = after.map(({ since_ms }) => since_ms);
-  const isStill = (since) => {
-    const at = still.indexOf(since);
-    if (at >= 0) still.splice(at, 1);
-    return at >= 0;
+/** Returns the time since which each waiter that has left the queue had waited. */
+function departedWaiters(before, after) {
+  const remaining = after.map(({ since_ms }) => since_ms);
+  const takeRemaining = (since) => {
+    const index = remaining.indexOf(since);
+    if (index >= 0) remaining.splice(index, 1);
+    return index >= 0;
   };
-  return before.map(({ since_ms }) => since_ms).filter((since) => !isStill(since));
+  return before.map(({ since_ms }) => since_ms).filter((since) => !takeRemaining(since));
 }

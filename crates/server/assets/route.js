@@ -1,31 +1,32 @@
-// The view, which the fragment of the address holds.
+// The current view, which is part of the address (the fragment after `#`).
 
-/** `#/lock/invoices%2F42?filter=x` as `{ view, name, parameters, keep }`. */
+/** Parses an address such as `#/lock/invoices%2F42?filter=x`. `storeParameters` replaces the parameters of the view in the address. */
 export function currentRoute() {
   const [path, query = ''] = location.hash.replace(/^#\/?/, '').split('?');
   const [view = 'locks', name = ''] = path.split('/');
   return {
     view: view || 'locks',
-    name: decoded(name),
+    name: decodeOrKeep(name),
     parameters: new URLSearchParams(query),
-    keep: (next) => keep(path, next),
+    storeParameters: (parameters) => replaceAddress(path, parameters),
   };
 }
 
-/** Replaces an unknown address, without a new history entry. */
-export const replaceRoute = (path) => keep(path, new URLSearchParams());
+/** Replaces the address, without a new entry in the browser's history. */
+export const replaceRoute = (path) => replaceAddress(path, new URLSearchParams());
 
-/** Stores the view's parameters in the address, without a new history entry. */
-function keep(path, parameters) {
+function replaceAddress(path, parameters) {
   const query = parameters.toString();
   history.replaceState(null, '', `#/${path || 'locks'}${query && `?${query}`}`);
 }
 
+/** Opens a view. */
 export const go = (path) => {
   location.hash = path;
 };
 
-function decoded(text) {
+/** Decodes a part of the address. Returns the part unchanged if it is malformed. */
+function decodeOrKeep(text) {
   try {
     return decodeURIComponent(text);
   } catch {

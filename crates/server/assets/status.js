@@ -1,18 +1,18 @@
-// The status bar: how current the page is, and whether a majority of nodes votes.
+// The status bar: how current the data are, and whether a majority of the nodes votes.
 
-import { h, mark, shape, write } from './dom.js';
-import { briefly, counted, lasting } from './format.js';
+import { h, setAttribute, shape, setText } from './dom.js';
+import { withoutDetails, formatQuantity, formatDuration } from './format.js';
 
-/** The text for each state of a node. */
+/** The text for states of a node whose name is not a good text. */
 const STATES = { quarantined: 'in quarantine' };
 
 export class Status {
   #live = document.querySelector('#live');
   #quorum = document.querySelector('#quorum');
   #banner = document.querySelector('#banner');
-  #words = h('span');
+  #message = h('span');
   #votes = h('span');
-  #lose = h('span', { class: 'lose' });
+  #canLose = h('span', { class: 'lose' });
   #retry;
   #stream;
   #store;
@@ -21,69 +21,70 @@ export class Status {
     this.#stream = stream;
     this.#store = store;
     this.#retry = h('button', { type: 'button', onclick: () => stream.retry() }, 'Try now');
-    this.#banner.append(this.#words, this.#retry);
+    this.#banner.append(this.#message, this.#retry);
     this.#live.append(shape('vote'), h('span'));
-    this.#quorum.append(shape('vote'), h('span', {}, this.#votes, this.#lose));
+    this.#quorum.append(shape('vote'), h('span', {}, this.#votes, this.#canLose));
   }
 
   paint() {
-    const { state, nextTry } = this.#stream;
+    const { state, nextAttempt } = this.#stream;
     const isLive = state === 'live';
-    const isBlind = isLive && this.#store.isBlind;
-    mark(document.body, 'data-stream', isBlind ? 'blind' : state);
-    mark(this.#live.firstChild, 'data-kind', isLive ? 'vote' : state === 'connecting' ? 'wait' : 'away');
-    write(
+    const isUnreadable = isLive && this.#store.areLocksUnreadable;
+    setAttribute(document.body, 'data-stream', isUnreadable ? 'unreadable' : state);
+    setAttribute(this.#live.firstChild, 'data-kind', isLive ? 'vote' : state === 'connecting' ? 'wait' : 'away');
+    setText(
       this.#live.lastChild,
-      isLive ? 'live' : state === 'connecting' ? 'connecting' : `${state} ${lasting(this.#stream.age())}`,
+      isLive ? 'live' : state === 'connecting' ? 'connecting' : `${state} ${formatDuration(this.#stream.age())}`,
     );
-    this.#banner.hidden = (isLive && !isBlind) || state === 'connecting';
-    this.#retry.hidden = state !== 'cut' || nextTry == null;
-    if (!this.#banner.hidden) write(this.#words, this.#told());
+    this.#banner.hidden = (isLive && !isUnreadable) || state === 'connecting';
+    this.#retry.hidden = state !== 'cut' || nextAttempt == null;
+    if (!this.#banner.hidden) setText(this.#message, this.#bannerText());
     this.#paintQuorum();
   }
 
-  #told() {
-    const { state, why, nextTry } = this.#stream;
-    if (state === 'live') return `Cannot read the locks: ${this.#blindness()}.${this.#asOf()}${this.#foundation()}`;
+  #bannerText() {
+    const { state, why, nextAttempt } = this.#stream;
+    if (state === 'live') return `Cannot read the locks: ${this.#reason()}.${this.#readAge()}${this.#initAdvice()}`;
     const age =
-      this.#stream.heard == null ? 'No data yet' : `The data is ${lasting(this.#stream.age())} old`;
+      this.#stream.lastEventAt == null ? 'No data yet' : `The data is ${formatDuration(this.#stream.age())} old`;
     if (state === 'stalled') return `The stream has stalled: ${why}. ${age}.`;
     if (state === 'refused') return `The service refuses the stream: ${why}. ${age}.`;
     const again =
-      nextTry == null ? 'Reconnecting now.' : `Reconnecting in ${lasting(Math.max(0, nextTry - performance.now()) + 999)}.`;
+      nextAttempt == null ? 'Reconnecting now.' : `Reconnecting in ${formatDuration(Math.max(0, nextAttempt - performance.now()) + 999)}.`;
     return `Disconnected: ${why}. ${age}. ${again}`;
   }
 
-  /** Why the locks cannot be read, in one phrase for all nodes. The nodes view has the details. */
-  #blindness() {
+  /** Returns why the locks cannot be read, in one phrase for all nodes. The view of nodes shows the details. */
+  #reason() {
     const { nodes, total, majority, voting } = this.#store.nodes;
-    // A majority votes, but answered late.
-    if (voting >= majority) return briefly(this.#store.look.trouble);
+    // A majority can vote now, but the last read failed.
+    if (voting >= majority) return withoutDetails(this.#store.look.trouble);
     const silent = nodes.filter(({ state }) => state !== 'voting');
     const states = [...new Set(silent.map(({ state }) => state))].map((state) => {
-      const many = silent.filter((node) => node.state === state).length;
-      return `${many} ${many === 1 ? 'is' : 'are'} ${STATES[state] ?? state}`;
+      const number = silent.filter((node) => node.state === state).length;
+      return `${number} ${number === 1 ? 'is' : 'are'} ${STATES[state] ?? state}`;
     });
     return [`${voting} of ${total} vote`, ...states].join(', ');
   }
 
-  /** Advice if there is no majority without new nodes. */
-  #foundation() {
+  /** Returns advice for the case that the majority is missing because nodes are new. */
+  #initAdvice() {
     const { nodes, total, majority, voting } = this.#store.nodes;
-    const left = nodes
+    const remaining = nodes
       .filter(({ state, restarts }) => state === 'quarantined' && restarts === 0)
-      .map(({ quarantine_ms, heard }) => Math.max(0, quarantine_ms - (performance.now() - heard)))
+      .map(({ quarantine_ms, receivedAt }) => Math.max(0, quarantine_ms - (performance.now() - receivedAt)))
       .sort((a, b) => a - b);
-    // The moment at which enough quarantines have ended for a majority.
-    const wait = left[majority - voting - 1];
+    // The time until enough quarantines have ended for a majority.
+    const wait = remaining[majority - voting - 1];
     if (wait == null) return '';
-    const which = `${left.length} of ${counted(total, 'node')} ${left.length === 1 ? 'is' : 'are'} new, or lost their memory`;
-    return ` ${which}, and can vote in ${lasting(wait)}. If no lock is in use, run: quorlock nodes init --yes`;
+    const isOne = remaining.length === 1;
+    const which = `${remaining.length} of ${formatQuantity(total, 'node')} ${isOne ? 'is new, or lost its' : 'are new, or lost their'} memory`;
+    return ` ${which}, and can vote in ${formatDuration(wait)}. If no lock is in use, run: quorlock nodes init --yes`;
   }
 
-  #asOf() {
-    const { seen, locks } = this.#store;
-    if (seen != null) return ` The locks below were read ${lasting(performance.now() - seen)} ago.`;
+  #readAge() {
+    const { locksReadAt, locks } = this.#store;
+    if (locksReadAt != null) return ` The locks below were read ${formatDuration(performance.now() - locksReadAt)} ago.`;
     return locks.size > 0 ? ' The locks below are from an earlier read.' : '';
   }
 
@@ -91,8 +92,8 @@ export class Status {
     const { total, majority, voting, can_lose } = this.#store.nodes;
     this.#quorum.hidden = total === 0;
     const kind = voting < majority ? 'away' : voting < total ? 'wait' : 'vote';
-    mark(this.#quorum.firstChild, 'data-kind', kind);
-    write(this.#votes, `${voting} of ${total} vote${voting < majority ? ': no majority' : ''}`);
-    write(this.#lose, total > 1 && voting >= majority ? `, can lose ${can_lose} more` : '');
+    setAttribute(this.#quorum.firstChild, 'data-kind', kind);
+    setText(this.#votes, `${voting} of ${total} vote${voting < majority ? ': no majority' : ''}`);
+    setText(this.#canLose, total > 1 && voting >= majority ? `, can lose ${can_lose} more` : '');
   }
 }

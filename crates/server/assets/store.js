@@ -1,67 +1,68 @@
-// The state that the stream's events add up to.
+// The state of the page, which is built from the events of the stream.
 
 import * as clock from './clock.js';
 import { Hotspots } from './hotspots.js';
 
-/** The most events to keep. */
+/** The largest number of events to keep. */
 const HISTORY_MAX = 5_000;
-/** The most round-trip samples per node: half an hour. */
+/** The largest number of round-trip samples to keep for each node: half an hour. */
 const SAMPLES_MAX = 1_800;
 
-/** The largest difference between the clocks of two successive holders, in milliseconds. */
+/** The largest assumed difference between the clocks of two successive holders, in milliseconds. */
 const CLOCKS_APART_MS = 100;
 
-const isAlone = ({ mode }) => mode === 'exclusive' || mode === 'reentrant';
+const hasOneHolder = ({ mode }) => mode === 'exclusive' || mode === 'reentrant';
 
-/** Whether one event came before the other despite its time: a lock is released before it is granted again. */
+/** Returns whether one event certainly came before the other, whatever their times: a lock is released before it is granted again. */
 function isBefore(one, other) {
   if (one.what !== 'released' || other.what !== 'granted' || one.name !== other.name) return false;
-  return one.fence < other.fence && isAlone(one) && isAlone(other) && one.at_ms - other.at_ms <= CLOCKS_APART_MS;
+  return one.fence < other.fence && hasOneHolder(one) && hasOneHolder(other) && one.at_ms - other.at_ms <= CLOCKS_APART_MS;
 }
 
 export class Store {
   locks = new Map();
   nodes = { total: 0, majority: 0, voting: 0, can_lose: 0, nodes: [] };
-  /** Newest first. */
+  /** The events of the history, newest first. */
   history = [];
   hotspots = new Hotspots();
-  /** When, in seconds of Unix time, the samples were taken. */
-  sampled = [];
+  /** When the samples were taken, in seconds of Unix time. */
+  sampleTimes = [];
   /** The samples of each node by its URL: `{ p50: [], p99: [] }` in milliseconds. */
   samples = new Map();
-  /** The last look: `{ at_ms, took_ms, locks, is_cut, trouble }`. */
+  /** The last `look` event: `{ at_ms, took_ms, locks, is_cut, trouble }`. */
   look = null;
   /** When the service last read the locks, by `performance.now()`. */
-  seen = null;
-  /** A counter of changes that affect the set of locks or their order. */
+  locksReadAt = null;
+  /** The number of changes of the locks. */
   version = 0;
+  /** Whether a snapshot has arrived. */
   isKnown = false;
 
   /** Applies one event of the stream. */
   apply(event, data) {
-    const take = this[`_${event}`];
-    // A newer service may send other events.
-    if (take) take.call(this, data);
+    const handler = this[`_${event}`];
+    // A newer service may send events that this page does not know.
+    if (handler) handler.call(this, data);
   }
 
-  /** `voting`, `quarantined` and so on. */
-  stateOf(url) {
+  /** Returns the state of a node: `voting`, `quarantined` and so on. */
+  nodeState(url) {
     return this.nodes.nodes.find(({ node }) => node === url)?.state;
   }
 
   /** Whether the service cannot read the locks. The known locks may then be old. */
-  get isBlind() {
-    // Before the first read, the nodes decide.
+  get areLocksUnreadable() {
+    // Before the first read of the locks, assume that they can be read if a majority votes.
     return this.look ? this.look.trouble != null : this.isKnown && this.nodes.voting < this.nodes.majority;
   }
 
-  /** Whether a lock that is not listed is free. */
-  get isWhole() {
-    return this.isKnown && !this.isBlind && !this.look?.is_cut;
+  /** Whether all locks are known, so that an unknown lock is free. */
+  get hasAllLocks() {
+    return this.isKnown && !this.areLocksUnreadable && !this.look?.is_cut;
   }
 
   /** The time left of a lock, in milliseconds. */
-  static left(lock) {
+  static timeLeft(lock) {
     return lock.left_ms == null ? null : Math.max(0, lock.left_ms - (clock.now() - lock.at_ms));
   }
 
@@ -71,21 +72,21 @@ export class Store {
   }
 
   _snapshot({ at_ms, nodes, locks, history, outages = [], lapses = [] }) {
-    clock.set(at_ms);
+    clock.restart(at_ms);
     const before = this.locks;
     this.locks = new Map();
     for (const lock of locks) this.#put(lock, before.get(lock.name));
-    for (const [name, lock] of before) if (!this.locks.has(name)) this.hotspots.see(name, lock, null);
+    for (const [name, lock] of before) if (!this.locks.has(name)) this.hotspots.updateLock(name, lock, null);
     this._nodes(nodes);
-    const known = new Set(this.history.map(identity));
-    const isNews = (event) => !known.has(identity(event));
-    // None of the events is known: some events in between are missing.
-    const isOfNodes = ({ name, what }) => name && what !== 'lapsed';
-    if (this.history.some(isOfNodes) && history.length > 0 && history.every(isNews)) this._gap(history.at(-1));
-    for (const event of history.filter(isNews).reverse()) this._history(event);
-    for (const event of [...outages.map(ofNode), ...lapses].filter(isNews).reverse()) this._history(event);
+    const known = new Set(this.history.map(eventKey));
+    const isNew = (event) => !known.has(eventKey(event));
+    // If none of the events in the snapshot is known, some events before them may be missing.
+    const isFromNodes = ({ name, what }) => name && what !== 'lapsed';
+    if (this.history.some(isFromNodes) && history.length > 0 && history.every(isNew)) this._gap(history.at(-1));
+    for (const event of history.filter(isNew).reverse()) this._history(event);
+    for (const event of [...outages.map(nodeEvent), ...lapses].filter(isNew).reverse()) this._history(event);
     this.isKnown = true;
-    if (!this.isBlind) this.seen ??= performance.now();
+    if (!this.areLocksUnreadable) this.locksReadAt ??= performance.now();
     this.version += 1;
   }
 
@@ -95,75 +96,75 @@ export class Store {
   }
 
   _gone({ name }) {
-    this.hotspots.see(name, this.locks.get(name), null);
+    this.hotspots.updateLock(name, this.locks.get(name), null);
     this.locks.delete(name);
     this.version += 1;
   }
 
   _nodes(nodes) {
-    for (const node of nodes.nodes) node.heard = performance.now();
+    for (const node of nodes.nodes) node.receivedAt = performance.now();
     this.nodes = nodes;
   }
 
   _node(outage) {
-    this._history(ofNode(outage));
+    this._history(nodeEvent(outage));
   }
 
-  /** Notes that events before this one are missing. */
+  /** Adds an event to the history that says that older events are missing. */
   _gap({ at_ms }) {
-    const reason = 'more happened than was read: some of it is missing here';
-    this._history({ ...NOTHING, at_ms, what: 'gap', reason });
+    const reason = 'some events are missing here: more happened than the service could read';
+    this._history({ ...NO_LOCK, at_ms, what: 'gap', reason });
   }
 
   _history(event) {
-    this.history.splice(this.#placeOf(event), 0, event);
-    this.hotspots.hear(event);
+    this.history.splice(this.#indexFor(event), 0, event);
+    this.hotspots.addEvent(event);
     if (this.history.length > HISTORY_MAX) this.history.length = HISTORY_MAX;
   }
 
-  /** The index for a new event. Events of locks arrive a moment later than those of nodes. */
-  #placeOf(event) {
-    let at = 0;
-    for (const [below, known] of this.history.entries()) {
+  /** Returns the index for a new event in the history. Events about locks arrive later than events about nodes. */
+  #indexFor(event) {
+    let index = 0;
+    for (const [knownIndex, known] of this.history.entries()) {
       if (known.at_ms < event.at_ms - CLOCKS_APART_MS) break;
       if (isBefore(known, event)) break;
-      if (known.at_ms > event.at_ms || isBefore(event, known)) at = below + 1;
+      if (known.at_ms > event.at_ms || isBefore(event, known)) index = knownIndex + 1;
     }
-    return at;
+    return index;
   }
 
   _look(look) {
-    clock.hear(look.at_ms);
-    // A missing lock means nothing while the locks cannot be read.
-    if (!this.look || this.isBlind !== (look.trouble != null)) this.version += 1;
+    clock.update(look.at_ms);
+    // The views must be updated, because an unknown lock is no longer shown as free, or is shown as free again.
+    if (!this.look || this.areLocksUnreadable !== (look.trouble != null)) this.version += 1;
     this.look = look;
-    if (!look.trouble) this.seen = performance.now();
+    if (!look.trouble) this.locksReadAt = performance.now();
     this.#sample(look.at_ms / 1_000);
   }
 
   #put(lock, before) {
-    // The bar is full at the longest time left that was seen, which approaches the ttl.
-    const isSame = before?.fence === lock.fence && before?.digest === lock.digest;
-    lock.full_ms = Math.max(lock.left_ms ?? 0, isSame ? before.full_ms : 0);
-    this.hotspots.see(lock.name, before, lock);
+    // The bar of the time left is full at the longest time left of the lease so far, which is close to the ttl.
+    const isSameLease = before?.fence === lock.fence && before?.digest === lock.digest;
+    lock.full_ms = Math.max(lock.left_ms ?? 0, isSameLease ? before.full_ms : 0);
+    this.hotspots.updateLock(lock.name, before, lock);
     this.locks.set(lock.name, lock);
   }
 
   #sample(seconds) {
-    if (seconds <= this.sampled.at(-1)) return;
-    this.sampled.push(seconds);
+    if (seconds <= this.sampleTimes.at(-1)) return;
+    this.sampleTimes.push(seconds);
     for (const { node, p50_us, p99_us, state } of this.nodes.nodes) {
       if (!this.samples.has(node)) {
-        const nothing = () => new Array(this.sampled.length - 1).fill(null);
-        this.samples.set(node, { p50: nothing(), p99: nothing() });
+        const missing = () => new Array(this.sampleTimes.length - 1).fill(null);
+        this.samples.set(node, { p50: missing(), p99: missing() });
       }
-      const lines = this.samples.get(node);
-      const isUp = state !== 'unreachable';
-      lines.p50.push(isUp && p50_us != null ? p50_us / 1_000 : null);
-      lines.p99.push(isUp && p99_us != null ? p99_us / 1_000 : null);
+      const samples = this.samples.get(node);
+      const isReachable = state !== 'unreachable';
+      samples.p50.push(isReachable && p50_us != null ? p50_us / 1_000 : null);
+      samples.p99.push(isReachable && p99_us != null ? p99_us / 1_000 : null);
     }
-    if (this.sampled.length > SAMPLES_MAX) {
-      this.sampled.shift();
+    if (this.sampleTimes.length > SAMPLES_MAX) {
+      this.sampleTimes.shift();
       for (const { p50, p99 } of this.samples.values()) {
         p50.shift();
         p99.shift();
@@ -172,11 +173,11 @@ export class Store {
   }
 }
 
-/** The fields of an event that is about no lock. */
-const NOTHING = { name: '', node: null, fence: null, by: null, mode: '' };
+/** The fields of an event that is not about a lock. */
+const NO_LOCK = { name: '', node: null, fence: null, by: null, mode: '' };
 
-/** An outage of a node as an event. The nodes' own history has only events of locks. */
-const ofNode = (outage) => ({ ...NOTHING, ...outage });
+/** Converts the data of a `node` event to an event of the history. */
+const nodeEvent = (outage) => ({ ...NO_LOCK, ...outage });
 
-/** A key that is equal for copies of one event. */
-export const identity = (event) => `${event.at_ms} ${event.what} ${event.fence} ${event.name} ${event.node ?? ''}`;
+/** Returns a key that is the same for all copies of one event. */
+export const eventKey = (event) => `${event.at_ms} ${event.what} ${event.fence} ${event.name} ${event.node ?? ''}`;

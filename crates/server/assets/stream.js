@@ -1,77 +1,82 @@
-// Reads the stream of events with fetch, and reconnects when it ends or stalls.
+// Reads the stream of events with `fetch`, and reconnects when the stream ends or stalls.
 
 import { Problem } from './api.js';
-import { headers } from './bearer.js';
+import { withBearerToken } from './bearer.js';
 
-/** The page reports a stall after this time without a read of the locks, in milliseconds. */
+/** The page reports a stall after this time without an event, in milliseconds. */
 const STALL_MS = 5_000;
-/** Reads of many locks are slower and rarer: this multiple of the usual pause is a stall. */
+/** If reads of the nodes are slow, events are rarer. Then the page reports a stall after this many pauses between two reads. */
 const STALL_PAUSES = 3;
-/** The service pauses for this multiple of a read's duration. */
-const REST = 4;
+/** The pause between two reads, as a multiple of the duration of a read. See `SLOW_READ_FACTOR` of the service. */
+const SLOW_READ_FACTOR = 4;
 /** A stream that has stalled for this long is replaced, in milliseconds. */
 const GIVE_UP_MS = 15_000;
 const RETRY_MIN_MS = 500;
 const RETRY_MAX_MS = 8_000;
+/** The interval at which the page checks for a stall. */
 const WATCH_MS = 500;
 
-/** Splits the bytes into events. */
+/** Splits the text of the stream into events. */
 export class Splitter {
+  /** The text after the last complete event. */
   #rest = '';
+  /** The length of the part of `#rest` that was searched for a separator. */
   #searched = 0;
 
   /** Returns the events that this chunk completes: `{ id, event, data }`. */
-  take(piece) {
+  push(chunk) {
     const events = [];
-    this.#rest += piece;
+    this.#rest += chunk;
     for (;;) {
-      // The separator may span two chunks. Text that was searched before is not searched again.
+      // The separator may span two chunks. Do not search the rest of the text again.
       const end = this.#rest.indexOf('\n\n', Math.max(0, this.#searched - 1));
       if (end < 0) {
         this.#searched = this.#rest.length;
         return events;
       }
-      const event = Splitter.#read(this.#rest.slice(0, end));
+      const event = Splitter.#parse(this.#rest.slice(0, end));
       if (event) events.push(event);
       this.#rest = this.#rest.slice(end + 2);
       this.#searched = 0;
     }
   }
 
-  static #read(block) {
+  /** Returns the event, or `null` for a keep-alive comment. */
+  static #parse(block) {
     const event = { id: null, event: 'message', data: '' };
-    let any = false;
+    let hasField = false;
     for (const line of block.split('\n')) {
       const colon = line.indexOf(':');
-      // A line that begins with a colon is a keep-alive.
+      // A line that begins with a colon is a comment.
       if (colon <= 0) continue;
       const value = line.slice(colon + 1).replace(/^ /, '');
       event[line.slice(0, colon)] = value;
-      any = true;
+      hasField = true;
     }
-    return any ? event : null;
+    return hasField ? event : null;
   }
 }
 
 /**
- * Follows the service. Calls `onEvent(name, data)` for every event, and `onState()` when `state` may have changed:
+ * A connection to the stream. Calls `onEvent(name, data)` for every event, and `onState()` when `state` may have changed:
  * `connecting`, `live`, `stalled`, `cut` or `refused`.
  */
 export class Stream {
   state = 'connecting';
-  /** Why it is cut or refused. */
+  /** Why the stream is stalled, cut or refused. */
   why = '';
   /** When the last event arrived, by `performance.now()`. */
-  heard = null;
-  /** When the next attempt begins. */
-  nextTry = null;
+  lastEventAt = null;
+  /** When the next attempt to connect begins, by `performance.now()`. */
+  nextAttempt = null;
 
   #onEvent;
   #onState;
-  #last = null;
+  /** The id of the last event. */
+  #lastEventId = null;
   #abort = null;
-  /** When bytes last arrived or a request was sent. */
-  #moved = 0;
+  /** When bytes last arrived or a request was sent, by `performance.now()`. */
+  #lastActivityAt = 0;
   #timer = null;
   #failures = 0;
   #stallAfter = STALL_MS;
@@ -79,40 +84,40 @@ export class Stream {
   constructor(onEvent, onState) {
     this.#onEvent = onEvent;
     this.#onState = onState;
-    setInterval(() => this.#watch(), WATCH_MS);
+    setInterval(() => this.#checkForStall(), WATCH_MS);
     addEventListener('online', () => this.retry());
   }
 
-  /** Connects now, even if the stream was refused or waits for its next attempt. */
+  /** Connects now, even if the service has refused the stream or the next attempt is later. */
   retry() {
     if (this.state === 'live' || this.#abort) return;
     clearTimeout(this.#timer);
-    this.nextTry = null;
-    // A second refusal must be a change of state, so that the page asks again.
-    if (this.state === 'refused') this.#become('connecting', '');
-    this.#follow();
+    this.nextAttempt = null;
+    // Leave the state `refused`, so that another refusal is a change of state and the page asks for a token again.
+    if (this.state === 'refused') this.#setState('connecting', '');
+    this.#connect();
   }
 
-  /** The age of the last event, in milliseconds. */
+  /** Returns the age of the last event, in milliseconds. */
   age() {
-    return this.heard == null ? 0 : performance.now() - this.heard;
+    return this.lastEventAt == null ? 0 : performance.now() - this.lastEventAt;
   }
 
-  async #follow() {
+  async #connect() {
     const abort = new AbortController();
     this.#abort = abort;
-    this.#moved = performance.now();
+    this.#lastActivityAt = performance.now();
     try {
       const response = await fetch('/v1/events', {
-        headers: headers({ accept: 'text/event-stream', ...(this.#last && { 'last-event-id': this.#last }) }),
+        headers: withBearerToken({ accept: 'text/event-stream', ...(this.#lastEventId && { 'last-event-id': this.#lastEventId }) }),
         cache: 'no-store',
         signal: abort.signal,
       });
       if (!response.ok) throw await Problem.of(response);
       await this.#read(response.body.pipeThrough(new TextDecoderStream()).getReader());
-      this.#ended('the service closed it');
+      this.#reconnectLater('the service closed the stream');
     } catch (error) {
-      this.#ended(error instanceof Problem ? error.message : 'the service cannot be reached', error.status);
+      this.#reconnectLater(error instanceof Problem ? error.message : 'the service cannot be reached', error.status);
     }
   }
 
@@ -121,46 +126,47 @@ export class Stream {
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
-      this.#moved = performance.now();
-      for (const event of splitter.take(value)) this.#hear(event);
+      this.#lastActivityAt = performance.now();
+      for (const event of splitter.push(value)) this.#handle(event);
     }
   }
 
-  #hear({ id, event, data }) {
-    const told = JSON.parse(data);
-    this.#onEvent(event, told);
-    // An event counts as read when it was parsed.
-    if (id) this.#last = id;
-    this.heard = performance.now();
+  #handle({ id, event, data }) {
+    const parsed = JSON.parse(data);
+    this.#onEvent(event, parsed);
+    // Store the id only now: an event that cannot be parsed does not count as read.
+    if (id) this.#lastEventId = id;
+    this.lastEventAt = performance.now();
     this.#failures = 0;
-    if (event === 'look') this.#stallAfter = Math.max(STALL_MS, STALL_PAUSES * REST * told.took_ms);
-    this.#become('live', '');
+    if (event === 'look') this.#stallAfter = Math.max(STALL_MS, STALL_PAUSES * SLOW_READ_FACTOR * parsed.took_ms);
+    this.#setState('live', '');
   }
 
-  #ended(why, status) {
+  /** Plans the next attempt to connect, unless the service has refused the stream. */
+  #reconnectLater(why, status) {
     this.#abort = null;
     if (status === 401 || status === 403) {
-      this.#become('refused', why, status);
+      this.#setState('refused', why, status);
       return;
     }
     const pause = Math.min(RETRY_MAX_MS, RETRY_MIN_MS * 2 ** this.#failures) * (0.75 + Math.random() / 2);
     this.#failures += 1;
-    this.nextTry = performance.now() + pause;
+    this.nextAttempt = performance.now() + pause;
     this.#timer = setTimeout(() => this.retry(), pause);
-    this.#become('cut', why);
+    this.#setState('cut', why);
   }
 
-  #watch() {
+  #checkForStall() {
     if (this.state !== 'live' && this.state !== 'stalled') {
-      // A connection without any bytes times out, too.
-      if (performance.now() - this.#moved > GIVE_UP_MS) this.#abort?.abort();
+      // Abort a request that gets no bytes.
+      if (performance.now() - this.#lastActivityAt > GIVE_UP_MS) this.#abort?.abort();
       return;
     }
     if (this.age() > this.#stallAfter + GIVE_UP_MS) this.#abort?.abort();
-    else if (this.age() > this.#stallAfter) this.#become('stalled', 'the connection stands, and nothing comes');
+    else if (this.age() > this.#stallAfter) this.#setState('stalled', 'the connection is open, but no events arrive');
   }
 
-  #become(state, why, status = null) {
+  #setState(state, why, status = null) {
     if (this.state === state && this.why === why) return;
     this.state = state;
     this.why = why;

@@ -1,10 +1,10 @@
-// A virtual table: only the visible rows exist.
+// A virtual table: only the visible rows exist as elements.
 
-import { h, mark, write } from './dom.js';
+import { h, setAttribute, setText } from './dom.js';
 
-/** Rows above and below the visible ones, so that scrolling shows no gap. */
-const SPARE = 8;
-/** As in style.css: on a phone, a row has two lines. */
+/** The number of extra rows above and below the visible rows, so that scrolling shows no gap. */
+const EXTRA_ROWS = 8;
+/** The height of a row, as in style.css. On a phone, a row has two lines. */
 const ROW_PX = 30;
 const ROW_NARROW_PX = 54;
 const narrow = matchMedia('(max-width: 700px)');
@@ -12,12 +12,13 @@ const narrow = matchMedia('(max-width: 700px)');
 let tables = 0;
 
 /**
- * `columns` are `{ id, label, sort, draw(cell, item, row) }`, `key(item)` identifies an item, and `open(item)`
- * is called for a click or Enter. A column's `sort` is its first order: `'up'` or `'down'`.
+ * Each column is `{ id, label, sort, draw(cell, item, row) }`. `sort` is the order of the first click on the column: `'up'` or `'down'`.
+ * `key(item)` returns a key that identifies the item. The table calls `open(item)` for a click or Enter.
  */
 export class Table {
   element;
   items = [];
+  /** The key of the selected item. */
   selected = null;
 
   #columns;
@@ -28,13 +29,13 @@ export class Table {
   #rows = [];
   #id = `table-${(tables += 1)}`;
   #frame = 0;
-  #seen;
+  #resizeObserver;
 
   constructor({ label, name, columns, key, open, onSort }) {
     this.#columns = columns;
     this.#key = key;
     this.#open = open;
-    this.#heads = columns.map((column) => this.#head(column, onSort));
+    this.#heads = columns.map((column) => this.#createHead(column, onSort));
     this.#space = h('div', { class: 'space', role: 'rowgroup' });
     const head = h('div', { class: 'row head', role: 'row', 'aria-rowindex': 1 }, ...this.#heads);
     const heads = h('div', { class: 'heads', role: 'rowgroup' }, head);
@@ -44,24 +45,24 @@ export class Table {
       heads,
       this.#space,
     );
-    this.element.addEventListener('scroll', () => this.#soon(), { passive: true });
+    this.element.addEventListener('scroll', () => this.#paintSoon(), { passive: true });
     this.element.addEventListener('click', (event) => this.#click(event));
-    this.#seen = new ResizeObserver(() => this.#soon());
-    this.#seen.observe(this.element);
+    this.#resizeObserver = new ResizeObserver(() => this.#paintSoon());
+    this.#resizeObserver.observe(this.element);
   }
 
   /** Shows these items, in this order. */
   show(items) {
     this.items = items;
-    mark(this.element, 'aria-rowcount', items.length + 1);
+    setAttribute(this.element, 'aria-rowcount', items.length + 1);
     this.paint();
   }
 
-  /** Marks the column by which the table is sorted. */
-  sorted(id, direction) {
+  /** Shows by which column the table is sorted. */
+  showOrder(id, direction) {
     this.#heads.forEach((head, at) => {
-      const isIt = this.#columns[at].id === id;
-      mark(head, 'aria-sort', isIt ? (direction === 'up' ? 'ascending' : 'descending') : null);
+      const isSorted = this.#columns[at].id === id;
+      setAttribute(head, 'aria-sort', isSorted ? (direction === 'up' ? 'ascending' : 'descending') : null);
     });
   }
 
@@ -71,12 +72,12 @@ export class Table {
     const { scrollTop, clientHeight } = this.element;
     const size = `${this.items.length * height}px`;
     if (this.#space.style.height !== size) this.#space.style.height = size;
-    const first = Math.max(0, Math.floor(scrollTop / height) - SPARE);
-    const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / height) + SPARE);
-    const wanted = Math.max(0, last - first);
-    while (this.#rows.length < wanted) this.#rows.push(this.#row());
-    let chosen = null;
-    // An index keeps its row while it is visible, so that a step of scrolling redraws one row.
+    const first = Math.max(0, Math.floor(scrollTop / height) - EXTRA_ROWS);
+    const last = Math.min(this.items.length, Math.ceil((scrollTop + clientHeight) / height) + EXTRA_ROWS);
+    const count = Math.max(0, last - first);
+    while (this.#rows.length < count) this.#rows.push(this.#createRow());
+    let selectedId = null;
+    // An item keeps its row element while it is visible, so that scrolling by one row redraws only one row.
     this.#rows.forEach((row, at) => {
       const index = first + ((((at - first) % this.#rows.length) + this.#rows.length) % this.#rows.length);
       if (index >= last) {
@@ -85,13 +86,13 @@ export class Table {
         return;
       }
       this.#draw(row, index, height);
-      if (this.#key(row.item) === this.selected) chosen = row.element.id;
+      if (this.#key(row.item) === this.selected) selectedId = row.element.id;
     });
-    mark(this.element, 'aria-activedescendant', chosen);
+    setAttribute(this.element, 'aria-activedescendant', selectedId);
   }
 
   /** Moves the selection down by this many rows. */
-  move(by) {
+  moveSelection(by) {
     if (this.items.length === 0) return;
     const at = this.items.findIndex((item) => this.#key(item) === this.selected);
     const next = at < 0 ? 0 : Math.min(this.items.length - 1, Math.max(0, at + by));
@@ -113,34 +114,34 @@ export class Table {
     return item != null;
   }
 
-  /** Handles a key, and returns whether it did. */
-  key({ key }) {
-    if (key === 'j' || key === 'ArrowDown') this.move(1);
-    else if (key === 'k' || key === 'ArrowUp') this.move(-1);
+  /** Handles a key, and returns whether the key has an effect. */
+  handleKey({ key }) {
+    if (key === 'j' || key === 'ArrowDown') this.moveSelection(1);
+    else if (key === 'k' || key === 'ArrowUp') this.moveSelection(-1);
     else return key === 'Enter' && this.open();
     return true;
   }
 
   destroy() {
-    this.#seen.disconnect();
+    this.#resizeObserver.disconnect();
     cancelAnimationFrame(this.#frame);
   }
 
-  #soon() {
+  #paintSoon() {
     this.#frame ||= requestAnimationFrame(() => {
       this.#frame = 0;
       this.paint();
     });
   }
 
-  #head(column, onSort) {
+  #createHead(column, onSort) {
     const label = h('span', {}, column.label);
-    const inside =
+    const content =
       column.sort && onSort ? h('button', { type: 'button', onclick: () => onSort(column) }, label) : label;
-    return h('div', { class: `cell ${column.id}`, role: 'columnheader', title: column.title }, inside);
+    return h('div', { class: `cell ${column.id}`, role: 'columnheader', title: column.title }, content);
   }
 
-  #row() {
+  #createRow() {
     const cells = this.#columns.map((column) => h('div', { class: `cell ${column.id}`, role: 'gridcell' }));
     const element = h('div', { class: 'row', role: 'row', id: `${this.#id}-${this.#rows.length}` }, ...cells);
     this.#space.append(element);
@@ -151,10 +152,10 @@ export class Table {
     const { element, cells } = row;
     row.item = this.items[index];
     if (element.hidden) element.hidden = false;
-    const place = `translateY(${index * height}px)`;
-    if (element.style.transform !== place) element.style.transform = place;
-    mark(element, 'aria-rowindex', index + 2);
-    mark(element, 'aria-selected', this.#key(row.item) === this.selected);
+    const transform = `translateY(${index * height}px)`;
+    if (element.style.transform !== transform) element.style.transform = transform;
+    setAttribute(element, 'aria-rowindex', index + 2);
+    setAttribute(element, 'aria-selected', this.#key(row.item) === this.selected);
     this.#columns.forEach((column, at) => column.draw(cells[at], row.item, element));
   }
 
@@ -168,7 +169,7 @@ export class Table {
   }
 }
 
-/** A column of plain text. */
+/** Returns a column of plain text. */
 export function plain(id, label, text, more = {}) {
-  return { id, label, draw: (cell, item) => write(cell, text(item)), ...more };
+  return { id, label, draw: (cell, item) => setText(cell, text(item)), ...more };
 }

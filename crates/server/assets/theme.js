@@ -1,11 +1,11 @@
-// Light or dark colours: the system's, unless the user chooses.
+// Light or dark colours. The page uses the colours of the system, unless the user chooses others.
 
 const KEY = 'quorlock.theme';
 const NEXT = { system: 'light', light: 'dark', dark: 'system' };
 const SIGNS = { system: '◐', light: '○', dark: '●' };
 
-/** Lets a button switch the colours. */
-export function themeSwitch(button) {
+/** Makes a button switch the colours, and applies the stored choice. */
+export function initThemeButton(button) {
   let theme = NEXT[localStorage.getItem(KEY)] ? localStorage.getItem(KEY) : 'system';
   const apply = () => {
     document.documentElement.dataset.theme = theme;

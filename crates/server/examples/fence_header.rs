@@ -1,5 +1,5 @@
-//! A service that refuses requests of holders that have been overtaken: callers send their fence as a header, and a
-//! middleware compares it with the highest one that it has seen for that path.
+//! A service that refuses requests of old lock holders. Callers send the fence of their lease as a header. A middleware
+//! compares the fence with the highest fence that it has seen for the same path.
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError};
@@ -11,37 +11,39 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::put;
 
-/// The highest fence of each path. One that has to survive a restart belongs where the data are, as in `fence_sql`.
-pub(crate) type Seen = Arc<std::sync::Mutex<HashMap<String, Highest>>>;
-type Highest = Arc<tokio::sync::Mutex<u64>>;
+/// The highest fence that was seen for each path. If the fences must survive a restart, store them with the data, as
+/// the example `fence_sql` does.
+pub(crate) type HighestFences = Arc<std::sync::Mutex<HashMap<String, HighestFence>>>;
+type HighestFence = Arc<tokio::sync::Mutex<u64>>;
 
-/// Lets a request pass if its `x-fence` is not below what was seen: 428 without one, 412 if it is too low. The requests of
-/// one path pass one after the other.
-pub(crate) async fn check_fence(State(seen): State<Seen>, request: Request, next: Next) -> Response {
+/// Runs the handler if the header `x-fence` is not below the highest fence of the path. Otherwise answers 412, or 428
+/// if there is no fence. Handles the requests for one path one after the other.
+pub(crate) async fn check_fence(State(fences): State<HighestFences>, request: Request, next: Next) -> Response {
     let fence = request.headers().get("x-fence").and_then(|fence| fence.to_str().ok()?.parse::<u64>().ok());
     let Some(fence) = fence else {
-        return (StatusCode::PRECONDITION_REQUIRED, "a fence is needed: x-fence\n").into_response();
+        return (StatusCode::PRECONDITION_REQUIRED, "the header x-fence is missing: send the fence of your lease\n")
+            .into_response();
     };
     let highest = {
-        let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(seen.entry(request.uri().path().to_owned()).or_default())
+        let mut fences = fences.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(fences.entry(request.uri().path().to_owned()).or_default())
     };
-    // Until it has written: one that was let in and stalls must not write behind the next.
+    // Keep the mutex locked until the handler has written, so that a stalled request cannot write after a newer one.
     let mut highest = highest.lock().await;
     if fence < *highest {
-        let why = format!("fence {fence} was overtaken by {highest}\n");
+        let why = format!("fence {fence} is too low: a newer lease with fence {highest} has written\n");
         return (StatusCode::PRECONDITION_FAILED, why).into_response();
     }
-    // Even if its write fails, no client with a lower fence holds the lock any more.
+    // Raise the fence even if the write fails: no client with a lower fence holds the lock any more.
     *highest = fence;
-    // A handler that is dropped, with its connection, must leave nothing behind that still writes.
+    // If the caller hangs up, axum drops the handler. A handler must not leave a task behind that still writes.
     next.run(request).await
 }
 
-/// Something that is worth protecting.
+/// Returns a service that protects its writes with fences.
 pub(crate) fn app() -> Router {
-    let seen = Seen::default();
-    Router::new().route("/invoices/{id}", put(|| async { "written\n" })).layer(from_fn_with_state(seen, check_fence))
+    let fences = HighestFences::default();
+    Router::new().route("/invoices/{id}", put(|| async { "written\n" })).layer(from_fn_with_state(fences, check_fence))
 }
 
 #[tokio::main(flavor = "current_thread")]

@@ -4,9 +4,9 @@ mod acquire;
 mod breaking;
 mod events;
 mod health;
+mod lease_request;
 mod leases;
 mod locks;
-mod order;
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use crate::auth::PublicRequest;
-use crate::problem::{self, Account, Code, Problem};
+use crate::problem::{self, Code, Problem, ProblemDetails};
 use crate::service::Service;
 use crate::{page, trace};
 
@@ -34,38 +34,38 @@ use crate::{page, trace};
 #[openapi(
     info(
         title = "quorlock",
-        description = "Distributed locks by majority vote over independent nodes. A lease's deadline on the caller's own \
-                       clock is the moment before the request was sent, plus `server_elapsed_ms`, plus `validity_ms`."
+        description = "Distributed locks by majority vote over independent nodes. By the caller's own clock, a lease \
+                       ends `server_elapsed_ms` plus `validity_ms` after the moment just before the request was sent."
     ),
-    components(schemas(Account)),
+    components(schemas(ProblemDetails)),
     security(("bearer" = []), ("certificate" = []), ()),
     tags(
-        (name = "leases", description = "Locking, renewing, releasing"),
-        (name = "locks", description = "Who has what"),
-        (name = "service", description = "The nodes, and this replica")
+        (name = "leases", description = "Acquire, renew and release leases"),
+        (name = "locks", description = "Inspect locks and their history, and break leases"),
+        (name = "service", description = "The state of the nodes and of this replica")
     )
 )]
 struct Document;
 
-/// The problem statuses of calls with a body, and those of read-only calls.
-const CALL_PROBLEMS: [u16; 12] = [400, 401, 403, 404, 408, 409, 410, 413, 415, 429, 500, 503];
-const READ_PROBLEMS: [u16; 7] = [400, 401, 403, 404, 429, 500, 503];
+/// The statuses of problems: for calls with a body, and for read-only calls.
+const CALL_STATUSES: [u16; 12] = [400, 401, 403, 404, 408, 409, 410, 413, 415, 429, 500, 503];
+const READ_STATUSES: [u16; 7] = [400, 401, 403, 404, 429, 500, 503];
 
-/// Adds the authentication and the problems of all calls to the `OpenAPI` document.
-fn complete(document: &mut utoipa::openapi::OpenApi) {
+/// Adds the authentication schemes and the problems of all calls to the `OpenAPI` document.
+fn add_security_and_problems(document: &mut utoipa::openapi::OpenApi) {
     let components = document.components.get_or_insert_default();
     let mut bearer = Http::new(HttpAuthScheme::Bearer);
-    bearer.description = Some("The token of a client, where the service has a file of clients".into());
+    bearer.description = Some("The bearer token of a client, if the service has a file of clients".into());
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
-    let description = Some("Where the service knows an authority for them".into());
+    let description = Some("A client certificate, if the service has an authority for it".into());
     let certificate = SecurityScheme::MutualTls { description, deprecated: None, extensions: None };
     components.add_security_scheme("certificate", certificate);
     for (path, item) in &mut document.paths.paths {
         let statuses: &[u16] = match path.as_str() {
             "/healthz" => &[],
             "/readyz" => &[503],
-            _ if item.post.is_some() => &CALL_PROBLEMS,
-            _ => &READ_PROBLEMS,
+            _ if item.post.is_some() => &CALL_STATUSES,
+            _ => &READ_STATUSES,
         };
         for operation in [&mut item.get, &mut item.post].into_iter().flatten() {
             operation.responses.responses.extend(problem::responses(statuses));
@@ -73,16 +73,16 @@ fn complete(document: &mut utoipa::openapi::OpenApi) {
     }
 }
 
-/// Returns the router of all calls, and serves the document that describes them.
+/// Returns the router of all calls, including the call for the `OpenAPI` document.
 pub(crate) fn router(service: &Arc<Service>) -> Router {
     let reads = OpenApiRouter::default()
         .routes(routes!(locks::list))
-        .routes(routes!(locks::one))
+        .routes(routes!(locks::inspect))
         .routes(routes!(locks::history))
         .routes(routes!(health::nodes))
         .routes(routes!(events::events))
         .routes(routes!(health::metrics))
-        .layer(from_fn_with_state(Arc::clone(service), read_aside));
+        .layer(from_fn_with_state(Arc::clone(service), run_on_reader_thread));
     let (router, mut document) = OpenApiRouter::with_openapi(Document::openapi())
         .routes(routes!(acquire::acquire))
         .routes(routes!(leases::renew))
@@ -92,7 +92,7 @@ pub(crate) fn router(service: &Arc<Service>) -> Router {
         .routes(routes!(health::readyz))
         .merge(reads)
         .split_for_parts();
-    complete(&mut document);
+    add_security_and_problems(&mut document);
     // Strings and numbers can always be serialized.
     let document = Bytes::from(document.to_json().unwrap_or_default());
     let document = async move |_: PublicRequest| ([(CONTENT_TYPE, "application/json")], document);
@@ -101,21 +101,21 @@ pub(crate) fn router(service: &Arc<Service>) -> Router {
         .merge(page::routes())
         .fallback(async |_: PublicRequest| Problem::new(Code::NotFound, "no call has this path: see /openapi.json"))
         .method_not_allowed_fallback(async |_: PublicRequest| {
-            Problem::new(Code::MethodNotAllowed, "this path does not support the method: see /openapi.json")
+            Problem::new(Code::MethodNotAllowed, "this path does not support this method: see /openapi.json")
         })
         .layer(DefaultBodyLimit::max(service.limits.body_bytes()))
-        .layer(from_fn_with_state(Arc::clone(service), trace::follow))
+        .layer(from_fn_with_state(Arc::clone(service), trace::trace_request))
         .with_state(Arc::clone(service))
 }
 
-/// Runs read-only calls on a separate thread, so that encoding a long answer does not delay a lock.
+/// Runs read-only calls on the reader thread, so that encoding a long answer does not delay requests for leases.
 ///
 /// # Cancel safety
-/// Dropping the future drops the request.
-async fn read_aside(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
-    let mut answering = JoinSet::new();
-    answering.spawn_on(next.run(request).in_current_span(), &service.readers);
-    match answering.join_next().await {
+/// Dropping the future drops the call.
+async fn run_on_reader_thread(State(service): State<Arc<Service>>, request: Request, next: Next) -> Response {
+    let mut call = JoinSet::new();
+    call.spawn_on(next.run(request).in_current_span(), &service.readers);
+    match call.join_next().await {
         Some(Ok(response)) => response,
         Some(Err(error)) if error.is_panic() => resume_unwind(error.into_panic()),
         Some(Err(_)) | None => Problem::draining().into_response(),

@@ -12,42 +12,42 @@ use std::sync::Arc;
 use quorlock::Filter;
 use sha2::{Digest, Sha256};
 
+use crate::limiter::limit_key_of;
 use crate::problem::{Code, Problem};
-use crate::rate::limit_key_of;
 
-/// The HTTP clients that may call a service. [`parse`](Self::parse) reads them from a file with one line for each
-/// client.
+/// The HTTP clients with access to a service. [`parse`](Self::parse) reads the clients from the text of a file, which
+/// has one line for each client.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
-    known: Vec<Arc<Identity>>,
+    identities: Vec<Arc<Identity>>,
 }
 
 impl Clients {
-    /// Returns the client with this proof. It compares only hashes, so its timing reveals nothing about a secret.
+    /// Returns the client with this proof. Only hashes are compared, so the timing reveals nothing about a secret.
     fn find(&self, proof: Proof) -> Option<&Arc<Identity>> {
-        self.known.iter().find(|known| known.proof == Some(proof))
+        self.identities.iter().find(|identity| identity.proof == Some(proof))
     }
 }
 
-/// A client, and its permissions.
+/// The identity of a caller, and its permissions.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) name: String,
-    /// The key under which the rate limiters count the requests, waits and connections of this client.
+    /// The key under which the limiter counts the requests, waits and connections of this caller.
     pub(crate) limit_key: Arc<str>,
     /// `None` if the service does not authenticate callers.
     proof: Option<Proof>,
     scopes: Vec<Scope>,
-    /// The names that the client may see and lock.
+    /// The patterns of the names that this caller has access to.
     pub(crate) names: Vec<Filter>,
 }
 
-/// The secret that authenticates a client, as a hash.
+/// The hash of the secret that authenticates a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Proof {
-    /// The hash of its bearer token.
+    /// The hash of the client's bearer token.
     Bearer([u8; 32]),
-    /// The hash of its certificate.
+    /// The hash of the client's certificate.
     Certificate([u8; 32]),
 }
 
@@ -71,7 +71,7 @@ impl Scope {
 }
 
 impl Identity {
-    /// Returns the identity of an unauthenticated caller at this address. It has all permissions.
+    /// Returns the identity of an unauthenticated caller at this address. The identity has all permissions.
     pub(crate) fn anonymous(address: IpAddr) -> Arc<Self> {
         Arc::new(Self {
             name: address.to_string(),
@@ -82,26 +82,26 @@ impl Identity {
         })
     }
 
-    /// Checks that the caller may make this kind of call.
-    pub(crate) fn may(&self, scope: Scope) -> Result<(), Problem> {
+    /// Checks that the caller has this scope.
+    pub(crate) fn check_scope(&self, scope: Scope) -> Result<(), Problem> {
         if self.scopes.contains(&scope) {
             return Ok(());
         }
         let word = Scope::ALL.iter().find(|(_, known)| *known == scope).map_or("", |(word, _)| word);
-        Err(Problem::new(Code::Forbidden, format!("{:?} does not have the scope {word:?}", self.name)))
+        Err(Problem::new(Code::Forbidden, format!("the client {:?} does not have the scope {word:?}", self.name)))
     }
 
-    /// Checks that the caller may make this kind of call with this name.
-    pub(crate) fn may_with(&self, scope: Scope, name: &str) -> Result<(), Problem> {
-        self.may(scope)?;
-        if self.sees(name) {
+    /// Checks that the caller has this scope, and access to the lock with this name.
+    pub(crate) fn check_scope_and_name(&self, scope: Scope, name: &str) -> Result<(), Problem> {
+        self.check_scope(scope)?;
+        if self.can_see(name) {
             return Ok(());
         }
-        Err(Problem::new(Code::Forbidden, format!("{name:?} is not among the names of {:?}", self.name)))
+        Err(Problem::new(Code::Forbidden, format!("the client {:?} has no access to the name {name:?}", self.name)))
     }
 
-    /// Returns whether the caller may see the name.
-    pub(crate) fn sees(&self, name: &str) -> bool {
+    /// Returns whether the caller has access to the lock with this name.
+    pub(crate) fn can_see(&self, name: &str) -> bool {
         self.names.iter().any(|names| names.fits(name))
     }
 }

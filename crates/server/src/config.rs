@@ -25,7 +25,7 @@ pub struct Config {
     pub read_client: Option<ClientBuilder>,
     /// The limits for callers.
     pub limits: Limits,
-    /// The HTTP clients that may call the service. If this is `None`, every host that can reach the address may call
+    /// The HTTP clients that may call the service. If this is `None`, every host that can reach the service may call
     /// it.
     pub allowed_clients: Option<Clients>,
     /// The certificates for TLS; `None` for plain HTTP.
@@ -56,14 +56,14 @@ impl Config {
 }
 
 /// The limits for callers. In addition, the cluster's `max_ttl` limits the ttl, and
-/// [`NAME_BYTES_MAX`](quorlock::NAME_BYTES_MAX) the names.
+/// [`NAME_BYTES_MAX`](quorlock::NAME_BYTES_MAX) limits the length of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
     /// The longest time for a TLS handshake, or for the body of a request to arrive.
     pub read_timeout: Duration,
-    /// The longest time for which the service keeps a connection whose host does not respond, or (only on Linux and
-    /// Android) whose client does not read.
+    /// How long the service keeps a connection whose host does not respond. On Linux and Android, also how long the
+    /// service keeps a connection whose client does not read.
     pub write_timeout: Duration,
     /// The longest time for the head of a request to arrive, counted from the previous answer or from the start of the
     /// connection.
@@ -74,17 +74,18 @@ pub struct Limits {
     pub headers: usize,
     /// The largest number of concurrent connections of all clients together.
     pub connections: usize,
-    /// The largest number of concurrent connections of each client. The service identifies a client by its known token
-    /// or certificate, and a client without either by its address.
+    /// The largest number of concurrent connections of each client. The service identifies a client by its token or
+    /// certificate. A client without a known token or certificate is identified by its address.
     pub connections_per_client: usize,
     /// The largest number of requests per second of each client.
     pub requests_per_second: u32,
     /// The largest number of requests of each client that wait for a lock at the same time.
     pub waiters: usize,
-    /// The largest number of released idempotency keys of each client that the nodes remember. The nodes refuse every
-    /// request with a key that they remember as released.
+    /// The largest number of released idempotency keys that the nodes remember for each client. The nodes refuse
+    /// requests with these keys.
     pub released_keys: u32,
-    /// The largest number of distinct names that each client may use in a day. The nodes keep a fence for each name.
+    /// The largest number of different names that each client may use in 24 hours. The nodes keep a fence for each
+    /// name.
     pub names: usize,
     /// The largest number of concurrent event streams of each client. Each stream starts with a full snapshot.
     pub event_streams: usize,
@@ -102,12 +103,12 @@ const JSON_ESCAPE_BYTES: usize = 6;
 const LEASE_FIELDS_BYTES: usize = 64;
 /// Room for all other fields of a request.
 const OTHER_FIELDS_BYTES: usize = 64 * 1024;
-/// How much longer than the longest wait of a request the nodes refuse a released key.
+/// The nodes refuse a released key for the longest wait of a request plus this duration.
 const RELEASED_KEY_SLACK: Duration = Duration::from_secs(60);
 
 impl Limits {
-    /// Returns the largest size of a body, in bytes. A body of this size has space for as many leases as one request
-    /// may have, so a client can renew or release in one request all leases that it acquired in one request.
+    /// Returns the largest size of a body, in bytes. It is sufficient for the largest batch of leases, so a client can
+    /// renew or release in one request all leases that it acquired in one request.
     pub(crate) fn body_bytes(&self) -> usize {
         let lease_bytes = JSON_ESCAPE_BYTES * NAME_BYTES_MAX + LEASE_ID_BYTES_MAX + LEASE_FIELDS_BYTES;
         self.batch.saturating_mul(lease_bytes).saturating_add(OTHER_FIELDS_BYTES)

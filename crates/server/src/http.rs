@@ -1,4 +1,4 @@
-//! Connections: accepting, TLS, callers that hang up, and parsing of requests.
+//! Accepts connections, with or without TLS, detects callers that hang up, and parses requests.
 
 mod fd_limit;
 pub(crate) mod hang_up;

@@ -1,15 +1,15 @@
-//! A copy of the nodes' state, which the service reads at most once a second for all callers.
+//! A copy of the nodes' state. The service reads the nodes into the copy at most once a second.
 //!
 //! The service answers requests for lists, the history and single locks from the copy, so a thousand readers cost the
 //! nodes as much as one reader. It reads the nodes on a separate thread with separate connections, so reads do not
-//! delay locks.
+//! delay requests for leases.
 
 mod answer;
 mod change;
+mod event_id;
 mod follower;
 mod lapses;
-mod mark;
-mod past;
+mod published;
 mod snapshot;
 mod state;
 
@@ -25,45 +25,46 @@ use tokio::sync::{Notify, watch};
 
 use crate::auth::Identity;
 use crate::view::{MissingNode, NodesView, millis};
+pub(crate) use event_id::EventId;
 pub(crate) use follower::Follower;
-pub(crate) use mark::Mark;
 use snapshot::Snapshot;
-use state::{Listed, Read, State};
+use state::{LastRead, ListCoverage, State};
 
-/// The longest age of the copy.
-const PACE: Duration = Duration::from_secs(1);
-/// The shortest time between the starts of two reads, as a multiple of the duration of the first of them.
-const REST: u32 = 4;
+/// How long the copy stays fresh after a read of the nodes has started. It stays fresh longer if the read is slow.
+const FRESH_FOR: Duration = Duration::from_secs(1);
+/// The copy stays fresh for at least this multiple of the duration of its read, so that slow reads are less frequent.
+const SLOW_READ_FACTOR: u32 = 4;
 /// The number of history events in a snapshot.
-const HISTORY_SHOWN: usize = 200;
-/// The numbers of events to request. If the events do not reach back to known events, the hub requests the next larger
-/// number.
-const HISTORY_READ: [usize; 3] = [HISTORY_SHOWN, 2_000, HISTORY_MAX];
+const SNAPSHOT_EVENTS: usize = 200;
+/// The numbers of events to request from the nodes. If the answer does not reach back to a known event, the hub
+/// requests the next larger number.
+const HISTORY_LIMITS: [usize; 3] = [SNAPSHOT_EVENTS, 2_000, HISTORY_MAX];
 
-/// One event of the stream.
+/// One event of the stream of changes.
 #[derive(Debug)]
-pub(crate) struct News {
-    mark: Mark,
-    what: &'static str,
+pub(crate) struct StreamEvent {
+    id: EventId,
+    kind: &'static str,
     /// One line of JSON.
     data: String,
     /// The name of the lock that the event is about.
     name: Option<Arc<str>>,
 }
 
-/// Reads the nodes, keeps the result, and publishes the changes.
+/// Reads the nodes, keeps the copy of their state, and publishes changes to the followers.
 pub(crate) struct Hub {
-    /// The client that acquires locks. It knows the health of the nodes without a request.
+    /// The client that acquires locks. It knows the health of the nodes without sending a request.
     client: Client,
     /// The client that reads the nodes, on separate connections.
     reader: Client,
-    /// The position of the newest event in the stream.
-    told: watch::Sender<Mark>,
-    /// The number of reads of the copy so far.
-    copies: watch::Sender<u64>,
-    wanted: Notify,
+    /// The id of the newest event of the stream.
+    newest_id: watch::Sender<EventId>,
+    /// The number of reads of the nodes into the copy so far.
+    read_count: watch::Sender<u64>,
+    /// Notified when a request needs a fresh copy.
+    read_requested: Notify,
     /// Locked during every read of the nodes, so that only one read runs at a time.
-    reading: tokio::sync::Mutex<()>,
+    read_lock: tokio::sync::Mutex<()>,
     reads: Counter,
     state: Mutex<State>,
 }
@@ -75,119 +76,121 @@ impl Hub {
         Arc::new(Self {
             client,
             reader,
-            told: watch::Sender::new(state.last),
-            copies: watch::Sender::new(0),
-            wanted: Notify::new(),
-            reading: tokio::sync::Mutex::new(()),
+            newest_id: watch::Sender::new(state.newest_id),
+            read_count: watch::Sender::new(0),
+            read_requested: Notify::new(),
+            read_lock: tokio::sync::Mutex::new(()),
             reads,
             state: Mutex::new(state),
         })
     }
 
-    /// Reads the nodes once if a caller needs the copy, and waits until the next read is due.
+    /// Reads the nodes if a request or a follower needs a fresh copy, and waits until the copy is no longer fresh.
+    /// While nobody needs the copy, only records the health of the nodes.
     pub(crate) async fn read_when_due(&self) {
-        if self.told.receiver_count() == 0 {
+        if self.newest_id.receiver_count() == 0 {
             tokio::select! {
-                () = self.wanted.notified() => {}
-                // Without this, a replica that nobody reads would report no outages.
-                () = tokio::time::sleep(PACE) => return self.record_known_health(),
+                () = self.read_requested.notified() => {}
+                // Without this branch, a replica that nobody reads would report no outages.
+                () = tokio::time::sleep(FRESH_FOR) => return self.record_known_health(),
             }
         }
-        let (began, good_for) = self.read_nodes().await;
-        tokio::time::sleep(good_for.saturating_sub(began.elapsed())).await;
+        let (began, fresh_for) = self.read_nodes().await;
+        tokio::time::sleep(fresh_for.saturating_sub(began.elapsed())).await;
     }
 
     /// Records the health of the nodes that the service's client already knows, without a request.
     fn record_known_health(&self) {
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
-        state.see_nodes(nodes);
-        state.lapses.lose_sight();
-        state.drop_idle_snapshot();
-        self.told.send_replace(state.last);
+        state.update_nodes(nodes);
+        state.lapses.lose_full_view();
+        state.drop_unread_snapshot();
+        self.newest_id.send_replace(state.newest_id);
     }
 
-    /// Reads the nodes into the copy. Returns when the read began, and how long the copy is fresh from then.
+    /// Reads the nodes into the copy. Returns when the read began, and how long after that time the copy is fresh.
     async fn read_nodes(&self) -> (Instant, Duration) {
-        let reading = self.read().await;
+        let read_guard = self.start_read().await;
         let (began, as_of) = (Instant::now(), unix_millis());
         let filter = Filter::default().limit(LIST_MAX);
-        let (listing, history) = tokio::join!(self.reader.list(&filter), self.happened());
-        drop(reading);
-        // Do this before locking the state, so that other callers do not wait for it.
-        let recalled = history.as_ref().map(|_| ()).map_err(Clone::clone);
+        let (listing, history) = tokio::join!(self.reader.list(&filter), self.newest_events());
+        drop(read_guard);
+        // Convert the locks before locking the state, so that other callers do not wait for the conversion.
+        let history_result = history.as_ref().map(|_| ()).map_err(Clone::clone);
         let mut locks = None;
-        let listed = listing.map(|listing| {
+        let coverage = listing.map(|listing| {
             locks = Some(listing.names.iter().map(LockView::from).collect());
-            Listed { is_cut: listing.is_cut, missing: MissingNode::list(listing.missing) }
+            ListCoverage { is_cut: listing.is_cut, missing: MissingNode::list(listing.missing) }
         });
-        let is_cut = listed.as_ref().is_ok_and(|listed| listed.is_cut);
+        let is_cut = coverage.as_ref().is_ok_and(|coverage| coverage.is_cut);
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
-        state.see_nodes(nodes);
-        // Always publish them: round trips and clocks change with every read.
+        state.update_nodes(nodes);
+        // Always publish the nodes: round trips and clocks change with every read.
         let nodes = to_json(&state.nodes);
-        state.tell("nodes", nodes, None);
-        state.take_in(locks, is_cut, history.ok());
+        state.publish("nodes", nodes, None);
+        state.update(locks, is_cut, history.ok());
         let took = began.elapsed();
-        let looked = json!({
+        let look = json!({
             "at_ms": unix_millis(),
             "took_ms": millis(took),
             "locks": state.locks.len(),
             "is_cut": is_cut,
-            "trouble": listed.as_ref().err().map(ToString::to_string),
+            "trouble": coverage.as_ref().err().map(ToString::to_string),
         });
-        state.tell("look", looked.to_string(), None);
-        // A failure is not cached for longer than necessary.
-        let good_for = if listed.is_ok() { PACE.max(took * REST) } else { PACE + took };
-        state.read = Some(Read { as_of, good_until: began + good_for, listed, recalled });
-        state.drop_idle_snapshot();
-        self.told.send_replace(state.last);
+        state.publish("look", look.to_string(), None);
+        // Keep a failed read for as short a time as possible.
+        let fresh_for = if coverage.is_ok() { FRESH_FOR.max(took * SLOW_READ_FACTOR) } else { FRESH_FOR + took };
+        state.last_read = Some(LastRead { as_of, fresh_until: began + fresh_for, coverage, history: history_result });
+        state.drop_unread_snapshot();
+        self.newest_id.send_replace(state.newest_id);
         drop(state);
-        self.copies.send_modify(|copies| *copies += 1);
-        (began, good_for)
+        self.read_count.send_modify(|count| *count += 1);
+        (began, fresh_for)
     }
 
-    /// Returns the newest events, newest first, and whether these are all that the nodes keep.
-    async fn happened(&self) -> Result<(Vec<EventView>, bool), ReadError> {
-        // The first read needs all events, to know which locks have their grant in the history.
-        let is_first = self.state().read.is_none();
-        let mut limits = HISTORY_READ.into_iter().skip(if is_first { HISTORY_READ.len() - 1 } else { 0 });
+    /// Returns the newest events, newest first, and whether the nodes keep no others.
+    async fn newest_events(&self) -> Result<(Vec<EventView>, bool), ReadError> {
+        // The first read needs all events, to know of which leases the history has the grant.
+        let is_first = self.state().last_read.is_none();
+        let mut limits = HISTORY_LIMITS.into_iter().skip(if is_first { HISTORY_LIMITS.len() - 1 } else { 0 });
         loop {
             let limit = limits.next().unwrap_or(HISTORY_MAX);
             let events: Vec<_> = self.reader.history(limit).await?.iter().map(EventView::from).collect();
             let is_all = events.len() < limit || limit == HISTORY_MAX;
-            if is_all || self.state().reaches(&events) {
+            if is_all || self.state().knows_oldest_of(&events) {
                 return Ok((events, is_all));
             }
         }
     }
 
-    /// Waits until no other task reads the nodes.
-    async fn read(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        let reading = self.reading.lock().await;
+    /// Waits until no other task reads the nodes, and counts a read. No other read can start while the guard exists.
+    async fn start_read(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        let guard = self.read_lock.lock().await;
         self.reads.inc();
-        reading
+        guard
     }
 
     /// Waits until the copy is fresh.
     async fn wait_until_fresh(&self) {
-        let mut copies = self.copies.subscribe();
-        let seen = *copies.borrow_and_update();
-        if !self.state().read.as_ref().is_some_and(Read::is_good) {
-            self.wanted.notify_one();
-            // The hub owns the sender, so this cannot fail.
-            let _ = copies.wait_for(|copies| *copies > seen).await;
+        let mut reads = self.read_count.subscribe();
+        let count_before = *reads.borrow_and_update();
+        if !self.state().last_read.as_ref().is_some_and(LastRead::is_fresh) {
+            self.read_requested.notify_one();
+            // The hub owns the sender, so this wait cannot fail.
+            let _ = reads.wait_for(|count| *count > count_before).await;
         }
     }
 
-    /// Subscribes to the changes from now on, or to those after the last event that the reader has.
-    pub(crate) async fn subscribe(self: &Arc<Self>, caller: Arc<Identity>, last: Option<Mark>) -> Follower {
-        // Followers keep the copy fresh.
-        let told = self.told.subscribe();
+    /// Returns a follower of the stream. It continues after the event `last`, or starts with a snapshot if `last` is
+    /// `None` or too old.
+    pub(crate) async fn subscribe(self: &Arc<Self>, caller: Arc<Identity>, last: Option<EventId>) -> Follower {
+        // While there is a receiver, the hub keeps the copy fresh.
+        let newest_id = self.newest_id.subscribe();
         self.wait_until_fresh().await;
-        // The default mark belongs to no run, so a reader without a mark gets a snapshot first.
-        Follower { hub: Arc::clone(self), caller, told, reading: None, read: last.unwrap_or_default() }
+        // The default id belongs to no run, so a reader without an id gets a snapshot first.
+        Follower { hub: Arc::clone(self), caller, newest_id, snapshot: None, read_up_to: last.unwrap_or_default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,28 +1,28 @@
-//! The lease id that callers get: a secret, signed word.
+//! The lease id that callers get: a secret, signed text.
 //!
-//! The signature proves that a replica of this service made the word. A release stores a tombstone (a note that the
-//! lease is over) on every node, even if there is no such lease, so the service must reject forged words.
+//! The signature proves that a replica of this service made the lease id. A release stores a tombstone (a note that the
+//! lease is over) on every node, even if there is no such lease, so the service must reject forged lease ids.
 
 use quorlock::DetachedLease;
 
 use crate::auth::{hex, sha256};
 use crate::problem::{Code, Problem};
 
-/// The prefix of the id of a lease that was requested with an idempotency key. Releasing the lease releases the key.
+/// The prefix of the id of a lease that was requested with an idempotency key. A release of the lease releases the key.
 const KEYED: &str = "key.";
-/// The number of bytes of the signature at the end of a word.
+/// The number of bytes of the signature at the end of a lease id.
 const SIGNATURE_BYTES: usize = 16;
 /// The length of the longest lease id. JSON escapes none of its characters.
 pub(crate) const LEASE_ID_BYTES_MAX: usize = KEYED.len() + DetachedLease::TEXT_BYTES_MAX + 1 + 2 * SIGNATURE_BYTES;
 
-/// A lease in the form that callers get.
-pub(crate) struct LeaseWord {
+/// What a lease id contains.
+pub(crate) struct LeaseId {
     pub(crate) lease: DetachedLease,
-    /// Whether it was requested with a key.
+    /// Whether the lease was requested with an idempotency key.
     pub(crate) is_keyed: bool,
 }
 
-/// Signs words, and reads words that it or another replica signed.
+/// Signs lease ids, and verifies lease ids that this replica or another replica signed.
 ///
 /// The signing key is derived from the cluster's id, which every replica reads from the nodes and callers never see.
 pub(crate) struct Signer {
@@ -34,38 +34,38 @@ impl Signer {
         Self { key: sha256(format!("quorlock lease {cluster_id}").as_bytes()) }
     }
 
-    /// Reads a word, which must be for this name.
-    pub(crate) fn read(&self, name: &str, word: &str) -> Result<LeaseWord, Problem> {
-        let foreign =
+    /// Verifies the text of a lease id, which must be for a lock with this name.
+    pub(crate) fn verify(&self, name: &str, text: &str) -> Result<LeaseId, Problem> {
+        let invalid =
             || Problem::new(Code::NotHolder, "the lease_id is invalid: send it exactly as the service returned it");
-        let (body, signature) = word.rsplit_once('.').ok_or_else(foreign)?;
-        if !is_same(signature, &self.sign(body)) {
-            return Err(foreign());
+        let (body, signature) = text.rsplit_once('.').ok_or_else(invalid)?;
+        if !is_equal_in_constant_time(signature, &self.signature(body)) {
+            return Err(invalid());
         }
         let (text, is_keyed) = body.strip_prefix(KEYED).map_or((body, false), |text| (text, true));
-        let lease: DetachedLease = text.parse().map_err(|_| foreign())?;
+        let lease: DetachedLease = text.parse().map_err(|_| invalid())?;
         if lease.name().as_str() != name {
-            return Err(Problem::new(Code::NotHolder, format!("the lease_id belongs to another name than {name:?}")));
+            return Err(Problem::new(Code::NotHolder, format!("the lease_id does not belong to the lock {name:?}")));
         }
-        Ok(LeaseWord { lease, is_keyed })
+        Ok(LeaseId { lease, is_keyed })
     }
 
-    pub(crate) fn reveal(&self, word: &LeaseWord) -> String {
-        let prefix = if word.is_keyed { KEYED } else { "" };
-        let text = format!("{prefix}{}", word.lease.reveal());
-        format!("{text}.{}", self.sign(&text))
+    /// Returns the signed text of a lease id.
+    pub(crate) fn sign(&self, id: &LeaseId) -> String {
+        let prefix = if id.is_keyed { KEYED } else { "" };
+        let text = format!("{prefix}{}", id.lease.reveal());
+        format!("{text}.{}", self.signature(&text))
     }
 
     /// Hashes twice with the key, which prevents length extension.
-    fn sign(&self, body: &str) -> String {
+    fn signature(&self, body: &str) -> String {
         let inner = sha256(&[&self.key, body.as_bytes()].concat());
         let outer = sha256(&[self.key, inner].concat());
         hex(&outer[..SIGNATURE_BYTES])
     }
 }
 
-/// Compares in constant time.
-fn is_same(one: &str, other: &str) -> bool {
+fn is_equal_in_constant_time(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().zip(other.bytes()).fold(0, |differ, (a, b)| differ | (a ^ b)) == 0
 }
 
@@ -76,22 +76,22 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_word_is_read_whole_or_not_at_all() {
+    async fn only_a_complete_lease_id_for_the_same_name_and_cluster_is_accepted() {
         let client = Client::builder().memory(&MemoryNodes::new(1)).connect().await.unwrap();
-        let signer = Signer::new(&client.cluster_id().expect("its node is there"));
+        let signer = Signer::new(&client.cluster_id().expect("the node is connected"));
         let lease = client.lock("a").acquire().await.unwrap().detach().unwrap();
         for is_keyed in [false, true] {
-            let word = signer.reveal(&LeaseWord { lease: lease.clone(), is_keyed });
-            let read = signer.read("a", &word).unwrap();
-            assert_eq!((read.lease.reveal(), read.is_keyed), (lease.reveal(), is_keyed));
-            for cut in 1..word.len() {
-                assert!(signer.read("a", &word[cut..]).is_err(), "without its first {cut} bytes");
-                assert!(signer.read("a", &word[..cut]).is_err(), "only its first {cut} bytes");
+            let text = signer.sign(&LeaseId { lease: lease.clone(), is_keyed });
+            let id = signer.verify("a", &text).unwrap();
+            assert_eq!((id.lease.reveal(), id.is_keyed), (lease.reveal(), is_keyed));
+            for cut in 1..text.len() {
+                assert!(signer.verify("a", &text[cut..]).is_err(), "without the first {cut} bytes");
+                assert!(signer.verify("a", &text[..cut]).is_err(), "only the first {cut} bytes");
             }
-            assert!(signer.read("a", &format!("{KEYED}{word}")).is_err());
-            assert!(signer.read("b", &word).is_err());
-            assert!(Signer::new("another cluster").read("a", &word).is_err());
+            assert!(signer.verify("a", &format!("{KEYED}{text}")).is_err());
+            assert!(signer.verify("b", &text).is_err());
+            assert!(Signer::new("another cluster").verify("a", &text).is_err());
         }
-        assert!(signer.read("a", &lease.reveal()).is_err(), "nobody has signed it");
+        assert!(signer.verify("a", &lease.reveal()).is_err(), "the lease has no signature");
     }
 }

@@ -18,14 +18,14 @@
 //!
 //! | event | data |
 //! |---|---|
-//! | `snapshot` | `{at_ms, nodes, locks, history, outages, lapses}`: the full state at this time, which replaces all earlier events |
-//! | `lock` | one lock that is new or has changed, as `GET /v1/locks/{name}` returns it, with the number of `renewals` seen so far; `left_ms` is the remaining time at `at_ms` |
+//! | `snapshot` | `{at_ms, nodes, locks, history, outages, lapses}`: the full state at the time `at_ms`, which replaces all earlier events |
+//! | `lock` | a lock that is new or has changed, as `GET /v1/locks/{name}` returns it, and the number of `renewals` that this replica has seen; `left_ms` is the remaining time at the time `at_ms` |
 //! | `gone` | `{name}`: the lock is no longer held or waited for |
 //! | `nodes` | all nodes, as `GET /v1/nodes` returns them |
-//! | `history` | one event of the history, or `lapsed`: a lease that ended because nobody renewed it, as this replica has seen |
-//! | `gap` | `{at_ms}`: some events before this time were not reported, because there were more than the nodes keep |
-//! | `node` | `{at_ms, node, what, reason}`: a node stopped or resumed voting, or restarted, as this replica has seen |
-//! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the service has read the nodes, which it does about once a second. If this event does not arrive, the stream has stalled. If it has `trouble`, the locks could not be read, and their last state still applies |
+//! | `history` | one event of the history; the event `lapsed` means that, according to this replica, a lease expired because nobody renewed it |
+//! | `gap` | `{at_ms}`: some events before the time `at_ms` are missing from the stream, because there were more events than the nodes keep |
+//! | `node` | `{at_ms, node, what, reason}`: according to this replica, a node stopped or resumed voting, or restarted |
+//! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the service has read the nodes, which it does about once a second. If no `look` event arrives, the stream has stalled. If `trouble` is not null, the locks could not be read, and their last known state still applies |
 //!
 //! Every event has an `id`. Only the replica that sent an event can continue after its `id`; another replica starts
 //! with a `snapshot`. If a reader is so slow that events after its snapshot are no longer kept, the service closes its
@@ -37,11 +37,11 @@ mod config;
 mod http;
 mod hub;
 mod lease_id;
+mod limiter;
 mod metrics;
-mod names;
+mod name_limiter;
 mod page;
 mod problem;
-mod rate;
 mod service;
 mod trace;
 mod view;

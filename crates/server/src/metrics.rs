@@ -1,4 +1,4 @@
-//! Metrics of a replica for Prometheus. A lock's name is never a label.
+//! The metrics of a replica, for Prometheus. The name of a lock is never the value of a label.
 
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 use quorlock::Client;
 
-use crate::problem::{Code, word};
+use crate::problem::{Code, code_text};
 use crate::view::NodesView;
 
 /// The content type of the metrics.
 pub(crate) const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Upper bounds in seconds: from acquiring a free lock on one machine to a long wait.
+/// The upper bounds of the buckets, in seconds. The smallest one fits an acquire of a free lock on one machine, and the
+/// largest one a long wait.
 const BUCKETS: [f64; 12] = [0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5, 30.0, 600.0];
 
 /// Names and values of labels.
@@ -35,11 +36,11 @@ pub(crate) struct Metrics {
     pub(crate) connections: Gauge,
     pub(crate) waiters: Gauge,
     pub(crate) followers: Gauge,
-    /// Callers that hung up before their answer, or during a wait.
+    /// The number of callers that hung up before the answer or during a wait.
     pub(crate) hangups: Counter,
     pub(crate) renewals: Counter,
     pub(crate) releases: Counter,
-    /// Reads of the nodes for readers.
+    /// The number of reads of the nodes for read-only calls.
     pub(crate) reads: Counter,
 }
 
@@ -49,22 +50,22 @@ impl Metrics {
         let durations: Family<_, _, fn() -> Histogram> = Family::new_with_constructor(|| Histogram::new(BUCKETS));
         registry.register(
             "http_request_duration_seconds",
-            "From the head of a request to the head of its answer: of a long poll with the waiting, of a stream without",
+            "From the head of a request to the head of its answer; includes the wait of a long poll, but not of a stream",
             durations.clone(),
         );
-        registry.register("build", "The running version", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+        registry.register("build", "The version of this replica", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
         registry.register_collector(Box::new(ClientStats(client.clone())));
         Self {
-            requests: register(&mut registry, "http_requests", "Requests that were answered"),
+            requests: register(&mut registry, "http_requests", "Answered requests"),
             durations,
             problems: register(&mut registry, "problems", "Requests that failed, by code"),
             connections: register(&mut registry, "http_connections", "Open connections"),
-            waiters: register(&mut registry, "waiters", "Requests that wait for a lock"),
-            followers: register(&mut registry, "followers", "Streams of events that are read"),
-            hangups: register(&mut registry, "http_hangups", "Callers that hung up while they waited"),
-            renewals: register(&mut registry, "renewals", "Leases that were renewed"),
-            releases: register(&mut registry, "releases", "Leases that were released"),
-            reads: register(&mut registry, "reads", "Reads of the nodes, for all who list, look and follow"),
+            waiters: register(&mut registry, "waiters", "Requests that are waiting for a lock"),
+            followers: register(&mut registry, "followers", "Open event streams"),
+            hangups: register(&mut registry, "http_hangups", "Callers that hung up before the answer or during a wait"),
+            renewals: register(&mut registry, "renewals", "Renewed leases"),
+            releases: register(&mut registry, "releases", "Released leases"),
+            reads: register(&mut registry, "reads", "Reads of the nodes for read-only calls"),
             registry,
         }
     }
@@ -73,7 +74,7 @@ impl Metrics {
     pub(crate) fn answered(&self, call: &str, method: &Method, status: u16, code: Option<Code>, took: Duration) {
         let call = ("call", call.to_owned());
         self.durations.get_or_create(std::array::from_ref(&call)).observe(took.as_secs_f64());
-        let labels = [call, ("method", known(method).to_owned()), ("status", status.to_string())];
+        let labels = [call, ("method", method_label(method).to_owned()), ("status", status.to_string())];
         self.requests.get_or_create(&labels).inc();
         if let Some(code) = code {
             self.failed(code);
@@ -82,10 +83,10 @@ impl Metrics {
 
     /// Counts a problem.
     pub(crate) fn failed(&self, code: Code) {
-        self.problems.get_or_create(&[("code", word(code))]).inc();
+        self.problems.get_or_create(&[("code", code_text(code))]).inc();
     }
 
-    /// Returns the text for a scrape.
+    /// Returns the metrics as text, for one scrape.
     pub(crate) fn text(&self) -> String {
         let mut text = String::new();
         // Writing to a string cannot fail.
@@ -100,13 +101,13 @@ fn register<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, he
     metric
 }
 
-/// Returns the method, or a fixed word for unknown ones: callers can invent methods, and each would add a time series.
-fn known(method: &Method) -> &'static str {
-    let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
-    known.into_iter().find(|known| method == known).unwrap_or("other")
+/// Returns the method, or `other` for an unknown method. Callers can invent methods, and each would add a time series.
+fn method_label(method: &Method) -> &'static str {
+    let methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+    methods.into_iter().find(|name| method == name).unwrap_or("other")
 }
 
-/// The library's counters, read at each scrape.
+/// The counters of the quorlock client, which are read at each scrape.
 #[derive(Debug)]
 struct ClientStats(Client);
 
@@ -114,24 +115,22 @@ impl Collector for ClientStats {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         let stats = self.0.stats();
         let counters = [
-            ("leases_granted", "Locks that were won", stats.acquired),
-            ("leases_sealed_late", "Of those, with a second round for the fence", stats.sealed_late),
-            ("acquires_held", "Acquires that ended because somebody else held the lock", stats.held),
-            ("acquires_no_quorum", "Acquires that ended because too few nodes voted", stats.no_quorum),
-            ("acquires_too_slow", "Acquires that ended because a majority granted too late", stats.too_slow),
-            ("node_requests", "Requests to nodes", stats.requests),
-            ("node_replies", "Answers of nodes", stats.replies),
-            ("node_hints", "Hints of nodes", stats.hints),
+            ("leases_granted", "Acquired locks", stats.acquired),
+            ("leases_sealed_late", "Acquired locks that needed a second round to seal the fence", stats.sealed_late),
+            ("acquires_held", "Acquires that failed because another holder had the lock", stats.held),
+            ("acquires_no_quorum", "Acquires that failed because too few nodes voted", stats.no_quorum),
+            ("acquires_too_slow", "Acquires that failed because a majority granted too late", stats.too_slow),
+            ("node_requests", "Requests sent to nodes", stats.requests),
+            ("node_replies", "Replies from nodes", stats.replies),
+            ("node_hints", "Hints from nodes", stats.hints),
         ];
         for (name, help, value) in counters {
             let counter = ConstCounter::new(value);
             counter.encode(encoder.encode_descriptor(name, help, None, counter.metric_type())?)?;
         }
         let nodes = NodesView::new(self.0.node_stats());
-        let gauges = [
-            ("nodes", "Nodes, by configuration", nodes.nodes.len()),
-            ("nodes_voting", "Nodes that can vote", nodes.voting),
-        ];
+        let gauges =
+            [("nodes", "Configured nodes", nodes.nodes.len()), ("nodes_voting", "Nodes that can vote", nodes.voting)];
         for (name, help, value) in gauges {
             let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
             gauge.encode(encoder.encode_descriptor(name, help, None, gauge.metric_type())?)?;
@@ -145,7 +144,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_method_that_somebody_made_up_has_no_line_of_its_own() {
+    async fn unknown_methods_share_one_time_series() {
         let metrics = Metrics::new(&Client::memory().await);
         for method in ["BREW", "WHEN", "POST"] {
             let method = Method::from_bytes(method.as_bytes()).unwrap();

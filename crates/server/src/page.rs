@@ -1,4 +1,4 @@
-//! The page: a client of this API, served from files in the binary.
+//! Serves the files of the page. They are part of the binary. The page is a client of the HTTP API.
 
 use std::sync::{Arc, LazyLock};
 
@@ -15,11 +15,11 @@ use crate::auth::{PublicRequest, hex, sha256};
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 
-/// Allows only scripts, styles and data of this origin; no inline code, and no framing.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
+/// The content security policy. It allows only scripts, styles and data of this origin, no inline code, and no framing.
+const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 /// The number of bytes of a file's hash in its `ETag`.
-const TAG_BYTES: usize = 12;
+const ETAG_HASH_BYTES: usize = 12;
 
 macro_rules! files {
     ($($path:literal)*) => {
@@ -27,7 +27,7 @@ macro_rules! files {
     };
 }
 
-/// Paths and contents.
+/// The path and the content of each file.
 static FILES: [(&str, &[u8]); 30] = files! {
     "index.html" "icon.svg" "style.css" "views.css"
     "api.js" "app.js" "bearer.js" "breaking.js" "chart.js" "filter.js" "clock.js" "dialogs.js" "dom.js" "draw.js" "hotspots.js"
@@ -37,9 +37,9 @@ static FILES: [(&str, &[u8]); 30] = files! {
 };
 
 /// The `ETag` of each file.
-static TAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| FILES.iter().map(|(_, content)| tag(content)).collect());
+static ETAGS: LazyLock<Vec<HeaderValue>> = LazyLock::new(|| FILES.iter().map(|(_, content)| etag(content)).collect());
 
-/// Returns the routes `/` and `/assets/..`. They need no authentication, because the files contain no secret.
+/// Returns the routes `/` and `/assets/..`. The routes need no authentication, because the files contain no secret.
 pub(crate) fn routes() -> Router<Arc<Service>> {
     let file = async |_: PublicRequest, Path(path): Path<String>, headers: HeaderMap| serve(&path, &headers);
     Router::new()
@@ -48,24 +48,24 @@ pub(crate) fn routes() -> Router<Arc<Service>> {
 }
 
 fn serve(path: &str, headers: &HeaderMap) -> Response {
-    let Some(at) = FILES.iter().position(|(known, _)| *known == path) else {
-        return Problem::new(Code::NotFound, "the page has no such file").into_response();
+    let Some(index) = FILES.iter().position(|(known, _)| *known == path) else {
+        return Problem::new(Code::NotFound, format!("the page has no file {path:?}")).into_response();
     };
     // Files refer to each other without versions, so browsers must revalidate them each time.
-    let always = [
-        (ETAG, TAGS[at].clone()),
+    let headers_of_file = [
+        (ETAG, ETAGS[index].clone()),
         (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        (CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
+        (CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP)),
         (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
     ];
-    if headers.get(IF_NONE_MATCH) == Some(&TAGS[at]) {
-        return (StatusCode::NOT_MODIFIED, always).into_response();
+    if headers.get(IF_NONE_MATCH) == Some(&ETAGS[index]) {
+        return (StatusCode::NOT_MODIFIED, headers_of_file).into_response();
     }
-    (always, [(CONTENT_TYPE, kind(path))], FILES[at].1).into_response()
+    (headers_of_file, [(CONTENT_TYPE, content_type(path))], FILES[index].1).into_response()
 }
 
-fn kind(path: &str) -> &'static str {
+fn content_type(path: &str) -> &'static str {
     match path.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
         Some("css") => "text/css; charset=utf-8",
@@ -75,8 +75,8 @@ fn kind(path: &str) -> &'static str {
     }
 }
 
-fn tag(content: &[u8]) -> HeaderValue {
-    let text = format!("\"{}\"", hex(&sha256(content)[..TAG_BYTES]));
+fn etag(content: &[u8]) -> HeaderValue {
+    let text = format!("\"{}\"", hex(&sha256(content)[..ETAG_HASH_BYTES]));
     HeaderValue::from_str(&text).unwrap_or(HeaderValue::from_static("\"\""))
 }
 

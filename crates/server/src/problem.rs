@@ -14,14 +14,15 @@ use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
 use crate::view::{NodesView, millis};
 
-/// The default pause before a retry.
-const PAUSE: Duration = Duration::from_secs(1);
+/// The shortest pause before a retry.
+const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
 
 /// The vote of a quarantined node.
 const QUARANTINED: &str = "quarantined";
+/// The vote of another node that did not answer.
 const SILENT: &str = "silent";
 
-/// Defines the codes, each with its status and its title.
+/// Defines the codes of problems. Each code has a status and a title.
 macro_rules! codes {
     ($($code:ident $status:ident $title:literal)*) => {
         /// The code of a problem.
@@ -70,15 +71,15 @@ impl Code {
     }
 }
 
-/// A problem. Boxed, so that results stay small.
+/// A problem. The details are boxed, so that a `Result` stays small.
 #[derive(Clone, Debug, Serialize)]
 #[serde(transparent)]
-pub(crate) struct Problem(Box<Account>);
+pub(crate) struct Problem(Box<ProblemDetails>);
 
 /// The details of a problem.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(as = Problem)]
-pub(crate) struct Account {
+pub(crate) struct ProblemDetails {
     /// `urn:quorlock:problem:` and the code.
     #[serde(rename = "type")]
     kind: String,
@@ -86,7 +87,7 @@ pub(crate) struct Account {
     title: &'static str,
     /// The HTTP status of the answer.
     status: u16,
-    /// The description of this occurrence.
+    /// The description of this occurrence of the problem.
     detail: String,
     /// The code of the problem.
     code: Code,
@@ -102,8 +103,8 @@ pub(crate) struct Account {
     /// The vote of each node.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     nodes: Vec<NodeAnswer>,
-    /// The pause before a retry is useful. If too few nodes vote because of quarantines, the time until enough
-    /// quarantines have ended.
+    /// The pause before a retry. If too few nodes vote because of quarantines, the time until enough quarantines have
+    /// ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after_ms: Option<u64>,
 }
@@ -113,7 +114,7 @@ pub(crate) struct Account {
 struct NodeAnswer {
     /// The URL of the node, without secrets.
     node: String,
-    /// `granted`, `refused`, `quarantined` (it lost its memory, and may not vote yet) or `silent`.
+    /// `granted`, `refused`, `quarantined` (the node lost its memory, and may not vote yet) or `silent`.
     vote: &'static str,
     /// The description of the vote.
     why: String,
@@ -122,10 +123,9 @@ struct NodeAnswer {
 impl Problem {
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         let (status, title) = code.describe();
-        // The same request may succeed soon.
-        let is_passing = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        Self(Box::new(Account {
-            kind: format!("urn:quorlock:problem:{}", word(code)),
+        let is_temporary = matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
+        Self(Box::new(ProblemDetails {
+            kind: format!("urn:quorlock:problem:{}", code_text(code)),
             title,
             status: status.as_u16(),
             detail: detail.into(),
@@ -134,7 +134,7 @@ impl Problem {
             remaining_ms: None,
             fence: None,
             nodes: Vec::new(),
-            retry_after_ms: is_passing.then_some(millis(PAUSE)),
+            retry_after_ms: is_temporary.then_some(millis(RETRY_PAUSE_MIN)),
         }))
     }
 
@@ -146,9 +146,9 @@ impl Problem {
         Self::new(Code::InvalidRequest, detail)
     }
 
-    /// Adds the position in the request to the detail.
-    pub(crate) fn at(mut self, place: impl fmt::Display) -> Self {
-        self.0.detail = format!("{place}: {}", self.0.detail);
+    /// Adds a prefix to the detail.
+    pub(crate) fn with_prefix(mut self, prefix: impl fmt::Display) -> Self {
+        self.0.detail = format!("{prefix}: {}", self.0.detail);
         self
     }
 
@@ -156,24 +156,24 @@ impl Problem {
         Self::new(Code::Draining, "this replica is about to stop: send the request to another replica, or retry later")
     }
 
-    /// Returns the problem that too few nodes can vote.
+    /// Returns the problem for a cluster in which too few nodes can vote.
     pub(crate) fn no_majority(nodes: &NodesView) -> Self {
         let detail = format!("{} of {} nodes can vote", nodes.voting, nodes.nodes.len());
         let mut problem = Self::new(Code::NoQuorum, detail);
-        let others = nodes.nodes.iter().filter_map(|node| {
+        let silent = nodes.nodes.iter().filter_map(|node| {
             let why = node.trouble.clone()?;
             let vote = if node.quarantine_ms.is_some() { QUARANTINED } else { SILENT };
             Some(NodeAnswer { node: node.node.clone(), vote, why })
         });
-        problem.0.nodes = others.collect();
-        let left = nodes.nodes.iter().filter_map(|node| node.quarantine_ms).map(Duration::from_millis);
-        problem.not_before(Quorum::quarantine_left(nodes.nodes.len(), nodes.voting, left.collect()))
+        problem.0.nodes = silent.collect();
+        let quarantines = nodes.nodes.iter().filter_map(|node| node.quarantine_ms).map(Duration::from_millis);
+        problem.retry_not_before(Quorum::quarantine_left(nodes.nodes.len(), nodes.voting, quarantines.collect()))
     }
 
-    /// Sets the time before which a retry is useless, if it is known.
-    fn not_before(self, pause: Option<Duration>) -> Self {
+    /// Sets the pause before a retry, if it is known how long a retry is certain to fail.
+    fn retry_not_before(self, pause: Option<Duration>) -> Self {
         match pause {
-            Some(pause) => self.retry_after(pause.max(PAUSE)),
+            Some(pause) => self.retry_after(pause.max(RETRY_PAUSE_MIN)),
             None => self,
         }
     }
@@ -216,10 +216,10 @@ impl Problem {
     }
 }
 
-/// Returns the code in its serialized form.
-pub(crate) fn word(code: Code) -> String {
+/// Returns the code as it is written in JSON.
+pub(crate) fn code_text(code: Code) -> String {
     match serde_json::to_value(code) {
-        Ok(serde_json::Value::String(word)) => word,
+        Ok(serde_json::Value::String(text)) => text,
         _ => String::new(),
     }
 }
@@ -231,7 +231,7 @@ impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         // Strings and numbers can always be serialized.
         let body = serde_json::to_vec(&self).unwrap_or_default();
-        let Account { code, retry_after_ms, .. } = *self.0;
+        let ProblemDetails { code, retry_after_ms, .. } = *self.0;
         let mut response = (code.describe().0, [(header::CONTENT_TYPE, PROBLEM_JSON)], body).into_response();
         let headers = response.headers_mut();
         if let Some(pause) = retry_after_ms {
@@ -249,7 +249,7 @@ impl IntoResponse for Problem {
 pub(crate) fn responses(statuses: &[u16]) -> impl Iterator<Item = (String, RefOr<utoipa::openapi::Response>)> {
     statuses.iter().map(|status| {
         let titles = CODES.iter().filter(|(_, known, _)| known == status).map(|(_, _, title)| *title);
-        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(Account::name()))).build();
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name(ProblemDetails::name()))).build();
         let response = ResponseBuilder::new().description(titles.collect::<Vec<_>>().join("; "));
         (status.to_string(), response.content(PROBLEM_JSON, content).build().into())
     })

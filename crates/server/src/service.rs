@@ -1,4 +1,4 @@
-//! The state that all calls share.
+//! The state that the handlers of all HTTP calls share.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use crate::auth::Clients;
 use crate::config::{Config, Limits};
 use crate::hub::Hub;
 use crate::lease_id::Signer;
+use crate::limiter::{Limiter, REMOVE_IDLE_EVERY};
 use crate::metrics::Metrics;
 use crate::problem::Problem;
-use crate::rate::{FORGET_EVERY, Rates};
 use crate::view::NodesView;
 
-/// The state that all calls share.
+/// The state that the handlers of all HTTP calls share.
 pub(crate) struct Service {
     pub(crate) client: Client,
-    /// The runtime that serves readers.
+    /// The runtime of the thread that reads the nodes and runs read-only calls.
     pub(crate) readers: Handle,
     pub(crate) limits: Limits,
     /// The number of configured nodes.
@@ -29,7 +29,8 @@ pub(crate) struct Service {
     /// Whether the service listens only on a loopback address, because nothing authenticates its callers.
     pub(crate) is_loopback_only: bool,
     pub(crate) metrics: Metrics,
-    pub(crate) rates: Rates,
+    pub(crate) limiter: Limiter,
+    /// True when the service is about to stop.
     stopping: watch::Receiver<bool>,
 }
 
@@ -45,7 +46,7 @@ impl Service {
             hub: Hub::new(client.clone(), reader, metrics.reads.clone()),
             allowed_clients,
             is_loopback_only,
-            rates: Rates::new(limits, &metrics),
+            limiter: Limiter::new(limits, &metrics),
             metrics,
             client,
             stopping,
@@ -56,7 +57,7 @@ impl Service {
         NodesView::new(self.client.node_stats())
     }
 
-    /// Returns the signer of leases, which is the same on every replica.
+    /// Returns the signer of lease ids, which is the same on every replica.
     pub(crate) fn signer(&self) -> Result<Signer, Problem> {
         let cluster = self.client.cluster_id();
         cluster.map(|id| Signer::new(&id)).ok_or_else(|| Problem::no_majority(&self.nodes()))
@@ -67,20 +68,20 @@ impl Service {
     }
 
     /// Waits until the service is about to stop.
-    pub(crate) async fn stopping(&self) {
-        // If the sender is gone, the service has stopped.
-        let _ = self.stopping.clone().wait_for(|stopping| *stopping).await;
+    pub(crate) async fn wait_until_stopping(&self) {
+        // If the sender was dropped, the service has stopped.
+        let _ = self.stopping.clone().wait_for(|is_stopping| *is_stopping).await;
     }
 
-    /// Returns the result of the work. Drops the work if the service is about to stop.
-    pub(crate) async fn unless_stopping<T>(&self, work: impl Future<Output = T>) -> Result<T, Problem> {
+    /// Returns the output of the future. Drops the future and returns an error if the service is about to stop.
+    pub(crate) async fn unless_stopping<T>(&self, future: impl Future<Output = T>) -> Result<T, Problem> {
         if self.is_stopping() {
             return Err(Problem::draining());
         }
         tokio::select! {
             biased;
-            done = work => Ok(done),
-            () = self.stopping() => Err(Problem::draining()),
+            output = future => Ok(output),
+            () = self.wait_until_stopping() => Err(Problem::draining()),
         }
     }
 
@@ -89,10 +90,10 @@ impl Service {
         while self.unless_stopping(self.hub.read_when_due()).await.is_ok() {}
     }
 
-    /// Forgets idle callers, until the service stops.
-    pub(crate) async fn forget_quiet_callers(self: Arc<Self>) {
-        while self.unless_stopping(tokio::time::sleep(FORGET_EVERY)).await.is_ok() {
-            self.rates.forget();
+    /// Removes the state of idle callers at intervals, until the service stops.
+    pub(crate) async fn remove_idle_callers(self: Arc<Self>) {
+        while self.unless_stopping(tokio::time::sleep(REMOVE_IDLE_EVERY)).await.is_ok() {
+            self.limiter.remove_idle_callers();
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Gives every request an id, logs it, and counts it in the metrics. Nothing from its body is logged or counted.
+//! Gives every request an id, logs the request, and counts it in the metrics. Nothing from the body of the request is
+//! logged or counted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,16 +12,16 @@ use tracing::field::Empty;
 use tracing::{Instrument, Span};
 
 use crate::auth::Peer;
-use crate::problem::{Code, word};
+use crate::problem::{Code, code_text};
 use crate::service::Service;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// The longest request id that is accepted from the caller.
 const REQUEST_ID_MAX: usize = 128;
 
-/// Logs and counts a request. It names a call by its path template, so that names of locks stay out of the log and the
-/// metrics.
-pub(crate) async fn follow(
+/// Logs and counts a request. The log and the metrics contain the path template of the call, and not the path, so that
+/// they contain no names of locks.
+pub(crate) async fn trace_request(
     State(service): State<Arc<Service>>,
     path: Option<MatchedPath>,
     request: Request,
@@ -39,19 +40,21 @@ pub(crate) async fn follow(
         %method,
         call
     );
-    if let Some((trace, parent)) = request.headers().get("traceparent").and_then(|text| trace_of(text.to_str().ok()?)) {
+    let traceparent = request.headers().get("traceparent").and_then(|text| text.to_str().ok());
+    if let Some((trace, parent)) = traceparent.and_then(parse_traceparent) {
         span.record("trace_id", trace).record("parent_id", parent);
     }
-    let under_way = UnansweredRequest::new(&service, span.clone());
+    let unanswered = UnansweredRequest::new(&service, span.clone());
     let mut response = next.run(request).instrument(span).await;
     response.headers_mut().insert(REQUEST_ID, id);
     let (status, code) = (response.status().as_u16(), response.extensions().get::<Code>().copied());
-    let took = under_way.answered(|took_us| tracing::info!(status, code = code.map(word), took_us, "answered"));
+    let took = unanswered.answered(|took_us| tracing::info!(status, code = code.map(code_text), took_us, "answered"));
     service.metrics.answered(call, &method, status, code, took);
     response
 }
 
-/// A request without an answer yet. If it is dropped, its caller has hung up, which is logged and counted.
+/// A request that was not answered yet. If this value is dropped, the caller has hung up, and the disconnect is logged
+/// and counted.
 pub(crate) struct UnansweredRequest {
     service: Arc<Service>,
     span: Span,
@@ -64,7 +67,7 @@ impl UnansweredRequest {
         Self { service: Arc::clone(service), span, began: Instant::now(), is_answered: false }
     }
 
-    /// Logs the answer, and returns how long it took.
+    /// Logs the answer with `log`, and returns the time since the request began.
     pub(crate) fn answered(mut self, log: impl FnOnce(u64)) -> Duration {
         self.is_answered = true;
         let took = self.began.elapsed();
@@ -82,23 +85,23 @@ impl Drop for UnansweredRequest {
     }
 }
 
-/// Returns the caller's request id if it is valid, or else a new one.
+/// Returns the caller's request id if it is valid, or else a new request id.
 fn request_id(headers: &HeaderMap) -> HeaderValue {
-    let is_plain = |id: &&HeaderValue| {
-        let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-        (1..=REQUEST_ID_MAX).contains(&id.len()) && id.as_bytes().iter().all(plain)
+    let is_valid = |id: &&HeaderValue| {
+        let is_allowed = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+        (1..=REQUEST_ID_MAX).contains(&id.len()) && id.as_bytes().iter().all(is_allowed)
     };
-    headers.get(REQUEST_ID).filter(is_plain).map_or_else(fresh_id, Clone::clone)
+    headers.get(REQUEST_ID).filter(is_valid).map_or_else(random_id, Clone::clone)
 }
 
 /// Returns sixteen random hexadecimal digits.
-fn fresh_id() -> HeaderValue {
+fn random_id() -> HeaderValue {
     let bits = fastrand::u64(..);
     HeaderValue::from_str(&format!("{bits:016x}")).unwrap_or_else(|_| bits.into())
 }
 
 /// Returns the trace id and the parent span id of a W3C `traceparent`.
-fn trace_of(text: &str) -> Option<(&str, &str)> {
+fn parse_traceparent(text: &str) -> Option<(&str, &str)> {
     let mut parts = text.split('-');
     let (version, trace, parent, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
     let is_hex = |text: &str, digits: usize| {
@@ -114,27 +117,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trace_is_read_as_it_is_written() {
+    fn only_a_valid_traceparent_is_parsed() {
         let trace = "0af7651916cd43dd8448eb211c80319c";
         let good = format!("00-{trace}-b7ad6b7169203331-01");
-        assert_eq!(trace_of(&good), Some((trace, "b7ad6b7169203331")));
+        assert_eq!(parse_traceparent(&good), Some((trace, "b7ad6b7169203331")));
         for wrong in
             ["", "00", &good[1..], &good.to_uppercase(), &good.replace('7', "x"), &good.replacen("00", "ff", 1)]
         {
-            assert_eq!(trace_of(wrong), None, "{wrong}");
+            assert_eq!(parse_traceparent(wrong), None, "{wrong}");
         }
-        assert_eq!(trace_of(&format!("00-{}-b7ad6b7169203331-01", "0".repeat(32))), None);
+        assert_eq!(parse_traceparent(&format!("00-{}-b7ad6b7169203331-01", "0".repeat(32))), None);
     }
 
     #[test]
-    fn a_number_that_is_none_is_replaced() {
-        let number =
+    fn an_invalid_request_id_is_replaced() {
+        let id_for =
             |text: &'static str| request_id(&HeaderMap::from_iter([(REQUEST_ID, HeaderValue::from_static(text))]));
-        assert_eq!(number("abc-1"), "abc-1");
-        for none in ["a b", ""] {
-            let fresh = number(none);
-            let digits = fresh.to_str().unwrap();
-            assert!(digits.len() == 16 && u64::from_str_radix(digits, 16).is_ok(), "{none:?}: {digits}");
+        assert_eq!(id_for("abc-1"), "abc-1");
+        for invalid in ["a b", ""] {
+            let new = id_for(invalid);
+            let digits = new.to_str().unwrap();
+            assert!(digits.len() == 16 && u64::from_str_radix(digits, 16).is_ok(), "{invalid:?}: {digits}");
         }
     }
 }

@@ -11,7 +11,7 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Locks that are held or waited for, in the order of their names, if there are at most 10,000.
+/// A page of the locks that are held or waited for. If there are at most 10,000 locks, they are sorted by name.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct LockPage {
     /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
@@ -19,16 +19,16 @@ pub(crate) struct LockPage {
     pub(crate) locks: Vec<LockView>,
     /// The cursor of the next page, if there may be one. An empty page may have a next page.
     pub(crate) next: Option<String>,
-    /// Nodes that could not be searched.
+    /// The nodes that could not be searched.
     pub(crate) missing: Vec<MissingNode>,
 }
 
 /// A node that could not be searched.
 #[derive(Clone, Serialize, ToSchema)]
 pub(crate) struct MissingNode {
-    /// The node, without secrets.
+    /// The URL of the node, without secrets.
     node: String,
-    /// The reason.
+    /// Why the node could not be searched.
     trouble: String,
 }
 
@@ -43,34 +43,34 @@ impl MissingNode {
 pub(crate) struct NodesView {
     /// The number of nodes.
     total: usize,
-    /// The number of nodes that are a majority.
+    /// The number of nodes that a majority needs.
     majority: usize,
     /// The number of nodes that can vote now.
     pub(crate) voting: usize,
-    /// The number of nodes that may still fail while a majority can vote.
+    /// The number of nodes that may still fail without the loss of the majority.
     can_lose: usize,
     /// The state of each node.
     pub(crate) nodes: Vec<NodeView>,
 }
 
-/// One node.
+/// The state of one node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub(crate) struct NodeView {
-    /// Its URL, without secrets.
+    /// The URL of the node, without secrets.
     pub(crate) node: String,
     /// `voting`, `quarantined`, `unreachable`, `unfit`, `skewed` or `silent`.
     pub(crate) state: &'static str,
-    /// The reason why the node does not vote.
+    /// Why the node does not vote.
     pub(crate) trouble: Option<String>,
-    /// For how long the node has not been able to vote, as seen by this replica.
+    /// How long the node has not been able to vote, according to this replica.
     silent_ms: Option<u64>,
-    /// The time until the end of its quarantine, if it is quarantined.
+    /// The time until the end of the quarantine, if the node is quarantined.
     pub(crate) quarantine_ms: Option<u64>,
-    /// The difference between its clock and the median of all clocks, if at least three clocks are known.
+    /// The difference between the clock of the node and the median of all clocks, if at least three clocks are known.
     skew_ms: Option<i64>,
-    /// The median of its latest round trips to this replica, in microseconds.
+    /// The median of the latest round trips between this replica and the node, in microseconds.
     p50_us: Option<u64>,
-    /// The 99th percentile of its latest round trips, in microseconds.
+    /// The 99th percentile of the latest round trips between this replica and the node, in microseconds.
     p99_us: Option<u64>,
     /// How often the node has lost its memory since this replica first connected to it.
     pub(crate) restarts: u64,

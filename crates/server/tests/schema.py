@@ -1,7 +1,7 @@
-"""Told to schemathesis by ./x schema.
+"""A schemathesis hook, which `./x schema` loads. It turns off targeted search.
 
-Answers are not used to look for better questions: in hypothesis 6.170 that search can fail by itself ("Index 43 out of range"), and
-all that it was about was to be answered with a 2xx more often.
+Targeted search would use the answers to find requests that get a 2xx answer more often. In hypothesis 6.170 this search can fail with
+an error of its own ("Index 43 out of range").
 """
 
 import hypothesis

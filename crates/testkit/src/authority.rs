@@ -7,15 +7,16 @@ use tempfile::TempDir;
 
 use crate::redis_server::RedisServer;
 
-/// A certificate authority, and a certificate of it for this host. A client trusts it if `SSL_CERT_FILE` is
-/// [`path`](Self::path).
+/// A certificate authority, and a certificate that it issued for this host. A client trusts the authority if
+/// `SSL_CERT_FILE` is [`path`](Self::path).
 #[derive(Debug)]
 pub struct Authority {
     folder: TempDir,
 }
 
 impl Authority {
-    /// Creates an authority. Prints why and returns `None` if openssl is missing or the servers do not support TLS.
+    /// Creates an authority. If openssl is missing or the servers do not support TLS, prints the reason and returns
+    /// `None`.
     pub fn make() -> Option<Self> {
         if RedisServer::start().command(&["CONFIG", "GET", "tls-port"]).strings().is_empty() {
             println!("skipped: this server was built without TLS");
@@ -47,6 +48,7 @@ impl Authority {
     }
 }
 
+/// Creates the authority and the certificate. Returns `false` if openssl is not installed.
 fn certify(folder: &Path) -> bool {
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
     let extensions = "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
@@ -56,7 +58,7 @@ fn certify(folder: &Path) -> bool {
         && openssl(folder, "x509 -req -in node.csr -CA ca.pem -CAkey ca.key -out node.pem -days 2 -extfile node.ext")
 }
 
-/// `false` where there is none.
+/// Runs openssl. Returns `false` if openssl is not installed.
 fn openssl(folder: &Path, arguments: &str) -> bool {
     let run = Command::new("openssl").args(arguments.split(' ')).current_dir(folder).output();
     let Ok(output) = run else { return false };

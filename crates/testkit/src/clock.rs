@@ -1,4 +1,4 @@
-//! A wall clock that tests move, for any program that is not statically linked.
+//! A wall clock that tests can move, for any program that is not statically linked.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ const SHIM_SOURCE: &str = include_str!("clock_shim.c");
 
 /// The wall clock of every process started with its [`envs`](Self::envs).
 ///
-/// Clones move the same clock. Monotonic clocks are left alone.
+/// Clones move the same clock. Monotonic clocks do not change.
 #[derive(Debug, Clone)]
 pub struct Clock {
     shim: PathBuf,
@@ -30,7 +30,7 @@ impl Clock {
         clock
     }
 
-    /// Lets the clock run, `offset` microseconds ahead of the real time.
+    /// Makes the clock run `offset` microseconds ahead of the real time.
     pub fn set_offset_micros(&self, offset: i64) {
         self.write(offset << 1);
     }
@@ -48,7 +48,7 @@ impl Clock {
         vec![shim::preload(&self.shim), ("QUORLOCK_CLOCK_FILE".to_owned(), shim::text(control.path()))]
     }
 
-    /// See the shim for the reason why the word is stored twice, and for the order.
+    /// Writes the control word twice. The comment in the shim explains the two copies and their order.
     fn write(&self, word: i64) {
         let control = self.control.lock().expect("no writer panics");
         for offset in [0, 8] {

@@ -1,9 +1,10 @@
-/* Moves the wall clock of the process it is preloaded into.
+/* Moves the wall clock of the process into which it is preloaded.
  *
- * The control file named by QUORLOCK_CLOCK_FILE holds one 64-bit word twice:
- * bit 0 says whether the clock is frozen, the other bits are microseconds,
- * since the epoch when frozen, else to add to the real time. The writer fills
- * the first copy, then the second. Readers load them the other way round and
+ * The control file, which QUORLOCK_CLOCK_FILE names, holds one 64-bit word
+ * twice. Bit 0 says whether the clock is frozen. The other bits are a number
+ * of microseconds: the time since the epoch if the clock is frozen, and
+ * otherwise the offset from the real time. The writer writes the first copy,
+ * then the second copy. Readers load the second copy, then the first copy, and
  * retry while they differ, so no reader acts on a half-written change.
  *
  * Nothing here allocates: malloc itself may ask for the time. Raw system calls
@@ -24,7 +25,8 @@
 
 static const volatile int64_t *control;
 
-/* A clock that silently stayed real would make a test prove nothing. */
+/* Ends the process. A clock that silently stayed real would make a test
+ * prove nothing. */
 static void give_up(const char *why) {
     if (write(STDERR_FILENO, why, strlen(why)) < 0) {
         _exit(126);

@@ -1,4 +1,4 @@
-//! A disk that tests make slow, for any program that is not statically linked.
+//! A disk that tests can make slow, for any program that is not statically linked.
 
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
@@ -35,7 +35,9 @@ impl Disk {
         self.control.as_file().write_all_at(&micros.to_ne_bytes(), 0).expect("the disk's control file can be written");
     }
 
-    /// The environment variables that put a process on this disk, which must live when the process starts.
+    /// The environment variables that put a process on this disk.
+    ///
+    /// The process must start while this disk or a clone of it lives.
     pub fn envs(&self) -> Vec<(String, String)> {
         vec![shim::preload(&self.shim), ("QUORLOCK_DISK_FILE".to_owned(), shim::text(self.control.path()))]
     }

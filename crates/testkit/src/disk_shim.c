@@ -1,7 +1,7 @@
-/* Makes every sync to disk of the process it is preloaded into take longer.
+/* Slows down every sync to disk of the process into which it is preloaded.
  *
- * The control file named by QUORLOCK_DISK_FILE holds one 64-bit word: by how
- * many microseconds. The word is aligned, so no reader sees half of a change.
+ * The control file, which QUORLOCK_DISK_FILE names, holds one 64-bit word: the
+ * extra time of each sync in microseconds. The word is aligned, so no reader sees half of a change.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -17,7 +17,8 @@
 
 static const volatile int64_t *control;
 
-/* A disk that silently stayed fast would make a test prove nothing. */
+/* Ends the process. A disk that silently stayed fast would make a test prove
+ * nothing. */
 static void give_up(const char *why) {
     if (write(STDERR_FILENO, why, strlen(why)) < 0) {
         _exit(126);

@@ -11,9 +11,9 @@ use ureq::tls::TlsConfig;
 
 use crate::eventually;
 
-/// Longer than any test waits for an answer.
-const PATIENCE: Duration = Duration::from_secs(600);
-/// The longest answer.
+/// The timeout of a request, which is longer than any test waits for an answer.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
+/// The maximum size of an answer.
 const BODY_BYTES_MAX: u64 = 100_000_000;
 
 /// Calls one service.
@@ -40,7 +40,7 @@ impl Caller {
         format!("{}{path}", self.address)
     }
 
-    /// Asks for a lock without reading the reply. Dropping the connection ends the request.
+    /// Requests a lock, and returns the connection without reading the reply. Dropping the connection ends the request.
     pub fn lock_unheard(&self, body: &Value) -> TcpStream {
         let body = body.to_string();
         let mut stream = TcpStream::connect(self.socket()).expect("the service listens");
@@ -49,7 +49,7 @@ impl Caller {
         stream
     }
 
-    /// Gets a path, and asks again while the nodes of a busy machine are late.
+    /// Gets a path, and repeats the request while the nodes of a busy machine are late.
     pub fn get(&self, path: &str) -> Answer {
         patiently(|| self.get_once(path))
     }
@@ -59,7 +59,7 @@ impl Caller {
         answer(self.agent.get(self.url(path)).call())
     }
 
-    /// Posts a body, and asks again while the nodes of a busy machine are late.
+    /// Posts a body, and repeats the request while the nodes of a busy machine are late.
     pub fn post(&self, path: &str, body: &Value) -> Answer {
         patiently(|| self.post_once(path, body))
     }
@@ -82,7 +82,7 @@ impl Caller {
         })
     }
 
-    /// Asks for a lease.
+    /// Requests a lease.
     pub fn lock(&self, body: &Value) -> Answer {
         self.post("/v1/leases", body)
     }
@@ -152,7 +152,7 @@ impl Answer {
         self
     }
 
-    /// Asserts that it is this problem.
+    /// Asserts that the answer is this problem.
     #[track_caller]
     pub fn problem(self, status: u16, code: &str) -> Self {
         assert_eq!((self.status, self.body["code"].as_str()), (status, Some(code)), "{self:?}");
@@ -162,13 +162,13 @@ impl Answer {
         self
     }
 
-    /// The granted lease, as a renewal or a release names it.
+    /// The granted lease, as the body of a renewal or a release.
     pub fn lease(&self) -> Value {
         json!({"name": self.text("name"), "lease_id": self.text("lease_id")})
     }
 }
 
-/// Asks again while the answer is that the nodes were late, as callers should.
+/// Sends a request, and repeats it while the answer is that the nodes were late, as callers should do.
 pub fn patiently(mut ask: impl FnMut() -> Answer) -> Answer {
     let mut told = ask();
     let is_late = |told: &Answer| ["no-quorum", "too-slow"].iter().any(|code| told.body["code"] == *code);
@@ -181,9 +181,9 @@ pub fn patiently(mut ask: impl FnMut() -> Answer) -> Answer {
     told
 }
 
-/// An HTTP client with connections of its own.
+/// An HTTP client with its own connections.
 pub fn agent(tls: Option<TlsConfig>) -> ureq::Agent {
-    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(PATIENCE));
+    let config = ureq::Agent::config_builder().http_status_as_error(false).timeout_global(Some(REQUEST_TIMEOUT));
     let config = if let Some(tls) = tls { config.tls_config(tls) } else { config };
     config.build().into()
 }
@@ -194,12 +194,12 @@ pub fn answer(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -
     let kind =
         response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
     let body = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_string();
-    let text = body.expect("the body is text, and whole");
+    let text = body.expect("the body is complete and is text");
     let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
     Answer { status: response.status().as_u16(), kind, body }
 }
 
-/// Server-sent events. Dropping it closes the connection.
+/// A stream of server-sent events. Dropping this closes the connection.
 pub struct Events {
     lines: BufReader<Box<dyn Read + Send>>,
 }
@@ -213,11 +213,11 @@ impl std::fmt::Debug for Events {
 /// One server-sent event.
 #[derive(Debug)]
 pub struct Event {
-    /// Its name.
+    /// The name of the event.
     pub what: String,
-    /// Its id, if it has one.
+    /// The id of the event, or an empty string.
     pub id: String,
-    /// Its data.
+    /// The data of the event.
     pub data: Value,
 }
 
@@ -229,7 +229,7 @@ impl Events {
         Self { lines: BufReader::new(Box::new(response.into_body().into_reader())) }
     }
 
-    /// The next event; `None` at the end.
+    /// The next event. `None` at the end of the stream.
     #[expect(clippy::should_implement_trait, reason = "a test reads them one by one")]
     pub fn next(&mut self) -> Option<Event> {
         let mut event = Event { what: String::new(), id: String::new(), data: Value::Null };

@@ -1,8 +1,8 @@
 //! Real Redis servers, a faulty network, a movable wall clock and a slow disk, for tests.
 //!
-//! Everything runs on free ports of 127.0.0.1 and in temporary folders, and
-//! stops when its handle is dropped. Nothing outlives the test process, not
-//! even when that is ended by SIGKILL.
+//! All servers and proxies run on free ports of 127.0.0.1 and in temporary
+//! folders, and stop when their handles are dropped. No process outlives the
+//! test process, even if SIGKILL ends the test process.
 
 #![expect(clippy::missing_panics_doc, reason = "test support panics on every failure, with a message that says why")]
 

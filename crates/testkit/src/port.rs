@@ -1,17 +1,17 @@
-//! Ports that stay ours while the server behind them is down.
+//! Ports that stay reserved while the server behind them is down.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// Below the range Linux takes ephemeral ports from. From inside that range a
-/// client that keeps dialling a dead server can get connected to itself, and
-/// any other program can be given the port before the server is back.
+/// The first port. All ports are below the range of Linux's ephemeral ports. With
+/// a port in that range, a client that keeps dialling a dead server could connect
+/// to itself, and another program could get the port before the server is back.
 const FIRST: u16 = 20_000;
 const COUNT: u16 = 12_768;
 
-/// A port of 127.0.0.1 no other test process takes while this value lives.
+/// A port of 127.0.0.1 that no other test process takes while this value lives.
 ///
 /// The mark is an abstract Unix socket named after the port: it is exclusive in
 /// the same network namespace as the port, vanishes with the process, and

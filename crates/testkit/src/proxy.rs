@@ -112,8 +112,8 @@ impl Proxy {
     }
 
     /// Forwards the next `n` reads from clients, then cuts the connection of the
-    /// last one. The server gets that request completely. Its client gets a
-    /// reset, and no byte of the reply.
+    /// last read. The server gets the last request completely. The client of the
+    /// last request gets a reset, and no byte of the reply.
     pub fn cut_after_requests(&self, n: u64) {
         assert!(n > 0, "to cut at once, call cut()");
         self.change(Change::CutAfterRequests(n));
@@ -143,9 +143,9 @@ impl Proxy {
         self.change(Change::Order(Order::StrandNext));
     }
 
-    /// Writes the stranded requests to the server on the connections they were
-    /// meant for. The replies are discarded. Returns when the bytes are
-    /// written; the server executes them soon after.
+    /// Writes the stranded requests to the server, each on its own connection.
+    /// The proxy discards the replies. Returns when the bytes are written. The
+    /// server executes the requests soon after.
     pub fn deliver_stranded(&self) {
         self.change(Change::Order(Order::Deliver));
     }
@@ -190,8 +190,8 @@ impl Proxy {
         self.counters.held_up.get()
     }
 
-    /// Every connection that the change affects keeps a clone of `done` until it
-    /// has applied the change, so the channel closes when all of them have.
+    /// Applies a change, and returns when all affected connections have applied it.
+    /// Each of these connections drops its clone of `done` then, so the channel closes.
     #[track_caller]
     fn change(&self, change: Change) {
         let (done, acted) = mpsc::channel();

@@ -7,12 +7,12 @@ use crate::wait::eventually;
 
 const SLOTS: usize = 16_384;
 
-/// Masters that share all slots, in equal parts, and perhaps a replica for each.
+/// Masters that share all slots in equal parts. Each master may have a replica.
 #[derive(Debug)]
 pub struct RedisCluster {
     /// The masters at the start.
     pub masters: Vec<RedisServer>,
-    /// For each of them a replica, or none at all.
+    /// One replica for each master, or no replicas.
     pub replicas: Vec<RedisServer>,
 }
 
@@ -27,7 +27,8 @@ impl RedisCluster {
         Self::launch(&RedisServer::builder(), RedisServer::port, masters, masters)
     }
 
-    /// Starts this number of masters that use TLS with each other and with clients. The authority must outlive them.
+    /// Starts this number of masters that use TLS with each other and with clients. The authority must outlive the
+    /// masters.
     pub fn start_with_tls(masters: usize, authority: &Authority) -> Self {
         let setup = RedisServer::builder().tls(authority).config("tls-cluster", "yes");
         Self::launch(&setup, RedisServer::tls_port, masters, 0)
@@ -93,11 +94,11 @@ impl RedisCluster {
         &self.masters[(0..self.masters.len()).find(mine).expect("every slot has a master")]
     }
 
-    /// Gives the slot of this key, which must be empty, to another master, and waits until all know.
+    /// Gives the slot of this key, which must be empty, to another master, and waits until all servers know.
     pub fn move_slot(&self, key: &str, to: &RedisServer) {
         let slot = self.masters[0].command(&["CLUSTER", "KEYSLOT", key]).as_int().expect("a slot is a number");
         let (slot, id) = (slot.to_string(), id(to));
-        // The new one first: it is the one to tell.
+        // The new master must get the command before the other masters.
         let others = self.servers().filter(|server| server.is_alive() && server.port() != to.port());
         for server in std::iter::once(to).chain(others) {
             let command = ["CLUSTER", "SETSLOT", &slot, "NODE", &id];

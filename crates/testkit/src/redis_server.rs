@@ -28,10 +28,11 @@ use crate::wait::{DEADLINE, eventually};
 const CONFIG_FILE: &str = "redis.conf";
 const LOG_FILE: &str = "redis.log";
 
-/// A real `redis-server` with its own port and folder. Dropping it kills it.
+/// A real `redis-server` with its own port and folder. Dropping this kills the
+/// server.
 ///
-/// Its port stays reserved while it is down, so a client that dials it then is
-/// refused and never reaches another test's server.
+/// The port stays reserved while the server is down. A client that dials the port
+/// is then refused, and never reaches another test's server.
 #[derive(Debug)]
 pub struct RedisServer {
     setup: RedisServerBuilder,
@@ -41,7 +42,7 @@ pub struct RedisServer {
     dir: TempDir,
 }
 
-/// Another program listens on the port: the reservation is respected only by test processes.
+/// Another program listens on the port. Only test processes respect the reservation.
 #[derive(Debug)]
 struct PortTaken;
 
@@ -89,7 +90,7 @@ impl RedisServer {
         self.port.number()
     }
 
-    /// The port on which it listens for TLS, the same over all restarts. Panics when it was not set up to.
+    /// The port on which the server listens for TLS, the same over all restarts. Panics if the server has no TLS.
     pub fn tls_port(&self) -> u16 {
         self.tls_port.as_ref().expect("the server was set up with an authority").number()
     }
@@ -114,7 +115,7 @@ impl RedisServer {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Ends the process by SIGKILL, also when it is frozen.
+    /// Ends the process with SIGKILL, also when it is frozen.
     pub fn kill(&self) {
         if let Some(mut child) = self.child().take() {
             child.kill().expect("a child can be killed");
@@ -137,8 +138,8 @@ impl RedisServer {
         eventually("the server to go on", || process_state(pid) != 'T');
     }
 
-    /// Kills the server if it is alive and starts it again with the files it
-    /// left: it comes back empty unless it has persistence.
+    /// Kills the server if it is alive, and starts it again with its files. A
+    /// server without persistence restarts empty.
     pub fn restart(&self) {
         self.kill();
         eventually("the port to be free again", || self.launch().is_ok());
@@ -176,8 +177,8 @@ impl RedisServer {
         assert_eq!(self.command(&["SAVE"]).as_str(), Some("OK"));
     }
 
-    /// Sends one command over a connection of its own. An error the server
-    /// answers is a [`Reply::Error`]. Panics when no answer comes.
+    /// Sends one command over its own connection. An error reply is a
+    /// [`Reply::Error`]. Panics if the server does not reply.
     #[track_caller]
     pub fn command(&self, args: &[&str]) -> Reply {
         match self.try_command(args) {
@@ -209,7 +210,7 @@ impl RedisServer {
             keys.extend(page.strings());
             next.as_str().expect("a cursor is text").clone_into(&mut cursor);
             if cursor == "0" {
-                // A scan may show a key twice.
+                // A scan may return a key twice.
                 keys.sort();
                 keys.dedup();
                 return keys;
@@ -288,8 +289,8 @@ impl RedisServer {
         Ok(())
     }
 
-    /// PING is refused while files are loaded. The process id tells our server
-    /// from a foreign one that took the port first.
+    /// Whether the server with this process id replies. A server refuses PING while
+    /// it loads files. Another program that took the port has another process id.
     fn answers_as(&self, pid: u32) -> bool {
         let pong = self.try_command(&["PING"]);
         if !pong.is_ok_and(|reply| reply.as_str() == Some("PONG")) {

@@ -60,7 +60,7 @@ impl Reply {
     }
 }
 
-/// Sends one command over a connection of its own.
+/// Sends one command over a new connection.
 pub(crate) fn call(addr: SocketAddr, password: Option<&str>, args: &[&str]) -> io::Result<Reply> {
     let stream = TcpStream::connect_timeout(&addr, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;

@@ -20,7 +20,8 @@ pub struct Sentinels {
     pub sentinel: RedisServer,
 }
 
-/// The set-up of [`Sentinels`]. Without any call: a master without replicas, which is not replaced when it dies.
+/// A builder of [`Sentinels`]. The default is a master without replicas, which the sentinel does not replace when it
+/// dies.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct SentinelsBuilder {
@@ -46,25 +47,26 @@ impl SentinelsBuilder {
         self
     }
 
-    /// A master that is silent for this long is replaced.
+    /// Sets the time after which the sentinel replaces a silent master.
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
         self
     }
 
-    /// The data servers demand this password, with the characters of [`RedisServerBuilder::password`].
+    /// Makes the data servers require this password, with the characters of [`RedisServerBuilder::password`].
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self
     }
 
-    /// The sentinel demands this password, with the characters of [`RedisServerBuilder::password`].
+    /// Makes the sentinel require this password, with the characters of [`RedisServerBuilder::password`].
     pub fn sentinel_password(mut self, password: &str) -> Self {
         self.sentinel_password = Some(password.to_owned());
         self
     }
 
-    /// The sentinel and the servers speak TLS with each other and with clients. The authority has to outlive them.
+    /// Makes the sentinel and the servers use TLS with each other and with clients. The authority must outlive the
+    /// servers.
     pub fn tls(mut self, authority: &Authority) -> Self {
         self.tls = Some(RedisServer::builder().tls(authority));
         self
@@ -79,7 +81,7 @@ impl SentinelsBuilder {
         if self.tls.is_some() { server.tls_port() } else { server.port() }
     }
 
-    /// Starts them all, and waits until a failover could succeed.
+    /// Starts all servers and the sentinel, and waits until a failover can succeed.
     pub fn start(&self) -> Sentinels {
         let mut setup = self.server_setup().config("repl-diskless-sync-delay", "0");
         if let Some(password) = &self.password {
@@ -164,7 +166,7 @@ impl Sentinels {
         self.servers.iter().find(|server| self.setup.port_of(server) == port).expect("the master is one of the servers")
     }
 
-    /// Makes a replica the master, as an operator would, and waits until it is.
+    /// Makes a replica the master, as an operator would, and waits until the replica is the master.
     pub fn fail_over(&self) {
         self.fail_over_by(&self.sentinel);
     }

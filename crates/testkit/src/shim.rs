@@ -34,8 +34,9 @@ pub(crate) fn text(path: &Path) -> String {
     path.to_str().expect("the temporary folder's path is UTF-8").to_owned()
 }
 
-/// Compiled once per source text, for all test processes together. The rename
-/// lets processes that compile at the same time each find a whole file.
+/// Returns the compiled shim, and compiles it if no test process has done so for
+/// this source text. The rename makes sure that other processes find only a
+/// complete file.
 pub(crate) fn compiled(what: &str, source_text: &str) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     source_text.hash(&mut hasher);

@@ -26,10 +26,10 @@ pub fn mortal_command(program: &OsStr) -> Command {
     command
 }
 
-/// Spawns from one thread that lives as long as the process.
+/// Starts a command from one thread that lives as long as the process.
 ///
-/// The parent death signal is sent when the spawning thread ends, not the
-/// process: a server started by a test's own thread would die with that thread.
+/// The kernel sends the parent death signal when the thread ends that started the
+/// child. So a server that a test's own thread started would die with that thread.
 ///
 /// # Errors
 ///

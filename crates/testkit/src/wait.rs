@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// Long enough for the slowest machine. Only a failing test waits this long.
+/// The time limit of a wait, which is long enough for the slowest machine. Only a failing test waits this long.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
 
-/// Blocks until `condition` holds. Panics with `what` when it never does.
+/// Blocks until `condition` holds. Panics with `what` at the time limit.
 #[track_caller]
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -20,7 +20,8 @@ pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Runs `work`, and returns its result and the longest time for which a thread of this process did not run, because the
-/// machine was paused or overloaded. A test of a deadline has no verdict if that time exceeds the margin of the deadline.
+/// machine was paused or overloaded. A test of a deadline has no verdict if that time exceeds the margin of the
+/// deadline.
 pub fn with_longest_stall<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     let is_done = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -39,10 +40,10 @@ pub fn with_longest_stall<T>(work: impl FnOnce() -> T) -> (T, Duration) {
     })
 }
 
-/// Waits until `condition` holds. Panics with `what` when it never does.
+/// Waits until `condition` holds. Panics with `what` at the time limit.
 ///
-/// The pauses are tokio sleeps, so timers of the test's runtime go on, also
-/// under paused time. The deadline is in real time.
+/// The pauses are tokio sleeps, so timers of the test's runtime continue, also
+/// under paused time. The time limit is in real time.
 pub async fn eventually_async(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let start = Instant::now();
     while !condition().await {

@@ -1,6 +1,6 @@
 //! A relay between the library and a server. The relay runs on the library's own thread. It delivers each server's
-//! replies in one piece, and the replies of several servers in the order of the requests. So every run executes the same
-//! instructions, however busy the machine is.
+//! replies in one piece, and the replies of several servers in the order of the requests. So every run executes the
+//! same instructions, however busy the machine is.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;

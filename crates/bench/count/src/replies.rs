@@ -27,7 +27,8 @@ impl ReplyCounter {
     }
 }
 
-/// The length of the first reply, if it is complete. Fails on an error reply, because counting errors would measure nothing.
+/// The length of the first reply, if it is complete. Fails on an error reply, because counting errors would measure
+/// nothing.
 fn reply(bytes: &[u8]) -> std::io::Result<Option<usize>> {
     let Some(line) = bytes.windows(2).position(|end| end == b"\r\n") else {
         return Ok(None);

@@ -14,7 +14,7 @@ const NAME: &str = "build";
 const CRATES: &str = "crates";
 const SECONDS: &str = "seconds";
 const OURS: &str = "ours";
-/// Two thirds of the 88 crates that the library once had.
+/// Two thirds of 88, which is the number of crates that the library once had.
 const CRATES_MAX: f64 = 58.0;
 
 pub(crate) fn planned() -> Vec<Planned> {
@@ -44,7 +44,7 @@ struct Build {
 impl Build {
     fn new(folder: PathBuf, dependency: &str) -> Result<Self, Failure> {
         std::fs::create_dir_all(folder.join("src"))?;
-        // The empty workspace keeps it out of this one.
+        // The empty workspace keeps the package out of this repository's workspace.
         let manifest =
             "[package]\nname = \"hello\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n";
         std::fs::write(folder.join("Cargo.toml"), format!("{manifest}{dependency}\n"))?;

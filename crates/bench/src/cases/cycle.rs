@@ -81,12 +81,13 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
     Ok(case)
 }
 
-/// etcd takes seconds for one cycle of each of many callers.
+/// The description of a case. Cases with many callers have no etcd, because etcd would need seconds for one cycle of
+/// each.
 fn about(nodes: usize, callers: usize) -> String {
-    let many = (callers > 1).then_some("etcd is measured with one caller.");
+    let many = (callers > 1).then_some("This case has no etcd, which would need seconds for one cycle of each caller.");
     let threads = (nodes == 5).then_some(
-        "Rows with *one thread* use a runtime with one thread. floor and node redlock also have one thread. All other rows \
-         have one thread per core.",
+        "Rows with *one thread* use a runtime with one thread. *floor* and *node redlock* also have one thread. All other \
+         rows have one thread per core.",
     );
     many.into_iter().chain(threads).collect::<Vec<_>>().join(" ")
 }

@@ -1,4 +1,4 @@
-//! Five nodes, one of them frozen: ours against ours on healthy ones, and peers.
+//! Five nodes, one of which is frozen. Compares our library with itself on healthy nodes, and with peers.
 
 use super::Planned;
 use crate::Failure;
@@ -22,7 +22,7 @@ pub(crate) fn planned() -> Vec<Planned> {
 fn set_up(options: &Options) -> Result<Case, Failure> {
     let (healthy, damaged) =
         options.runtime.block_on(async { Ok::<_, Failure>((Stage::set(NODES).await?, Stage::set(NODES).await?)) })?;
-    let mut case = Case::new("frozen", "5 nodes, 1 caller: one of them is frozen", P99);
+    let mut case = Case::new("frozen", "5 nodes, one of which is frozen, 1 caller", P99);
     let task =
         |stage: &Stage, plain| Task { nodes: stage.urls(), callers: 1, ttl_ms: TTL_MS, plain, ..Task::default() };
     let own = |stage: &Stage, plain| Worker::of_this_program("own", &task(stage, plain), options.length);
@@ -32,7 +32,7 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     case.add(OURS_FENCED, own(&damaged, false)?);
     case.add_if("rslock", peers::rust("rslock", &task(&damaged, true), options));
     case.add_if("node redlock", peers::node(&task(&damaged, true), options));
-    // Everybody connects while all nodes are healthy.
+    // All contenders connect while all nodes are healthy.
     case.warm_up()?;
     damaged.servers[0].freeze();
     case.bars.push(Bar::ratio(OURS, P99, HEALTHY, Limit::AtMost(1.2)));

@@ -1,4 +1,4 @@
-//! From a release to the next holder's grant.
+//! The time from a release to the next holder's grant.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use crate::round::Rounds;
 use crate::spread::Spread;
 
 const NODES: usize = 5;
-/// How long each holder holds.
+/// How long each holder holds the lock.
 const HOLD: Duration = Duration::from_millis(1);
 /// One-way delay of the simulated network.
 const DELAY: Duration = Duration::from_micros(500);
@@ -30,11 +30,11 @@ const ROUNDS_MAX: f64 = 3.0;
 /// Tolerance for the noise of a few turns.
 const GROWTH_MAX: f64 = 1.1;
 
-const ABOUT: &str = "Measured from the call of release to the next holder's grant. A round sends a PING to all \
-    nodes and ends when a majority has replied. The floor is a handoff between bare sockets, with one waiter and \
-    the smallest scripts that work. Processor time is the time for a round, for a bare handoff, or for a lease \
-    including the refusal before it. The bar on growth compares the largest number of waiters with one waiter in \
-    each turn; up to 10 % more counts as noise.";
+const ABOUT: &str = "Each time is measured from the call of release to the next holder's grant. *a round* sends a PING \
+    to all nodes and ends when a majority has replied. *floor* is a handoff between bare sockets, with one waiter \
+    and the smallest scripts that work. Processor time is the time for a round, for a handoff between bare sockets, \
+    or for a lease including the refusal before its grant. The bar on growth compares the largest number of waiters \
+    with one waiter; up to 10 % more counts as noise.";
 
 pub(crate) fn planned() -> Vec<Planned> {
     vec![
@@ -65,11 +65,11 @@ fn set_up(name: &str, delay: Option<Duration>, options: &Options) -> Result<Case
         nodes = proxies.iter().map(Proxy::addr).collect();
         case.keep(proxies);
     }
-    let place = Place { runtime, servers, nodes, each: options.each };
-    case.add(ROUND, Round(place.clone()));
-    case.add("floor", Floor(place.clone()));
+    let setting = Setting { runtime, servers, nodes, each: options.each };
+    case.add(ROUND, Round(setting.clone()));
+    case.add("floor", Floor(setting.clone()));
     for waiters in WAITERS {
-        case.add(who(waiters), Handoffs { place: place.clone(), waiters });
+        case.add(who(waiters), Handoffs { setting: setting.clone(), waiters });
         case.bars.push(Bar::ratio(&who(waiters), P50, ROUND, Limit::AtMost(ROUNDS_MAX)));
     }
     case.bars.push(Bar::ratio(&who(WAITERS[2]), P50, &who(WAITERS[0]), Limit::AtMost(GROWTH_MAX)));
@@ -84,18 +84,18 @@ async fn connect(nodes: &[SocketAddr]) -> Result<Client, quorlock::ConnectError>
     Client::connect(nodes.iter().map(|node| format!("redis://{node}"))).await
 }
 
-/// Where it is measured.
+/// The runtime and the servers of a measurement.
 #[derive(Clone)]
-struct Place {
+struct Setting {
     runtime: Arc<Runtime>,
     servers: Arc<Vec<RedisServer>>,
     nodes: Vec<SocketAddr>,
+    /// The number of measurements in a turn.
     each: usize,
 }
 
-impl Place {
-    /// Runs on a worker of the runtime, like the tasks that it measures: the main thread would have to be woken for each
-    /// reply.
+impl Setting {
+    /// Runs `work` on a worker thread of the runtime, because the main thread would have to be woken for each reply.
     fn run(
         &self,
         work: impl Future<Output = Result<Spread, Failure>> + Send + 'static,
@@ -118,7 +118,7 @@ fn figures(spread: &Spread, busy: Busy, count: usize) -> Figures {
     ])
 }
 
-struct Round(Place);
+struct Round(Setting);
 
 impl Contender for Round {
     fn turn(&mut self) -> Result<Figures, Failure> {
@@ -137,7 +137,7 @@ impl Contender for Round {
     }
 }
 
-struct Floor(Place);
+struct Floor(Setting);
 
 impl Contender for Floor {
     fn turn(&mut self) -> Result<Figures, Failure> {
@@ -155,25 +155,25 @@ impl Contender for Floor {
     }
 }
 
-/// One more client than there are waiters: each acquires the lock, holds it for a while, releases it, and queues again when the
-/// next one has it.
+/// One more client than there are waiters. Each client acquires the lock, holds it for a while and releases it. When
+/// the next client has the lock, the previous holder queues again.
 struct Handoffs {
-    place: Place,
+    setting: Setting,
     waiters: usize,
 }
 
 impl Contender for Handoffs {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        let runtime = Arc::clone(&self.place.runtime);
+        let runtime = Arc::clone(&self.setting.runtime);
         let clients = runtime.block_on(async {
             let mut clients = Vec::new();
             for _ in 0..=self.waiters {
-                clients.push(connect(&self.place.nodes).await?);
+                clients.push(connect(&self.setting.nodes).await?);
             }
             Ok::<_, Failure>(clients)
         })?;
         let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
-        let (spread, busy) = self.place.run(hand_on(clients.clone(), self.place.each))?;
+        let (spread, busy) = self.setting.run(hand_on(clients.clone(), self.setting.each))?;
         let (mut requests, mut messages, mut leases) = (0, 0, 0);
         for (before, after) in before.iter().zip(clients.iter().map(Client::stats)) {
             requests += after.requests - before.requests;
@@ -212,7 +212,8 @@ async fn hand_on(clients: Vec<Client>, each: usize) -> Result<Spread, Failure> {
                 let mut next = turns.subscribe();
                 tokio::time::sleep(HOLD).await;
                 log.lock().unwrap_or_else(PoisonError::into_inner).released = Some(Instant::now());
-                // If too few nodes acknowledge the release by the deadline, the handoff is late, and the figures show it.
+                // If too few nodes acknowledge the release by the deadline, the handoff is late, and the figures show
+                // it.
                 let _ = lease.release().await;
                 // The other clients keep waiting until nothing is left to measure.
                 if log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {

@@ -1,4 +1,4 @@
-//! A hundred thousand leases, held and renewed.
+//! A hundred thousand leases that one process holds and renews.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::worker::{Task, Worker};
 const NODES: usize = 5;
 const LEASES: usize = 100_000;
 const TTL_MS: u64 = 30_000;
-/// A third of the ttl: everyone is renewed once.
+/// A third of the ttl, in which each lease is renewed once.
 const LENGTH: Duration = Duration::from_secs(10);
 const TURNS: usize = 2;
 const OURS: &str = "ours, fenced";
@@ -25,7 +25,7 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     let stage = options.runtime.block_on(Stage::set(NODES))?;
     let mut case = Case::new("held", "100,000 leases on 5 nodes, held and renewed, ttl 30 s", "bytes_per_lease");
     case.about =
-        "Memory is how much the process has grown when it holds all leases. The share of a core does not include the servers."
+        "Bytes per lease is the growth of the process until it holds all leases. The share of a core does not include the servers."
             .into();
     case.turns = Some(TURNS);
     let nodes = stage.urls();

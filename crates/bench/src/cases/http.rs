@@ -1,4 +1,4 @@
-//! Locks over HTTP: what the service costs beyond the library.
+//! Locks over HTTP: the cost of the service compared with the library alone.
 
 use std::sync::Arc;
 

@@ -33,7 +33,8 @@ fn set_up(_: &Options) -> Result<Case, Failure> {
     let program = quorlock.display();
     let mut case = Case::new(NAME, "Starting a command that does nothing under a lock", P50);
     case.about =
-        "hyperfine measures a few runs in each turn, on one machine. No other process has the SQLite file open.".into();
+        "In each repetition, hyperfine measures a few runs of each command. No other process has the SQLite file open."
+            .into();
     let commands = [
         (FLOCK, format!("flock {} true", folder.path().join("x").display())),
         (RUN, format!("{program} run x -- true")),

@@ -18,15 +18,15 @@ const NAME: &str = "takeover";
 const NODES: usize = 3;
 const P50: &str = "p50_ms";
 const FIGURES: [(&str, f64); 5] = [("min_ms", 0.0), (P50, 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99), ("max_ms", 1.0)];
-const ENDED: &str = "the command ends";
+const ENDED: &str = "`kill -9` of the command";
 const KILLED: &str = "`kill -9` of the wrapper";
 /// The waiter takes the lock without waiting for the ttl, which is 30 s.
 const P50_MAX_MS: f64 = 1000.0;
 const ABOUT: &str = "A `quorlock run` holds the lock with the default ttl of 30 s on three Redis nodes, and a \
-    second `quorlock run` waits. Measured from the signal to the first output of the second command. In the \
-    first row the signal ends the command, and the *wrapper* (the `quorlock run` process) releases the lock. In \
-    the second row the wrapper is killed. The *guard*, a second process of each run, then kills the command, \
-    waits for its end, connects to the nodes and releases the lock. For comparison: a Kubernetes leader election \
+    second `quorlock run` waits. Each time is measured from the signal to the first output of the second command. \
+    In the first row the signal kills the command, and the *wrapper* (the `quorlock run` process) releases the \
+    lock. In the second row the signal kills the wrapper. The *guard*, a second process of each run, then kills \
+    the command, waits for its end, connects to the nodes and releases the lock. For comparison: a Kubernetes leader election \
     takes over 15 s after its leader has died (its default `LeaseDuration`), Hazelcast's `FencedLock` after 5 \
     min (its default `session-time-to-live-seconds`), and a failover of Chubby's master took 14 s (Burrows, \
     2006). These three figures also apply if the whole machine dies. A guard dies with its machine, and then the \
@@ -80,13 +80,13 @@ impl Runs {
 }
 
 impl Run {
-    /// The first line of its output.
-    fn says(&mut self) -> Result<String, Failure> {
+    /// The first line of the command's output.
+    fn first_output(&mut self) -> Result<String, Failure> {
         first_line(self.0.stdout.take())
     }
 
-    /// Returns when it waits in the queue.
-    fn waits(&mut self) -> Result<(), Failure> {
+    /// Returns when the run waits in the queue.
+    fn wait_until_queued(&mut self) -> Result<(), Failure> {
         let line = first_line(self.0.stderr.take())?;
         if line.contains("waiting for") { Ok(()) } else { Err(format!("the second run does not wait: {line}").into()) }
     }
@@ -94,7 +94,7 @@ impl Run {
 
 impl Drop for Run {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The process may have ended by itself.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -111,16 +111,16 @@ impl Contender for Takeover {
         let mut spread = Spread::default();
         for _ in 0..self.runs.count {
             let mut holder = self.runs.start("echo $$; exec sleep 1000")?;
-            let command = holder.says()?;
+            let command = holder.first_output()?;
             let mut waiter = self.runs.start("echo begun")?;
-            waiter.waits()?;
+            waiter.wait_until_queued()?;
             let begun = Instant::now();
             if self.kills_wrapper {
                 holder.0.kill()?;
             } else {
                 Command::new("kill").args(["-KILL", &command]).status()?;
             }
-            if waiter.says()? != "begun" {
+            if waiter.first_output()? != "begun" {
                 return Err("the second command did not run".into());
             }
             spread.add(begun.elapsed().as_secs_f64() * 1e3);

@@ -47,7 +47,7 @@ pub(crate) fn case_as_markdown(case: &Measured) -> String {
     text
 }
 
-/// The rows of a table of bars.
+/// A row of the table of bars.
 pub(super) fn bar_as_row(case: &Measured, bar: &Judged) -> String {
     let limit = match bar.limit {
         Limit::AtLeast(limit) => format!("at least {}", number(limit)),
@@ -58,18 +58,22 @@ pub(super) fn bar_as_row(case: &Measured, bar: &Judged) -> String {
         Limit::AtLeast(limit) => 1.0 - median / limit,
         Limit::AtMost(limit) => median / limit - 1.0,
     };
-    let met = if bar.met { "yes".into() } else { format!("**no**, by {:.0} %", (off * 100.0).max(1.0)) };
+    let met = match off {
+        _ if bar.met => "yes".into(),
+        ..0.01 => "**no**, by less than 1 %".into(),
+        _ => format!("**no**, by {:.0} %", off * 100.0),
+    };
     format!(
         "| {} | {} | {limit} | {} | {} to {} | {met} |\n",
         case.title,
-        bar.what.replace('_', " "),
+        bar.what,
         number(median),
         number(low),
         number(high)
     )
 }
 
-/// The figure that contenders are compared by, then the others.
+/// The names of all figures of a case, beginning with the figure that compares the contenders.
 fn figures(case: &Measured) -> Vec<String> {
     let mut figures = vec![case.figure.clone()];
     for figure in case.contenders.iter().flat_map(|contender| contender.figures.keys()) {
@@ -80,12 +84,16 @@ fn figures(case: &Measured) -> Vec<String> {
     figures
 }
 
-/// `p50_us`: p50 (us).
+/// The text for a figure with its unit: `p50 (us)` for `p50_us`.
 pub(super) fn label(figure: &str) -> String {
-    match figure.rsplit_once('_') {
-        Some((what, unit @ ("us" | "ms"))) => format!("{} ({unit})", what.replace('_', " ")),
-        _ => figure.replace('_', " "),
-    }
+    let unit = figure.rsplit_once('_').map(|(_, unit)| unit).filter(|unit| ["us", "ms"].contains(unit));
+    without_unit(figure) + &unit.map(|unit| format!(" ({unit})")).unwrap_or_default()
+}
+
+/// The text for a ratio of figures, which has no unit: `p50` for `p50_us`.
+pub(super) fn without_unit(figure: &str) -> String {
+    let name = figure.strip_suffix("_us").or_else(|| figure.strip_suffix("_ms"));
+    name.unwrap_or(figure).replace('_', " ")
 }
 
 /// Formats with three digits, or all digits of a large number.
@@ -98,7 +106,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// 1,234,567
+/// Formats with separators, such as `1,234,567`.
 fn grouped(value: i64) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::from(if value < 0 { "-" } else { "" });

@@ -73,7 +73,8 @@ fn draw(svg: &mut String, line: &Line, colour: &str, across: &Scale, up: &Scale)
     let _ = writeln!(svg, "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\"/>");
 }
 
-/// Describes the plot: how the figure changes from the first point to the last, and the exponent of the fitted power law.
+/// Describes the plot: how the figure changes from the first point to the last, and the exponent of the fitted power
+/// law.
 pub(super) fn in_words(case: &Measured) -> String {
     let axis = case.axis.as_deref().unwrap_or_default();
     let lines = lines(case);
@@ -130,7 +131,7 @@ fn lines(case: &Measured) -> Vec<Line> {
     [line("Plain", false), line("Fenced", true)].into_iter().filter(|line| !line.points.is_empty()).collect()
 }
 
-/// Maps values to positions: logarithmic if the values are far apart, otherwise linear from zero.
+/// Maps values to positions. The scale is logarithmic if the values are far apart, and otherwise linear from zero.
 struct Scale {
     from: f64,
     to: f64,
@@ -140,7 +141,7 @@ struct Scale {
 }
 
 impl Scale {
-    /// `None` without a value above zero.
+    /// Creates a scale for these values. `None` without a value above zero.
     fn new(values: impl Iterator<Item = f64>, begin: f64, end: f64) -> Option<Self> {
         let values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
         let lowest = values.iter().copied().reduce(f64::min)?;

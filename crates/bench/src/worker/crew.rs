@@ -5,7 +5,7 @@ use crate::Failure;
 use crate::case::{Contender, Figures, P50, P99, RATE};
 use crate::spread::Spread;
 
-/// The workers. Their rates are added up, and the median of their times is used.
+/// Several workers. The crew's rate is the sum of their rates, and its times are the medians of their times.
 pub(crate) struct Crew(pub(crate) Vec<Worker>);
 
 impl Contender for Crew {

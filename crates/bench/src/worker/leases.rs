@@ -13,14 +13,14 @@ use super::{Task, run_turns};
 use crate::case::Figures;
 use crate::{Failure, Outcome};
 
-/// Concurrent acquires. Leases that are already held are renewed meanwhile.
+/// The number of concurrent acquires. The client renews leases that it already holds during the acquires.
 const AT_ONCE: usize = 64;
 
-/// Renewals per ttl. The acquires are spread over the time between two renewals, because leases that are acquired at the
-/// same moment are renewed at the same moment from then on.
+/// Renewals per ttl. The acquires are spread over the time between two renewals, because leases that are acquired at
+/// the same moment are renewed at the same moment from then on.
 const RENEWALS: u32 = 3;
 
-/// Acquires one lease per caller, and measures what it costs to hold them for a turn.
+/// Acquires one lease per caller, and measures the cost of holding all leases for a turn.
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client(task))?;
     let before = memory()?;

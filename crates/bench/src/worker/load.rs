@@ -1,5 +1,5 @@
-//! Load over HTTP: one thread with one persistent connection per caller. Requests are prepared beforehand, and replies are
-//! parsed only as far as the next request needs, so that the figures measure the service and not this client.
+//! Load over HTTP: one thread with one persistent connection per caller. Requests are prepared beforehand, and replies
+//! are parsed only as far as the next request needs, so that the figures measure the service and not this client.
 
 mod reply;
 
@@ -66,7 +66,7 @@ struct Connection {
     acquire: Vec<u8>,
     release: Vec<u8>,
     heard: Vec<u8>,
-    /// Whether the next reply is that of the release.
+    /// Whether the next reply answers the release.
     is_held: bool,
     begun: Instant,
 }

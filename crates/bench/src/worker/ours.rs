@@ -11,27 +11,27 @@ use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 
-/// How a caller uses a lock.
+/// A usage to use a lock.
 #[derive(Clone, Copy)]
-enum Way {
-    /// Acquires a lease and releases it, as users do.
+enum Usage {
+    /// Acquire a lease and release it, as users do.
     Guarded { plain: bool },
-    /// Detaches the lease, as the service does.
+    /// Acquire a lease with this ttl, detach it and release it, as the service does.
     Detached(Duration),
 }
 
 /// Runs until stdin ends.
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client(task))?;
-    let way = Way::Guarded { plain: task.plain };
-    run_turns(|length| runtime.block_on(turn(&client, task, way, length)))
+    let usage = Usage::Guarded { plain: task.plain };
+    run_turns(|length| runtime.block_on(turn(&client, task, usage, length)))
 }
 
 /// Like [`work`], with detached leases.
 pub(crate) fn detach(task: &Task, runtime: &Runtime) -> Outcome {
     let client = runtime.block_on(client_of_a_service(task))?;
-    let way = Way::Detached(Duration::from_millis(task.ttl_ms));
-    run_turns(|length| runtime.block_on(turn(&client, task, way, length)))
+    let usage = Usage::Detached(Duration::from_millis(task.ttl_ms));
+    run_turns(|length| runtime.block_on(turn(&client, task, usage, length)))
 }
 
 pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
@@ -43,7 +43,7 @@ async fn client_of_a_service(task: &Task) -> Result<Client, Failure> {
     Ok(Client::builder().nodes(&task.nodes).leases_outlive_process().history(true).connect().await?)
 }
 
-async fn turn(client: &Client, task: &Task, way: Way, length: Duration) -> Result<Figures, Failure> {
+async fn turn(client: &Client, task: &Task, usage: Usage, length: Duration) -> Result<Figures, Failure> {
     let begun = Instant::now();
     let mut callers = JoinSet::new();
     for caller in task.first_caller..task.first_caller + task.callers {
@@ -52,9 +52,9 @@ async fn turn(client: &Client, task: &Task, way: Way, length: Duration) -> Resul
             let mut cycles = Cycles::default();
             while begun.elapsed() < length {
                 let asked = Instant::now();
-                let done = match way {
-                    Way::Guarded { plain } => cycle(&client, &name, plain).await,
-                    Way::Detached(ttl) => detach_cycle(&client, &name, ttl).await,
+                let done = match usage {
+                    Usage::Guarded { plain } => cycle(&client, &name, plain).await,
+                    Usage::Detached(ttl) => detach_cycle(&client, &name, ttl).await,
                 };
                 match done {
                     Ok(()) => cycles.ended(asked),

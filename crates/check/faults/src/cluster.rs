@@ -25,7 +25,7 @@ pub struct Cluster {
 
 #[derive(Debug)]
 struct Node {
-    // One proxy for each network. Dropped first, so that no client reaches a server that is being stopped.
+    // One proxy for each network. Proxies are dropped first, so that no client reaches a server that is being stopped.
     networks: Vec<Proxy>,
     replica: Option<RedisServer>,
     server: RedisServer,
@@ -164,7 +164,7 @@ impl Node {
         match fault.act {
             Act::Delay => proxy.delay(Duration::ZERO),
             Act::Lose => proxy.lose(None),
-            // A TCP stream has no gaps: messages after a lost one must not be read.
+            // A TCP stream has no gaps, so clients must not read messages after a lost message.
             Act::DropRequests | Act::DropReplies => {
                 proxy.refuse(true);
                 proxy.cut();

@@ -15,15 +15,15 @@ use crate::history::Event;
 use crate::register::{Request, Versions};
 use crate::worker::tell;
 
-/// The pause between reading the register and writing it back; also the interval between two heartbeats.
+/// The pause between a read and a write of the register, and the interval between two heartbeats.
 const STEP: Duration = Duration::from_millis(10);
-/// A run has one turn, its command.
+/// The number of a run's only turn, which is its command.
 pub const TURN: u32 = 1;
 
 /// The argument of a command, in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The number of the run; unique.
+    /// The unique number of the run.
     pub client: u32,
     /// The address of the register.
     pub register: String,
@@ -39,7 +39,7 @@ pub struct Job {
 /// The judge counts a lease from the first event to the last heartbeat, because a killed command cannot report its end.
 ///
 /// # Errors
-/// When `quorlock run` did not set the name and the fence, or the register or the harness is gone.
+/// When `quorlock run` did not set the name and the fence, or the register or the harness has ended.
 pub fn work(job: &Job) -> Result<(), Failure> {
     let name = env::var("QUORLOCK_NAME")?;
     let fence = env::var("QUORLOCK_FENCE")?.parse()?;

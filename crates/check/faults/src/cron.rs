@@ -1,4 +1,5 @@
-//! Runs the README's crontab line during operations and faults that once broke it, and writes a page about the results.
+//! Runs the README's crontab line during operations and faults that once broke the crontab line, and writes a page
+//! about the results.
 
 mod case;
 mod crontab;
@@ -16,7 +17,7 @@ pub use case::{Case, Claim};
 pub use crontab::Outcome;
 pub use page::{CaseResult, page};
 
-/// Plays every case, and passes each result to `on_result` as soon as it is known.
+/// Runs every case, and passes each result to `on_result` at once.
 ///
 /// # Errors
 /// When a server or a process cannot be started.

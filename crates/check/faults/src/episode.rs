@@ -1,4 +1,4 @@
-//! One episode: starts servers and clients, injects the plan's faults, ends them, and lets every client finish.
+//! One episode: starts servers and clients, injects the plan's faults, ends all faults, and lets every client finish.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,10 +20,10 @@ use crate::subject::Program;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NODE_DEADLINE, TTL};
 
 /// A client that still waits this long after the end of all faults is starved.
-const CALM: Duration = Duration::from_secs(30);
-/// This long after the end of all faults no lease is valid, so an operator may initialize a cluster again that has lost
-/// its memory.
-const OUTLIVED: Duration = QUARANTINE.saturating_add(Duration::from_secs(2));
+const STARVED_AFTER: Duration = Duration::from_secs(30);
+/// This long after the end of all faults no lease is valid. If the cluster has lost its memory, an operator may then
+/// initialize it again.
+const INIT_AFTER: Duration = QUARANTINE.saturating_add(Duration::from_secs(2));
 
 /// Carries out a plan. Returns the history, which is also in the file.
 ///
@@ -35,8 +35,8 @@ const OUTLIVED: Duration = QUARANTINE.saturating_add(Duration::from_secs(2));
 pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
     let cluster = Cluster::start(plan);
-    let founds = program.subject.founds_cluster();
-    if founds {
+    let needs_init = program.subject.needs_init();
+    if needs_init {
         declare(&cluster, TTL, MAX_TTL)?;
     }
     let register = Register::start(Arc::clone(&history))?;
@@ -44,10 +44,10 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
     let processes =
         Processes::new(program.clone(), Arc::clone(&history), networks, register.addr().to_string(), plan.seed);
     let mut participants = Participants { cluster, processes, history: &history, interrupt };
-    participants.processes.board(CLIENTS)?;
+    participants.processes.start_all(CLIENTS)?;
     carry_out(plan, &mut participants, &history, interrupt)?;
     history.note(Record::Healed { at: clock::now() });
-    participants.finish(founds)?;
+    participants.finish(needs_init)?;
     drop(participants);
     Ok(history.finish()?)
 }
@@ -62,8 +62,8 @@ struct Participants<'a> {
 impl Scene for Participants<'_> {
     fn begin(&mut self, fault: &Fault) -> Result<bool, Failure> {
         match (fault.target, fault.act) {
-            (Target::Client(place), Act::KillClient) => self.processes.kill(place)?,
-            (Target::Client(place), _) => self.processes.signal(place, Signal::STOP),
+            (Target::Client(index), Act::KillClient) => self.processes.kill(index)?,
+            (Target::Client(index), _) => self.processes.signal(index, Signal::STOP),
             _ => self.cluster.begin(fault),
         }
         Ok(true)
@@ -71,8 +71,8 @@ impl Scene for Participants<'_> {
 
     fn end(&mut self, fault: &Fault) -> Result<(), Failure> {
         match (fault.target, fault.act) {
-            (Target::Client(place), Act::KillClient) => self.processes.enter(place)?,
-            (Target::Client(place), _) => self.processes.signal(place, Signal::CONT),
+            (Target::Client(index), Act::KillClient) => self.processes.start(index)?,
+            (Target::Client(index), _) => self.processes.signal(index, Signal::CONT),
             _ => self.cluster.end(fault),
         }
         Ok(())
@@ -82,18 +82,18 @@ impl Scene for Participants<'_> {
 impl Participants<'_> {
     /// Lets every client finish. If a majority of the nodes lost its memory, initializes the cluster again, as the docs
     /// say.
-    fn finish(&mut self, founds: bool) -> Result<(), Failure> {
+    fn finish(&mut self, needs_init: bool) -> Result<(), Failure> {
         let Self { cluster, processes, history, interrupt } = self;
-        let (mut declared, mut failed) = (!founds, None);
+        let (mut declared, mut failed) = (!needs_init, None);
         processes.finish(|calm| {
-            if calm > OUTLIVED && !declared {
+            if calm > INIT_AFTER && !declared {
                 declared = true;
                 if cluster.is_mostly_blank() {
                     failed = declare(cluster, TTL, MAX_TTL).err();
                     history.note(Record::Declared { at: clock::now() });
                 }
             }
-            calm < CALM && !interrupt.is_set()
+            calm < STARVED_AFTER && !interrupt.is_set()
         })?;
         failed.map_or(Ok(()), Err)
     }

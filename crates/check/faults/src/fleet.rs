@@ -20,7 +20,7 @@ use crate::Failure;
 use crate::clock;
 use crate::command::{Job, TURN};
 use crate::history::{Event, History, Record};
-use crate::schedule::LOOK;
+use crate::schedule::POLL_INTERVAL;
 use crate::task::NAMES;
 
 /// Starts the command in the background of a shell, so that it is a grandchild of the wrapper, like most commands of a
@@ -32,7 +32,7 @@ const SCRIPT: &str = r#""$0" command "$1" & wait $!"#;
 pub struct Programs {
     /// The command-line tool.
     pub quorlock: PathBuf,
-    /// This harness, which also is the command of every run.
+    /// This harness, which is also the command of every run.
     pub harness: PathBuf,
 }
 
@@ -70,7 +70,7 @@ pub struct Fleet {
 pub struct Run {
     /// The number of the run.
     pub client: u32,
-    /// The host that it runs on.
+    /// The host on which it runs.
     pub host: usize,
     child: Child,
     messages: PathBuf,
@@ -82,7 +82,7 @@ pub struct Run {
 pub struct End {
     /// The number of the run.
     pub client: u32,
-    /// The host that it ran on.
+    /// The host on which it ran.
     pub host: usize,
     /// The exit code; `None` if a signal ended it.
     pub code: Option<i32>,
@@ -108,7 +108,7 @@ impl Fleet {
 
     /// Starts `quorlock run` on a host, with these arguments before the command, which works for `busy`.
     ///
-    /// With `waits`, a run that never gets the lock counts as starved.
+    /// If `waits` is true, a run that never gets the lock counts as starved.
     ///
     /// # Errors
     /// When it cannot be started.
@@ -217,7 +217,7 @@ impl Fleet {
         self.runs.iter().find(|run| run.is_working.load(Ordering::SeqCst))
     }
 
-    /// Kills a wrapper with SIGKILL, even if it is stopped. Does not touch its command and its guard.
+    /// Kills a wrapper with SIGKILL, even if it is stopped. Does not signal its command and its guard.
     ///
     /// # Errors
     /// When it cannot be waited for.
@@ -231,7 +231,7 @@ impl Fleet {
         Ok(())
     }
 
-    /// Tells all commands to end, and waits for all runs while `is_time` returns true. Then kills the rest.
+    /// Tells all commands to end, and waits for all runs while `is_time` returns true. Then kills the remaining runs.
     ///
     /// # Errors
     /// When a process cannot be waited for.
@@ -240,7 +240,7 @@ impl Fleet {
         let begun = Instant::now();
         let mut ends = Vec::new();
         while !self.runs.is_empty() && is_time(begun.elapsed()) {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
             ends.extend(self.reap()?);
         }
         while let Some(run) = self.runs.first() {

@@ -12,10 +12,10 @@ use crate::register::Entry;
 
 /// An event that a client process reports, one line each. Times are nanoseconds of the [clock](crate::clock).
 ///
-/// A turn begins with `asked`. `until` is the end of the validity as far as the client knows. `released` is reported
-/// before the release is sent, because another client may get the lock at once. `revived` is a lease that is valid
-/// again after it was `lost`. `sent` counts the requests sent since the previous turn, and how many of them shared a
-/// command with others.
+/// A turn is one use of a lock by a client, and begins with `asked`. `until` is the end of the validity that the client
+/// knows. `released` is reported before the release is sent, because another client may get the lock at once. `revived`
+/// means that a lease is valid again after it was `lost`. `sent` counts the requests since the previous turn, and how
+/// many of these requests shared a command with other requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the enum's comment explains the fields")]

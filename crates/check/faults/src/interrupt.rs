@@ -1,4 +1,4 @@
-//! Ctrl-C and SIGTERM: everything is stopped in order, and the results so far are printed.
+//! Notices Ctrl-C and SIGTERM, so that the harness can stop all processes in order and print its results.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Judges a history: who held which name when, and whether the guarantees allow that.
+//! Judges a history: computes which client held which name when, and whether the guarantees allow that.
 
 mod turn;
 
@@ -15,7 +15,7 @@ use crate::series::{HELD, LOST, NO_QUORUM};
 use crate::task::NAMES;
 use turn::{Turn, turns};
 
-/// The findings in one history. [`add`](Self::add) sums several.
+/// The findings in one history, or in several that [`add`](Self::add) has summed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Findings {
     /// Leases that were valid for a while.
@@ -34,27 +34,27 @@ pub struct Findings {
     pub faults: BTreeMap<Act, usize>,
     /// Killed servers that restarted from their files, by persistence.
     pub kills: BTreeMap<Persistence, usize>,
-    /// Leases that began while an earlier one of the same name was still valid.
+    /// Leases that began while an earlier lease of the same name was still valid.
     pub overlaps: usize,
     /// The longest overlap, in nanoseconds.
     pub longest_overlap: u64,
     /// The start and the end of each overlap.
     pub overlap_spans: Vec<(u64, u64)>,
-    /// Overlaps that lasted longer than one heartbeat, or began more than one heartbeat after a failover.
+    /// Overlaps that lasted longer than one heartbeat, or began more than one heartbeat before or after a failover.
     pub outlasting: usize,
     /// Runs of `quorlock run` that ended by themselves, by exit code.
     pub runs: BTreeMap<i32, usize>,
     /// Episodes in which no lease began after the last fault.
     pub stuck: usize,
-    /// Leases whose fence is not higher than an earlier one.
+    /// Leases whose fence is not higher than the fence of an earlier lease.
     pub disorder: usize,
     /// Reads and writes that came after their lease had ended.
     pub late: usize,
     /// Reads and writes that a fence check refused.
     pub refused: usize,
-    /// Writes to the fenced cells that overwrote another client's write.
+    /// Writes to the fenced registers that overwrote another client's write.
     pub fenced_overwrites: usize,
-    /// Writes to the unchecked cells that overwrote another client's write.
+    /// Writes to the bare registers that overwrote another client's write.
     pub bare_overwrites: usize,
     /// All writes.
     pub writes: usize,
@@ -73,11 +73,11 @@ pub struct Findings {
 impl Findings {
     /// Judges a history.
     pub fn of(bound: Bound, records: &[Record]) -> Self {
-        Self::look(records, |_| bound == Bound::Within)
+        Self::judge(records, |_| bound == Bound::Within)
     }
 
-    /// Judges the history of a failover. Clients may take one heartbeat to notice it; after that, leases must not
-    /// overlap and fences must increase.
+    /// Judges the history of a failover. Clients may take one heartbeat to notice the failover. After that, leases must
+    /// not overlap and fences must increase.
     pub fn of_failover(records: &[Record], heartbeat: Duration) -> Self {
         let heartbeat = heartbeat.as_nanos() as u64;
         let switches = records.iter().filter_map(|record| match record {
@@ -86,15 +86,15 @@ impl Findings {
         });
         let switches: Vec<u64> = switches.collect();
         let is_excused = |at: u64| switches.iter().any(|switch| switch.abs_diff(at) <= heartbeat);
-        let mut found = Self::look(records, |turn| !turn.from.is_some_and(is_excused));
+        let mut found = Self::judge(records, |turn| !turn.from.is_some_and(is_excused));
         let outlasts = |(from, to): &&(u64, u64)| to - from > heartbeat || !is_excused(*from);
         found.outlasting = found.overlap_spans.iter().filter(outlasts).count();
         found
     }
 
-    /// `is_strict` selects the leases whose fences must increase in the order in which the leases begin. The fence of
-    /// any other lease must be higher than those that were granted before its request.
-    fn look(records: &[Record], is_strict: impl Fn(&Turn) -> bool) -> Self {
+    /// Judges a history. `is_strict` selects the leases whose fences must increase in the order in which the leases
+    /// begin. The fence of any other lease must be higher than all fences that were granted before its request.
+    fn judge(records: &[Record], is_strict: impl Fn(&Turn) -> bool) -> Self {
         let mut found = Self::default();
         let turns = turns(records);
         found.count(records);
@@ -105,13 +105,13 @@ impl Findings {
         let is_after = |turn: &Turn| healed.is_some() && turn.from > healed && turn.is_held();
         found.stuck = usize::from(!turns.iter().any(is_after));
         for turn in &turns {
-            found.look_at(turn);
+            found.judge_turn(turn);
         }
         for name in NAMES {
             let mut held: Vec<&Turn> = turns.iter().filter(|turn| turn.name == name && turn.is_held()).collect();
             held.sort_by_key(|turn| turn.from);
-            found.look_for_overlaps(&held);
-            found.look_for_disorder(&held, &is_strict);
+            found.find_overlaps(&held);
+            found.find_disorder(&held, &is_strict);
         }
         found
     }
@@ -193,7 +193,7 @@ impl Findings {
         }
     }
 
-    fn look_at(&mut self, turn: &Turn) {
+    fn judge_turn(&mut self, turn: &Turn) {
         self.grants += usize::from(turn.is_held());
         self.losses += usize::from(turn.is_held() && turn.lost.is_some());
         if let Some(at) = turn.revived {
@@ -215,13 +215,13 @@ impl Findings {
             if entry.fenced == Some(Outcome::Overwrote) {
                 self.fenced_overwrites += 1;
                 self.messages
-                    .push(format!("the fenced cell was overwritten at {:.3} by {turn}", turn.seconds(entry.at)));
+                    .push(format!("the fenced register was overwritten at {:.3} by {turn}", turn.seconds(entry.at)));
             }
         }
     }
 
     /// `held` are the leases of one name, ordered by start time.
-    fn look_for_overlaps(&mut self, held: &[&Turn]) {
+    fn find_overlaps(&mut self, held: &[&Turn]) {
         let mut longest: Option<&Turn> = None;
         for &later in held {
             let from = later.from.unwrap_or_default();
@@ -238,7 +238,7 @@ impl Findings {
 
     /// While leases do not overlap, fences must have the order of the leases. If leases overlap, a request that starts
     /// after a fence was granted must get a higher fence, even if clocks are wrong. No two fences may be equal.
-    fn look_for_disorder(&mut self, held: &[&Turn], is_strict: impl Fn(&Turn) -> bool) {
+    fn find_disorder(&mut self, held: &[&Turn], is_strict: impl Fn(&Turn) -> bool) {
         for (place, &later) in held.iter().enumerate().filter(|(_, turn)| turn.fence.is_some()) {
             let before = held[..place].iter().filter(|other| other.fence.is_some());
             let mut wrong = before.filter(|other| {
@@ -246,14 +246,14 @@ impl Findings {
                 other.fence == later.fence || other.fence > later.fence && is_before
             });
             if let Some(other) = wrong.next() {
-                self.tell_disorder(other, later);
+                self.record_disorder(other, later);
             }
         }
     }
 
-    fn tell_disorder(&mut self, other: &Turn, later: &Turn) {
+    fn record_disorder(&mut self, other: &Turn, later: &Turn) {
         self.disorder += 1;
-        self.messages.push(format!("fence not higher than an earlier one: {other} and then {later}"));
+        self.messages.push(format!("fence not higher than an earlier fence: {other} and then {later}"));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Fault injection with real Redis servers and real client processes, and a judge of the recorded history.
 //!
 //! An `episode` starts Redis servers, proxies in front of them and client processes that compete for a few names.
-//! It injects the faults of the seed's [plan], ends them and lets every client finish. Clients record
+//! It injects the faults of the seed's [plan], ends all faults and lets every client finish. Clients record
 //! their events in the [history], timed by one clock, and the [judge] reads only that history.
 //!
 //! A `Subject` is a program under test: it takes a [`Task`](task::Task) and prints [events](history::Event) as lines of

@@ -11,36 +11,36 @@ use quorlock_faults::Failure;
 use quorlock_faults::cron;
 use quorlock_faults::fleet::Programs;
 use quorlock_faults::interrupt::Interrupt;
-use quorlock_faults::report::{Machine, RunInfo, gaps, page, shown, summary};
+use quorlock_faults::report::{Machine, RunInfo, control_findings, gaps, page, summary};
 use quorlock_faults::run::{Run, RunOptions};
 use quorlock_faults::series::Series;
 use quorlock_faults::subject::Subject;
 use quorlock_faults::worker::{Own, work};
 
-/// The number of findings that are printed in full at the end.
-const SHOWN: usize = 20;
+/// The maximum number of findings that are printed in full at the end.
+const SHOWN_MAX: usize = 20;
 
 /// Inject faults into real servers and clients, and judge the recorded history
 #[derive(Parser)]
 #[command(name = "./x faults")]
 struct Options {
     #[command(subcommand)]
-    part: Option<Part>,
-    /// Run for this many minutes, all subjects together. The last episode is finished.
+    process: Option<Process>,
+    /// Run for this many minutes, all libraries together. The last episode may end later.
     #[arg(long, value_name = "M", default_value_t = 1.0)]
     minutes: f64,
-    /// Seed of the first episode; each further episode uses the next one [default: random].
+    /// Seed of the first episode. Each further episode uses the next seed [default: random].
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// Also judge other libraries, and quorlock without its quarantine, to show what the judge can detect. Writes a
     /// page: docs/evidence/faults.md unless another file is given.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/faults.md")]
     report: Option<PathBuf>,
-    /// Series to play, separated by commas [default: all].
+    /// Series to run, separated by commas [default: all].
     #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "report")]
     series: Vec<Series>,
-    /// Test the README's crontab line in every case instead. Writes a page: docs/evidence/cron.md unless another file
-    /// is given.
+    /// Do not run episodes, but test the README's crontab line in every case. Writes a page: docs/evidence/cron.md
+    /// unless another file is given.
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "docs/evidence/cron.md",
           conflicts_with_all = ["report", "series", "minutes", "seed"])]
     cron: Option<PathBuf>,
@@ -50,7 +50,7 @@ struct Options {
 }
 
 #[derive(Subcommand)]
-enum Part {
+enum Process {
     /// One client, started by the harness.
     #[command(hide = true)]
     Worker { task: String },
@@ -61,9 +61,9 @@ enum Part {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let done = match &options.part {
-        Some(Part::Worker { task }) => serve(task).map(|()| ExitCode::SUCCESS),
-        Some(Part::Command { job }) => command(job).map(|()| ExitCode::SUCCESS),
+    let done = match &options.process {
+        Some(Process::Worker { task }) => serve(task).map(|()| ExitCode::SUCCESS),
+        Some(Process::Command { job }) => command(job).map(|()| ExitCode::SUCCESS),
         None => options.cron.as_ref().map_or_else(|| judge(&options), |page| try_cron(&options, page)),
     };
     done.unwrap_or_else(|error| {
@@ -113,7 +113,7 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
     for row in run.rows().iter().filter(|row| row.episodes > 0) {
         println!("{}", summary(row));
     }
-    for story in run.rows().iter().flat_map(|row| &row.found.messages).take(SHOWN) {
+    for story in run.rows().iter().flat_map(|row| &row.found.messages).take(SHOWN_MAX) {
         println!("{story}");
     }
     if interrupt.is_set() {
@@ -123,15 +123,15 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
         let command = format!("./x faults --minutes {} --seed {seed} --report", options.minutes);
         fs::write(path, page(&RunInfo::now(command, seed, &run)?, run.rows()))?;
     }
-    for line in shown(run.rows()) {
+    for line in control_findings(run.rows()) {
         println!("{line}");
     }
-    let mut complaints = run.complaints();
+    let mut failures = run.failures();
     if options.report.is_some() {
-        complaints.extend(gaps(run.rows()));
+        failures.extend(gaps(run.rows()));
     }
-    for complaint in &complaints {
-        eprintln!("{complaint}");
+    for failure in &failures {
+        eprintln!("{failure}");
     }
-    Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

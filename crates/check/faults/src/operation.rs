@@ -5,9 +5,10 @@ use std::process::{Command, Stdio};
 use quorlock_testkit::{RedisServer, RedisServerBuilder, eventually};
 use tempfile::TempDir;
 
-/// Settings with which a replication starts at once, and the backlog is freed one second after the last replica left.
+/// Adds settings with which replication starts at once, and the backlog is freed one second after the last replica
+/// left.
 ///
-/// Both the first replica and a freed backlog change the server's replication id.
+/// The server's replication id changes with the first replica, and also when the backlog is freed.
 pub fn quick_replication(builder: RedisServerBuilder) -> RedisServerBuilder {
     builder.config("repl-diskless-sync-delay", "0").config("repl-backlog-ttl", "1")
 }
@@ -26,7 +27,7 @@ pub fn back_up(server: &RedisServer) {
     assert!(output.status.success() && file.is_file(), "the backup of {} failed: {said}", server.addr());
 }
 
-/// Attaches a new replica, and waits until it has the data. Dropping the replica detaches it.
+/// Attaches a new replica, and waits until the replica has the data. Dropping the replica detaches it.
 ///
 /// # Panics
 /// When the replica never gets the data.

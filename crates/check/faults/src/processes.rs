@@ -16,10 +16,10 @@ use crate::plan::NETWORKS;
 use crate::subject::Program;
 use crate::task::Task;
 
-/// The interval at which ended clients are noticed.
-const LOOK: Duration = Duration::from_millis(10);
+/// The interval at which the harness checks for ended clients.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The client processes. Dropping it kills all of them.
+/// The client processes. Dropping this kills all of them.
 #[derive(Debug)]
 pub struct Processes {
     program: Program,
@@ -56,21 +56,21 @@ impl Processes {
     /// Starts this many clients.
     ///
     /// # Errors
-    /// When one cannot be started.
-    pub fn board(&mut self, count: usize) -> io::Result<()> {
-        for place in 0..count {
+    /// When a client cannot be started.
+    pub fn start_all(&mut self, count: usize) -> io::Result<()> {
+        for index in 0..count {
             self.members.push(None);
-            self.enter(place)?;
+            self.start(index)?;
         }
         Ok(())
     }
 
-    /// Kills the client in this place with SIGKILL, even if it is stopped.
+    /// Kills the client at this index with SIGKILL, even if it is stopped.
     ///
     /// # Errors
     /// When it cannot be killed.
-    pub fn kill(&mut self, place: usize) -> io::Result<()> {
-        let Some(mut member) = self.members[place].take() else { return Ok(()) };
+    pub fn kill(&mut self, index: usize) -> io::Result<()> {
+        let Some(mut member) = self.members[index].take() else { return Ok(()) };
         let is_broken = member.child.try_wait()?;
         member.end()?;
         match is_broken {
@@ -80,14 +80,14 @@ impl Processes {
         Ok(())
     }
 
-    /// Starts a new client in this place.
+    /// Starts a new client at this index.
     ///
     /// # Errors
     /// When it cannot be started.
-    pub fn enter(&mut self, place: usize) -> io::Result<()> {
+    pub fn start(&mut self, index: usize) -> io::Result<()> {
         let client = self.started;
         self.started += 1;
-        let urls = self.networks[place % NETWORKS].clone();
+        let urls = self.networks[index % NETWORKS].clone();
         let task = Task::new(client, self.seed.wrapping_add(u64::from(client)), urls, self.register.clone());
         let mut command = self.program.command(task)?;
         // A process group of its own, so that Ctrl-C reaches only the harness.
@@ -98,19 +98,19 @@ impl Processes {
             let history = Arc::clone(&self.history);
             thread::spawn(move || listen(client, BufReader::new(output), &history))
         });
-        self.members[place] = Some(Member { client, child, stdin, reader });
+        self.members[index] = Some(Member { client, child, stdin, reader });
         Ok(())
     }
 
-    /// Sends SIGSTOP or SIGCONT to the client in this place.
-    pub fn signal(&self, place: usize, signal: Signal) {
-        if let Some(member) = &self.members[place] {
+    /// Sends SIGSTOP or SIGCONT to the client at this index.
+    pub fn signal(&self, index: usize, signal: Signal) {
+        if let Some(member) = &self.members[index] {
             // A client that ended on its own is noticed later.
             let _ = kill_process(Pid::from_child(&member.child), signal);
         }
     }
 
-    /// Tells every client to finish its turn, and waits while `is_time` returns true. Then kills the rest.
+    /// Tells every client to finish its turn, and waits while `is_time` returns true. Then kills the remaining clients.
     ///
     /// # Errors
     /// When a process cannot be waited for.
@@ -121,14 +121,14 @@ impl Processes {
         let begun = Instant::now();
         loop {
             let mut left = 0;
-            for place in 0..self.members.len() {
-                let Some(member) = &mut self.members[place] else { continue };
+            for index in 0..self.members.len() {
+                let Some(member) = &mut self.members[index] else { continue };
                 match member.child.try_wait()? {
                     None => left += 1,
                     Some(status) => {
                         let client = member.client;
                         member.end()?;
-                        self.members[place] = None;
+                        self.members[index] = None;
                         if !status.success() {
                             self.tell_broken(client, status);
                         }
@@ -141,10 +141,10 @@ impl Processes {
             if !is_time(begun.elapsed()) {
                 break;
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
-        for place in 0..self.members.len() {
-            self.kill(place)?;
+        for index in 0..self.members.len() {
+            self.kill(index)?;
         }
         Ok(())
     }

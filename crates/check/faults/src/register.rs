@@ -1,8 +1,9 @@
-//! The resource that the locks protect: two cells for each name, one that checks fences and one that does not.
+//! The resource that the locks protect: for each name, a fenced cell, which checks fences, and a bare cell, which does
+//! not.
 //!
-//! A turn reads a cell, pauses, and writes it back. A write that is not based on the latest version has overwritten
-//! another client's write. In the bare cell that happens whenever two clients work at the same time. The fenced cell
-//! refuses a fence lower than one it has seen, so it must never be overwritten.
+//! A client reads a cell, pauses, and writes the cell back. A write that is not based on the latest version overwrites
+//! another client's write. In the bare cell this may happen if two clients work at the same time. The fenced cell
+//! refuses a fence below the highest fence that it has seen, so no write may be overwritten there.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -25,7 +26,7 @@ pub struct Request {
     pub turn: u32,
     /// The name of the cells.
     pub name: String,
-    /// The fence. Without one, only the bare cell is used.
+    /// The fence. Without a fence, the request uses only the bare cell.
     pub fence: Option<u64>,
     /// The versions to write back; `None` for a read.
     pub write: Option<Versions>,
@@ -90,7 +91,7 @@ impl Cells {
         let bare = write(&mut self.bare, known.bare);
         let fenced = match (admitted, known.fenced) {
             (Some(true), Some(version)) => Some(write(&mut self.fenced, version)),
-            // A refused read leaves nothing to write back.
+            // A refused read returned no version to write back.
             (Some(_), _) => Some(Outcome::Refused),
             (None, _) => None,
         };

@@ -20,21 +20,21 @@ use operations::section as operations;
 pub use operations::summary;
 pub use run_info::{Machine, RunInfo};
 
-/// The number of findings of a row that the page describes.
-const SHOWN: usize = 3;
+/// The maximum number of findings of a row that the page describes.
+const SHOWN_MAX: usize = 3;
 
 /// The findings of one subject in one series.
 #[derive(Clone, Debug)]
 pub struct Row {
     /// The library.
     pub subject: Subject,
-    /// The kind of its episodes.
+    /// The kind of the episodes.
     pub series: Series,
     /// The number of episodes.
     pub episodes: usize,
-    /// Their total duration.
+    /// The total duration of the episodes.
     pub took: Duration,
-    /// Their findings, summed.
+    /// The findings of all episodes, summed.
     pub found: Findings,
 }
 
@@ -95,10 +95,10 @@ pub fn page(run_info: &RunInfo, rows: &[Row]) -> String {
             let _ = writeln!(page, "{}", row.line());
         }
     }
-    let _ = writeln!(page, "\n{COLUMNS}\n\n{}", together(rows));
+    let _ = writeln!(page, "\n{COLUMNS}\n\n{}", shared_commands(rows));
     operations(&mut page, rows);
     page.push_str("\n## Findings in the controls\n\n");
-    for line in shown(rows) {
+    for line in control_findings(rows) {
         let _ = writeln!(page, "- {line}");
     }
     faults(&mut page, rows);
@@ -122,7 +122,8 @@ fn head(run_info: &RunInfo) -> String {
          holder saw it until its release, or until the end of the validity that its library reported. While a client holds a\n\
          lease, it reads a register, pauses, and writes it back. A quorlock client also locks {PRIVATE_NAMES} private names together with each\n\
          judged name and releases them together, so that judged requests share commands with others, as they do under load.\n\n\
-         Each seed, from {seed} on, has one plan of faults. quorlock and one of the controls play it. The controls take turns:\n\n"
+         Each seed, from {seed} on, gives one plan of faults. The harness runs the plan with quorlock, and with a *control*: a lock\n\
+         library in which this test should find violations. Each seed uses another control. The libraries are:\n\n"
     );
     for (subject, version) in versions {
         let _ = writeln!(text, "- **{subject}**: {version}");
@@ -132,8 +133,8 @@ fn head(run_info: &RunInfo) -> String {
 }
 
 const CONTROLS: &str = "
-The controls show what this test can detect: a test that finds nothing in any library proves nothing. rslock and
-node-redlock implement the Redlock page. If a server restarts empty, that page asks operators to keep it offline for the
+The controls (*trusting*, *rslock* and *node-redlock*) show what this test can detect: a test that finds nothing in any
+library proves nothing. rslock and node-redlock implement the Redlock page. If a server restarts empty, that page asks operators to keep it offline for the
 maximum ttl. In this test no operator does so; quorlock's quarantine keeps such a server from voting. All other choices of
 this test favour the controls.
 
@@ -150,19 +151,21 @@ broken clients must be 0, or the run fails. Late writes may occur: a busy machin
 ended. The register then refuses the client's fence.";
 
 const BEYOND: &str = "\
-In addition, clients are stopped for longer than their leases are valid (A2 fails), or the wall clocks of a majority jump
-ahead by nearly a ttl and back (A1 fails). Leases may now overlap, and holders may write late. Fences must still be in
+In addition to the faults above, clients are stopped for longer than their leases are valid, so that
+[A2](../guarantees.md#assumptions) fails, or the wall clocks of a majority jump ahead by nearly a ttl and back, so that
+[A1](../guarantees.md#assumptions) fails. Leases may now overlap, and holders may write late. Fences must still be in
 order, a lost lease must stay lost, and the register that checks fences must not be overwritten, or the run fails.";
 
 const COLUMNS: &str = "\
 The columns:
 
-- **lost**: leases that ended before their release. The client polls each for another ttl; **revived** counts those that
-  became valid again.
+- **lost**: leases that ended before their release. The client polls each lost lease for another ttl. **revived** counts
+  lost leases that became valid again.
 - **overlaps**: leases that began while an earlier lease of the same name was valid; **longest** is the longest overlap.
 - **late**: reads and writes by holders whose lease had ended.
-- **overwrites**: writes that replaced a value that the client had not read. **fenced** is the register that checks fences,
-  **bare** is a second register that does not.
+- **refused by fence**: reads and writes that the register refused because of a lower fence.
+- **overwrites**: writes that replaced a value that the client had not read. **fenced** is the register that checks fences.
+  **bare** is a second register, which does not check fences.
 - **starved**: waiters that were not served within 30 seconds after the end of all faults.
 - **broken**: clients that ended on their own.
 - **initialized again**: clusters that an operator had to initialize again, because a majority of the nodes had lost their
@@ -170,18 +173,32 @@ The columns:
 - **longest wait**: the longest wait of a client that was served, including the time under faults.
 - **n/a**: the library has no fences.";
 
+const FAULTS: &str = "\
+- Servers: **kill** and **wipe** send SIGKILL, and the server restarts from its files (kill) or empty (wipe). **freeze** sends
+  SIGSTOP, later SIGCONT. **flush** is FLUSHALL, **forget-scripts** is SCRIPT FLUSH. **fill-up** leaves no memory for writes.
+  **allow-eviction** sets an eviction policy. **slow-disk** delays each sync of the append-only file. **step-back** and **nudge**
+  step the wall clock back, or ahead within the allowed drift. **jump-ahead** moves the wall clocks of a majority ahead by nearly
+  a ttl, and back. **backup** is `redis-cli --rdb`. **replica** attaches a replica and detaches it.
+- Networks: **cut** resets all connections; **cut-after-requests** does so after some requests. **half-close** ends the stream to
+  the clients. **delay** slows every message. **lose** loses some messages: most are sent again later, and after the others the
+  connection is reset. **drop-requests** and **drop-replies** lose all messages in one direction, then reset the connection.
+  **hold** stops all messages, then delivers them at once. **refuse** resets connections and refuses new ones. **strand** closes
+  the client's end of a connection, and delivers its requests in flight later.
+- Clients and `quorlock run`: **kill-client** and **freeze-client** send SIGKILL, or SIGSTOP and later SIGCONT, to a client. The
+  faults of *wrapper*, *guard* and *sentinel* are those of the ordinary operations above.";
+
 /// A sentence about how many judged requests shared a command with others.
-fn together(rows: &[Row]) -> String {
+fn shared_commands(rows: &[Row]) -> String {
     let own = || rows.iter().filter(|row| !row.subject.is_control()).map(|row| &row.found);
     let (requests, together) = own().fold((0, 0), |(all, some), found| (all + found.requests, some + found.together));
     format!(
-        "Of quorlock's {requests} requests for judged names, {together} shared a command with others, as far as clients could\n\
-         report it. If none did, the run fails."
+        "Of quorlock's {requests} requests for judged names, {together} shared a command with other requests. These figures lack the\n\
+         requests of clients that were killed. If no request shared a command, the run fails."
     )
 }
 
-/// The findings in each control.
-pub fn shown(rows: &[Row]) -> Vec<String> {
+/// A sentence about the findings in each control.
+pub fn control_findings(rows: &[Row]) -> Vec<String> {
     let mut sums: BTreeMap<Subject, Findings> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.subject.is_control()) {
         sums.entry(row.subject).or_default().add(row.found.clone());
@@ -200,8 +217,8 @@ pub fn shown(rows: &[Row]) -> Vec<String> {
     sums.into_iter().map(line).collect()
 }
 
-/// The reasons why a page would be incomplete. It needs every fault, kills of servers of every persistence, episodes of every
-/// series, and an overlap in another library.
+/// The reasons why a page would be incomplete. It needs every fault, kills of servers of every persistence, episodes of
+/// every series, and an overlap in another library.
 pub fn gaps(rows: &[Row]) -> Vec<String> {
     let of = |is_wanted: fn(&Row) -> bool| {
         let mut sum = Findings::default();
@@ -214,15 +231,15 @@ pub fn gaps(rows: &[Row]) -> Vec<String> {
         .filter(|act| !own.faults.contains_key(act))
         .map(|act| format!("{act} was never injected into quorlock: run for longer"))
         .collect();
-    let unkilled = Persistence::ALL.into_iter().filter(|persistence| !own.kills.contains_key(persistence));
+    let never_killed = Persistence::ALL.into_iter().filter(|persistence| !own.kills.contains_key(persistence));
     gaps.extend(
-        unkilled.map(|persistence| format!("no server with persistence {persistence} was killed: run for longer")),
+        never_killed.map(|persistence| format!("no server with persistence {persistence} was killed: run for longer")),
     );
-    let unplayed = Series::ALL.into_iter().filter(|series| {
-        let is_its = |row: &&Row| !row.subject.is_control() && row.series == *series;
-        rows.iter().filter(is_its).all(|row| row.episodes == 0)
+    let series_without_episodes = Series::ALL.into_iter().filter(|series| {
+        let is_own = |row: &&Row| !row.subject.is_control() && row.series == *series;
+        rows.iter().filter(is_own).all(|row| row.episodes == 0)
     });
-    gaps.extend(unplayed.map(|series| format!("no episode of {series} was played: run for longer")));
+    gaps.extend(series_without_episodes.map(|series| format!("no episode of {series} was run: run for longer")));
     if of(|row| row.subject.is_foreign()).overlaps == 0 {
         gaps.push("no overlap was found in another library: run for longer".into());
     }
@@ -249,13 +266,14 @@ fn faults(page: &mut String, rows: &[Row]) {
             let _ = writeln!(page, "| {act}, persistence {persistence} | {own} | {others} |");
         }
     }
+    let _ = writeln!(page, "\n{FAULTS}");
 }
 
 fn stories(page: &mut String, rows: &[Row]) {
     page.push_str("\n## Findings in detail\n\nThe first findings of each row. Times are seconds since the start of the episode.\n");
     for row in rows.iter().filter(|row| !row.found.messages.is_empty()) {
         let _ = writeln!(page, "\n**{}**, {}:\n", row.subject, row.series);
-        for story in row.found.messages.iter().take(SHOWN) {
+        for story in row.found.messages.iter().take(SHOWN_MAX) {
             let _ = writeln!(page, "- {story}");
         }
     }

@@ -1,4 +1,4 @@
-//! Plays episodes until the time is over.
+//! Runs episodes until the time is over.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -22,9 +22,9 @@ pub const EPISODE: Duration = Duration::from_secs(18);
 pub struct RunOptions {
     /// The libraries to judge.
     pub subjects: Vec<Subject>,
-    /// The kinds of episodes. Only quorlock plays those that are not [shared](Series::SHARED).
+    /// The kinds of episodes. Controls run only the [shared](Series::SHARED) kinds.
     pub series: Vec<Series>,
-    /// The seed of the first episode; each round has the next one.
+    /// The seed of the first round. Each round has the next seed.
     pub seed: u64,
     /// No episode begins after this time.
     pub length: Duration,
@@ -62,8 +62,8 @@ impl Run {
         Ok(Self { options, programs, fleet, rows, took: Duration::ZERO })
     }
 
-    /// Plays episodes until the time is over. In each round quorlock plays the shared series and one of the others in
-    /// turn, and one control plays the shared series.
+    /// Runs episodes until the time is over. In each round, quorlock runs the shared series and the next of the other
+    /// series, and the next control runs the shared series.
     ///
     /// # Errors
     /// When an episode cannot be played.
@@ -83,8 +83,8 @@ impl Run {
                     break 'rounds;
                 }
                 tell(&episode);
-                let is_its = |row: &&mut Row| (row.subject, row.series) == (program.subject, series);
-                if let Some(row) = self.rows.iter_mut().find(is_its) {
+                let is_row = |row: &&mut Row| (row.subject, row.series) == (program.subject, series);
+                if let Some(row) = self.rows.iter_mut().find(is_row) {
                     row.add(episode.took, episode.found);
                 }
             }
@@ -108,31 +108,31 @@ impl Run {
         self.programs.iter().map(|program| (program.subject, program.version.clone())).collect()
     }
 
-    /// The reasons why this run fails: quorlock violates a guarantee, a subject was never granted a lease or never
-    /// batched a request, or the judge found nothing in the controls.
-    pub fn complaints(&self) -> Vec<String> {
+    /// The reasons why this run fails: quorlock violated a guarantee, a library got no lease, quorlock never batched a
+    /// request, or the judge found nothing in the controls.
+    pub fn failures(&self) -> Vec<String> {
         let own = self.rows.iter().filter(|row| !row.subject.is_control() && row.is_violated());
-        let mut complaints: Vec<String> =
+        let mut failures: Vec<String> =
             own.map(|row| format!("{} violates its guarantees in series: {}", row.subject, row.series)).collect();
         for subject in &self.options.subjects {
             let its = || self.rows.iter().filter(|row| row.subject == *subject);
-            let was_there = !subject.is_control() || its().any(|row| row.episodes > 0);
-            if was_there && its().all(|row| row.found.grants == 0) {
-                complaints.push(format!("{subject} was granted no lease, so this run proves nothing"));
+            let has_run = !subject.is_control() || its().any(|row| row.episodes > 0);
+            if has_run && its().all(|row| row.found.grants == 0) {
+                failures.push(format!("{subject} was granted no lease, so this run proves nothing"));
             } else if !subject.is_control()
                 && its().any(|row| row.episodes > 0 && Series::SHARED.contains(&row.series))
                 && its().all(|row| row.found.together == 0)
             {
-                complaints
+                failures
                     .push(format!("{subject} never sent a batch: none of its requests shared a command with another"));
             }
         }
         let mut others = self.rows.iter().filter(|row| row.subject.is_control() && row.episodes > 0).peekable();
         if others.peek().is_some() && others.all(|row| row.found.overlaps == 0) {
-            complaints
+            failures
                 .push("the judge found nothing in the controls, so this run proves nothing: run it for longer".into());
         }
-        complaints
+        failures
     }
 
     fn round(&self, number: usize) -> Vec<(Program, Series)> {

@@ -9,8 +9,8 @@ use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
 use crate::plan::{Fault, Plan};
 
-/// The interval at which the clock, the interrupt and the processes are polled.
-pub const LOOK: Duration = Duration::from_millis(20);
+/// The interval at which the harness polls the clock, the interrupt and the processes.
+pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The servers and clients that faults are injected into.
 pub trait Scene {
@@ -20,7 +20,7 @@ pub trait Scene {
     /// When a process cannot be started or signalled.
     fn begin(&mut self, fault: &Fault) -> Result<bool, Failure>;
 
-    /// Ends a fault that was begun.
+    /// Ends a fault that has begun.
     ///
     /// # Errors
     /// When a process cannot be started or signalled.
@@ -44,12 +44,12 @@ pub fn carry_out(plan: &Plan, scene: &mut impl Scene, history: &History, interru
     let begins = plan.faults.iter().map(|fault| (fault.at, true, fault));
     let ends = plan.faults.iter().map(|fault| (fault.at + fault.length, false, fault));
     let mut moments: Vec<(Duration, bool, &Fault)> = begins.chain(ends).collect();
-    // At the same moment, ends come before beginnings, except that a fault of zero length begins before it ends.
+    // If one fault ends when another begins, the end comes first. A fault of zero length begins before it ends.
     moments.sort_by_key(|(at, begins, fault)| (*at, *begins != fault.length.is_zero()));
     let mut begun: Vec<Fault> = Vec::new();
     for (at, begins, fault) in moments {
         while started.elapsed() < at && !interrupt.is_set() {
-            thread::sleep((at.saturating_sub(started.elapsed())).min(LOOK));
+            thread::sleep((at.saturating_sub(started.elapsed())).min(POLL_INTERVAL));
             scene.tick()?;
         }
         if begins && !interrupt.is_set() {

@@ -23,7 +23,7 @@ pub enum Series {
     Within,
     /// Clients of the library, and faults that break A1 or A2.
     Beyond,
-    /// `quorlock run`, while the nodes are backed up and replicas come and go. No lock may be lost.
+    /// `quorlock run`, while nodes are backed up, and replicas attach and detach. No lock may be lost.
     Operations,
     /// `quorlock run`, while wrappers and guards are stopped and killed.
     Processes,
@@ -36,14 +36,14 @@ pub enum Series {
 }
 
 impl Series {
-    /// All series, in the order in which they are played.
+    /// All series, in the order in which they are run.
     pub const ALL: [Self; 7] =
         [Self::Within, Self::Beyond, Self::Operations, Self::Processes, Self::Stopped, Self::Restarts, Self::Sentinel];
 
-    /// The series that other lock libraries can play as well.
+    /// The series that can also be run with other lock libraries.
     pub const SHARED: [Self; 2] = [Self::Within, Self::Beyond];
 
-    /// Whether its clients are `quorlock run` processes.
+    /// Whether the clients of the series are `quorlock run` processes.
     pub fn runs_commands(self) -> bool {
         matches!(self, Self::Operations | Self::Processes | Self::Stopped | Self::Restarts)
     }

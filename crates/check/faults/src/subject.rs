@@ -23,8 +23,8 @@ pub enum Subject {
     Quorlock,
     /// quorlock without its quarantine: nodes that lost their memory vote at once.
     Trusting,
-    /// quorlock with leases that may become valid again after they were lost. A test uses it to show that the judge
-    /// detects this. The other libraries never report a loss as final, so it is not on the page.
+    /// quorlock with leases that may become valid again after they were lost. A test uses this subject to show that the
+    /// judge detects revived leases. The page does not have it, because other libraries never report a loss as final.
     Reviving,
     /// rslock, from crates.io.
     Rslock,
@@ -41,18 +41,18 @@ impl Subject {
         self != Self::Quorlock
     }
 
-    /// Whether it is a library of another project.
+    /// Whether this is a library of another project.
     pub fn is_foreign(self) -> bool {
         matches!(self, Self::Rslock | Self::NodeRedlock)
     }
 
-    /// Whether its leases have fences.
+    /// Whether the library's leases have fences.
     pub fn has_fences(self) -> bool {
-        self.founds_cluster()
+        self.needs_init()
     }
 
-    /// Whether its nodes have to be initialized as a cluster.
-    pub fn founds_cluster(self) -> bool {
+    /// Whether the nodes of the library have to be initialized as a cluster.
+    pub fn needs_init(self) -> bool {
         matches!(self, Self::Quorlock | Self::Trusting | Self::Reviving)
     }
 }
@@ -70,7 +70,7 @@ pub struct Program {
     pub subject: Subject,
     /// The version, for the page.
     pub version: String,
-    /// Whether clients do not compete: each has a name of its own and holds it for long.
+    /// Whether clients do not compete: each client locks its own name, and holds it for a long time.
     pub is_uncontended: bool,
     file: OsString,
     args: Vec<OsString>,

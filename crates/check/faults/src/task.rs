@@ -12,7 +12,7 @@ pub const MAX_TTL: Duration = Duration::from_secs(3);
 pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 /// The cluster's maximum step back of a clock.
 pub const MAX_CLOCK_STEP_BACK: Duration = Duration::from_secs(1);
-/// Long for a loopback connection, so that a busy machine alone costs no vote.
+/// The node deadline. It is long for a loopback connection, so that no vote is late only because the machine is busy.
 pub const NODE_DEADLINE: Duration = Duration::from_millis(150);
 /// The names that clients compete for.
 pub const NAMES: [&str; 2] = ["ledger", "report"];
@@ -20,9 +20,9 @@ pub const NAMES: [&str; 2] = ["ledger", "report"];
 /// The task of one client.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Task {
-    /// Unique among the processes of an episode.
+    /// The number of the client, unique in an episode.
     pub client: u32,
-    /// Decides the pauses, the names and how long they are held.
+    /// The seed of the pauses, the names, and how long the client holds each name.
     pub seed: u64,
     /// The nodes, each behind a proxy.
     pub urls: Vec<String>,

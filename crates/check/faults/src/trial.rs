@@ -19,7 +19,7 @@ use crate::history::{History, Record};
 use crate::interrupt::Interrupt;
 use crate::plan::{Act, Fault, Plan, Target};
 use crate::register::Register;
-use crate::schedule::{LOOK, Scene, carry_out};
+use crate::schedule::{POLL_INTERVAL, Scene, carry_out};
 use crate::series::Series;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, NAMES, NODE_DEADLINE};
 
@@ -30,9 +30,9 @@ pub const TTL: Duration = Duration::from_secs(4);
 const KILL_GRACE: Duration = Duration::from_millis(200);
 const HOSTS: usize = 4;
 /// How long a fault waits for a holder of the lock.
-const HOLDER_PATIENCE: Duration = Duration::from_secs(20);
-/// After the last fault, a run that waits longer than this is starved, and a fleet without a grant is stuck.
-const CALM: Duration = Duration::from_secs(30);
+const HOLDER_TIMEOUT: Duration = Duration::from_secs(20);
+/// After the last fault, a run that waits longer than this is starved, and hosts without a grant are stuck.
+const STARVED_AFTER: Duration = Duration::from_secs(30);
 
 /// Carries out the plan of a series other than [`Series::Sentinel`]. Returns the history, which is also in the file.
 ///
@@ -100,7 +100,7 @@ impl Habit {
     fn of(series: Series) -> Self {
         match series {
             Series::Restarts => Self { waits: false, busy_ms: (20, 200), rest_ms: (200, 800) },
-            // Longer than a ttl, so that a command that outlives its lease is noticed.
+            // Longer than a ttl, so that the judge notices a command that outlives its lease.
             Series::Processes => Self { waits: true, busy_ms: (3_000, 12_000), rest_ms: (0, 200) },
             Series::Stopped => Self { waits: true, busy_ms: (12_000, 14_000), rest_ms: (0, 200) },
             _ => Self { waits: true, busy_ms: (100, 4_000), rest_ms: (0, 200) },
@@ -112,7 +112,7 @@ struct Hosts {
     cluster: Cluster,
     fleet: Fleet,
     habit: Habit,
-    /// When each host without a run starts its next one.
+    /// When each host without a run starts its next run.
     next: Vec<Instant>,
     rng: Rng,
     /// The processes that each fault has stopped.
@@ -154,7 +154,7 @@ impl Scene for Hosts {
         Ok(())
     }
 
-    /// Starts a run on every host that has none.
+    /// Starts a run on every host without a run.
     fn tick(&mut self) -> Result<(), Failure> {
         let habit = self.habit;
         for end in self.fleet.reap()? {
@@ -178,14 +178,14 @@ impl Hosts {
     fn target(&mut self, fault: &Fault) -> Result<Option<(u32, Pid, Option<Pid>)>, Failure> {
         let needs_guard = !matches!(fault.act, Act::StopWrapper | Act::KillWrapper);
         let begun = Instant::now();
-        while begun.elapsed() < HOLDER_PATIENCE {
+        while begun.elapsed() < HOLDER_TIMEOUT {
             if let Some(holder) = self.fleet.holder() {
                 let guard = holder.guard();
                 if guard.is_some() || !needs_guard {
                     return Ok(Some((holder.client, holder.wrapper(), guard)));
                 }
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
             self.tick()?;
         }
         Ok(None)
@@ -194,17 +194,17 @@ impl Hosts {
     /// Starts short runs until one is granted the lock; then waits for all runs to end.
     fn finish(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         let (begun, grants) = (Instant::now(), self.fleet.grants());
-        let is_time = || begun.elapsed() < CALM && !interrupt.is_set();
+        let is_time = || begun.elapsed() < STARVED_AFTER && !interrupt.is_set();
         while !self.habit.waits && self.fleet.grants() == grants && is_time() {
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
             self.tick()?;
         }
-        self.fleet.finish(|calm| calm < CALM && !interrupt.is_set())?;
+        self.fleet.finish(|calm| calm < STARVED_AFTER && !interrupt.is_set())?;
         Ok(())
     }
 }
 
-/// Ignores processes that have ended.
+/// Sends a signal to all processes. Ignores processes that have ended.
 fn signal_all(processes: &[Pid], signal: Signal) {
     for process in processes {
         let _ = kill_process(*process, signal);

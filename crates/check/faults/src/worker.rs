@@ -1,5 +1,5 @@
-//! A client process. In each turn it acquires a lock, uses the register and releases the lock. It runs until its input
-//! ends, and writes its events to stdout.
+//! A client process. In each turn the client acquires a lock, uses the register and releases the lock. The process runs
+//! until its input ends, and writes its events to stdout.
 
 #[cfg(feature = "harness")]
 mod own;
@@ -23,10 +23,10 @@ use crate::task::Task;
 #[cfg(feature = "harness")]
 pub use own::{Own, PRIVATE_NAMES};
 
-/// A renewed validity is reported only if it is longer by at least this many nanoseconds.
-const REPORT_STEP: u64 = 50_000_000;
+/// A client reports a renewed validity only if it ends at least this many nanoseconds later.
+const REPORT_STEP_NANOS: u64 = 50_000_000;
 /// The polling interval for a lease that is over.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The lock library that a client uses.
 pub trait Library: Sized {
@@ -143,7 +143,7 @@ impl<L: Library> Worker<L> {
             Ok(held) => held,
             Err(error) => return tell(&Event::GaveUp { turn, at: clock::now(), why: error.to_string() }),
         };
-        // Read the clock first, so that the recorded validity is a moment too short rather than too long.
+        // The clock is read first, so that the recorded validity may be a moment too short, but never too long.
         let at = clock::now();
         let until = at + held.validity().as_nanos() as u64;
         let mut hold = Hold { turn, name, held, until };
@@ -170,11 +170,11 @@ impl<L: Library> Worker<L> {
         Ok(())
     }
 
-    /// Polls a lease that is over for another ttl: it must not become valid again.
+    /// Polls a lease that is over for another ttl, and reports it if it becomes valid again.
     async fn watch(&self, hold: &Hold<L::Held>, ended: &watch::Receiver<bool>) -> Result<(), Failure> {
         let until = clock::now() + Duration::from_millis(self.task.ttl_ms).as_nanos() as u64;
         while clock::now() < until && !*ended.borrow() {
-            sleep(LOOK).await;
+            sleep(POLL_INTERVAL).await;
             if !hold.held.validity().is_zero() {
                 return tell(&Event::Revived { turn: hold.turn, at: clock::now() });
             }
@@ -197,7 +197,7 @@ impl<L: Library> Worker<L> {
             () = sleep(think) => {}
         }
         if let Some(known) = known {
-            // The lease may have ended meanwhile: the register has to reject the write.
+            // The lease may have ended during the pause. The register then has to reject the write.
             self.access(hold, Some(known)).await?;
         }
         hold.tell_validity()?;
@@ -229,7 +229,7 @@ impl<H: Held> Hold<H> {
         let at = clock::now();
         let left = self.held.validity().as_nanos() as u64;
         let until = at + left;
-        if left > 0 && until > self.until + REPORT_STEP {
+        if left > 0 && until > self.until + REPORT_STEP_NANOS {
             self.until = until;
             tell(&Event::Extended { turn: self.turn, at, until })?;
         }

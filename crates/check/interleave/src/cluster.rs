@@ -1,4 +1,5 @@
-//! The environment of a scene: time, tasks, connections, and the checks at the end.
+//! The environment of a scene (a test's actions in several threads): time, tasks, connections, and the checks at the
+//! end.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -20,25 +21,29 @@ use crate::queue::Queue;
 
 const NODES: usize = 3;
 const MS: u64 = 1_000_000;
-/// The start of the clients' clocks, in nanoseconds; the nodes' clocks are ahead of them.
+/// The reading of the clients' clocks at the start, in nanoseconds.
 const ORIGIN: u64 = 10_000 * MS;
+/// The reading of the nodes' clocks when the clients' clocks read zero, in microseconds.
 const EPOCH_MICROS: u64 = 1_000_000_000;
-/// Sleeps up to this length end without a scene moving the time: they yield to other tasks, or delay a reconnect.
-const SHORT: u64 = 10 * MS;
-/// The timeout for closing a client, and the maximum of time steps until everything is idle.
-const CLOSING: Duration = Duration::from_secs(600);
-const REST_MAX: u32 = 1_000;
-const TURNS: u32 = 100;
+/// The longest sleep that ends without a scene that moves the time, in nanoseconds. Such sleeps yield to other tasks,
+/// or delay a reconnect.
+const SHORT_SLEEP: u64 = 10 * MS;
+/// The timeout for closing a client.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(600);
+/// The maximum number of time steps until all tasks have ended.
+const TIME_STEPS_MAX: u32 = 1_000;
+/// The number of thread switches before each time step, in which messages in flight arrive.
+const YIELDS: u32 = 100;
 
-/// The ttl of a scene's leases. Shorter than the second after which a connection counts as silent.
+/// The ttl of a scene's leases. It is shorter than the second after which a connection counts as silent.
 const TTL: Duration = Duration::from_millis(600);
 
 /// The nodes, clients and tasks of a scene.
 pub struct Cluster {
     state: Mutex<State>,
     nodes: Vec<Queue<Mail>>,
-    /// Sleeps that end soon; `None` at the end.
-    soon: Queue<Option<u64>>,
+    /// The calls of short sleeps, which the clock thread ends. `None` stops the clock thread.
+    short_sleeps: Queue<Option<u64>>,
 }
 
 struct State {
@@ -51,28 +56,28 @@ struct State {
     tasks: usize,
 }
 
-/// Plays a scene, waits until everything is idle, and checks that no node has anything left. Passes the requests that
-/// each node got about each attempt to `judge`.
+/// Runs a scene, waits until all tasks have ended, and checks that no vote and no queue position is left. For each node
+/// and attempt, passes the number of requests that the node got to `judge`.
 ///
 /// # Panics
-/// If something is left, or tasks do not end.
-pub fn play(scene: impl FnOnce(&Arc<Cluster>), judge: impl Fn(LeaseId, Count)) {
+/// If a vote or a queue position is left, or tasks do not end.
+pub fn run_scene(scene: impl FnOnce(&Arc<Cluster>), judge: impl Fn(LeaseId, Count)) {
     let cluster = Arc::new(Cluster::new());
-    let _turns = sim::interleave(step, thread::yield_now);
-    let _entered = sim::enter(Rc::new(Here(Arc::clone(&cluster))));
+    let _switches = sim::interleave(step, thread::yield_now);
+    let _entered = sim::enter(Rc::new(Platform(Arc::clone(&cluster))));
     let nodes: Vec<_> = (0..NODES).map(|index| spawn_node(&cluster, index)).collect();
     let clock = spawn_clock(&cluster);
     scene(&cluster);
-    cluster.rest();
+    cluster.wait_for_tasks();
     for node in &cluster.nodes {
         node.push(Mail::Stop);
     }
-    cluster.soon.push(None);
-    clock.join().expect("the clock runs");
+    cluster.short_sleeps.push(None);
+    clock.join().expect("the clock never panics");
     for (index, node) in nodes.into_iter().enumerate() {
         let mut node = node.join().expect("a node never panics");
         let left = node.leftovers(cluster.node_time());
-        assert!(left.is_empty(), "left on node {index}: {left:?}");
+        assert!(left.is_empty(), "node {index} has leftovers: {left:?}");
         for (attempt, count) in &node.counts {
             judge(*attempt, *count);
         }
@@ -88,7 +93,7 @@ fn spawn_node(cluster: &Arc<Cluster>, index: usize) -> thread::JoinHandle<Node> 
     let cluster = Arc::clone(cluster);
     thread::spawn(move || {
         let mut node = Node::new(index, constants(), cluster.node_time());
-        while node.take(cluster.nodes[index].pop(), cluster.node_time()) {}
+        while node.handle(cluster.nodes[index].pop(), cluster.node_time()) {}
         node
     })
 }
@@ -96,7 +101,7 @@ fn spawn_node(cluster: &Arc<Cluster>, index: usize) -> thread::JoinHandle<Node> 
 fn spawn_clock(cluster: &Arc<Cluster>) -> thread::JoinHandle<()> {
     let cluster = Arc::clone(cluster);
     thread::spawn(move || {
-        while let Some(call) = cluster.soon.pop() {
+        while let Some(call) = cluster.short_sleeps.pop() {
             let mut state = cluster.state();
             let sleeper = state.sleepers.remove(&call);
             if let Some((at, waker)) = sleeper {
@@ -129,7 +134,7 @@ impl Cluster {
             tasks: 0,
         };
         let nodes = (0..NODES).map(|_| Queue::new()).collect();
-        Self { state: Mutex::new(state), nodes, soon: Queue::new() }
+        Self { state: Mutex::new(state), nodes, short_sleeps: Queue::new() }
     }
 
     /// A client of all nodes.
@@ -138,7 +143,7 @@ impl Cluster {
     /// If it cannot connect.
     pub fn client(&self) -> Client {
         let connecting = Client::builder().simulated(NODES).ttl(TTL).connect_lazy();
-        shuttle::future::block_on(connecting).expect("all nodes are there")
+        shuttle::future::block_on(connecting).expect("a client of running nodes connects")
     }
 
     /// Closes a client, and waits until all its releases are delivered.
@@ -146,7 +151,7 @@ impl Cluster {
     /// # Panics
     /// If a release is not delivered.
     pub fn close(&self, client: Client) {
-        shuttle::future::block_on(client.close(CLOSING)).expect("everything is delivered");
+        shuttle::future::block_on(client.close(CLOSE_TIMEOUT)).expect("all releases are delivered");
     }
 
     /// Moves the time, and wakes all tasks whose sleep has ended.
@@ -168,21 +173,21 @@ impl Cluster {
         self.nodes[node].push(Mail::Cut);
     }
 
-    /// Lets other threads run for a random number of steps, at most `most`.
-    pub fn dawdle(&self, most: u64) {
-        for _ in 0..self.roll() % most {
+    /// Lets other threads run for a random number of steps, fewer than `max_steps`.
+    pub fn pause(&self, max_steps: u64) {
+        for _ in 0..self.random() % max_steps {
             step();
         }
     }
 
-    /// Moves the time until no task of a client is left.
-    fn rest(&self) {
-        for _ in 0..REST_MAX {
+    /// Moves the time until all tasks of clients have ended.
+    fn wait_for_tasks(&self) {
+        for _ in 0..TIME_STEPS_MAX {
             if self.state().tasks == 0 {
                 return;
             }
             // Messages in flight arrive before time moves on.
-            (0..TURNS).for_each(|_| thread::yield_now());
+            (0..YIELDS).for_each(|_| thread::yield_now());
             self.advance(Duration::from_millis(10));
         }
         panic!("{} tasks of clients never end", self.state().tasks);
@@ -192,20 +197,20 @@ impl Cluster {
         NodeTime::wall(EPOCH_MICROS + self.state().now / 1_000)
     }
 
-    fn roll(&self) -> u64 {
+    fn random(&self) -> u64 {
         self.state().rng.bits()
     }
 
-    /// Never locked across a point where threads may switch.
+    /// Locks the state. A caller must not keep the lock at a point where threads may switch.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The cluster behind the library's platform interface.
-struct Here(Arc<Cluster>);
+/// Implements the library's platform interface with the cluster.
+struct Platform(Arc<Cluster>);
 
-impl World for Here {
+impl World for Platform {
     fn now(&self) -> u64 {
         self.0.state().now
     }
@@ -223,7 +228,7 @@ impl World for Here {
     }
 
     fn bits(&self) -> u64 {
-        self.0.roll()
+        self.0.random()
     }
 
     fn spawn(&self, task: Task) {
@@ -241,10 +246,10 @@ impl World for Here {
             state.calls += 1;
             let call = state.calls;
             state.sleepers.insert(call, (nanos, waker));
-            (call, nanos <= state.now + SHORT)
+            (call, nanos <= state.now + SHORT_SLEEP)
         };
         if is_soon {
-            self.0.soon.push(Some(call));
+            self.0.short_sleeps.push(Some(call));
         }
         call
     }
@@ -272,43 +277,43 @@ impl World for Here {
     }
 }
 
-impl Here {
+impl Platform {
     fn mail(&self, connection: u64, mail: Mail) {
         let node = self.0.state().connections[connection as usize];
         self.0.nodes[node].push(mail);
     }
 }
 
-/// Rings once, and thereby cancels a future.
+/// Cancels a future, from another thread.
 #[derive(Default)]
-pub struct Bell(Mutex<(bool, Option<Waker>)>);
+pub struct Canceller(Mutex<(bool, Option<Waker>)>);
 
-impl Bell {
-    /// Rings the bell.
-    pub fn ring(&self) {
+impl Canceller {
+    /// Cancels the future.
+    pub fn cancel(&self) {
         step();
         let waker = {
-            let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            bell.0 = true;
-            bell.1.take()
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.0 = true;
+            state.1.take()
         };
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// The result of the future, or `None` if the bell rings first and the future is dropped.
+    /// The result of the future. `None` if [`cancel`](Self::cancel) is called first, which drops the future.
     ///
     /// # Cancel safety
     /// Dropping this drops the future.
-    pub async fn unless_rung<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+    pub async fn unless_cancelled<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         std::future::poll_fn(|context| {
             if let Poll::Ready(done) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
             step();
-            let mut bell = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            bell.1 = Some(context.waker().clone());
-            if bell.0 { Poll::Ready(None) } else { Poll::Pending }
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.1 = Some(context.waker().clone());
+            if state.0 { Poll::Ready(None) } else { Poll::Pending }
         })
         .await
     }

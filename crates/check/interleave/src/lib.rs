@@ -1,10 +1,10 @@
-//! Interleaves the library's own threads: callers, arriving votes, timers and links run in orders that shuttle chooses,
-//! with a possible switch before every mutex and atomic. Each node runs the core's rules on its own thread. Time stands
-//! still unless a scene moves it.
+//! Runs the library's threads in orders that shuttle chooses. Callers, arriving votes, timers and links may switch
+//! before every use of a mutex or an atomic. Each node runs the core's rules on its own thread. Time passes only when a
+//! scene moves it, except for short sleeps.
 
 mod cluster;
 mod node;
 mod queue;
 
-pub use cluster::{Bell, Cluster, play};
+pub use cluster::{Canceller, Cluster, run_scene};
 pub use node::Count;

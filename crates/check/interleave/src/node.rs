@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 
 use quorlock::sim::{Ear, Question, Said};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend};
-use quorlock_core::ticket::{Channel, Handoff, Ticket};
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{Request, Ticket};
+use quorlock_core::vote::{Handoff, Refusal, Vote};
 
 /// A message to a node.
 pub(crate) enum Mail {
     Connect(u64, Ear),
     Ask(u64, Question),
     HangUp(u64),
-    /// All connections break; messages in flight still arrive.
+    /// All connections break. Messages in flight still arrive.
     Cut,
     Stop,
 }
@@ -41,7 +41,7 @@ pub(crate) struct Node {
 type Hint = (Channel, Ticket, Option<Handoff>);
 
 impl Node {
-    /// A node that has been voting for long.
+    /// A node that has voted for a long time.
     pub(crate) fn new(index: usize, constants: Constants, now: NodeTime) -> Self {
         let mut life = None;
         let init = NodeCommand::Init { identity: identity(index), fresh: Epoch(index as u128 + 1), constants };
@@ -56,8 +56,8 @@ impl Node {
         }
     }
 
-    /// Handles a message. Returns `false` after the last one.
-    pub(crate) fn take(&mut self, mail: Mail, now: NodeTime) -> bool {
+    /// Handles a message. Returns `false` after [`Mail::Stop`].
+    pub(crate) fn handle(&mut self, mail: Mail, now: NodeTime) -> bool {
         match mail {
             Mail::Connect(connection, ear) => {
                 self.listeners.insert(ear.channel(), connection);
@@ -124,7 +124,7 @@ impl Node {
     pub(crate) fn leftovers(&mut self, now: NodeTime) -> Vec<String> {
         let mut left = Vec::new();
         for (key, record) in &mut self.records {
-            record.lapse(now);
+            record.remove_expired(now);
             left.extend(record.vote.iter().map(|vote| format!("a vote of {:?} for {key}", vote.attempt)));
             left.extend(
                 record.queue.iter().map(|place| format!("a queue position of {:?} for {key}", place.waiter.ticket)),

@@ -1,4 +1,4 @@
-//! A queue between threads.
+//! A blocking queue between threads.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ impl<T> Queue<T> {
         self.more.notify_one();
     }
 
-    /// Removes the oldest item; waits until there is one.
+    /// Removes the oldest item. If the queue is empty, waits for an item.
     pub(crate) fn pop(&self) -> T {
         let mut items = self.items.lock().expect("the mutex is not poisoned");
         loop {

@@ -7,66 +7,70 @@ use std::time::Duration;
 
 use quorlock::{Client, DetachedLease, LostError};
 use quorlock_core::name::LeaseId;
-use quorlock_interleave::{Bell, Cluster, Count, play};
+use quorlock_interleave::{Canceller, Cluster, Count, run_scene};
 use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 
-/// The number of random orders of each scene, unless `QUORLOCK_ORDERS` sets another. As many more orders change
-/// priorities only a few times.
+/// The number of random orders of each scene, unless `QUORLOCK_ORDERS` sets another number. Each scene also runs in the
+/// same number of orders that change thread priorities only a few times.
 const ORDERS: usize = 60;
+/// The number of priority changes.
 const CHANGES: usize = 4;
-/// Interfering threads act within about this many steps.
-const SOON: u64 = 400;
-/// Enough turns for every reply in flight.
+/// The maximum pause of an interfering thread, in steps.
+const MAX_PAUSE: u64 = 400;
+/// The number of thread switches in which every reply in flight arrives.
 const YIELDS: u32 = 1_000;
-/// The time of the first renewal, and the latest end of the lease.
+/// The time until the first renewal.
 const RENEWAL: Duration = Duration::from_millis(200);
-const END: Duration = Duration::from_millis(600);
+/// The time until the latest end of the lease.
+const LEASE_END: Duration = Duration::from_millis(600);
 
-fn in_any_order(scene: fn(&Arc<Cluster>), judge: fn(LeaseId, Count)) {
+/// Runs the scene in many orders, and checks the requests of every attempt.
+fn run_in_many_orders(scene: fn(&Arc<Cluster>), judge: fn(LeaseId, Count)) {
     let mut config = Config::new();
     config.stack_size = 512 * 1024;
     config.silence_warnings = true;
     let orders = std::env::var("QUORLOCK_ORDERS").map_or(ORDERS, |orders| orders.parse().unwrap());
-    Runner::new(RandomScheduler::new(orders), config.clone()).run(move || play(scene, judge));
-    Runner::new(PctScheduler::new(CHANGES, orders), config).run(move || play(scene, judge));
+    Runner::new(RandomScheduler::new(orders), config.clone()).run(move || run_scene(scene, judge));
+    Runner::new(PctScheduler::new(CHANGES, orders), config).run(move || run_scene(scene, judge));
 }
 
-/// A granted vote is released, and exactly once if no connection breaks.
-fn exactly_once(attempt: LeaseId, count: Count) {
+/// Checks that an attempt is released exactly once, which must be true if no connection breaks.
+fn assert_released_once(attempt: LeaseId, count: Count) {
     if count.acquires > 0 {
         assert_eq!(count.releases, 1, "{attempt:?}: {count:?}");
     }
 }
 
-/// If connections break, repeated releases do no harm.
-fn at_least_once(attempt: LeaseId, count: Count) {
+/// Checks that an attempt is released at least once. A broken connection may repeat a release.
+fn assert_released(attempt: LeaseId, count: Count) {
     if count.acquires > 0 {
         assert!(count.releases >= 1, "{attempt:?}: {count:?}");
     }
 }
 
-fn ring_soon(cluster: &Arc<Cluster>, bell: &Arc<Bell>) -> thread::JoinHandle<()> {
-    let (cluster, bell) = (Arc::clone(cluster), Arc::clone(bell));
+/// Cancels after a random pause, in another thread.
+fn cancel_soon(cluster: &Arc<Cluster>, canceller: &Arc<Canceller>) -> thread::JoinHandle<()> {
+    let (cluster, canceller) = (Arc::clone(cluster), Arc::clone(canceller));
     thread::spawn(move || {
-        cluster.dawdle(SOON);
-        bell.ring();
+        cluster.pause(MAX_PAUSE);
+        canceller.cancel();
     })
 }
 
 #[test]
 fn an_acquire_cancelled_while_votes_arrive_leaves_nothing_behind() {
     let scene = |cluster: &Arc<Cluster>| {
-        let (client, bell) = (cluster.client(), Arc::new(Bell::default()));
-        let ringing = ring_soon(cluster, &bell);
+        let (client, canceller) = (cluster.client(), Arc::new(Canceller::default()));
+        let cancelling = cancel_soon(cluster, &canceller);
         let lock = client.lock("x");
-        drop(block_on(bell.unless_rung(lock.acquire())));
-        ringing.join().unwrap();
+        drop(block_on(canceller.unless_cancelled(lock.acquire())));
+        cancelling.join().unwrap();
         drop(lock);
         cluster.close(client);
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 #[test]
@@ -74,24 +78,24 @@ fn a_waiter_dropped_during_a_handoff_leaves_no_vote() {
     let scene = |cluster: &Arc<Cluster>| {
         let (holder, client) = (cluster.client(), cluster.client());
         let lease = block_on(holder.lock("x").acquire()).unwrap();
-        let bell = Arc::new(Bell::default());
+        let canceller = Arc::new(Canceller::default());
         let waiting = {
-            let (lock, bell) = (client.lock("x"), Arc::clone(&bell));
-            thread::spawn(move || drop(block_on(bell.unless_rung(lock.acquire()))))
+            let (lock, canceller) = (client.lock("x"), Arc::clone(&canceller));
+            thread::spawn(move || drop(block_on(canceller.unless_cancelled(lock.acquire()))))
         };
-        let ringing = ring_soon(cluster, &bell);
-        cluster.dawdle(SOON);
+        let cancelling = cancel_soon(cluster, &canceller);
+        cluster.pause(MAX_PAUSE);
         drop(lease);
         waiting.join().unwrap();
-        ringing.join().unwrap();
+        cancelling.join().unwrap();
         cluster.close(client);
         cluster.close(holder);
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 #[test]
-fn replies_that_come_during_the_win_reach_the_hold() {
+fn a_hold_counts_replies_that_arrive_during_the_win() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
@@ -103,21 +107,21 @@ fn replies_that_come_during_the_win_reach_the_hold() {
         drop(lease);
         cluster.close(client);
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 #[test]
-fn a_client_that_is_closed_during_a_renewal_releases_once_and_renews_no_more() {
+fn a_client_that_closes_during_a_renewal_releases_once_and_stops_renewing() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
         let moving = advance_soon(cluster, RENEWAL);
-        cluster.dawdle(SOON);
+        cluster.pause(MAX_PAUSE);
         cluster.close(client);
         moving.join().unwrap();
         assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Closed));
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 #[test]
@@ -128,12 +132,12 @@ fn two_concurrent_acquires_never_both_hold() {
         let trying = thread::spawn(move || block_on(lock.try_acquire()).unwrap());
         let first = block_on(one.lock("x").try_acquire()).unwrap();
         let second = trying.join().unwrap();
-        assert!(first.is_none() || second.is_none(), "time stands still: both are valid");
+        assert!(first.is_none() || second.is_none(), "two clients hold the lock at the same time");
         drop((first, second));
         cluster.close(other);
         cluster.close(one);
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 #[test]
@@ -145,22 +149,22 @@ fn a_lease_dropped_while_its_client_closes_is_released_once() {
         cluster.close(client);
         dropping.join().unwrap();
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 #[test]
-fn an_acquire_while_the_client_closes_leaves_nothing_behind() {
+fn an_acquire_during_the_close_of_its_client_leaves_nothing_behind() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lock = client.lock("x");
         let asking = thread::spawn(move || block_on(lock.acquire()));
-        cluster.dawdle(SOON);
+        cluster.pause(MAX_PAUSE);
         cluster.close(client);
         if let Ok(lease) = asking.join().unwrap() {
             assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Closed));
         }
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 #[test]
@@ -168,32 +172,32 @@ fn a_lease_lost_during_its_release_is_released_once() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
-        let moving = advance_soon(cluster, END);
-        cluster.dawdle(SOON);
+        let moving = advance_soon(cluster, LEASE_END);
+        cluster.pause(MAX_PAUSE);
         drop(lease);
         moving.join().unwrap();
         cluster.close(client);
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 fn advance_soon(cluster: &Arc<Cluster>, by: Duration) -> thread::JoinHandle<()> {
     let cluster = Arc::clone(cluster);
     thread::spawn(move || {
-        cluster.dawdle(SOON);
+        cluster.pause(MAX_PAUSE);
         cluster.advance(by);
     })
 }
 
-/// Detaches a lease while time moves on, and releases it.
-fn detach(cluster: &Arc<Cluster>, meanwhile: Duration) -> (Client, Result<DetachedLease, LostError>) {
+/// Detaches a lease while another thread moves the time by `advance`, and releases it.
+fn detach(cluster: &Arc<Cluster>, advance: Duration) -> (Client, Result<DetachedLease, LostError>) {
     let (client, receiver) = (cluster.client(), cluster.client());
     let lease = block_on(client.lock("x").acquire()).unwrap();
-    let moving = advance_soon(cluster, meanwhile);
-    cluster.dawdle(SOON);
+    let moving = advance_soon(cluster, advance);
+    cluster.pause(MAX_PAUSE);
     let detached = lease.detach();
     if let Ok(detached) = &detached {
-        // The release may time out; it is delivered later.
+        // If the release times out, it is delivered later.
         drop(block_on(receiver.release(detached)));
     }
     moving.join().unwrap();
@@ -205,43 +209,43 @@ fn detach(cluster: &Arc<Cluster>, meanwhile: Duration) -> (Client, Result<Detach
 fn a_lease_detached_during_a_renewal_is_not_renewed_again() {
     let scene = |cluster: &Arc<Cluster>| {
         let (client, detached) = detach(cluster, RENEWAL);
-        assert!(detached.is_ok(), "it is valid for long");
-        // A watchdog that kept running would find its lease gone, and release it again. Messages in flight must arrive
-        // before the tombstone of the release expires: two ttls.
+        assert!(detached.is_ok(), "the lease was lost before it was detached");
+        // A watchdog that still runs would find its lease lost, and release the lease again. The time moves by less
+        // than two ttls, so that messages in flight arrive before the tombstone of the release expires.
         for _ in 0..4 {
             cluster.advance(RENEWAL);
-            cluster.dawdle(SOON / 8);
+            cluster.pause(MAX_PAUSE / 8);
         }
         cluster.close(client);
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 #[test]
 fn a_lease_is_lost_or_detached_and_never_both() {
     let scene = |cluster: &Arc<Cluster>| {
-        let (client, _) = detach(cluster, END);
+        let (client, _) = detach(cluster, LEASE_END);
         cluster.close(client);
     };
-    in_any_order(scene, exactly_once);
+    run_in_many_orders(scene, assert_released_once);
 }
 
 #[test]
 fn a_connection_that_breaks_during_a_cancellation_leaves_no_vote() {
     let scene = |cluster: &Arc<Cluster>| {
-        let (client, bell) = (cluster.client(), Arc::new(Bell::default()));
-        let ringing = ring_soon(cluster, &bell);
+        let (client, canceller) = (cluster.client(), Arc::new(Canceller::default()));
+        let cancelling = cancel_soon(cluster, &canceller);
         let cutting = {
             let cluster = Arc::clone(cluster);
             thread::spawn(move || {
-                cluster.dawdle(SOON);
+                cluster.pause(MAX_PAUSE);
                 cluster.cut(0);
             })
         };
-        drop(block_on(bell.unless_rung(client.lock("x").acquire())));
-        ringing.join().unwrap();
+        drop(block_on(canceller.unless_cancelled(client.lock("x").acquire())));
+        cancelling.join().unwrap();
         cutting.join().unwrap();
         cluster.close(client);
     };
-    in_any_order(scene, at_least_once);
+    run_in_many_orders(scene, assert_released);
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use quorlock_model::report::{HEAD, Row, WIDE_HEAD, Wide, page, stories};
+use quorlock_model::report::{HEAD, Row, WIDE_HEAD, WideResult, page, stories};
 use quorlock_model::roster::{self, Caught, Searched};
 use quorlock_model::run_info::RunInfo;
 use quorlock_model::scenario::ALL;
@@ -45,7 +45,8 @@ fn main() -> ExitCode {
             println!("{}", row.story());
         }
     }
-    let wide = if options.quick || options.rule.is_some() || options.rosters { Vec::new() } else { Wide::search_all() };
+    let wide =
+        if options.quick || options.rule.is_some() || options.rosters { Vec::new() } else { WideResult::search_all() };
     if !wide.is_empty() {
         println!("\n{WIDE_HEAD}");
     }
@@ -53,11 +54,11 @@ fn main() -> ExitCode {
         println!("{}", search.line());
     }
     let (searched, caught) = search_rosters(&options);
-    let complaints = rows.iter().filter_map(Row::complaint).chain(wide.iter().filter_map(Wide::complaint));
-    let complaints = complaints.chain(searched.iter().filter_map(Searched::complaint));
-    let complaints: Vec<String> = complaints.chain(caught.iter().filter_map(Caught::complaint)).collect();
-    for complaint in &complaints {
-        eprintln!("{complaint}");
+    let failures = rows.iter().filter_map(Row::failure).chain(wide.iter().filter_map(WideResult::failure));
+    let failures = failures.chain(searched.iter().filter_map(Searched::failure));
+    let failures: Vec<String> = failures.chain(caught.iter().filter_map(Caught::failure)).collect();
+    for failure in &failures {
+        eprintln!("{failure}");
     }
     if rows.is_empty() && searched.is_empty() && caught.is_empty() {
         eprintln!("unknown rule; see the names in crates/check/model/src/scenario.rs and roster/scenarios.rs");
@@ -75,7 +76,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     }
-    if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Searches the rules about who may vote, and prints the tables.

@@ -9,44 +9,46 @@ use crate::search::{Counter, Finding};
 /// The results for one rule: a search with all rules, and a search without this rule.
 pub struct Row {
     scenario: Scenario,
-    with: Finding,
-    without: Finding,
+    with_rule: Finding,
+    without_rule: Finding,
 }
 
 impl Row {
     /// Searches the scenario with all rules, and without its rule.
     pub fn search(scenario: &Scenario) -> Self {
-        Self { scenario: *scenario, with: scenario.hunt.with(), without: scenario.hunt.without() }
+        let (with_rule, without_rule) = (scenario.search.search_with_rule(), scenario.search.search_without_rule());
+        Self { scenario: *scenario, with_rule, without_rule }
     }
 
-    /// The reason why this row fails: the rules are not sufficient, or this rule is not needed.
-    pub fn complaint(&self) -> Option<String> {
+    /// The reason why this row fails: a violation with all rules, an unfinished search, or no violation without the
+    /// rule.
+    pub fn failure(&self) -> Option<String> {
         let name = self.scenario.name;
-        if let Some(counter) = &self.with.counter {
+        if let Some(counter) = &self.with_rule.counter {
             return Some(format!("{name}: a violation with all rules in force\n{}", describe(counter)));
         }
-        if !self.with.exhausted {
+        if !self.with_rule.exhausted {
             return Some(format!("{name}: the search did not end"));
         }
-        self.without.counter.is_none().then(|| format!("{name}: no violation without the rule"))
+        self.without_rule.counter.is_none().then(|| format!("{name}: no violation without the rule"))
     }
 
     /// The counter-example of the search without the rule, step by step.
     pub fn story(&self) -> String {
         let Scenario { rule, mutant, .. } = self.scenario;
-        let ending = self.without.counter.as_ref().map_or_else(|| "no violation\n".into(), describe);
+        let ending = self.without_rule.counter.as_ref().map_or_else(|| "no violation\n".into(), describe);
         format!("rule: {rule}\nmutant: {mutant}\n{ending}")
     }
 
     /// The row of the table, in Markdown.
     pub fn line(&self) -> String {
         let Scenario { rule, mutant, .. } = self.scenario;
-        let (length, breach) = match &self.without.counter {
+        let (length, breach) = match &self.without_rule.counter {
             Some(counter) => (counter.length.to_string(), counter.breach.to_string()),
             None => ("none".into(), "no violation".into()),
         };
-        let (with, without) = (self.with.states, self.without.states);
-        format!("| {rule} | {mutant} | {with} | {without} | {length} | {breach} |")
+        let (with_rule, without_rule) = (self.with_rule.states, self.without_rule.states);
+        format!("| {rule} | {mutant} | {with_rule} | {without_rule} | {length} | {breach} |")
     }
 }
 
@@ -59,20 +61,20 @@ pub(crate) fn describe(counter: &Counter) -> String {
     text
 }
 
-/// A wider search, with all rules.
-pub struct Wide {
+/// The result of a wider search, with all rules.
+pub struct WideResult {
     name: &'static str,
     finding: Finding,
 }
 
-impl Wide {
+impl WideResult {
     /// Runs all wider searches.
     pub fn search_all() -> Vec<Self> {
         WIDE.iter().map(|(name, wide)| Self { name, finding: wide.search() }).collect()
     }
 
-    /// The reason why this search fails: the rules are not sufficient, or the search did not end.
-    pub fn complaint(&self) -> Option<String> {
+    /// The reason why this search fails: a violation with all rules, or an unfinished search.
+    pub fn failure(&self) -> Option<String> {
         match &self.finding {
             Finding { counter: Some(counter), .. } => Some(format!("{}\n{}", self.name, describe(counter))),
             Finding { exhausted: false, .. } => Some(format!("{}: the search did not end", self.name)),
@@ -88,14 +90,14 @@ impl Wide {
 
 /// The head of the table of rules.
 pub const HEAD: &str = "\
-| rule | mutant | states with the rule | states until the counter-example | its length | violation |
+| rule | mutant | states with the rule | states until the counter-example | steps of the counter-example | violation |
 |---|---|---|---|---|---|";
 
 /// The head of the table of wider searches.
 pub const WIDE_HEAD: &str = "| scenario | states |\n|---|---|";
 
 /// The page for `docs/evidence`, in Markdown.
-pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[Wide], rosters: &str) -> String {
+pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[WideResult], rosters: &str) -> String {
     let mut page = format!("# Model checking of the shipped core\n\n{}\n\n{INTRODUCTION}", run_info.line());
     let _ = writeln!(page, "{HEAD}");
     for row in rows {
@@ -128,25 +130,26 @@ The search checks in every state:
 - Two leases that exclude each other are never valid at the same time. Each client's own clock decides whether its lease is valid.
 - Every fence is higher than all earlier ones.
 - A lost lease stays lost.
-- After a majority has broken a lease, the lease is valid for at most one more ttl. It ends earlier if its holder receives the
-  message about the break: the holder then asks the nodes, and loses the lease when they have replied. A break ends no other lease.
+- After a majority has broken a lease, the lease is valid for at most one more ttl. The lease ends earlier if its holder receives
+  the message about the break: the holder then asks the nodes, and loses the lease when the nodes have replied. A break ends no
+  other lease.
 - After a majority has retired an owner, the owner holds the name for at most one more ttl, and keeps its other names.
 - When no client holds or wants the lock, nothing is in flight and every release is acknowledged, no vote is left.
 - Queue: from every order of the first replies, a fair schedule serves every waiter. While a lease is held and nothing
-  changes, a waiter sends no more requests than its polls need. The wider searches follow every fair schedule to its end, and every one
-  serves the waiters. A schedule is fair if time passes only when everything in flight has arrived.
+  changes, a waiter sends no more requests than its polls need. The wider searches follow every fair schedule to its end, and each
+  schedule serves the waiters. A schedule is fair if time passes only when everything in flight has arrived.
 
 On a connection that stays open, messages arrive once and in order, as in TCP. The search may hold a message back
 until the end of the search, which covers a lost message. A Redis server may execute the requests of a batch in another order, but
 keeps the order of requests about one name
 ([decision 28](../decisions/link.md#28-send-similar-requests-of-a-batch-as-one-command)), and a search is about one name.
 
-Messages arrive twice or out of order only if a connection breaks. Requests in flight then arrive at any time or never, the client
-repeats its unacknowledged releases on the next connection, and may send its acquire again. So a request may arrive after its own
-release, and a release may arrive twice. A message is never lost alone, only with its connection
-([decision 20](../decisions/evidence.md#20-search-the-shipped-state-machines-one-scenario-per-rule)).
+Messages arrive twice or out of order only if a connection breaks. Requests in flight then arrive at any time or never. The client
+repeats its unacknowledged releases on the next connection, and may repeat its acquire. So an acquire may arrive after the release
+of its attempt, and a release may arrive twice. The network never loses a single message, but only all messages of a connection
+([decision 20](../decisions/evidence.md#20-model-check-the-shipped-state-machines-one-scenario-per-rule)).
 
-In some scenarios votes expire by a wall clock that jumps, as on a Redis server: votes then vanish early, and leases may overlap.
+In some scenarios votes expire by a wall clock that jumps, as on a Redis server. Votes then expire early, and leases may overlap.
 Those searches check that fences differ, and that no server has granted the lower of two fences after the higher one. In all other
 scenarios votes expire by a clock that does not jump. A jump of the wall clock then only makes a server compute a longer uptime.
 
@@ -158,7 +161,7 @@ Words in the table:
 - *Floor*: the fence at or below which a node that lost its memory grants nothing.
 - *Incarnation*: the life of a node's memory, until the node loses it. The *epoch* is its number.
 - *Tombstone*: a node's record that an attempt is over. The node refuses later requests of that attempt.
-- *Entry*: one acquisition of a shared or reentrant lock. A lock can have several entries at a time.
+- *Entry*: one holder's use of a shared or reentrant lock. A lock can have several entries at a time.
 - *Yield*: a waiter returns its votes and keeps its queue position.
 
 A quarantine that is only 3 ms too short causes no violation, so the mutant is 4 ms too short: for drift, a client subtracts 2 ms from

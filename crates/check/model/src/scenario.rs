@@ -1,63 +1,66 @@
 //! The scenarios: for each rule, a setup in which the protocol without that rule has a violation.
 
-mod beginnings;
+mod setups;
 
 use std::sync::Arc;
 
 use quorlock_core::rules::{Rule, Rules};
 
-use crate::queue::fair::{Fair, Mishaps};
+use crate::queue::fair::{Fair, Faults};
 use crate::queue::{self, world::Flaws};
 use crate::search::{Finding, exhaust, shortest};
 use crate::setup::{Flaw, Setup};
 use crate::slots::{self, Slots};
-pub use beginnings::{
-    a_reader_a_writer_and_a_restart, a_reader_who_reads_again_and_a_writer, an_owner_who_enters_twice_and_a_restart,
-    detached_and_repaired, one_trusted_node, two_for_two_slots_and_a_restart, two_owners_and_a_restart,
-    two_readers_a_writer_and_a_restart, votes_that_vanish, votes_that_vanish_before_a_waiter, votes_that_vanish_twice,
+use setups::{
+    break_after_release, break_during_renewal, break_now_of_renewing_holder, break_now_with_waiter, break_with_drain,
+    break_with_faults, cancellation_or_release, cancellation_or_release_with_lost_request,
+    cancellation_or_release_with_send_queue, client_with_one_reachable_node, clock_rates_at_limit,
+    crash_and_clock_jump, crash_and_emptied_server, crash_with_clock_rates_at_limit, crash_with_frequent_claims,
+    crash_with_wrong_clock_estimates, detached_lease, emptied_server, handoff_on_one_node, handoff_with_faults,
+    holder_and_two_waiters, late_renewals, owner_retired_from_another_name, plain_locks_and_emptied_server,
+    renewals_with_a_slow_reply, renewing_holder_with_restart, restart_with_old_snapshot, retired_owner,
+    retired_owner_and_second_owner, rolled_back_server, second_attempt_after_broken_connection,
+    second_attempt_with_slow_replies, server_crash, server_with_two_addresses, stored_fence_and_higher_proposal,
+    stored_fence_on_one_node, two_attempts_with_faults, two_clients, two_clients_on_all_nodes,
+    two_readers_and_a_writer, two_slow_replies, waiter_and_restart_with_snapshot,
 };
-use beginnings::{
-    broken_at_once, broken_at_once_for_a_waiter, broken_to_drain, broken_too_late, broken_while_renewing,
-    broken_with_faults, cancellation_or_release, cancellation_while_requests_are_queued, crash, crash_and_jump,
-    crash_between_clocks_at_their_limit, crash_with_clients_off_the_clock, cut_off, detached, flushed,
-    handoff_on_one_node, handoff_with_faults, lost_release, old_snapshot, one_node_ahead,
-    one_node_ahead_and_two_rivals, plain_and_flushed, rates_at_their_limit, renewals_late, renewals_with_slow_replies,
-    renewing_holder, retired, retired_elsewhere, retired_for_another, rolled_back,
-    second_attempt_over_a_broken_connection, second_attempt_with_slow_replies, slow_replies, two_addresses,
-    two_attempts_with_faults, two_claimants, two_clients, two_everywhere, two_losses, two_readers_and_a_writer,
-    two_who_wait, waiting_through_a_restart,
+pub use setups::{
+    detached_and_repaired_lease, owner_with_two_entries_and_restart, reader_and_writer_with_restart,
+    reader_with_two_entries_and_writer, two_owners_with_restart, two_readers_and_writer_with_restart,
+    two_restarts_of_a_trusted_node, two_slots_with_restart, votes_dropped_by_clock_jump,
+    votes_dropped_by_clock_jump_with_waiter, votes_dropped_by_two_clock_jumps,
 };
 
-/// A rule, and the search that shows why it is needed.
+/// A rule, and the search that shows why the rule is needed.
 #[derive(Clone, Copy)]
 pub struct Scenario {
-    /// The name for the command line.
+    /// The name of the rule on the command line.
     pub name: &'static str,
-    /// The rule.
+    /// The rule, as a sentence.
     pub rule: &'static str,
-    /// The behaviour without the rule.
+    /// The behaviour without the rule, as a sentence.
     pub mutant: &'static str,
-    /// The search.
-    pub hunt: Hunt,
+    /// The search for a violation.
+    pub search: Search,
     /// Whether the search takes at most a few seconds.
     pub is_quick: bool,
 }
 
-/// The setup of a search, with all rules.
-pub type Beginning = fn() -> Setup;
+/// Makes the setup of a search with all rules.
+pub type SetupFn = fn() -> Setup;
 
-/// A kind of search, and how it switches the rule off.
+/// A search, and the flaw that switches its rule off.
 #[derive(Clone, Copy)]
-pub enum Hunt {
-    /// Leases and fences: the flaw, and the setup with all rules.
-    Lease(Flaw, Beginning),
-    /// The waiting queue.
+pub enum Search {
+    /// A search of leases and fences: the flaw, and the setup with all rules.
+    Lease(Flaw, SetupFn),
+    /// A search of the waiting queue: the flaws.
     Queue(fn() -> Flaws),
 }
 
-impl Hunt {
+impl Search {
     /// Searches with all rules.
-    pub fn with(self) -> Finding {
+    pub fn search_with_rule(self) -> Finding {
         match self {
             Self::Lease(_, setup) => exhaust(&Arc::new(setup())),
             Self::Queue(_) => queue::search::search(Flaws::default()),
@@ -65,7 +68,7 @@ impl Hunt {
     }
 
     /// Searches without the rule.
-    pub fn without(self) -> Finding {
+    pub fn search_without_rule(self) -> Finding {
         match self {
             Self::Lease(flaw, setup) => shortest(&Arc::new(Setup { flaw: Some(flaw), ..setup() })),
             Self::Queue(flaws) => queue::search::search(flaws()),
@@ -80,11 +83,16 @@ const fn scenario(
     flaw: Flaw,
     setup: fn() -> Setup,
 ) -> Scenario {
-    Scenario { name, rule, mutant, hunt: Hunt::Lease(flaw, setup), is_quick: true }
+    Scenario { name, rule, mutant, search: Search::Lease(flaw, setup), is_quick: true }
 }
 
-const fn waiting(name: &'static str, rule: &'static str, mutant: &'static str, flaws: fn() -> Flaws) -> Scenario {
-    Scenario { name, rule, mutant, hunt: Hunt::Queue(flaws), is_quick: true }
+const fn queue_scenario(
+    name: &'static str,
+    rule: &'static str,
+    mutant: &'static str,
+    flaws: fn() -> Flaws,
+) -> Scenario {
+    Scenario { name, rule, mutant, search: Search::Queue(flaws), is_quick: true }
 }
 
 impl Scenario {
@@ -101,7 +109,7 @@ pub const ALL: &[Scenario] = &[
         "a lease's validity starts when its requests are sent",
         "it starts when the replies arrive",
         Flaw::Core(Rule::CountFromSend),
-        slow_replies,
+        two_slow_replies,
     ),
     scenario(
         "count-from-the-refused",
@@ -115,7 +123,7 @@ pub const ALL: &[Scenario] = &[
         "every attempt has its own id",
         "a client uses one id for all of its attempts",
         Flaw::AttemptReused,
-        second_attempt_over_a_broken_connection,
+        second_attempt_after_broken_connection,
     ),
     scenario(
         "attempt-shared",
@@ -131,91 +139,97 @@ pub const ALL: &[Scenario] = &[
         Flaw::RepliesUnmatched,
         second_attempt_with_slow_replies,
     ),
-    scenario("drift", "drift is subtracted from the ttl", "the whole ttl is used", Flaw::NoDrift, rates_at_their_limit),
-    scenario("quarantine", "a node that lost its memory is quarantined", "it votes at once", Flaw::NoQuarantine, crash),
+    scenario("drift", "drift is subtracted from the ttl", "the whole ttl is used", Flaw::NoDrift, clock_rates_at_limit),
+    scenario(
+        "quarantine",
+        "a node that lost its memory is quarantined",
+        "it votes at once",
+        Flaw::NoQuarantine,
+        server_crash,
+    ),
     scenario(
         "quarantine-length",
         "a quarantine lasts for 1.1 x max_ttl",
         "it ends 4 ms too early",
         Flaw::QuarantineShort,
-        crash_between_clocks_at_their_limit,
+        crash_with_clock_rates_at_limit,
     ),
     scenario(
         "handshake",
         "every connection begins with its own handshake",
         "connections survive a restart without a handshake, and nodes do not check the epoch",
-        Flaw::HandshakeUntied,
-        crash,
+        Flaw::HandshakeSkipped,
+        server_crash,
     ),
     scenario(
         "epoch",
         "a node executes a request only in the epoch that the request names",
         "nodes do not check the epoch, and a server is emptied",
         Flaw::EpochUnchecked,
-        flushed,
+        emptied_server,
     ),
     scenario(
         "rollback",
         "a running server that loads other data starts a new incarnation",
         "clients do not notice that a running server has loaded an old copy of its data",
         Flaw::RollbackUnnoticed,
-        rolled_back,
+        rolled_back_server,
     ),
     scenario(
         "claims",
         "clients measure how long a quarantine has lasted",
         "the node measures it by its own wall clock",
-        Flaw::Uptime,
-        crash_and_jump,
+        Flaw::AgeByWallClock,
+        crash_and_clock_jump,
     ),
     scenario(
         "highest-claim",
         "a node uses the longest time that a client has measured",
         "a node adds up the measured times",
         Flaw::Core(Rule::HighestClaim),
-        two_claimants,
+        crash_with_frequent_claims,
     ),
     scenario(
         "equal-fences",
         "a lease needs the same fence on a majority of the nodes",
         "a lease gets the highest fence of its majority",
         Flaw::Core(Rule::EqualFences),
-        one_node_ahead,
+        stored_fence_on_one_node,
     ),
     scenario(
         "raise-own-votes",
         "a client raises the fence only on nodes that voted for it",
         "it also raises the fence on other nodes",
         Flaw::RaiseAnyVote,
-        one_node_ahead_and_two_rivals,
+        stored_fence_and_higher_proposal,
     ),
     scenario(
         "floor",
         "a node that lost its memory has a floor",
         "it starts its fences from zero",
         Flaw::FloorLost,
-        crash_with_clients_off_the_clock,
+        crash_with_wrong_clock_estimates,
     ),
     scenario(
         "restored-fence",
         "the floor is above every fence that a node restores",
         "a node uses a fence from an old AOF or RDB file",
         Flaw::FenceRestored,
-        old_snapshot,
+        restart_with_old_snapshot,
     ),
     scenario(
         "trust-floor",
         "a single node that is trusted after a restart has a floor",
         "it has no floor",
         Flaw::TrustWithoutFloor,
-        one_trusted_node,
+        two_restarts_of_a_trusted_node,
     ),
     scenario(
         "rounds-apart",
         "a renewal counts only its own grants",
         "it also counts grants of an earlier renewal",
-        Flaw::RoundsAdded,
-        renewals_with_slow_replies,
+        Flaw::RenewalsMixed,
+        renewals_with_a_slow_reply,
     )
     .slow(),
     scenario(
@@ -223,14 +237,14 @@ pub const ALL: &[Scenario] = &[
         "a lost lease stays lost",
         "a late renewal makes a lost lease valid again",
         Flaw::Core(Rule::LostIsFinal),
-        renewals_late,
+        late_renewals,
     ),
     scenario(
         "extend-only",
         "an extension of a detached lease creates no vote",
         "it creates an expired vote again",
         Flaw::ExtensionRepairs,
-        detached,
+        detached_lease,
     ),
     scenario(
         "release-everywhere",
@@ -251,96 +265,95 @@ pub const ALL: &[Scenario] = &[
         "a client repeats a release until the node acknowledges it",
         "it drops a release when the connection breaks",
         Flaw::Core(Rule::OweReleases),
-        lost_release,
+        cancellation_or_release_with_lost_request,
     ),
     scenario(
         "release-in-order",
         "a release is sent after the requests of its attempt",
         "it is sent before a queued acquire of its attempt",
         Flaw::Core(Rule::ReleaseInOrder),
-        cancellation_while_requests_are_queued,
+        cancellation_or_release_with_send_queue,
     ),
     scenario(
         "configured-majority",
         "a quorum is a majority of the configured nodes",
         "a quorum is a majority of the connected nodes",
         Flaw::ReachableMajority,
-        cut_off,
+        client_with_one_reachable_node,
     ),
     scenario(
         "one-server-one-vote",
         "a server with two addresses has one vote",
         "it has two votes",
-        Flaw::ServerTwice,
-        two_addresses,
+        Flaw::ServerCountedTwice,
+        server_with_two_addresses,
     ),
     scenario(
         "plain-epoch",
         "a plain vote counts only in the epoch of its request",
         "it also counts after FLUSHALL",
-        Flaw::PlainUnchecked,
-        plain_and_flushed,
+        Flaw::PlainEpochUnchecked,
+        plain_locks_and_emptied_server,
     ),
     scenario(
         "own-entry",
         "a release ends only its own entry",
         "it also ends the entries of other holders",
-        Flaw::ReleaseVoids,
+        Flaw::ReleaseEndsAllEntries,
         two_readers_and_a_writer,
     ),
     scenario(
         "break-drains",
         "a broken lease keeps the name locked until its ttl is over",
         "a break frees the name at once",
-        Flaw::BreakFrees,
-        broken_to_drain,
+        Flaw::BreakFreesAtOnce,
+        break_with_drain,
     ),
     scenario(
         "break-tombstone",
         "a broken lease leaves a tombstone",
         "nodes execute the holder's next renewal",
-        Flaw::BreakForgets,
-        broken_at_once,
+        Flaw::BreakWithoutTombstone,
+        break_now_of_renewing_holder,
     ),
     scenario(
         "break-by-fence",
         "a break ends only the lease that it names",
         "it ends any lease of the lock",
-        Flaw::BreakAny,
-        broken_too_late,
+        Flaw::BreakOfAnyLease,
+        break_after_release,
     ),
     scenario(
         "doubt",
         "a holder that learns of a break during a renewal renews again",
         "it waits only for the renewal in flight",
-        Flaw::DoubtOnce,
-        broken_while_renewing,
+        Flaw::NoRenewalAfterBreak,
+        break_during_renewal,
     ),
     scenario(
         "retire-tombstone",
         "nodes refuse the requests of a retired owner",
         "they grant its late request",
-        Flaw::RetireForgets,
-        retired,
+        Flaw::RetirementWithoutTombstone,
+        retired_owner,
     ),
     scenario(
         "retire-one-name",
         "a retirement affects only one name of the owner",
         "it affects every name of the owner",
-        Flaw::RetireEverywhere,
-        retired_elsewhere,
+        Flaw::RetirementFromAllNames,
+        owner_retired_from_another_name,
     ),
-    waiting("yield", "a waiter yields its votes to a waiter with a lower ticket", "waiters never yield", || Flaws {
-        rules: Rules::without(Rule::Yield),
-        ..Flaws::default()
+    queue_scenario("yield", "a waiter yields its votes to a waiter with a lower ticket", "waiters never yield", || {
+        Flaws { rules: Rules::without(Rule::Yield), ..Flaws::default() }
     }),
-    waiting(
+    queue_scenario(
         "yield-to-voters",
         "a waiter also yields if the lower ticket has the refusing node's vote",
         "it yields only if the lower ticket waits at that node",
         || Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() },
     ),
-    waiting(
+    queue_scenario(
         "quiet-yield",
         "after a yield, a node notifies only waiters with lower tickets",
         "it also notifies the waiter that yielded",
@@ -350,16 +363,16 @@ pub const ALL: &[Scenario] = &[
 
 /// A search with all rules.
 #[derive(Clone, Copy)]
-pub enum Wide {
-    /// Leases and fences, with several faults at once.
-    Leases(Beginning),
-    /// Waiters, on every fair schedule.
+pub enum WideSearch {
+    /// A search of leases and fences, with several faults at once.
+    Leases(SetupFn),
+    /// A search of the waiting queue, on every fair schedule.
     Queue(fn() -> Fair),
-    /// Slots.
+    /// A search of semaphores.
     Slots(fn() -> Slots),
 }
 
-impl Wide {
+impl WideSearch {
     /// Runs the search.
     pub fn search(self) -> Finding {
         match self {
@@ -370,82 +383,91 @@ impl Wide {
     }
 }
 
-/// The wider searches.
-pub const WIDE: &[(&str, Wide)] = &[
-    ("two clients that reach every node, a late reply, a release", Wide::Leases(two_everywhere)),
-    ("renewals, a restart, a release", Wide::Leases(renewing_holder)),
-    ("a restart and an emptied server, with clocks at their limit", Wide::Leases(two_losses)),
+/// The names and kinds of the wider searches.
+pub const WIDE: &[(&str, WideSearch)] = &[
+    ("two clients that reach every node, a late reply, a release", WideSearch::Leases(two_clients_on_all_nodes)),
+    ("renewals, a restart, a release", WideSearch::Leases(renewing_holder_with_restart)),
+    ("a restart and an emptied server, with clocks at their limit", WideSearch::Leases(crash_and_emptied_server)),
     (
         "a client that acquires twice, a late reply, a broken connection, a release",
-        Wide::Leases(two_attempts_with_faults),
+        WideSearch::Leases(two_attempts_with_faults),
     ),
-    ("a waiter, a late reply, a broken connection, a cancellation", Wide::Leases(handoff_with_faults)),
-    ("two waiters, a cancellation", Wide::Leases(two_who_wait)),
-    ("a waiter, and a server that restarts with its snapshot", Wide::Leases(waiting_through_a_restart)),
+    ("a waiter, a late reply, a broken connection, a cancellation", WideSearch::Leases(handoff_with_faults)),
+    ("two waiters, a cancellation", WideSearch::Leases(holder_and_two_waiters)),
+    ("a waiter, and a server that restarts with its snapshot", WideSearch::Leases(waiter_and_restart_with_snapshot)),
     (
         "a lease that is renewed and broken, a late reply, a broken connection, a release",
-        Wide::Leases(broken_with_faults),
+        WideSearch::Leases(break_with_faults),
     ),
     (
         "a lease that is broken now, a waiter, a late reply, checking only fences",
-        Wide::Leases(broken_at_once_for_a_waiter),
+        WideSearch::Leases(break_now_with_waiter),
     ),
-    ("an owner that renews and is retired, another owner, a late reply", Wide::Leases(retired_for_another)),
-    ("a reader that renews, a writer, a restart, a release", Wide::Leases(a_reader_a_writer_and_a_restart)),
+    (
+        "an owner that renews and is retired, another owner, a late reply",
+        WideSearch::Leases(retired_owner_and_second_owner),
+    ),
+    ("a reader that renews, a writer, a restart, a release", WideSearch::Leases(reader_and_writer_with_restart)),
     (
         "two readers, a writer, a restart, a release, without time passing",
-        Wide::Leases(two_readers_a_writer_and_a_restart),
+        WideSearch::Leases(two_readers_and_writer_with_restart),
     ),
-    ("an owner that renews, another owner, a restart, a release", Wide::Leases(two_owners_and_a_restart)),
+    ("an owner that renews, another owner, a restart, a release", WideSearch::Leases(two_owners_with_restart)),
     (
         "an owner that enters twice, another owner, a restart, a release, without time passing",
-        Wide::Leases(an_owner_who_enters_twice_and_a_restart),
+        WideSearch::Leases(owner_with_two_entries_and_restart),
     ),
     (
         "a clock jump that drops votes, renewals, a late reply, a release, checking only fences",
-        Wide::Leases(votes_that_vanish),
+        WideSearch::Leases(votes_dropped_by_clock_jump),
     ),
     (
         "two clock jumps that drop votes, three clients, a late reply, without time passing, checking only fences",
-        Wide::Leases(votes_that_vanish_twice),
+        WideSearch::Leases(votes_dropped_by_two_clock_jumps),
     ),
     (
         "a clock jump that drops votes, a waiter, a late reply, without time passing, checking only fences",
-        Wide::Leases(votes_that_vanish_before_a_waiter),
+        WideSearch::Leases(votes_dropped_by_clock_jump_with_waiter),
     ),
-    ("three clients for one slot, releases", Wide::Slots(slots::three_for_one)),
-    ("three clients for two slots, a release", Wide::Slots(slots::three_for_two)),
-    ("three clients for two slots, a lost reply", Wide::Slots(slots::three_for_two_and_a_lost_reply)),
-    ("two waiters for one slot, a release", Wide::Slots(slots::two_who_wait_for_one)),
+    ("three clients for one slot, releases", WideSearch::Slots(slots::three_for_one)),
+    ("three clients for two slots, a release", WideSearch::Slots(slots::three_for_two)),
+    ("three clients for two slots, a lost reply", WideSearch::Slots(slots::three_for_two_and_a_lost_reply)),
+    ("two waiters for one slot, a release", WideSearch::Slots(slots::two_waiters_for_one)),
     (
         "two clients for two slots, a restart, a release, without time passing",
-        Wide::Leases(two_for_two_slots_and_a_restart),
+        WideSearch::Leases(two_slots_with_restart),
     ),
-    ("two waiters, a lost request: every fair schedule serves both", Wide::Queue(two_waiters)),
-    ("two waiters, a death, a lost request: every fair schedule serves the other", Wide::Queue(two_and_a_death)),
+    ("two waiters, a lost request: every fair schedule serves both", WideSearch::Queue(two_waiters)),
+    ("two waiters, a death, a lost request: every fair schedule serves the other", WideSearch::Queue(two_and_a_death)),
     (
         "two waiters, a forgotten queue position, a lost request: every fair schedule serves both",
-        Wide::Queue(two_and_a_forgotten_position),
+        WideSearch::Queue(two_and_a_forgotten_position),
     ),
-    ("two waiters without hints, a lost request: every fair schedule serves both", Wide::Queue(two_without_hints)),
-    ("three waiters, a node down, a lost request: every fair schedule serves all", Wide::Queue(three_and_a_node_down)),
-    ("three waiters: every fair schedule serves one of them", Wide::Queue(three_waiters)),
+    (
+        "two waiters without hints, a lost request: every fair schedule serves both",
+        WideSearch::Queue(two_without_hints),
+    ),
+    (
+        "three waiters, a node down, a lost request: every fair schedule serves all",
+        WideSearch::Queue(three_and_a_node_down),
+    ),
+    ("three waiters: every fair schedule serves one of them", WideSearch::Queue(three_waiters)),
 ];
 
 /// Two waiters, and a lost request.
 pub fn two_waiters() -> Fair {
-    let mishaps = Mishaps { loss: true, ..Mishaps::default() };
-    Fair { waiters: 2, mishaps, to_the_last: true, flaws: Flaws::default() }
+    let faults = Faults { loss: true, ..Faults::default() };
+    Fair { waiters: 2, faults, until_all_served: true, flaws: Flaws::default() }
 }
 
 /// Two waiters, one of which dies, and a lost request.
 pub fn two_and_a_death() -> Fair {
-    Fair { mishaps: Mishaps { loss: true, death: true, ..Mishaps::default() }, ..two_waiters() }
+    Fair { faults: Faults { loss: true, death: true, ..Faults::default() }, ..two_waiters() }
 }
 
 /// Two waiters, one of which loses a queue position, and a lost request.
 pub fn two_and_a_forgotten_position() -> Fair {
-    Fair { mishaps: Mishaps { loss: true, forgotten: true, ..Mishaps::default() }, ..two_waiters() }
+    Fair { faults: Faults { loss: true, forgotten: true, ..Faults::default() }, ..two_waiters() }
 }
 
 /// Two waiters that get no hints and no handoffs, and a lost request.
@@ -453,12 +475,12 @@ pub fn two_without_hints() -> Fair {
     Fair { flaws: Flaws { hints_lost: true, ..Flaws::default() }, ..two_waiters() }
 }
 
-/// Three waiters, and two nodes that reply.
+/// Three waiters, a lost request, and only two nodes that reply.
 pub fn three_and_a_node_down() -> Fair {
     Fair { waiters: 3, flaws: Flaws { down: Some(0), ..Flaws::default() }, ..two_waiters() }
 }
 
-/// Three waiters, until the first of them is served.
+/// Three waiters. The search ends when the first waiter is served.
 pub fn three_waiters() -> Fair {
-    Fair { waiters: 3, mishaps: Mishaps::default(), to_the_last: false, ..two_waiters() }
+    Fair { waiters: 3, faults: Faults::default(), until_all_served: false, ..two_waiters() }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::setup::Setup;
 use crate::world::{Action, Breach, Line, World};
 
-/// More states than any search needs, so that a search ends even if a rule is broken in an unexpected way.
+/// A limit above the states of every search, so that a search ends even if a rule fails in an unexpected way.
 pub const STATES_MAX: usize = 8_000_000;
 
 /// The result of a search.
@@ -25,13 +25,13 @@ pub struct Finding {
 pub struct Counter {
     /// The violation.
     pub breach: Breach,
-    /// The number of actions.
+    /// The number of actions before the violation.
     pub length: usize,
     /// The events.
     pub story: Vec<Line>,
 }
 
-/// Searches for the shortest way to a violation.
+/// Searches for the shortest path to a violation, breadth first.
 pub fn shortest(setup: &Arc<Setup>) -> Finding {
     let start = World::new(setup);
     // The predecessor of each state.
@@ -41,17 +41,17 @@ pub fn shortest(setup: &Arc<Setup>) -> Finding {
         for action in world.enabled() {
             let mut next = world.clone();
             next.act(action);
-            let name = next.key();
-            if seen.contains_key(&name) {
+            let next_key = next.key();
+            if seen.contains_key(&next_key) {
                 continue;
             }
-            seen.insert(name, Some((key, action)));
+            seen.insert(next_key, Some((key, action)));
             if let Some(breach) = next.breach() {
-                let way = way_to(&seen, name);
-                let counter = Counter { breach, length: way.len(), story: tell(setup, &way) };
+                let path = path_to(&seen, next_key);
+                let counter = Counter { breach, length: path.len(), story: tell(setup, &path) };
                 return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
             }
-            open.push_back((name, next));
+            open.push_back((next_key, next));
         }
         if seen.len() > STATES_MAX {
             return Finding { states: seen.len(), counter: None, exhausted: false };
@@ -60,7 +60,7 @@ pub fn shortest(setup: &Arc<Setup>) -> Finding {
     Finding { states: seen.len(), counter: None, exhausted: true }
 }
 
-/// Visits every state, in the order that needs the least memory.
+/// Visits every state, depth first, which needs the least memory.
 pub fn exhaust(setup: &Arc<Setup>) -> Finding {
     let start = World::new(setup);
     let mut seen = HashSet::from([start.key()]);
@@ -85,20 +85,21 @@ pub fn exhaust(setup: &Arc<Setup>) -> Finding {
 }
 
 /// The actions that led to this state, given the predecessor of each state.
-pub(crate) fn way_to<T: Copy>(seen: &HashMap<u64, Option<(u64, T)>>, end: u64) -> Vec<T> {
-    let mut way = Vec::new();
-    let mut at = end;
-    while let Some(Some((before, action))) = seen.get(&at) {
-        way.push(*action);
-        at = *before;
+pub(crate) fn path_to<T: Copy>(seen: &HashMap<u64, Option<(u64, T)>>, end: u64) -> Vec<T> {
+    let mut path = Vec::new();
+    let mut state = end;
+    while let Some(Some((before, action))) = seen.get(&state) {
+        path.push(*action);
+        state = *before;
     }
-    way.reverse();
-    way
+    path.reverse();
+    path
 }
 
-fn tell(setup: &Arc<Setup>, way: &[Action]) -> Vec<Line> {
-    let mut world = World::told(setup);
-    for action in way {
+/// The story of the actions on a path.
+fn tell(setup: &Arc<Setup>, path: &[Action]) -> Vec<Line> {
+    let mut world = World::with_story(setup);
+    for action in path {
         world.act(*action);
     }
     world.into_story()

@@ -1,12 +1,13 @@
-//! The setup of a search: servers, clients, fault budgets, and the rule that is missing.
+//! The setup of a search: servers, clients, fault budgets, and a deliberate flaw.
 
 use std::time::Duration;
 
-use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::name::OwnerId;
 use quorlock_core::node::{Constants, Trust};
+use quorlock_core::request::BreakMode;
 use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Drift;
-use quorlock_core::vote::BreakMode;
 
 /// The ttl of every lease, and the cluster's maximum ttl.
 pub const TTL: Duration = Duration::from_secs(1);
@@ -14,7 +15,7 @@ pub const TTL: Duration = Duration::from_secs(1);
 /// `max_ttl >= 2 * max_clock_skew + max_clock_step_back`.
 pub const MAX_SKEW_MICROS: u64 = 400_000;
 
-/// A rule of the protocol that is missing.
+/// A deliberate flaw: one rule of the protocol is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A rule of the core's client state machines.
@@ -28,14 +29,14 @@ pub enum Flaw {
     /// A node votes as soon as it has restarted.
     NoQuarantine,
     /// The quarantine is 4 ms too short. With 3 ms there is no violation: for drift, a client subtracts 2 ms from a
-    /// lease in addition to 10 % of the ttl. With clock rates at their limit these 2 ms make up for 2.44 ms of quarantine
-    /// (2 / 0.9 x 1.1), and the restart takes 1 ms.
+    /// lease in addition to 10 % of the ttl. With clock rates at their limit these 2 ms make up for 2.44 ms of
+    /// quarantine (2 / 0.9 x 1.1), and the restart takes 1 ms.
     QuarantineShort,
-    /// A node computes its age from its own wall clock.
-    Uptime,
-    /// Connections survive a restart, and no epoch is checked.
-    HandshakeUntied,
-    /// An emptied server executes requests that name its former epoch. Connections still end with a restart.
+    /// A node measures its quarantine by its own wall clock.
+    AgeByWallClock,
+    /// Connections survive a restart without a new handshake, and nodes do not check epochs.
+    HandshakeSkipped,
+    /// An emptied server executes requests that name its former epoch. A restart still ends connections.
     EpochUnchecked,
     /// No client notices that a running server loaded an old copy of its data.
     RollbackUnnoticed,
@@ -47,84 +48,84 @@ pub enum Flaw {
     TrustWithoutFloor,
     /// A client also raises the fence on nodes that did not vote for its attempt.
     RaiseAnyVote,
-    /// Grants of an earlier renewal count for the latest one.
-    RoundsAdded,
+    /// Grants of an earlier renewal count for the latest renewal.
+    RenewalsMixed,
     /// An extension of a detached lease creates an expired vote again.
     ExtensionRepairs,
     /// A quorum is a majority of the reachable nodes.
     ReachableMajority,
     /// A server with two addresses has two votes.
-    ServerTwice,
+    ServerCountedTwice,
     /// Plain votes count in any epoch.
-    PlainUnchecked,
-    /// A release also ends the entries of other holders.
-    ReleaseVoids,
-    /// A reader's fence is stored for longer than its entries.
-    StaleShare,
+    PlainEpochUnchecked,
+    /// A release also ends the entries of all other holders.
+    ReleaseEndsAllEntries,
+    /// A node stores a reader's fence for longer than the reader's entries.
+    ReaderFenceKept,
     /// Clients subtract no drift from the ttl.
     NoDrift,
     /// A broken lease frees the name at once.
-    BreakFrees,
+    BreakFreesAtOnce,
     /// A broken lease leaves no tombstone.
-    BreakForgets,
+    BreakWithoutTombstone,
     /// A break ends any lease of the name.
-    BreakAny,
-    /// A holder that learns of a break during a renewal does not ask again.
-    DoubtOnce,
+    BreakOfAnyLease,
+    /// A holder that learns of a break during a renewal does not renew again.
+    NoRenewalAfterBreak,
     /// A retirement leaves no tombstone, so the owner's next request is executed.
-    RetireForgets,
+    RetirementWithoutTombstone,
     /// A retirement acts on every name of the owner.
-    RetireEverywhere,
+    RetirementFromAllNames,
 }
 
 /// One client.
 #[derive(Clone, Debug)]
 pub struct ClientSpec {
-    /// The server behind each of its addresses.
+    /// For each address that the client knows, the index of the server behind the address.
     pub servers: Vec<usize>,
-    /// The addresses that it can reach.
-    pub reaches: Vec<usize>,
-    /// The rate of its clock: fast by this many parts per million.
+    /// The indexes of the addresses that the client can reach.
+    pub reachable: Vec<usize>,
+    /// The rate of the client's clock: fast by this many parts per million.
     pub ppm: i64,
-    /// How far its estimate of the nodes' clocks is ahead, in microseconds.
-    pub ahead: i64,
-    /// The mode of its lock.
+    /// How far the client's estimate of the nodes' clocks is ahead, in microseconds.
+    pub ahead_micros: i64,
+    /// The mode of the client's lock.
     pub mode: Mode,
-    /// Whether it uses plain locks.
+    /// Whether the client uses plain locks.
     pub plain: bool,
-    /// The number of times that it acquires the lock.
-    pub starts: u8,
+    /// How many times the client acquires the lock.
+    pub acquires: u8,
     /// The time between two renewals, in milliseconds.
-    pub renews: Option<u64>,
-    /// Whether it queues when it is refused. It does not poll.
-    pub waits: bool,
-    /// Whether its requests wait in its send queues, and are sent at any later time.
-    pub queues: bool,
-    /// If it detaches its lease at once: the number of times that the receiver may extend the lease.
-    pub hands_over: Option<u8>,
-    /// If it breaks a lease, once: the mode of the break.
-    pub ends: Option<BreakMode>,
-    /// If it retires an owner, once: the retirement.
-    pub retires: Option<Retirement>,
-    /// If it repairs its detached lease, once, on the nodes that have not granted it: the receiver of the lease.
-    pub mends_for: Option<Receiver>,
+    pub renewal_millis: Option<u64>,
+    /// Whether a refused request joins the waiting queue. The client does not poll.
+    pub is_waiter: bool,
+    /// Whether the client's requests wait in its send queues, and are sent at any later time.
+    pub has_send_queue: bool,
+    /// If the client detaches its lease at once: how many times the receiver may extend the lease.
+    pub detached_extensions: Option<u8>,
+    /// If the client breaks a lease, once: the mode of the break.
+    pub break_mode: Option<BreakMode>,
+    /// If the client retires an owner, once: the retirement.
+    pub retirement: Option<Retirement>,
+    /// If the client repairs its detached lease, once, on the nodes that have not granted the lease: the receiver.
+    pub repair_receiver: Option<Receiver>,
 }
 
 /// The retirement of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retirement {
-    /// The owner.
+    /// The retired owner.
     pub owner: OwnerId,
-    /// Whether the owner is retired from another name than the one that clients lock.
-    pub elsewhere: bool,
+    /// Whether the owner is retired from a name that no client locks.
+    pub is_other_name: bool,
 }
 
 /// The receiver of a detached lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
-    /// It stops at the end of the lease, and never continues.
+    /// The receiver stops at the end of the lease, and never continues.
     Obedient,
-    /// It continues if an extension succeeds after the end of the lease.
+    /// The receiver continues if an extension succeeds after the end of the lease.
     Careless,
 }
 
@@ -133,72 +134,72 @@ impl ClientSpec {
     pub fn once() -> Self {
         Self {
             servers: vec![0, 1, 2],
-            reaches: vec![0, 1, 2],
+            reachable: vec![0, 1, 2],
             ppm: 0,
-            ahead: 0,
+            ahead_micros: 0,
             mode: Mode::EXCLUSIVE,
             plain: false,
-            starts: 1,
-            renews: None,
-            waits: false,
-            queues: false,
-            hands_over: None,
-            ends: None,
-            retires: None,
-            mends_for: None,
+            acquires: 1,
+            renewal_millis: None,
+            is_waiter: false,
+            has_send_queue: false,
+            detached_extensions: None,
+            break_mode: None,
+            retirement: None,
+            repair_receiver: None,
         }
     }
 
     /// An operator that acquires nothing and breaks a lease.
     pub fn breaking(mode: BreakMode) -> Self {
-        Self { starts: 0, ends: Some(mode), ..Self::once() }
+        Self { acquires: 0, break_mode: Some(mode), ..Self::once() }
     }
 
     /// An operator that acquires nothing and retires an owner.
     pub fn retiring(retirement: Retirement) -> Self {
-        Self { starts: 0, retires: Some(retirement), ..Self::once() }
+        Self { acquires: 0, retirement: Some(retirement), ..Self::once() }
     }
 
     /// A client that acquires the lock once, and reaches only these addresses.
     pub fn reaching(nodes: &[usize]) -> Self {
-        Self { reaches: nodes.to_vec(), ..Self::once() }
+        Self { reachable: nodes.to_vec(), ..Self::once() }
     }
 }
 
-/// How often each fault may happen.
+/// How often each fault, cancellation and release may happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Budget {
     /// Replies that are held back and arrive at any later time.
-    pub slow: u8,
+    pub slow_replies: u8,
     /// Connections that break.
-    pub breaks: u8,
+    pub connection_breaks: u8,
     /// Requests of broken connections that never arrive.
-    pub losses: u8,
+    pub lost_requests: u8,
     /// Servers that restart empty.
     pub crashes: u8,
     /// Snapshots.
-    pub saves: u8,
+    pub snapshots: u8,
     /// Servers that restart with their snapshot.
-    pub restores: u8,
+    pub restored_snapshots: u8,
     /// Servers that are emptied while they run.
     pub flushes: u8,
     /// Servers that load a copy from before the first vote while they run.
     pub rollbacks: u8,
-    /// Clocks that jump.
-    pub jumps: u8,
+    /// Jumps of a server's wall clock.
+    pub clock_jumps: u8,
     /// Callers that cancel.
-    pub cancels: u8,
+    pub cancellations: u8,
     /// Holders that release.
-    pub frees: u8,
+    pub releases: u8,
 }
 
 /// The clock by which votes expire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// A clock that never jumps.
+    /// A steady clock, which never jumps.
     Steady,
-    /// The wall clock, as on Redis: when it jumps ahead, votes vanish. Leases may then overlap, and the search checks
-    /// that fences differ and are ordered like the votes.
+    /// The wall clock, as on Redis: when the wall clock jumps ahead, votes expire early. Leases may then overlap, and
+    /// the search checks that fences differ and are ordered like the votes.
     Wall,
 }
 
@@ -214,26 +215,28 @@ pub struct Setup {
     /// The fault budgets.
     pub budget: Budget,
     /// The end of the search, in milliseconds.
-    pub horizon: u64,
+    pub horizon_millis: u64,
     /// Time passes to multiples of this many milliseconds, and to the moments at which something is due.
-    pub grid: u64,
+    pub grid_millis: u64,
     /// The node deadline of clients, in milliseconds.
-    pub node_deadline: u64,
-    /// Stored fences of earlier leases on servers, in microseconds ahead of their clocks at the start.
-    pub fences: Vec<(usize, i64)>,
-    /// The servers that may restart, be emptied, or have their clocks set.
-    pub fragile: Vec<usize>,
+    pub node_deadline_millis: u64,
+    /// Servers that store the fence of an earlier lease: the server, and how far the fence is ahead of its clock at the
+    /// start, in microseconds.
+    pub stored_fences: Vec<(usize, i64)>,
+    /// The servers that may restart, be emptied, or get their clocks set.
+    pub faulty_servers: Vec<usize>,
     /// How far a jump moves a server's wall clock ahead, in microseconds.
-    pub jump: i64,
-    /// Whether only fences are guaranteed: a single node that is trusted after a restart may have two holders.
-    pub only_fences: bool,
+    pub jump_micros: i64,
+    /// Whether the search checks only fences, and allows two holders, which a single trusted node may have after a
+    /// restart.
+    pub checks_only_fences: bool,
     /// The clock by which votes expire.
     pub expiry: Expiry,
-    /// Whether clients report the elapsed time of a quarantine at every moment, and not only at its end.
-    pub claims_often: bool,
+    /// Whether clients report the elapsed time of a quarantine at every moment, and not only at the quarantine's end.
+    pub has_frequent_claims: bool,
     /// Whether the servers are interchangeable: the search then tries only one order of their first use.
-    pub alike: bool,
-    /// The rule that is missing.
+    pub are_servers_interchangeable: bool,
+    /// The deliberate flaw.
     pub flaw: Option<Flaw>,
 }
 
@@ -241,30 +244,31 @@ impl Setup {
     /// Three servers and these clients. No fault occurs, but messages may be delayed.
     pub fn new(clients: Vec<ClientSpec>) -> Self {
         let (budget, flaw) = (Budget::default(), None);
-        let alike = clients.iter().all(|spec| spec.servers == [0, 1, 2] && spec.reaches == [0, 1, 2]);
+        let are_servers_interchangeable =
+            clients.iter().all(|spec| spec.servers == [0, 1, 2] && spec.reachable == [0, 1, 2]);
         Self {
             servers: 3,
             ppm: 0,
             clients,
             budget,
-            horizon: 1_100,
-            grid: 500,
-            node_deadline: 600,
-            fences: Vec::new(),
-            fragile: vec![0],
-            jump: 700_000,
-            only_fences: false,
+            horizon_millis: 1_100,
+            grid_millis: 500,
+            node_deadline_millis: 600,
+            stored_fences: Vec::new(),
+            faulty_servers: vec![0],
+            jump_micros: 700_000,
+            checks_only_fences: false,
             expiry: Expiry::Steady,
-            claims_often: false,
-            alike,
+            has_frequent_claims: false,
+            are_servers_interchangeable,
             flaw,
         }
     }
 
-    /// Whether every holder learns of every break, because no connection ends.
-    pub fn tells_breaks(&self) -> bool {
-        let Budget { breaks, crashes, restores, flushes, rollbacks, .. } = self.budget;
-        [breaks, crashes, restores, flushes, rollbacks] == [0; 5]
+    /// Whether every holder gets the message about a break, because no connection ends.
+    pub fn notifies_of_every_break(&self) -> bool {
+        let Budget { connection_breaks, crashes, restored_snapshots, flushes, rollbacks, .. } = self.budget;
+        [connection_breaks, crashes, restored_snapshots, flushes, rollbacks] == [0; 5]
     }
 
     /// Whether votes expire by the wall clock.
@@ -272,8 +276,8 @@ impl Setup {
         self.expiry == Expiry::Wall
     }
 
-    /// Whether this rule is missing.
-    pub fn lacks(&self, flaw: Flaw) -> bool {
+    /// Whether the setup has this flaw.
+    pub fn has_flaw(&self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
     }
 
@@ -288,7 +292,7 @@ impl Setup {
 
     /// The drift that is subtracted from the ttl.
     pub fn drift(&self) -> Drift {
-        if self.lacks(Flaw::NoDrift) { Drift { ppm: 0, fixed: Duration::ZERO } } else { Drift::default() }
+        if self.has_flaw(Flaw::NoDrift) { Drift { ppm: 0, fixed: Duration::ZERO } } else { Drift::default() }
     }
 
     /// Whether a restarted node may vote at once.

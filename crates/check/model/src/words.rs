@@ -1,10 +1,11 @@
 //! Requests and votes as text.
 
-use quorlock_core::vote::{BreakMode, Request, Vote};
+use quorlock_core::request::{BreakMode, Request};
+use quorlock_core::vote::Vote;
 
-/// A request; `again` if it repeats one for the same attempt.
-pub fn of_request(request: &Request, again: bool) -> String {
-    match (request, again) {
+/// Describes a request. `is_repeated` says whether it repeats an earlier request of its attempt.
+pub fn of_request(request: &Request, is_repeated: bool) -> String {
+    match (request, is_repeated) {
         (Request::Acquire { proposal, .. }, true) => format!("acquire again, proposing {proposal}"),
         (Request::Acquire { proposal, .. }, false) => format!("acquire, proposing {proposal}"),
         (Request::Renew { repair: true, .. }, _) => "renewal".into(),
@@ -16,11 +17,11 @@ pub fn of_request(request: &Request, again: bool) -> String {
         (Request::Break { target, mode: BreakMode::Drain }, _) => format!("break of {target}"),
         (Request::Break { target, mode: BreakMode::Now }, _) => format!("break of {target}, at once"),
         (Request::Retire { .. }, _) => "retirement".into(),
-        (Request::Inspect | Request::Check { .. }, _) => "look".into(),
+        (Request::Inspect | Request::Check { .. }, _) => "inspection".into(),
     }
 }
 
-/// The vote of a node on a request.
+/// Describes the vote of a node on a request.
 pub fn of_vote(request: &Request, vote: &Vote) -> String {
     match vote {
         Vote::Grant { fence, .. } if request.may_grant() => format!("grants, fence {fence}"),

@@ -22,73 +22,73 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 use quorlock_core::node::Epoch;
 use quorlock_core::time::Moment;
 
 use crate::setup::{Budget, Flaw, Setup};
-use breaking::Broken;
+use breaking::LeaseBreak;
 use client::Client;
 use clock::{client_time, when_client, when_past};
 pub use judge::Breach;
 use link::{Connection, Message};
 use order::Order;
-use retiring::Retired;
+use retiring::OwnerRetirement;
 use server::{Memory, Server};
-pub(crate) use shared::{Mixed, Shared};
+pub(crate) use shared::{FixedBuildHasher, Shared};
 pub use tell::Line;
 
-/// The next event: of a client, of a client's connection to one of its addresses, or of a server.
+/// The next event. Its fields are a client, a client and one of its addresses, or a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The client starts to acquire the lock.
     Start(usize),
-    /// The next request leaves the client's queue.
+    /// The next request leaves the client's send queue.
     Send(usize, usize),
-    /// The next request arrives, and the reply comes back at once.
+    /// The next request arrives, and its reply arrives at once.
     Exchange(usize, usize),
     /// The next request arrives; its reply is held back.
     Deliver(usize, usize),
     /// The next reply arrives.
-    Hear(usize, usize),
+    Receive(usize, usize),
     /// A request of a broken connection arrives.
-    Stray(usize, usize),
+    DeliverStray(usize, usize),
     /// A request of a connection that has broken never arrives.
-    Lose(usize, usize),
+    LoseStray(usize, usize),
     /// The connection breaks.
-    Break(usize, usize),
+    BreakConnection(usize, usize),
     /// The client notices that the server is gone.
-    Notice(usize, usize),
+    NoticeDeadServer(usize, usize),
     /// The client connects and completes the handshake.
     Connect(usize, usize),
-    /// The client claims time for a quarantined node.
-    Watch(usize, usize),
+    /// The client claims to a quarantined node that time has passed.
+    Claim(usize, usize),
     /// The holder releases.
-    Free(usize),
+    Release(usize),
     /// The caller cancels.
     Cancel(usize),
     /// The receiver of a detached lease extends it.
     Extend(usize),
     /// The operator breaks the current lease.
-    End(usize),
+    BreakLease(usize),
     /// The operator retires an owner.
     Retire(usize),
-    /// The winner of a detached lease asks the nodes that have not granted it yet.
-    Mend(usize),
+    /// The winner of a detached lease asks the nodes that have not granted the lease yet.
+    Repair(usize),
     /// The server restarts empty.
     Crash(usize),
     /// The server takes a snapshot.
-    Save(usize),
+    TakeSnapshot(usize),
     /// The server restarts with its snapshot.
-    Restore(usize),
+    RestoreSnapshot(usize),
     /// The server is emptied while it runs.
     Flush(usize),
     /// The server loads an old copy of its data while it runs.
     RollBack(usize),
     /// The server's wall clock jumps.
-    Jump(usize),
-    /// Time passes until something is due.
-    Pass,
+    JumpClock(usize),
+    /// Time passes until a timer or an expiry is due.
+    PassTime,
 }
 
 /// The state at one instant.
@@ -99,29 +99,29 @@ pub struct World {
     now: u64,
     servers: Vec<Shared<Server>>,
     clients: Vec<Shared<Client>>,
-    left: Budget,
-    /// The highest fence so far.
-    highest: Option<Fence>,
-    /// The owner of that fence, for a reentrant lock.
-    highest_owner: Option<OwnerId>,
-    /// The highest fence of a lock that several hold together.
-    highest_among: Option<Fence>,
-    /// The highest fence of each slot.
-    highest_in: Vec<(u32, Fence)>,
-    /// Used if votes expire by the wall clock.
-    order: Option<Order>,
+    budget_left: Budget,
+    /// The highest fence so far of a lock that one client holds alone.
+    highest_fence: Option<Fence>,
+    /// For a reentrant lock, the owner of the highest fence.
+    highest_fence_owner: Option<OwnerId>,
+    /// The highest fence so far of a lock that several clients hold together.
+    highest_joint_fence: Option<Fence>,
+    /// The highest fence so far of each slot.
+    highest_slot_fences: Vec<(u32, Fence)>,
+    /// The grants in order, if votes expire by the wall clock.
+    vote_order: Option<Order>,
     epochs: u64,
-    broken: Option<Broken>,
-    retired: Option<Retired>,
-    /// The number of servers that were used so far; the others are interchangeable.
-    touched: usize,
+    broken: Option<LeaseBreak>,
+    retired: Option<OwnerRetirement>,
+    /// The number of servers that were used so far. All other servers are interchangeable.
+    used_servers: usize,
     breach: Option<Breach>,
     /// The events so far, if requested.
     story: Option<Vec<Line>>,
 }
 
 impl World {
-    /// All clients are connected to nodes that vote, and the first client starts.
+    /// A state in which all clients are connected to voting nodes, and the first client has started to acquire.
     pub fn new(setup: &Arc<Setup>) -> Self {
         Self::begin(setup, None)
     }
@@ -132,21 +132,21 @@ impl World {
             now: 0,
             servers: (0..setup.servers).map(|index| Shared::new(Server::voting(setup, index))).collect(),
             clients: (0..setup.clients.len()).map(|index| Shared::new(Client::new(setup, index))).collect(),
-            left: setup.budget,
-            highest: None,
-            highest_owner: None,
-            highest_among: None,
-            highest_in: Vec::new(),
-            order: setup.expires_by_wall().then(|| Order::new(setup.servers)),
+            budget_left: setup.budget,
+            highest_fence: None,
+            highest_fence_owner: None,
+            highest_joint_fence: None,
+            highest_slot_fences: Vec::new(),
+            vote_order: setup.expires_by_wall().then(|| Order::new(setup.servers)),
             epochs: 0,
             broken: None,
             retired: None,
-            touched: if setup.alike { 0 } else { setup.servers },
+            used_servers: if setup.are_servers_interchangeable { 0 } else { setup.servers },
             breach: None,
             story: None,
         };
         for (index, spec) in setup.clients.iter().enumerate() {
-            for &node in &spec.reaches {
+            for &node in &spec.reachable {
                 world.connect(index, node);
             }
         }
@@ -156,8 +156,8 @@ impl World {
         world
     }
 
-    /// The same, with a recorded story.
-    pub fn told(setup: &Arc<Setup>) -> Self {
+    /// Like [`World::new`], and records the events.
+    pub fn with_story(setup: &Arc<Setup>) -> Self {
         Self::begin(setup, Some(Vec::new()))
     }
 
@@ -173,120 +173,130 @@ impl World {
 
     /// A hash of the state. Two states with the same hash have the same future.
     pub fn key(&self) -> u64 {
-        let fences = (self.highest, self.highest_owner, self.highest_among, &self.highest_in, &self.order);
-        let rest = (self.left, fences, self.epochs, &self.broken, &self.retired, self.touched, self.breach);
-        Mixed.hash_one((self.now, &self.servers, &self.clients, rest))
+        let fences = (
+            self.highest_fence,
+            self.highest_fence_owner,
+            self.highest_joint_fence,
+            &self.highest_slot_fences,
+            &self.vote_order,
+        );
+        let rest = (self.budget_left, fences, self.epochs, &self.broken, &self.retired, self.used_servers, self.breach);
+        FixedBuildHasher.hash_one((self.now, &self.servers, &self.clients, rest))
     }
 
     /// Carries out an action.
     pub fn act(&mut self, action: Action) {
         if let Some(server) = self.server_of(action) {
-            self.touched = self.touched.max(server + 1);
+            self.used_servers = self.used_servers.max(server + 1);
         }
         match action {
             Action::Start(index) => self.start(index),
             Action::Send(index, node) => {
-                let now = self.moment(index);
+                let now = self.client_now(index);
                 self.clients[index].links[node].send(now);
             }
             Action::Exchange(index, node) => {
                 self.deliver(index, node);
-                self.hear(index, node);
+                self.receive(index, node);
             }
             Action::Deliver(index, node) => {
-                self.left.slow -= 1;
+                self.budget_left.slow_replies -= 1;
                 self.deliver(index, node);
             }
-            Action::Hear(index, node) => {
+            Action::Receive(index, node) => {
                 let server = tell::server_name(self.setup.clients[index].servers[node]);
-                let is_break = matches!(self.clients[index].links[node].back.front(), Some(Message::Broken));
-                let what = if is_break { " of a break" } else { "" };
-                self.say_of_client(index, || format!("hears what {server} said{what}"));
-                self.hear(index, node);
+                let is_break = matches!(self.clients[index].links[node].to_client.front(), Some(Message::Broken));
+                let what = if is_break { " about a break" } else { "" };
+                self.say_of_client(index, || format!("receives a message{what} from {server}"));
+                self.receive(index, node);
             }
-            Action::Stray(index, node) => self.deliver_stray(index, node),
-            Action::Lose(index, node) => {
-                self.left.losses -= 1;
+            Action::DeliverStray(index, node) => self.deliver_stray(index, node),
+            Action::LoseStray(index, node) => {
+                self.budget_left.lost_requests -= 1;
                 self.clients[index].links[node].strays.pop_front();
             }
-            Action::Break(index, node) => {
-                self.left.breaks -= 1;
-                self.cut(index, node, true);
+            Action::BreakConnection(index, node) => {
+                self.budget_left.connection_breaks -= 1;
+                self.disconnect(index, node, true);
             }
-            Action::Notice(index, node) => self.cut(index, node, false),
+            Action::NoticeDeadServer(index, node) => self.disconnect(index, node, false),
             Action::Connect(index, node) => self.connect(index, node),
-            Action::Watch(index, node) => self.watch(index, node),
-            Action::Free(index) => {
-                self.left.frees -= 1;
-                self.free(index);
+            Action::Claim(index, node) => self.claim_elapsed_time(index, node),
+            Action::Release(index) => {
+                self.budget_left.releases -= 1;
+                self.release(index);
             }
             Action::Cancel(index) => {
-                self.left.cancels -= 1;
+                self.budget_left.cancellations -= 1;
                 self.cancel(index);
             }
             Action::Extend(index) => self.extend(index),
-            Action::End(index) => self.end(index),
+            Action::BreakLease(index) => self.break_lease(index),
             Action::Retire(index) => self.retire(index),
-            Action::Mend(index) => self.mend(index),
+            Action::Repair(index) => self.repair(index),
             Action::Crash(server) => {
-                self.left.crashes -= 1;
+                self.budget_left.crashes -= 1;
                 self.restart(server, Memory::default(), "restarts empty");
             }
-            Action::Save(server) => {
-                self.left.saves -= 1;
+            Action::TakeSnapshot(server) => {
+                self.budget_left.snapshots -= 1;
                 self.servers[server].snapshot = Some(Box::new(self.servers[server].memory.clone()));
                 self.say_of_server(server, || "takes a snapshot".into());
             }
-            Action::Restore(server) => {
-                self.left.restores -= 1;
+            Action::RestoreSnapshot(server) => {
+                self.budget_left.restored_snapshots -= 1;
                 let memory = self.servers[server].snapshot.take().map(|memory| *memory).unwrap_or_default();
                 self.restart(server, memory, "restarts with its snapshot");
             }
             Action::Flush(server) => {
-                self.left.flushes -= 1;
+                self.budget_left.flushes -= 1;
                 self.servers[server].memory = Memory::default();
                 self.say_of_server(server, || "is emptied (FLUSHALL); its connections stay".into());
             }
             Action::RollBack(server) => {
-                self.left.rollbacks -= 1;
+                self.budget_left.rollbacks -= 1;
                 self.roll_back(server);
             }
-            Action::Jump(server) => {
-                self.left.jumps -= 1;
-                let by = self.setup.jump;
+            Action::JumpClock(server) => {
+                self.budget_left.clock_jumps -= 1;
+                let by = self.setup.jump_micros;
                 self.servers[server].jump(by);
                 self.say_of_server(server, || format!("has its wall clock set by {} ms", by / 1_000));
                 self.catch_up();
             }
-            Action::Pass => self.pass(),
+            Action::PassTime => self.pass(),
         }
         self.tidy();
         self.judge();
     }
 
-    /// Removes everything that makes no difference any more, so that states with the same future are equal.
+    /// Removes what makes no difference any more, so that states with the same future are equal.
     fn tidy(&mut self) {
         for index in 0..self.clients.len() {
             for node in 0..self.clients[index].links.len() {
                 while self.is_idle_release(index, node) {
                     self.deliver(index, node);
-                    self.hear(index, node);
+                    self.receive(index, node);
                 }
             }
-            if self.clients[index].is_forgetful() {
+            if self.clients[index].has_stale_state() {
                 self.clients[index].forget();
             }
         }
     }
 
-    /// Whether the next request is a release of a vote that does not exist and will not arrive.
+    /// Whether the next request is a release that changes nothing, because its vote does not exist and no request for
+    /// the vote can arrive any more.
     fn is_idle_release(&self, index: usize, node: usize) -> bool {
         let link = &self.clients[index].links[node];
         let server = &self.servers[self.setup.clients[index].servers[node]];
         let is_live = link.connection.as_ref().is_some_and(|connection| !connection.is_dead);
         is_live
-            && link.back.is_empty()
-            && link.out.front().is_some_and(|letter| !link.is_stray(letter) && server.is_idle(letter))
+            && link.to_client.is_empty()
+            && link
+                .to_node
+                .front()
+                .is_some_and(|in_flight| !link.has_stray_of(in_flight) && server.is_idle_release(in_flight))
     }
 
     fn roll_back(&mut self, server: usize) {
@@ -296,9 +306,9 @@ impl World {
             return;
         }
         for (client, spec) in self.clients.iter_mut().zip(&setup.clients) {
-            for (link, _) in client.links.iter_mut().zip(&spec.servers).filter(|(_, behind)| **behind == server) {
+            for (link, _) in client.links.iter_mut().zip(&spec.servers).filter(|(_, index)| **index == server) {
                 if link.connection.as_ref().is_some_and(|connection| !connection.is_dead) {
-                    link.back.push_back(Message::Changed);
+                    link.to_client.push_back(Message::Changed);
                 }
             }
         }
@@ -311,11 +321,11 @@ impl World {
         self.now += 1_000;
         self.servers[server].restart(&setup, self.now, memory);
         self.catch_up();
-        if setup.lacks(Flaw::HandshakeUntied) {
+        if setup.has_flaw(Flaw::HandshakeSkipped) {
             return;
         }
         for (client, spec) in self.clients.iter_mut().zip(&setup.clients) {
-            for (link, _) in client.links.iter_mut().zip(&spec.servers).filter(|(_, behind)| **behind == server) {
+            for (link, _) in client.links.iter_mut().zip(&spec.servers).filter(|(_, index)| **index == server) {
                 // Unread requests are lost with the process.
                 link.strays.clear();
                 if let Some(connection) = &mut link.connection {
@@ -325,57 +335,57 @@ impl World {
         }
     }
 
-    /// The next moment at which something is due, within the horizon.
-    fn next_moment(&self) -> Option<u64> {
+    /// The next time at which a timer, an expiry or a grid point is due, within the horizon, in microseconds.
+    fn next_due(&self) -> Option<u64> {
         let setup = &self.setup;
-        let mut due = vec![(self.now / 1_000 / setup.grid + 1) * setup.grid * 1_000];
+        let mut due = vec![(self.now / 1_000 / setup.grid_millis + 1) * setup.grid_millis * 1_000];
         for server in &self.servers {
-            due.extend(server.ends(setup).map(|millis| when_past(setup.ppm, millis)));
+            due.extend(server.expiries(setup).map(|millis| when_past(setup.ppm, millis)));
         }
         for (client, spec) in self.clients.iter().zip(&setup.clients) {
-            let moments = client.next_tick().into_iter().chain(client.end());
+            let moments = client.next_tick().into_iter().chain(client.detached_end());
             due.extend(moments.map(|moment| when_client(spec.ppm, moment)));
-            for (link, behind) in client.links.iter().zip(&spec.servers) {
-                let ends = link.connection.as_ref().and_then(|connection| self.quarantine_ends(connection, *behind));
-                due.extend(ends.map(|moment| when_client(spec.ppm, moment)));
+            for (link, server) in client.links.iter().zip(&spec.servers) {
+                let end = link.connection.as_ref().and_then(|connection| self.quarantine_end(connection, *server));
+                due.extend(end.map(|moment| when_client(spec.ppm, moment)));
             }
         }
-        due.into_iter().filter(|at| *at > self.now && *at <= setup.horizon * 1_000).min()
+        due.into_iter().filter(|at| *at > self.now && *at <= setup.horizon_millis * 1_000).min()
     }
 
-    /// When this connection can claim that the quarantine is over.
-    fn quarantine_ends(&self, connection: &Connection, server: usize) -> Option<Moment> {
+    /// When the client of this connection can claim that the quarantine is over.
+    fn quarantine_end(&self, connection: &Connection, server: usize) -> Option<Moment> {
         let life = self.servers[server].memory.life.as_ref()?;
         let is_pending = !connection.is_voting && !connection.is_dead;
-        let seen = connection.seen.filter(|_| is_pending)?;
-        let left = life.quarantine_micros.saturating_sub(seen.elapsed_micros);
-        Some(seen.at + std::time::Duration::from_micros(left))
+        let report = connection.report.filter(|_| is_pending)?;
+        let left = life.quarantine_micros.saturating_sub(report.elapsed_micros);
+        Some(report.at + std::time::Duration::from_micros(left))
     }
 
     fn pass(&mut self) {
-        if let Some(next) = self.next_moment() {
+        if let Some(next) = self.next_due() {
             self.now = next;
         }
         self.catch_up();
     }
 
-    /// Carries out everything that is due.
+    /// Expires votes and fires timers that are due.
     fn catch_up(&mut self) {
         let setup = Arc::clone(&self.setup);
         for server in &mut self.servers {
-            if server.ends(&setup).any(|millis| when_past(setup.ppm, millis) <= self.now) {
-                server.lapse(&setup, self.now);
+            if server.expiries(&setup).any(|millis| when_past(setup.ppm, millis) <= self.now) {
+                server.remove_expired(&setup, self.now);
             }
         }
         for index in 0..self.clients.len() {
-            if self.clients[index].next_tick().is_some_and(|at| at <= self.moment(index)) {
+            if self.clients[index].next_tick().is_some_and(|at| at <= self.client_now(index)) {
                 self.tick(index);
             }
         }
     }
 
-    /// The reading of a client's clock.
-    fn moment(&self, index: usize) -> Moment {
+    /// The present reading of a client's clock.
+    fn client_now(&self, index: usize) -> Moment {
         client_time(self.setup.clients[index].ppm, self.now)
     }
 

@@ -1,45 +1,45 @@
-//! The clock of a node or client, as a function of real time in nanoseconds.
+//! The clock of a node or client, as a function of real time. All times are in nanoseconds.
 
 const MILLION: u64 = 1_000_000;
 
-/// A clock that may run fast or slow, stand still, or be set.
+/// A clock that may run fast or slow, stop, or be set.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// The real time of the last change.
-    since: u64,
-    /// The reading at that time.
-    said: u64,
-    /// The nanoseconds that it counts in a million.
-    pace: u64,
+    /// The real time of the last change of the clock.
+    changed_at: u64,
+    /// The reading of the clock after its last change.
+    reading_then: u64,
+    /// The nanoseconds that the clock counts in a million nanoseconds of real time.
+    rate: u64,
 }
 
 impl Clock {
     /// A clock with this first reading, fast by `ppm` parts per million.
-    pub fn new(says: u64, ppm: i64) -> Self {
-        Self { since: 0, said: says, pace: MILLION.saturating_add_signed(ppm) }
+    pub fn new(reading: u64, ppm: i64) -> Self {
+        Self { changed_at: 0, reading_then: reading, rate: MILLION.saturating_add_signed(ppm) }
     }
 
     /// The reading at this real time.
     pub fn read(&self, now: u64) -> u64 {
-        self.said + (now - self.since) * self.pace / MILLION
+        self.reading_then + (now - self.changed_at) * self.rate / MILLION
     }
 
-    /// The real time at which it reads at least `says`; `None` while it stands still.
-    pub fn when(&self, says: u64) -> Option<u64> {
-        if says <= self.said {
-            return Some(self.since);
+    /// The real time at which the clock reaches `reading`. `None` if the clock is stopped.
+    pub fn time_of(&self, reading: u64) -> Option<u64> {
+        if reading <= self.reading_then {
+            return Some(self.changed_at);
         }
-        (self.pace > 0).then(|| self.since + ((says - self.said) * MILLION).div_ceil(self.pace))
+        (self.rate > 0).then(|| self.changed_at + ((reading - self.reading_then) * MILLION).div_ceil(self.rate))
     }
 
-    /// Changes the rate: fast by `ppm` parts per million. At minus a million it stands still.
-    pub fn run(&mut self, now: u64, ppm: i64) {
-        *self = Self { since: now, said: self.read(now), pace: MILLION.saturating_add_signed(ppm) };
+    /// Changes the rate: fast by `ppm` parts per million. At minus a million the clock stops.
+    pub fn set_rate(&mut self, now: u64, ppm: i64) {
+        *self = Self { changed_at: now, reading_then: self.read(now), rate: MILLION.saturating_add_signed(ppm) };
     }
 
-    /// Sets it forward or back.
+    /// Sets the clock ahead or back.
     pub fn jump(&mut self, now: u64, by: i64) {
-        *self = Self { since: now, said: self.read(now).saturating_add_signed(by), pace: self.pace };
+        *self = Self { changed_at: now, reading_then: self.read(now).saturating_add_signed(by), rate: self.rate };
     }
 }
 
@@ -52,10 +52,10 @@ mod tests {
         for ppm in [-99_999, -3, 0, 7, 100_000] {
             let mut clock = Clock::new(5_000, ppm);
             clock.jump(1_000, 70);
-            for says in [4_000, 6_000, 6_071, 1_234_567] {
-                let at = clock.when(says).unwrap().max(1_000);
-                assert!(clock.read(at) >= says, "{ppm} {says}");
-                assert!(at == 1_000 || clock.read(at - 1) < says, "{ppm} {says}");
+            for reading in [4_000, 6_000, 6_071, 1_234_567] {
+                let at = clock.time_of(reading).unwrap().max(1_000);
+                assert!(clock.read(at) >= reading, "{ppm} {reading}");
+                assert!(at == 1_000 || clock.read(at - 1) < reading, "{ppm} {reading}");
             }
         }
     }
@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn a_stopped_clock_reaches_no_later_reading() {
         let mut clock = Clock::new(0, 0);
-        clock.run(10, -1_000_000);
-        assert_eq!((clock.read(99), clock.when(11), clock.when(10)), (10, None, Some(10)));
+        clock.set_rate(10, -1_000_000);
+        assert_eq!((clock.read(99), clock.time_of(11), clock.time_of(10)), (10, None, Some(10)));
     }
 }

@@ -1,4 +1,4 @@
-//! Records every lease, and checks the guarantees.
+//! Records all leases of a run, and checks the guarantees.
 
 mod store;
 
@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use quorlock::peek::Peek;
 use quorlock::{Fence, LeaseId};
-use quorlock_core::ticket::Ticket;
-use quorlock_core::vote::Request;
+use quorlock_core::request::{Request, Ticket};
 
 use crate::world::Story;
 pub(crate) use store::Store;
@@ -17,23 +16,23 @@ pub(crate) use store::Store;
 pub enum Breach {
     /// Two valid leases exclude each other.
     TwoHolders,
-    /// A fence is not higher than all earlier ones.
+    /// A fence is not higher than all earlier fences.
     FenceOrder,
     /// A lost lease is valid again.
-    Revived,
+    LostLeaseRevived,
     /// A store that checks fences accepted the writes of two holders as those of one.
-    Corrupted,
-    /// An owner holds a name that it was retired from: it asked after a majority had acknowledged the retirement, or
-    /// holds for more than a ttl longer.
-    Unretired,
-    /// A client was refused as retired, but was not retired from this name.
-    Misretired,
-    /// Clients that have closed left votes or queue positions behind.
-    Leaked(Vec<String>),
-    /// A waiter is never served, although there are no faults any more.
-    Starved(String),
+    StoreCorrupted,
+    /// A retired owner acquired the name after a majority had acknowledged the retirement, or still holds it more than
+    /// a ttl later.
+    RetiredOwnerHolds,
+    /// A node refused an owner as retired that was not retired from this name.
+    WronglyRetired,
+    /// Closed clients left votes or queue positions behind.
+    LeftBehind(Vec<String>),
+    /// A waiter is never served, although all faults are over.
+    WaiterStarved(String),
     /// A client sends requests without end.
-    Restless,
+    EndlessRequests,
     /// The code panicked.
     Panicked(String),
 }
@@ -43,19 +42,19 @@ impl std::fmt::Display for Breach {
         match self {
             Self::TwoHolders => f.write_str("two holders"),
             Self::FenceOrder => f.write_str("fence out of order"),
-            Self::Revived => f.write_str("a lost lease is valid again"),
-            Self::Corrupted => f.write_str("a store that checks fences is corrupted"),
-            Self::Unretired => f.write_str("a retired owner holds"),
-            Self::Misretired => f.write_str("refused as retired without being so"),
-            Self::Leaked(what) => write!(f, "left behind: {}", what.join(", ")),
-            Self::Starved(who) => write!(f, "never served: {who}"),
-            Self::Restless => f.write_str("asks without end"),
+            Self::LostLeaseRevived => f.write_str("a lost lease is valid again"),
+            Self::StoreCorrupted => f.write_str("a store that checks fences is corrupted"),
+            Self::RetiredOwnerHolds => f.write_str("a retired owner holds"),
+            Self::WronglyRetired => f.write_str("refused as retired without being so"),
+            Self::LeftBehind(what) => write!(f, "left behind: {}", what.join(", ")),
+            Self::WaiterStarved(who) => write!(f, "never served: {who}"),
+            Self::EndlessRequests => f.write_str("asks without end"),
             Self::Panicked(why) => write!(f, "panicked: {why}"),
         }
     }
 }
 
-/// How a lease is held.
+/// The kind of lease that a client holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Hold {
     Alone,
@@ -65,7 +64,7 @@ pub(crate) enum Hold {
 }
 
 impl Hold {
-    /// Whether two may not hold at the same time.
+    /// Whether two leases of these kinds may not be valid at the same time.
     fn excludes(self, other: Self) -> bool {
         match (self, other) {
             (Self::Reader, Self::Reader) => false,
@@ -84,12 +83,12 @@ pub struct Counts {
     /// Pairs of leases that exclude each other and were valid at the same time.
     pub overlaps: u64,
     /// Writes that a store with fence checks accepted.
-    pub writes: u64,
-    /// Writes that it refused, because they came too late.
-    pub refused: u64,
-    /// Runs that ended early, because a majority of the nodes had forgotten their cluster and only an operator can
-    /// initialize it.
-    pub forgotten: u64,
+    pub accepted_writes: u64,
+    /// Late writes that the store refused.
+    pub refused_writes: u64,
+    /// Runs that ended early, because a majority of the nodes had forgotten the cluster, and only an operator can
+    /// initialize the cluster again.
+    pub ended_early: u64,
 }
 
 impl Counts {
@@ -97,9 +96,9 @@ impl Counts {
     pub fn add(&mut self, other: &Self) {
         self.leases += other.leases;
         self.overlaps += other.overlaps;
-        self.writes += other.writes;
-        self.refused += other.refused;
-        self.forgotten += other.forgotten;
+        self.accepted_writes += other.accepted_writes;
+        self.refused_writes += other.refused_writes;
+        self.ended_early += other.ended_early;
     }
 }
 
@@ -107,49 +106,50 @@ impl Counts {
 #[derive(Default)]
 pub(crate) struct Ledger {
     /// Whether a fault breaks an assumption.
-    is_beyond: bool,
-    leases: Vec<Leased>,
+    is_beyond_assumptions: bool,
+    leases: Vec<LeaseRecord>,
     /// The leases that are, or may become, valid.
     watched: Vec<usize>,
     overlaps: BTreeSet<(usize, usize)>,
     /// The client of each attempt.
     attempts: BTreeMap<LeaseId, usize>,
     /// Attempts that no client has to release.
-    excused: BTreeSet<LeaseId>,
-    excused_places: BTreeSet<Ticket>,
-    killed: BTreeSet<usize>,
+    excused_attempts: BTreeSet<LeaseId>,
+    /// Queue positions that no client has to leave.
+    excused_tickets: BTreeSet<Ticket>,
+    killed_clients: BTreeSet<usize>,
     stores: BTreeMap<(String, Option<u32>), Store>,
     retirement: Option<Retirement>,
     pub(crate) breach: Option<Breach>,
     pub(crate) counts: Counts,
 }
 
-/// The retirement of an owner from a name. Times are real, in nanoseconds.
+/// The retirement of an owner from a name. Times are real times in nanoseconds.
 struct Retirement {
     name: String,
     hold: Hold,
-    /// When a majority had acknowledged it, and the latest end of the owner's leases at that time.
+    /// When a majority had acknowledged the retirement, and by when the owner's leases of that time end.
     acknowledged: Option<(u64, u64)>,
-    /// The nodes refuse the owner at least until this time.
-    until: u64,
+    /// The time until which the nodes surely refuse the owner.
+    refused_until: u64,
 }
 
-struct Leased {
+struct LeaseRecord {
     name: String,
     hold: Hold,
     client: usize,
-    seen: Seen,
-    /// When it was requested.
-    asked: u64,
+    validity: ValiditySource,
+    /// When the client requested the lease.
+    asked_at: u64,
     fence: Option<Fence>,
-    /// When it was found to be over.
-    over: Option<u64>,
+    /// When the lease was found to be over.
+    over_since: Option<u64>,
 }
 
-/// The source of a lease's validity.
-enum Seen {
+/// How to compute the validity of a lease.
+enum ValiditySource {
     Guard(Peek),
-    /// It is detached, and valid until these readings of this client's clocks.
+    /// The lease is detached, and valid until these readings of this client's boot-time clock and wall clock.
     Detached {
         client: usize,
         until: (u64, u64),
@@ -161,52 +161,53 @@ pub(crate) struct Grant {
     pub(crate) name: String,
     pub(crate) hold: Hold,
     pub(crate) client: usize,
-    pub(crate) asked: u64,
+    pub(crate) asked_at: u64,
     pub(crate) fence: Option<Fence>,
     pub(crate) peek: Peek,
 }
 
 impl Ledger {
-    pub(crate) fn new(is_beyond: bool) -> Self {
-        Self { is_beyond, ..Self::default() }
+    pub(crate) fn new(is_beyond_assumptions: bool) -> Self {
+        Self { is_beyond_assumptions, ..Self::default() }
     }
 
-    pub(crate) fn note_attempt(&mut self, client: usize, attempt: LeaseId) {
+    pub(crate) fn record_attempt(&mut self, client: usize, attempt: LeaseId) {
         self.attempts.entry(attempt).or_insert(client);
     }
 
-    /// Whether a vote of this attempt should have been released.
+    /// Whether a client should have released the votes of this attempt.
     pub(crate) fn is_leaked(&self, attempt: LeaseId) -> bool {
-        let is_killed = |client: &usize| self.killed.contains(client);
-        self.attempts.get(&attempt).is_some_and(|client| !is_killed(client)) && !self.excused.contains(&attempt)
+        let is_killed = |client: &usize| self.killed_clients.contains(client);
+        self.attempts.get(&attempt).is_some_and(|client| !is_killed(client))
+            && !self.excused_attempts.contains(&attempt)
     }
 
-    /// Records that no client has to release the result of this request.
+    /// Records that no client has to release the votes and the queue position that this request may lead to.
     pub(crate) fn excuse(&mut self, request: &Request) {
-        self.excused.insert(request.attempt());
+        self.excused_attempts.insert(request.attempt());
         if let Request::Acquire { waiter: Some(waiter), .. } = request {
-            self.excused_places.insert(waiter.ticket);
+            self.excused_tickets.insert(waiter.ticket);
         }
     }
 
     /// Whether no client has to release this queue position.
     pub(crate) fn is_excused(&self, ticket: Ticket) -> bool {
-        self.excused_places.contains(&ticket)
+        self.excused_tickets.contains(&ticket)
     }
 
     pub(crate) fn kill(&mut self, client: usize) {
-        self.killed.insert(client);
+        self.killed_clients.insert(client);
     }
 
-    /// Records the start of a retirement, or another attempt at it.
-    pub(crate) fn retire(&mut self, name: String, hold: Hold, until: u64) {
-        self.retirement = Some(Retirement { name, hold, acknowledged: None, until });
+    /// Records the start of a retirement, or another try of the same retirement.
+    pub(crate) fn retire(&mut self, name: String, hold: Hold, refused_until: u64) {
+        self.retirement = Some(Retirement { name, hold, acknowledged: None, refused_until });
     }
 
-    /// Records that a majority has acknowledged it. The owner's leases of that time end by `ends`.
-    pub(crate) fn retired(&mut self, now: u64, ends: u64) {
+    /// Records that a majority has acknowledged the retirement. The owner's present leases end by `leases_end_by`.
+    pub(crate) fn acknowledge_retirement(&mut self, now: u64, leases_end_by: u64) {
         if let Some(retirement) = &mut self.retirement {
-            retirement.acknowledged = Some((now, ends));
+            retirement.acknowledged = Some((now, leases_end_by));
         }
     }
 
@@ -215,51 +216,55 @@ impl Ledger {
         self.retirement.as_ref().is_some_and(|retirement| retirement.name == name && retirement.hold == hold)
     }
 
-    /// Whether a lease may overlap with others because its owner was retired: such a lease may be valid for another ttl,
-    /// and the nodes already serve other clients. A lease that was requested after the nodes let the owner in again is
-    /// an ordinary one.
-    fn may_overlap(&self, name: &str, hold: Hold, asked: u64) -> bool {
-        self.is_retired(name, hold) && self.retirement.as_ref().is_some_and(|retirement| asked < retirement.until)
+    /// Whether a lease may overlap with other leases because its owner was retired. Such a lease may be valid for
+    /// another ttl, while the nodes already serve other clients. A lease that was requested after the retirement has
+    /// expired may not overlap.
+    fn may_overlap(&self, name: &str, hold: Hold, asked_at: u64) -> bool {
+        self.is_retired(name, hold)
+            && self.retirement.as_ref().is_some_and(|retirement| asked_at < retirement.refused_until)
     }
 
     /// Records a new valid lease.
     pub(crate) fn grant(&mut self, grant: Grant, now: u64) -> usize {
-        let Grant { name, hold, client, asked, fence, peek } = grant;
+        let Grant { name, hold, client, asked_at, fence, peek } = grant;
         self.counts.leases += 1;
         let is_retired = self.is_retired(&name, hold);
-        let retired = self.retirement.as_ref().filter(|retirement| is_retired && now < retirement.until);
+        let retired = self.retirement.as_ref().filter(|retirement| is_retired && now < retirement.refused_until);
         let acknowledged = retired.and_then(|retirement| retirement.acknowledged);
-        if !self.is_beyond && acknowledged.is_some_and(|(since, _)| asked >= since) {
-            self.breach.get_or_insert(Breach::Unretired);
+        if !self.is_beyond_assumptions && acknowledged.is_some_and(|(acknowledged_at, _)| asked_at >= acknowledged_at) {
+            self.breach.get_or_insert(Breach::RetiredOwnerHolds);
         }
         // Other clients see all entries of an owner as one lease with one fence, which began with the first entry.
-        let is_of_owner = |other: &&Leased| {
-            matches!(hold, Hold::Owner(_)) && other.name == name && other.hold == hold && other.over.is_none()
+        let is_of_owner = |other: &&LeaseRecord| {
+            matches!(hold, Hold::Owner(_)) && other.name == name && other.hold == hold && other.over_since.is_none()
         };
-        let entered = self.leases.iter().filter(is_of_owner).map(|other| other.asked);
-        let asked = entered.fold(asked, u64::min);
-        let may_overlap = self.may_overlap(&name, hold, asked);
+        let entered = self.leases.iter().filter(is_of_owner).map(|other| other.asked_at);
+        let asked_at = entered.fold(asked_at, u64::min);
+        let may_overlap = self.may_overlap(&name, hold, asked_at);
         let rivals = || self.leases.iter().filter(|other| other.name == name && other.hold.excludes(hold));
-        let is_wrong = |other: &Leased| {
+        let is_wrong = |other: &LeaseRecord| {
             let (Some(earlier), Some(fence)) = (other.fence, fence) else { return false };
-            // If leases may overlap, two are ordered only if one was over before the other was requested.
-            let is_earlier = !self.is_beyond || other.over.is_some_and(|over| over <= asked);
+            // If leases may overlap, the fences of two leases are ordered only if the first lease was over before the
+            // second lease was requested.
+            let is_earlier =
+                !self.is_beyond_assumptions || other.over_since.is_some_and(|over_since| over_since <= asked_at);
             fence == earlier || (is_earlier && fence < earlier)
         };
         if !may_overlap && rivals().any(is_wrong) {
             self.breach.get_or_insert(Breach::FenceOrder);
         }
         let id = self.leases.len();
-        self.leases.push(Leased { name, hold, client, seen: Seen::Guard(peek), asked, fence, over: None });
+        let validity = ValiditySource::Guard(peek);
+        self.leases.push(LeaseRecord { name, hold, client, validity, asked_at, fence, over_since: None });
         self.watched.push(id);
         id
     }
 
-    /// Records that a lease was detached or extended: it is valid until these readings of this client's clocks.
-    pub(crate) fn hand(&mut self, lease: usize, attempt: LeaseId, client: usize, until: (u64, u64)) {
-        self.excused.insert(attempt);
+    /// Records that a lease was detached or extended. It is valid until these readings of this client's clocks.
+    pub(crate) fn record_detached(&mut self, lease: usize, attempt: LeaseId, client: usize, until: (u64, u64)) {
+        self.excused_attempts.insert(attempt);
         let leased = &mut self.leases[lease];
-        (leased.seen, leased.over) = (Seen::Detached { client, until }, None);
+        (leased.validity, leased.over_since) = (ValiditySource::Detached { client, until }, None);
         if !self.watched.contains(&lease) {
             self.watched.push(lease);
         }
@@ -271,56 +276,56 @@ impl Ledger {
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|id| {
             let leased = &mut self.leases[*id];
-            let is_killed = self.killed.contains(&leased.client);
+            let is_killed = self.killed_clients.contains(&leased.client);
             let is_over = |client: usize, until: (u64, u64)| {
-                let (says, wall) = clocks(client);
-                says >= until.0 || wall >= until.1
+                let (reading, wall) = clocks(client);
+                reading >= until.0 || wall >= until.1
             };
-            let (is_valid, is_gone) = match &leased.seen {
-                // Its process is dead and no longer acts on it.
-                Seen::Guard(_) if is_killed => (false, true),
-                Seen::Guard(peek) => {
-                    let (says, wall) = clocks(leased.client);
-                    (!peek.validity(says, wall).is_zero(), peek.is_gone())
+            let (is_valid, is_gone) = match &leased.validity {
+                // The process of a killed client no longer acts on its lease.
+                ValiditySource::Guard(_) if is_killed => (false, true),
+                ValiditySource::Guard(peek) => {
+                    let (reading, wall) = clocks(leased.client);
+                    (!peek.validity(reading, wall).is_zero(), peek.is_gone())
                 }
-                Seen::Detached { client, until } => (!is_over(*client, *until), is_over(*client, *until)),
+                ValiditySource::Detached { client, until } => (!is_over(*client, *until), is_over(*client, *until)),
             };
-            if is_valid && leased.over.is_some() {
-                self.breach.get_or_insert(Breach::Revived);
+            if is_valid && leased.over_since.is_some() {
+                self.breach.get_or_insert(Breach::LostLeaseRevived);
             }
             if is_valid {
                 valid.push(*id);
             } else {
-                leased.over.get_or_insert(now);
+                leased.over_since.get_or_insert(now);
             }
             !is_gone
         });
         self.watched = watched;
-        if let Some(Retirement { acknowledged: Some((_, ends)), until, .. }) = &self.retirement
-            && (*ends..*until).contains(&now)
-            && !self.is_beyond
+        if let Some(Retirement { acknowledged: Some((_, leases_end_by)), refused_until, .. }) = &self.retirement
+            && (*leases_end_by..*refused_until).contains(&now)
+            && !self.is_beyond_assumptions
             && valid.iter().any(|id| self.is_retired(&self.leases[*id].name, self.leases[*id].hold))
         {
-            self.breach.get_or_insert(Breach::Unretired);
+            self.breach.get_or_insert(Breach::RetiredOwnerHolds);
         }
         valid.retain(|id| {
             let leased = &self.leases[*id];
-            !self.may_overlap(&leased.name, leased.hold, leased.asked)
+            !self.may_overlap(&leased.name, leased.hold, leased.asked_at)
         });
         for (at, one) in valid.iter().enumerate() {
             for other in &valid[..at] {
-                let (one_of, other_of) = (&self.leases[*one], &self.leases[*other]);
-                if one_of.name != other_of.name || !one_of.hold.excludes(other_of.hold) {
+                let (one_lease, other_lease) = (&self.leases[*one], &self.leases[*other]);
+                if one_lease.name != other_lease.name || !one_lease.hold.excludes(other_lease.hold) {
                     continue;
                 }
                 if self.overlaps.insert((*one.min(other), *one.max(other))) {
                     self.counts.overlaps += 1;
-                    let (first, second) = (other_of.client, one_of.client);
-                    let name = one_of.name.clone();
+                    let (first, second) = (other_lease.client, one_lease.client);
+                    let name = one_lease.name.clone();
                     story.say_of_client(now, second, || {
                         format!("and {} both hold {name}", crate::world::client_name(first))
                     });
-                    if !self.is_beyond {
+                    if !self.is_beyond_assumptions {
                         self.breach.get_or_insert(Breach::TwoHolders);
                     }
                 }
@@ -328,17 +333,17 @@ impl Ledger {
         }
     }
 
-    /// Writes to a store that checks fences. Returns whether it accepts the write.
+    /// Writes to a store that checks fences. Returns whether the store accepts the write.
     pub(crate) fn write(&mut self, lease: usize, fence: Fence) -> bool {
         let leased = &self.leases[lease];
         // Each slot has a store of its own.
         let slot = if let Hold::Slot(slot) = leased.hold { Some(slot) } else { None };
         let store = self.stores.entry((leased.name.clone(), slot)).or_default();
-        let (is_taken, is_corrupted) = store.write(leased.hold, lease, fence);
+        let (is_accepted, is_corrupted) = store.write(leased.hold, lease, fence);
         if is_corrupted {
-            self.breach.get_or_insert(Breach::Corrupted);
+            self.breach.get_or_insert(Breach::StoreCorrupted);
         }
-        *(if is_taken { &mut self.counts.writes } else { &mut self.counts.refused }) += 1;
-        is_taken
+        *(if is_accepted { &mut self.counts.accepted_writes } else { &mut self.counts.refused_writes }) += 1;
+        is_accepted
     }
 }

@@ -2,8 +2,8 @@
 //! and the network between them. One seed decides everything that happens.
 
 pub mod clock;
-pub mod kept;
 mod ledger;
+pub mod past_bugs;
 pub mod plan;
 pub mod report;
 pub mod run;

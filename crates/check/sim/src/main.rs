@@ -7,8 +7,8 @@ use std::time::Duration;
 use clap::Parser;
 use quorlock::Rule;
 use quorlock_model::run_info::RunInfo;
-use quorlock_sim::kept::{self, Kept};
-use quorlock_sim::report::{Hunt, Sweep, page};
+use quorlock_sim::past_bugs::{self, PastBug};
+use quorlock_sim::report::{MutantRuns, Sweep, page};
 use quorlock_sim::run::{Options, fresh_seed, run};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -28,7 +28,7 @@ struct Arguments {
     /// Switch off this rule of the protocol, and count the runs until a violation. With --seed, run only that seed.
     #[arg(long, value_parser = rule)]
     without: Option<Rule>,
-    /// Then switch off each rule of the protocol in turn: run the seed that is stored for it, and fresh ones.
+    /// After the runs, switch off each rule of the protocol in turn, and run its stored seed and fresh seeds.
     #[arg(long, conflicts_with_all = ["trace", "without"])]
     mutants: bool,
     /// Write the page with the figures to this file.
@@ -45,62 +45,65 @@ fn rule(name: &str) -> Result<Rule, String> {
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if let (Some(seed), None, false) = (arguments.seed, arguments.runs, arguments.mutants) {
-        return tell(seed, Options { without: arguments.without, is_told: arguments.trace, ..Options::default() });
+        return print_run(
+            seed,
+            Options { without: arguments.without, has_story: arguments.trace, ..Options::default() },
+        );
     }
     let (base, runs) = (arguments.seed.unwrap_or_else(fresh_seed), arguments.runs.unwrap_or(10_000));
     if let Some(rule) = arguments.without {
-        let hunt = Hunt::of(rule, base, runs);
-        println!("{hunt}");
-        return if hunt.first.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let mutant = MutantRuns::of(rule, base, runs);
+        println!("{mutant}");
+        return if mutant.first_failure.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let began = busy();
+    let began = processor_time();
     let mut sweep = Sweep::default();
-    for Kept { name, seed, .. } in kept::ALL {
+    for PastBug { name, seed, .. } in past_bugs::ALL {
         if let Some(breach) = run(*seed, Options::default()).breach {
-            eprintln!("regression: {name}; seed {seed}: {breach}");
+            eprintln!("a past bug has returned: {name}; seed {seed}: {breach}");
             return ExitCode::FAILURE;
         }
     }
     for seed in (0..runs).map(|at| base.wrapping_add(at)) {
         sweep.add(seed, &run(seed, Options::default()));
-        if sweep.first.is_some() {
+        if sweep.first_failure.is_some() {
             break;
         }
     }
-    sweep.took = busy().saturating_sub(began);
+    sweep.processor_time = processor_time().saturating_sub(began);
     println!("{sweep}");
-    if let Some((seed, _)) = &sweep.first {
+    if let Some((seed, _)) = &sweep.first_failure {
         println!("to print this run: ./x sim --seed {seed} --trace");
         return ExitCode::FAILURE;
     }
     if !arguments.mutants {
         return ExitCode::SUCCESS;
     }
-    let hunts: Vec<Hunt> = Rule::ALL
+    let mutants: Vec<MutantRuns> = Rule::ALL
         .into_iter()
         .map(|(_, rule)| {
-            let hunt = Hunt::of(rule, base, runs);
-            println!("{hunt}");
-            hunt
+            let mutant = MutantRuns::of(rule, base, runs);
+            println!("{mutant}");
+            mutant
         })
         .collect();
     if let Some(path) = &arguments.write
-        && let Err(error) = std::fs::write(path, page(&RunInfo::now("sim"), base, &sweep, &hunts))
+        && let Err(error) = std::fs::write(path, page(&RunInfo::now("sim"), base, &sweep, &mutants))
     {
         eprintln!("cannot write {}: {error}", path.display());
         return ExitCode::FAILURE;
     }
-    if hunts.iter().all(|hunt| hunt.first.is_some()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if mutants.iter().all(|mutant| mutant.first_failure.is_some()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The processor time of this process. Other processes use the cores, too.
-fn busy() -> Duration {
+/// The processor time of this process.
+fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Prints one run.
-fn tell(seed: u64, options: Options) -> ExitCode {
+/// Prints the story and the results of one run.
+fn print_run(seed: u64, options: Options) -> ExitCode {
     let outcome = run(seed, options);
     for line in &outcome.story {
         println!("{line}");
@@ -108,6 +111,6 @@ fn tell(seed: u64, options: Options) -> ExitCode {
     let mut sweep = Sweep::default();
     sweep.add(seed, &outcome);
     println!("{sweep}");
-    println!("fingerprint {:016x}, {:.1?} of virtual time", outcome.fingerprint, outcome.lasted);
+    println!("fingerprint {:016x}, {:.1?} of virtual time", outcome.fingerprint, outcome.virtual_time);
     if outcome.breach.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -7,40 +7,40 @@ use std::time::{Duration, Instant};
 use quorlock::Rule;
 use quorlock_model::run_info::RunInfo;
 
-use crate::kept::{self, Kept};
+use crate::past_bugs::{self, PastBug};
 use crate::run::{Breach, Counts, Options, Outcome, run};
 
 /// The results of many runs.
 #[derive(Clone, Debug, Default)]
 pub struct Sweep {
     runs: u64,
-    beyond: u64,
+    beyond_runs: u64,
     steps: u64,
     within_counts: Counts,
     beyond_counts: Counts,
-    lasted: Duration,
+    virtual_time: Duration,
     /// The number of faults of each kind.
     faults: BTreeMap<&'static str, u64>,
-    /// The processor time, if it was measured.
-    pub took: Duration,
-    /// The first run that failed.
-    pub first: Option<(u64, Breach)>,
+    /// The processor time of the runs, if it was measured.
+    pub processor_time: Duration,
+    /// The seed of the first run that failed, and its violation.
+    pub first_failure: Option<(u64, Breach)>,
 }
 
 impl Sweep {
     /// Adds a run.
     pub fn add(&mut self, seed: u64, outcome: &Outcome) {
         self.runs += 1;
-        self.beyond += u64::from(outcome.is_beyond);
+        self.beyond_runs += u64::from(outcome.is_beyond_assumptions);
         self.steps += outcome.steps;
-        self.lasted += outcome.lasted;
-        let counts = if outcome.is_beyond { &mut self.beyond_counts } else { &mut self.within_counts };
+        self.virtual_time += outcome.virtual_time;
+        let counts = if outcome.is_beyond_assumptions { &mut self.beyond_counts } else { &mut self.within_counts };
         counts.add(&outcome.counts);
         for fault in &outcome.faults {
             *self.faults.entry(fault.page_label()).or_default() += 1;
         }
-        if self.first.is_none() {
-            self.first = outcome.breach.clone().map(|breach| (seed, breach));
+        if self.first_failure.is_none() {
+            self.first_failure = outcome.breach.clone().map(|breach| (seed, breach));
         }
     }
 
@@ -50,25 +50,32 @@ impl Sweep {
     }
 
     fn rows(&self) -> [(&'static str, u64, &Counts); 2] {
-        [("within", self.runs - self.beyond, &self.within_counts), ("beyond", self.beyond, &self.beyond_counts)]
+        [
+            ("within", self.runs - self.beyond_runs, &self.within_counts),
+            ("beyond", self.beyond_runs, &self.beyond_counts),
+        ]
     }
 }
 
 impl fmt::Display for Sweep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (which, runs, counts) in self.rows() {
-            let Counts { leases, overlaps, writes, refused, .. } = counts;
+            let Counts { leases, overlaps, accepted_writes, refused_writes, .. } = counts;
             writeln!(
                 f,
                 "{which} the assumptions: {runs} runs, {leases} leases, {overlaps} overlaps; a store that checks fences accepted \
-                 {writes} writes, and refused {refused} late ones"
+                 {accepted_writes} writes, and refused {refused_writes} late writes"
             )?;
         }
-        if !self.took.is_zero() {
-            let pace = self.runs as f64 / self.took.as_secs_f64();
-            writeln!(f, "{:.0?} of virtual time in {:.1?} of a core: {pace:.0} runs a second", self.lasted, self.took)?;
+        if !self.processor_time.is_zero() {
+            let runs_per_second = self.runs as f64 / self.processor_time.as_secs_f64();
+            writeln!(
+                f,
+                "{:.0?} of virtual time in {:.1?} of a core: {runs_per_second:.0} runs per second",
+                self.virtual_time, self.processor_time
+            )?;
         }
-        match &self.first {
+        match &self.first_failure {
             Some((seed, breach)) => write!(f, "seed {seed}: {breach}"),
             None => f.write_str("no violation"),
         }
@@ -76,96 +83,101 @@ impl fmt::Display for Sweep {
 }
 
 /// The results of runs without a rule.
-pub struct Hunt {
+pub struct MutantRuns {
     /// The name of the rule.
     name: &'static str,
     /// The number of runs with fresh seeds.
     runs: u64,
-    found: u64,
-    /// A run that fails without the rule: with the stored seed or, if that passes, with a fresh one.
-    pub first: Option<(u64, Breach)>,
+    /// The number of those runs that failed.
+    failures: u64,
+    /// A seed whose run fails without the rule, and its violation: the stored seed or, if its run passes, a fresh seed.
+    pub first_failure: Option<(u64, Breach)>,
 }
 
 /// The number of failures after which the average is precise.
 const FAILURES_MAX: u64 = 50;
 /// How long to continue after the first failure, for an average.
-const HUNT_MAX: Duration = Duration::from_secs(60);
-/// A rule counts as not needed after this many runs without a failure: ten times the average of the rule that is needed
-/// least often.
-const HUNTED_MAX: u64 = 400_000;
+const TIME_MAX: Duration = Duration::from_secs(60);
+/// A rule counts as not needed after this many runs without a failure. That is ten times the average number of runs
+/// until a failure, for the rule that is needed least often.
+const RUNS_MAX: u64 = 400_000;
 
-impl Hunt {
-    /// Makes runs without this rule: the stored seed, and `runs` seeds from `base` on for an average. Continues until
-    /// one fails.
+impl MutantRuns {
+    /// Makes runs without this rule, with the stored seed and, for an average, with `runs` seeds from `base` on. Makes
+    /// more runs until one fails.
     pub fn of(rule: Rule, base: u64, runs: u64) -> Self {
-        let mut hunt = Self::kept(rule);
+        let mut mutant = Self::of_stored_seed(rule);
         let began = Instant::now();
-        while hunt.first.is_none() && hunt.runs < HUNTED_MAX
-            || hunt.runs < runs && hunt.found < FAILURES_MAX && began.elapsed() < HUNT_MAX
+        while mutant.first_failure.is_none() && mutant.runs < RUNS_MAX
+            || mutant.runs < runs && mutant.failures < FAILURES_MAX && began.elapsed() < TIME_MAX
         {
-            hunt.look(rule, base.wrapping_add(hunt.runs));
+            mutant.add(rule, base.wrapping_add(mutant.runs));
         }
-        hunt
+        mutant
     }
 
-    /// Makes runs without this rule until one fails: the stored seed, then fresh ones.
+    /// Makes runs without this rule until one fails, with the stored seed and then with fresh seeds.
     pub fn once(rule: Rule, base: u64) -> Self {
         Self::of(rule, base, 0)
     }
 
-    fn kept(rule: Rule) -> Self {
+    /// Runs the stored seed without this rule.
+    fn of_stored_seed(rule: Rule) -> Self {
         let name = Rule::ALL.iter().find(|(_, other)| *other == rule).map_or("", |(name, _)| name);
-        let seed = kept::MISSED.iter().find(|(other, _)| *other == name).map(|(_, seed)| *seed);
-        let first = seed.and_then(|seed| Some((seed, missed(rule, seed)?)));
-        Self { name, runs: 0, found: 0, first }
+        let seed = past_bugs::SEEDS_WITHOUT_RULE.iter().find(|(other, _)| *other == name).map(|(_, seed)| *seed);
+        let first_failure = seed.and_then(|seed| Some((seed, breach_without(rule, seed)?)));
+        Self { name, runs: 0, failures: 0, first_failure }
     }
 
-    fn look(&mut self, rule: Rule, seed: u64) {
+    /// Runs a fresh seed without this rule.
+    fn add(&mut self, rule: Rule, seed: u64) {
         self.runs += 1;
-        if let Some(breach) = missed(rule, seed) {
-            self.found += 1;
-            self.first.get_or_insert((seed, breach));
+        if let Some(breach) = breach_without(rule, seed) {
+            self.failures += 1;
+            self.first_failure.get_or_insert((seed, breach));
         }
     }
 
-    /// Whether the stored seed no longer fails.
-    fn is_new(&self) -> bool {
-        self.first.as_ref().is_some_and(|(seed, _)| !kept::MISSED.contains(&(self.name, *seed)))
+    /// Whether the stored seed no longer fails, but a fresh seed does.
+    fn needs_new_seed(&self) -> bool {
+        self.first_failure
+            .as_ref()
+            .is_some_and(|(seed, _)| !past_bugs::SEEDS_WITHOUT_RULE.contains(&(self.name, *seed)))
     }
 
     fn average(&self) -> Option<f64> {
-        (self.found > 0).then(|| self.runs as f64 / self.found as f64)
+        (self.failures > 0).then(|| self.runs as f64 / self.failures as f64)
     }
 }
 
 /// The violation in the run of a seed without a rule.
-fn missed(rule: Rule, seed: u64) -> Option<Breach> {
+fn breach_without(rule: Rule, seed: u64) -> Option<Breach> {
     run(seed, Options { without: Some(rule), ..Options::default() }).breach
 }
 
-impl fmt::Display for Hunt {
+impl fmt::Display for MutantRuns {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, runs, found, .. } = self;
+        let Self { name, runs, failures, .. } = self;
         write!(f, "without {name}: ")?;
         match runs {
-            0 => f.write_str("missed")?,
-            _ => write!(f, "{found} of {runs} runs failed")?,
+            0 => f.write_str("a run with the stored seed")?,
+            _ => write!(f, "{failures} of {runs} runs failed")?,
         }
         if let Some(average) = self.average() {
             write!(f, ", one in {average:.0}")?;
         }
-        if let Some((seed, breach)) = &self.first {
+        if let Some((seed, breach)) = &self.first_failure {
             write!(f, "; seed {seed}: {breach}")?;
         }
-        if self.is_new() {
-            f.write_str(" (the stored seed no longer fails: store this one in kept.rs)")?;
+        if self.needs_new_seed() {
+            f.write_str(" (the stored seed no longer fails: store this seed in past_bugs.rs)")?;
         }
         Ok(())
     }
 }
 
 /// The page about runs from this seed on, in Markdown.
-pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> String {
+pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, mutants: &[MutantRuns]) -> String {
     let mut page = String::from("# Simulation of the whole library\n\n");
     let mut add = |line: String| {
         page.push_str(&line);
@@ -178,8 +190,10 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> St
     add("| assumptions | runs | leases | overlaps | writes accepted | writes refused | ended early |\n|---|---|---|---|---|---|---|"
         .into());
     for (which, runs, counts) in sweep.rows() {
-        let Counts { leases, overlaps, writes, refused, forgotten } = counts;
-        add(format!("| {which} | {runs} | {leases} | {overlaps} | {writes} | {refused} | {forgotten} |"));
+        let Counts { leases, overlaps, accepted_writes, refused_writes, ended_early } = counts;
+        add(format!(
+            "| {which} | {runs} | {leases} | {overlaps} | {accepted_writes} | {refused_writes} | {ended_early} |"
+        ));
     }
     add(format!("\n{}\n\n| fault | number |\n|---|---|", include_str!("page/columns.md").trim_end()));
     for (kind, count) in &sweep.faults {
@@ -189,28 +203,28 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, hunts: &[Hunt]) -> St
         "\n{}\n\n| rule | failed | seed | violation |\n|---|---|---|---|",
         include_str!("page/mutants.md").trim_end()
     ));
-    for hunt in hunts {
-        let (seed, breach) = hunt
-            .first
+    for mutant in mutants {
+        let (seed, breach) = mutant
+            .first_failure
             .as_ref()
             .map_or((String::new(), "none".into()), |(seed, breach)| (seed.to_string(), breach.to_string()));
-        add(format!("| `{}` | {} of {} runs | {seed} | {breach} |", hunt.name, hunt.found, hunt.runs));
+        add(format!("| `{}` | {} of {} runs | {seed} | {breach} |", mutant.name, mutant.failures, mutant.runs));
     }
-    add(format!("\n{}\n\n| bug | seed | description |\n|---|---|---|", include_str!("page/kept.md").trim_end()));
-    for Kept { name, seed, what, .. } in kept::ALL {
-        add(format!("| {name} | {seed} | {what} |"));
+    add(format!("\n{}\n\n| bug | seed | description |\n|---|---|---|", include_str!("page/past_bugs.md").trim_end()));
+    for PastBug { name, seed, description, .. } in past_bugs::ALL {
+        add(format!("| {name} | {seed} | {description} |"));
     }
     page
 }
 
 fn figures(first: u64, sweep: &Sweep) -> String {
-    let Sweep { runs, lasted, took, .. } = sweep;
-    let pace = *runs as f64 / took.as_secs_f64();
+    let Sweep { runs, virtual_time, processor_time, .. } = sweep;
+    let runs_per_second = *runs as f64 / processor_time.as_secs_f64();
     let steps = sweep.steps / (*runs).max(1);
-    let hours = lasted.as_secs_f64() / 3600.0;
+    let hours = virtual_time.as_secs_f64() / 3600.0;
     format!(
         "`./x sim --seed {first} --runs {runs}` repeats these {runs} runs: {hours:.0} hours of virtual time in {:.0} \
-         seconds of one core, {pace:.0} runs per second. A run has {steps} steps on average. A step is an arriving message or a wake-up.\n",
-        took.as_secs_f64()
+         seconds of one core, {runs_per_second:.0} runs per second. A run has {steps} steps on average. A step is an arriving message or a wake-up.\n",
+        processor_time.as_secs_f64()
     )
 }

@@ -13,22 +13,22 @@ pub use crate::ledger::{Breach, Counts};
 use crate::plan::{Fault, NodePlan, Plan};
 use crate::shape::Shape;
 use crate::user::{Clients, User, name};
-use crate::world::{EPOCH, MS, STEPS_MAX, Server, State, World};
+use crate::world::{MS, NODE_START, STEPS_MAX, Server, State, World};
 
-/// The virtual time in which all clients must be served and have released everything.
-const PATIENCE: u64 = 90_000 * MS;
+/// The virtual time after the faults in which all tasks must end.
+const MAX_WAIT: u64 = 90_000 * MS;
 /// The timeout for closing a client.
-const CLOSING: Duration = Duration::from_secs(30);
-/// The time after which all messages of closed clients have arrived.
-const SETTLED: u64 = 3_000 * MS;
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The virtual time in which all messages of closed clients arrive.
+const SETTLE_TIME: u64 = 3_000 * MS;
 
 /// The options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// A rule that is switched off.
+    /// A rule to switch off.
     pub without: Option<Rule>,
     /// Whether to record the story.
-    pub is_told: bool,
+    pub has_story: bool,
     /// A deliberate bug of the nodes.
     pub flaw: Option<Flaw>,
 }
@@ -37,9 +37,9 @@ pub struct Options {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A retirement leaves no tombstone.
-    RetireForgets,
+    RetirementWithoutTombstone,
     /// A retirement acts on every name of the owner.
-    RetireEverywhere,
+    RetirementFromAllNames,
 }
 
 /// The result of a run.
@@ -48,19 +48,19 @@ pub struct Outcome {
     /// The violation, if there was one.
     pub breach: Option<Breach>,
     /// Whether leases may have overlapped.
-    pub is_beyond: bool,
+    pub is_beyond_assumptions: bool,
     /// The counts of the run.
     pub counts: Counts,
     /// The faults that happened.
     pub faults: Vec<Fault>,
-    /// The numbers of requests and replies, by kind.
+    /// The numbers of requests and replies on the nodes, by kind.
     pub shape: Shape,
     /// A hash of all events: equal for equal runs.
     pub fingerprint: u64,
     /// The number of task polls and delivered messages.
     pub steps: u64,
     /// The virtual time of the run.
-    pub lasted: Duration,
+    pub virtual_time: Duration,
     /// The events as text, if requested.
     pub story: Vec<String>,
 }
@@ -81,11 +81,11 @@ pub fn run(seed: u64, options: Options) -> Outcome {
 pub fn run_plan(plan: Plan, options: Options) -> Outcome {
     let plan = Rc::new(plan);
     let mut rng = Seeded::new(plan.seed ^ 0x5eed);
-    let ledger = Ledger::new(plan.is_beyond);
+    let ledger = Ledger::new(plan.is_beyond_assumptions);
     let servers = plan.nodes.iter().enumerate().map(|(index, node)| server(&plan, index, node, options)).collect();
-    let world = World::new(rng.fork(), plan.network.clone(), servers, options.is_told, ledger);
+    let world = World::new(rng.fork(), plan.network.clone(), servers, options.has_story, ledger);
     let entered = sim::enter(Rc::clone(&world) as Rc<dyn sim::World>);
-    let ended = catch_unwind(AssertUnwindSafe(|| live(&world, &plan, options)));
+    let ended = catch_unwind(AssertUnwindSafe(|| simulate(&world, &plan, options)));
     let panicked = ended.err().map(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
@@ -99,67 +99,79 @@ pub fn run_plan(plan: Plan, options: Options) -> Outcome {
     if let Some(breach) = &breach {
         state.story.say(now, "", || format!("=> {breach}"));
     }
-    let (story, lasted) = (state.story.take(), Duration::from_nanos(now));
+    let (story, virtual_time) = (state.story.take(), Duration::from_nanos(now));
     let faults = plan.faults.iter().map(|(_, fault)| *fault).collect();
-    Outcome { breach, is_beyond: plan.is_beyond, counts, faults, shape, fingerprint, steps, lasted, story }
+    Outcome {
+        breach,
+        is_beyond_assumptions: plan.is_beyond_assumptions,
+        counts,
+        faults,
+        shape,
+        fingerprint,
+        steps,
+        virtual_time,
+        story,
+    }
 }
 
+/// A node of the plan, with the node's part of the missing rule and of the deliberate bug.
 fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Server {
-    let says = EPOCH.saturating_add_signed(node.ahead * 1_000);
-    let mut server = Server::new(index, Clock::new(says, node.ppm));
+    let reading = NODE_START.saturating_add_signed(node.ahead_micros * 1_000);
+    let mut server = Server::new(index, Clock::new(reading, node.ppm));
     if !plan.is_blank {
         server.let_vote(plan.constants());
         for (at, ahead) in node.fences.iter().enumerate() {
             if let Some(ahead) = ahead {
-                server.remember(format!("quorlock:{}", name(at)), *ahead);
+                server.store_fence(format!("quorlock:{}", name(at)), *ahead);
             }
         }
     }
-    server.raises_any(options.without == Some(Rule::RaiseOwnVotes));
-    server.flaw(options.flaw);
-    server.adds_claims(options.without == Some(Rule::HighestClaim));
+    server.set_raises_any(options.without == Some(Rule::RaiseOwnVotes));
+    server.set_flaw(options.flaw);
+    server.set_adds_claims(options.without == Some(Rule::HighestClaim));
     server
 }
 
-fn live(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
+/// Runs the plan: clients and faults first, then the recovery without faults, then the close of all clients.
+fn simulate(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
     let clients: Clients = Rc::default();
     {
         let mut state = world.state.borrow_mut();
         for client in &plan.clients {
             let index = state.add_client(client.ppm);
-            state.clients[index].busy = 1;
+            state.clients[index].open_tasks = 1;
             clients.borrow_mut().push(None);
         }
-        for (at, fault) in plan.faults.iter().chain(&plan.slews()) {
-            state.fail_at(*at, *fault);
+        for (at, fault) in plan.faults.iter().chain(&plan.rate_changes()) {
+            state.schedule_fault(*at, *fault);
         }
     }
     for index in 0..plan.clients.len() {
-        world.begin(index, start(Rc::clone(world), Rc::clone(plan), index, Rc::clone(&clients), options));
+        world.begin(index, start_client(Rc::clone(world), Rc::clone(plan), index, Rc::clone(&clients), options));
     }
     let is_over = |state: &State| state.ledger.breach.is_some();
-    if world.go_on(plan.horizon, is_over) {
-        return restless(world);
+    if world.go_on(plan.horizon_nanos, is_over) {
+        return check_step_limit(world);
     }
     world.heal();
-    if world.go_on(plan.horizon + PATIENCE, |state| is_over(state) || state.is_done()) && !is_done(world) {
-        return restless(world);
+    if world.go_on(plan.horizon_nanos + MAX_WAIT, |state| is_over(state) || state.is_done()) && !is_done(world) {
+        return check_step_limit(world);
     }
     if !is_done(world) {
         if world.state.borrow().needs_an_operator() {
-            world.state.borrow_mut().ledger.counts.forgotten += 1;
+            world.state.borrow_mut().ledger.counts.ended_early += 1;
             return;
         }
-        let left: usize = world.state.borrow().clients.iter().map(|client| client.busy).sum();
-        return breach(world, Breach::Starved(format!("{left} of the tasks")));
+        let left: usize = world.state.borrow().clients.iter().map(|client| client.open_tasks).sum();
+        return record_breach(world, Breach::WaiterStarved(format!("{left} of the tasks")));
     }
     close(world, &clients);
 }
 
 /// Connects a client, and starts its tasks.
-async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients, options: Options) {
+async fn start_client(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients, options: Options) {
     let client = &plan.clients[index];
-    sim::sleep(client.starts).await;
+    sim::sleep(client.connects_after).await;
     let mut builder = Client::builder().simulated(plan.nodes.len()).label(crate::world::client_name(index));
     builder = builder
         .ttl(plan.ttl)
@@ -172,7 +184,7 @@ async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients,
     }
     let connected = builder.connect_lazy().await;
     let mut state = world.state.borrow_mut();
-    state.clients[index].busy -= 1;
+    state.clients[index].open_tasks -= 1;
     let now = state.now;
     let library = match connected {
         Ok(library) => library,
@@ -180,12 +192,12 @@ async fn start(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: Clients,
     };
     state.story.say_of_client(now, index, || "is connected".into());
     clients.borrow_mut()[index] = Some(library.clone());
-    state.clients[index].busy += client.tasks.len();
+    state.clients[index].open_tasks += client.tasks.len();
     drop(state);
     for jobs in &client.tasks {
         let (world, plan, library) = (Rc::clone(&world), Rc::clone(&plan), library.clone());
         let user = User { world: Rc::clone(&world), plan, client: index, library, clients: Rc::clone(&clients) };
-        world.begin(index, user.live(jobs.clone()));
+        world.begin(index, user.do_jobs(jobs.clone()));
     }
 }
 
@@ -196,24 +208,24 @@ fn close(world: &Rc<World>, clients: &Clients) {
         world.run_as(index);
         let is_alive = world.state.borrow().clients[index].is_alive;
         let Some(client) = client.filter(|_| is_alive) else { continue };
-        world.state.borrow_mut().clients[index].busy += 1;
-        let of = Rc::clone(world);
+        world.state.borrow_mut().clients[index].open_tasks += 1;
+        let world_of_task = Rc::clone(world);
         world.begin(index, async move {
-            let closed = client.close(CLOSING).await;
-            let mut state = of.state.borrow_mut();
-            state.clients[index].busy -= 1;
+            let closed = client.close(CLOSE_TIMEOUT).await;
+            let mut state = world_of_task.state.borrow_mut();
+            state.clients[index].open_tasks -= 1;
             if let Err(error) = closed {
-                state.ledger.breach.get_or_insert(Breach::Leaked(vec![error.to_string()]));
+                state.ledger.breach.get_or_insert(Breach::LeftBehind(vec![error.to_string()]));
             }
         });
     }
-    let end = world.now() + CLOSING.as_nanos() as u64 * 2;
+    let end = world.now() + CLOSE_TIMEOUT.as_nanos() as u64 * 2;
     world.go_on(end, |state| state.ledger.breach.is_some() || state.is_done());
-    let end = world.now() + SETTLED;
+    let end = world.now() + SETTLE_TIME;
     world.go_on(end, |state| state.ledger.breach.is_some() || state.is_quiet());
     let left = world.state.borrow_mut().leftovers();
     if !left.is_empty() {
-        breach(world, Breach::Leaked(left));
+        record_breach(world, Breach::LeftBehind(left));
     }
 }
 
@@ -221,14 +233,14 @@ fn is_done(world: &World) -> bool {
     world.state.borrow().is_done()
 }
 
-fn breach(world: &World, breach: Breach) {
+fn record_breach(world: &World, breach: Breach) {
     world.state.borrow_mut().ledger.breach.get_or_insert(breach);
 }
 
-/// The run stopped at its limit of steps: if there is no other violation, a client sends requests without end.
-fn restless(world: &World) {
+/// Records that a client sends requests without end, if the run has stopped at its limit of steps.
+fn check_step_limit(world: &World) {
     let is_endless = world.state.borrow().steps > STEPS_MAX;
     if is_endless {
-        breach(world, Breach::Restless);
+        record_breach(world, Breach::EndlessRequests);
     }
 }

@@ -13,7 +13,7 @@ use quorlock::{
 };
 
 use crate::ledger::{Breach, Grant, Hold};
-use crate::plan::{Cancel, Ending, Job, Patience, Plan, Want};
+use crate::plan::{Cancel, Ending, Goal, Job, Patience, Plan};
 use crate::world::World;
 
 /// The clients that have connected so far.
@@ -28,35 +28,35 @@ pub(crate) struct User {
     pub(crate) clients: Clients,
 }
 
-type Asking = Pin<Box<dyn Future<Output = Result<Vec<(Lease, Hold)>, AcquireError>>>>;
+type AcquireFuture = Pin<Box<dyn Future<Output = Result<Vec<(Lease, Hold)>, AcquireError>>>>;
 
 impl User {
-    /// Does its jobs in order.
-    pub(crate) async fn live(self, jobs: Vec<Job>) {
-        if let Some(rush) = self.plan.rush {
+    /// Does the jobs in order.
+    pub(crate) async fn do_jobs(self, jobs: Vec<Job>) {
+        if let Some(rush) = self.plan.rush_at_nanos {
             sleep(self.until(rush)).await;
         }
         for (at, job) in jobs.iter().enumerate() {
-            if at > 0 || self.plan.rush.is_none() {
-                sleep(job.rest).await;
+            if at > 0 || self.plan.rush_at_nanos.is_none() {
+                sleep(job.rest_before).await;
             }
             self.run(job).await;
         }
-        self.world.state.borrow_mut().clients[self.client].busy -= 1;
+        self.world.state.borrow_mut().clients[self.client].open_tasks -= 1;
     }
 
     async fn run(&self, job: &Job) {
-        if let Want::Break { now } = job.want {
+        if let Goal::Break { now } = job.goal {
             return self.break_lock(job.name, now).await;
         }
-        if let Want::Retire { after } = job.want {
+        if let Goal::Retire { after } = job.goal {
             sleep(after).await;
             return self.retire(job.name).await;
         }
-        let asked = self.world.now();
-        self.say(|| format!("wants {}: {:?}, {:?}", name(job.name), job.want, job.patience));
-        let (asking, owner) = self.ask(job);
-        let leases = match until_cancelled(job.cancel, asking).await {
+        let asked_at = self.world.now();
+        self.say(|| format!("wants {}: {:?}, {:?}", name(job.name), job.goal, job.patience));
+        let (acquiring, owner) = self.start_acquire(job);
+        let leases = match until_cancelled(job.cancel, acquiring).await {
             Some(Ok(leases)) => leases,
             Some(Err(error)) => {
                 if let AcquireError::Retired { .. } = error {
@@ -68,58 +68,59 @@ impl User {
         };
         let mut held = Vec::new();
         for (lease, hold) in leases {
-            let id = self.granted(&lease, hold, asked);
+            let id = self.record_grant(&lease, hold, asked_at);
             held.push((lease, id));
         }
         self.work(job, &held).await;
-        if let (Want::Enter { again: true }, Some(owner)) = (job.want, owner) {
+        if let (Goal::Enter { again: true }, Some(owner)) = (job.goal, owner) {
             self.enter_again(job, owner).await;
         }
         for (lease, id) in held {
-            self.end(job, lease, id).await;
+            self.end_lease(job, lease, id).await;
         }
     }
 
-    /// The future of an acquire, and its owner.
-    fn ask(&self, job: &Job) -> (Asking, Option<Owner>) {
+    /// The future of the job's acquire, and the owner of a reentrant lock.
+    fn start_acquire(&self, job: &Job) -> (AcquireFuture, Option<Owner>) {
         let (client, patience, lock) = (&self.library, job.patience, name(job.name));
-        let renewals = if job.renews { Renewals::default() } else { Renewals::Off };
+        let renewals = if job.has_renewals { Renewals::default() } else { Renewals::Off };
         let alone = |lease: Lease| vec![(lease, Hold::Alone)];
-        match job.want {
-            Want::Plain => (asking(client.lock(lock).plain().renewals(renewals), patience, alone), None),
-            Want::Alone | Want::Break { .. } | Want::Retire { .. } => {
-                (asking(client.lock(lock).renewals(renewals), patience, alone), None)
+        match job.goal {
+            Goal::Plain => (acquire_future(client.lock(lock).plain().renewals(renewals), patience, alone), None),
+            Goal::Alone | Goal::Break { .. } | Goal::Retire { .. } => {
+                (acquire_future(client.lock(lock).renewals(renewals), patience, alone), None)
             }
-            Want::Read => {
+            Goal::Read => {
                 let reader = |lease: Lease| vec![(lease, Hold::Reader)];
-                (asking(client.rw(lock).read().renewals(renewals), patience, reader), None)
+                (acquire_future(client.rw(lock).read().renewals(renewals), patience, reader), None)
             }
-            Want::Write => (asking(client.rw(lock).write().renewals(renewals), patience, alone), None),
-            Want::Enter { .. } | Want::Owned => {
+            Goal::Write => (acquire_future(client.rw(lock).write().renewals(renewals), patience, alone), None),
+            Goal::Enter { .. } | Goal::EnterAsRetiree => {
                 let lock = client.reentrant(lock).renewals(renewals);
-                let lock = if job.want == Want::Owned { lock.owned_by(self.retiree()) } else { lock };
+                let lock = if job.goal == Goal::EnterAsRetiree { lock.owned_by(self.retiree()) } else { lock };
                 let owner = lock.owner();
                 let hold = hold_of(owner);
-                (asking(lock, patience, move |lease: Lease| vec![(lease, hold)]), Some(owner))
+                (acquire_future(lock, patience, move |lease: Lease| vec![(lease, hold)]), Some(owner))
             }
-            Want::Slot(permits) => {
+            Goal::Slot(permits) => {
                 let slot = |lease: Lease| {
                     let hold = lease.slot().map_or(Hold::Alone, Hold::Slot);
                     vec![(lease, hold)]
                 };
-                (asking(client.semaphore(lock, permits).renewals(renewals), patience, slot), None)
+                (acquire_future(client.semaphore(lock, permits).renewals(renewals), patience, slot), None)
             }
-            Want::All => {
+            Goal::All => {
                 let all = client.all((0..self.plan.names.len()).map(name)).renewals(renewals);
                 let each = |leases: Leases| leases.into_vec().into_iter().map(|lease| (lease, Hold::Alone)).collect();
-                (asking(all, patience, each), None)
+                (acquire_future(all, patience, each), None)
             }
         }
     }
 
-    fn granted(&self, lease: &Lease, hold: Hold, asked: u64) -> Option<usize> {
+    /// Records a new lease. Returns its number in the ledger, or `None` if the lease is already lost.
+    fn record_grant(&self, lease: &Lease, hold: Hold, asked_at: u64) -> Option<usize> {
         let name = lease.name().as_str().to_owned();
-        // A lease that was lost before its caller saw it belongs to nobody.
+        // Nobody relies on a lease that was lost before its caller saw it.
         if lease.ensure(Duration::from_nanos(1)).is_err() {
             self.say(|| format!("got {name}, already lost"));
             return None;
@@ -132,7 +133,7 @@ impl User {
                 peek.validity(self.moment(client), self.world.state.borrow().wall(client))
             )
         });
-        let grant = Grant { name, hold, client, asked, fence, peek };
+        let grant = Grant { name, hold, client, asked_at, fence, peek };
         let mut state = self.world.state.borrow_mut();
         let now = state.now;
         Some(state.ledger.grant(grant, now))
@@ -140,12 +141,12 @@ impl User {
 
     /// Works in steps; each step writes to a store that checks fences.
     async fn work(&self, job: &Job, held: &[(Lease, Option<usize>)]) {
-        let step = job.works / (job.steps * 2);
+        let step = job.work_time / (job.steps * 2);
         for round in 0..job.steps {
             sleep(step).await;
-            if job.extends && round == 0 {
+            if job.has_extension && round == 0 {
                 for (lease, _) in held {
-                    // The result shows in the lease.
+                    // The lease shows the result.
                     let _ = lease.extend().await;
                 }
             }
@@ -155,8 +156,8 @@ impl User {
                     // The step takes its time after the check, as real work does.
                     Ok(fence) => {
                         sleep(step).await;
-                        let is_taken = self.world.state.borrow_mut().ledger.write(id, fence);
-                        if !is_taken {
+                        let is_accepted = self.world.state.borrow_mut().ledger.write(id, fence);
+                        if !is_accepted {
                             self.say(|| format!("comes too late with fence {fence}"));
                         }
                     }
@@ -168,15 +169,16 @@ impl User {
     }
 
     async fn enter_again(&self, job: &Job, owner: Owner) {
-        let asked = self.world.now();
+        let asked_at = self.world.now();
         let lock = self.library.reentrant(name(job.name)).owned_by(owner);
         if let Ok(lease) = lock.acquire_within(self.plan.ttl).await {
-            let id = self.granted(&lease, hold_of(owner), asked);
+            let id = self.record_grant(&lease, hold_of(owner), asked_at);
             self.work(job, &[(lease, id)]).await;
         }
     }
 
-    async fn end(&self, job: &Job, lease: Lease, id: Option<usize>) {
+    /// Ends a lease in the way that the job says.
+    async fn end_lease(&self, job: &Job, lease: Lease, id: Option<usize>) {
         let name = lease.name().clone();
         match (job.ending, id) {
             (Ending::HandOver { client, extensions }, Some(id)) => self.detach(lease, id, client, extensions),
@@ -202,13 +204,14 @@ impl User {
         let until = self.moment(self.client) + lease.validity().as_nanos() as u64;
         let until = (until, Peek::of(&lease).wall_until());
         let Ok(detached) = lease.detach() else { return };
-        self.world.state.borrow_mut().ledger.hand(id, detached.id(), self.client, until);
+        self.world.state.borrow_mut().ledger.record_detached(id, detached.id(), self.client, until);
         let other = self.clients.borrow().get(to).cloned().flatten();
         let (client, library) = other.map_or_else(|| (self.client, self.library.clone()), |library| (to, library));
         self.say(|| format!("hands {} over to {}", detached.name(), crate::world::client_name(client)));
-        let heir = Receiver { world: Rc::clone(&self.world), client, library, detached, id, pause: self.plan.ttl / 3 };
-        self.world.state.borrow_mut().clients[client].busy += 1;
-        self.world.begin(client, heir.live(extensions));
+        let receiver =
+            Receiver { world: Rc::clone(&self.world), client, library, detached, id, pause: self.plan.ttl / 3 };
+        self.world.state.borrow_mut().clients[client].open_tasks += 1;
+        self.world.begin(client, receiver.extend_and_release(extensions));
     }
 
     async fn break_lock(&self, index: usize, now: bool) {
@@ -216,7 +219,7 @@ impl User {
         let Some(target) = seen.target() else { return };
         self.say(|| format!("breaks {}: {target}", name(index)));
         let what = Break::new(target, "simulated");
-        // The holder finds out.
+        // The result does not matter, because the holder's lease shows it.
         let _ = self.library.break_lock(name(index), if now { what.now() } else { what }).await;
     }
 
@@ -231,7 +234,7 @@ impl User {
         loop {
             self.say(|| format!("retires the owner from {}", name(index)));
             let sent = self.world.now();
-            // A node's clock may be fast, so that its tombstone ends sooner.
+            // A node's clock may be fast, so that the node's tombstone expires sooner.
             let until = sent + keep_out.as_nanos() as u64 * 4 / 5;
             self.world.state.borrow_mut().ledger.retire(name(index), hold_of(owner), until);
             match self.library.retire(name(index), owner, keep_out).await {
@@ -243,19 +246,19 @@ impl User {
         self.say(|| format!("has retired the owner from {}", name(index)));
         let mut state = self.world.state.borrow_mut();
         let now = state.now;
-        state.ledger.retired(now, now + self.plan.ttl.as_nanos() as u64);
+        state.ledger.acknowledge_retirement(now, now + self.plan.ttl.as_nanos() as u64);
     }
 
-    /// An acquire was refused as retired: it must be that of the owner, for the name that it was retired from.
+    /// Checks that an acquire that was refused as retired is one of the retired owner, for the name of the retirement.
     fn refused_as_retired(&self, job: &Job) {
-        let is_retirees = job.want == Want::Owned;
+        let is_retirees = job.goal == Goal::EnterAsRetiree;
         let mut state = self.world.state.borrow_mut();
         if !is_retirees || !state.ledger.is_retired(&name(job.name), hold_of(self.retiree())) {
-            state.ledger.breach.get_or_insert(Breach::Misretired);
+            state.ledger.breach.get_or_insert(Breach::WronglyRetired);
         }
     }
 
-    /// The time until then, by the client's clock.
+    /// The time until `real`, by the client's clock.
     fn until(&self, real: u64) -> Duration {
         let state = self.world.state.borrow();
         let then = state.clients[self.client].clock.read(real.max(state.now));
@@ -267,7 +270,7 @@ impl User {
     }
 
     fn say(&self, what: impl FnOnce() -> String) {
-        if !self.world.state.borrow().story.is_told() {
+        if !self.world.state.borrow().story.is_recorded() {
             return;
         }
         let what = what();
@@ -293,7 +296,7 @@ impl Receiver {
         (state.moment(self.client), state.wall(self.client))
     }
 
-    async fn live(self, extensions: u32) {
+    async fn extend_and_release(self, extensions: u32) {
         for _ in 0..extensions {
             sleep(self.pause).await;
             let (began, wall) = self.clocks();
@@ -302,40 +305,40 @@ impl Receiver {
             let until = match extended {
                 Ok(left) => {
                     let until = state.moment(self.client) + left.as_nanos() as u64;
-                    // The rest is counted from the request: a pause since then shows only on the wall clock.
+                    // The validity counts from the request, and only the wall clock counts a pause since the request.
                     (until, wall + (until - began))
                 }
                 // The client knows that the lease is lost.
                 Err(LeaseError::Lost(_)) => (0, 0),
                 Err(_) => continue,
             };
-            state.ledger.hand(self.id, self.detached.id(), self.client, until);
+            state.ledger.record_detached(self.id, self.detached.id(), self.client, until);
         }
-        self.world.state.borrow_mut().ledger.hand(self.id, self.detached.id(), self.client, (0, 0));
+        self.world.state.borrow_mut().ledger.record_detached(self.id, self.detached.id(), self.client, (0, 0));
         // An undelivered release is delivered later.
         let _ = self.library.release(&self.detached).await;
-        self.world.state.borrow_mut().clients[self.client].busy -= 1;
+        self.world.state.borrow_mut().clients[self.client].open_tasks -= 1;
     }
 }
 
-/// The text of a name.
+/// The text of the name with this index.
 pub(crate) fn name(index: usize) -> String {
     format!("x{}", index + 1)
 }
 
 /// Acquires a lock of any kind with this patience.
-fn asking<K: Kind + 'static>(
+fn acquire_future<K: Kind + 'static>(
     lock: Lock<K>,
     patience: Patience,
-    holds: impl Fn(K::Lease) -> Vec<(Lease, Hold)> + 'static,
-) -> Asking {
+    to_holds: impl Fn(K::Lease) -> Vec<(Lease, Hold)> + 'static,
+) -> AcquireFuture {
     Box::pin(async move {
         let lease = match patience {
             Patience::Once => lock.try_acquire().await?,
             Patience::Endless => Some(lock.acquire().await?),
             Patience::Within(wait) => Some(lock.acquire_within(wait).await?),
         };
-        Ok(lease.map_or_else(Vec::new, holds))
+        Ok(lease.map_or_else(Vec::new, to_holds))
     })
 }
 
@@ -349,7 +352,7 @@ async fn until_cancelled<F: Future>(cancel: Option<Cancel>, future: F) -> Option
     let mut future = Box::pin(future);
     match cancel {
         None => Some(future.await),
-        Some(Cancel::Looks(mut left)) => {
+        Some(Cancel::Polls(mut left)) => {
             std::future::poll_fn(move |context| {
                 if left == 0 {
                     return Poll::Ready(None);

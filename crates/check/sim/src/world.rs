@@ -13,10 +13,10 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use quorlock::sim::{self, Ear, Question, Said, Task};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::Epoch;
+use quorlock_core::request::Waiter;
 use quorlock_core::rng::{Rng, Seeded};
-use quorlock_core::ticket::{Channel, Waiter};
 
 use crate::clock::Clock;
 use crate::ledger::Ledger;
@@ -25,13 +25,13 @@ use crate::shape::Shape;
 pub(crate) use server::Server;
 use tasks::Tasks;
 pub(crate) use tell::{Story, client_name};
-use wire::{Connection, Up, Way};
+use wire::{Connection, NetworkPath, Up};
 
 pub(crate) const MS: u64 = 1_000_000;
-/// The start of the nodes' clocks, in nanoseconds since the Unix epoch.
-pub(crate) const EPOCH: u64 = 1_000_000 * MS;
-/// The start of the clients' clocks.
-const ORIGIN: u64 = 10_000 * MS;
+/// The reading of the nodes' clocks at the start, in nanoseconds since the Unix epoch.
+pub(crate) const NODE_START: u64 = 1_000_000 * MS;
+/// The reading of the clients' clocks at the start, in nanoseconds.
+const CLIENT_START: u64 = 10_000 * MS;
 
 /// The world of one run.
 pub(crate) struct World {
@@ -47,15 +47,15 @@ pub(crate) struct State {
     pub(crate) running: usize,
     pub(crate) clients: Vec<Client>,
     pub(crate) servers: Vec<Server>,
-    /// For each client, its way to each node.
-    ways: Vec<Vec<Way>>,
+    /// For each client and node, the network path between them.
+    paths: Vec<Vec<NetworkPath>>,
     connections: Vec<Connection>,
     pub(crate) network: Network,
-    /// Ordered by time, then by creation.
+    /// The future events, ordered by time, then by creation.
     events: BTreeMap<(u64, u64), Event>,
     serial: u64,
-    /// For each sleep, the client and the end by its clock.
-    calls: BTreeMap<u64, (usize, u64)>,
+    /// For each sleep, the client, and the end of the sleep by the client's clock.
+    sleeps: BTreeMap<u64, (usize, u64)>,
     pub(crate) ledger: Ledger,
     pub(crate) story: Story,
     pub(crate) shape: Shape,
@@ -66,25 +66,25 @@ pub(crate) struct State {
 
 pub(crate) struct Client {
     pub(crate) clock: Clock,
-    /// The clock without jumps.
+    /// The client's clock without jumps.
     raw: Clock,
-    /// The wall clock of its machine, which keeps running while the machine is paused.
+    /// The wall clock of the client's machine, which runs even while the machine is paused.
     wall: Clock,
-    /// How far the wall clock is ahead of the first clock, each with the reading from which on it holds.
+    /// How far the wall clock is ahead of `clock`. Each skew has the reading of `clock` from which on it is valid.
     skews: Vec<(u64, i64)>,
     is_paused: bool,
-    /// The rate of its clock without faults.
+    /// The rate of the client's clocks without faults, in parts per million.
     ppm: i64,
     pub(crate) is_alive: bool,
     frozen_until: u64,
     sleepers: BTreeMap<(u64, u64), Waker>,
-    /// Messages that arrived while it was frozen.
+    /// Messages that arrived while the client was frozen.
     mail: VecDeque<(usize, Said)>,
-    /// The channels on which it got hints.
+    /// The channels on which the client listens for hints.
     channels: Vec<Channel>,
-    /// The number of its users' tasks that have not ended.
-    pub(crate) busy: usize,
-    /// The quarantine records of its host, for later connections.
+    /// The number of tasks of the client's users that have not ended.
+    pub(crate) open_tasks: usize,
+    /// The quarantine records of the client's host, for later connections.
     records: BTreeMap<u128, String>,
 }
 
@@ -94,23 +94,23 @@ impl Client {
         nanos.saturating_add_signed(skew)
     }
 
-    /// Changes the rate of all its clocks: fast by `ppm` parts per million.
-    fn run_clocks(&mut self, now: u64, ppm: i64) {
+    /// Changes the rate of all clocks of the client: fast by `ppm` parts per million.
+    fn set_rates(&mut self, now: u64, ppm: i64) {
         for clock in [&mut self.clock, &mut self.raw, &mut self.wall] {
-            clock.run(now, ppm);
+            clock.set_rate(now, ppm);
         }
-        self.note_skew(now);
+        self.record_skew(now);
     }
 
     /// Records a change of the distance between the clocks.
-    fn note_skew(&mut self, now: u64) {
-        let says = self.clock.read(now);
-        let skew = self.wall.read(now).wrapping_sub(says) as i64;
+    fn record_skew(&mut self, now: u64) {
+        let reading = self.clock.read(now);
+        let skew = self.wall.read(now).wrapping_sub(reading) as i64;
         let last = self.skews.last().map_or(0, |(_, skew)| *skew);
         if skew != last {
-            // A stopped clock had the same reading before: earlier events at that reading belong to the earlier wall
-            // clock.
-            self.skews.push((says + u64::from(skew > last), skew));
+            // A stopped clock had the same reading before, and earlier events at that reading belong to the earlier
+            // skew.
+            self.skews.push((reading + u64::from(skew > last), skew));
         }
     }
 }
@@ -119,26 +119,32 @@ pub(crate) enum Event {
     Up(usize, Up),
     Down(usize, Said),
     Fault(Fault),
-    /// A stopped or disconnected part may continue.
+    /// A stopped client or node, or a cut network path, may continue.
     Resume,
 }
 
 impl World {
-    pub(crate) fn new(rng: Seeded, network: Network, servers: Vec<Server>, is_told: bool, ledger: Ledger) -> Rc<Self> {
+    pub(crate) fn new(
+        rng: Seeded,
+        network: Network,
+        servers: Vec<Server>,
+        has_story: bool,
+        ledger: Ledger,
+    ) -> Rc<Self> {
         let state = State {
             now: 0,
             rng,
             running: 0,
             clients: Vec::new(),
             servers,
-            ways: Vec::new(),
+            paths: Vec::new(),
             connections: Vec::new(),
             network,
             events: BTreeMap::new(),
             serial: 0,
-            calls: BTreeMap::new(),
+            sleeps: BTreeMap::new(),
             ledger,
-            story: Story::new(is_told),
+            story: Story::new(has_story),
             shape: Shape::default(),
             fingerprint: 0,
             steps: 0,
@@ -146,7 +152,8 @@ impl World {
         Rc::new(Self { state: state.into(), tasks: RefCell::default() })
     }
 
-    /// Runs until nothing is left to do before `end`, or `stop` returns true. Returns whether it stopped.
+    /// Runs until no event is left before `end`, until `stop` returns true, or until the limit of steps. Returns false
+    /// if the run has reached `end`.
     pub(crate) fn go_on(&self, end: u64, stop: impl Fn(&State) -> bool) -> bool {
         loop {
             self.run_tasks();
@@ -161,7 +168,7 @@ impl World {
                     return false;
                 };
                 state.now = state.now.max(at);
-                // Leases that expire do so before anything else happens.
+                // Leases expire before other events of the same time.
                 state.judge();
                 state.take_due()
             };
@@ -185,14 +192,14 @@ impl World {
     }
 }
 
-/// A run with more steps than this sends requests without end.
+/// In a run with more steps than this, a client sends requests without end.
 pub(crate) const STEPS_MAX: u64 = 300_000;
 
 impl State {
     /// Adds a client whose clock is fast by `ppm` parts per million.
     pub(crate) fn add_client(&mut self, ppm: i64) -> usize {
-        let mut clock = Clock::new(ORIGIN, 0);
-        clock.run(0, ppm);
+        let mut clock = Clock::new(CLIENT_START, 0);
+        clock.set_rate(0, ppm);
         self.clients.push(Client {
             raw: clock.clone(),
             wall: clock.clone(),
@@ -205,28 +212,28 @@ impl State {
             sleepers: BTreeMap::new(),
             mail: VecDeque::new(),
             channels: Vec::new(),
-            busy: 0,
+            open_tasks: 0,
             records: BTreeMap::new(),
         });
-        self.ways.push(vec![Way::default(); self.servers.len()]);
+        self.paths.push(vec![NetworkPath::default(); self.servers.len()]);
         self.clients.len() - 1
     }
 
     /// Schedules a fault.
-    pub(crate) fn fail_at(&mut self, at: u64, fault: Fault) {
+    pub(crate) fn schedule_fault(&mut self, at: u64, fault: Fault) {
         self.schedule(at, Event::Fault(fault));
     }
 
     /// Whether all tasks of users have ended.
     pub(crate) fn is_done(&self) -> bool {
-        self.clients.iter().all(|client| !client.is_alive || client.busy == 0)
+        self.clients.iter().all(|client| !client.is_alive || client.open_tasks == 0)
     }
 
     /// Whether a majority of the nodes has forgotten the cluster, so that only an operator can initialize it.
     pub(crate) fn needs_an_operator(&self) -> bool {
         let names: Vec<&str> = self.servers.iter().filter_map(Server::cluster).collect();
-        let carry = |name: &&str| names.iter().filter(|other| *other == name).count();
-        !names.is_empty() && names.iter().all(|name| carry(name) * 2 <= self.servers.len())
+        let count_of = |name: &&str| names.iter().filter(|other| *other == name).count();
+        !names.is_empty() && names.iter().all(|name| count_of(name) * 2 <= self.servers.len())
     }
 
     /// Whether nothing is in flight.
@@ -253,8 +260,8 @@ impl State {
         let event = self.events.first_key_value().map(|((at, _), _)| *at);
         let awake = self.clients.iter().filter(|client| client.is_alive && client.frozen_until <= self.now);
         let sleeper = awake.filter_map(|client| {
-            let ((says, _), _) = client.sleepers.first_key_value()?;
-            client.clock.when(*says)
+            let ((wakes_at, _), _) = client.sleepers.first_key_value()?;
+            client.clock.time_of(*wakes_at)
         });
         event.into_iter().chain(sleeper).min()
     }
@@ -267,10 +274,10 @@ impl State {
             if !client.is_alive || client.frozen_until > self.now {
                 continue;
             }
-            let says = client.clock.read(self.now);
-            while let Some(entry) = client.sleepers.first_entry().filter(|entry| entry.key().0 <= says) {
+            let reading = client.clock.read(self.now);
+            while let Some(entry) = client.sleepers.first_entry().filter(|entry| entry.key().0 <= reading) {
                 let ((_, call), waker) = entry.remove_entry();
-                self.calls.remove(&call);
+                self.sleeps.remove(&call);
                 waker.wake();
                 self.fingerprint = mixed(self.fingerprint, self.now ^ index as u64);
             }
@@ -344,17 +351,17 @@ impl sim::World for World {
         let mut state = self.state.borrow_mut();
         state.serial += 1;
         let (call, client) = (state.serial, state.running);
-        state.calls.insert(call, (client, nanos));
+        state.sleeps.insert(call, (client, nanos));
         state.clients[client].sleepers.insert((nanos, call), waker);
         call
     }
 
     fn forget(&self, call: u64) {
         let mut state = self.state.borrow_mut();
-        if let Some((client, nanos)) = state.calls.remove(&call) {
+        if let Some((client, nanos)) = state.sleeps.remove(&call) {
             let waker = state.clients[client].sleepers.remove(&(nanos, call));
             drop(state);
-            // It may hold the last reference to its task.
+            // The waker may hold the last reference to its task.
             drop(waker);
         }
     }
@@ -371,7 +378,7 @@ impl sim::World for World {
     fn ask(&self, connection: u64, question: Question) {
         let mut state = self.state.borrow_mut();
         let connection = connection as usize;
-        state.note_question(connection, &question);
+        state.record_attempts(connection, &question);
         let now = state.now;
         state.send_up(connection, Up::Ask(question, now));
     }
@@ -394,13 +401,13 @@ impl sim::World for World {
 
 impl State {
     /// Records the client of each attempt.
-    fn note_question(&mut self, connection: usize, question: &Question) {
+    fn record_attempts(&mut self, connection: usize, question: &Question) {
         let Question::Batch(_, messages) = question else { return };
         let client = self.connections[connection].client;
         for (_, request) in messages {
             let attempt = request.attempt();
             if request.may_grant() && attempt != LeaseId::from_bits(0) {
-                self.ledger.note_attempt(client, attempt);
+                self.ledger.record_attempt(client, attempt);
             }
         }
     }

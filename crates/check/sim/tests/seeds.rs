@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use quorlock::Rule;
-use quorlock_sim::kept::{self, Kept};
+use quorlock_sim::past_bugs::{self, PastBug};
 use quorlock_sim::plan::Plan;
-use quorlock_sim::report::{Hunt, Sweep};
+use quorlock_sim::report::{MutantRuns, Sweep};
 use quorlock_sim::run::{Breach, Flaw, Options, fresh_seed, run, run_plan};
 
 /// The number of fresh seeds: at least this many, and more within a time limit.
@@ -24,7 +24,7 @@ fn fresh_seeds_break_nothing() {
         }
         let seed = base.wrapping_add(at);
         sweep.add(seed, &run(seed, Options::default()));
-        if let Some((seed, breach)) = &sweep.first {
+        if let Some((seed, breach)) = &sweep.first_failure {
             panic!("{breach}; to print this run: ./x sim --seed {seed} --trace");
         }
     }
@@ -34,28 +34,31 @@ fn fresh_seeds_break_nothing() {
 #[test]
 fn every_rule_is_needed() {
     for (name, rule) in Rule::ALL {
-        let hunt = Hunt::once(rule, fresh_seed());
-        println!("{hunt}");
-        let (seed, _) = hunt.first.unwrap_or_else(|| panic!("no run failed without {name}"));
-        assert!(kept::MISSED.contains(&(name, seed)), "the stored seed no longer fails without {name}: store {seed}");
+        let mutant = MutantRuns::once(rule, fresh_seed());
+        println!("{mutant}");
+        let (seed, _) = mutant.first_failure.unwrap_or_else(|| panic!("no run failed without {name}"));
+        assert!(
+            past_bugs::SEEDS_WITHOUT_RULE.contains(&(name, seed)),
+            "the stored seed no longer fails without {name}: store {seed}"
+        );
     }
 }
 
 #[test]
 fn past_bugs_do_not_return() {
-    for Kept { name, seed, what, .. } in kept::ALL {
+    for PastBug { name, seed, description, .. } in past_bugs::ALL {
         let breach = run(*seed, Options::default()).breach;
-        assert_eq!(breach, None, "{name}, with seed {seed}: {what}");
+        assert_eq!(breach, None, "{name}, with seed {seed}: {description}");
     }
 }
 
 #[test]
 fn runs_of_past_bugs_have_their_stored_shape() {
-    for Kept { name, seed, shape, .. } in kept::ALL {
+    for PastBug { name, seed, shape, .. } in past_bugs::ALL {
         let now = run(*seed, Options::default()).shape;
         assert_eq!(
             now, *shape,
-            "{name}: the run of seed {seed} has changed and may not show the bug any more; see crates/check/sim/src/kept.rs"
+            "{name}: the run of seed {seed} has changed and may not show the bug any more; see crates/check/sim/src/past_bugs.rs"
         );
     }
 }
@@ -72,17 +75,20 @@ fn a_seed_decides_everything() {
 fn a_story_does_not_change_the_run() {
     for seed in 0..100 {
         let (silent, told) =
-            (run(seed, Options::default()), run(seed, Options { is_told: true, ..Options::default() }));
+            (run(seed, Options::default()), run(seed, Options { has_story: true, ..Options::default() }));
         assert_eq!((silent.fingerprint, silent.counts), (told.fingerprint, told.counts), "{seed}");
-        assert_eq!(told.story, run(seed, Options { is_told: true, ..Options::default() }).story, "{seed}");
+        assert_eq!(told.story, run(seed, Options { has_story: true, ..Options::default() }).story, "{seed}");
     }
 }
 
 /// Checks that the judge notices deliberate bugs in the retirement of an owner.
 #[test]
 fn wrong_retirements_are_detected() {
-    for (flaw, breach) in [(Flaw::RetireForgets, Breach::Unretired), (Flaw::RetireEverywhere, Breach::Misretired)] {
-        let mut plans = (0..).map(Plan::of).filter(Plan::retires).take(2_000);
+    for (flaw, breach) in [
+        (Flaw::RetirementWithoutTombstone, Breach::RetiredOwnerHolds),
+        (Flaw::RetirementFromAllNames, Breach::WronglyRetired),
+    ] {
+        let mut plans = (0..).map(Plan::of).filter(Plan::has_retirement).take(2_000);
         let options = Options { flaw: Some(flaw), ..Options::default() };
         let found = plans.find_map(|plan| run_plan(plan.clone(), options).breach.map(|breach| (plan.seed, breach)));
         println!("{flaw:?}: {found:?}");

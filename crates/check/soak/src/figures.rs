@@ -1,4 +1,4 @@
-//! The figures after a round: counts of everything that could leak.
+//! The figures after a round: counts of all resources that could leak.
 
 use std::fmt;
 use std::fs;
@@ -15,20 +15,20 @@ pub struct Figures {
     pub leases: u64,
     /// Attempts whose future was dropped.
     pub cancelled: u64,
-    /// Attempts that failed: held by others, too slow, no quorum, lost.
+    /// Attempts that failed, because the lock was held, or the attempt was too slow, found no quorum or lost its lease.
     pub failed: u64,
     /// Nodes that lost their memory or their connections.
     pub faults: u64,
     /// Requests sent to Redis servers.
     pub requests: u64,
-    /// Requests that shared a command with others.
+    /// Requests that shared a command with other requests.
     pub together: u64,
     /// Resident memory of this process, in KiB.
-    pub memory: u64,
+    pub memory_kib: u64,
     /// Tasks of the runtime.
     pub tasks: u64,
-    /// Pending calls of the clients' timers.
-    pub calls: u64,
+    /// Pending timer calls of the clients.
+    pub timer_calls: u64,
     /// Sockets, timers and other open files.
     pub files: u64,
     /// Open database files.
@@ -38,7 +38,7 @@ pub struct Figures {
     /// Connections to the Redis servers.
     pub connections: u64,
     /// Memory of the Redis servers, in KiB. It grows until the history reaches its limit.
-    pub server_memory: u64,
+    pub server_memory_kib: u64,
 }
 
 /// The figures that have grown beyond their limits, as messages.
@@ -53,10 +53,11 @@ impl fmt::Display for Growth {
 
 impl std::error::Error for Growth {}
 
-/// How much memory may grow over the later half of a run, because of fragmentation.
+/// How much memory may grow over the later half of a run, because of fragmentation: this percentage, plus this many
+/// KiB.
 const MEMORY_SLACK_PERCENT: i64 = 5;
 const MEMORY_SLACK_KIB: i64 = 1_024;
-/// The most database files that may be open: SQLite keeps those of closed connections for later ones.
+/// The maximum number of open database files. SQLite keeps the files of closed connections open for later connections.
 const DATABASES_MAX: u64 = 64;
 
 /// The number of rounds on the page.
@@ -75,28 +76,28 @@ impl Figures {
             faults: totals.faults,
             requests: totals.requests,
             together: totals.together,
-            memory: memory(),
+            memory_kib: resident_kib(),
             tasks: Handle::current().metrics().num_alive_tasks() as u64,
-            calls: sum(World::calls),
+            timer_calls: sum(World::timer_calls),
             files,
             databases,
             keys: sum(World::keys),
             connections: sum(World::connections),
-            server_memory: sum(World::server_memory),
+            server_memory_kib: sum(World::server_memory_kib),
         }
     }
 
-    /// The figures that are higher than after the first round. Does not check memory, which is judged over many rounds, and keys,
-    /// which are limited by kind: a name that first appears later adds a fence.
-    pub(crate) fn more_than(&self, first: &Self) -> Vec<String> {
-        let each = [
+    /// Describes the figures that are higher than after the first round. Ignores memory, which [`judge`] checks over
+    /// many rounds, and keys, because a name that is first used in a later round adds a key with its fence.
+    pub(crate) fn growth_since(&self, first: &Self) -> Vec<String> {
+        let counts = [
             ("tasks", self.tasks, first.tasks),
-            ("pending timer calls", self.calls, first.calls),
+            ("pending timer calls", self.timer_calls, first.timer_calls),
             ("open files", self.files, first.files),
             ("open database files", self.databases, first.databases.max(DATABASES_MAX)),
             ("connections", self.connections, first.connections),
         ];
-        let more = each.into_iter().filter(|(_, now, before)| now > before);
+        let more = counts.into_iter().filter(|(_, now, before)| now > before);
         more.map(|(what, now, before)| format!("{now} {what}, {before} after the first round")).collect()
     }
 }
@@ -110,19 +111,19 @@ impl fmt::Display for Figures {
             faults,
             requests,
             together,
-            memory,
+            memory_kib,
             tasks,
-            calls,
+            timer_calls,
             files,
             databases,
             keys,
             connections,
-            server_memory,
+            server_memory_kib,
         } = self;
         write!(
             f,
-            "{leases:9} {cancelled:9} {failed:9} {faults:8} {requests:10} {together:10} {memory:8} {tasks:6} {calls:6} {files:6} {databases:6} {keys:6} {connections:6} \
-             {server_memory:11}"
+            "{leases:9} {cancelled:9} {failed:9} {faults:8} {requests:10} {together:10} {memory_kib:8} {tasks:6} {timer_calls:6} {files:6} {databases:6} {keys:6} {connections:6} \
+             {server_memory_kib:11}"
         )
     }
 }
@@ -142,26 +143,26 @@ pub(crate) fn table(rounds: &[Figures]) -> String {
     table += &row("attempts cancelled (total)", |figures| figures.cancelled);
     table += &row("nodes that lost their memory or connections (total)", |figures| figures.faults);
     table += &row("requests to servers (total)", |figures| figures.requests);
-    table += &row("requests that shared a command with others (total)", |figures| figures.together);
-    table += &row("resident memory, KiB", |figures| figures.memory);
+    table += &row("requests that shared a command with other requests (total)", |figures| figures.together);
+    table += &row("resident memory, KiB", |figures| figures.memory_kib);
     table += &row("tasks", |figures| figures.tasks);
-    table += &row("pending timer calls", |figures| figures.calls);
+    table += &row("pending timer calls", |figures| figures.timer_calls);
     table += &row("sockets, timers and other open files", |figures| figures.files);
     table += &row("open database files", |figures| figures.databases);
     table += &row("connections at the servers", |figures| figures.connections);
     table += &row("keys on the servers", |figures| figures.keys);
-    table += &row("memory of the servers, KiB", |figures| figures.server_memory);
+    table += &row("memory of the servers, KiB", |figures| figures.server_memory_kib);
     table
 }
 
-/// Checks that memory has not grown over the later half of the rounds. The growth is the median slope of all pairs of rounds
-/// (Theil-Sen), so that a single outlier does not matter.
+/// Checks that memory has not grown over the later half of the rounds. The growth is the median slope of all pairs of
+/// rounds (Theil-Sen), so that a single outlier does not matter.
 pub(crate) fn judge(rounds: &[Figures]) -> Result<(), Growth> {
-    let later: Vec<i64> = rounds[rounds.len() / 2..].iter().map(|figures| figures.memory as i64).collect();
+    let later: Vec<i64> = rounds[rounds.len() / 2..].iter().map(|figures| figures.memory_kib as i64).collect();
     let spans = later.len().saturating_sub(1) as i64;
     let mut slopes: Vec<i64> = Vec::new();
     for (early, before) in later.iter().enumerate() {
-        // Scaled to the whole half, so that rounding loses nothing.
+        // The slope is scaled to the whole half, so that rounding loses nothing.
         let slope = |(late, after): (usize, &i64)| (after - before) * spans / (late - early) as i64;
         slopes.extend(later.iter().enumerate().skip(early + 1).map(slope));
     }
@@ -174,7 +175,8 @@ pub(crate) fn judge(rounds: &[Figures]) -> Result<(), Growth> {
     Ok(())
 }
 
-fn memory() -> u64 {
+/// The resident memory of this process, in KiB.
+fn resident_kib() -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("/proc has the status of this process");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("the status has the resident memory");
     line.trim().trim_end_matches(" kB").parse().expect("a number of KiB")
@@ -183,7 +185,7 @@ fn memory() -> u64 {
 /// The numbers of open database files and of other open files.
 fn open_files(worlds: &[World]) -> (u64, u64) {
     let open = fs::read_dir("/proc/self/fd").expect("/proc lists the open files");
-    // Includes the directory that is being read.
+    // The list includes /proc/self/fd itself.
     let paths: Vec<_> = open.flatten().filter_map(|file| fs::read_link(file.path()).ok()).collect();
     let databases = paths.iter().filter(|path| worlds.iter().any(|world| world.is_database(path))).count();
     (databases as u64, (paths.len() - databases) as u64)
@@ -201,14 +203,14 @@ mod tests {
             faults: 0,
             requests: 0,
             together: 0,
-            memory: memory(round),
+            memory_kib: memory(round),
             tasks: 5,
-            calls: 5,
+            timer_calls: 5,
             files: 5,
             databases: 5,
             keys: 5,
             connections: 5,
-            server_memory: 5,
+            server_memory_kib: 5,
         };
         (0..30).map(figures).collect()
     }
@@ -233,14 +235,14 @@ mod tests {
     #[test]
     fn one_more_of_any_resource_is_an_error() {
         let first = &rounds(|_| 0)[0];
-        assert_eq!(first.more_than(first), Vec::<String>::new());
+        assert_eq!(first.growth_since(first), Vec::<String>::new());
         let more = [
             Figures { tasks: 6, ..first.clone() },
-            Figures { calls: 6, ..first.clone() },
+            Figures { timer_calls: 6, ..first.clone() },
             Figures { files: 6, ..first.clone() },
             Figures { databases: DATABASES_MAX + 1, ..first.clone() },
             Figures { connections: 6, ..first.clone() },
         ];
-        assert!(more.iter().all(|figures| figures.more_than(first).len() == 1));
+        assert!(more.iter().all(|figures| figures.growth_since(first).len() == 1));
     }
 }

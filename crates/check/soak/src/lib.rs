@@ -1,5 +1,5 @@
-//! A soak test: rounds of many short leases on nodes of every kind. After each round it waits until everything is idle, and
-//! checks that nothing is left over.
+//! A soak test: rounds of many short leases on nodes of every kind. After each round, the test waits until all clients
+//! and nodes are idle, and checks that nothing is left over.
 
 mod figures;
 mod page;
@@ -17,7 +17,7 @@ use world::World;
 /// The options of a soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The total time, in whole rounds: at least [`ROUNDS_MIN`] after the first.
+    /// The time after which no round begins. There are at least [`ROUNDS_MIN`] rounds after the first.
     pub time: Duration,
     /// The busy time of a round.
     pub busy: Duration,
@@ -31,15 +31,15 @@ pub struct Plan {
 /// grow.
 pub const ROUNDS_MIN: usize = 5;
 
-/// The number of polls until everything must be idle, and the pause between them: queue positions and expired votes take some
-/// seconds. A number instead of a time, because the machine may be busy for longer.
+/// The maximum number of polls until all clients and nodes are idle. Queue positions and votes take some seconds to
+/// expire. The limit is not a time, because a busy machine may take longer.
 const POLLS_MAX: u32 = 600;
-const PAUSE: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs a soak. Prints the figures after each round, and a table of some rounds in the end.
+/// Runs a soak. Prints the figures after each round, and a table of some rounds at the end.
 ///
 /// # Errors
-/// [`Growth`] lists the figures that have grown, and activity that did not end.
+/// [`Growth`] lists the figures that have grown, and the activity that did not end.
 ///
 /// # Panics
 /// If a task panics or a server cannot be started.
@@ -57,7 +57,7 @@ pub async fn run(plan: Plan) -> Result<Vec<Figures>, Growth> {
     while all.len() <= ROUNDS_MIN || begun.elapsed() < plan.time {
         total += round::busy(&worlds, plan.busy, plan.seed.wrapping_add(all.len() as u64)).await;
         Vec::leak(vec![1_u8; plan.leak << 10]);
-        let figures = settle(&worlds, all.first(), &total).await?;
+        let figures = wait_until_idle(&worlds, all.first(), &total).await?;
         println!("{figures}");
         all.push(figures);
     }
@@ -66,8 +66,8 @@ pub async fn run(plan: Plan) -> Result<Vec<Figures>, Growth> {
     Ok(all)
 }
 
-/// Waits until everything is idle, and no figure is higher than after the first round.
-async fn settle(worlds: &[World], first: Option<&Figures>, totals: &Totals) -> Result<Figures, Growth> {
+/// Waits until all clients and nodes are idle, and no figure is higher than after the first round.
+async fn wait_until_idle(worlds: &[World], first: Option<&Figures>, totals: &Totals) -> Result<Figures, Growth> {
     let mut polls = 0;
     loop {
         let mut left = Vec::new();
@@ -76,7 +76,7 @@ async fn settle(worlds: &[World], first: Option<&Figures>, totals: &Totals) -> R
         }
         let figures = Figures::take(worlds, totals);
         if let Some(first) = first {
-            left.extend(figures.more_than(first));
+            left.extend(figures.growth_since(first));
         }
         if left.is_empty() {
             return Ok(figures);
@@ -85,6 +85,6 @@ async fn settle(worlds: &[World], first: Option<&Figures>, totals: &Totals) -> R
         if polls == POLLS_MAX {
             return Err(Growth(left));
         }
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

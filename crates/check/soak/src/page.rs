@@ -10,8 +10,8 @@ use crate::figures::{Figures, table};
 pub fn page(run_info: &RunInfo, server: &str, took: Duration, rounds: &[Figures]) -> String {
     format!(
         "# Soak: nothing is left over\n\n\
-         For readers who want to know whether quorlock leaks memory, tasks, files, connections or keys. The figures were taken\n\
-         while everything was idle between rounds. [The soak test](robustness.md#leases-that-come-and-go) describes the load and the\n\
+         For readers who want to know whether quorlock leaks memory, tasks, files, connections or keys. The figures were\n\
+         taken between rounds, while all clients and nodes were idle. [The soak test](robustness.md#leases-that-come-and-go) describes the load and the\n\
          limits.\n\n\
          {} {server}; {} rounds in {:.1} minutes.\n\n{}",
         run_info.line(),

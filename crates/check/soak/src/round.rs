@@ -12,13 +12,16 @@ use tokio::time::Instant;
 use crate::worker::Worker;
 use crate::world::{NODES, World};
 
-/// The number of concurrent workers in each world: enough for one client to send several requests in one command.
+/// The number of concurrent workers in each world. It is high enough for a client to send several requests in one
+/// command.
 const WORKERS: usize = 48;
 
 /// The requests that this process has sent to Redis servers.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
+/// The requests among them that shared a command with other requests.
 static TOGETHER: AtomicU64 = AtomicU64::new(0);
 
+/// Counts all requests to Redis servers from now on.
 pub(crate) fn count_requests() {
     quorlock::fuzzing::watch_requests(|_, together| {
         REQUESTS.fetch_add(1, Ordering::Relaxed);
@@ -70,7 +73,7 @@ pub(crate) async fn busy(worlds: &[World], time: Duration, seed: u64) -> Totals 
             workers.spawn(worker.run(until));
         }
     }
-    // A fault of one node in each world, early enough for the node to recover before the workers end.
+    // One node in each world has a fault, early enough for the node to recover before the workers end.
     tokio::time::sleep_until(until - time * 2 / 3).await;
     let (node, forgets) = (dice.usize(..NODES), dice.bool());
     let faults = tokio::task::block_in_place(|| worlds.iter().filter(|world| world.fault(node, forgets)).count());

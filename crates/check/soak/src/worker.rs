@@ -11,13 +11,13 @@ use tokio::time::Instant;
 use crate::round::Count;
 
 /// The longest wait for a lock.
-const PATIENCE: Duration = Duration::from_millis(100);
-/// The number of names of each kind: few enough for workers to compete.
+const MAX_WAIT: Duration = Duration::from_millis(100);
+/// The number of names of each kind of lock. It is small, so that workers compete.
 const NAMES: usize = 16;
 const PERMITS: u32 = 2;
-/// The most locks that are acquired at once.
-const SEVERAL: usize = 4;
-/// The number of names with a fence: those of four kinds, and the leader's.
+/// The maximum number of locks that a worker acquires at once.
+const LOCKS_AT_ONCE_MAX: usize = 4;
+/// The number of names with a fence: the names of four kinds of locks, and the name of the election.
 pub(crate) const FENCED: usize = 4 * NAMES + 1;
 
 pub(crate) struct Worker {
@@ -44,22 +44,22 @@ impl Worker {
     /// Acquires a lease of a random kind, and ends it in a random way.
     async fn take_one(&mut self) {
         let client = self.client.clone();
-        match self.ask(&client).await {
+        match self.acquire(&client).await {
             Ok(lease) => self.end_lease(lease).await,
             Err(_) => add(&self.count.failed),
         }
     }
 
-    async fn ask(&mut self, client: &Client) -> Result<Lease, AcquireError> {
+    async fn acquire(&mut self, client: &Client) -> Result<Lease, AcquireError> {
         let number = self.dice.usize(..NAMES);
         let name = |kind: &str| format!("{kind}/{number}");
         match self.dice.u32(..7) {
-            0 => client.lock(name("plain")).plain().acquire_within(PATIENCE).await,
-            1 => client.reentrant(name("reentrant")).acquire_within(PATIENCE).await,
-            2 => client.rw(name("rw")).read().acquire_within(PATIENCE).await,
-            3 => client.rw(name("rw")).write().acquire_within(PATIENCE).await,
-            4 => client.semaphore(name("semaphore"), PERMITS).acquire_within(PATIENCE).await,
-            _ => client.lock(name("lock")).acquire_within(PATIENCE).await,
+            0 => client.lock(name("plain")).plain().acquire_within(MAX_WAIT).await,
+            1 => client.reentrant(name("reentrant")).acquire_within(MAX_WAIT).await,
+            2 => client.rw(name("rw")).read().acquire_within(MAX_WAIT).await,
+            3 => client.rw(name("rw")).write().acquire_within(MAX_WAIT).await,
+            4 => client.semaphore(name("semaphore"), PERMITS).acquire_within(MAX_WAIT).await,
+            _ => client.lock(name("lock")).acquire_within(MAX_WAIT).await,
         }
     }
 
@@ -69,8 +69,8 @@ impl Worker {
             0 => drop(lease),
             1 => {
                 let lost = lease.lost();
-                // Wait for a loss, and cancel before there is one.
-                drop(tokio::time::timeout(self.moment(), lost).await);
+                // Wait for a loss, and cancel the wait before the lease is lost.
+                drop(tokio::time::timeout(self.random_delay(), lost).await);
             }
             2 => {
                 drop(lease.extend().await);
@@ -78,19 +78,19 @@ impl Worker {
             }
             3 => self.use_detached(lease).await,
             // Cancel the release.
-            4 => drop(tokio::time::timeout(self.moment(), lease.release()).await),
+            4 => drop(tokio::time::timeout(self.random_delay(), lease.release()).await),
             _ => {
-                tokio::time::sleep(self.moment()).await;
+                tokio::time::sleep(self.random_delay()).await;
                 drop(lease.release().await);
             }
         }
     }
 
-    /// Detaches the lease and uses its text form. Sometimes it is not released, and expires.
+    /// Detaches the lease and uses its text form. Sometimes does not release the lease, so that it expires.
     async fn use_detached(&mut self, lease: Lease) {
         let Ok(detached) = lease.detach() else { return };
         let Ok(detached) = detached.reveal().parse::<DetachedLease>() else {
-            panic!("a lease that was written can be parsed")
+            panic!("the text of a detached lease must be parsable")
         };
         drop(self.client.check(&detached).await);
         drop(self.client.extend(&detached).await);
@@ -101,8 +101,8 @@ impl Worker {
 
     /// Drops the future of an acquire at a random moment.
     async fn cancel_acquire(&mut self) {
-        let (client, moment) = (self.client.clone(), self.moment());
-        match tokio::time::timeout(moment, self.ask(&client)).await {
+        let (client, delay) = (self.client.clone(), self.random_delay());
+        match tokio::time::timeout(delay, self.acquire(&client)).await {
             Ok(Ok(lease)) => self.end_lease(lease).await,
             Ok(Err(_)) => add(&self.count.failed),
             Err(_) => add(&self.count.cancelled),
@@ -110,8 +110,9 @@ impl Worker {
     }
 
     async fn take_several(&mut self) {
-        let names: Vec<String> = (0..=self.dice.usize(..SEVERAL)).map(|number| format!("lock/{number}")).collect();
-        match self.client.all(names).acquire_within(PATIENCE).await {
+        let names: Vec<String> =
+            (0..=self.dice.usize(..LOCKS_AT_ONCE_MAX)).map(|number| format!("lock/{number}")).collect();
+        match self.client.all(names).acquire_within(MAX_WAIT).await {
             Ok(leases) => {
                 add(&self.count.leases);
                 drop(leases.release().await);
@@ -122,7 +123,7 @@ impl Worker {
 
     async fn lead(&mut self) {
         let election = self.client.election("leader");
-        match election.acquire_within(PATIENCE).await {
+        match election.acquire_within(MAX_WAIT).await {
             Ok(leadership) => {
                 add(&self.count.leases);
                 drop(leadership.release().await);
@@ -137,14 +138,14 @@ impl Worker {
         drop(self.client.history(10).await);
     }
 
-    /// Connects a new client for one lease. The client is closed or dropped, with or without the lease.
+    /// Connects a new client for one lease. Then closes or drops the client, before or after the lease.
     async fn use_new_client(&mut self) {
         let Ok(client) = self.builder.clone().connect_lazy().await else { return add(&self.count.failed) };
-        let asked = self.ask(&client).await;
+        let asked = self.acquire(&client).await;
         match (self.dice.u32(..3), asked) {
             (0, _) => {}
             (1, asked) => {
-                let _ = client.close(PATIENCE).await;
+                let _ = client.close(MAX_WAIT).await;
                 drop(asked);
             }
             (_, Ok(lease)) => self.end_lease(lease).await,
@@ -152,7 +153,7 @@ impl Worker {
         }
     }
 
-    fn moment(&mut self) -> Duration {
+    fn random_delay(&mut self) -> Duration {
         Duration::from_micros(self.dice.u64(..5_000))
     }
 }

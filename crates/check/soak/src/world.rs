@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::worker::FENCED;
 
-/// Short, so that leases expire and quarantines end soon.
+/// The ttl of leases. It and the maximum ttl are short, so that leases expire and quarantines end soon.
 const TTL: Duration = Duration::from_millis(500);
 const MAX_TTL: Duration = Duration::from_secs(1);
 const MAX_CLOCK_SKEW: Duration = Duration::from_millis(300);
@@ -69,8 +69,8 @@ impl World {
         }
     }
 
-    /// Makes one node lose its memory or its connections. Returns false for SQLite, which loses neither. Only one node at a time,
-    /// because a majority must be able to vote.
+    /// Makes a node lose its memory or its connections. Returns false for SQLite, which loses neither. Must be called
+    /// for only one node at a time, because a majority must be able to vote.
     pub(crate) fn fault(&self, node: usize, forgets: bool) -> bool {
         match &self.nodes {
             Nodes::Memory(nodes) if forgets => nodes.restart_empty(node),
@@ -93,8 +93,8 @@ impl World {
     pub(crate) async fn activity(&self) -> Vec<String> {
         let mut all = Vec::new();
         for client in &self.clients {
-            let troubles = client.nodes().into_iter().filter_map(|(node, why)| Some(format!("{node} {}", why?)));
-            all.extend(troubles);
+            let faults = client.nodes().into_iter().filter_map(|(node, why)| Some(format!("{node} {}", why?)));
+            all.extend(faults);
         }
         match self.clients[0].list(&Filter::default()).await {
             Ok(listing) if listing.names.is_empty() => {}
@@ -112,7 +112,7 @@ impl World {
     }
 
     /// Pending timer calls of the clients that stay connected.
-    pub(crate) fn calls(&self) -> u64 {
+    pub(crate) fn timer_calls(&self) -> u64 {
         self.clients.iter().map(|client| client.calls_to_come() as u64).sum()
     }
 
@@ -124,7 +124,7 @@ impl World {
         self.servers().iter().map(|server| info(server, "clients", "connected_clients")).sum()
     }
 
-    pub(crate) fn server_memory(&self) -> u64 {
+    pub(crate) fn server_memory_kib(&self) -> u64 {
         self.servers().iter().map(|server| info(server, "memory", "used_memory") >> 10).sum()
     }
 
@@ -138,23 +138,24 @@ impl World {
     }
 }
 
-/// Describes keys that should be gone: keys of ended leases, more kept keys than names, and keys without an expiry.
+/// Describes leftover keys: keys of ended leases, more keys of one kind than there are names, and keys without an
+/// expiry.
 fn leftovers(server: &RedisServer) -> Vec<String> {
     let count = |kind: &str| server.keys(&format!("{kind}*")).len();
-    let over = ["quorlock:", "quorlock~done:"].map(|kind| (kind, 0));
+    let of_ended_leases = ["quorlock:", "quorlock~done:"].map(|kind| (kind, 0));
     let kept = ["fence", "holds", "queue", "kept"].map(|kind| (kind, FENCED));
-    let kept = kept.map(|(kind, most)| (format!("quorlock~{kind}:"), most));
-    let all = over.into_iter().map(|(kind, most)| (kind.to_owned(), most)).chain(kept);
+    let kept = kept.map(|(kind, max_keys)| (format!("quorlock~{kind}:"), max_keys));
+    let all = of_ended_leases.into_iter().map(|(kind, max_keys)| (kind.to_owned(), max_keys)).chain(kept);
     let mut left: Vec<String> = all
-        .map(|(kind, most)| (count(&kind), most, kind))
-        .filter(|(keys, most, _)| keys > most)
-        .map(|(keys, most, kind)| format!("{keys} keys {kind}*, at most {most}"))
+        .map(|(kind, max_keys)| (count(&kind), max_keys, kind))
+        .filter(|(keys, max_keys, _)| keys > max_keys)
+        .map(|(keys, max_keys, kind)| format!("{keys} keys {kind}*, at max_keys {max_keys}"))
         .collect();
     let own = ["quorlock~epoch", "quorlock~meta", "quorlock~history"];
-    let lasting = server.keys("*").into_iter().filter(|key| !own.contains(&key.as_str()));
-    let lasting = lasting.filter(|key| server.command(&["PTTL", key]).as_int() == Some(-1)).count();
-    if lasting > 0 {
-        left.push(format!("{lasting} keys without an expiry"));
+    let without_expiry = server.keys("*").into_iter().filter(|key| !own.contains(&key.as_str()));
+    let without_expiry = without_expiry.filter(|key| server.command(&["PTTL", key]).as_int() == Some(-1)).count();
+    if without_expiry > 0 {
+        left.push(format!("{without_expiry} keys without an expiry"));
     }
     left
 }

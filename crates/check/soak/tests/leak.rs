@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use quorlock_soak::{Plan, run};
 
-/// Leaked in each round.
+/// The memory that the test leaks in each round.
 const LEAK_KIB: usize = 32 * 1024;
 
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_memory_leak_is_detected() {
     let plan = Plan { time: Duration::ZERO, busy: Duration::from_secs(1), seed: fastrand::u64(..), leak: LEAK_KIB };
-    let growth = run(plan).await.expect_err("it leaks");
+    let growth = run(plan).await.expect_err("the soak must notice the leak");
     assert!(growth.to_string().contains("memory grew by"), "{growth}");
 }

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use quorlock::{DetachedLease, Renewals};
 use serde_json::json;
 
-use crate::context::{Context, FLUSH};
+use crate::context::{Context, FLUSH_TIMEOUT};
 use crate::duration::millis;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::lock::LockArgs;
@@ -29,17 +29,17 @@ pub(crate) struct AcquireArgs {
     #[arg(long, value_name = "FORMAT", default_value = "text", hide_possible_values = true, help_heading = "Script")]
     pub(crate) format: Format,
 
-    /// Renew it while PID lives, then release it.
+    /// Renew the lease while PID lives, then release it.
     #[arg(long, value_name = "PID", help_heading = "Script")]
     keep_while_pid: Option<u32>,
 }
 
-/// What to print.
+/// The format in which the lease is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// The lease, and nothing else.
     Text,
-    /// Assignments for a shell, or (exit CODE) when there is no lease.
+    /// Assignments for a shell; or `(exit CODE)`, if no lease was acquired.
     Sh,
     /// One JSON object.
     Json,
@@ -63,26 +63,26 @@ Example:
   ./deploy.sh --fence \"$QUORLOCK_FENCE\"
   quorlock release";
 
-/// Returns whether a shell may evaluate our output, given arguments that could not be parsed.
+/// Returns whether a shell may evaluate the output of this process, whose arguments could not be parsed.
 ///
 /// If in doubt, the answer is yes, because a shell takes empty output for success: an unknown format is treated as
 /// `sh`, and `--format sh` is also found after an unknown flag.
-pub(crate) fn seems_for_eval(arguments: impl IntoIterator<Item = OsString>) -> bool {
+pub(crate) fn may_be_for_eval(arguments: impl IntoIterator<Item = OsString>) -> bool {
     let words = arguments.into_iter().map(|word| word.to_string_lossy().into_owned()).take_while(|word| word != "--");
     let mut words = words.skip_while(|word| word != "acquire").skip(1);
-    let is_other = |format: &str| !["text", "json"].contains(&format);
-    let mut is_format = false;
+    let is_unknown = |format: &str| !["text", "json"].contains(&format);
+    let mut follows_format = false;
     words.any(|word| {
         let (flag, value) = word.split_once('=').unwrap_or((&word, &word));
-        let is_it = value == "sh" || (is_format || (flag == "--format" && flag != value)) && is_other(value);
-        is_format = word == "--format";
-        is_it
+        let is_format = follows_format || (flag == "--format" && flag != value);
+        follows_format = word == "--format";
+        value == "sh" || is_format && is_unknown(value)
     })
 }
 
-/// Prints a command that makes a shell fail with this code when it evaluates our output. With empty output, the shell
-/// would succeed.
-pub(crate) fn pass_on(exit: Exit) {
+/// Prints a command that makes a shell fail with this code when the shell evaluates our output. With empty output, the
+/// shell would succeed.
+pub(crate) fn print_failure_for_eval(exit: Exit) {
     if exit != Exit::OK {
         // If nobody reads the output, no shell evaluates it.
         let _ = write_stdout(&format!("(exit {})\n", exit.0));
@@ -91,57 +91,57 @@ pub(crate) fn pass_on(exit: Exit) {
 
 /// Acquires the lock, and prints the lease.
 pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
-    context.outlasts("acquire")?;
+    context.refuse_memory_nodes("acquire")?;
     if let Some(pid) = args.keep_while_pid.filter(|_| keeper::is_keeper()) {
         return keeper::keep(context, pid).await;
     }
-    let kept = args.keep_while_pid.map(Process::find).transpose()?;
+    let watched = args.keep_while_pid.map(Process::find).transpose()?;
     let mut signals = Signals::listen()?;
     let mut builder = context.builder()?.ttl(context.ttl(args.lock.ttl)?).leases_outlive_process();
-    if let Some(kept) = kept {
-        builder = builder.also_alive_with(kept.pid);
+    if let Some(watched) = watched {
+        builder = builder.also_alive_with(watched.pid);
     }
     let client = tokio::select! {
         client = context.open(builder) => client?,
         signal = signals.next_fatal() => return Ok(Exit::signal(signal.as_raw())),
     };
-    let (mode, wait) = (args.lock.mode(client.new_owner()), args.lock.patience(None));
-    let caller = caller(args.keep_while_pid);
+    let (mode, max_wait) = (args.lock.mode(client.new_owner()), args.lock.max_wait(None));
+    let caller = caller_name(args.keep_while_pid);
     let lease = tokio::select! {
         // Other processes renew the lease.
-        lease = args.lock.acquire(context, &client, (mode, wait), Renewals::Off, &caller) => lease?,
+        lease = args.lock.acquire(context, &client, (mode, max_wait), Renewals::Off, &caller) => lease?,
         signal = signals.next_fatal() => {
-            // Dropping the attempt releases all its grants in the background. Wait for these releases.
-            let _ = client.close(FLUSH).await;
+            // Dropping the future of the acquire releases all grants in the background. Wait for these releases.
+            let _ = client.close(FLUSH_TIMEOUT).await;
             return Ok(Exit::signal(signal.as_raw()));
         }
     };
     let valid = lease.validity();
     let lease = lease.detach()?;
-    let told = match kept {
-        Some(kept) => keeper::start(&lease, kept).await,
+    let kept = match watched {
+        Some(watched) => keeper::start(&lease, watched).await,
         None => Ok(()),
     };
-    let told = told.and_then(|()| tell(context, &args, &lease, valid));
-    if told.is_err()
+    let printed = kept.and_then(|()| print_lease(context, &args, &lease, valid));
+    if printed.is_err()
         && let Err(error) = client.release(&lease).await
     {
         // Nobody has the text of the lease, so nobody could release it.
         context.output.note(error);
     }
-    context.output.detail_of(client.close(FLUSH).await);
-    told.map(|()| Exit::OK)
+    context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
+    printed.map(|()| Exit::OK)
 }
 
 /// Returns the label of the holder: the name of the program that called us, because our own process ends at once.
-fn caller(keep_while_pid: Option<u32>) -> String {
+fn caller_name(keep_while_pid: Option<u32>) -> String {
     let pid = keep_while_pid.unwrap_or_else(parent_id);
     let comm = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     comm.trim_end().to_owned()
 }
 
 /// Prints the lease. Fails if nobody reads the output, because then nobody could release the lease.
-fn tell(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Duration) -> Outcome<()> {
+fn print_lease(context: &Context, args: &AcquireArgs, lease: &DetachedLease, valid: Duration) -> Outcome<()> {
     let fence = lease.fence().map(quorlock::Fence::get);
     let (name, ttl_ms) = (lease.name().as_str(), millis(lease.ttl()));
     let text = match args.format {
@@ -171,11 +171,11 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{quoted, seems_for_eval};
+    use super::{may_be_for_eval, quoted};
 
     #[test]
-    fn mistaken_arguments_are_for_eval_if_they_ask_for_a_shells_format() {
-        let seems = |line: &str| seems_for_eval(line.split(' ').map(Into::into));
+    fn invalid_arguments_may_be_for_eval_unless_the_format_is_text_or_json() {
+        let may_be = |line: &str| may_be_for_eval(line.split(' ').map(Into::into));
         for line in [
             "acquire a --format sh --bogus",
             "acquire a --bogus --format=sh",
@@ -184,7 +184,7 @@ mod tests {
             "acquire a --format bash",
             "acquire a --format=",
         ] {
-            assert!(seems(line), "{line}");
+            assert!(may_be(line), "{line}");
         }
         for line in [
             "acquire a --bogus",
@@ -194,12 +194,12 @@ mod tests {
             "run a --bogus -- quorlock acquire b --format sh",
             "release a --format sh",
         ] {
-            assert!(!seems(line), "{line}");
+            assert!(!may_be(line), "{line}");
         }
     }
 
     #[test]
-    fn a_shell_reads_back_what_was_quoted() {
+    fn a_shell_reads_a_quoted_text_unchanged() {
         for text in ["deploy", "two words", "it's", "$(rm -rf /)`x`\"\\", "two\nlines", ""] {
             let script = format!("printf %s {}", quoted(text));
             let output = std::process::Command::new("sh").args(["-c", &script]).output().unwrap();

@@ -19,25 +19,26 @@ use crate::exit::{Exit, Failure, Outcome, counted};
 use crate::output::{LiveText, Output, ask};
 use crate::signals::Signals;
 use crate::table::Table;
-use measure::{Case, cycles, handoffs, with_warm_up};
+use measure::{Case, measure_cycles, measure_handoffs, with_warm_up};
 use servers::Servers;
 use spread::Spread;
 
 /// How long to wait for the releases at the end.
-const CLOSE: Duration = Duration::from_secs(2);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of clients that compete for one name when handoffs are measured.
 const CONTENDERS: usize = 2;
 const CALLERS_MAX: u64 = 10_000;
-/// The largest number of nodes that a client supports.
+/// The largest number of servers that `--local` can start, which is the largest number of nodes that a client supports.
 const LOCAL_MAX: u64 = 31;
-/// The width of the progress bar in columns, and the interval of its updates.
-const BAR: usize = 30;
-const FRAME: Duration = Duration::from_millis(100);
+/// The width of the progress bar, in columns.
+const BAR_WIDTH: usize = 30;
+/// The interval at which the progress bar is redrawn.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Measure the nodes: cycles per second, latencies, handoffs.
 #[derive(Args, Debug)]
 #[command(before_help = "\
-A cycle is one acquire and one release, by callers in one thread that each have a lock of their own. A handoff is the \
+A cycle is one acquire and one release. Every caller has its own lock; all callers run in one thread. A handoff is the \
 time from a release to the grant of the next waiter, in another client. An acquire needs a second round if the \
 nodes granted different fences. This puts load on the servers. The names begin with quorlock-bench/, and their fences \
 expire a day later.")]
@@ -94,7 +95,7 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
     };
     let (nodes, plain, seconds) = (bench.nodes(), bench.args.plain, bench.args.seconds);
     for client in bench.clients {
-        if let Err(error) = client.close(CLOSE).await {
+        if let Err(error) = client.close(CLOSE_TIMEOUT).await {
             output.note(error);
         }
     }
@@ -106,7 +107,7 @@ pub(crate) async fn bench(context: &Context, args: BenchArgs) -> Outcome {
         let report = json!({ "nodes": nodes, "plain": plain, "seconds": seconds, "cases": cases, "handoff": handoff });
         output.json(&report)
     } else {
-        print(output, &cases, handoff.as_ref())
+        print_results(output, &cases, handoff.as_ref())
     }
 }
 
@@ -131,25 +132,25 @@ impl Bench {
         self.clients[0].nodes().into_iter().map(|(node, _)| node).collect()
     }
 
-    /// Returns the duration of each part.
-    fn length(&self) -> Duration {
+    /// Returns the length of each part, without its warm-up.
+    fn part_length(&self) -> Duration {
         Duration::from_secs(self.args.seconds)
     }
 
-    /// Returns the duration of all parts.
-    fn total(&self) -> Duration {
-        with_warm_up(self.length()) * (self.args.callers.len() as u32 + u32::from(!self.args.plain))
+    /// Returns the duration of all parts, with their warm-ups.
+    fn total_duration(&self) -> Duration {
+        with_warm_up(self.part_length()) * (self.args.callers.len() as u32 + u32::from(!self.args.plain))
     }
 
     fn announce(&self, output: Output) {
-        let (nodes, seconds) = (self.nodes().join(", "), self.total().as_secs_f64());
+        let (nodes, seconds) = (self.nodes().join(", "), self.total_duration().as_secs_f64());
         output.note(format_args!("this puts load on {nodes} for {seconds:.0}s"));
     }
 
-    /// Asks for confirmation, unless all nodes are on this host.
+    /// Asks for confirmation on a terminal, unless all nodes are on this host.
     fn confirm(&self) -> Outcome<()> {
-        let is_person = io::stdin().is_terminal() && io::stderr().is_terminal();
-        if self.args.yes || !is_person || self.nodes().iter().all(|node| is_on_this_host(node)) {
+        let is_interactive = io::stdin().is_terminal() && io::stderr().is_terminal();
+        if self.args.yes || !is_interactive || self.nodes().iter().all(|node| is_on_this_host(node)) {
             return Ok(());
         }
         match ask("not all of these nodes are on this host. Continue? [y/N]")?.trim() {
@@ -158,39 +159,42 @@ impl Bench {
         }
     }
 
+    /// Measures the cycles with each number of callers, and then the handoffs.
     async fn measure(&self, output: Output) -> Outcome<(Vec<Case>, Option<Spread>)> {
         let client = &self.clients[0];
         // Fail now if the nodes cannot vote, not after every caller has timed out.
         drop(self.lock(client, "probe").try_acquire().await?);
-        let began = Instant::now();
+        let start = Instant::now();
         let mut cases = Vec::new();
         for &callers in &self.args.callers {
             let title = counted(callers, "caller");
             let locks = (0..callers).map(|caller| self.lock(client, &caller.to_string())).collect();
-            cases.push(self.with_progress(output, began, &title, cycles(client, locks, self.length())).await?);
+            let cycles = measure_cycles(client, locks, self.part_length());
+            cases.push(self.with_progress(output, start, &title, cycles).await?);
         }
         if self.args.plain {
             return Ok((cases, None));
         }
         let contenders = self.clients.iter().map(|client| self.lock(client, "handoff")).collect();
-        let handoff = self.with_progress(output, began, "handoff", handoffs(contenders, self.length())).await?;
+        let handoffs = measure_handoffs(contenders, self.part_length());
+        let handoff = self.with_progress(output, start, "handoff", handoffs).await?;
         Ok((cases, Some(handoff)))
     }
 
     /// Runs one part of the benchmark, and shows the progress of the whole benchmark: `████████░░░░  7s left  64
     /// callers`.
-    async fn with_progress<T>(&self, output: Output, began: Instant, title: &str, work: impl Future<Output = T>) -> T {
-        let (mut live, total) = (LiveText::new(output), self.total());
+    async fn with_progress<T>(&self, output: Output, start: Instant, title: &str, work: impl Future<Output = T>) -> T {
+        let (mut live, total) = (LiveText::new(output), self.total_duration());
         tokio::pin!(work);
         loop {
             if let Some(live) = &mut live {
-                let age = began.elapsed();
-                let full = ((age.as_secs_f64() / total.as_secs_f64()).min(1.0) * BAR as f64) as usize;
-                let left = total.saturating_sub(age).as_secs_f64().ceil();
-                live.draw([format!("{}{}  {left:.0}s left  {title}", "█".repeat(full), "░".repeat(BAR - full))]);
+                let elapsed = start.elapsed();
+                let full = ((elapsed.as_secs_f64() / total.as_secs_f64()).min(1.0) * BAR_WIDTH as f64) as usize;
+                let left = total.saturating_sub(elapsed).as_secs_f64().ceil();
+                live.draw([format!("{}{}  {left:.0}s left  {title}", "█".repeat(full), "░".repeat(BAR_WIDTH - full))]);
             }
-            if let Ok(done) = timeout(FRAME, &mut work).await {
-                return done;
+            if let Ok(result) = timeout(REDRAW_INTERVAL, &mut work).await {
+                return result;
             }
         }
     }
@@ -221,28 +225,29 @@ fn is_on_this_host(node: &str) -> bool {
     host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn print(output: Output, cases: &[Case], handoff: Option<&Spread>) -> Outcome {
+fn print_results(output: Output, cases: &[Case], handoff: Option<&Spread>) -> Outcome {
     let mut table =
         Table::new(["CALLERS", "CYCLES/S", "CYCLE P50", "P99", "ACQUIRE P50", "P99", "SECOND ROUNDS", "FAILED"]);
     for case in cases {
         table.row([
             case.callers.to_string(),
             format!("{:.0}", case.cycles_per_second),
-            millis(&case.cycle, 0.5),
-            millis(&case.cycle, 0.99),
-            millis(&case.acquire, 0.5),
-            millis(&case.acquire, 0.99),
+            quantile_text(&case.cycle, 0.5),
+            quantile_text(&case.cycle, 0.99),
+            quantile_text(&case.acquire, 0.5),
+            quantile_text(&case.acquire, 0.99),
             format!("{:.2}%", case.second_rounds as f64 / case.leases.max(1) as f64 * 100.0),
             case.failures.to_string(),
         ]);
     }
-    let printed = table.print(output)?;
-    let Some(handoff) = handoff else { return Ok(printed) };
-    let (median, slow, count) = (millis(handoff, 0.5), millis(handoff, 0.99), handoff.total);
-    output.line(format_args!("\nhandoff: p50 {median}, p99 {slow}, of {count} between {CONTENDERS} clients"))
+    let exit = table.print(output)?;
+    let Some(handoff) = handoff else { return Ok(exit) };
+    let (p50, p99, count) = (quantile_text(handoff, 0.5), quantile_text(handoff, 0.99), handoff.total);
+    output.line(format_args!("\nhandoff: p50 {p50}, p99 {p99}, of {count} handoffs between {CONTENDERS} clients"))
 }
 
-fn millis(spread: &Spread, share: f64) -> String {
+/// Formats a quantile in milliseconds, or a dash if nothing was measured.
+fn quantile_text(spread: &Spread, share: f64) -> String {
     spread.quantile(share).map_or_else(|| "-".into(), |micros| format!("{:.2} ms", micros / 1e3))
 }
 
@@ -251,7 +256,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_nodes_of_this_host_are_measured_without_asking() {
+    fn nodes_of_this_host_are_recognized() {
         for node in [
             "sqlite:/var/lib/locks.db",
             "memory:",

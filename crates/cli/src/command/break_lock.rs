@@ -1,4 +1,4 @@
-//! `quorlock break`: ends another client's lease, and no newer one.
+//! `quorlock break`: ends one lease of another client, and never a newer lease.
 
 use std::io::{self, IsTerminal};
 
@@ -6,7 +6,7 @@ use clap::Args;
 use quorlock::{Break, Broken, Digest, Fence, Target};
 use serde_json::json;
 
-use crate::context::{Context, FLUSH};
+use crate::context::{Context, FLUSH_TIMEOUT};
 use crate::duration::{millis, show};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::ask;
@@ -28,7 +28,8 @@ pub(crate) struct BreakArgs {
     name: String,
 
     /// End the lease with this fence, from `quorlock status`.
-    #[arg(long, value_name = "N", required_unless_present = "digest", help_heading = "Which lease")]
+    #[arg(long, value_name = "N", required_unless_present = "digest", value_parser = read_fence)]
+    #[arg(help_heading = "Which lease")]
     fence: Option<u64>,
 
     /// End a plain lock, which has no fence, by its digest from `quorlock status`.
@@ -67,36 +68,41 @@ pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> Outcome {
         Target::Digest(digest) => json["digest"] = digest.to_string().into(),
         Target::Fence(fence) => json["fence"] = fence.get().into(),
     }
-    let then = if drains.is_zero() {
+    let availability = if drains.is_zero() {
         "and free".to_owned()
     } else {
         format!("and nobody else can acquire it for another {}", show(drains))
     };
-    let of = client.nodes().len();
-    context.output.result(&json, format_args!("{name} is broken on {nodes} of {of} nodes, {then}"))?;
+    let total = client.nodes().len();
+    context.output.result(&json, format_args!("{name} is broken on {nodes} of {total} nodes, {availability}"))?;
     // Also wait for reachable nodes that have not answered yet.
-    let _ = client.close(FLUSH).await;
+    let _ = client.close(FLUSH_TIMEOUT).await;
     Ok(Exit::OK)
 }
 
-/// Makes the user type the name, to prevent mistakes.
+/// Makes the user type the name of the lock, to prevent mistakes.
 fn confirm(name: &str, target: Target) -> Outcome<()> {
     if !io::stdin().is_terminal() {
         return Err(Failure::usage(format_args!(
             "break --now frees {name} while its holder may still be working.\n  \
-             Without --now, the lock is free when the lease would have ended. To free it now without a question: --yes"
+             Without --now, the lock is free when the lease would have ended. To free the lock now without a question: --yes"
         )));
     }
     let typed = ask(format_args!(
-        "this frees {name} ({target}) while its holder may still be working.\n  Type its name to continue:"
+        "this frees {name} ({target}) while its holder may still be working.\n  Type the name of the lock to continue:"
     ))?;
     if typed == name { Ok(()) } else { Err(Failure::usage(format_args!("that was not {name:?}: nothing was broken"))) }
 }
 
+fn read_fence(text: &str) -> Result<u64, String> {
+    let hint = "a fence is the number of a lease, as `quorlock status` shows it; if the lock is free, it has no fence";
+    text.parse().map_err(|_| hint.into())
+}
+
 fn read_digest(text: &str) -> Result<Digest, String> {
-    Digest::parse(text).ok_or_else(|| "16 hexadecimal digits, as `quorlock status` shows them".into())
+    Digest::parse(text).ok_or_else(|| "a digest has 16 hexadecimal digits, as `quorlock status` shows them".into())
 }
 
 fn read_reason(text: &str) -> Result<String, String> {
-    if text.trim().is_empty() { Err("it must say something".into()) } else { Ok(text.into()) }
+    if text.trim().is_empty() { Err("the reason must not be blank".into()) } else { Ok(text.into()) }
 }

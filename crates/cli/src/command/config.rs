@@ -1,8 +1,8 @@
-//! `quorlock config`: every setting, and where it came from.
+//! `quorlock config`: shows every setting and where it came from.
 
 use serde_json::json;
 
-use crate::config::{Key, Settings, Value, list};
+use crate::config::{Key, Settings, Value, join_paths};
 use crate::context::Context;
 use crate::exit::Outcome;
 use crate::table::Table;
@@ -10,18 +10,18 @@ use crate::table::Table;
 pub(crate) fn config(context: &Context) -> Outcome {
     let output = context.output;
     let Settings { values, file, looked_for, profile } = &context.settings;
-    // The nodes have no fixed default.
-    let fallback = |key: &Key| if key.name == "nodes" { Some(context.urls().ok()?.join(",")) } else { None };
+    // The default of `nodes` is not fixed: it depends on the user.
+    let default = |key: &Key| if key.name == "nodes" { Some(context.urls().ok()?.join(",")) } else { None };
     let settings = values.iter().map(|(key, value, origin)| {
         let value = value.as_ref().map(Value::show);
-        (key, value.or_else(|| fallback(key)), origin)
+        (key, value.or_else(|| default(key)), origin)
     });
     if output.json {
-        let mut shown = Vec::new();
+        let mut listed = Vec::new();
         for (key, value, origin) in settings {
-            shown.push(json!({ "key": key.name, "value": value, "origin": origin, "about": key.about }));
+            listed.push(json!({ "key": key.name, "value": value, "origin": origin, "about": key.about }));
         }
-        return output.json(&json!({ "file": file, "looked_for": looked_for, "profile": profile, "settings": shown }));
+        return output.json(&json!({ "file": file, "looked_for": looked_for, "profile": profile, "settings": listed }));
     }
     let mut table = Table::new(["KEY", "VALUE", "FROM"]);
     for (key, value, origin) in settings {
@@ -30,5 +30,5 @@ pub(crate) fn config(context: &Context) -> Outcome {
     table.print(output)?;
     let file = file.as_ref().map_or_else(|| "none".into(), |file| file.display().to_string());
     let profile = profile.as_ref().map_or_else(String::new, |profile| format!(", profile {profile}"));
-    output.line(format!("\nfile: {file}{profile}\nlooked for: {}", list(looked_for)))
+    output.line(format!("\nfile: {file}{profile}\nlooked for: {}", join_paths(looked_for)))
 }

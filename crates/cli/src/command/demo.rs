@@ -21,7 +21,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::bench::random;
 use crate::context::Context;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::{Output, Paint, room};
+use crate::output::{Output, Paint, terminal_size};
 use crate::signals::Signals;
 use crate::table::Table;
 use checker::Findings;
@@ -32,16 +32,17 @@ use terminal::Terminal;
 const NODES: usize = 5;
 const WORKERS: usize = 12;
 const NAMES: [&str; 3] = ["deploy", "report", "invoices/42"];
-/// Short, so that a user can watch a whole quarantine: the time in which a node that lost its memory must not vote.
+/// The ttl of every lease.
 const TTL: Duration = Duration::from_secs(1);
+/// Short, so that a user can watch a whole quarantine: the time in which a node that lost its memory must not vote.
 const MAX_TTL: Duration = Duration::from_secs(3);
 /// 1.1 x `MAX_TTL`.
 const QUARANTINE: Duration = Duration::from_millis(3_300);
 /// The interval between two frames.
 const FRAME: Duration = Duration::from_millis(80);
 /// The longest time for the workers to release their locks at the end.
-const CLOSE: Duration = Duration::from_secs(2);
-/// The number of violations that are printed.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The largest number of violations that are printed.
 const VIOLATIONS_MAX: usize = 10;
 
 /// Watch locks survive crashes, freezes and cuts, with nothing to install.
@@ -66,7 +67,7 @@ pub(crate) struct DemoArgs {
     seed: Option<u64>,
 }
 
-/// Runs the demonstration, shows it, and prints the verdict of the checker.
+/// Runs and shows the demonstration, and prints the verdict of the checker.
 pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
     let output = context.output;
     // Short enough to type.
@@ -75,17 +76,18 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
     let plan = plan(seed, Duration::from_secs(args.seconds));
     let scene = Arc::new(Mutex::new(Scene::new(seed, Duration::from_secs(args.seconds))));
     let (stop, stopped) = watch::channel(false);
-    let (workers, _others) = workers::start(&scene, &plan, &stopped).await?;
+    // Dropping `_background` ends the faults and the observer of the nodes.
+    let (workers, _background) = workers::start(&scene, &plan, &stopped).await?;
     if output.json {
         output.note(format_args!("the demonstration takes {}s, with seed {seed}", args.seconds));
     }
     let signal = tokio::select! {
-        done = show(output, &scene) => done.map(|()| None)?,
+        shown = show(output, &scene) => shown.map(|()| None)?,
         signal = signals.next_fatal() => Some(signal.as_raw()),
     };
     stop.send_replace(true);
-    // A worker that takes longer has already reported every lease that it holds.
-    let _ = timeout(CLOSE, workers.join_all()).await;
+    // Every worker reports its lease before the release, so the timeout hides no lease from the checker.
+    let _ = timeout(CLOSE_TIMEOUT, workers.join_all()).await;
     let scene = scene.lock();
     let findings = scene.findings();
     if output.json {
@@ -97,9 +99,9 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
         report["plan"] = json!(plan);
         output.json(&report)?;
     } else {
-        report(output, &scene, &findings)?;
+        print_report(output, &scene, &findings)?;
     }
-    Ok(exit(&findings, signal))
+    Ok(exit_code(&findings, signal))
 }
 
 /// Returns a builder for nodes in this process. Their clocks may differ by `skew`, and may step back by `skew`.
@@ -108,7 +110,7 @@ pub(super) fn builder_with(nodes: &MemoryNodes, ttl: Duration, max_ttl: Duration
 }
 
 /// Returns the exit code. A violation takes precedence over a signal.
-fn exit(findings: &Findings, signal: Option<i32>) -> Exit {
+fn exit_code(findings: &Findings, signal: Option<i32>) -> Exit {
     match signal {
         _ if !findings.violations.is_empty() => Exit::INTERNAL,
         Some(signal) => Exit::signal(signal),
@@ -116,29 +118,30 @@ fn exit(findings: &Findings, signal: Option<i32>) -> Exit {
     }
 }
 
-/// Shows the scene until the time is over, or the user types q: as a picture on a terminal, otherwise as lines.
+/// Shows the scene, as a picture on a terminal and as lines elsewhere. Returns when the time is over or the user types
+/// q.
 async fn show(output: Output, scene: &Mutex<Scene>) -> Outcome<()> {
     let is_drawn = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     let terminal =
         if is_drawn && !output.json { Some(Terminal::open().map_err(Failure::cannot("draw"))?) } else { None };
     let mut frames = interval(FRAME);
     frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    let mut printed = 0;
+    let mut printed_lines = 0;
     loop {
         frames.tick().await;
         let scene = scene.lock();
         if terminal.is_some() {
-            let drawn = Terminal::draw(&screen::picture(&scene, output, room(io::stdout())));
+            let drawn = Terminal::draw(&screen::picture(&scene, output, terminal_size(io::stdout())));
             if drawn.and_then(|()| Terminal::is_q_typed()).map_err(Failure::cannot("draw"))? {
                 return Ok(());
             }
         } else if !output.json {
-            for line in &scene.log[printed..] {
+            for line in &scene.log[printed_lines..] {
                 let at = output.paint(Paint::DIM, format_args!("{:7.3}", line.at.as_secs_f64()));
                 let text = line.paint.map_or_else(|| line.text.clone(), |paint| output.paint(paint, &line.text));
                 output.line(format_args!("{at}  {text}"))?;
             }
-            printed = scene.log.len();
+            printed_lines = scene.log.len();
         }
         if scene.age() >= scene.length {
             return Ok(());
@@ -146,8 +149,8 @@ async fn show(output: Output, scene: &Mutex<Scene>) -> Outcome<()> {
     }
 }
 
-/// Prints what happened, and the verdict.
-fn report(output: Output, scene: &Scene, findings: &Findings) -> Outcome {
+/// Prints the counts of faults and leases, the violations, and the verdict.
+fn print_report(output: Output, scene: &Scene, findings: &Findings) -> Outcome {
     let count = |fault: Fault| scene.faults.iter().filter(|other| **other == fault).count();
     output.line(format_args!(
         "seed {}: {WORKERS} workers, {} names, {NODES} nodes; crashes {}, freezes {}, cuts {}\n",
@@ -182,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_violation_is_not_forgotten_over_an_interrupt() {
+    fn a_violation_sets_the_exit_code_even_after_an_interrupt() {
         let tenure = |fence: u64, from: u64, until: u64| Tenure {
             name: NAMES[0],
             worker: fence as usize,
@@ -193,7 +196,7 @@ mod tests {
         };
         let good = Findings::of(&NAMES, &[tenure(1, 0, 10), tenure(2, 10, 20)]);
         let bad = Findings::of(&NAMES, &[tenure(1, 0, 11), tenure(2, 10, 20)]);
-        assert_eq!([exit(&good, None), exit(&good, Some(2))], [Exit::OK, Exit(130)]);
-        assert_eq!([exit(&bad, None), exit(&bad, Some(2))], [Exit::INTERNAL; 2]);
+        assert_eq!([exit_code(&good, None), exit_code(&good, Some(2))], [Exit::OK, Exit(130)]);
+        assert_eq!([exit_code(&bad, None), exit_code(&bad, Some(2))], [Exit::INTERNAL; 2]);
     }
 }

@@ -1,4 +1,4 @@
-//! `quorlock history`: shows the history of locks.
+//! `quorlock history`: shows past events of locks.
 
 use clap::Args;
 use quorlock::{Event, EventView, What};
@@ -33,10 +33,10 @@ pub(crate) struct HistoryArgs {
 pub(crate) async fn history(context: &Context, args: &HistoryArgs) -> Outcome {
     let client = context.connect().await?;
     // The newest events may all belong to other names.
-    let searched = if args.name.is_some() { quorlock::HISTORY_MAX } else { args.limit };
-    let events = client.history(searched).await.map_err(|error| Failure::new(Exit::NO_QUORUM, error))?;
-    let is_wanted = |event: &&Event| args.name.as_ref().is_none_or(|name| event.name.as_str() == name);
-    let events = events.iter().filter(is_wanted).take(args.limit);
+    let read_limit = if args.name.is_some() { quorlock::HISTORY_MAX } else { args.limit };
+    let events = client.history(read_limit).await.map_err(|error| Failure::new(Exit::NO_QUORUM, error))?;
+    let is_about_name = |event: &&Event| args.name.as_ref().is_none_or(|name| event.name.as_str() == name);
+    let events = events.iter().filter(is_about_name).take(args.limit);
     if context.output.json {
         let events: Vec<EventView> = events.map(EventView::from).collect();
         return context.output.json(&json!({ "events": events }));

@@ -6,7 +6,7 @@ use clap::Args;
 use quorlock::{DetachedLease, LeaseError, LeaseTextError, Released};
 use serde_json::json;
 
-use crate::context::{Context, FLUSH};
+use crate::context::{Context, FLUSH_TIMEOUT};
 use crate::duration::{millis, show};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::read_stdin;
@@ -24,7 +24,7 @@ pub(crate) struct LeaseArgs {
 
 impl LeaseArgs {
     fn read(&self) -> Outcome<DetachedLease> {
-        let (text, from) = match self.lease.as_deref() {
+        let (text, origin) = match self.lease.as_deref() {
             Some("-") => (read_stdin("a lease")?, "stdin"),
             Some(text) => (text.to_owned(), "the argument"),
             None => (std::env::var(VARIABLE).unwrap_or_default(), "$QUORLOCK_LEASE"),
@@ -33,7 +33,7 @@ impl LeaseArgs {
             LeaseTextError::Empty if self.lease.is_none() => Failure::usage(format_args!(
                 "no lease: set ${VARIABLE}, as eval \"$(quorlock acquire NAME --format sh)\" does, or give it as - on stdin"
             )),
-            error => Failure::usage(format_args!("{from}: {error}")),
+            error => Failure::usage(format_args!("{origin}: {error}")),
         })
     }
 }
@@ -41,17 +41,17 @@ impl LeaseArgs {
 pub(crate) async fn extend(context: &Context, args: &LeaseArgs) -> Outcome {
     let lease = args.read()?;
     let validity = context.connect().await?.extend(&lease).await;
-    print(context, &lease, validity, "extended")
+    report(context, &lease, validity, "extended")
 }
 
 pub(crate) async fn check(context: &Context, args: &LeaseArgs) -> Outcome {
     let lease = args.read()?;
     let validity = context.connect().await?.check(&lease).await;
-    print(context, &lease, validity, "held")
+    report(context, &lease, validity, "held")
 }
 
 /// Prints whether the lease is held, and for how long.
-fn print(context: &Context, lease: &DetachedLease, validity: Result<Duration, LeaseError>, what: &str) -> Outcome {
+fn report(context: &Context, lease: &DetachedLease, validity: Result<Duration, LeaseError>, what: &str) -> Outcome {
     let name = lease.name().as_str();
     let is_lost = matches!(validity, Err(LeaseError::Lost(_)));
     if context.output.json && (validity.is_ok() || is_lost) {
@@ -71,12 +71,14 @@ pub(crate) async fn release(context: &Context, args: &LeaseArgs) -> Outcome {
     let client = context.connect().await?;
     let released = client.release(&lease).await;
     // Also wait for the reachable nodes beyond the majority.
-    context.output.detail_of(client.close(FLUSH).await);
-    let stood = released? == Released::Standing;
+    context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
+    let was_held = released? == Released::Standing;
     let name = lease.name().as_str();
     if context.output.json || !context.output.quiet {
-        let what = if stood { "is released" } else { "was not held by this lease any more" };
-        context.output.result(&json!({ "name": name, "stood": stood }), format_args!("{} {what}", one_line(name)))?;
+        let what = if was_held { "is released" } else { "was not held by this lease any more" };
+        context
+            .output
+            .result(&json!({ "name": name, "stood": was_held }), format_args!("{} {what}", one_line(name)))?;
     }
     Ok(Exit::OK)
 }

@@ -1,4 +1,4 @@
-//! `quorlock list`: all locks that are held or waited for.
+//! `quorlock list`: lists the locks that are held or waited for.
 
 use clap::Args;
 use quorlock::{Filter, LIST_DEFAULT, LIST_MAX, Listing, LockView};
@@ -40,7 +40,7 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> Outcome {
         return output.json(&json!({ "names": locks, "cut": listing.is_cut, "missing": missing }));
     }
     if locks.is_empty() {
-        output.note("nothing is held or waited for");
+        output.note("no lock is held or waited for");
     } else {
         table(output, &locks).print(output)?;
     }
@@ -50,17 +50,19 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> Outcome {
     Ok(Exit::OK)
 }
 
+/// Returns the listed locks, in the form in which they are printed.
 pub(crate) fn views(listing: &Listing) -> Vec<LockView> {
     listing.names.iter().map(LockView::from).collect()
 }
 
 /// Returns a remark for each reason why the listing may be incomplete.
 pub(crate) fn remarks(listing: &Listing) -> Vec<String> {
-    let cut = listing.is_cut.then(|| "there are more: give a pattern, or raise --limit".to_owned());
+    let cut = listing.is_cut.then(|| "there are more locks: give a pattern, or raise --limit".to_owned());
     let missing = listing.missing.iter().map(|(node, why)| format!("{node} was not searched: {why}"));
     cut.into_iter().chain(missing).collect()
 }
 
+/// Returns a table with a row for each lock, and if the output is verbose, for each node below its lock.
 pub(crate) fn table(output: Output, locks: &[LockView]) -> Table {
     let mut table = Table::new(["NAME"].into_iter().chain(TITLES).chain(["NODES"]));
     for lock in locks {

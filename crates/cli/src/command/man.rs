@@ -1,4 +1,4 @@
-//! `quorlock man`: the manual, one page for the tool and one for each command.
+//! `quorlock man`: prints the manual, which has a page for the tool and a page for each command.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use crate::exit::{Exit, Failure, Outcome};
 
 /// Print the manual page of a command.
 #[derive(Args, Debug)]
-#[command(before_help = "The pages have every option of a command with its details, and --help the usual ones.")]
+#[command(before_help = "A page has every option of its command with all details; --help has only the common options.")]
 #[command(after_help = "Examples:\n  quorlock man run | man -l -\n  quorlock man --dir /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
     /// The command [default: quorlock itself].
@@ -21,21 +21,21 @@ pub(crate) struct ManArgs {
 }
 
 /// Moves a command's paragraph from where `--help` shows it (below the usage) to where a manual page shows it.
-fn describe(command: Command) -> Command {
+fn move_paragraph(command: Command) -> Command {
     let paragraph = command.get_before_help().map(ToString::to_string);
     let about = command.get_about().map(ToString::to_string);
-    let command = command.mut_subcommands(describe);
+    let command = command.mut_subcommands(move_paragraph);
     match (about, paragraph) {
         (Some(about), Some(paragraph)) => command.long_about(format!("{about}.\n\n{paragraph}")),
         _ => command,
     }
 }
 
-/// Prints one page, or writes all of them.
+/// Prints one page, or writes all pages.
 pub(crate) fn man(args: &ManArgs) -> Outcome {
     let mut root = crate::args::command().disable_help_subcommand(true);
     root.build();
-    let root = describe(root);
+    let root = move_paragraph(root);
     if let Some(folder) = &args.dir {
         let failed = |error: std::io::Error| Failure::config(format_args!("{}: {error}", folder.display()));
         std::fs::create_dir_all(folder).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! `quorlock nodes`: shows the nodes, founds a cluster, waits for the end of quarantines, and changes constants.
+//! `quorlock nodes`: shows the nodes, creates a cluster, waits for the end of quarantines, and changes constants.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -16,9 +16,9 @@ use crate::output::{LiveText, Paint, ask};
 use crate::table::Table;
 
 /// The interval at which `wait` checks the nodes.
-const CHECK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 /// The interval at which `wait` prints its progress without a terminal.
-const PRINT_EVERY: Duration = Duration::from_secs(10);
+const PRINT_INTERVAL: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Action {
@@ -83,17 +83,17 @@ pub(crate) async fn nodes(context: &Context, action: Option<Action>) -> Outcome 
 }
 
 async fn list(context: &Context) -> Outcome {
-    let found = context.operator()?.examine(Duration::ZERO).await;
+    let examination = context.operator()?.examine(Duration::ZERO).await;
     let output = context.output;
     if output.json {
-        output.json(&json_of(&found))?;
+        output.json(&examination_json(&examination))?;
     } else {
         let mut table = Table::new(["NODE", "STATE", "ROUND TRIP", "EPOCH", "MAY VOTE IN", "SKEW"]);
-        for node in &found.nodes {
+        for node in &examination.nodes {
             let cell = |text: Option<String>| (or_dash(text), None);
             table.painted_row([
                 (node.title.clone(), None),
-                (node.state.to_string(), Some(paint(&node.state))),
+                (node.state.to_string(), Some(state_color(&node.state))),
                 cell(node.round_trip.map(|took| format!("{:.1}ms", took.as_secs_f64() * 1e3))),
                 cell(node.epoch.clone()),
                 cell(quarantine_left(&node.state).map(show)),
@@ -101,26 +101,26 @@ async fn list(context: &Context) -> Outcome {
             ]);
         }
         table.print(output)?;
-        for (node, why) in found.nodes.iter().filter_map(|node| Some((node, reason(&node.state)?))) {
+        for (node, why) in examination.nodes.iter().filter_map(|node| Some((node, reason(&node.state)?))) {
             output.note(format_args!("{}: {why}", node.title));
         }
     }
-    let any = |is: fn(&NodeState) -> bool| found.nodes.iter().any(|node| is(&node.state));
-    Ok(if is_able(&found) {
+    let has_node = |is_in: fn(&NodeState) -> bool| examination.nodes.iter().any(|node| is_in(&node.state));
+    Ok(if can_grant(&examination) {
         Exit::OK
-    } else if any(|state| matches!(state, NodeState::Denied(_))) {
+    } else if has_node(|state| matches!(state, NodeState::Denied(_))) {
         Exit::DENIED
-    } else if any(|state| matches!(state, NodeState::Unfit(_))) {
+    } else if has_node(|state| matches!(state, NodeState::Unfit(_))) {
         Exit::CONFIG
     } else {
         Exit::NO_QUORUM
     })
 }
 
-async fn init(context: &Context, yes: bool, discards_leases: bool) -> Outcome {
+async fn init(context: &Context, is_confirmed: bool, discards_leases: bool) -> Outcome {
     let warning = "nodes init discards every lock that may be outstanding on these nodes";
     let condition = "there is none, because the cluster is new or all its users have stopped";
-    confirm(yes, warning, condition, "nodes init --yes")?;
+    confirm(is_confirmed, warning, condition, "nodes init --yes")?;
     let builder = context.operator()?;
     let builder = if discards_leases { builder.danger_discard_leases() } else { builder };
     let nodes = builder.init_cluster().await?.nodes().len();
@@ -130,59 +130,59 @@ async fn init(context: &Context, yes: bool, discards_leases: bool) -> Outcome {
 
 /// Waits until every node can vote.
 async fn wait(context: &Context, timeout: Duration) -> Outcome {
-    let began = Instant::now();
+    let started = Instant::now();
     let client = context.operator()?.connect_lazy().await?;
     let output = context.output;
     let mut live = LiveText::new(output);
-    let mut printed: Option<Instant> = None;
+    let mut printed_at: Option<Instant> = None;
     let silent = loop {
         let silent: Vec<(String, Silence)> =
             client.nodes().into_iter().filter_map(|(node, trouble)| Some((node, trouble?))).collect();
-        if silent.is_empty() || began.elapsed() >= timeout {
+        if silent.is_empty() || started.elapsed() >= timeout {
             break silent;
         }
         if let Some(live) = &mut live {
-            live.draw([format!("quorlock: {}", summary_of(&silent))]);
-        } else if printed.is_none_or(|printed| printed.elapsed() >= PRINT_EVERY) {
-            output.note(one_by_one(&silent).join(", "));
-            printed = Some(Instant::now());
+            live.draw([format!("quorlock: {}", summary(&silent))]);
+        } else if printed_at.is_none_or(|at| at.elapsed() >= PRINT_INTERVAL) {
+            output.note(node_texts(&silent).join(", "));
+            printed_at = Some(Instant::now());
         }
-        tokio::time::sleep(CHECK_EVERY).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     };
     drop(live);
     let nodes = client.nodes().len();
     if !silent.is_empty() {
-        let (count, waited, why) = (silent.len(), show_exactly(timeout), one_by_one(&silent).join("\n  "));
+        let (count, waited, why) = (silent.len(), show_exactly(timeout), node_texts(&silent).join("\n  "));
         let text = format_args!("{count} of {nodes} nodes cannot vote after {waited}\n  {why}");
         return Err(Failure::new(Exit::NO_QUORUM, text));
     }
     output.result(&json!({ "nodes": nodes }), format_args!("{} can vote", counted(nodes, "node")))
 }
 
-/// Describes nodes that cannot vote: how many, and for how long.
-fn summary_of(silent: &[(String, Silence)]) -> String {
+/// Describes the nodes that cannot vote: how many they are, and when the quarantined ones can vote.
+fn summary(silent: &[(String, Silence)]) -> String {
     let left: Vec<Duration> = silent.iter().filter_map(|(_, why)| why.quarantine_left()).collect();
     let others = silent.len() - left.len();
     match (left.iter().max(), others) {
         (Some(longest), 0) => format!("{} in quarantine, all can vote in {}", left.len(), show(*longest)),
-        (Some(longest), _) => format!("{} in quarantine ({}), {others} away", left.len(), show(*longest)),
-        (None, _) => format!("{others} away"),
+        (Some(longest), _) => format!("{} in quarantine ({}), {others} unavailable", left.len(), show(*longest)),
+        (None, _) => format!("{others} unavailable"),
     }
 }
 
 /// Describes each node that cannot vote.
-fn one_by_one(silent: &[(String, Silence)]) -> Vec<String> {
-    let one = |(node, why): &(String, Silence)| match why.quarantine_left() {
+fn node_texts(silent: &[(String, Silence)]) -> Vec<String> {
+    let node_text = |(node, why): &(String, Silence)| match why.quarantine_left() {
         Some(left) => format!("{node} can vote in {}", show(left)),
         None => format!("{node}: {why}"),
     };
-    silent.iter().map(one).collect()
+    silent.iter().map(node_text).collect()
 }
 
-async fn reconfigure(context: &Context, yes: bool) -> Outcome {
+async fn reconfigure(context: &Context, is_confirmed: bool) -> Outcome {
     let warning = "after this change, holders of locks on these nodes cannot renew them, and nobody can acquire one \
                    until the longer max-ttl and a tenth have passed";
-    confirm(yes, warning, "that is what you want", "nodes reconfigure --yes")?;
+    confirm(is_confirmed, warning, "that is what you want", "nodes reconfigure --yes")?;
     let client = context.operator()?.reconfigure().await?;
     let nodes = client.nodes();
     let left = nodes.iter().filter_map(|(_, trouble)| trouble.as_ref()?.quarantine_left()).max().unwrap_or_default();
@@ -190,14 +190,14 @@ async fn reconfigure(context: &Context, yes: bool) -> Outcome {
         "the cluster has new constants, and can vote".to_owned()
     } else {
         let left = show(left);
-        format!("the cluster has new constants, and can vote in {left}\n  to wait for that: quorlock nodes wait")
+        format!("the cluster has new constants, and can vote in {left}\n  to wait until then: quorlock nodes wait")
     };
     context.output.result(&json!({ "nodes": nodes.len(), "quarantine_left_ms": millis(left) }), text)
 }
 
 /// Asks the operator to confirm: with `--yes`, or by typing a word on a terminal.
-fn confirm(yes: bool, warning: &str, condition: &str, command: &str) -> Outcome<()> {
-    if yes {
+fn confirm(is_confirmed: bool, warning: &str, condition: &str, command: &str) -> Outcome<()> {
+    if is_confirmed {
         return Ok(());
     }
     if !io::stdin().is_terminal() {
@@ -208,13 +208,14 @@ fn confirm(yes: bool, warning: &str, condition: &str, command: &str) -> Outcome<
 }
 
 /// Returns whether clients can acquire locks on these nodes. A single node can vote as soon as a client connects.
-fn is_able(found: &Examination) -> bool {
-    let ready = |node: &ExaminedNode| matches!(node.state, NodeState::Blank | NodeState::Restarted);
-    found.voting() >= found.majority || (found.nodes.len() == 1 && found.nodes.iter().all(ready))
+fn can_grant(examination: &Examination) -> bool {
+    let is_ready = |node: &ExaminedNode| matches!(node.state, NodeState::Blank | NodeState::Restarted);
+    let nodes = &examination.nodes;
+    examination.voting() >= examination.majority || (nodes.len() == 1 && nodes.iter().all(is_ready))
 }
 
 /// Returns the colour of a state.
-pub(super) fn paint(state: &NodeState) -> Paint {
+pub(super) fn state_color(state: &NodeState) -> Paint {
     match state {
         NodeState::Voting => Paint::GOOD,
         NodeState::Blank | NodeState::Restarted | NodeState::Quarantined { .. } => Paint::WARN,
@@ -227,13 +228,14 @@ fn quarantine_left(state: &NodeState) -> Option<Duration> {
     Some(*left)
 }
 
+/// Returns why a node in this state cannot be used.
 fn reason(state: &NodeState) -> Option<&str> {
     let (NodeState::Unfit(why) | NodeState::Denied(why) | NodeState::Unreachable(why)) = state else { return None };
     Some(why)
 }
 
 /// Returns the output of `--json`.
-pub(super) fn json_of(found: &Examination) -> Value {
+pub(super) fn examination_json(examination: &Examination) -> Value {
     let node = |node: &ExaminedNode| {
         json!({
             "node": node.title,
@@ -249,6 +251,6 @@ pub(super) fn json_of(found: &Examination) -> Value {
             "skew_ms": node.skew_micros.map(|skew| skew as f64 / 1e3),
         })
     };
-    let nodes: Vec<Value> = found.nodes.iter().map(node).collect();
-    json!({ "majority": found.majority, "voting": found.voting(), "nodes": nodes })
+    let nodes: Vec<Value> = examination.nodes.iter().map(node).collect();
+    json!({ "majority": examination.majority, "voting": examination.voting(), "nodes": nodes })
 }

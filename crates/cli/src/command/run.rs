@@ -1,6 +1,7 @@
-//! `quorlock run`: runs a command while it holds a lock, and stops the command before anyone else can acquire the lock.
+//! `quorlock run`: runs a command while holding a lock. If the lock may be lost, it stops the command before anyone
+//! else can acquire the lock.
 //!
-//! This process is called the *wrapper* of the command. A second process, the *guard*, stops the command if the wrapper
+//! This process is the *wrapper* of the command. A second process, the *guard*, kills the command if the wrapper
 //! cannot.
 
 mod environment;
@@ -23,7 +24,7 @@ use clap::{Args, ValueEnum};
 use quorlock::{Client, DetachedLease, Lease, Renewals};
 use rustix::process::{Pid, Signal, getpid, kill_current_process_group, kill_process};
 
-use crate::context::{Context, FLUSH};
+use crate::context::{Context, FLUSH_TIMEOUT};
 use crate::duration::{millis, parse_duration, show, show_exactly};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::inspection::or_dash;
@@ -48,11 +49,11 @@ pub(crate) struct RunArgs {
     #[arg(long, value_name = "ACTION", hide_possible_values = true, help_heading = "Waiting")]
     if_held: Option<IfHeld>,
 
-    /// Hold at least this long (for skewed clocks).
+    /// Hold at least this long, so that a host with a slow clock does not run the job again.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Duration of the command")]
     min_hold: Option<Duration>,
 
-    /// Stop it after this long, and exit with 79.
+    /// Stop the command after this long; exit with 79.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration, help_heading = "Duration of the command")]
     max_hold: Option<Duration>,
 
@@ -77,7 +78,7 @@ pub(crate) struct RunArgs {
     command: Vec<OsString>,
 }
 
-/// What to do if the lock is held.
+/// The action if the lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum IfHeld {
     /// Exit with 75.
@@ -96,24 +97,24 @@ with 79.";
 const NOTES: &str = include_str!("run/notes.txt");
 
 /// The interval at which a nested run checks whether the outer run still holds the lock.
-const ASK_AGAIN: Duration = Duration::from_millis(100);
-/// The hidden command that dies by a signal, so that the shell that runs a script notices the signal.
+const OUTER_CHECK_INTERVAL: Duration = Duration::from_millis(100);
+/// The hidden command that kills itself with a signal. A shell that runs a script thus learns of the signal.
 const DIE: &str = "__die";
 
-/// Returns the program to put in front of a command, so that the command is killed as soon as this process ends for any
+/// Returns a program that runs the command in its arguments. The command is killed as soon as this process ends for any
 /// reason.
 ///
-/// If `gate` is the reading end of a pipe, the command waits until something is written to that pipe.
-pub(crate) fn mortal(gate: Option<RawFd>) -> Command {
-    let mut program = hidden(job::COMMAND);
+/// If `gate` is the reading end of a pipe, the command starts when something is written to that pipe.
+pub(crate) fn bound_program(gate: Option<RawFd>) -> Command {
+    let mut program = hidden_program(job::COMMAND);
     // A dash means that there is no gate.
     program.arg(getpid().to_string()).arg(or_dash(gate));
     program
 }
 
-/// Returns this program, to be started with a hidden command.
-fn hidden(command: &str) -> Command {
-    // Not the program's path: a newer version may have been installed there.
+/// Returns this program with a hidden command as its argument.
+fn hidden_program(command: &str) -> Command {
+    // The path of this program may already belong to a newer version.
     let mut program = Command::new("/proc/self/exe");
     program.arg0("quorlock").arg(command);
     program
@@ -122,12 +123,12 @@ fn hidden(command: &str) -> Command {
 /// Runs a hidden command, if this process was started for one.
 ///
 /// Must be called before everything else: every `quorlock run` starts hidden commands, so they must start fast.
-pub(crate) fn hidden_command() -> Option<ExitCode> {
+pub(crate) fn run_hidden_command() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let command = arguments.nth(1)?;
     let mut number = || arguments.next()?.to_str()?.parse().ok();
     match command.to_str()? {
-        guard::COMMAND => Some(guard::stand()),
+        guard::COMMAND => Some(guard::main()),
         job::COMMAND => {
             let (wrapper, gate) = (number().and_then(Pid::from_raw), number());
             Some(job::become_command(wrapper, gate, arguments).into())
@@ -149,13 +150,13 @@ fn die(signal: Option<Signal>) -> ExitCode {
 
 /// Acquires the lock, runs the command, releases the lock, and reports the result.
 pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
-    context.outlasts("run")?;
+    context.refuse_memory_nodes("run")?;
     let ttl = context.ttl(args.lock.ttl)?;
     let grace = args.kill_grace.unwrap_or_else(|| context.settings.duration("kill_grace"));
-    check(&args, ttl, grace)?;
+    check_args(&args, ttl, grace)?;
     let mut report = Report::new(&args.lock.name, args.lock.kind());
     let limits = Limits { on_lost: args.on_lost, grace, max_hold: args.max_hold };
-    let exit = match attempt(context, &args, ttl, limits, &mut report).await {
+    let exit = match run_locked(context, &args, ttl, limits, &mut report).await {
         Ok(exit) => exit,
         Err(failure) if failure.exit == Exit::HELD => {
             // The report contains only the first line of the text. The other lines are advice for the user.
@@ -178,16 +179,16 @@ pub(crate) async fn run(context: &Context, args: RunArgs) -> Outcome {
         }
     };
     report.exit = exit.0;
-    let exit = tell(context, &args, &report, exit);
+    let exit = print_report(context, &args, &report, exit);
     if let Some(signal) = report.signal.filter(|_| report.is_from_terminal) {
-        // If this process handled the interrupt and exited, the shell would continue its script. Die by the signal
-        // instead.
-        let _ = hidden(DIE).arg(signal.to_string()).exec();
+        // If this process exited normally, the shell would continue its script. Die by the signal instead.
+        let _ = hidden_program(DIE).arg(signal.to_string()).exec();
     }
     exit
 }
 
-fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> Outcome {
+/// Prints the report, and writes the result file, as far as the arguments ask for them. Returns the exit code.
+fn print_report(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> Outcome {
     if context.output.json {
         context.output.json(report)?;
     }
@@ -197,25 +198,26 @@ fn tell(context: &Context, args: &RunArgs, report: &Report, exit: Exit) -> Outco
     Ok(if exit == Exit::OK { exit_of_report } else { exit })
 }
 
-fn check(args: &RunArgs, ttl: Duration, grace: Duration) -> Outcome<()> {
-    let least = (grace + Duration::from_secs(1)) * 3;
-    if ttl < least {
-        let shorter = (ttl / 3).saturating_sub(Duration::from_secs(1)).as_millis();
-        let shorter = if shorter == 0 { String::new() } else { format!(", or --kill-grace {shorter}ms") };
-        let [ttl, grace, least] = [ttl, grace, least].map(show_exactly);
+/// Checks the arguments that parsing cannot check.
+fn check_args(args: &RunArgs, ttl: Duration, grace: Duration) -> Outcome<()> {
+    let min_ttl = (grace + Duration::from_secs(1)) * 3;
+    if ttl < min_ttl {
+        let max_grace = (ttl / 3).saturating_sub(Duration::from_secs(1)).as_millis();
+        let grace_advice = if max_grace == 0 { String::new() } else { format!(", or --kill-grace {max_grace}ms") };
+        let [ttl, grace, min_ttl] = [ttl, grace, min_ttl].map(show_exactly);
         return Err(Failure::usage(format_args!(
-            "a ttl of {ttl} leaves no time to end the command before the lock is lost: with a kill grace of {grace} it must \
-             be at least {least}\n  use --ttl {least}{shorter}"
+            "a ttl of {ttl} leaves no time to end the command before the lock is lost: with a kill grace of {grace}, the \
+             ttl must be at least {min_ttl}\n  use --ttl {min_ttl}{grace_advice}"
         )));
     }
     if args.lock.no_wait && args.if_held == Some(IfHeld::Wait) {
         return Err(Failure::usage("--no-wait and --if-held wait contradict each other"));
     }
-    if let (Some(least), Some(most)) = (args.min_hold, args.max_hold)
-        && least > most
+    if let (Some(min_hold), Some(max_hold)) = (args.min_hold, args.max_hold)
+        && min_hold > max_hold
     {
-        let [least, most] = [least, most].map(show);
-        return Err(Failure::usage(format_args!("--min-hold {least} is longer than --max-hold {most}")));
+        let [min_hold, max_hold] = [min_hold, max_hold].map(show);
+        return Err(Failure::usage(format_args!("--min-hold {min_hold} is longer than --max-hold {max_hold}")));
     }
     if let Some(folder) = args.result_file.as_ref().and_then(|path| path.parent())
         && !folder.as_os_str().is_empty()
@@ -226,13 +228,14 @@ fn check(args: &RunArgs, ttl: Duration, grace: Duration) -> Outcome<()> {
     Ok(())
 }
 
-async fn attempt(context: &Context, args: &RunArgs, ttl: Duration, limits: Limits, report: &mut Report) -> Outcome {
+/// Acquires the lock, runs the command, and releases the lock. Fails if the command was not run.
+async fn run_locked(context: &Context, args: &RunArgs, ttl: Duration, limits: Limits, report: &mut Report) -> Outcome {
     // The command cannot be watched without a /proc that shows our processes: fail before acquiring the lock.
     Process::find(std::process::id())?;
-    let outer = nesting::inherited();
-    context.name_nodes()?;
+    let outer_leases = nesting::inherited();
+    context.print_nodes()?;
     let mut signals = Signals::listen()?;
-    let mut guard = Guard::post().map_err(Failure::cannot("start a guard"))?;
+    let mut guard = Guard::start().map_err(Failure::cannot("start a guard"))?;
     let mut access = context.access()?;
     access.ttl = ttl;
     let mut builder = access.builder();
@@ -240,60 +243,60 @@ async fn attempt(context: &Context, args: &RunArgs, ttl: Duration, limits: Limit
         // A lock in a file is freed as soon as every process that keeps it alive is gone.
         builder = builder.also_alive_with(guard);
     }
-    let begun = Instant::now();
+    let started = Instant::now();
     let client = tokio::select! {
         client = context.open(builder) => client?,
-        signal = signals.next_fatal() => return Ok(interrupted(report, signal)),
+        signal = signals.next_fatal() => return Ok(interrupted_exit(report, signal)),
     };
     let lease = tokio::select! {
-        lease = acquire(context, args, &outer, &client) => lease,
+        lease = acquire(context, args, &outer_leases, &client) => lease,
         signal = signals.next_fatal() => {
-            // Dropping the attempt releases all its grants in the background. Wait for these releases.
-            let _ = client.close(FLUSH).await;
-            report.waited_ms = millis(begun.elapsed());
-            return Ok(interrupted(report, signal));
+            // Dropping the future of the acquire releases all grants in the background. Wait for these releases.
+            let _ = client.close(FLUSH_TIMEOUT).await;
+            report.waited_ms = millis(started.elapsed());
+            return Ok(interrupted_exit(report, signal));
         }
     };
-    report.waited_ms = millis(begun.elapsed());
+    report.waited_ms = millis(started.elapsed());
     let lease = lease?;
-    let held = Instant::now();
-    let hold_until = args.min_hold.map(|least| boot_time() + least);
+    let held_since = Instant::now();
+    let hold_until = args.min_hold.map(|min_hold| boot_time() + min_hold);
     let duty = Duty { access, lease: lease.as_detached().reveal(), hold_until };
-    guard.entrust(duty).map_err(Failure::cannot("start a guard"))?;
+    guard.set_duty(duty).map_err(Failure::cannot("start a guard"))?;
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
     if let Some(fence) = report.fence {
-        let (name, waited) = (&args.lock.name, show(begun.elapsed()));
-        context.output.detail(format!("{name} is ours with fence {fence}, after {waited}"));
+        let (name, waited) = (&args.lock.name, show(started.elapsed()));
+        context.output.detail(format!("acquired {name} with fence {fence}, after {waited}"));
     }
-    let environment = environment::of(context, args, &lease, &outer)?;
-    // Listen before the command starts, so that its end is not missed.
+    let environment = environment::of(context, args, &lease, &outer_leases)?;
+    // Listen before the command starts, so that the end of a short command is noticed.
     signals.listen_for(&WHILE_RUNNING)?;
     let job = Job::prepare(&args.command, &environment)?;
     let run = Supervisor::start(context.output, &lease, limits, &mut signals, &mut guard, job)?.watch(&client).await;
-    guard.command_is_over();
-    if let Some(least) = args.min_hold {
-        let _ = tokio::time::timeout(least.saturating_sub(held.elapsed()), signals.next_fatal()).await;
+    guard.forget_command();
+    if let Some(min_hold) = args.min_hold {
+        let _ = tokio::time::timeout(min_hold.saturating_sub(held_since.elapsed()), signals.next_fatal()).await;
     }
-    report.held_ms = Some(millis(held.elapsed()));
+    report.held_ms = Some(millis(held_since.elapsed()));
     release(context, lease, client).await;
     guard.dismiss();
-    conclude(report, run)
+    exit_code(report, run)
 }
 
-/// Acquires the lock, or enters it again if an outer run holds it.
-async fn acquire(context: &Context, args: &RunArgs, outer: &[DetachedLease], client: &Client) -> Outcome<Lease> {
-    let around = nesting::find(outer, &args.lock.name, client).await;
-    let lease = enter(context, args, around, client).await?;
+/// Acquires the lock, or enters the lock again if an outer run holds it.
+async fn acquire(context: &Context, args: &RunArgs, outer_leases: &[DetachedLease], client: &Client) -> Outcome<Lease> {
+    let outer = nesting::find_holder(outer_leases, &args.lock.name, client).await;
+    let lease = enter(context, args, outer, client).await?;
     let owner = lease.as_detached().owner();
-    let Some(around) = around.filter(|around| owner.is_some() && around.owner() == owner) else { return Ok(lease) };
-    // The outer run may have ended before we entered its lock. Then other processes may have entered it with the same
-    // owner.
+    let Some(outer) = outer.filter(|outer| owner.is_some() && outer.owner() == owner) else { return Ok(lease) };
+    // The outer run may have ended before this run entered the lock. In that case, other processes may have entered the
+    // lock with the same owner.
     let is_held = loop {
-        match nesting::is_held(around, client).await {
+        match nesting::is_held(outer, client).await {
             Ok(is_held) => break is_held,
-            // Meanwhile, the client renews our own entry. The loop ends if our own entry ends.
-            Err(_) if !lease.validity().is_zero() => tokio::time::sleep(ASK_AGAIN).await,
+            // The client renews the lease of this run meanwhile. The loop ends if this lease is lost.
+            Err(_) if !lease.validity().is_zero() => tokio::time::sleep(OUTER_CHECK_INTERVAL).await,
             Err(error) => {
                 release(context, lease, client.clone()).await;
                 return Err(error.into());
@@ -307,43 +310,44 @@ async fn acquire(context: &Context, args: &RunArgs, outer: &[DetachedLease], cli
     enter(context, args, None, client).await
 }
 
-/// Acquires the lock, or enters the lock of an outer run.
-async fn enter(context: &Context, args: &RunArgs, around: Option<&DetachedLease>, client: &Client) -> Outcome<Lease> {
-    let how = nesting::mode(args, around, client)?;
+/// Acquires the lock, or enters the lock of an outer run if `outer` is given.
+async fn enter(context: &Context, args: &RunArgs, outer: Option<&DetachedLease>, client: &Client) -> Outcome<Lease> {
+    let terms = nesting::lock_terms(args, outer, client)?;
     let program = args.command.first().and_then(|program| Path::new(program).file_name()).unwrap_or_default();
     // A command may run for any length of time.
     let renewals = Renewals::Watchdog { every: None, lifetime: Duration::MAX };
-    args.lock.acquire(context, client, how, renewals, &program.to_string_lossy()).await
+    args.lock.acquire(context, client, terms, renewals, &program.to_string_lossy()).await
 }
 
-/// Reports a signal that ended the wait. All grants were released before.
-fn interrupted(report: &mut Report, signal: Signal) -> Exit {
+/// Records the signal that ended the wait, and returns the exit code.
+fn interrupted_exit(report: &mut Report, signal: Signal) -> Exit {
     report.outcome = "interrupted";
     report.signal = Some(signal.as_raw());
-    let is_key = [Signal::INT, Signal::QUIT].contains(&signal);
-    report.is_from_terminal = is_key && Terminal::open().is_some_and(|terminal| terminal.is_ours());
+    let has_key = [Signal::INT, Signal::QUIT].contains(&signal);
+    report.is_from_terminal = has_key && Terminal::open().is_some_and(|terminal| terminal.is_in_foreground());
     Exit::signal(signal.as_raw())
 }
 
 /// Releases the lease, and also waits for the reachable nodes beyond the majority.
 async fn release(context: &Context, lease: Lease, client: Client) {
     context.output.detail_of(lease.release().await);
-    context.output.detail_of(client.close(FLUSH).await);
+    context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
 }
 
-/// Returns the outcome of the run. The command's own code counts only if the lock was provably held throughout.
-fn conclude(report: &mut Report, run: Run) -> Outcome {
+/// Records the outcome of the run, and returns the exit code. The code of the command counts only if the lock was
+/// provably held throughout.
+fn exit_code(report: &mut Report, run: Run) -> Outcome {
     report.signal = run.status.terminating_signal();
     report.lost = run.lost.is_some();
     if let Some(lost) = run.lost {
         report.outcome = "lost";
         return Err(lost.into());
     }
-    if let Some(cause) = run.cut {
+    if let Some(cause) = run.end_cause {
         report.outcome = match cause {
             Cause::MaxHold => "max-hold",
             Cause::Unguarded => "unguarded",
-            // The lock was not lost after all, but the command may have stopped early because we asked it to end.
+            // The lock was not lost, but the command may have stopped early because it was asked to end.
             Cause::Loss | Cause::Broken => "asked-to-end",
         };
         return Ok(Exit::LOST);
@@ -353,8 +357,7 @@ fn conclude(report: &mut Report, run: Run) -> Outcome {
         && let Some(signal) = report.signal.and_then(Signal::from_named_raw)
     {
         report.is_from_terminal = true;
-        // If the command had run without us, the terminal would also have sent the signal to the shell that runs the
-        // script.
+        // Without this process, the terminal would also have sent the signal to the shell that runs the script.
         let _ = kill_current_process_group(signal);
     }
     Ok(match (run.status.exit_status(), report.signal) {

@@ -1,4 +1,4 @@
-//! `quorlock serve`: serves the locks over HTTP.
+//! `quorlock serve`: serves locks over HTTP.
 
 mod demo;
 mod log;
@@ -11,7 +11,7 @@ use clap::Args;
 use quorlock_server::{Clients, Config, Limits, Server, Tls, hash_bearer_token};
 use serde_json::json;
 
-use crate::context::{Context, FLUSH};
+use crate::context::{Context, FLUSH_TIMEOUT};
 use crate::duration::parse_duration;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::read_stdin;
@@ -21,7 +21,7 @@ use crate::signals::Signals;
 #[derive(Args, Debug)]
 #[command(before_help = "\
 Any number of replicas can serve the same nodes. Without --clients and --tls-client-ca there is no authentication, \
-and it listens on a loopback address only. /openapi.json describes the calls; / is a live page.")]
+and the service listens on a loopback address only. /openapi.json describes the calls; / is a live page.")]
 #[command(after_help = "\
 Exit codes:
   0 stopped on request   64 usage   69 no quorum   78 configuration
@@ -70,7 +70,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "N", help_heading = "Limits per client", default_value_t = Limits::default().names)]
     names: usize,
 
-    /// Allow N connections; per address until a client is known.
+    /// Allow N connections, counted per address until the client is known.
     #[arg(long, value_name = "N", help_heading = "Limits per client", default_value_t = Limits::default().connections_per_client)]
     connections: usize,
 
@@ -120,7 +120,7 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Outcome {
         demo::start().await?
     } else {
         // Leases belong to the callers of the service, which may outlive this replica.
-        context.open_to_stay(context.builder()?.leases_outlive_process().history(true)).await?
+        context.open_for_service(context.builder()?.leases_outlive_process().history(true)).await?
     };
     let mut config = Config::new(args.listen, client.clone());
     config.read_client = if args.demo { None } else { Some(context.builder()?) };
@@ -140,21 +140,21 @@ pub(crate) async fn serve(context: &Context, args: ServeArgs) -> Outcome {
     });
     served.await.map_err(Failure::internal)?;
     // A failure does not matter: votes on nodes that do not answer end with their ttl.
-    let _ = client.close(FLUSH).await;
+    let _ = client.close(FLUSH_TIMEOUT).await;
     Ok(Exit::OK)
 }
 
 /// Returns the first address of a host name.
 fn parse_listen(text: &str) -> Result<SocketAddr, String> {
-    let hint = "an address and a port are needed, as 127.0.0.1:7677, [::1]:7677 or localhost:7677";
-    let mut found = text.to_socket_addrs().map_err(|error| format!("{error}: {hint}"))?;
-    found.next().ok_or_else(|| format!("this name has no address: {hint}"))
+    let hint = "use an address and a port, as in 127.0.0.1:7677, [::1]:7677 or localhost:7677";
+    let mut addresses = text.to_socket_addrs().map_err(|error| format!("{error}: {hint}"))?;
+    addresses.next().ok_or_else(|| format!("this name has no address: {hint}"))
 }
 
 fn read_clients(path: &Path) -> Outcome<Clients> {
-    let fail = |why: String| Failure::config(format!("{}: {why}", path.display()));
-    let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
-    Clients::parse(&text).map_err(|error| fail(error.to_string()))
+    let failure = |why: String| Failure::config(format!("{}: {why}", path.display()));
+    let text = std::fs::read_to_string(path).map_err(|error| failure(error.to_string()))?;
+    Clients::parse(&text).map_err(|error| failure(error.to_string()))
 }
 
 #[cfg(test)]

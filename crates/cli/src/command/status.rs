@@ -1,4 +1,4 @@
-//! `quorlock status`: shows the holder of a lock, and its waiters.
+//! `quorlock status`: shows the holder and the waiters of a lock.
 
 use std::time::Duration;
 
@@ -17,16 +17,16 @@ pub(crate) async fn status(context: &Context, name: &str) -> Outcome {
     if output.json {
         return output.json(&lock);
     }
-    output.line(sentence(&lock))?;
+    output.line(state_line(&lock))?;
     let mut table = Table::new(["NODE"].into_iter().chain(TITLES));
     for node in &lock.nodes {
         table.painted_row([(node.node.clone(), None)].into_iter().chain(cells(node)));
     }
     table.print(output)?;
-    for (place, waiter) in (1..).zip(&lock.queue) {
-        let how = if waiter.shared { ", to share it" } else { "" };
+    for (position, waiter) in (1..).zip(&lock.queue) {
+        let mode = if waiter.shared { ", for a shared lock" } else { "" };
         let waited = or_dash(elapsed(waiter.since_ms).map(show));
-        output.line(format_args!("{} in the queue for {waited}{how}", ordinal(place)))?;
+        output.line(format_args!("{} in the queue for {waited}{mode}", ordinal(position)))?;
     }
     let more = usize::try_from(lock.waiting).unwrap_or(usize::MAX).saturating_sub(lock.queue.len());
     if more > 0 {
@@ -35,10 +35,10 @@ pub(crate) async fn status(context: &Context, name: &str) -> Outcome {
     Ok(Exit::OK)
 }
 
-/// Returns the state on which a majority agrees, in one line.
-fn sentence(lock: &LockView) -> String {
+/// Describes the state of the lock on a majority of the nodes, in one line.
+fn state_line(lock: &LockView) -> String {
     let (name, summary) = (one_line(&lock.name), summary(lock));
-    let who = match (lock.held, &summary.trouble) {
+    let state = match (lock.held, &summary.trouble) {
         (true, _) => format!("{name} is held by {}", show_holder(lock.holder.as_ref())),
         (false, Some(trouble)) => format!("{name} is {trouble}"),
         (false, None) => format!("{name} is free"),
@@ -46,7 +46,7 @@ fn sentence(lock: &LockView) -> String {
     let sharing = sharing(&summary).filter(|_| lock.held).map(|sharing| format!(", {sharing}"));
     let held_for = summary.since_ms.and_then(elapsed).map(|held_for| format!(" for {}", show(held_for)));
     let left = lock.left_ms.filter(|_| lock.held).map(|left| match show(Duration::from_millis(left)) {
-        left if lock.broken => format!("; it was broken, and is free in {left}"),
+        left if lock.broken => format!("; its lease was broken, and ends in {left}"),
         left => format!("; its lease ends in {left} unless renewed"),
     });
     let waiting = match lock.waiting {
@@ -54,5 +54,5 @@ fn sentence(lock: &LockView) -> String {
         1 => Some("; 1 waits".to_owned()),
         many => Some(format!("; {many} wait")),
     };
-    [Some(who), sharing, held_for, left, waiting].into_iter().flatten().collect()
+    [Some(state), sharing, held_for, left, waiting].into_iter().flatten().collect()
 }

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::duration::{millis, parse_duration};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::inspection::show_holder;
-use crate::output::{Output, clear, json_text, room};
+use crate::output::{Output, clear_code, json_text, terminal_size};
 use crate::signals::Signals;
 use crate::table::{cut_painted, one_line};
 
@@ -36,7 +36,7 @@ pub(crate) struct WatchArgs {
     every: Duration,
 }
 
-/// The shortest time between two requests.
+/// The shortest time between two listings.
 const EVERY_MIN: Duration = Duration::from_millis(100);
 
 pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> Outcome {
@@ -47,21 +47,21 @@ pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> Outcome {
     let mut signals = Signals::listen()?;
     let output = context.output;
     let is_drawn = std::io::stdout().is_terminal() && !output.json;
-    let mut view = View { output, is_drawn, lines: 0, known: BTreeMap::new(), said: Vec::new() };
-    let following = async {
+    let mut view = View { output, is_drawn, lines: 0, locks: BTreeMap::new(), remarks: Vec::new() };
+    let watching = async {
         let client = context.connect().await?;
         let mut is_read = view.show(&client.list(&filter).await?)?;
         while is_read {
             tokio::time::sleep(args.every).await;
             is_read = match client.list(&filter).await {
                 Ok(listing) => view.show(&listing)?,
-                Err(error) => view.miss(&error)?,
+                Err(error) => view.show_error(&error)?,
             };
         }
         Ok(Exit::OK)
     };
     tokio::select! {
-        done = following => done,
+        result = watching => result,
         signal = signals.next_fatal() => Ok(Exit::signal(signal.as_raw())),
     }
 }
@@ -69,22 +69,24 @@ pub(crate) async fn watch(context: &Context, args: &WatchArgs) -> Outcome {
 /// The state of the display.
 struct View {
     output: Output,
+    /// Whether a table is redrawn in place. If not, every change is a line.
     is_drawn: bool,
     /// The number of lines on the terminal, including the line of the cursor.
     lines: usize,
-    known: BTreeMap<String, LockView>,
-    /// The remarks that were last printed.
-    said: Vec<String>,
+    /// The locks of the latest listing, by name.
+    locks: BTreeMap<String, LockView>,
+    /// The remarks on the latest listing.
+    remarks: Vec<String>,
 }
 
-/// Returns whether two views of a lock are equal, apart from durations that change as time passes.
-fn is_same(one: &LockView, other: &LockView) -> bool {
+/// Returns whether the state of a lock has changed. Durations that change as time passes do not count.
+fn has_changed(before: &LockView, lock: &LockView) -> bool {
     let state = |lock: &LockView| (lock.held, lock.holder.clone(), lock.fence, lock.waiting);
-    state(one) == state(other)
+    state(before) != state(lock)
 }
 
 impl View {
-    /// Shows a listing. Returns whether the output is still read.
+    /// Shows a listing. Returns whether anybody still reads the output.
     fn show(&mut self, listing: &Listing) -> Outcome<bool> {
         let (locks, remarks) = (views(listing), remarks(listing));
         if self.is_drawn {
@@ -92,33 +94,34 @@ impl View {
             lines.extend(remarks);
             return self.draw(lines);
         }
-        self.say(remarks);
+        self.print_new_remarks(remarks);
         let mut is_read = true;
-        let mut gone = std::mem::take(&mut self.known);
+        let mut before = std::mem::take(&mut self.locks);
         for lock in locks {
-            match gone.remove(&lock.name) {
-                None => is_read &= self.tell("held", &lock)?,
-                Some(before) if !is_same(&before, &lock) => is_read &= self.tell("changed", &lock)?,
+            match before.remove(&lock.name) {
+                None => is_read &= self.print_event("held", &lock)?,
+                Some(before) if has_changed(&before, &lock) => is_read &= self.print_event("changed", &lock)?,
                 Some(_) => {}
             }
-            self.known.insert(lock.name.clone(), lock);
+            self.locks.insert(lock.name.clone(), lock);
         }
-        for name in gone.into_keys() {
-            is_read &= self.tell("free", &LockView { name, ..LockView::default() })?;
+        for name in before.into_keys() {
+            is_read &= self.print_event("free", &LockView { name, ..LockView::default() })?;
         }
         Ok(is_read)
     }
 
-    /// Reports that the nodes could not be searched.
-    fn miss(&mut self, error: &ReadError) -> Outcome<bool> {
+    /// Shows why the nodes could not be searched. Returns whether anybody still reads the output.
+    fn show_error(&mut self, error: &ReadError) -> Outcome<bool> {
         if self.is_drawn {
             return self.draw(vec![one_line(&error.to_string())]);
         }
-        self.say(vec![error.to_string()]);
+        self.print_new_remarks(vec![error.to_string()]);
         Ok(true)
     }
 
-    fn tell(&self, event: &str, lock: &LockView) -> Outcome<bool> {
+    /// Prints a change of a lock: a JSON object, or a line. Returns whether anybody still reads the output.
+    fn print_event(&self, event: &str, lock: &LockView) -> Outcome<bool> {
         if self.output.json {
             let mut change = serde_json::to_value(lock).map_err(Failure::cannot("write JSON"))?;
             change["at_ms"] = SystemTime::UNIX_EPOCH.elapsed().map(millis).unwrap_or_default().into();
@@ -135,17 +138,18 @@ impl View {
         })
     }
 
-    /// Prints the remarks that are new.
-    fn say(&mut self, remarks: Vec<String>) {
-        for remark in remarks.iter().filter(|remark| !self.said.contains(remark)) {
+    /// Prints the remarks that did not apply to the listing before.
+    fn print_new_remarks(&mut self, remarks: Vec<String>) {
+        for remark in remarks.iter().filter(|remark| !self.remarks.contains(remark)) {
             self.output.note(remark);
         }
-        self.said = remarks;
+        self.remarks = remarks;
     }
 
-    /// Replaces the lines on the terminal, as far as there is room.
+    /// Replaces the lines on the terminal. Leaves out lines that do not fit. Returns whether anybody still reads the
+    /// output.
     fn draw(&mut self, mut lines: Vec<String>) -> Outcome<bool> {
-        let (columns, rows) = room(std::io::stdout());
+        let (columns, rows) = terminal_size(std::io::stdout());
         let rows = rows.max(4);
         if lines.len() >= rows {
             let hidden = lines.len() + 2 - rows;
@@ -154,7 +158,7 @@ impl View {
         }
         // If the terminal wrapped a line, the count of lines would be wrong.
         let cut: Vec<String> = lines.iter().map(|line| cut_painted(line, columns)).collect();
-        let text = format!("{}{}\n", clear(self.lines), cut.join("\n"));
+        let text = format!("{}{}\n", clear_code(self.lines), cut.join("\n"));
         // The cursor is on the line below the last line.
         self.lines = lines.len() + 1;
         self.output.text(&text)

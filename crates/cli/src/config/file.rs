@@ -8,14 +8,14 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::key::{KEYS, Key, find};
-use crate::config::value::{Kind, Value, checked};
+use crate::config::value::{Kind, Value, nodes_value};
 use crate::config::variable;
 use crate::exit::{Failure, Outcome};
 
-/// A value, and the line that it is on.
+/// A setting in the file: the key, its value, and the number of its line.
 type Entry = (&'static Key, Value, usize);
 
-/// A configuration file without errors.
+/// A valid configuration file.
 #[derive(Debug)]
 pub(crate) struct File {
     pub(crate) path: PathBuf,
@@ -26,15 +26,15 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Reads the named file, or else the first default file that exists. Also returns the paths that it tried, in
+    /// Reads the named file, or else the first default file that exists. Also returns the paths that were tried, in
     /// order.
     pub(crate) fn find(named: Option<PathBuf>) -> Outcome<(Option<Self>, Vec<PathBuf>)> {
         let named = variable::flag_or_read(named, "QUORLOCK_CONFIG")?;
         let is_named = named.is_some();
         let mut tried = Vec::new();
-        for path in named.map_or_else(usual_places, |path| vec![path]) {
+        for path in named.map_or_else(default_paths, |path| vec![path]) {
             tried.push(path.clone());
-            // A file behind a broken link or in an unreadable folder counts as present, and is an error: if it were
+            // A file behind a broken link or in an unreadable folder is an error, not a missing file: if the file were
             // ignored, this host might use its own locks.
             let is_missing = std::fs::symlink_metadata(&path)
                 .is_err_and(|error| matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory));
@@ -49,19 +49,19 @@ impl File {
         Ok((None, tried))
     }
 
-    /// Parses a file. The error names the line, and never repeats a value, which may contain a password.
+    /// Parses a file. The error names the line, but never contains a value, because a value may contain a password.
     pub(crate) fn parse(path: PathBuf, text: &str) -> Outcome<Self> {
         let reader = Reader { path: &path, text };
         let table = DeTable::parse(text)
-            .map_err(|error| reader.wrong(error.span().unwrap_or_default().start, error.message()))?;
+            .map_err(|error| reader.failure(error.span().unwrap_or_default().start, error.message()))?;
         let (mut top, mut profiles, mut default_profile) = (Vec::new(), Vec::new(), None);
         for (key, value) in table.get_ref() {
             let at = key.span().start;
             match (key.get_ref().as_ref(), value.get_ref()) {
                 ("default_profile", DeValue::String(name)) => default_profile = Some(name.to_string()),
-                ("default_profile", _) => return Err(reader.wrong(at, "default_profile takes a profile's name")),
+                ("default_profile", _) => return Err(reader.failure(at, "default_profile takes a profile's name")),
                 ("profile", DeValue::Table(tables)) => profiles = reader.profiles(tables)?,
-                ("profile", _) => return Err(reader.wrong(at, "profiles are tables, as in [profile.staging]")),
+                ("profile", _) => return Err(reader.failure(at, "profiles are tables, as in [profile.staging]")),
                 _ => top.push(reader.entry(key, value)?),
             }
         }
@@ -74,41 +74,44 @@ impl File {
             return Ok(());
         }
         let known: Vec<&str> = self.profiles.iter().map(|(profile, _)| profile.as_str()).collect();
-        let known = if known.is_empty() { "it has none".into() } else { format!("it has {}", known.join(", ")) };
+        let known = if known.is_empty() { "there are none".into() } else { format!("there are {}", known.join(", ")) };
         Err(Failure::config(format!("{}: no profile {name:?}; {known}", self.path.display())))
     }
 
-    /// Returns the value of a key, and its place in the file. A value in the profile overrides a common value.
+    /// Returns the value of a key, and its line in the file. A value in the profile overrides a common value.
     pub(crate) fn value(&self, key: &'static Key, profile: Option<&str>) -> Option<(Value, String)> {
-        let pick = |entries: &[Entry], of_profile: String| {
-            let (_, value, line) = entries.iter().find(|(found, ..)| found.name == key.name)?;
-            Some((value.clone(), format!("{}:{line}{of_profile}", self.path.display())))
+        let find_value = |entries: &[Entry], profile_note: String| {
+            let (_, value, line) = entries.iter().find(|(other, ..)| other.name == key.name)?;
+            Some((value.clone(), format!("{}:{line}{profile_note}", self.path.display())))
         };
-        let chosen = self.profiles.iter().find(|(name, _)| Some(name.as_str()) == profile);
-        let chosen = chosen.and_then(|(name, entries)| pick(entries, format!(" (profile {name})")));
-        chosen.or_else(|| pick(&self.top, String::new()))
+        let profile = self.profiles.iter().find(|(name, _)| Some(name.as_str()) == profile);
+        let value = profile.and_then(|(name, entries)| find_value(entries, format!(" (profile {name})")));
+        value.or_else(|| find_value(&self.top, String::new()))
     }
 }
 
+/// Reads the parts of a file.
 struct Reader<'a> {
     path: &'a Path,
     text: &'a str,
 }
 
 impl Reader<'_> {
+    /// Returns the number of the line at this offset of the file.
     fn line(&self, offset: usize) -> usize {
         self.text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1
     }
 
     /// Returns the failure for a mistake at this offset of the file.
-    fn wrong(&self, at: usize, why: impl std::fmt::Display) -> Failure {
-        Failure::config(format!("{}:{}: {why}", self.path.display(), self.line(at)))
+    fn failure(&self, offset: usize, why: impl std::fmt::Display) -> Failure {
+        Failure::config(format!("{}:{}: {why}", self.path.display(), self.line(offset)))
     }
 
     fn profiles(&self, tables: &DeTable<'_>) -> Outcome<Vec<(String, Vec<Entry>)>> {
         let profile = |(name, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>)| {
-            let wrong = || self.wrong(name.span().start, "a profile is a table of settings, as in [profile.staging]");
-            let entries = value.get_ref().as_table().ok_or_else(wrong)?;
+            let failure =
+                || self.failure(name.span().start, "a profile is a table of settings, as in [profile.staging]");
+            let entries = value.get_ref().as_table().ok_or_else(failure)?;
             let entries = entries.iter().map(|(key, value)| self.entry(key, value));
             Ok((name.get_ref().to_string(), entries.collect::<Result<_, _>>()?))
         };
@@ -117,24 +120,24 @@ impl Reader<'_> {
 
     fn entry(&self, key: &Spanned<Cow<'_, str>>, value: &Spanned<DeValue<'_>>) -> Outcome<Entry> {
         let (at, name) = (key.span().start, key.get_ref().as_ref());
-        let known = find(name).ok_or_else(|| self.wrong(at, unknown(name)))?;
-        let expected = || self.wrong(at, format!("{name} takes {}", known.kind.accepts()));
-        let wrong = |why: String| self.wrong(at, format!("{name}: {why}"));
+        let known = find(name).ok_or_else(|| self.failure(at, unknown_key_text(name)))?;
+        let wrong_kind = || self.failure(at, format!("{name} takes {}", known.kind.accepted()));
+        let wrong_value = |why: String| self.failure(at, format!("{name}: {why}"));
         let value = match (known.kind, value.get_ref()) {
             (Kind::Switch, DeValue::Boolean(on)) => Value::Switch(*on),
-            (Kind::Switch, _) => return Err(expected()),
+            (Kind::Switch, _) => return Err(wrong_kind()),
             (Kind::Nodes, DeValue::Array(items)) => {
                 let urls: Option<_> = items.iter().map(|item| item.get_ref().as_str().map(str::to_owned)).collect();
-                checked(urls.ok_or_else(expected)?).map_err(wrong)?
+                nodes_value(urls.ok_or_else(wrong_kind)?).map_err(wrong_value)?
             }
-            (kind, DeValue::String(text)) => kind.read(text).map_err(wrong)?,
-            _ => return Err(expected()),
+            (kind, DeValue::String(text)) => kind.parse(text).map_err(wrong_value)?,
+            _ => return Err(wrong_kind()),
         };
         Ok((known, value, self.line(at)))
     }
 }
 
-fn unknown(name: &str) -> String {
+fn unknown_key_text(name: &str) -> String {
     let hint = match name {
         "password" => ": passwords do not belong here, use password_file or $QUORLOCK_PASSWORD",
         _ => "",
@@ -143,8 +146,8 @@ fn unknown(name: &str) -> String {
     format!("unknown key {name:?}{hint}\n  known are {}", known.join(", "))
 }
 
-/// Fails if a folder in the path of a missing file is a broken link: then the file most likely exists elsewhere, and
-/// was not omitted on purpose.
+/// Fails if a folder in the path of a missing file is a broken link. Most likely, the file exists, and only the link is
+/// wrong.
 fn check_folders(path: &Path) -> Outcome<()> {
     let broken = path.ancestors().skip(1).find(|folder| folder.is_symlink() && !folder.is_dir());
     let Some((link, target)) = broken.and_then(|link| Some((link, std::fs::read_link(link).ok()?))) else {
@@ -162,7 +165,7 @@ pub(crate) fn user_folder(variable: &str, below_home: &str) -> Option<PathBuf> {
 }
 
 /// Returns the default paths of the file.
-fn usual_places() -> Vec<PathBuf> {
+fn default_paths() -> Vec<PathBuf> {
     let user = user_folder("XDG_CONFIG_HOME", ".config").map(|folder| folder.join("config.toml"));
     user.into_iter().chain([PathBuf::from("/etc/quorlock/config.toml")]).collect()
 }

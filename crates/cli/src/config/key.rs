@@ -8,10 +8,11 @@ use crate::config::value::Kind;
 /// One setting.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Key {
-    /// Its name in the file.
+    /// The name of the setting in the file.
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
     pub(crate) default: Option<&'static str>,
+    /// The description in the help.
     pub(crate) about: &'static str,
 }
 
@@ -85,12 +86,12 @@ impl Key {
     }
 }
 
-/// Returns the flags that every command has.
+/// Returns the global flags, which every command has.
 pub(crate) fn args() -> impl Iterator<Item = Arg> {
     KEYS.iter().filter(|key| key.is_global()).map(Key::arg)
 }
 
-/// Returns the settings that the user gave as flags that every command has.
+/// Returns the settings that the user gave as global flags.
 pub(crate) fn typed(matches: &ArgMatches) -> Flags {
     let text = |key: &'static Key| match key.kind {
         Kind::Switch => matches.get_flag(key.name).then(|| (key, "true".to_owned())),

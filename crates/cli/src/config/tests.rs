@@ -13,7 +13,7 @@ fn parse(text: &str) -> Result<File, String> {
 }
 
 #[test]
-fn a_profile_comes_before_the_top_of_its_file() {
+fn a_value_in_the_profile_overrides_a_common_value() {
     let file = parse("ttl = \"20s\"\nmax_ttl = \"50s\"\n[profile.fast]\nttl = \"10s\"\n").unwrap();
     let value = |name, profile| file.value(key::find(name).unwrap(), profile);
     let seconds = |seconds| Value::Duration(Duration::from_secs(seconds));
@@ -24,8 +24,8 @@ fn a_profile_comes_before_the_top_of_its_file() {
 }
 
 #[test]
-fn a_mistake_is_named_with_its_line_and_what_is_accepted() {
-    for (text, says) in [
+fn an_error_names_the_line_and_the_accepted_values() {
+    for (text, message) in [
         ("ttl = \"20s\"\ntll = \"20s\"\n", "c.toml:2: unknown key \"tll\""),
         ("tll = \"20s\"\n", "known are nodes, require_cluster"),
         ("ttl = 20\n", "c.toml:1: ttl takes a duration"),
@@ -44,12 +44,12 @@ fn a_mistake_is_named_with_its_line_and_what_is_accepted() {
         ("default_profile = 1\n", "c.toml:1: default_profile takes a profile's name"),
     ] {
         let error = parse(text).unwrap_err();
-        assert!(error.contains(says), "{text:?}: {error}");
+        assert!(error.contains(message), "{text:?}: {error}");
     }
 }
 
 #[test]
-fn a_mistake_does_not_repeat_a_password() {
+fn an_error_never_contains_a_password() {
     for text in
         ["nodes = {a = \"redis://:hush@h\"}\n", "ttl = \"redis://:hush@h\"\nnodes = 1", "nodes = \"redis://:hush@h"]
     {
@@ -59,12 +59,12 @@ fn a_mistake_does_not_repeat_a_password() {
 }
 
 #[test]
-fn nodes_are_split_where_the_next_one_begins() {
+fn a_list_of_nodes_is_split_before_each_url() {
     assert_eq!(split_nodes("redis://a, redis://b"), ["redis://a", "redis://b"]);
     assert_eq!(
         split_nodes("redis+sentinel://a:1,,b:2/main"),
         ["redis+sentinel://a:1", "", "b:2/main"],
-        "to be refused"
+        "the blank entry is kept, so that it is refused later"
     );
     assert_eq!(split_nodes("redis://a,b"), ["redis://a", "b"]);
     assert_eq!(
@@ -73,9 +73,9 @@ fn nodes_are_split_where_the_next_one_begins() {
     );
 }
 
-/// Files that are made of pieces of some, and of anything else.
+/// Generates configuration files from known pieces and random text.
 fn files() -> impl Strategy<Value = String> {
-    let known = [
+    let known_pieces = [
         "ttl",
         "max_ttl",
         "nodes",
@@ -121,13 +121,13 @@ fn files() -> impl Strategy<Value = String> {
         "\"redis://u:pa55w0rd@\"",
         "\"redis+sentinel://:pa55w0rd@a,b\"",
     ];
-    let piece = prop_oneof![14 => select(known.to_vec()).prop_map(str::to_owned), 1 => ".{0,4}"];
+    let piece = prop_oneof![14 => select(known_pieces.to_vec()).prop_map(str::to_owned), 1 => ".{0,4}"];
     vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
 proptest! {
     #[test]
-    fn every_file_is_understood_or_refused_without_a_password(text in files()) {
+    fn every_file_is_accepted_or_refused_without_showing_a_password(text in files()) {
         match parse(&text) {
             Ok(file) => for key in KEYS {
                 for profile in [None, Some("a")] {

@@ -7,7 +7,7 @@ use crate::duration::{parse_duration, show_exactly};
 /// The kind of value that a key takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Any text, with its placeholder in the help.
+    /// Any text. The parameter is the placeholder in the help.
     Text(&'static str),
     /// A number with a unit.
     Duration,
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Returns the accepted values, for error messages.
-    pub(crate) fn accepts(self) -> String {
+    pub(crate) fn accepted(self) -> String {
         match self {
             Self::Text(_) => "a text, as in \"nightly\"".into(),
             Self::Duration => "a duration, as in \"500ms\", \"30s\", \"5m\" or \"2h\"".into(),
@@ -33,19 +33,19 @@ impl Kind {
         }
     }
 
-    /// Parses a text from a flag, a variable or a file. Its errors never contain a URL, which may contain a password.
-    pub(crate) fn read(self, text: &str) -> Result<Value, String> {
+    /// Parses a text from a flag, a variable or a file. No error contains a URL, because a URL may contain a password.
+    pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Text(_) => Ok(Value::Text(text.to_owned())),
             Self::Duration => parse_duration(text).map(Value::Duration),
             Self::Switch => match text {
                 "true" | "1" | "yes" => Ok(Value::Switch(true)),
                 "false" | "0" | "no" => Ok(Value::Switch(false)),
-                other => Err(format!("{other:?} is not {}", self.accepts())),
+                other => Err(format!("{other:?} is not {}", self.accepted())),
             },
             Self::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
-            Self::Choice(_) => Err(format!("{text:?} is not {}", self.accepts())),
-            Self::Nodes => checked(split_nodes(text)),
+            Self::Choice(_) => Err(format!("{text:?} is not {}", self.accepted())),
+            Self::Nodes => nodes_value(split_nodes(text)),
         }
     }
 }
@@ -77,25 +77,26 @@ impl std::fmt::Debug for Value {
     }
 }
 
-/// Checks a list of nodes. Refuses a blank entry, which most likely comes from an unset variable.
-pub(crate) fn checked(nodes: Vec<String>) -> Result<Value, String> {
+/// Returns the value of a list of nodes. Fails if an entry is blank: most likely, that entry comes from an unset
+/// variable.
+pub(crate) fn nodes_value(nodes: Vec<String>) -> Result<Value, String> {
     if nodes.iter().all(|node| node.trim().is_empty()) {
         return Err("the list of nodes is empty; list them, or leave the setting out".into());
     }
     match nodes.iter().position(|node| node.trim().is_empty()) {
-        Some(at) => Err(format!("the list of nodes has a blank entry, number {} of {}", at + 1, nodes.len())),
+        Some(index) => Err(format!("the list of nodes has a blank entry, number {} of {}", index + 1, nodes.len())),
         None => Ok(Value::List(nodes)),
     }
 }
 
-/// Splits a list of nodes at commas that are followed by the scheme of the next URL, because a URL may contain commas.
-/// Blank entries are kept.
+/// Splits a list of nodes at its commas. The URLs of Sentinel and Cluster nodes may contain commas: such a URL ends
+/// only before a blank entry or before the scheme of the next URL. Keeps blank entries.
 pub(crate) fn split_nodes(text: &str) -> Vec<String> {
     let mut nodes: Vec<String> = Vec::new();
     for part in text.split(',').map(str::trim) {
         let has_scheme = part.contains("://") || ["sqlite:", "memory:", "unix:"].iter().any(|s| part.starts_with(s));
-        let takes_several = |node: &&mut String| node.contains("+sentinel://") || node.contains("+cluster://");
-        match nodes.last_mut().filter(takes_several) {
+        let may_have_commas = |node: &&mut String| node.contains("+sentinel://") || node.contains("+cluster://");
+        match nodes.last_mut().filter(may_have_commas) {
             Some(last) if !has_scheme && !part.is_empty() => last.extend([",", part]),
             _ => nodes.push(part.to_owned()),
         }

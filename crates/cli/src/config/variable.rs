@@ -6,19 +6,20 @@ use crate::config::key::{KEYS, Key};
 use crate::exit::{Failure, Outcome};
 
 const PREFIX: &str = "QUORLOCK_";
-/// Settings that a file cannot contain. All names in these lists are without the prefix `QUORLOCK_`.
+// The names in these lists lack the prefix `QUORLOCK_`.
+/// Settings that a file cannot contain.
 const SETTINGS: [&str; 3] = ["CONFIG", "PROFILE", "PASSWORD"];
-/// The variables, besides settings, that `run` sets for its command, or that `acquire --format sh` sets in a shell.
-const GIVEN: [&str; 8] = ["NAME", "KIND", "FENCE", "LEASE", "OWNER", "SLOT", "TTL_MS", "OUTER"];
+/// Variables other than settings that `run` sets for its command, or that `acquire --format sh` sets in a shell.
+const LEASE_VARIABLES: [&str; 8] = ["NAME", "KIND", "FENCE", "LEASE", "OWNER", "SLOT", "TTL_MS", "OUTER"];
 /// The variables of this project's tests.
 const TESTS: [&str; 8] =
     ["CLOCK_FILE", "DISK_FILE", "ORDERS", "PAGE_MODULES", "REDIS_SERVER", "SEED", "WITHOUT", "WRITE_HELP"];
 const TESTS_PREFIX: &str = "TEST";
-/// A name with more mistakes than this is not taken for a misspelling.
+/// The largest number of wrong characters in an unknown name for which the message suggests a known name.
 const MISTAKES_MAX: usize = 3;
 
-/// Reads one of our variables. A variable that is set but empty is an error: most likely its value was built from an
-/// unset variable. If we ignored it, this host might use its own locks.
+/// Reads one of our variables. A variable that is set but empty is an error: most likely, its value was built from an
+/// unset variable. If the empty value were ignored, this host might use its own locks.
 pub(crate) fn read(name: &str) -> Outcome<Option<String>> {
     let Some(text) = std::env::var_os(name) else { return Ok(None) };
     match text.into_string() {
@@ -35,28 +36,28 @@ pub(crate) fn flag_or_read<T: From<String>>(flag: Option<T>, name: &str) -> Outc
     if flag.is_some() { Ok(flag) } else { Ok(read(name)?.map(T::from)) }
 }
 
-/// Fails if an unknown variable looks like one of ours. If we ignored a misspelt variable, its setting would be lost,
-/// and this host might use its own locks.
+/// Fails if a variable with our prefix is unknown. If a misspelt variable were ignored, its setting would have no
+/// effect, and this host might use its own locks.
 pub(crate) fn check() -> Outcome<()> {
     let names = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned());
     let is_unknown =
         |name: &String| name.strip_prefix(PREFIX).is_some_and(|short| !is_known(short)) && !is_of_kubernetes(name);
     let Some(name) = names.filter(is_unknown).min() else { return Ok(()) };
-    let begin = format!("${name} is not a variable of quorlock");
-    let closest = settings().min_by_key(|known| levenshtein(known, &name));
+    let error = format!("${name} is not a variable of quorlock");
+    let closest = user_variables().min_by_key(|known| levenshtein(known, &name));
     Err(Failure::config(match closest.filter(|known| levenshtein(known, &name) <= MISTAKES_MAX) {
-        Some(known) => format!("{begin}; did you mean ${known}?"),
-        None => format!("{begin}\n  known are {}", settings().collect::<Vec<_>>().join(", ")),
+        Some(known) => format!("{error}; did you mean ${known}?"),
+        None => format!("{error}\n  known are {}", user_variables().collect::<Vec<_>>().join(", ")),
     }))
 }
 
 /// Returns the variables that users set.
-fn settings() -> impl Iterator<Item = String> {
+fn user_variables() -> impl Iterator<Item = String> {
     SETTINGS.iter().map(|name| format!("{PREFIX}{name}")).chain(KEYS.iter().map(Key::variable))
 }
 
 fn is_known(name: &str) -> bool {
-    SETTINGS.into_iter().chain(GIVEN).chain(TESTS).any(|known| known == name)
+    SETTINGS.into_iter().chain(LEASE_VARIABLES).chain(TESTS).any(|known| known == name)
         || KEYS.iter().any(|key| key.name.to_uppercase() == name)
         || name.starts_with(TESTS_PREFIX)
 }
@@ -64,9 +65,9 @@ fn is_known(name: &str) -> bool {
 /// Returns whether Kubernetes set the variable. For a service called quorlock, Kubernetes sets variables with our
 /// prefix in every container.
 fn is_of_kubernetes(name: &str) -> bool {
-    let is_port =
+    let is_port_suffix =
         |rest: &str| rest.is_empty() || rest.strip_prefix('_').is_some_and(|rest| rest.starts_with(char::is_numeric));
-    name.contains("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.split("_PORT").skip(1).any(is_port)
+    name.contains("_SERVICE_HOST") || name.contains("_SERVICE_PORT") || name.split("_PORT").skip(1).any(is_port_suffix)
 }
 
 #[cfg(test)]
@@ -74,14 +75,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_port_of_kubernetes_has_a_number() {
-        for (name, is) in [
+    fn a_port_variable_of_kubernetes_has_a_number() {
+        for (name, expected) in [
             ("QUORLOCK_PORT", true),
             ("QUORLOCK_PORT_80_TCP", true),
             ("QUORLOCK_PORTS", false),
             ("QUORLOCK_PORT_X", false),
         ] {
-            assert_eq!(is_of_kubernetes(name), is, "{name}");
+            assert_eq!(is_of_kubernetes(name), expected, "{name}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `quorlock bench`: short runs, without checks of its speed.
+//! `quorlock bench`: short measurements, whose results the tests do not check.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,8 +12,9 @@ use serde_json::Value;
 
 const SHORT: [&str; 5] = ["bench", "--seconds", "1", "--callers", "1,3"];
 
-fn short<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    SHORT.into_iter().chain(more.iter().copied()).collect()
+/// Returns the arguments of a short benchmark.
+fn short_with<'a>(flags: &[&'a str]) -> Vec<&'a str> {
+    SHORT.into_iter().chain(flags.iter().copied()).collect()
 }
 
 fn json(text: &str) -> Value {
@@ -36,77 +37,78 @@ fn assert_measured(report: &Value, nodes: usize) {
     }
 }
 
-/// The servers that a run has started, found by their folder.
-struct Started {
+/// A running benchmark. Its servers are found by their folder.
+struct RunningBench {
     folder: PathBuf,
     child: Child,
 }
 
-impl Started {
+impl RunningBench {
     fn spawn(user: &User, arguments: &[&str]) -> Self {
         let mut command = user.quorlock(arguments);
         let child = command.env("TMPDIR", user.home.path()).spawn().unwrap();
         Self { folder: user.home.path().to_owned(), child }
     }
 
-    fn running(&self) -> usize {
+    /// Returns the number of running servers.
+    fn servers(&self) -> usize {
         servers_below(&self.folder).len()
     }
 }
 
-/// The process ids of redis-servers whose configuration is below this folder.
+/// Returns the process ids of the redis-servers that run in a folder below this folder.
 fn servers_below(folder: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().into_string().ok());
     let is_ours = |pid: &String| {
-        let folder_of = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
+        let working_folder = std::fs::read_link(format!("/proc/{pid}/cwd")).unwrap_or_default();
         let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name.starts_with("redis-server") && folder_of.starts_with(folder)
+        name.starts_with("redis-server") && working_folder.starts_with(folder)
     };
     processes.filter(|pid| pid.parse::<u32>().is_ok()).filter(is_ours).filter(|pid| is_alive(pid)).collect()
 }
 
 #[test]
-fn local_servers_are_measured_and_gone_afterwards() {
+fn local_servers_are_measured_and_then_stopped() {
     let user = User::new();
-    let started = Started::spawn(&user, &short(&["--local", "3", "--json"]));
-    eventually("three servers", || started.running() == 3);
-    let (folder, output) = (started.folder, started.child.wait_with_output().unwrap());
+    let bench = RunningBench::spawn(&user, &short_with(&["--local", "3", "--json"]));
+    eventually("three servers run", || bench.servers() == 3);
+    let (folder, output) = (bench.folder, bench.child.wait_with_output().unwrap());
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&stdout(&output));
     assert_measured(&report, 3);
     assert!(report["handoff"]["count"].as_u64() > Some(0), "{report}");
     assert!(report["handoff"]["p99_us"].as_f64() > Some(0.0), "{report}");
     assert_eq!(servers_below(&folder), Vec::<String>::new());
-    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "its folder is gone");
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 0, "the folder of the servers is not removed");
 }
 
 #[test]
-fn a_signal_ends_the_servers_too() {
+fn a_signal_stops_the_local_servers() {
     for (name, code) in [("INT", 130), ("TERM", 143)] {
         let user = User::new();
-        let mut started = Started::spawn(&user, &["bench", "--local", "3", "--seconds", "600"]);
-        eventually("three servers", || started.running() == 3);
-        signal(started.child.id(), name);
-        assert_eq!(started.child.wait().unwrap().code(), Some(code));
-        assert_eq!(started.running(), 0);
-        assert_eq!(std::fs::read_dir(&started.folder).unwrap().count(), 0, "its folder is gone");
+        let mut bench = RunningBench::spawn(&user, &["bench", "--local", "3", "--seconds", "600"]);
+        eventually("three servers run", || bench.servers() == 3);
+        signal(bench.child.id(), name);
+        assert_eq!(bench.child.wait().unwrap().code(), Some(code));
+        assert_eq!(bench.servers(), 0);
+        assert_eq!(std::fs::read_dir(&bench.folder).unwrap().count(), 0, "the folder of the servers is not removed");
     }
 }
 
 #[test]
-fn a_killed_bench_leaves_no_servers() {
+fn the_local_servers_of_a_killed_bench_end() {
     let user = User::new();
-    let mut started = Started::spawn(&user, &["bench", "--local", "3", "--seconds", "600"]);
-    eventually("three servers", || started.running() == 3);
-    signal(started.child.id(), "KILL");
-    started.child.wait().unwrap();
-    eventually("the servers are gone", || started.running() == 0);
+    let mut bench = RunningBench::spawn(&user, &["bench", "--local", "3", "--seconds", "600"]);
+    eventually("three servers run", || bench.servers() == 3);
+    signal(bench.child.id(), "KILL");
+    bench.child.wait().unwrap();
+    eventually("no server runs", || bench.servers() == 0);
 }
 
 #[test]
 fn without_redis_server_the_error_says_what_to_do() {
     let user = User::new();
-    let output = user.quorlock(&short(&["--local", "3"])).env("PATH", user.home.path()).output().unwrap();
+    let output = user.quorlock(&short_with(&["--local", "3"])).env("PATH", user.home.path()).output().unwrap();
     assert_fails(&output, 78, "--local needs redis-server, which is not installed");
     assert!(stderr(&output).contains("apt install redis-server"));
 }
@@ -114,7 +116,7 @@ fn without_redis_server_the_error_says_what_to_do() {
 #[test]
 fn the_file_of_this_machine_is_measured_when_no_nodes_are_named() {
     let user = User::new();
-    let output = user.run(&short(&["--json"]));
+    let output = user.run(&short_with(&["--json"]));
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&stdout(&output));
     assert_measured(&report, 1);
@@ -122,10 +124,10 @@ fn the_file_of_this_machine_is_measured_when_no_nodes_are_named() {
 }
 
 #[test]
-fn named_nodes_are_measured_and_nothing_stays_locked() {
+fn named_nodes_are_measured_and_no_lock_stays_held() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
-    let output = user.run(&short(&["--nodes", &nodes]));
+    let output = user.run(&short_with(&["--nodes", &nodes]));
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stderr(&output).contains("this puts load on redis://"), "{}", stderr(&output));
     let text = stdout(&output);
@@ -137,18 +139,20 @@ fn named_nodes_are_measured_and_nothing_stays_locked() {
 }
 
 #[test]
-fn an_interrupt_leaves_nothing_locked_on_named_nodes() {
+fn an_interrupted_bench_leaves_no_lock_on_named_nodes() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let arguments = ["bench", "--nodes", &nodes, "--seconds", "600", "--callers", "8"];
     let mut child = user.quorlock(&arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    eventually("it locks something", || locks(&servers).iter().any(|key| key.starts_with("quorlock:quorlock-bench/")));
+    eventually("the benchmark locks a name", || {
+        locks(&servers).iter().any(|key| key.starts_with("quorlock:quorlock-bench/"))
+    });
     signal(child.id(), "INT");
     assert_eq!(child.wait().unwrap().code(), Some(130));
     assert_eq!(locks(&servers), Vec::<String>::new());
 }
 
-/// The lock keys on the servers.
+/// Returns the lock keys on the servers.
 fn locks(servers: &[RedisServer]) -> Vec<String> {
     let keys = servers.iter().flat_map(|server| server.keys("*"));
     keys.filter(|key| !key.starts_with("quorlock~")).collect()
@@ -157,45 +161,46 @@ fn locks(servers: &[RedisServer]) -> Vec<String> {
 #[test]
 fn plain_locks_have_no_handoff() {
     let user = User::new();
-    let report = json(&stdout(&user.run(&short(&["--json", "--plain", "--local", "1"]))));
+    let report = json(&stdout(&user.run(&short_with(&["--json", "--plain", "--local", "1"]))));
     assert_measured(&report, 1);
     assert_eq!((&report["plain"], &report["handoff"]), (&true.into(), &Value::Null));
 }
 
 #[test]
 fn nodes_that_cannot_vote_are_reported_at_once() {
-    let output = User::new().run(&short(&["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"]));
+    let output =
+        User::new().run(&short_with(&["--nodes", "redis://127.0.0.1:1,redis://127.0.0.1:2,redis://127.0.0.1:3"]));
     assert_fails(&output, 69, "no quorum");
 }
 
 #[test]
-fn on_a_terminal_it_asks_for_confirmation_and_shows_its_progress() {
+fn on_a_terminal_bench_asks_for_confirmation_and_shows_its_progress() {
     let user = User::new();
-    let foreign = short(&["--nodes", "redis://192.0.2.1,redis://192.0.2.2,redis://192.0.2.3"]);
-    let mut pty = Pty::spawn(&user.quorlock(&foreign));
-    pty.shows("Continue? [y/N]");
+    let remote = short_with(&["--nodes", "redis://192.0.2.1,redis://192.0.2.2,redis://192.0.2.3"]);
+    let mut pty = Pty::spawn(&user.quorlock(&remote));
+    pty.wait_for_text("Continue? [y/N]");
     pty.type_keys(b"n\n");
     assert_eq!(pty.wait().code(), Some(64));
-    pty.shows("--yes measures without asking");
+    pty.wait_for_text("--yes measures without asking");
 
-    let mut pty = Pty::spawn(&user.quorlock(&short(&[])));
-    pty.shows("█");
-    pty.shows("3 callers");
+    let mut pty = Pty::spawn(&user.quorlock(&short_with(&[])));
+    pty.wait_for_text("█");
+    pty.wait_for_text("3 callers");
     assert!(pty.wait().success());
-    pty.shows("handoff: p50");
-    assert!(!pty.text().contains('█'), "the progress bar must be gone: {}", pty.text());
+    pty.wait_for_text("handoff: p50");
+    assert!(!pty.text().contains('█'), "the progress bar is still shown: {}", pty.text());
 }
 
 #[test]
 fn invalid_numbers_are_refused() {
     let user = User::new();
-    for (wrong, names) in [
+    for (arguments, message) in [
         (["--callers", "0"], "--callers"),
         (["--callers", "1,x"], "--callers"),
         (["--seconds", "0"], "--seconds"),
         (["--local", "0"], "--local"),
     ] {
-        assert_fails(&user.run(&["bench", wrong[0], wrong[1]]), 64, names);
+        assert_fails(&user.run(&["bench", arguments[0], arguments[1]]), 64, message);
     }
     assert_fails(&user.run(&["bench", "--local", "2"]), 78, "two nodes tolerate no failure");
 }

@@ -10,13 +10,13 @@ use crate::common::{assert_fails, is_alive, stderr, stdout};
 use serde_json::Value;
 
 impl Place {
-    /// Breaks with the usual reason.
-    fn breaks(&self, arguments: &[&str]) -> Output {
+    /// Runs `quorlock break a` with a reason.
+    fn break_lock(&self, arguments: &[&str]) -> Output {
         self.quorlock(&[&["break", "a", "--reason", "a test"], arguments].concat()).output().unwrap()
     }
 
-    /// A run that does not end by itself.
-    fn hold_for_good(&self, ttl: &str) -> Held {
+    /// Starts a run that holds the lock, and does not end by itself.
+    fn hold_without_end(&self, ttl: &str) -> Held {
         let script = "echo $QUORLOCK_FENCE $$; exec sleep 1000";
         let flags = ["run", "a", "--ttl", ttl, "--kill-grace", "200ms", "--label", "the nightly", "--"];
         let mut child = self.quorlock(&[&flags[..], &["sh", "-c", script]].concat()).spawn().unwrap();
@@ -35,11 +35,11 @@ struct Held {
 }
 
 impl Held {
-    /// Waits for its end. Returns the exit code and stderr.
-    fn end(mut self) -> (Option<i32>, String) {
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        (self.child.wait().unwrap().code(), said)
+    /// Waits until the run has ended. Returns its exit code and stderr.
+    fn wait(mut self) -> (Option<i32>, String) {
+        let mut text = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        (self.child.wait().unwrap().code(), text)
     }
 }
 
@@ -52,14 +52,14 @@ impl Drop for Held {
 
 #[test]
 fn a_run_whose_lock_is_broken_ends_before_the_next_holder_starts() {
-    Place::both(|place| {
-        let held = place.hold_for_good("6s");
+    Place::on_both(|place| {
+        let held = place.hold_without_end("6s");
         let pid = held.pid.clone();
-        let broken = place.breaks(&["--fence", &held.fence]);
+        let broken = place.break_lock(&["--fence", &held.fence]);
         assert!(broken.status.success(), "{}", stderr(&broken));
         assert!(stdout(&broken).starts_with("a is broken on"), "{}", stdout(&broken));
-        // The breaking process has ended, which frees nothing.
-        assert!(!place.is_free("a"), "the lock drains first");
+        // The process that broke the lease has ended, which must not free the lock.
+        assert!(!place.is_free("a"), "the lock is free before the lease has ended");
         let is_dead = format!("! kill -0 {pid}");
         for server in &place.servers {
             let history = server.cli(&["XREVRANGE", "quorlock~history", "+", "-"]);
@@ -67,31 +67,31 @@ fn a_run_whose_lock_is_broken_ends_before_the_next_holder_starts() {
         }
         let next = place.quorlock(&["run", "a", "--wait", "5m", "--", "sh", "-c", &is_dead]).output().unwrap();
         assert_eq!(next.status.code(), Some(0), "{}", stderr(&next));
-        let (code, said) = held.end();
-        assert_eq!(code, Some(79), "{said}");
-        assert!(said.contains("it was broken"), "{said}");
+        let (code, text) = held.wait();
+        assert_eq!(code, Some(79), "{text}");
+        assert!(text.contains("it was broken"), "{text}");
     });
 }
 
 /// The lease outlasts the test, so the run can only learn of the break by a message.
 #[test]
 fn a_run_learns_at_once_that_its_lock_is_broken() {
-    Place::both(|place| {
-        let held = place.hold_for_good("60s");
-        assert!(place.breaks(&["--fence", &held.fence, "--now", "--yes"]).status.success());
+    Place::on_both(|place| {
+        let held = place.hold_without_end("60s");
+        assert!(place.break_lock(&["--fence", &held.fence, "--now", "--yes"]).status.success());
         let pid = held.pid.clone();
-        assert_eq!(held.end().0, Some(79));
+        assert_eq!(held.wait().0, Some(79));
         assert!(!is_alive(&pid));
-        assert!(place.is_free("a"), "at once");
+        assert!(place.is_free("a"), "the lock is not free at once after break --now");
     });
 }
 
 #[test]
 fn another_fence_breaks_nothing_and_names_the_current_one() {
-    Place::both(|place| {
-        let held = place.hold_for_good("60s");
-        for how in [&["--fence", "1"][..], &["--fence", "1", "--now", "--yes"]] {
-            let refused = place.breaks(how);
+    Place::on_both(|place| {
+        let held = place.hold_without_end("60s");
+        for flags in [&["--fence", "1"][..], &["--fence", "1", "--now", "--yes"]] {
+            let refused = place.break_lock(flags);
             assert_fails(&refused, 75, &format!("another fence {} now", held.fence));
             assert!(stderr(&refused).contains("the nightly"), "{}", stderr(&refused));
         }
@@ -102,83 +102,83 @@ fn another_fence_breaks_nothing_and_names_the_current_one() {
 
 #[test]
 fn a_free_lock_is_not_broken() {
-    Place::both(|place| assert_fails(&place.breaks(&["--fence", "1"]), 75, "nobody holds \"a\""));
+    Place::on_both(|place| assert_fails(&place.break_lock(&["--fence", "1"]), 75, "nobody holds \"a\""));
 }
 
 #[test]
 fn breaking_now_needs_confirmation_without_a_terminal() {
     let place = Place::file();
-    let held = place.hold_for_good("60s");
-    assert_fails(&place.breaks(&["--fence", &held.fence, "--now"]), 64, "--yes");
+    let held = place.hold_without_end("60s");
+    assert_fails(&place.break_lock(&["--fence", &held.fence, "--now"]), 64, "--yes");
     assert!(is_alive(&held.pid));
 }
 
 #[test]
 fn breaking_now_asks_for_the_name() {
     let place = Place::file();
-    let held = place.hold_for_good("60s");
+    let held = place.hold_without_end("60s");
     let command = place.quorlock(&["break", "a", "--fence", &held.fence, "--reason", "a test", "--now"]);
     for (typed, code) in [("b\n", 64), ("\n", 64), ("a\n", 0)] {
         let mut terminal = Pty::spawn(&command);
-        terminal.shows("Type its name to continue:");
-        assert!(is_alive(&held.pid), "nothing happens before that");
+        terminal.wait_for_text("Type the name of the lock to continue:");
+        assert!(is_alive(&held.pid), "the lock was broken before the name was typed");
         terminal.type_keys(typed.as_bytes());
         assert_eq!(terminal.wait().code(), Some(code), "{typed:?}: {}", terminal.text());
     }
-    assert_eq!(held.end().0, Some(79));
+    assert_eq!(held.wait().0, Some(79));
 }
 
 #[test]
-fn a_break_can_be_printed_as_json() {
-    Place::both(|place| {
-        let held = place.hold_for_good("60s");
-        let broken = place.breaks(&["--fence", &held.fence, "--json"]);
-        let told: Value = serde_json::from_str(&stdout(&broken)).unwrap();
-        assert_eq!((&told["v"], &told["name"], &told["mode"]), (&1.into(), &"a".into(), &"drain".into()));
-        assert_eq!(told["fence"].to_string(), held.fence);
-        assert_eq!(told["reason"], "a test");
-        assert!((1..=60_000).contains(&told["drains_ms"].as_u64().unwrap()), "{told}");
+fn break_prints_its_result_as_json() {
+    Place::on_both(|place| {
+        let held = place.hold_without_end("60s");
+        let broken = place.break_lock(&["--fence", &held.fence, "--json"]);
+        let result: Value = serde_json::from_str(&stdout(&broken)).unwrap();
+        assert_eq!((&result["v"], &result["name"], &result["mode"]), (&1.into(), &"a".into(), &"drain".into()));
+        assert_eq!(result["fence"].to_string(), held.fence);
+        assert_eq!(result["reason"], "a test");
+        assert!((1..=60_000).contains(&result["drains_ms"].as_u64().unwrap()), "{result}");
     });
 }
 
 #[test]
 fn the_history_has_the_breaker_and_the_reason() {
-    Place::both(|place| {
-        let asked = |arguments: &[&str]| stdout(&place.quorlock(arguments).output().unwrap());
-        assert_eq!(asked(&["history"]), "");
-        let held = place.hold_for_good("60s");
-        assert!(place.breaks(&["--fence", &held.fence]).status.success());
-        let told: Value = serde_json::from_str(&asked(&["history", "a", "--json"])).unwrap();
-        let event = &told["events"][0];
+    Place::on_both(|place| {
+        let run = |arguments: &[&str]| stdout(&place.quorlock(arguments).output().unwrap());
+        assert_eq!(run(&["history"]), "");
+        let held = place.hold_without_end("60s");
+        assert!(place.break_lock(&["--fence", &held.fence]).status.success());
+        let history: Value = serde_json::from_str(&run(&["history", "a", "--json"])).unwrap();
+        let event = &history["events"][0];
         assert_eq!((&event["name"], &event["what"], &event["mode"]), (&"a".into(), &"broken".into(), &"drain".into()));
         assert_eq!((event["fence"].to_string(), &event["reason"]), (held.fence.clone(), &"a test".into()));
         assert!(event["by"]["pid"].is_u64(), "{event}");
-        let table = asked(&["history"]);
+        let table = run(&["history"]);
         assert!(table.contains(&held.fence) && table.contains("a test"), "{table}");
-        assert_eq!(asked(&["history", "another"]), "", "not of this name");
+        assert_eq!(run(&["history", "another"]), "", "the history of another name has this event");
     });
 }
 
 #[test]
-fn a_plain_lock_is_named_by_its_digest() {
+fn a_plain_lock_is_broken_by_its_digest() {
     let place = Place::servers();
     for server in &place.servers {
         server.command(&["SET", "quorlock:a", "a stranger's", "NX", "PX", "100000"]);
     }
-    assert_fails(&place.breaks(&["--fence", "1"]), 75, "another digest 765842bf8d727e5f now");
-    assert!(place.breaks(&["--digest", "765842bf8d727e5f"]).status.success());
+    assert_fails(&place.break_lock(&["--fence", "1"]), 75, "another digest 765842bf8d727e5f now");
+    assert!(place.break_lock(&["--digest", "765842bf8d727e5f"]).status.success());
     assert!(!place.is_free("a"));
-    assert!(place.breaks(&["--digest", "765842bf8d727e5f", "--now", "--yes"]).status.success());
+    assert!(place.break_lock(&["--digest", "765842bf8d727e5f", "--now", "--yes"]).status.success());
     assert!(place.is_free("a"));
 }
 
 #[test]
-fn without_a_quorum_every_node_is_named() {
+fn without_a_quorum_break_names_the_unreachable_nodes() {
     let place = Place::servers();
-    let held = place.hold_for_good("60s");
+    let held = place.hold_without_end("60s");
     place.servers[0].kill();
     place.servers[1].kill();
-    let refused = place.breaks(&["--fence", &held.fence]);
+    let refused = place.break_lock(&["--fence", &held.fence]);
     assert_fails(&refused, 69, "no quorum for breaking a: 2 of 3 nodes are unreachable");
     for server in &place.servers[..2] {
         assert!(stderr(&refused).contains(&server.url()), "{}", stderr(&refused));
@@ -188,15 +188,16 @@ fn without_a_quorum_every_node_is_named() {
 #[test]
 fn missing_and_invalid_arguments_are_reported() {
     let place = Place::file();
-    for (arguments, says) in [
+    for (arguments, message) in [
         (&["break", "a", "--reason", "x"][..], "--fence"),
         (&["break", "a", "--fence", "1"], "--reason"),
-        (&["break", "a", "--fence", "1", "--reason", " "], "it must say something"),
-        (&["break", "a", "--fence", "one", "--reason", "x"], "invalid"),
+        (&["break", "a", "--fence", "1", "--reason", " "], "the reason must not be blank"),
+        (&["break", "a", "--fence", "one", "--reason", "x"], "a fence is the number of a lease"),
+        (&["break", "a", "--fence", "null", "--reason", "x"], "if the lock is free, it has no fence"),
         (&["break", "a", "--digest", "12", "--reason", "x"], "16 hexadecimal digits"),
         (&["break", "a", "--digest", "0123456789abcdef", "--fence", "1", "--reason", "x"], "cannot be used with"),
         (&["break", "", "--fence", "1", "--reason", "x"], "must not be empty"),
     ] {
-        assert_fails(&place.quorlock(arguments).output().unwrap(), 64, says);
+        assert_fails(&place.quorlock(arguments).output().unwrap(), 64, message);
     }
 }

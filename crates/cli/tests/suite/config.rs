@@ -1,4 +1,4 @@
-//! Settings from flags, environment and file; help, completions and the manual.
+//! Settings from flags, the environment and a file; also colours, completions and the manual.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
@@ -20,8 +20,8 @@ fn configure(user: &User, text: &str) -> PathBuf {
     path
 }
 
-/// The line of `quorlock config` about one key, with single spaces.
-fn shown(text: &str, key: &str) -> String {
+/// Returns the line of `quorlock config` about one key, with single spaces.
+fn config_line(text: &str, key: &str) -> String {
     let line = text.lines().find(|line| line.split(' ').next() == Some(key)).unwrap();
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -33,10 +33,10 @@ fn flags_override_the_environment_the_file_and_the_defaults() {
     let mut command = user.quorlock(&["config", "--max-ttl", "90s"]);
     let output = command.env("QUORLOCK_MAX_TTL", "80s").env("QUORLOCK_MAX_CLOCK_SKEW", "4s").output().unwrap();
     let text = stdout(&output);
-    assert_eq!(shown(&text, "max_ttl"), "max_ttl 90s --max-ttl");
-    assert_eq!(shown(&text, "max_clock_skew"), "max_clock_skew 4s $QUORLOCK_MAX_CLOCK_SKEW");
-    assert_eq!(shown(&text, "ttl"), format!("ttl 20s {path}:1"));
-    assert_eq!(shown(&text, "max_clock_step_back"), "max_clock_step_back 10s default");
+    assert_eq!(config_line(&text, "max_ttl"), "max_ttl 90s --max-ttl");
+    assert_eq!(config_line(&text, "max_clock_skew"), "max_clock_skew 4s $QUORLOCK_MAX_CLOCK_SKEW");
+    assert_eq!(config_line(&text, "ttl"), format!("ttl 20s {path}:1"));
+    assert_eq!(config_line(&text, "max_clock_step_back"), "max_clock_step_back 10s default");
     assert!(text.contains(&format!("\nfile: {path}\n")), "{text}");
 }
 
@@ -46,12 +46,12 @@ fn a_profile_is_selected_by_flag_environment_or_file() {
     let file = "default_profile = \"a\"\nttl = \"9s\"\n[profile.a]\nttl = \"20s\"\n[profile.b]\nttl = \"21s\"\n";
     let path = configure(&user, file).display().to_string();
     let text = stdout(&user.run(&["config"]));
-    assert_eq!(shown(&text, "ttl"), format!("ttl 20s {path}:4 (profile a)"));
+    assert_eq!(config_line(&text, "ttl"), format!("ttl 20s {path}:4 (profile a)"));
     let chosen = user.quorlock(&["config"]).env("QUORLOCK_PROFILE", "b").output().unwrap();
-    assert_eq!(shown(&stdout(&chosen), "ttl"), format!("ttl 21s {path}:6 (profile b)"));
+    assert_eq!(config_line(&stdout(&chosen), "ttl"), format!("ttl 21s {path}:6 (profile b)"));
     let chosen = user.run(&["config", "--profile", "b"]);
     assert!(stdout(&chosen).contains("config.toml, profile b\n"), "{}", stdout(&chosen));
-    assert_fails(&user.run(&["config", "--profile", "c"]), 78, "no profile \"c\"; it has a, b");
+    assert_fails(&user.run(&["config", "--profile", "c"]), 78, "no profile \"c\"; there are a, b");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_profile_without_a_file_is_an_error() {
 }
 
 #[test]
-fn an_error_in_the_file_has_its_line() {
+fn an_error_in_the_file_is_reported_with_its_line() {
     let user = User::new();
     let path = configure(&user, "# ours\nttl = \"20s\"\ntll = \"20s\"\n").display().to_string();
     let output = user.run(&["run", "a", "--", "true"]);
@@ -94,7 +94,7 @@ fn the_nodes_of_the_file_are_used_and_their_password_comes_from_a_file() {
     configure(&user, &text);
     let output = user.run(&["run", "a", "--", "echo", "in"]);
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
-    // The environment has precedence, and is wrong.
+    // The environment overrides the file, and contains a wrong password.
     let output = user.quorlock(&["run", "a", "--", "true"]).env("QUORLOCK_PASSWORD", "wrong-horse").output().unwrap();
     assert_fails(&output, 77, "access denied");
     assert!(!stderr(&output).contains("horse"), "{}", stderr(&output));
@@ -141,7 +141,7 @@ fn an_empty_list_of_nodes_is_an_error() {
         assert_fails(&output, 78, &format!("{path}:2: nodes: the list of nodes"));
         assert!(!stderr(&output).contains("hush"), "{}", stderr(&output));
     }
-    assert!(!user.home.path().join("quorlock/locks.db").exists(), "the local file was used");
+    assert!(!user.home.path().join("quorlock/locks.db").exists(), "the local file was created");
 }
 
 #[test]
@@ -155,7 +155,7 @@ fn a_blank_entry_in_a_list_of_nodes_is_an_error() {
 }
 
 #[test]
-fn a_variable_that_is_set_but_empty_or_not_text_is_an_error() {
+fn a_variable_that_is_empty_or_not_utf8_is_an_error() {
     let user = User::new();
     for name in ["QUORLOCK_CONFIG", "QUORLOCK_PROFILE", "QUORLOCK_REQUIRE_CLUSTER", "QUORLOCK_PASSWORD"] {
         let output = user.quorlock(&["run", "a", "--", "true"]).env(name, "").output().unwrap();
@@ -170,24 +170,24 @@ fn a_variable_that_is_set_but_empty_or_not_text_is_an_error() {
 fn require_cluster_refuses_the_local_file() {
     let user = User::new();
     let command = ["run", "a", "--", "true"];
-    let refused = |output: &Output, origin: &str| {
+    let assert_refused = |output: &Output, origin: &str| {
         assert_fails(output, 78, &format!("({origin}) refuses locks of this host alone"));
     };
-    refused(&user.run(&["run", "a", "--require-cluster", "--", "true"]), "--require-cluster");
+    assert_refused(&user.run(&["run", "a", "--require-cluster", "--", "true"]), "--require-cluster");
     let output = user.quorlock(&command).env("QUORLOCK_REQUIRE_CLUSTER", "true").output().unwrap();
-    refused(&output, "$QUORLOCK_REQUIRE_CLUSTER");
+    assert_refused(&output, "$QUORLOCK_REQUIRE_CLUSTER");
     let path = configure(&user, "require_cluster = true\n").display().to_string();
-    refused(&user.run(&command), &format!("{path}:1"));
+    assert_refused(&user.run(&command), &format!("{path}:1"));
     assert!(stderr(&user.run(&command)).contains("no nodes are configured"));
-    refused(&run_with_nodes(&user, "sqlite:/nowhere/x.db"), &format!("{path}:1"));
-    refused(&user.run(&["list", "--nodes", "memory:"]), &format!("{path}:1"));
-    assert!(!user.home.path().join("quorlock/locks.db").exists(), "the local file was used");
-    assert!(user.run(&["config"]).status.success(), "the settings can still be looked at");
+    assert_refused(&run_with_nodes(&user, "sqlite:/nowhere/x.db"), &format!("{path}:1"));
+    assert_refused(&user.run(&["list", "--nodes", "memory:"]), &format!("{path}:1"));
+    assert!(!user.home.path().join("quorlock/locks.db").exists(), "the local file was created");
+    assert!(user.run(&["config"]).status.success(), "quorlock config is refused, too");
 
     let server = RedisServer::start();
-    assert!(run_with_nodes(&user, &server.url()).status.success(), "a server is not of this host alone");
+    assert!(run_with_nodes(&user, &server.url()).status.success(), "a server is refused");
     let output = user.quorlock(&command).env("QUORLOCK_REQUIRE_CLUSTER", "false").output().unwrap();
-    assert!(output.status.success(), "the environment has precedence: {}", stderr(&output));
+    assert!(output.status.success(), "the environment does not override the file: {}", stderr(&output));
 }
 
 #[test]
@@ -204,8 +204,8 @@ fn run_names_its_nodes_if_verbose_or_on_a_terminal() {
     let output = run(&["-v"]).output().unwrap();
     assert_eq!(stderr(&output).lines().next(), Some(line.as_str()));
     assert!(!stderr(&output).contains("horse"), "{}", stderr(&output));
-    assert_eq!(stderr(&run(&[]).output().unwrap()), "", "no terminal");
-    Pty::spawn(&run(&[])).shows(&line);
+    assert_eq!(stderr(&run(&[]).output().unwrap()), "", "the nodes are printed without a terminal");
+    Pty::spawn(&run(&[])).wait_for_text(&line);
     let mut quiet = Pty::spawn(&run(&["-q"]));
     assert!(quiet.wait().success());
     assert_eq!(quiet.text().trim(), "");
@@ -225,7 +225,10 @@ fn the_searched_files_are_listed() {
     let value: serde_json::Value = serde_json::from_slice(&user.run(&["config", "--json"]).stdout).unwrap();
     assert_eq!(value["looked_for"], serde_json::json!([own, system]));
     configure(&user, "ttl = \"20s\"\n");
-    assert!(stdout(&user.run(&["config"])).contains(&format!("\nlooked for: {own}\n")), "it ends with the first");
+    assert!(
+        stdout(&user.run(&["config"])).contains(&format!("\nlooked for: {own}\n")),
+        "paths after the first file are listed"
+    );
 }
 
 #[test]
@@ -239,7 +242,7 @@ fn a_broken_link_is_an_error_and_not_a_missing_file() {
 }
 
 #[test]
-fn a_folder_behind_a_broken_link_is_an_error_that_names_the_link() {
+fn a_broken_link_to_the_folder_of_the_file_is_an_error_that_names_the_link() {
     for (link, target) in [("quorlock", "/nowhere"), ("", "/nowhere"), ("quorlock", "/proc/self/status")] {
         let user = User::new();
         let home = user.home.path().join("config");
@@ -260,7 +263,7 @@ fn an_unknown_quorlock_variable_is_an_error_that_names_the_closest_one() {
     let user = User::new();
     let with =
         |name: &str| user.quorlock(&["run", "a", "--", "true"]).env(name, "redis://127.0.0.1:1").output().unwrap();
-    for (unknown, says) in [
+    for (unknown, message) in [
         ("QUORLOCK_NODE", "$QUORLOCK_NODE is not a variable of quorlock; did you mean $QUORLOCK_NODES?"),
         ("QUORLOCK_NODES_", "did you mean $QUORLOCK_NODES?"),
         ("QUORLOCK_REQUIRE_CLUSTERS", "did you mean $QUORLOCK_REQUIRE_CLUSTER?"),
@@ -270,12 +273,12 @@ fn an_unknown_quorlock_variable_is_an_error_that_names_the_closest_one() {
         ),
         ("QUORLOCK_", "$QUORLOCK_ is not"),
     ] {
-        assert_fails(&with(unknown), 78, says);
+        assert_fails(&with(unknown), 78, message);
     }
     let garbage = OsStr::from_bytes(b"QUORLOCK_N\xff");
     let output = user.quorlock(&["config"]).env(garbage, "1").output().unwrap();
     assert_fails(&output, 78, "is not a variable of quorlock");
-    // Variables of our tests, those that Kubernetes sets for a service called quorlock, and those of other programs.
+    // Variables of our tests, of Kubernetes for a service called quorlock, and of another program.
     for known in [
         "QUORLOCK_WITHOUT",
         "QUORLOCK_REDIS_SERVER",
@@ -308,13 +311,13 @@ fn a_command_can_use_quorlock_in_the_environment_of_run() {
 #[test]
 fn colours_are_for_terminals_by_default() {
     let user = User::new();
-    let coloured = |flags: &[&str], no_color: &str| {
+    let has_colours = |flags: &[&str], no_color: &str| {
         let output = user.quorlock(flags).env("NO_COLOR", no_color).output().unwrap();
         stdout(&output).contains('\u{1b}')
     };
-    assert!(!coloured(&["config"], ""));
-    assert!(!coloured(&["config"], "1"));
-    assert!(coloured(&["config", "--color", "always"], "1"), "the flag has precedence");
+    assert!(!has_colours(&["config"], ""));
+    assert!(!has_colours(&["config"], "1"));
+    assert!(has_colours(&["config", "--color", "always"], "1"), "the flag does not override NO_COLOR");
 }
 
 #[test]

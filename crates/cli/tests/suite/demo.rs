@@ -10,12 +10,12 @@ fn demo(arguments: &[&str]) -> Output {
     User::new().run(&[&["demo"], arguments].concat())
 }
 
-fn on_a_terminal(arguments: &[&str]) -> Pty {
+fn demo_on_terminal(arguments: &[&str]) -> Pty {
     Pty::spawn(&User::new().quorlock(&[&["demo"], arguments].concat()))
 }
 
 #[test]
-fn without_a_terminal_it_prints_lines_and_ends_with_the_verdict() {
+fn without_a_terminal_the_demo_prints_lines_and_ends_with_the_verdict() {
     let output = demo(&["--seconds", "5", "--seed", "7"]);
     let text = stdout(&output);
     assert!(output.status.success(), "{text}");
@@ -28,7 +28,7 @@ fn without_a_terminal_it_prints_lines_and_ends_with_the_verdict() {
 }
 
 #[test]
-fn json_is_one_object_and_the_seed_decides_the_plan() {
+fn json_output_is_one_object_and_the_seed_decides_the_plan() {
     let read = |seed: &str| {
         let output = demo(&["--seconds", "3", "--seed", seed, "--json"]);
         assert!(output.status.success(), "{output:?}");
@@ -48,56 +48,56 @@ fn json_is_one_object_and_the_seed_decides_the_plan() {
 }
 
 #[test]
-fn an_invalid_length_is_refused() {
+fn a_length_of_zero_seconds_is_refused() {
     assert_fails(&demo(&["--seconds", "0"]), 64, "--seconds");
 }
 
 #[test]
-fn on_a_terminal_it_shows_holders_waiters_a_quarantine_and_the_verdict() {
-    let mut pty = on_a_terminal(&["--seconds", "8", "--seed", "7"]);
-    pty.shows_that("a holder and its waiters", |text| {
+fn on_a_terminal_the_demo_shows_holders_waiters_a_quarantine_and_the_verdict() {
+    let mut pty = demo_on_terminal(&["--seconds", "8", "--seed", "7"]);
+    pty.wait_until("a holder and its waiters", |text| {
         let row = text.lines().find(|line| line.starts_with("│ deploy"));
         let words: Vec<&str> = row.unwrap_or_default().split_whitespace().collect();
         // The frame, the name, the holder, a fence, the number of leases, the bar, and a waiter.
         matches!(&words[..], [_, _, holder, fence, _, _, waiter, ..]
             if holder.starts_with('w') && fence.parse::<u64>().is_ok() && waiter.starts_with('w'))
     });
-    pty.shows("│ node 1   down");
-    pty.shows("node 1 crashed");
-    pty.shows("│ node 1   quarantine");
-    pty.shows("│ node 3   frozen");
+    pty.wait_for_text("│ node 1   down");
+    pty.wait_for_text("node 1 crashed");
+    pty.wait_for_text("│ node 1   quarantine");
+    pty.wait_for_text("│ node 3   frozen");
     let text = pty.text();
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let boxes: Vec<&str> = text.lines().filter(|line| line.starts_with('│')).collect();
     assert!(boxes.len() > 10 && boxes.iter().all(|line| line.ends_with('│')), "{text}");
     assert!(pty.wait().success());
     // The report after the picture.
-    pty.shows("LAST FENCE");
-    pty.shows(" 0 overlaps, fences increasing");
-    assert!(pty.is_in_order(), "{}", pty.text());
+    pty.wait_for_text("LAST FENCE");
+    pty.wait_for_text(" 0 overlaps, fences increasing");
+    assert!(pty.is_restored(), "{}", pty.text());
 }
 
 #[test]
 fn q_ends_the_demo_with_the_verdict() {
-    let mut pty = on_a_terminal(&["--seconds", "600"]);
-    pty.shows("queue");
+    let mut pty = demo_on_terminal(&["--seconds", "600"]);
+    pty.wait_for_text("queue");
     pty.type_keys(b"xq");
     assert!(pty.wait().success());
     // The report after the picture.
-    pty.shows("LAST FENCE");
-    pty.shows(" 0 overlaps, fences increasing");
-    assert!(pty.is_in_order(), "{}", pty.text());
+    pty.wait_for_text("LAST FENCE");
+    pty.wait_for_text(" 0 overlaps, fences increasing");
+    assert!(pty.is_restored(), "{}", pty.text());
 }
 
 #[test]
 fn an_interrupt_restores_the_terminal() {
-    let mut pty = on_a_terminal(&["--seconds", "600"]);
-    pty.shows("queue");
-    assert!(!pty.is_in_order());
+    let mut pty = demo_on_terminal(&["--seconds", "600"]);
+    pty.wait_for_text("queue");
+    assert!(!pty.is_restored());
     pty.type_keys(b"\x03");
     assert_eq!(pty.wait().code(), Some(130));
     // The report after the picture.
-    pty.shows("LAST FENCE");
-    pty.shows(" 0 overlaps, fences increasing");
-    assert!(pty.is_in_order(), "{}", pty.text());
+    pty.wait_for_text("LAST FENCE");
+    pty.wait_for_text(" 0 overlaps, fences increasing");
+    assert!(pty.is_restored(), "{}", pty.text());
 }

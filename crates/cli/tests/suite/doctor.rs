@@ -1,15 +1,14 @@
-//! `quorlock doctor`: every problem is created on real servers, and found.
+//! `quorlock doctor`: finds problems that the tests create on real servers.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::Output;
 
 use crate::common::{User, cluster, stderr, stdout};
 use quorlock_testkit::{Aof, Clock, RedisServer, eventually};
 use serde_json::Value;
 
-/// The doctor's report in JSON.
+/// The report of `quorlock doctor --json`, and its exit code.
 struct Report {
     code: i32,
     json: Value,
@@ -31,20 +30,20 @@ impl Report {
     fn findings(&self) -> Vec<String> {
         let nodes = self.json["nodes"].as_array().unwrap().iter();
         let lists = nodes.map(|node| &node["findings"]).chain([&self.json["findings"]]);
-        let line = |found: &Value| {
-            let part = |name: &str| found[name].as_str().unwrap_or_default().to_owned();
+        let line = |finding: &Value| {
+            let part = |name: &str| finding[name].as_str().unwrap_or_default().to_owned();
             format!("{} {}: {} -> {}", part("severity"), part("topic"), part("text"), part("advice"))
         };
         lists.flat_map(|list| list.as_array().unwrap().iter().map(line)).collect()
     }
 
-    /// Checks that a finding of this kind contains these texts.
+    /// Checks that a finding starts with this severity and topic, and contains these texts.
     #[track_caller]
-    fn finds(&self, code: i32, kind: &str, says: &[&str]) {
-        let found = self.findings();
-        let fits = |line: &&String| line.starts_with(kind) && says.iter().all(|words| line.contains(words));
-        assert!(found.iter().any(|line| fits(&line)), "no {kind:?} that says {says:?} in {found:#?}");
-        assert_eq!(self.code, code, "{found:#?}");
+    fn assert_finds(&self, code: i32, kind: &str, texts: &[&str]) {
+        let findings = self.findings();
+        let is_expected = |line: &String| line.starts_with(kind) && texts.iter().all(|text| line.contains(text));
+        assert!(findings.iter().any(is_expected), "no {kind:?} with {texts:?} in {findings:#?}");
+        assert_eq!(self.code, code, "{findings:#?}");
     }
 
     fn node(&self, node: usize) -> &Value {
@@ -64,9 +63,9 @@ fn a_healthy_cluster_has_no_errors() {
     let worse: Vec<String> =
         report.findings().into_iter().filter(|line| !line.starts_with("ok") && !line.starts_with("note")).collect();
     assert_eq!(worse, Vec::<String>::new());
-    report.finds(0, "ok quorum", &["3 of 3 nodes can vote, and 2 are a majority: 1 may fail"]);
-    report.finds(0, "ok access", &["all commands that locks need"]);
-    report.finds(0, "note persistence", &["appendonly no", "quarantined for 66s"]);
+    report.assert_finds(0, "ok quorum", &["3 of 3 nodes can vote, and 2 are a majority: 1 may fail"]);
+    report.assert_finds(0, "ok access", &["all commands that locks need"]);
+    report.assert_finds(0, "note persistence", &["appendonly no", "quarantined for 66s"]);
     for (node, url) in nodes.split(',').enumerate() {
         let node = report.node(node);
         assert_eq!((&node["state"], &node["node"]), (&Value::from("voting"), &Value::from(url)));
@@ -77,7 +76,20 @@ fn a_healthy_cluster_has_no_errors() {
     assert_eq!(plain.status.code(), Some(0));
     let text = stdout(&plain);
     assert!(text.starts_with("redis://127.0.0.1:") && text.ends_with("no errors, no warnings\n"), "{text}");
-    assert_eq!(stdout(&user.run(&["doctor", "-q", "--nodes", &nodes])).lines().filter(|l| l.contains("ok")).count(), 0);
+    assert_eq!(stdout(&user.run(&["doctor", "-q", "--nodes", &nodes])), "");
+}
+
+#[test]
+fn a_quiet_doctor_prints_only_errors_and_warnings() {
+    let user = User::new();
+    let (servers, nodes) = cluster(&user, 3);
+    servers[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
+    let text = stdout(&user.run(&["doctor", "-q", "--nodes", &nodes]));
+    assert!(text.contains("  wrong    its maxmemory-policy is allkeys-lru"), "{text}");
+    assert!(text.contains(&servers[1].url()) && !text.contains(&servers[0].url()), "{text}");
+    for hidden in ["  ok  ", "  note  ", "no warnings", " errors"] {
+        assert!(!text.contains(hidden), "{hidden:?} is in: {text}");
+    }
 }
 
 #[test]
@@ -85,12 +97,12 @@ fn doctor_changes_nothing() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let report = Report::of(&user, &urls(&servers));
-    report.finds(0, "note life", &["the nodes are new", "66s later", "quorlock nodes init --yes"]);
+    report.assert_finds(0, "note life", &["the nodes are new", "66s later", "quorlock nodes init --yes"]);
     for server in &servers {
         assert_eq!(server.keys("*"), Vec::<String>::new());
     }
     let _ = Report::with(&user, &[]);
-    assert!(std::fs::read_dir(user.home.path()).unwrap().next().is_none(), "no file was made");
+    assert!(std::fs::read_dir(user.home.path()).unwrap().next().is_none(), "the doctor created a file");
 }
 
 #[test]
@@ -99,11 +111,11 @@ fn unreachable_nodes_are_found() {
     let (servers, nodes) = cluster(&user, 3);
     servers[2].kill();
     let report = Report::of(&user, &nodes);
-    report.finds(69, "wrong reach", &["it cannot be reached", "refused", "start the server"]);
-    report.finds(69, "warning quorum", &["2 of 3 nodes can vote", "no more may fail"]);
+    report.assert_finds(69, "wrong reach", &["it cannot be reached", "refused", "start the server"]);
+    report.assert_finds(69, "warning quorum", &["2 of 3 nodes can vote", "no more may fail"]);
     assert_eq!(report.node(2)["state"], "unreachable");
     servers[1].kill();
-    Report::of(&user, &nodes).finds(69, "wrong quorum", &["1 of 3 nodes can vote", "nobody gets a lock"]);
+    Report::of(&user, &nodes).assert_finds(69, "wrong quorum", &["1 of 3 nodes can vote", "nobody gets a lock"]);
 }
 
 #[test]
@@ -111,7 +123,11 @@ fn an_eviction_policy_is_found() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     servers[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
-    Report::of(&user, &nodes).finds(78, "wrong memory", &["allkeys-lru", "CONFIG SET maxmemory-policy noeviction"]);
+    Report::of(&user, &nodes).assert_finds(
+        78,
+        "wrong memory",
+        &["allkeys-lru", "CONFIG SET maxmemory-policy noeviction"],
+    );
 }
 
 #[test]
@@ -120,8 +136,8 @@ fn a_server_out_of_memory_is_found() {
     let (servers, nodes) = cluster(&user, 3);
     servers[0].command(&["CONFIG", "SET", "maxmemory", "1"]);
     let report = Report::of(&user, &nodes);
-    report.finds(78, "wrong memory", &["its memory is full"]);
-    report.finds(78, "warning memory", &["it uses", "raise maxmemory"]);
+    report.assert_finds(78, "wrong memory", &["its memory is full"]);
+    report.assert_finds(78, "warning memory", &["it uses", "raise maxmemory"]);
 }
 
 #[test]
@@ -130,69 +146,75 @@ fn a_replica_is_found_with_its_master() {
     let (servers, nodes) = cluster(&user, 3);
     let port = servers[0].port().to_string();
     servers[2].command(&["REPLICAOF", "127.0.0.1", &port]);
-    eventually("the replica to be in step", || {
+    eventually("the replica is synchronized", || {
         let info = servers[2].command(&["INFO", "replication"]);
         info.as_str().is_some_and(|text| text.contains("master_link_status:up"))
     });
     let report = Report::of(&user, &nodes);
-    report.finds(78, "wrong server", &[&format!("it is a replica of 127.0.0.1:{port}"), "REPLICAOF NO ONE"]);
-    report.finds(78, "wrong server", &["shares its replication id with", &servers[0].url()]);
-    report.finds(78, "note server", &["it has 1 replica"]);
+    report.assert_finds(78, "wrong server", &[&format!("it is a replica of 127.0.0.1:{port}"), "REPLICAOF NO ONE"]);
+    report.assert_finds(78, "wrong server", &["shares its replication id with", &servers[0].url()]);
+    report.assert_finds(78, "note server", &["it has 1 replica"]);
 }
 
 #[test]
-fn one_server_under_two_addresses_is_found() {
+fn a_server_that_is_listed_under_two_addresses_is_found() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
-    let (first, again) = (servers[0].url(), servers[0].url().replace("127.0.0.1", "localhost"));
-    let twice = nodes.replace(&servers[2].url(), &again);
-    Report::of(&user, &twice).finds(78, "wrong server", &["the same server as", &first, "list every server once"]);
+    let (first, other_address) = (servers[0].url(), servers[0].url().replace("127.0.0.1", "localhost"));
+    let duplicate = nodes.replace(&servers[2].url(), &other_address);
+    Report::of(&user, &duplicate).assert_finds(
+        78,
+        "wrong server",
+        &["the same server as", &first, "list every server once"],
+    );
 }
 
 #[test]
 fn a_wrong_password_is_found_and_not_shown() {
     let user = User::new();
     let servers = RedisServer::builder().password("correct-horse").start_many(3);
-    let wrong = urls(&servers).replace("correct-horse", "battery-staple");
-    Report::of(&user, &wrong).finds(77, "wrong access", &["WRONGPASS"]);
-    Report::of(&user, &urls(&servers).replace(":correct-horse@", "")).finds(77, "wrong access", &["NOAUTH"]);
+    let wrong_urls = urls(&servers).replace("correct-horse", "battery-staple");
+    Report::of(&user, &wrong_urls).assert_finds(77, "wrong access", &["WRONGPASS"]);
+    Report::of(&user, &urls(&servers).replace(":correct-horse@", "")).assert_finds(77, "wrong access", &["NOAUTH"]);
     for flag in ["--json", "-v"] {
-        let output = user.run(&["doctor", flag, "--nodes", &wrong]);
+        let output = user.run(&["doctor", flag, "--nodes", &wrong_urls]);
         assert!(!format!("{}{}", stdout(&output), stderr(&output)).contains("battery-staple"));
     }
 }
 
-/// The user from the documentation.
+/// Returns the Redis command that creates the user with the documented permissions.
 fn documented_acl() -> Vec<String> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operations.md");
     let text = std::fs::read_to_string(path).unwrap();
-    let line = text.lines().find(|line| line.starts_with("ACL SETUSER quorlock ")).expect("the docs have an ACL line");
-    line.split(' ').map(str::to_owned).collect()
+    let rules = text.lines().filter_map(|line| line.strip_prefix("user ")).find(|rules| rules.starts_with("quorlock "));
+    let rules = rules.expect("the documentation lists the permissions of the user");
+    ["ACL", "SETUSER"].into_iter().chain(rules.split(' ')).map(str::to_owned).collect()
 }
 
-fn as_user(server: &RedisServer) -> String {
+/// Returns the server's URL for the documented user.
+fn url_of_user(server: &RedisServer) -> String {
     server.url().replace("redis://", "redis://quorlock:PASSWORD@")
 }
 
-/// Servers with the documented user, except for some changed rules. Returns the URLs.
-fn with_user(servers: &[RedisServer], but: &[&str]) -> String {
+/// Creates the documented user on all servers, with changes of its permissions. Returns the URLs for that user.
+fn create_user(servers: &[RedisServer], changes: &[&str]) -> String {
     for server in servers {
         let words = documented_acl();
-        let words: Vec<&str> = words.iter().map(String::as_str).chain(but.iter().copied()).collect();
+        let words: Vec<&str> = words.iter().map(String::as_str).chain(changes.iter().copied()).collect();
         assert_eq!(server.command(&words).as_str(), Some("OK"), "{words:?}");
     }
-    servers.iter().map(as_user).collect::<Vec<_>>().join(",")
+    servers.iter().map(url_of_user).collect::<Vec<_>>().join(",")
 }
 
 #[test]
 fn the_documented_user_has_all_permissions() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
-    let nodes = with_user(&servers, &[]);
+    let nodes = create_user(&servers, &[]);
     let init = user.run(&["nodes", "init", "--yes", "--nodes", &nodes]);
     assert!(init.status.success(), "{}", stderr(&init));
     let report = Report::of(&user, &nodes);
-    report.finds(0, "ok access", &["all commands that locks need"]);
+    report.assert_finds(0, "ok access", &["all commands that locks need"]);
     assert_eq!(report.json["worst"], "note", "{:#?}", report.findings());
     let run = user.run(&["run", "job", "--nodes", &nodes, "--", "true"]);
     assert!(run.status.success(), "{}", stderr(&run));
@@ -202,30 +224,34 @@ fn the_documented_user_has_all_permissions() {
 fn missing_permissions_are_found() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
-    let of = |but: &[&str]| Report::of(&user, &with_user(&servers, but));
-    of(&["-evalsha"]).finds(77, "wrong access", &["run evalsha", "+evalsha"]);
-    of(&["-script"]).finds(77, "wrong access", &["run script load", "+script|load"]);
-    of(&["-info"]).finds(77, "wrong access", &["run info"]);
-    of(&["-hset", "-hdel"]).finds(77, "wrong access", &["run hdel, hset", "+hdel +hset"]);
-    of(&["-client|tracking"]).finds(0, "warning access", &["does not permit CLIENT TRACKING", "+client|tracking"]);
-    of(&["-scan"]).finds(0, "warning access", &["cannot be listed", "+scan"]);
-    of(&["resetkeys", "~quorlock~*"]).finds(77, "wrong access", &["touch keys of locks", "~quorlock:*"]);
-    of(&["resetkeys", "~quorlock:*"]).finds(77, "wrong access", &["the node's own keys quorlock~epoch"]);
-    of(&["-type"]).finds(0, "note access", &["the type of their key", "+type"]);
-    of(&["-pubsub"]).finds(0, "warning access", &["does not permit PUBSUB NUMSUB", "+pubsub|numsub"]);
-    of(&["resetchannels"]).finds(0, "warning access", &["hints", "&quorlock~*"]);
-    of(&["-config"]).finds(0, "note access", &["does not permit CONFIG GET", "+config|get"]);
+    let report = |changes: &[&str]| Report::of(&user, &create_user(&servers, changes));
+    report(&["-evalsha"]).assert_finds(77, "wrong access", &["run evalsha", "+evalsha"]);
+    report(&["-script"]).assert_finds(77, "wrong access", &["run script load", "+script|load"]);
+    report(&["-info"]).assert_finds(77, "wrong access", &["run info"]);
+    report(&["-hset", "-hdel"]).assert_finds(77, "wrong access", &["run hdel, hset", "+hdel +hset"]);
+    report(&["-client|tracking"]).assert_finds(
+        0,
+        "warning access",
+        &["does not permit CLIENT TRACKING", "+client|tracking"],
+    );
+    report(&["-scan"]).assert_finds(0, "warning access", &["cannot be listed", "+scan"]);
+    report(&["resetkeys", "~quorlock~*"]).assert_finds(77, "wrong access", &["touch keys of locks", "~quorlock:*"]);
+    report(&["resetkeys", "~quorlock:*"]).assert_finds(77, "wrong access", &["the node's own keys quorlock~epoch"]);
+    report(&["-type"]).assert_finds(0, "note access", &["the type of their key", "+type"]);
+    report(&["-pubsub"]).assert_finds(0, "warning access", &["does not permit PUBSUB NUMSUB", "+pubsub|numsub"]);
+    report(&["resetchannels"]).assert_finds(0, "warning access", &["hints", "&quorlock~*"]);
+    report(&["-config"]).assert_finds(0, "note access", &["does not permit CONFIG GET", "+config|get"]);
 }
 
 #[test]
-fn other_constants_are_found() {
+fn constants_that_differ_from_the_clusters_are_found() {
     let user = User::new();
     let (_servers, nodes) = cluster(&user, 3);
     let report = Report::with(&user, &["--nodes", &nodes, "--max-ttl", "2m"]);
-    report.finds(78, "wrong constants", &["max_ttl 60s there, 120s here", "nodes reconfigure"]);
-    let (others, _) = cluster(&user, 3);
-    let mixed = format!("{},{}", nodes.rsplit_once(',').unwrap().0, others[0].url());
-    Report::of(&user, &mixed).finds(78, "wrong constants", &["another cluster"]);
+    report.assert_finds(78, "wrong constants", &["max_ttl is 60s on the node and 120s here", "nodes reconfigure"]);
+    let (other_servers, _) = cluster(&user, 3);
+    let mixed = format!("{},{}", nodes.rsplit_once(',').unwrap().0, other_servers[0].url());
+    Report::of(&user, &mixed).assert_finds(78, "wrong constants", &["another cluster"]);
 }
 
 #[test]
@@ -234,19 +260,23 @@ fn a_restarted_node_is_found_before_and_during_its_quarantine() {
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let nodes = urls(&servers);
     assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
-    Report::of(&user, &nodes).finds(0, "ok persistence", &["appendfsync always", "still quarantined after a restart"]);
+    Report::of(&user, &nodes).assert_finds(
+        0,
+        "ok persistence",
+        &["appendfsync always", "still quarantined after a restart"],
+    );
     servers[1].restart();
     let report = Report::of(&user, &nodes);
-    report.finds(0, "warning life", &["lost its memory", "quarantined for 66s", "nodes wait"]);
+    report.assert_finds(0, "warning life", &["lost its memory", "quarantined for 66s", "nodes wait"]);
     assert_eq!(report.node(1)["state"], "restarted");
     // A client of the cluster notices the restart.
-    eventually("the node to be met", || {
+    eventually("a client notices the restart", || {
         user.run(&["run", "job", "--nodes", &nodes, "--", "true"]);
         Report::of(&user, &nodes).node(1)["state"] == "quarantined"
     });
     let report = Report::of(&user, &nodes);
-    report.finds(0, "warning life", &["lost its memory, and may vote in", "quorlock nodes wait"]);
-    report.finds(0, "note life", &["restarted once"]);
+    report.assert_finds(0, "warning life", &["lost its memory, and may vote in", "quorlock nodes wait"]);
+    report.assert_finds(0, "note life", &["restarted once"]);
     let left = report.node(1)["quarantine_left_ms"].as_u64().unwrap();
     assert!((1..=66_000).contains(&left), "{left}");
 }
@@ -259,13 +289,13 @@ fn a_skewed_clock_is_found() {
     servers.push(RedisServer::builder().clock(&clock).start());
     let nodes = urls(&servers);
     assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
-    for (offset, code, kind, says) in [
+    for (offset, code, kind, text) in [
         (-20_000_000, 78, "wrong clock", "20s behind the median"),
         (20_000_000, 78, "wrong clock", "20s ahead of the median"),
         (2_000_000, 0, "warning clock", "2.0s ahead of the median"),
     ] {
         clock.set_offset_micros(offset);
-        Report::of(&user, &nodes).finds(code, kind, &[says]);
+        Report::of(&user, &nodes).assert_finds(code, kind, &[text]);
     }
 }
 
@@ -277,36 +307,41 @@ fn a_stopped_clock_is_found() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     clock.freeze_at_micros(i64::try_from(now.as_micros()).unwrap());
     let report = Report::of(&user, &server.url());
-    report.finds(78, "wrong clock", &["its clock runs -", "more than the drift allowance of 10 %"]);
-    // Two reads take some time: the report states its precision, and has to be right within it.
-    let told = report.findings().into_iter().find(|line| line.starts_with("wrong clock")).unwrap();
-    let number = |before: &str| -> f64 {
-        let (_, rest) = told.split_once(before).unwrap();
+    report.assert_finds(78, "wrong clock", &["its clock runs -", "more than the drift allowance of 10 %"]);
+    // The two reads of the clock take time, so the report states a precision. Its rate must be right within that
+    // precision.
+    let finding = report.findings().into_iter().find(|line| line.starts_with("wrong clock")).unwrap();
+    let number_after = |text: &str| -> f64 {
+        let (_, rest) = finding.split_once(text).unwrap();
         rest.split(' ').next().unwrap().parse().unwrap()
     };
-    let (rate, within) = (number("its clock runs "), number("(within "));
+    let (rate, precision) = (number_after("its clock runs "), number_after("(within "));
     let rounding = 0.01;
-    assert!((rate + 100.0).abs() <= within + rounding, "{told}");
+    assert!((rate + 100.0).abs() <= precision + rounding, "{finding}");
 }
 
 #[test]
-fn unhelpful_numbers_of_nodes_are_found() {
+fn an_even_number_of_nodes_is_found() {
     let user = User::new();
     let servers = RedisServer::start_many(4);
-    Report::of(&user, &urls(&servers[..2])).finds(78, "wrong settings", &["two nodes tolerate no failure"]);
-    Report::of(&user, &urls(&servers)).finds(0, "warning quorum", &["4 nodes tolerate no more failures than 3", "odd"]);
+    Report::of(&user, &urls(&servers[..2])).assert_finds(78, "wrong settings", &["two nodes tolerate no failure"]);
+    Report::of(&user, &urls(&servers)).assert_finds(
+        0,
+        "warning quorum",
+        &["4 nodes tolerate no more failures than 3", "odd"],
+    );
 }
 
 #[test]
 fn the_persistence_of_a_single_node_is_judged_more_strictly() {
     let user = User::new();
-    for (server, code, kind, says) in [
+    for (server, code, kind, text) in [
         (RedisServer::start(), 0, "warning persistence", "a restart loses all votes"),
         (RedisServer::builder().rdb().start(), 0, "warning persistence", "only snapshots"),
         (RedisServer::builder().aof(Aof::Everysec).start(), 0, "warning persistence", "the last second's votes"),
         (RedisServer::builder().aof(Aof::Always).start(), 0, "ok persistence", "keeps every vote"),
     ] {
-        Report::of(&user, &server.url()).finds(code, kind, &[says]);
+        Report::of(&user, &server.url()).assert_finds(code, kind, &[text]);
     }
 }
 
@@ -315,7 +350,7 @@ fn an_invalid_url_is_found_and_the_other_nodes_are_examined() {
     let user = User::new();
     let servers = RedisServer::start_many(2);
     let report = Report::of(&user, &format!("{},http://elsewhere", urls(&servers)));
-    report.finds(78, "wrong settings", &["its scheme is unknown: use redis://"]);
+    report.assert_finds(78, "wrong settings", &["its scheme is unknown: use redis://"]);
     assert_eq!(report.node(0)["state"], "blank");
     assert_eq!(report.node(2)["node"], "http://elsewhere");
 }
@@ -323,10 +358,10 @@ fn an_invalid_url_is_found_and_the_other_nodes_are_examined() {
 #[test]
 fn the_local_file_is_examined() {
     let user = User::new();
-    Report::with(&user, &[]).finds(0, "note file", &["does not exist yet"]);
+    Report::with(&user, &[]).assert_finds(0, "note file", &["does not exist yet"]);
     assert!(user.run(&["run", "job", "--", "true"]).status.success());
     let report = Report::with(&user, &[]);
-    report.finds(0, "ok file", &["locks.db", "bytes on", "journal mode wal"]);
+    report.assert_finds(0, "ok file", &["locks.db", "bytes on", "journal mode wal"]);
     assert_eq!(report.node(0)["state"], "voting");
     assert!(report.node(0)["server"].as_str().unwrap().starts_with("SQLite 3."));
 }
@@ -337,17 +372,21 @@ fn a_read_only_file_is_found() {
     let blocked = user.home.path().join("blocked");
     std::fs::write(&blocked, "not a directory").unwrap();
     let below = format!("sqlite:{}", blocked.join("locks.db").display());
-    Report::of(&user, &below).finds(78, "wrong settings", &["it is not a directory"]);
+    Report::of(&user, &below).assert_finds(78, "wrong settings", &["it is not a directory"]);
     let text = user.home.path().join("text.db");
     std::fs::write(&text, "x".repeat(1_000)).unwrap();
-    Report::of(&user, &format!("sqlite:{}", text.display())).finds(78, "wrong settings", &["not an SQLite database"]);
+    Report::of(&user, &format!("sqlite:{}", text.display())).assert_finds(
+        78,
+        "wrong settings",
+        &["not an SQLite database"],
+    );
     let locked = user.home.path().join("locked");
     std::fs::create_dir(&locked).unwrap();
     std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o500)).unwrap();
     // Root may write anywhere.
     if std::fs::write(locked.join("probe"), "").is_err() {
         let report = Report::of(&user, &format!("sqlite:{}", locked.join("locks.db").display()));
-        report.finds(78, "wrong settings", &["nothing can be made in it"]);
+        report.assert_finds(78, "wrong settings", &["no file can be created in it"]);
     }
 }
 
@@ -358,15 +397,13 @@ fn a_frozen_server_does_not_block_the_doctor() {
     servers[0].freeze();
     let report = Report::of(&user, &nodes);
     servers[0].thaw();
-    report.finds(69, "wrong reach", &["no answer within"]);
+    report.assert_finds(69, "wrong reach", &["no answer within"]);
 }
 
-/// Colours only on request.
 #[test]
-fn colours_are_on_request() {
+fn colours_are_printed_only_on_request() {
     let user = User::new();
     let server = RedisServer::start();
     let run = |color: &str| user.run(&["doctor", "--color", color, "--nodes", &server.url()]);
-    let text = |output: &Output| stdout(output);
-    assert!(text(&run("always")).contains("\u{1b}[32m") && !text(&run("auto")).contains('\u{1b}'));
+    assert!(stdout(&run("always")).contains("\u{1b}[32m") && !stdout(&run("auto")).contains('\u{1b}'));
 }

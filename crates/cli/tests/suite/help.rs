@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::common::{User, stdout};
 
-/// Every command with its own help; the first is the tool itself.
+/// Every command that has a help text of its own. The empty command is the tool itself.
 const COMMANDS: [&[&str]; 23] = [
     &[],
     &["run"],
@@ -32,7 +32,7 @@ const COMMANDS: [&[&str]; 23] = [
     &["--version"],
 ];
 
-fn path(command: &[&str]) -> PathBuf {
+fn snapshot_path(command: &[&str]) -> PathBuf {
     let name = if command.is_empty() { "quorlock".to_owned() } else { command.join("-") };
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/suite/help").join(format!("{}.txt", name.trim_matches('-')))
 }
@@ -44,14 +44,17 @@ fn the_help_of_every_command_matches_its_snapshot() {
         let help = if command == ["--version"] { vec!["--version"] } else { [command, &["--help"]].concat() };
         let output = user.quorlock(&help).env("COLUMNS", "80").output().unwrap();
         assert!(output.status.success(), "{help:?}");
-        let (path, text) = (path(command), stdout(&output));
+        let (path, text) = (snapshot_path(command), stdout(&output));
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{help:?} is wider than 80 columns");
         if std::env::var_os("QUORLOCK_WRITE_HELP").is_some() {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, &text).unwrap();
         }
-        let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert_eq!(text, written, "{help:?}: if the new text is right, store it with QUORLOCK_WRITE_HELP=1");
+        let snapshot = std::fs::read_to_string(&path).unwrap_or_default();
+        assert_eq!(
+            text, snapshot,
+            "{help:?}: if the new text is right, update the snapshot with QUORLOCK_WRITE_HELP=1"
+        );
     }
 }
 

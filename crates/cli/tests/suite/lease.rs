@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::common::place::Place;
 use crate::common::{User, assert_fails, signal, stderr, stdout};
 
-/// A file, one server, and three servers.
+/// Returns a place with a file, one with one server, and one with three servers.
 fn places() -> impl Iterator<Item = Place> {
-    [Place::file, || Place::of(1), Place::servers].into_iter().map(|place| place())
+    [Place::file, || Place::with_servers(1), Place::servers].into_iter().map(|place| place())
 }
 
 impl Place {
@@ -32,18 +32,19 @@ impl Place {
         lease
     }
 
-    /// Runs with the lease in the environment.
-    fn with(&self, lease: &str, arguments: &[&str]) -> Output {
+    /// Runs a command with the lease in the environment.
+    fn run_with_lease(&self, lease: &str, arguments: &[&str]) -> Output {
         self.quorlock(arguments).env("QUORLOCK_LEASE", lease).output().unwrap()
     }
 
-    /// Runs with the lease on stdin.
-    fn fed(&self, lease: &str, arguments: &[&str]) -> Output {
+    /// Runs a command with the lease on stdin.
+    fn run_with_stdin(&self, lease: &str, arguments: &[&str]) -> Output {
         let mut child = self.quorlock(arguments).stdin(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(format!("{lease}\n").as_bytes()).unwrap();
         child.wait_with_output().unwrap()
     }
 
+    /// Runs a shell script in which `quorlock` is the tool.
     fn shell(&self, script: &str) -> Output {
         let mut command = Command::new("sh");
         for (name, value) in self.quorlock(&[]).get_envs() {
@@ -60,13 +61,13 @@ impl Place {
         command.env("PATH", path).args(["-c", script]).output().unwrap()
     }
 
-    /// The background processes that keep a lease of this user.
+    /// Returns the ids of the background processes that extend leases of this user.
     fn keepers(&self) -> Vec<String> {
         let home = self.user.home.path().to_str().unwrap();
         let is_keeper = |pid: &String| {
-            let of = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
-            let of_ours = String::from_utf8_lossy(&of("environ")).contains(home);
-            of("cmdline").starts_with(b"quorlock-keeper\0") && of_ours
+            let read = |file: &str| std::fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
+            let has_our_home = String::from_utf8_lossy(&read("environ")).contains(home);
+            read("cmdline").starts_with(b"quorlock-keeper\0") && has_our_home
         };
         let pids =
             std::fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().into_string().ok());
@@ -78,28 +79,28 @@ impl Place {
 fn a_lease_is_extended_checked_and_released_by_other_processes() {
     for place in places() {
         let lease = place.acquire(&["deploy", "--label", "us"]);
-        assert_fails(&place.decided(&["acquire", "deploy", "-n"]), 75, "deploy is held by");
+        assert_fails(&place.run_with_quorum(&["acquire", "deploy", "-n"]), 75, "deploy is held by");
         assert!(!place.is_free("deploy"));
-        let extended = place.with(&lease, &["extend"]);
+        let extended = place.run_with_lease(&lease, &["extend"]);
         assert!(extended.status.success(), "{}", stderr(&extended));
         assert!(stdout(&extended).starts_with("deploy is extended, for another 2"), "{}", stdout(&extended));
-        let checked = place.fed(&lease, &["check", "-"]);
+        let checked = place.run_with_stdin(&lease, &["check", "-"]);
         assert!(checked.status.success(), "{}", stderr(&checked));
         assert!(stdout(&checked).starts_with("deploy is held, for another 2"), "{}", stdout(&checked));
-        assert_eq!(stdout(&place.with(&lease, &["check", "-q"])), "");
+        assert_eq!(stdout(&place.run_with_lease(&lease, &["check", "-q"])), "");
         let released = place.output(&["release", &lease]);
         assert_eq!((stdout(&released).as_str(), released.status.code()), ("deploy is released\n", Some(0)));
         assert!(place.is_free("deploy"));
-        assert_fails(&place.with(&lease, &["check"]), 79, "the lease is lost");
-        assert_fails(&place.with(&lease, &["extend"]), 79, "the lease is lost");
-        let again = place.with(&lease, &["release"]);
+        assert_fails(&place.run_with_lease(&lease, &["check"]), 79, "the lease is lost");
+        assert_fails(&place.run_with_lease(&lease, &["extend"]), 79, "the lease is lost");
+        let again = place.run_with_lease(&lease, &["release"]);
         assert_eq!(stdout(&again), "deploy was not held by this lease any more\n");
         assert!(again.status.success());
     }
 }
 
 #[test]
-fn every_command_prints_json() {
+fn acquire_extend_check_and_release_print_json() {
     for place in places() {
         let json = |output: &Output| serde_json::from_str::<Value>(&stdout(output)).unwrap();
         let acquired = json(&place.output(&["acquire", "deploy", "--ttl", "20s", "--format", "json"]));
@@ -109,19 +110,19 @@ fn every_command_prints_json() {
         );
         let (lease, fence) = (acquired["lease"].as_str().unwrap(), acquired["fence"].as_u64().unwrap());
         assert!(fence > 0 && acquired["valid_ms"].as_u64().unwrap() > 10_000, "{acquired}");
-        let checked = json(&place.with(lease, &["check", "--json"]));
+        let checked = json(&place.run_with_lease(lease, &["check", "--json"]));
         assert_eq!((&checked["held"], &checked["fence"]), (&true.into(), &fence.into()));
-        assert!(json(&place.with(lease, &["extend", "--json"]))["valid_ms"].as_u64().unwrap() > 10_000);
-        assert_eq!(json(&place.with(lease, &["release", "--json"]))["stood"], true);
-        assert_eq!(json(&place.with(lease, &["release", "--json"]))["stood"], false);
-        let lost = place.with(lease, &["check", "--json"]);
+        assert!(json(&place.run_with_lease(lease, &["extend", "--json"]))["valid_ms"].as_u64().unwrap() > 10_000);
+        assert_eq!(json(&place.run_with_lease(lease, &["release", "--json"]))["stood"], true);
+        assert_eq!(json(&place.run_with_lease(lease, &["release", "--json"]))["stood"], false);
+        let lost = place.run_with_lease(lease, &["check", "--json"]);
         assert_eq!((&json(&lost)["held"], lost.status.code()), (&false.into(), Some(79)));
         assert!(json(&place.output(&["acquire", "deploy", "--json"]))["lease"].is_string());
     }
 }
 
 #[test]
-fn a_shell_evaluates_a_lease() {
+fn a_shell_can_evaluate_the_output_of_acquire() {
     for place in places() {
         let script = r#"
             eval "$(quorlock acquire "it's \$HOME" --format sh)" || exit
@@ -136,7 +137,7 @@ fn a_shell_evaluates_a_lease() {
 }
 
 #[test]
-fn a_shell_gets_the_exit_code_of_a_failure() {
+fn a_shell_that_evaluates_the_output_gets_the_exit_code_of_a_failure() {
     for place in places() {
         let _lease = place.acquire(&["deploy"]);
         let script = r#"eval "$(quorlock acquire deploy -n --format sh)"; echo $? "$QUORLOCK_LEASE""#;
@@ -150,7 +151,7 @@ fn a_shell_gets_the_exit_code_of_a_failure() {
 }
 
 #[test]
-fn a_shell_gets_the_error_of_invalid_arguments() {
+fn a_shell_that_evaluates_the_output_gets_the_exit_code_of_invalid_arguments() {
     let place = Place::file();
     for arguments in
         ["--format sh --bogus", "--bogus --format=sh", "-n -w 5s --format sh", "--format bash", "--fromat sh"]
@@ -160,43 +161,43 @@ fn a_shell_gets_the_error_of_invalid_arguments() {
     }
     for arguments in ["", "--bogus", "--format json --bogus"] {
         let script = format!("quorlock acquire deploy -n {arguments} --ttl 1h; echo $?");
-        assert_eq!(stdout(&place.shell(&script)), "64\n", "nothing is for eval: {arguments}");
+        assert_eq!(stdout(&place.shell(&script)), "64\n", "a text or JSON output must not be for eval: {arguments}");
     }
 }
 
 #[test]
-fn a_script_that_checks_the_code_continues_only_with_a_lease() {
+fn a_script_that_checks_the_exit_code_continues_only_with_a_lease() {
     let place = Place::file();
     let script = |acquire: &str| {
         let output = place.shell(&format!("lease=$({acquire} --format sh) || exit\neval \"$lease\"\nquorlock check"));
         (stdout(&output).lines().count(), output.status.code())
     };
     assert_eq!(script("quorlock acquire deploy"), (1, Some(0)));
-    assert_eq!(script("quorlock acquire deploy"), (0, Some(75)), "held");
+    assert_eq!(script("quorlock acquire deploy"), (0, Some(75)), "the lock is held");
     assert_eq!(script("quorlock acquire other --bogus"), (0, Some(64)));
-    assert_eq!(script("quorlock-that-is-missing acquire other"), (0, Some(127)), "of which eval makes a success");
+    assert_eq!(script("quorlock-that-is-missing acquire other"), (0, Some(127)), "eval alone would succeed");
 }
 
 #[test]
-fn a_ttl_may_not_exceed_the_clusters_maximum() {
+fn a_ttl_must_not_exceed_the_max_ttl() {
     let short = ["--max-ttl", "4s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
     let place = Place::file();
     let with = |arguments: &[&str]| place.output(&[arguments, &short].concat());
-    let life = std::process::id().to_string();
-    let acquired = with(&["acquire", "deploy", "--ttl", "4s", "--keep-while-pid", &life]);
+    let own_pid = std::process::id().to_string();
+    let acquired = with(&["acquire", "deploy", "--ttl", "4s", "--keep-while-pid", &own_pid]);
     assert!(acquired.status.success(), "{}", stderr(&acquired));
     assert_eq!(place.keepers().len(), 1);
-    // A ttl for other clusters must not affect commands that take no lock.
+    // The configured ttl is too long for this cluster, which must not affect commands that acquire no lock.
     for command in [&["status", "deploy"][..], &["list"], &["history"], &["doctor"], &["nodes"]] {
         assert!(with(command).status.success(), "{command:?}: {}", stderr(&with(command)));
     }
     let released = place.quorlock(&["release"]).args(short).env("QUORLOCK_LEASE", stdout(&acquired).trim()).output();
     assert_eq!(stdout(&released.unwrap()), "deploy is released\n");
     let flag = "--ttl must be between 100ms and the max_ttl of 4s";
-    for (arguments, code, says) in
+    for (arguments, code, message) in
         [(&["--ttl", "5s"][..], 64, flag), (&["--ttl", "50ms"], 64, flag), (&[], 78, "out of bounds")]
     {
-        assert_fails(&with(&[&["acquire", "deploy"], arguments].concat()), code, says);
+        assert_fails(&with(&[&["acquire", "deploy"], arguments].concat()), code, message);
         let grace = ["--kill-grace", "10ms", "--", "true"];
         let ran = place.output(&[&["run", "deploy"], arguments, &short, &grace].concat());
         assert_eq!(ran.status.code(), Some(code), "{}", stderr(&ran));
@@ -208,7 +209,7 @@ fn memory_nodes_are_refused() {
     let place = Place::file();
     for command in [&["acquire", "a"][..], &["run", "a", "--", "true"]] {
         let output = place.quorlock(command).env("QUORLOCK_NODES", "memory:").output().unwrap();
-        assert_fails(&output, 78, &format!("locks nobody else out: not for {}", command[0]));
+        assert_fails(&output, 78, &format!("quorlock {} cannot use memory: nodes", command[0]));
     }
 }
 
@@ -225,31 +226,35 @@ fn a_first_connection_reports_the_quarantine_of_new_nodes() {
 fn an_invalid_lease_is_an_error_and_is_not_printed() {
     let place = places().next().unwrap();
     let lease = place.acquire(&["deploy"]);
-    let cut = &lease[..lease.len() - 3];
+    let truncated = &lease[..lease.len() - 3];
     for command in ["extend", "release", "check"] {
         assert_fails(&place.output(&[command]), 64, "no lease: set $QUORLOCK_LEASE");
-        assert_fails(&place.with("", &[command]), 64, "no lease: set $QUORLOCK_LEASE");
+        assert_fails(&place.run_with_lease("", &[command]), 64, "no lease: set $QUORLOCK_LEASE");
         assert_fails(&place.output(&[command, "deploy"]), 64, "this is not a lease");
-        assert_fails(&place.fed("", &[command, "-"]), 64, "stdin: the lease is empty");
-        for wrong in [cut.to_owned(), lease.replace("deploy", "deplay"), format!("{lease}{lease}")] {
-            let output = place.with(&wrong, &[command]);
+        assert_fails(&place.run_with_stdin("", &[command, "-"]), 64, "stdin: the lease is empty");
+        for wrong in [truncated.to_owned(), lease.replace("deploy", "deplay"), format!("{lease}{lease}")] {
+            let output = place.run_with_lease(&wrong, &[command]);
             assert_fails(&output, 64, "$QUORLOCK_LEASE: this lease was truncated or changed");
             assert!(!stderr(&output).contains(&lease[10..40]), "{}", stderr(&output));
         }
-        assert_fails(&place.with(&lease.replace("q1.", "q9."), &[command]), 64, "a newer version of quorlock");
+        assert_fails(
+            &place.run_with_lease(&lease.replace("q1.", "q9."), &[command]),
+            64,
+            "a newer version of quorlock",
+        );
     }
-    assert!(place.with(&lease, &["check"]).status.success(), "none of that did any harm");
+    assert!(place.run_with_lease(&lease, &["check"]).status.success(), "an invalid lease has changed the valid one");
 }
 
 #[test]
 fn an_unextended_lease_ends_with_its_ttl() {
     for place in places() {
         let lease = place.acquire(&["deploy", "--ttl", "1s"]);
-        eventually("the lease to end", || place.with(&lease, &["check"]).status.code() == Some(79));
-        // The nodes keep it a little longer than its holder may rely on it.
-        eventually("the lock to be free", || place.is_free("deploy"));
-        assert_fails(&place.with(&lease, &["extend"]), 79, "the lease is lost");
-        assert!(place.is_free("deploy"), "and nothing brings it back");
+        eventually("the lease has ended", || place.run_with_lease(&lease, &["check"]).status.code() == Some(79));
+        // The nodes keep a lease a little longer than its holder may rely on it.
+        eventually("the lock is free", || place.is_free("deploy"));
+        assert_fails(&place.run_with_lease(&lease, &["extend"]), 79, "the lease is lost");
+        assert!(place.is_free("deploy"), "an extension has revived the lease");
     }
 }
 
@@ -257,27 +262,28 @@ fn an_unextended_lease_ends_with_its_ttl() {
 fn a_lease_outlives_the_process_that_acquired_it() {
     for place in places() {
         let lease = place.acquire(&["deploy"]);
-        // The acquiring process is gone, which would free other locks of a file at once.
+        // The process that acquired the lease has ended. In a file, its end would free a lock of `quorlock run` at
+        // once.
         assert_fails(&place.output(&["run", "deploy", "--wait", "1500ms", "--", "true"]), 75, "deploy is held");
-        assert!(place.with(&lease, &["check"]).status.success());
+        assert!(place.run_with_lease(&lease, &["check"]).status.success());
     }
 }
 
 #[test]
-fn shares_and_slots_are_leases_too() {
+fn shared_locks_and_slots_can_be_extended_and_released() {
     for place in places() {
         let (first, second) = (place.acquire(&["doc", "--shared"]), place.acquire(&["doc", "--shared"]));
-        assert_fails(&place.decided(&["acquire", "doc", "-n"]), 75, "doc is held");
-        place.with(&first, &["release"]);
-        assert_fails(&place.decided(&["acquire", "doc", "-n"]), 75, "doc is held");
-        assert!(place.with(&second, &["extend"]).status.success());
-        place.with(&second, &["release"]);
+        assert_fails(&place.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
+        place.run_with_lease(&first, &["release"]);
+        assert_fails(&place.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
+        assert!(place.run_with_lease(&second, &["extend"]).status.success());
+        place.run_with_lease(&second, &["release"]);
         assert!(place.is_free("doc"));
         let slots = ["pool", "--slots", "2", "-n"];
         let (first, _second) = (place.acquire(&slots), place.acquire(&slots));
-        assert_fails(&place.decided(&["acquire", "pool", "--slots", "2", "-n"]), 75, "pool is held");
-        assert!(place.with(&first, &["check"]).status.success());
-        assert!(place.with(&first, &["release"]).status.success());
+        assert_fails(&place.run_with_quorum(&["acquire", "pool", "--slots", "2", "-n"]), 75, "pool is held");
+        assert!(place.run_with_lease(&first, &["check"]).status.success());
+        assert!(place.run_with_lease(&first, &["release"]).status.success());
         place.acquire(&slots);
     }
 }
@@ -285,24 +291,26 @@ fn shares_and_slots_are_leases_too() {
 #[test]
 fn a_lease_is_kept_only_while_a_process_lives() {
     for place in places() {
-        // Ends with this test in any case.
-        let mut life = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let pid = life.id().to_string();
+        // `cat` ends with this test in any case.
+        let mut watched = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = watched.id().to_string();
         let lease = place.acquire(&["deploy", "--ttl", "5s", "--keep-while-pid", &pid]);
-        // Longer than the ttl.
+        // Check for longer than the ttl.
         let end = Instant::now() + Duration::from_secs(7);
         while Instant::now() < end {
-            let checked = place.with(&lease, &["check"]);
+            let checked = place.run_with_lease(&lease, &["check"]);
             // A check on a busy machine may fail once, but a lost lease stays lost.
             assert!([Some(0), Some(69)].contains(&checked.status.code()), "{}", stderr(&checked));
         }
-        eventually("it is known to be held", || place.with(&lease, &["check"]).status.success());
-        life.kill().unwrap();
-        // Not reaped: its end is enough.
-        eventually("the lock to be free", || place.is_free("deploy"));
-        life.wait().unwrap();
-        assert_fails(&place.with(&lease, &["check"]), 79, "the lease is lost");
-        eventually("the keeper to end", || place.keepers().is_empty());
+        eventually("a quorum reports that the lease is held", || {
+            place.run_with_lease(&lease, &["check"]).status.success()
+        });
+        watched.kill().unwrap();
+        // The process is not reaped yet, but it has ended, which must be enough.
+        eventually("the lock is free", || place.is_free("deploy"));
+        watched.wait().unwrap();
+        assert_fails(&place.run_with_lease(&lease, &["check"]), 79, "the lease is lost");
+        eventually("the keeper has ended", || place.keepers().is_empty());
     }
 }
 
@@ -310,23 +318,23 @@ fn a_lease_is_kept_only_while_a_process_lives() {
 fn a_keeper_ends_when_its_lease_is_released() {
     for place in places() {
         let pid = std::process::id().to_string();
-        // The keeper starts within the ttl, and a third of it later learns of the release.
+        // The ttl leaves the keeper enough time to start. A third of the ttl later, the keeper learns of the release.
         let flags = ["deploy", "--ttl", "6s", "--node-deadline", "3s", "--keep-while-pid", &pid];
         let lease = place.acquire(&flags);
         assert_eq!(place.keepers().len(), 1);
-        let released = place.with(&lease, &["release", "--node-deadline", "10s"]);
+        let released = place.run_with_lease(&lease, &["release", "--node-deadline", "10s"]);
         assert_eq!(stdout(&released), "deploy is released\n", "{}", stderr(&released));
-        eventually("the keeper to end", || place.keepers().is_empty());
+        eventually("the keeper has ended", || place.keepers().is_empty());
         assert!(place.is_free("deploy"));
     }
 }
 
 #[test]
-fn a_missing_process_keeps_nothing() {
+fn a_lease_cannot_be_kept_for_a_process_that_has_ended() {
     let place = places().next().unwrap();
-    let mut gone = Command::new("true").spawn().unwrap();
-    gone.wait().unwrap();
-    let pid = gone.id().to_string();
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let pid = ended.id().to_string();
     assert_fails(&place.output(&["acquire", "deploy", "--keep-while-pid", &pid]), 64, "is not a running process");
     assert!(place.is_free("deploy"));
 }
@@ -342,36 +350,36 @@ fn a_lease_that_cannot_be_printed_is_released() {
 }
 
 #[test]
-fn an_interrupt_while_waiting_leaves_nothing() {
+fn an_interrupted_waiter_leaves_the_queue() {
     for place in places() {
         let lease = place.acquire(&["deploy"]);
-        let waiting = |count: u64| {
+        let is_waiting_count = |count: u64| {
             let status = stdout(&place.output(&["status", "deploy", "--json"]));
             serde_json::from_str::<Value>(&status).unwrap()["waiting"] == count
         };
         let mut waiter = place.quorlock(&["acquire", "deploy", "--wait", "60s"]).spawn().unwrap();
-        // The queue shows the waiter before the waiter reads the reply and says so.
-        let mut told = BufReader::new(waiter.stderr.take().unwrap()).lines().map(Result::unwrap);
-        assert!(told.any(|line| line.contains("waiting for deploy")), "it must say that it waits");
-        eventually("it waits", || waiting(1));
+        // The waiter prints a line after it has got a queue position and read the reply.
+        let mut lines = BufReader::new(waiter.stderr.take().unwrap()).lines().map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("waiting for deploy")), "the waiter did not print that it waits");
+        eventually("the waiter is in the queue", || is_waiting_count(1));
         signal(waiter.id(), "INT");
         let output = waiter.wait_with_output().unwrap();
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
-        assert!(waiting(0), "the waiter must leave the queue");
-        assert!(place.with(&lease, &["release"]).status.success());
+        assert!(is_waiting_count(0), "the waiter is still in the queue");
+        assert!(place.run_with_lease(&lease, &["release"]).status.success());
     }
 }
 
 #[test]
-fn without_a_quorum_the_result_is_unknown() {
+fn without_a_quorum_extend_check_and_release_fail_with_69() {
     let place = Place::servers();
     let lease = place.acquire(&["deploy"]);
     for server in &place.servers[..2] {
         server.kill();
     }
-    for (command, says) in [("extend", "not extended"), ("check", "not known"), ("release", "not acknowledged")] {
-        let output = place.with(&lease, &[command]);
-        assert_fails(&output, 69, says);
+    for (command, message) in [("extend", "not extended"), ("check", "not known"), ("release", "not acknowledged")] {
+        let output = place.run_with_lease(&lease, &[command]);
+        assert_fails(&output, 69, message);
         assert_eq!(stderr(&output).matches("unreachable: ").count(), 2, "{}", stderr(&output));
     }
     assert_fails(&place.output(&["acquire", "other", "-n"]), 69, "no quorum for other");

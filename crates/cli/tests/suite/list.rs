@@ -9,12 +9,12 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
 }
 
-fn names(listed: &Value) -> Vec<&str> {
-    listed["names"].as_array().unwrap().iter().map(|look| look["name"].as_str().unwrap()).collect()
+fn names(listing: &Value) -> Vec<&str> {
+    listing["names"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
 }
 
-/// Runs a check on a file, on one server and on three.
-fn everywhere(check: impl Fn(&User, &[&str], usize)) {
+/// Runs a check on a file, on one server and on three servers.
+fn on_all_nodes(check: impl Fn(&User, &[&str], usize)) {
     for size in [0, 1, 3] {
         let user = User::new();
         let (_servers, nodes) = match size {
@@ -27,11 +27,11 @@ fn everywhere(check: impl Fn(&User, &[&str], usize)) {
 
 #[test]
 fn held_locks_are_listed_with_their_holders() {
-    everywhere(|user, at, nodes| {
+    on_all_nodes(|user, at, nodes| {
         let run = |arguments: &[&str]| user.run(&[arguments, at].concat());
-        let nothing = run(&["list"]);
-        assert_eq!((stdout(&nothing).as_str(), nothing.status.code()), ("", Some(0)));
-        assert!(stderr(&nothing).contains("nothing is held"), "{}", stderr(&nothing));
+        let empty = run(&["list"]);
+        assert_eq!((stdout(&empty).as_str(), empty.status.code()), ("", Some(0)));
+        assert!(stderr(&empty).contains("no lock is held or waited for"), "{}", stderr(&empty));
         for name in ["invoices/1", "invoices/22", "orders/1"] {
             assert!(run(&["acquire", name, "--label", "us"]).status.success());
         }
@@ -46,24 +46,24 @@ fn held_locks_are_listed_with_their_holders() {
         }
         let detailed = stdout(&run(&["list", "-v"]));
         assert_eq!(detailed.lines().count(), 4 + 3 * nodes, "{detailed}");
-        let listed = json(&stdout(&run(&["list", "invoices/*", "--json"])));
-        assert_eq!((&listed["v"], &listed["cut"]), (&1.into(), &false.into()));
-        assert_eq!(names(&listed), ["invoices/1", "invoices/22"]);
-        assert_eq!(listed["names"][0]["nodes"].as_array().unwrap().len(), nodes);
+        let listing = json(&stdout(&run(&["list", "invoices/*", "--json"])));
+        assert_eq!((&listing["v"], &listing["cut"]), (&1.into(), &false.into()));
+        assert_eq!(names(&listing), ["invoices/1", "invoices/22"]);
+        assert_eq!(listing["names"][0]["nodes"].as_array().unwrap().len(), nodes);
         assert_eq!(names(&json(&stdout(&run(&["list", "*/?", "--json"])))), ["invoices/1", "orders/1"]);
     });
 }
 
 #[test]
 fn a_truncated_listing_is_marked() {
-    everywhere(|user, at, _| {
+    on_all_nodes(|user, at, _| {
         let run = |arguments: &[&str]| user.run(&[arguments, at].concat());
         for name in ["a", "b", "c"] {
             assert!(run(&["acquire", name]).status.success());
         }
         let cut = run(&["list", "--limit", "2"]);
         assert_eq!(stdout(&cut).lines().count(), 3);
-        assert!(stderr(&cut).contains("there are more"), "{}", stderr(&cut));
+        assert!(stderr(&cut).contains("there are more locks"), "{}", stderr(&cut));
         assert_eq!(json(&stdout(&run(&["list", "--limit", "2", "--json"])))["cut"], true);
         assert_eq!(json(&stdout(&run(&["list", "--limit", "3", "--json"])))["cut"], false);
         for wrong in ["0", "10001"] {
@@ -73,7 +73,7 @@ fn a_truncated_listing_is_marked() {
 }
 
 #[test]
-fn an_unreachable_node_is_named() {
+fn an_unreachable_node_is_named_in_a_listing() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let run = |arguments: &[&str]| user.run(&[arguments, &["--nodes", &nodes]].concat());
@@ -82,8 +82,8 @@ fn an_unreachable_node_is_named() {
     let output = run(&["list"]);
     assert!(output.status.success() && stdout(&output).contains("a "), "{}", stdout(&output));
     assert!(stderr(&output).contains("was not searched: unreachable"), "{}", stderr(&output));
-    let listed = json(&stdout(&run(&["list", "--json"])));
-    assert_eq!(listed["missing"].as_array().unwrap().len(), 1, "{listed}");
+    let listing = json(&stdout(&run(&["list", "--json"])));
+    assert_eq!(listing["missing"].as_array().unwrap().len(), 1, "{listing}");
     servers[1].kill();
     assert_fails(&run(&["list"]), 69, "no quorum for a listing");
 }

@@ -1,4 +1,4 @@
-//! `quorlock nodes`: the state of nodes, and what operators can do about it.
+//! `quorlock nodes`: shows, creates, waits for and reconfigures a cluster.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -36,11 +36,11 @@ fn the_table_has_a_row_for_each_node() {
     assert_eq!(rows[3][1..], ["unreachable", "-", "-", "-", "-"], "{text}");
     assert!(stderr(&output).contains("refused"), "{}", stderr(&output));
     servers[1].kill();
-    assert_eq!(user.run(&["nodes", "--nodes", &nodes]).status.code(), Some(69), "no majority is left");
+    assert_eq!(user.run(&["nodes", "--nodes", &nodes]).status.code(), Some(69), "only one of three nodes answers");
 }
 
 #[test]
-fn the_json_listing_has_the_same_facts() {
+fn the_json_output_has_the_state_of_every_node() {
     let user = User::new();
     let (_servers, nodes) = cluster(&user, 3);
     let listed = json(&user, &["nodes", "--nodes", &nodes]);
@@ -52,14 +52,14 @@ fn the_json_listing_has_the_same_facts() {
 }
 
 #[test]
-fn init_asks_for_confirmation_unless_it_has_a_flag() {
+fn without_a_terminal_init_needs_yes() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let nodes = urls(&servers);
     assert_fails(&user.run(&["nodes", "init", "--nodes", &nodes]), 64, "quorlock nodes init --yes");
     assert!(servers.iter().all(|server| server.keys("*").is_empty()), "nothing was changed");
-    let declared = json(&user, &["nodes", "init", "--yes", "--nodes", &nodes]);
-    assert_eq!((&declared["v"], &declared["nodes"]), (&1.into(), &3.into()));
+    let result = json(&user, &["nodes", "init", "--yes", "--nodes", &nodes]);
+    assert_eq!((&result["v"], &result["nodes"]), (&1.into(), &3.into()));
     let run = user.run(&["run", "job", "--nodes", &nodes, "--", "true"]);
     assert!(run.status.success(), "{}", stderr(&run));
 }
@@ -70,15 +70,15 @@ fn on_a_terminal_init_asks_for_a_typed_word() {
     let servers = RedisServer::start_many(3);
     let init = user.quorlock(&["nodes", "init", "--nodes", &urls(&servers)]);
     let mut pty = Pty::spawn(&init);
-    pty.shows("type yes:");
+    pty.wait_for_text("type yes:");
     pty.type_keys(b"no\n");
     assert_eq!(pty.wait().code(), Some(64));
     assert!(servers.iter().all(|server| server.keys("*").is_empty()), "nothing was changed");
     let mut pty = Pty::spawn(&init);
-    pty.shows("type yes:");
+    pty.wait_for_text("type yes:");
     pty.type_keys(b"yes\n");
     assert!(pty.wait().success());
-    pty.shows("3 nodes can vote, as one new cluster");
+    pty.wait_for_text("3 nodes can vote, as one new cluster");
 }
 
 #[test]
@@ -87,9 +87,9 @@ fn on_a_terminal_wait_shows_the_remaining_time() {
     let servers = RedisServer::start_many(3);
     let wait = user.quorlock(&[&["nodes", "wait"], &SHORT[..], &["--nodes", &urls(&servers)]].concat());
     let mut pty = Pty::spawn(&wait);
-    pty.shows("can vote in");
+    pty.wait_for_text("can vote in");
     assert!(pty.wait().success());
-    pty.shows("3 nodes can vote");
+    pty.wait_for_text("3 nodes can vote");
     assert!(!pty.text().contains("can vote in"), "{}", pty.text());
 }
 
@@ -110,8 +110,8 @@ fn a_new_cluster_reports_its_quarantine_and_how_to_skip_it() {
     let servers = RedisServer::start_many(3);
     let output = user.run(&["run", "job", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
     assert_eq!(output.status.code(), Some(69), "{}", stderr(&output));
-    let said = stderr(&output);
-    let line = said.lines().find(|line| line.contains("quorlock nodes init --yes")).expect(&said);
+    let text = stderr(&output);
+    let line = text.lines().find(|line| line.contains("quorlock nodes init --yes")).expect(&text);
     assert!(line.contains("can vote in 1m0"), "{line}");
     let quiet = user.run(&["run", "job", "-q", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
     assert!(!stderr(&quiet).contains("can vote in 1m0"), "{}", stderr(&quiet));
@@ -128,7 +128,11 @@ fn wait_waits_for_quarantined_and_unreachable_nodes() {
     assert_eq!(stdout(&waited), "5 nodes can vote\n");
     assert!(stderr(&waited).contains("can vote in"), "{}", stderr(&waited));
     let again = with(&["nodes", "wait"]);
-    assert_eq!((stdout(&again).as_str(), stderr(&again).as_str()), ("5 nodes can vote\n", ""), "nothing to wait for");
+    assert_eq!(
+        (stdout(&again).as_str(), stderr(&again).as_str()),
+        ("5 nodes can vote\n", ""),
+        "a wait for voting nodes prints something else"
+    );
 
     servers[0].restart_empty();
     servers[1].kill();
@@ -136,68 +140,68 @@ fn wait_waits_for_quarantined_and_unreachable_nodes() {
     assert_fails(&output, 69, "of 5 nodes cannot vote after 500ms");
     assert!(stderr(&output).contains(&format!("  {}: unreachable", servers[1].url())), "{}", stderr(&output));
 
-    let waits = [&["nodes", "wait"], &SHORT[..], &["--nodes", &nodes]].concat();
-    let mut waiting = user.quorlock(&waits).spawn().unwrap();
-    assert!(waiting.try_wait().unwrap().is_none(), "a node is away");
+    let arguments = [&["nodes", "wait"], &SHORT[..], &["--nodes", &nodes]].concat();
+    let mut waiting = user.quorlock(&arguments).spawn().unwrap();
+    assert!(waiting.try_wait().unwrap().is_none(), "the wait ended although a node is unreachable");
     servers[1].restart_empty();
-    assert!(waiting.wait().unwrap().success(), "it is back, and its quarantine is over");
+    assert!(waiting.wait().unwrap().success(), "the wait failed although the node came back");
 }
 
-/// Only short runs, like those of cron.
+/// No client stays connected for long, as if cron started every run.
 #[test]
 fn short_runs_end_the_quarantine_of_restarted_nodes() {
     let user = User::new();
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let nodes = urls(&servers);
-    // Long enough that no single run counts much of the quarantine.
+    // The quarantine is so long that no single run counts much of it.
     let constants = ["--max-ttl", "5s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
     let with = |command: &[&str], rest: &[&str]| user.run(&[command, &constants, &["--nodes", &nodes], rest].concat());
     assert!(with(&["nodes", "init", "--yes"], &[]).status.success());
     servers[1..].iter().for_each(RedisServer::restart);
-    let (mut lefts, mut said) = (Vec::new(), String::new());
-    eventually("a run to get the lock", || {
+    let mut times_left = Vec::new();
+    eventually("a run gets the lock", || {
         let run = with(&["run", "cron", "-n", "--ttl", "4s", "--kill-grace", "100ms"], &["--", "true"]);
-        said = stderr(&run);
+        let text = stderr(&run);
         let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &constants].concat());
-        lefts.extend(listed["nodes"][1]["quarantine_left_ms"].as_u64());
-        assert!(run.status.success() || run.status.code() == Some(69), "{said}");
-        let advises = said.contains("quorlock nodes wait") && !said.contains("init");
-        assert!(run.status.success() || advises, "{said}");
+        times_left.extend(listed["nodes"][1]["quarantine_left_ms"].as_u64());
+        assert!(run.status.success() || run.status.code() == Some(69), "{text}");
+        let has_advice = text.contains("quorlock nodes wait") && !text.contains("init");
+        assert!(run.status.success() || has_advice, "{text}");
         run.status.success()
     });
-    assert!(lefts.is_sorted_by(|before, after| before >= after), "the time left only shrinks: {lefts:?}");
-    assert!(lefts.len() > 1 && lefts.first() > lefts.last(), "the time left shrinks: {lefts:?}");
+    assert!(times_left.is_sorted_by(|before, after| before >= after), "the time left has grown: {times_left:?}");
+    assert!(times_left.len() > 1 && times_left.first() > times_left.last(), "the time left stays: {times_left:?}");
     assert!(user.home.path().join("quorlock/quarantine").is_dir());
 }
 
 #[test]
 fn an_unusable_state_folder_is_named_during_a_quarantine() {
-    const SAYS: &str = "the time between runs does not count: ";
+    const MESSAGE: &str = "the time between runs does not count: ";
     let user = User::new();
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let nodes = urls(&servers);
     assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
     servers[1..].iter().for_each(RedisServer::restart);
-    let in_the_way = user.home.path().join("file");
-    std::fs::write(&in_the_way, "").unwrap();
+    let file = user.home.path().join("file");
+    std::fs::write(&file, "").unwrap();
     let run = |arguments: &[&str], state: Option<&Path>| {
         let mut command = user.quorlock(&[&["run", "a", "--nodes", &nodes], arguments].concat());
         command.env_remove("HOME").env_remove("XDG_STATE_HOME");
         command.envs(state.map(|state| ("XDG_STATE_HOME", state))).output().unwrap()
     };
-    let path = in_the_way.join("quorlock/quarantine");
-    let unusable = format!("{SAYS}cannot use {}: Not a directory", path.display());
-    let without = format!("{SAYS}neither XDG_STATE_HOME nor HOME names a state folder");
-    for (state, says) in [(Some(in_the_way.as_path()), unusable), (None, without)] {
+    let path = file.join("quorlock/quarantine");
+    let unusable = format!("{MESSAGE}cannot use {}: Not a directory", path.display());
+    let unset = format!("{MESSAGE}neither XDG_STATE_HOME nor HOME names a state folder");
+    for (state, message) in [(Some(file.as_path()), unusable), (None, unset)] {
         for flags in [&["--no-wait"][..], &["--no-wait", "-q"], &["--wait", "10ms"]] {
             let output = run(&[flags, &["--", "true"]].concat(), state);
-            assert_fails(&output, 69, &says);
+            assert_fails(&output, 69, &message);
             assert!(!stderr(&output).contains("run this again"), "{}", stderr(&output));
         }
     }
     let output = run(&["--no-wait", "--", "true"], Some(user.home.path()));
     assert_fails(&output, 69, "run this again after that time");
-    assert!(!stderr(&output).contains(SAYS), "{}", stderr(&output));
+    assert!(!stderr(&output).contains(MESSAGE), "{}", stderr(&output));
 }
 
 #[test]
@@ -211,31 +215,31 @@ fn init_refuses_while_a_node_has_a_lease() {
     assert!(stderr(&refused).contains("--danger-discard-leases"), "{}", stderr(&refused));
     drop(holder);
     let init_works = || user.run(&init).status.success();
-    eventually("the lease to be over", init_works);
+    eventually("the lease is over", init_works);
 
-    // A node that cannot list its names may have a lease.
+    // If the names of a node cannot be listed, the node may have a lease.
     servers[2].command(&["ACL", "SETUSER", "default", "-scan"]);
     let refused = user.run(&init);
-    assert_fails(&refused, 75, "names cannot be listed");
+    assert_fails(&refused, 75, "cannot list its names");
     assert!(stderr(&refused).contains(&servers[2].url()), "{}", stderr(&refused));
     assert!(user.run(&[&init[..], &["--danger-discard-leases"]].concat()).status.success());
 }
 
 #[test]
-fn with_two_nodes_unreachable_the_message_names_those_two() {
+fn the_message_about_a_missing_quorum_names_the_unreachable_nodes() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     servers[1..].iter().for_each(RedisServer::kill);
     let run = user.run(&["run", "job", "-n", "--nodes", &nodes, "--", "true"]);
     assert_fails(&run, 69, "2 of 3 nodes are unreachable");
     let doctor = user.run(&["doctor", "--nodes", &nodes]);
-    for said in [stderr(&run), stdout(&doctor), stderr(&doctor)] {
-        assert!(!said.contains("init") && !said.contains("unfit"), "{said}");
+    for text in [stderr(&run), stdout(&doctor), stderr(&doctor)] {
+        assert!(!text.contains("init") && !text.contains("unfit"), "{text}");
     }
-    let said = stderr(&run);
-    assert!(said.contains(&format!("{}  waiting: 2 of 3 nodes", servers[0].url())), "{said}");
+    let text = stderr(&run);
+    assert!(text.contains(&format!("{}  waiting: 2 of 3 nodes", servers[0].url())), "{text}");
     for server in &servers[1..] {
-        assert!(said.contains(&format!("{}  unreachable", server.url())), "{said}");
+        assert!(text.contains(&format!("{}  unreachable", server.url())), "{text}");
     }
 }
 
@@ -267,16 +271,16 @@ fn a_single_node_is_reconfigured_at_once() {
     let run = |max_ttl: &str| user.run(&["run", "job", "--max-ttl", max_ttl, "--", "true"]);
     assert!(run("60s").status.success());
     assert_fails(&run("2m"), 78, "max_ttl of 120s");
-    let told = user.run(&["nodes", "reconfigure", "--max-ttl", "2m", "--yes"]);
-    assert!(told.status.success() && stdout(&told).contains("can vote"), "{}", stderr(&told));
-    eventually("the file to vote", || run("2m").status.success());
+    let output = user.run(&["nodes", "reconfigure", "--max-ttl", "2m", "--yes"]);
+    assert!(output.status.success() && stdout(&output).contains("can vote"), "{}", stderr(&output));
+    eventually("the file votes with the new constants", || run("2m").status.success());
 }
 
 #[test]
 fn the_node_deadline_can_be_raised_for_distant_nodes() {
     let (user, server) = (User::new(), RedisServer::start());
     let proxy = Proxy::start(server.addr());
-    // A late request may still get a vote, so each run has its own name.
+    // A late request may still get a vote, so each run has a name of its own.
     let run = |deadline: &str, wait: &str| {
         let nodes = proxy.url();
         let flags = ["run", deadline, "--node-deadline", deadline, "--wait", wait, "--nodes", &nodes];
@@ -294,22 +298,21 @@ fn the_node_deadline_can_be_raised_for_distant_nodes() {
 }
 
 #[test]
-fn a_replica_among_three_nodes_counts_as_failed_and_is_named() {
+fn replicas_count_as_failed_nodes_and_are_named() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let run = ["run", "job", "--nodes", &nodes, "--", "true"];
     servers[1].command(&["REPLICAOF", "127.0.0.1", "1"]);
     let output = user.run(&run);
-    let said = stderr(&output);
-    assert_eq!(output.status.code(), Some(0), "{said}");
-    assert!(said.contains(&format!("{} has no vote: it is a replica", servers[1].url())), "{said}");
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(0), "{text}");
+    assert!(text.contains(&format!("{} has no vote: it is a replica", servers[1].url())), "{text}");
     let doctor = user.run(&["doctor", "--nodes", &nodes]);
     assert!(!doctor.status.success() && stdout(&doctor).contains("it is a replica of"), "{}", stdout(&doctor));
 
     servers[2].command(&["REPLICAOF", "127.0.0.1", "1"]);
     let output = user.run(&run);
-    for server in &servers[1..] {
-        assert_fails(&output, 78, &format!("{}: it is a replica", server.url()));
-    }
+    // A reason that several nodes share is printed once.
+    assert_fails(&output, 78, &format!("{}, {}: it is a replica", servers[1].url(), servers[2].url()));
     assert_fails(&user.run(&["run", "job", "--nodes", &servers[1].url(), "--", "true"]), 78, "it is a replica");
 }

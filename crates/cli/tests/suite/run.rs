@@ -18,17 +18,17 @@ use crate::common::{Holder, is_alive, signal};
 use quorlock_testkit::eventually;
 
 impl Place {
-    /// `quorlock run` with these arguments.
+    /// Returns `quorlock run` with these arguments.
     fn run(&self, arguments: &[&str]) -> Command {
         self.quorlock(&[&["run"], arguments].concat())
     }
 
-    /// A shell script under the lock that has printed its first line.
+    /// Starts a shell script under the lock. Returns when the script has printed its first line.
     fn script(&self, flags: &[&str], script: &str) -> Running {
         Running::start(&mut self.run(&[flags, &["--", "sh", "-c", script]].concat()))
     }
 
-    /// A run that holds the lock until it is killed or told to end.
+    /// Starts a run that holds the lock until it is killed, or until `end` is called.
     fn hold(&self, flags: &[&str]) -> Holder {
         let nodes = self.flags.iter().map(String::as_str);
         self.user.hold(&["run"].into_iter().chain(nodes).chain(flags.iter().copied()).collect::<Vec<_>>())
@@ -39,6 +39,7 @@ impl Place {
 struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
+    /// The first line of the output.
     first: String,
 }
 

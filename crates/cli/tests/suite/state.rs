@@ -1,4 +1,4 @@
-//! The file that holds the locks: unusable places, and a full disk.
+//! The default file of the locks: unusable paths, and a full disk.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,17 +26,17 @@ impl User {
         self.quorlock(&["run", "a", "--", "true"]).env("XDG_STATE_HOME", state).output().unwrap()
     }
 
-    /// Runs as an unprivileged user, who owns this path. `None` if that is not possible.
-    fn run_as_nobody(&self, own: &Path) -> Option<Output> {
+    /// Runs `quorlock run` as an unprivileged user who owns this path. Returns `None` if that is not possible.
+    fn run_as_nobody(&self, owned_path: &Path) -> Option<Output> {
         std::fs::set_permissions(self.home.path(), PermissionsExt::from_mode(0o755)).unwrap();
         let mut command = self.quorlock(&["run", "a", "--", "true"]);
         if rustix::process::geteuid().is_root() {
-            chown(own, Some(NOBODY), Some(NOBODY)).unwrap();
+            chown(owned_path, Some(NOBODY), Some(NOBODY)).unwrap();
             command.uid(NOBODY).gid(NOBODY);
         }
         let output = command.output();
         if output.is_err() {
-            eprintln!("skipped: only root can run {}", env!("CARGO_BIN_EXE_quorlock"));
+            eprintln!("skipped: an unprivileged user cannot run {}", env!("CARGO_BIN_EXE_quorlock"));
         }
         output.ok()
     }
@@ -60,11 +60,11 @@ fn missing_directories_are_created_for_the_owner_only() {
 #[test]
 fn an_error_about_a_missing_directory_says_what_to_do() {
     let user = User::new();
-    let in_the_way = user.home.path().join("file");
-    std::fs::write(&in_the_way, "").unwrap();
-    for state in [in_the_way.as_path(), Path::new("/proc/self")] {
+    let file = user.home.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for state in [file.as_path(), Path::new("/proc/self")] {
         let output = user.run_in(state);
-        assert_fails(&output, 78, &format!("{}: cannot make the directory", state.join("quorlock").display()));
+        assert_fails(&output, 78, &format!("{}: cannot create the directory", state.join("quorlock").display()));
         assert_fails(&output, 78, ADVICE);
     }
 }
@@ -75,7 +75,7 @@ fn an_error_about_a_read_only_directory_says_what_to_do() {
     std::fs::create_dir(user.state()).unwrap();
     std::fs::set_permissions(user.state(), PermissionsExt::from_mode(0o500)).unwrap();
     let Some(output) = user.run_as_nobody(&user.state()) else { return };
-    assert_fails(&output, 78, &format!("{}: cannot make the file: Permission denied", user.file().display()));
+    assert_fails(&output, 78, &format!("{}: cannot create the file: Permission denied", user.file().display()));
     assert_fails(&output, 78, ADVICE);
 }
 
@@ -104,8 +104,8 @@ fn a_file_that_is_no_database_is_named_and_not_changed() {
     }
 }
 
-/// Runs a script in a folder on a small disk, which disappears with the script. `$Q` is the tool, `fill` fills the
-/// disk, and `make_room` frees it. `None` if no disk can be mounted.
+/// Runs a script in a folder on a small disk, which exists only during the script. `$Q` is the tool, `fill` fills the
+/// disk, and `make_room` frees it. Returns `None` if no disk can be mounted.
 fn on_a_small_disk(user: &User, script: &str) -> Option<Output> {
     let disk = user.home.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
@@ -119,22 +119,22 @@ fn on_a_small_disk(user: &User, script: &str) -> Option<Output> {
     command.env("Q", env!("CARGO_BIN_EXE_quorlock")).env("XDG_STATE_HOME", &disk).env_remove("QUORLOCK_NODES");
     let output = command.output().unwrap();
     if matches!(output.status.code(), None | Some(1 | 200)) {
-        eprintln!("skipped: no small disk can be had here: {}", stderr(&output));
+        eprintln!("skipped: no small disk can be mounted here: {}", stderr(&output));
         return None;
     }
     Some(output)
 }
 
 #[test]
-fn a_full_disk_grants_nothing_and_loses_nothing() {
+fn a_full_disk_grants_no_lock_and_keeps_the_fences() {
     let script = "$Q run a -- sh -c 'echo $QUORLOCK_FENCE'
         fill; $Q run a -- echo never; echo $?; $Q run b -- echo never; echo $?
         make_room; $Q run a -- sh -c 'echo $QUORLOCK_FENCE'";
     let Some(output) = on_a_small_disk(&User::new(), script) else { return };
-    let said = stdout(&output);
-    let lines: Vec<&str> = said.lines().collect();
-    let [before, "69", "69", after] = lines[..] else { panic!("{said}{}", stderr(&output)) };
-    assert!(after.parse::<u64>().unwrap() > before.parse().unwrap(), "{said}");
+    let text = stdout(&output);
+    let lines: Vec<&str> = text.lines().collect();
+    let [before, "69", "69", after] = lines[..] else { panic!("{text}{}", stderr(&output)) };
+    assert!(after.parse::<u64>().unwrap() > before.parse().unwrap(), "{text}");
     assert_eq!(
         stderr(&output).matches("quorlock/locks.db: database or disk is full").count(),
         2,
@@ -152,7 +152,7 @@ fn a_new_file_on_a_full_disk_reports_the_full_disk() {
 }
 
 #[test]
-fn a_lease_that_cannot_be_renewed_on_a_full_disk_is_lost_and_its_command_ended() {
+fn a_lease_on_a_full_disk_is_lost_and_its_command_is_ended() {
     let script = "$Q run a --ttl 4s --kill-grace 100ms -- sh -c 'dd if=/dev/zero of=filler bs=4k; exec sleep 600'
         echo $?; make_room; $Q run a --wait 60s -- echo done";
     let Some(output) = on_a_small_disk(&User::new(), script) else { return };

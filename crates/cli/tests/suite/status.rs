@@ -11,14 +11,14 @@ fn json(text: &str) -> Value {
 }
 
 #[test]
-fn a_free_name_is_free() {
+fn a_free_lock_is_shown_as_free() {
     let user = User::new();
     let output = user.run(&["status", "a"]);
     assert!(output.status.success());
     assert!(stdout(&output).starts_with("a is free\nNODE "), "{}", stdout(&output));
-    let look = json(&stdout(&user.run(&["status", "a", "--json"])));
-    assert_eq!((&look["v"], &look["name"], &look["held"]), (&1.into(), &"a".into(), &false.into()));
-    assert_eq!((&look["holder"], &look["fence"], &look["waiting"]), (&Value::Null, &Value::Null, &0.into()));
+    let lock = json(&stdout(&user.run(&["status", "a", "--json"])));
+    assert_eq!((&lock["v"], &lock["name"], &lock["held"]), (&1.into(), &"a".into(), &false.into()));
+    assert_eq!((&lock["holder"], &lock["fence"], &lock["waiting"]), (&Value::Null, &Value::Null, &0.into()));
 }
 
 #[test]
@@ -31,23 +31,23 @@ fn a_lock_of_another_program_is_shown_with_the_type_of_its_key() {
 }
 
 #[test]
-fn a_held_name_shows_its_holder_on_every_node_and_its_waiters() {
+fn a_held_lock_is_shown_with_its_holder_on_every_node_and_its_waiters() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let at = ["--nodes", nodes.as_str()];
     let holder = user.hold(&["run", "a", "--label", "backup", "--nodes", &nodes]);
     let mut waiter = user.quorlock(&["run", "a", "--wait", "60s", "--nodes", &nodes, "--", "true"]).spawn().unwrap();
     let status = || json(&stdout(&user.run(&[&["status", "a", "--json"], &at[..]].concat())));
-    eventually("it is held and waited for everywhere", || {
-        let look = status();
-        let nodes = look["nodes"].as_array().unwrap();
-        look["held"] == true && nodes.iter().all(|node| node["held"] == true && node["waiting"] == 1)
+    eventually("every node reports the holder and the waiter", || {
+        let lock = status();
+        let nodes = lock["nodes"].as_array().unwrap();
+        lock["held"] == true && nodes.iter().all(|node| node["held"] == true && node["waiting"] == 1)
     });
-    let look = status();
-    assert_eq!((&look["holder"]["label"], &look["waiting"]), (&"backup".into(), &1.into()));
-    assert!(look["fence"].as_u64().unwrap() > 0);
-    for node in look["nodes"].as_array().unwrap() {
-        assert_eq!((&node["fence"], &node["holds"], &node["trouble"]), (&look["fence"], &1.into(), &Value::Null));
+    let lock = status();
+    assert_eq!((&lock["holder"]["label"], &lock["waiting"]), (&"backup".into(), &1.into()));
+    assert!(lock["fence"].as_u64().unwrap() > 0);
+    for node in lock["nodes"].as_array().unwrap() {
+        assert_eq!((&node["fence"], &node["holds"], &node["trouble"]), (&lock["fence"], &1.into(), &Value::Null));
         assert!(node["left_ms"].as_u64().unwrap() > 0 && node["since_ms"].as_u64().unwrap() > 0, "{node}");
     }
     let text = stdout(&user.run(&[&["status", "a"], &at[..]].concat()));
@@ -56,9 +56,9 @@ fn a_held_name_shows_its_holder_on_every_node_and_its_waiters() {
     assert!(first.contains("; its lease ends in ") && first.ends_with("; 1 waits"), "{first}");
     assert_eq!(text.matches(", backup)").count(), 4, "{text}");
     assert!(text.lines().last().unwrap().starts_with("1st in the queue for "), "{text}");
-    let line = look["queue"].as_array().unwrap();
-    assert_eq!((line.len(), &line[0]["shared"]), (1, &false.into()), "{look}");
-    assert!(line[0]["since_ms"].as_u64().unwrap() > 0, "{look}");
+    let queue = lock["queue"].as_array().unwrap();
+    assert_eq!((queue.len(), &queue[0]["shared"]), (1, &false.into()), "{lock}");
+    assert!(queue[0]["since_ms"].as_u64().unwrap() > 0, "{lock}");
     servers[0].kill();
     let text = stdout(&user.run(&[&["status", "a"], &at[..]].concat()));
     assert!(text.contains("unreachable"), "{text}");
@@ -70,7 +70,7 @@ fn a_held_name_shows_its_holder_on_every_node_and_its_waiters() {
 }
 
 #[test]
-fn shares_and_slots_are_counted() {
+fn holders_of_a_shared_lock_and_used_slots_are_counted() {
     let user = User::new();
     let status = |name| stdout(&user.run(&["status", name]));
     for _ in 0..2 {

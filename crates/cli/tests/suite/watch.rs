@@ -1,4 +1,4 @@
-//! `quorlock watch`: prints changes of the locks.
+//! `quorlock watch`: prints locks as they change.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::io::{BufRead, BufReader};
@@ -13,9 +13,9 @@ use crate::common::pty::Pty;
 use crate::common::{User, assert_fails, cluster, signal, stdout};
 
 /// Only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A watch whose lines the test reads, and which is killed on drop.
+/// A running `quorlock watch` whose lines the test reads. It is killed on drop.
 struct Watch {
     child: Child,
     lines: mpsc::Receiver<String>,
@@ -38,17 +38,17 @@ impl Watch {
     }
 
     fn line(&self) -> String {
-        self.lines.recv_timeout(PATIENCE).expect("there is another line")
+        self.lines.recv_timeout(LINE_TIMEOUT).expect("the watch prints another line")
     }
 
     fn json(&self) -> Value {
         serde_json::from_str(&self.line()).unwrap()
     }
 
-    /// Waits for its end. Returns the exit code.
-    fn end(&mut self) -> Option<i32> {
+    /// Waits until the watch has ended. Returns its exit code.
+    fn wait(&mut self) -> Option<i32> {
         let mut status = None;
-        eventually("the watch to end", || {
+        eventually("the watch has ended", || {
             status = self.child.try_wait().unwrap();
             status.is_some()
         });
@@ -70,7 +70,7 @@ fn acquire(user: &User, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn every_change_is_a_line() {
+fn every_change_is_printed_as_a_line() {
     for size in [0, 3] {
         let user = User::new();
         let (_servers, nodes) = match size {
@@ -97,12 +97,12 @@ fn every_change_is_a_line() {
             assert_eq!(watch.line(), line);
         }
         signal(watch.child.id(), "INT");
-        assert_eq!(watch.end(), Some(130));
+        assert_eq!(watch.wait(), Some(130));
     }
 }
 
 #[test]
-fn every_change_is_an_object() {
+fn with_json_every_change_is_printed_as_an_object() {
     let user = User::new();
     let lease = acquire(&user, &["a", "--label", "us"]);
     let mut watch = Watch::start(&user, &["--json"]);
@@ -114,11 +114,11 @@ fn every_change_is_an_object() {
     let free = watch.json();
     assert_eq!((&free["event"], &free["name"], &free["held"]), (&"free".into(), &"a".into(), &false.into()));
     signal(watch.child.id(), "TERM");
-    assert_eq!(watch.end(), Some(143));
+    assert_eq!(watch.wait(), Some(143));
 }
 
 #[test]
-fn a_closed_reader_ends_the_watch() {
+fn a_watch_ends_when_its_reader_closes_the_pipe() {
     let user = User::new();
     let lease = acquire(&user, &["a"]);
     let mut watch = user.quorlock(&["watch", "--every", "100ms"]).spawn().unwrap();
@@ -127,7 +127,7 @@ fn a_closed_reader_ends_the_watch() {
     assert!(line.starts_with("a is held"), "{line}");
     user.quorlock(&["release"]).env("QUORLOCK_LEASE", &lease).output().unwrap();
     let (_sender, lines) = mpsc::channel();
-    assert_eq!(Watch { child: watch, lines }.end(), Some(0));
+    assert_eq!(Watch { child: watch, lines }.wait(), Some(0));
 }
 
 #[test]
@@ -135,15 +135,15 @@ fn on_a_terminal_the_table_is_redrawn_in_place() {
     let user = User::new();
     let lease = acquire(&user, &["a", "--label", "us"]);
     let mut terminal = Pty::spawn(&user.quorlock(&["watch", "--every", "100ms"]));
-    terminal.shows_that("the lock to be drawn", |text| text.contains(", us)"));
+    terminal.wait_until("the held lock is drawn", |text| text.contains(", us)"));
     let other = acquire(&user, &["b", "--label", "them"]);
-    terminal.shows_that("both to be drawn", |text| {
+    terminal.wait_until("both held locks are drawn", |text| {
         text.matches("NAME ").count() == 1 && text.contains(", us)") && text.contains(", them)")
     });
     for lease in [lease, other] {
         user.quorlock(&["release"]).env("QUORLOCK_LEASE", &lease).output().unwrap();
     }
-    terminal.shows_that("both to be gone", |text| text.contains("NAME ") && !text.contains(", us)"));
+    terminal.wait_until("both locks disappear", |text| text.contains("NAME ") && !text.contains(", us)"));
     terminal.type_keys(b"\x03");
     assert_eq!(terminal.wait().code(), Some(130));
 }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 
 use super::{
-    Acquire, Asking, DELAY_MIN, Mode, Moment, POLL_MAX, Parting, Rng, SETTLES_MAX, State, Step, Verdict, fresh_id,
+    Acquire, Attempt, DELAY_MIN, Mode, Moment, POLL_MAX, Parting, Rng, SETTLES_MAX, State, Step, Verdict, fresh_id,
 };
 
 impl Acquire {
@@ -18,23 +18,23 @@ impl Acquire {
     /// Releases grants of different slots, and asks for the slot that most nodes can grant.
     pub(super) fn settle(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         self.settles += 1;
-        let State::Asking(asking) = &self.state else { return Vec::new() };
-        let Some(slot) = asking.round.likeliest_slot().filter(|_| self.settles <= SETTLES_MAX && !self.is_over(now))
+        let State::Asking(current) = &self.state else { return Vec::new() };
+        let Some(slot) = current.round.likeliest_slot().filter(|_| self.settles <= SETTLES_MAX && !self.is_over(now))
         else {
             self.settles = 0;
             return self.defeat(Verdict::Held, now, rng);
         };
         self.slot = Some(slot);
-        let is_crossed = asking.round.offers_of(slot) < self.terms.quorum.majority();
+        let is_crossed = current.round.offers_of(slot) < self.terms.quorum.majority();
         if is_crossed && self.ticket.is_none() {
             return self.defeat(Verdict::Held, now, rng);
         }
-        let proposal = asking.proposal.max(asking.round.highest_fence().next());
-        let mut steps = alloc::vec![self.release(asking, self.waiter().map(Parting::Yield))];
-        let mut fresh = Asking::new(self.terms.quorum, proposal);
-        // No slot can get a majority while other clients keep theirs, and asking at once would win the same slots
+        let proposal = current.proposal.max(current.round.highest_fence().next());
+        let mut steps = alloc::vec![self.release(current, self.waiter().map(Parting::Yield))];
+        let mut fresh = Attempt::new(self.terms.quorum, proposal);
+        // No slot can get a majority while other clients keep their slots, and asking at once would win the same slots
         // again. Pause until the other clients, too, have received all their answers and released their slots.
-        let is_slow = asking.round.silences().next().is_some();
+        let is_slow = current.round.silences().next().is_some();
         let pause = if is_slow { self.terms.node_deadline } else { self.terms.retry.min }.max(DELAY_MIN);
         fresh.poll = is_crossed.then(|| now + rng.between(pause, pause.saturating_mul(2)).min(POLL_MAX));
         self.attempt = fresh_id(rng);

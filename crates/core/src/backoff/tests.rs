@@ -1,7 +1,8 @@
 use super::*;
 
-struct Fixed(u64);
-impl Rng for Fixed {
+struct ConstantRng(u64);
+
+impl Rng for ConstantRng {
     fn bits(&mut self) -> u64 {
         self.0
     }
@@ -12,41 +13,45 @@ fn at(ms: u64) -> Moment {
 }
 
 #[test]
-fn delays_grow_within_their_bounds() {
+fn delays_grow_up_to_the_longest_one() {
     let retry = Retry { min: Duration::from_millis(10), max: Duration::from_millis(35), attempts: None };
-    let mut slow = Schedule::new(retry, None);
-    let mut quick = Schedule::new(retry, None);
-    let longest: alloc::vec::Vec<_> = (0..3).map(|_| slow.next(at(0), &mut Fixed(u64::MAX)).unwrap()).collect();
-    assert_eq!(longest, [at(20), at(35), at(35)]);
+    let mut longest = Schedule::new(retry, None);
+    let mut shortest = Schedule::new(retry, None);
+    let delays: alloc::vec::Vec<_> = (0..3).map(|_| longest.next(at(0), &mut ConstantRng(u64::MAX)).unwrap()).collect();
+    assert_eq!(delays, [at(20), at(35), at(35)]);
     for _ in 0..3 {
-        assert_eq!(quick.next(at(0), &mut Fixed(0)), Some(at(10)));
+        assert_eq!(shortest.next(at(0), &mut ConstantRng(0)), Some(at(10)));
     }
 }
 
 #[test]
-fn the_count_and_the_deadline_end_it() {
+fn the_number_of_attempts_and_the_latest_start_end_the_retries() {
     let mut counted = Schedule::new(Retry { attempts: Some(2), ..Retry::default() }, None);
-    assert!(counted.next(at(0), &mut Fixed(0)).is_some());
-    assert!(counted.next(at(0), &mut Fixed(0)).is_none());
+    assert!(counted.next(at(0), &mut ConstantRng(0)).is_some());
+    assert!(counted.next(at(0), &mut ConstantRng(0)).is_none());
     let mut timed = Schedule::new(Retry::default(), Some(at(3)));
-    assert_eq!(timed.next(at(1), &mut Fixed(u64::MAX)), Some(at(3)), "the last attempt is at the last call");
-    assert_eq!(timed.next(at(3), &mut Fixed(0)), None);
+    assert_eq!(
+        timed.next(at(1), &mut ConstantRng(u64::MAX)),
+        Some(at(3)),
+        "the last attempt starts at the latest start"
+    );
+    assert_eq!(timed.next(at(3), &mut ConstantRng(0)), None);
 }
 
 #[test]
-fn extreme_policies_do_not_overflow() {
-    let forever = Retry { min: Duration::MAX, max: Duration::ZERO, attempts: None };
-    let mut schedule = Schedule::new(Retry { min: Duration::from_secs(u64::MAX / 4), ..forever }, None);
-    assert!(schedule.next(at(1), &mut Fixed(u64::MAX)).is_some());
+fn extreme_delays_do_not_overflow() {
+    let retry = Retry { min: Duration::from_secs(u64::MAX / 4), max: Duration::ZERO, attempts: None };
+    let mut schedule = Schedule::new(retry, None);
+    assert!(schedule.next(at(1), &mut ConstantRng(u64::MAX)).is_some());
 }
 
 #[test]
-fn the_last_attempt_is_known_while_it_is_under_way() {
+fn is_last_is_true_during_the_last_attempt() {
     let mut counted = Schedule::new(Retry { attempts: Some(2), ..Retry::default() }, None);
     assert!(!counted.is_last());
     counted.count();
     assert!(counted.is_last());
-    assert_eq!(counted.tried(), 1, "asking about it does not count");
+    assert_eq!(counted.tried(), 1, "is_last does not count an attempt");
     assert!(Schedule::new(Retry::ONCE, None).is_last());
     assert!(!Schedule::new(Retry::default(), None).is_last());
 }

@@ -5,7 +5,7 @@ fn fences(values: &[u64]) -> impl Iterator<Item = Fence> + '_ {
 }
 
 #[test]
-fn a_majority_of_equals_is_sealed() {
+fn equal_fences_of_a_majority_are_sealed() {
     assert_eq!(sealed(fences(&[7, 9, 7]), 2), Some(Fence::new(7)));
     assert_eq!(sealed(fences(&[7, 9, 8]), 2), None);
     assert_eq!(sealed(fences(&[7]), 2), None);
@@ -13,13 +13,13 @@ fn a_majority_of_equals_is_sealed() {
 }
 
 #[test]
-fn the_seal_leaves_out_a_node_far_ahead() {
+fn a_seal_ignores_a_node_whose_fence_is_far_ahead() {
     assert_eq!(seal_at(fences(&[5, 900, 7]), 2), Some(Fence::new(7)));
     assert_eq!(seal_at(fences(&[5]), 2), None);
 }
 
 #[test]
-fn proposals_follow_the_nodes_and_never_repeat_a_fence() {
+fn a_proposal_is_the_nodes_time_or_the_fence_after_the_last_one_seen() {
     assert_eq!(propose(Some(100), Fence::default()), Fence::new(100));
     assert_eq!(propose(Some(100), Fence::new(100)), Fence::new(101));
     assert_eq!(propose(None, Fence::new(3)), Fence::new(4));
@@ -28,7 +28,7 @@ fn proposals_follow_the_nodes_and_never_repeat_a_fence() {
 }
 
 #[test]
-fn the_median_is_a_reading() {
+fn the_median_of_an_even_number_of_clocks_is_the_lower_middle_one() {
     assert_eq!(median([3, 1, 2]), Some(2));
     assert_eq!(median([4, 1, 2, 3]), Some(2));
     assert_eq!(median([]), None);

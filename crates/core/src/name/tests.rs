@@ -9,7 +9,7 @@ fn a_name_is_1_to_512_bytes_of_utf8() {
 }
 
 #[test]
-fn a_lease_id_is_a_secret_that_round_trips() {
+fn debug_hides_a_lease_id_and_parse_accepts_only_its_revealed_text() {
     let id = LeaseId::from_bits(0x2a);
     assert_eq!(format!("{id:?}"), "LeaseId(secret)");
     assert_eq!(LeaseId::parse(&id.reveal()), Some(id));
@@ -19,7 +19,7 @@ fn a_lease_id_is_a_secret_that_round_trips() {
 }
 
 #[test]
-fn a_holder_survives_its_text() {
+fn decode_returns_the_encoded_holder_and_rejects_other_text() {
     for (host, label) in [("db-3", "backup.sh nightly"), ("db-3", ""), ("two words", "tab\there"), ("", "x")] {
         let holder = Holder::new(host, 4121, label);
         assert_eq!(Holder::decode(&holder.encode()), Some(holder));
@@ -36,8 +36,20 @@ fn long_labels_are_cut_between_characters() {
 }
 
 #[test]
-fn another_program_is_shown_by_the_type_of_its_key() {
+fn the_text_of_another_program_contains_the_type_of_its_key() {
     let holder = Holder::of_other_program("hash");
     assert_eq!(holder.to_string(), "another program (key type hash)");
     assert!(holder.is_other_program() && !Holder::new("db-3", 4121, "").is_other_program());
+}
+
+#[test]
+fn an_owner_reads_back_and_does_not_show() {
+    let owner = OwnerId::from_bits(0xfe);
+    assert_eq!(owner.reveal(), "000000000000000000000000000000fe");
+    assert_eq!(OwnerId::parse(&owner.reveal()), Some(owner));
+    for text in ["", "fe", "000000000000000000000000000000FE", "+00000000000000000000000000000fe"] {
+        assert_eq!(OwnerId::parse(text), None, "{text}");
+    }
+    let shown = alloc::format!("{:?} {:?}", owner, crate::terms::Mode::Reentrant { owner });
+    assert!(!shown.contains("fe}") && !shown.contains("254"), "{shown}");
 }

@@ -1,7 +1,7 @@
-//! A node's reply to a request, and its message to the first waiter.
+//! A node's answer: the reply to a request, and the message to the first waiter.
 
-use crate::ticket::{Handoff, Waiter};
-use crate::vote::{Refusal, Vote};
+use crate::request::Waiter;
+use crate::vote::{Handoff, Refusal, Vote};
 
 /// A node's answer, and its message to the first waiter.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,17 +4,17 @@ use alloc::boxed::Box;
 
 use crate::digest::Digest;
 use crate::fence::Fence;
-use crate::mode::{Mode, OwnerId, Period};
-use crate::name::LeaseId;
+use crate::name::{Channel, LeaseId, OwnerId};
 use crate::node::answer::Answer;
 use crate::node::breaking;
 use crate::node::inspect::{check, held_by, report};
 use crate::node::record::{Entry, FenceNote, Record, VoteNote, retention_millis};
 use crate::node::restart::{Epoch, Incarnation};
 use crate::node::time::NodeTime;
-use crate::ticket::{Channel, Handoff, Parting, QueuePosition, Waiter};
+use crate::request::{Parting, Request, Waiter};
+use crate::terms::{Mode, Period};
 use crate::time::Ttl;
-use crate::vote::{FREE_LISTED_MAX, GrantedSlot, HeldBy, Refusal, Request, Vote};
+use crate::vote::{FREE_LISTED_MAX, GrantedSlot, Handoff, HeldBy, QueuePosition, Refusal, Vote};
 
 /// Applies a request atomically and returns the node's vote.
 ///
@@ -41,9 +41,9 @@ pub fn apply(
 /// Applies the last request of the first waiter, as if the request arrived now. Returns `None` if the node does not
 /// grant the request; the waiter then gets only the hint.
 ///
-/// Call it only for a waiter that can be notified: any other waiter would hold a vote without knowing it.
+/// Call this function only for a waiter that can be notified: any other waiter would hold a vote without knowing.
 fn hand_on(life: &Incarnation, record: &mut Record, waiter: Waiter, now: NodeTime) -> Option<Handoff> {
-    let (epoch, request) = record.next(waiter)?.clone();
+    let (epoch, request) = record.next_request(waiter)?.clone();
     match answer(life, record, &request, epoch, now).vote {
         Vote::Grant { fence, .. } => Some(Handoff { attempt: Digest::of(request.attempt()), fence }),
         _ => None,
@@ -58,16 +58,16 @@ pub(super) fn answer(
     epoch: Epoch,
     now: NodeTime,
 ) -> Answer {
-    record.lapse(now);
+    record.remove_expired(now);
     let floor = match life.floor {
         Some(floor) if life.epoch == Some(epoch) => floor,
-        _ if !request.needs_life() => Fence::default(),
+        _ if !request.needs_epoch() => Fence::default(),
         _ => return Refusal::WrongEpoch.into(),
     };
-    carry_out(life, floor, record, request, now)
+    dispatch(life, floor, record, request, now)
 }
 
-fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Request, now: NodeTime) -> Answer {
+fn dispatch(life: &Incarnation, floor: Fence, record: &mut Record, request: &Request, now: NodeTime) -> Answer {
     match request {
         Request::Acquire { attempt, proposal, ttl, holder, mode, waiter } => {
             let bid = Bid { attempt: *attempt, fence: *proposal, ttl: *ttl, holder, mode: *mode, waiter: *waiter };
@@ -78,9 +78,9 @@ fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Re
             renew(life, record, &bid, *repair, now).into()
         }
         Request::Release { attempt, tombstone, parting } => {
-            let answer = part(record, *attempt, *parting, now);
+            let answer = release(record, *attempt, *parting, now);
             if let Some(millis) = tombstone {
-                record.bury(*attempt, now.life_millis.saturating_add(*millis));
+                record.add_tombstone(*attempt, now.life_millis.saturating_add(*millis));
             }
             answer
         }
@@ -89,17 +89,17 @@ fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Re
             record.retire(*owner, now.life_millis.saturating_add(*tombstone));
             answer
         }
-        Request::Break { target, mode } => breaking::end(life, record, *target, *mode, now),
+        Request::Break { target, mode } => breaking::apply(life, record, *target, *mode, now),
         Request::Inspect => Vote::Report(Box::new(report(record, now))).into(),
         Request::Check { attempt, slot } => check(record, *attempt, *slot, now).into(),
-        // The commands of the Redlock page only answer yes or no.
+        // The commands of the Redlock page answer only yes or no.
         Request::PlainAcquire { .. } if record.vote.is_some() => {
             let (holder, remaining, fence, queue) = (None, None, Fence::default(), QueuePosition::default());
             Refusal::Held { holder, remaining, fence, queue }.into()
         }
-        Request::PlainAcquire { attempt, ttl } => stand_plain(record, *attempt, *ttl, now).into(),
+        Request::PlainAcquire { attempt, ttl } => store_plain_vote(record, *attempt, *ttl, now).into(),
         Request::PlainExtend { attempt, ttl } if is_exclusive(record, *attempt) => {
-            stand_plain(record, *attempt, *ttl, now).into()
+            store_plain_vote(record, *attempt, *ttl, now).into()
         }
         Request::PlainRelease { attempt } if is_exclusive(record, *attempt) => {
             record.vote = None;
@@ -109,6 +109,7 @@ fn carry_out(life: &Incarnation, floor: Fence, record: &mut Record, request: &Re
     }
 }
 
+/// What an acquire or a renewal asks for.
 struct Bid<'a> {
     attempt: LeaseId,
     fence: Fence,
@@ -125,8 +126,8 @@ enum Admission {
     /// The owner already has an entry, so the queue does not apply.
     Reentry,
     /// Another client holds the vote.
-    Taken,
-    /// The request cannot be granted later either.
+    Held,
+    /// Waiting cannot help: the client must not join the queue.
     Refused(Refusal),
 }
 
@@ -141,16 +142,16 @@ fn acquire(
     if let Some(refusal) = refused_for_good(record, bid, now) {
         return refusal.into();
     }
-    let is_own = record.is_own(bid.attempt);
-    let admission = if is_own { Admission::Open } else { admit(record, bid.mode) };
-    let is_taken = matches!(admission, Admission::Taken);
+    let has_vote = record.has_vote(bid.attempt);
+    let admission = if has_vote { Admission::Open } else { admit(record, bid.mode) };
+    let is_held = matches!(admission, Admission::Held);
     match admission {
         Admission::Refused(refusal) => return refusal.into(),
-        Admission::Open if is_own || !is_behind(record, bid) => {}
+        Admission::Open if has_vote || !is_behind(record, bid) => {}
         Admission::Reentry => {}
-        Admission::Open | Admission::Taken => {
+        Admission::Open | Admission::Held => {
             return match enqueue(life, record, bid, request, now) {
-                Ok(queue) if is_taken => held(record, queue, now).into(),
+                Ok(queue) if is_held => held(record, queue, now).into(),
                 Ok(queue) => Refusal::Behind { fence: record.stored_fence(), queue }.into(),
                 Err(full) => full.into(),
             };
@@ -163,38 +164,37 @@ fn acquire(
         Some(stored) if is_reentry => record.fence_of_reader(bid.mode).unwrap_or(stored),
         _ if is_too_far_ahead(life, record, bid.fence, now) => return Refusal::TooFarAhead.into(),
         // No other client can have received a fence since this vote, so a request that is repeated after a lost reply
-        // gets the same fence. A seal (a request with a higher fence) raises it.
-        Some(stored) if is_own && !bid.mode.is_among_others() => bid.fence.max(stored),
+        // gets the same fence. A seal (a request with a higher fence) raises the fence.
+        Some(stored) if has_vote && !bid.mode.allows_several_holders() => bid.fence.max(stored),
         // There is no higher fence.
         Some(Fence::MAX) => return Refusal::TooFarAhead.into(),
         Some(stored) => bid.fence.max(floor).max(stored.next()),
-        // Use the clock only if no fence is stored. If it were always used, the nodes would grant different fences in
-        // every round.
+        // Use the clock only if no fence is stored. If the clock were always used, the nodes would grant different
+        // fences in every round.
         None => {
             let clock = now.wall_micros.saturating_sub(life.constants.max_skew_micros);
             bid.fence.max(floor).max(Fence::new(clock))
         }
     };
-    let vote = grant(life, record, bid, (fence, fence), is_own || is_reentry, now);
+    let vote = grant(life, record, bid, (fence, fence), has_vote || is_reentry, now);
     if let Some(waiter) = bid.waiter {
         record.leave_queue(waiter.ticket);
     }
-    // After this entry, there may still be room for the next waiter.
-    let hint = if is_own || is_reentry || record.entries.is_empty() { None } else { record.hint() };
+    // After a new entry, the next waiter may get the lock too.
+    let hint = if has_vote || is_reentry || record.entries.is_empty() { None } else { record.hint() };
     Answer { hint, ..vote.into() }
 }
 
 /// Returns the refusal for an attempt with a tombstone, or for a retired owner.
 fn refused_for_good(record: &Record, bid: &Bid<'_>, now: NodeTime) -> Option<Refusal> {
-    if record.is_over(bid.attempt, now) {
+    if record.has_tombstone(bid.attempt, now) {
         return Some(Refusal::Tombstoned);
     }
     let is_retired = bid.mode.owner().is_some_and(|owner| record.is_retired(owner, now));
     is_retired.then_some(Refusal::Retired)
 }
 
-/// Puts the client in the queue. The node also stores an exclusive request, so that it can later grant the request by a
-/// handoff.
+/// Puts the client in the queue. The node also stores an exclusive request, to grant the request by a handoff later.
 fn enqueue(
     life: &Incarnation,
     record: &mut Record,
@@ -212,7 +212,7 @@ fn enqueue(
 fn admit(record: &Record, mode: Mode) -> Admission {
     let Some(vote) = &record.vote else { return Admission::Open };
     match (vote.period, mode) {
-        (Period::Reentrant(theirs), Mode::Reentrant { owner }) if theirs == owner => Admission::Reentry,
+        (Period::Reentrant(current), Mode::Reentrant { owner }) if current == owner => Admission::Reentry,
         (Period::Shared, Mode::Shared { .. }) if record.fence_of_reader(mode).is_some() => Admission::Reentry,
         (Period::Shared, Mode::Shared { .. }) => Admission::Open,
         (Period::Shared, Mode::Exclusive { writer: Some(owner) } | Mode::Reentrant { owner })
@@ -224,57 +224,57 @@ fn admit(record: &Record, mode: Mode) -> Admission {
             Admission::Refused(Refusal::Permits { stored })
         }
         (Period::Slots(permits), Mode::Slot { .. }) if record.entries.len() < permits as usize => Admission::Open,
-        _ => Admission::Taken,
+        _ => Admission::Held,
     }
 }
 
-/// Returns whether earlier waiters need all places that are free.
+/// Returns whether earlier waiters need the free vote, or all free slots.
 fn is_behind(record: &Record, bid: &Bid<'_>) -> bool {
-    let room = match bid.mode {
+    let free = match bid.mode {
         Mode::Slot { permits, .. } => (permits as usize).saturating_sub(record.entries.len()),
         Mode::Exclusive { .. } | Mode::Reentrant { .. } | Mode::Shared { .. } => 1,
     };
-    record.ahead(bid.mode, bid.waiter.map(|waiter| waiter.ticket)) >= room
+    record.count_blocking(bid.mode, bid.waiter.map(|waiter| waiter.ticket)) >= free
 }
 
 fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, now: NodeTime) -> Vote {
     if let Some(refusal) = refused_for_good(record, bid, now) {
         return Vote::Refusal(refusal);
     }
-    let is_own = record.is_own(bid.attempt) && is_in_its_slot(record, bid);
-    if !is_own && !is_repairable(record, bid.mode) {
+    let can_renew = record.has_vote(bid.attempt) && is_in_its_slot(record, bid);
+    if !can_renew && !is_repairable(record, bid.mode) {
         let queue = QueuePosition { waiting: record.queue.len() as u32, ..QueuePosition::default() };
         return Vote::Refusal(held(record, queue, now));
     }
-    if !is_own && !repair {
+    if !can_renew && !repair {
         return Vote::Refusal(Refusal::Absent);
     }
-    let keeps_its_fence = is_own && record.fence.is_some();
+    let keeps_its_fence = can_renew && record.fence.is_some();
     if !keeps_its_fence && is_too_far_ahead(life, record, bid.fence, now) {
         return Vote::Refusal(Refusal::TooFarAhead);
     }
     let fence = match &record.fence {
         // The seal gave a majority the lease's fence, so a renewal need not raise it.
-        Some(note) if is_own => note.fence,
+        Some(note) if can_renew => note.fence,
         // Another client may have held the lock since, and no entry may reuse that client's fence.
-        Some(note) if is_passed(record, note, bid) && note.fence == Fence::MAX => {
+        Some(note) if is_fence_of_another(record, note, bid) && note.fence == Fence::MAX => {
             return Vote::Refusal(Refusal::TooFarAhead);
         }
-        Some(note) if is_passed(record, note, bid) => note.fence.next().max(bid.fence),
+        Some(note) if is_fence_of_another(record, note, bid) => note.fence.next().max(bid.fence),
         Some(note) => note.fence.max(bid.fence),
         None => bid.fence,
     };
-    if !is_own && record.is_own(bid.attempt) {
-        // This node granted a slot that did not win: replace it by the slot that won.
+    if !can_renew && record.has_vote(bid.attempt) {
+        // This node granted a slot that did not win. Replace that entry by one for the slot that won.
         take_back(record, bid.attempt);
     }
     let entry = record.entry(bid.attempt).map_or(bid.fence, |entry| entry.fence);
-    grant(life, record, bid, (fence, entry), is_own, now)
+    grant(life, record, bid, (fence, entry), can_renew, now)
 }
 
 /// Returns whether the highest fence may belong to another client. This matters when the owner of a reentrant lock
-/// repairs its vote on a node that no longer has it.
-fn is_passed(record: &Record, note: &FenceNote, bid: &Bid<'_>) -> bool {
+/// repairs its vote on a node that no longer has the vote.
+fn is_fence_of_another(record: &Record, note: &FenceNote, bid: &Bid<'_>) -> bool {
     matches!(bid.mode, Mode::Reentrant { .. }) && record.vote.is_none() && note.by != bid.attempt
 }
 
@@ -290,7 +290,7 @@ fn is_in_its_slot(record: &Record, bid: &Bid<'_>) -> bool {
 fn is_repairable(record: &Record, mode: Mode) -> bool {
     match (record.vote.as_ref().map(|vote| vote.period), mode) {
         (None, _) | (Some(Period::Shared), Mode::Shared { .. }) => true,
-        (Some(Period::Reentrant(theirs)), Mode::Reentrant { owner }) => theirs == owner,
+        (Some(Period::Reentrant(current)), Mode::Reentrant { owner }) => current == owner,
         (Some(Period::Slots(stored)), Mode::Slot { permits, slot }) => {
             stored == permits && record.free_slots(permits, slot).next() == Some(slot)
         }
@@ -314,22 +314,22 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
 }
 
 /// Stores the vote and grants it with `fence`. `entry` is the fence of the entry, for modes that have entries (one per
-/// holder). `goes_on` says whether the vote existed before, for this attempt or for another entry of its owner.
+/// holder). `is_continued` says whether the vote existed before, for this attempt or another entry of its owner.
 fn grant(
     life: &Incarnation,
     record: &mut Record,
     bid: &Bid<'_>,
     (fence, entry): (Fence, Fence),
-    goes_on: bool,
+    is_continued: bool,
     now: NodeTime,
 ) -> Vote {
-    let slot = enter(record, bid, entry, now);
+    let slot = store_vote(record, bid, entry, now);
     let by = record.vote.as_ref().map_or(bid.attempt, |vote| vote.attempt);
-    let since = record.fence.as_ref().filter(|note| goes_on && note.by == by);
+    let continued = record.fence.as_ref().filter(|note| is_continued && note.by == by);
     record.fence = Some(FenceNote {
         fence: fence.max(record.stored_fence()),
         by,
-        since_micros: since.map_or(now.wall_micros, |note| note.since_micros),
+        since_micros: continued.map_or(now.wall_micros, |note| note.since_micros),
         ticket: bid.waiter.map(|waiter| waiter.ticket),
         holder: bid.holder.into(),
         until: now.life_millis.saturating_add(retention_millis(&life.constants)),
@@ -338,7 +338,7 @@ fn grant(
 }
 
 /// Stores the vote and, for modes that have entries, the entry. Never shortens a vote or an entry.
-fn enter(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Option<GrantedSlot> {
+fn store_vote(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Option<GrantedSlot> {
     let mut until = now.life_millis.saturating_add(bid.ttl.as_millis());
     let mut granted = None;
     if !matches!(bid.mode, Mode::Exclusive { .. }) {
@@ -358,26 +358,26 @@ fn enter(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Opt
             until: before.map_or(until, |entry| entry.until.max(until)),
         });
     }
-    let standing = record.vote.as_ref();
+    let current = record.vote.as_ref();
     until = record.entries.iter().map(|entry| entry.until).fold(until, u64::max);
     record.vote = Some(VoteNote {
-        attempt: standing.map_or(bid.attempt, |vote| vote.attempt),
-        period: standing.map_or(Period::begun_by(bid.mode), |vote| vote.period),
-        until: standing.map_or(until, |vote| vote.until.max(until)),
+        attempt: current.map_or(bid.attempt, |vote| vote.attempt),
+        period: current.map_or(Period::begun_by(bid.mode), |vote| vote.period),
+        until: current.map_or(until, |vote| vote.until.max(until)),
     });
     granted
 }
 
-fn stand_plain(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTime) -> Vote {
+fn store_plain_vote(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTime) -> Vote {
     let until = now.life_millis.saturating_add(ttl.as_millis());
     record.vote = Some(VoteNote { attempt, period: Period::Exclusive, until });
     Vote::grant(Fence::default())
 }
 
 /// Releases a vote. The client leaves the queue or keeps its position, as `parting` says.
-fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: NodeTime) -> Answer {
-    let was_own = record.is_own(attempt);
-    if was_own {
+fn release(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: NodeTime) -> Answer {
+    let had_vote = record.has_vote(attempt);
+    if had_vote {
         take_back(record, attempt);
     }
     if let Some(Parting::Yield(waiter)) = parting {
@@ -385,19 +385,19 @@ fn part(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: No
         record.keep_request(waiter.ticket, None);
     }
     let hint = match parting {
-        Some(Parting::Yield(waiter)) if was_own => {
+        Some(Parting::Yield(waiter)) if had_vote => {
             record.keep_place(waiter, now);
             // Waiters with a higher ticket could not get the vote, and the waiter that yields must not wake itself.
             record.hint().filter(|hint| hint.ticket < waiter.ticket)
         }
         Some(Parting::Leave(waiter)) => {
             let was_first = record.leave_queue(waiter.ticket);
-            if was_own || was_first { record.hint() } else { None }
+            if had_vote || was_first { record.hint() } else { None }
         }
-        None if was_own => record.hint(),
+        None if had_vote => record.hint(),
         Some(Parting::Yield(_)) | None => None,
     };
-    let vote = if was_own { Vote::grant(Fence::default()) } else { Vote::Refusal(Refusal::Absent) };
+    let vote = if had_vote { Vote::grant(Fence::default()) } else { Vote::Refusal(Refusal::Absent) };
     Answer { hint, ..vote.into() }
 }
 
@@ -407,17 +407,18 @@ fn retire(record: &mut Record, owner: OwnerId) -> Answer {
         return Refusal::Absent.into();
     }
     record.entries.retain(|entry| entry.owner != Some(owner));
-    end_with_the_last(record);
+    update_vote_end(record);
     Answer { hint: record.hint(), ..Vote::grant(Fence::default()).into() }
 }
 
+/// Removes the attempt's entry, or the vote of an attempt without an entry.
 fn take_back(record: &mut Record, attempt: LeaseId) {
     record.entries.retain(|entry| entry.attempt != attempt);
-    end_with_the_last(record);
+    update_vote_end(record);
 }
 
 /// Makes the vote end with its last entry, or removes the vote if no entry is left.
-fn end_with_the_last(record: &mut Record) {
+fn update_vote_end(record: &mut Record) {
     match (record.entries.iter().map(|entry| entry.until).max(), &mut record.vote) {
         (Some(until), Some(vote)) => vote.until = until,
         _ => record.vote = None,

@@ -8,18 +8,19 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::digest::Digest;
-use crate::mode::Period;
 use crate::name::{Holder, LeaseId};
 use crate::node::answer::Answer;
 use crate::node::record::{Record, VoteNote};
 use crate::node::restart::Incarnation;
 use crate::node::time::NodeTime;
-use crate::vote::{BreakMode, Refusal, Target, Vote};
+use crate::request::{BreakMode, Target};
+use crate::terms::Period;
+use crate::vote::{Refusal, Vote};
 
 /// Breaks the target lease, if the vote still belongs to that lease.
-pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode: BreakMode, now: NodeTime) -> Answer {
-    let Some(vote) = record.vote.as_ref() else { return end_absent(life, record, target, now) };
-    if !is_meant(record, vote, target) {
+pub(super) fn apply(life: &Incarnation, record: &mut Record, target: Target, mode: BreakMode, now: NodeTime) -> Answer {
+    let Some(vote) = record.vote.as_ref() else { return prevent_repair(life, record, target, now) };
+    if !is_target(record, vote, target) {
         let note = record.fence_of_vote();
         return Refusal::Other {
             fence: note.map(|note| note.fence),
@@ -37,14 +38,14 @@ pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode:
     };
     let had_fence = record.fence_of_vote().is_some();
     if let Some(note) = record.fence.as_mut().filter(|_| had_fence) {
-        note.by = digest.signature();
-        // No waiter should yield to a broken lease.
+        note.by = digest.broken_signature();
+        // Waiters must not yield to a broken lease.
         note.ticket = None;
     }
     record.entries.clear();
     let (remaining, hint) = match mode {
         BreakMode::Drain => {
-            record.vote = Some(VoteNote { attempt: digest.signature(), period: Period::Exclusive, until });
+            record.vote = Some(VoteNote { attempt: digest.broken_signature(), period: Period::Exclusive, until });
             (Duration::from_millis(until - now.life_millis), None)
         }
         BreakMode::Now => {
@@ -52,12 +53,12 @@ pub(super) fn end(life: &Incarnation, record: &mut Record, target: Target, mode:
             (Duration::ZERO, record.hint())
         }
     };
-    bury(life, record, attempts, now);
+    add_tombstones(life, record, attempts, now);
     Answer { hint, ..Vote::Broken { digest, stood: true, remaining }.into() }
 }
 
 /// Returns whether this vote is the target.
-fn is_meant(record: &Record, vote: &VoteNote, target: Target) -> bool {
+fn is_target(record: &Record, vote: &VoteNote, target: Target) -> bool {
     let note = record.fence_of_vote();
     match target {
         Target::Fence(fence) => note.is_some_and(|note| note.fence == fence),
@@ -69,19 +70,19 @@ fn is_meant(record: &Record, vote: &VoteNote, target: Target) -> bool {
 }
 
 /// Handles a break on a node without a vote. If the target was the last lease, prevents its repair on this node.
-fn end_absent(life: &Incarnation, record: &mut Record, target: Target, now: NodeTime) -> Answer {
+fn prevent_repair(life: &Incarnation, record: &mut Record, target: Target, now: NodeTime) -> Answer {
     let note = record.fence.as_ref().filter(|note| target == Target::Fence(note.fence));
     let Some(note) = note else { return Refusal::Absent.into() };
     let by = note.by;
-    bury(life, record, [by], now);
+    add_tombstones(life, record, [by], now);
     Vote::Broken { digest: Digest::of(by), stood: Digest::of_broken(by).is_some(), remaining: Duration::ZERO }.into()
 }
 
-/// Adds tombstones that last as long as a request of these attempts may be in flight. An attempt that was broken before
-/// already has a tombstone.
-fn bury(life: &Incarnation, record: &mut Record, attempts: impl IntoIterator<Item = LeaseId>, now: NodeTime) {
+/// Adds tombstones that last as long as requests of these attempts may be in flight. Skips attempts that were broken
+/// before, because they have tombstones already.
+fn add_tombstones(life: &Incarnation, record: &mut Record, attempts: impl IntoIterator<Item = LeaseId>, now: NodeTime) {
     let until = now.life_millis.saturating_add(life.constants.max_ttl_millis);
     for attempt in attempts.into_iter().filter(|attempt| Digest::of_broken(*attempt).is_none()) {
-        record.bury(attempt, until);
+        record.add_tombstone(attempt, until);
     }
 }

@@ -6,8 +6,7 @@ use crate::digest::Digest;
 use crate::name::{Holder, LeaseId};
 use crate::node::record::{Place, Record};
 use crate::node::time::NodeTime;
-use crate::ticket::{QUEUE_LISTED_MAX, Waiting};
-use crate::vote::{HeldBy, Refusal, Report, Vote};
+use crate::vote::{HeldBy, QUEUE_LISTED_MAX, Refusal, Report, Vote, Waiting};
 
 /// Returns the current holder.
 pub(super) fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
@@ -38,14 +37,14 @@ fn waiting(place: &Place) -> Waiting {
     Waiting { since_micros: place.waiter.ticket.at, shared: place.waiter.shared }
 }
 
-/// Returns whether an attempt's vote exists, and how long it will last.
+/// Returns how long an attempt's vote will last, or the refusal if the attempt has no vote.
 pub(super) fn check(record: &Record, attempt: LeaseId, slot: Option<u32>, now: NodeTime) -> Vote {
-    if record.is_over(attempt, now) {
+    if record.has_tombstone(attempt, now) {
         return Vote::Refusal(Refusal::Tombstoned);
     }
     let entry = record.entry(attempt);
     let until = match &record.vote {
-        Some(vote) if record.is_own(attempt) => entry.map_or(vote.until, |entry| entry.until),
+        Some(vote) if record.has_vote(attempt) => entry.map_or(vote.until, |entry| entry.until),
         _ => return Vote::Refusal(Refusal::Absent),
     };
     if entry.and_then(|entry| entry.slot) != slot {

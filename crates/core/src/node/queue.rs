@@ -1,22 +1,22 @@
 //! The queue of a name on one node, and which waiter to notify when the lock may be free.
 
-use crate::mode::{Mode, Period};
 use crate::node::record::{Place, Record};
 use crate::node::restart::Epoch;
 use crate::node::time::NodeTime;
-use crate::ticket::{ENTRY_LEASE, QueuePosition, Ticket, WAITERS_MAX, Waiter};
-use crate::vote::{Refusal, Request};
+use crate::request::{ENTRY_LEASE, Request, Ticket, WAITERS_MAX, Waiter};
+use crate::terms::{Mode, Period};
+use crate::vote::{QueuePosition, Refusal};
 
 impl Record {
     /// Counts the waiters with a lower ticket that block this request. If the request has no ticket, counts all waiters
-    /// that block it.
-    pub(super) fn ahead(&self, mode: Mode, ticket: Option<Ticket>) -> usize {
+    /// that block the request.
+    pub(super) fn count_blocking(&self, mode: Mode, ticket: Option<Ticket>) -> usize {
         let lower = |place: &&Place| ticket.is_none_or(|ticket| place.waiter.ticket < ticket);
-        let in_the_way = |place: &&Place| !(mode.is_shared() && place.waiter.shared);
-        self.queue.iter().filter(lower).filter(in_the_way).count()
+        let blocks = |place: &&Place| !(mode.is_shared() && place.waiter.shared);
+        self.queue.iter().filter(lower).filter(blocks).count()
     }
 
-    /// Adds a waiter to the queue or extends its stay, and returns the waiter's position.
+    /// Adds a waiter to the queue or keeps its position for longer, and returns the position.
     pub(super) fn enqueue(
         &mut self,
         mode: Mode,
@@ -31,16 +31,16 @@ impl Record {
             return Err(Refusal::QueueFull);
         }
         self.keep_place(waiter, now);
-        let before = self.queue.iter().filter(|place| place.waiter.ticket < waiter.ticket).count();
-        let lower = self.ahead(mode, Some(waiter.ticket)) > 0 || self.is_voted_lower(waiter.ticket);
-        Ok(QueuePosition { place: Some(before as u32 + 1), waiting: self.queue.len() as u32, lower })
+        let earlier = self.queue.iter().filter(|place| place.waiter.ticket < waiter.ticket).count();
+        let lower = self.count_blocking(mode, Some(waiter.ticket)) > 0 || self.is_vote_for_lower(waiter.ticket);
+        Ok(QueuePosition { place: Some(earlier as u32 + 1), waiting: self.queue.len() as u32, lower })
     }
 
     /// Returns whether the current vote may belong to a waiter with a lower ticket that has not won yet.
-    fn is_voted_lower(&self, ticket: Ticket) -> bool {
+    fn is_vote_for_lower(&self, ticket: Ticket) -> bool {
         self.vote.as_ref().is_some_and(|vote| match vote.period {
             Period::Exclusive => self.fence_of_vote().and_then(|note| note.ticket).is_some_and(|voted| voted < ticket),
-            // The node does not know the tickets of all entries. Assume a lower one: an unnecessary yield is safe.
+            // The node does not know the tickets of all entries. Assume a lower ticket: an unnecessary yield is safe.
             Period::Reentrant(_) | Period::Shared | Period::Slots(_) => true,
         })
     }
@@ -61,20 +61,20 @@ impl Record {
         }
     }
 
-    /// Returns the stored request of the waiter, if it is first and the vote is free.
-    pub(super) fn next(&self, waiter: Waiter) -> Option<&(Epoch, Request)> {
+    /// Returns the stored request of the waiter, if the waiter is first and the vote is free.
+    pub(super) fn next_request(&self, waiter: Waiter) -> Option<&(Epoch, Request)> {
         let first = self.queue.first().filter(|place| self.vote.is_none() && place.waiter.ticket == waiter.ticket)?;
         first.request.as_ref()
     }
 
-    /// Removes a waiter, and returns whether it was first.
+    /// Removes a waiter from the queue, and returns whether the waiter was first.
     pub(super) fn leave_queue(&mut self, ticket: Ticket) -> bool {
         let was_first = self.queue.first().is_some_and(|place| place.waiter.ticket == ticket);
         self.queue.retain(|place| place.waiter.ticket != ticket);
         was_first
     }
 
-    /// Returns the first waiter, if it could get a vote now.
+    /// Returns the first waiter, if this waiter could get a vote now.
     pub(super) fn hint(&self) -> Option<Waiter> {
         let first = self.queue.first()?.waiter;
         let is_open = match self.vote.as_ref().map(|vote| vote.period) {

@@ -6,12 +6,11 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::fence::Fence;
-use crate::mode::{Mode, OwnerId, Period};
-use crate::name::LeaseId;
+use crate::name::{LeaseId, OwnerId};
 use crate::node::restart::{Constants, Epoch};
 use crate::node::time::NodeTime;
-use crate::ticket::{Ticket, Waiter};
-use crate::vote::Request;
+use crate::request::{Request, Ticket, Waiter};
+use crate::terms::{Mode, Period};
 
 /// The least time that a node keeps a fence after the last lease of a name. Fences expire so that unused names do not
 /// accumulate.
@@ -19,8 +18,8 @@ pub const FENCE_RETENTION_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Returns how long a node keeps a fence: until every node's clock has certainly passed the fence.
 pub fn retention_millis(constants: &Constants) -> u64 {
-    let four_sigma = constants.max_skew_micros.saturating_mul(4) / 1_000;
-    (FENCE_RETENTION_MIN.as_millis() as u64).max(constants.max_ttl_millis.saturating_add(four_sigma))
+    let four_skews = constants.max_skew_micros.saturating_mul(4) / 1_000;
+    (FENCE_RETENTION_MIN.as_millis() as u64).max(constants.max_ttl_millis.saturating_add(four_skews))
 }
 
 /// A vote that a node has given and that has not expired.
@@ -34,7 +33,7 @@ pub struct VoteNote {
     pub until: u64,
 }
 
-/// One entry: one holder's stay in a lock that allows several holders or re-entry.
+/// One holder's entry in a lock that allows several holders or re-entry.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Entry {
     /// The attempt that entered.
@@ -56,8 +55,8 @@ pub struct Place {
     pub waiter: Waiter,
     /// The last millisecond of the position, unless the waiter asks again.
     pub until: u64,
-    /// The last request of a waiter for an exclusive lock, and its epoch. The node grants it without another request
-    /// when the waiter is first and the vote is free.
+    /// The last request of a waiter for an exclusive lock, and its epoch. The node grants this request by
+    /// a handoff when the waiter is first and the vote is free.
     pub request: Option<(Epoch, Request)>,
 }
 
@@ -90,37 +89,37 @@ pub struct Record {
     pub fence: Option<FenceNote>,
     /// The waiters, lowest ticket first.
     pub queue: Vec<Place>,
-    /// Attempts that are over, each with the last millisecond in which the node refuses their requests. An attempt
+    /// Attempts that are over, each with the last millisecond in which the node refuses its requests. An attempt
     /// concerns one name only.
     pub tombstones: BTreeMap<LeaseId, u64>,
     /// Retired owners (all entries of each were released at once), each with the last millisecond in which the node
-    /// refuses their requests for this name.
+    /// refuses its requests for this name.
     pub retired: BTreeMap<OwnerId, u64>,
 }
 
 impl Record {
     /// Removes votes, fences and queue positions that have expired. As in Redis, a value still exists in the
     /// millisecond in which it expires.
-    pub fn lapse(&mut self, now: NodeTime) {
-        let gone = |until: u64| now.life_millis > until;
-        self.vote.take_if(|vote| gone(vote.until));
-        self.entries.retain(|entry| !gone(entry.until));
+    pub fn remove_expired(&mut self, now: NodeTime) {
+        let is_expired = |until: u64| now.life_millis > until;
+        self.vote.take_if(|vote| is_expired(vote.until));
+        self.entries.retain(|entry| !is_expired(entry.until));
         if self.vote.is_none() {
-            // The period ended with its vote. Its entries must not carry over to the next vote.
+            // The period ended with its vote. The entries must not carry over to the next vote.
             self.entries.clear();
         }
-        self.fence.take_if(|fence| gone(fence.until));
-        self.queue.retain(|place| !gone(place.until));
+        self.fence.take_if(|fence| is_expired(fence.until));
+        self.queue.retain(|place| !is_expired(place.until));
     }
 
-    /// Removes expired tombstones. This is separate from [`lapse`](Self::lapse) because there may be many, and a
-    /// request needs only those of its own attempt and owner.
+    /// Removes expired tombstones. This is separate from [`remove_expired`](Self::remove_expired) because
+    /// there may be many tombstones, and a request needs only those of its own attempt and owner.
     pub fn sweep_tombstones(&mut self, now: NodeTime) {
         self.tombstones.retain(|_, until| now.life_millis <= *until);
         self.retired.retain(|_, until| now.life_millis <= *until);
     }
 
-    /// Removes the stored requests of all waiters. They get hints instead of handoffs.
+    /// Removes the stored requests of all waiters. The waiters then get hints instead of handoffs.
     pub fn forget_requests(&mut self) {
         self.queue.iter_mut().for_each(|place| place.request = None);
     }
@@ -136,7 +135,7 @@ impl Record {
     }
 
     /// Refuses requests of this attempt at least until `until`.
-    pub(super) fn bury(&mut self, attempt: LeaseId, until: u64) {
+    pub(super) fn add_tombstone(&mut self, attempt: LeaseId, until: u64) {
         let known = self.tombstones.entry(attempt).or_default();
         *known = until.max(*known);
     }
@@ -148,24 +147,24 @@ impl Record {
     }
 
     /// Returns whether the attempt has a tombstone.
-    pub(super) fn is_over(&self, attempt: LeaseId, now: NodeTime) -> bool {
+    pub(super) fn has_tombstone(&self, attempt: LeaseId, now: NodeTime) -> bool {
         self.tombstones.get(&attempt).is_some_and(|until| now.life_millis <= *until)
     }
 
-    /// Returns whether the node refuses the owner, because the owner has retired from this name.
+    /// Returns whether the node refuses the owner, because the owner was retired.
     pub(super) fn is_retired(&self, owner: OwnerId, now: NodeTime) -> bool {
         self.retired.get(&owner).is_some_and(|until| now.life_millis <= *until)
     }
 
     /// Returns whether this node's vote is for the attempt.
-    pub(super) fn is_own(&self, attempt: LeaseId) -> bool {
+    pub(super) fn has_vote(&self, attempt: LeaseId) -> bool {
         self.vote.as_ref().is_some_and(|vote| match vote.period {
             Period::Exclusive => vote.attempt == attempt,
             Period::Reentrant(_) | Period::Shared | Period::Slots(_) => self.entry(attempt).is_some(),
         })
     }
 
-    /// Returns the fence that was granted with the current vote, if there is one.
+    /// Returns the fence that was granted with the current vote, if the vote has one.
     pub(super) fn fence_of_vote(&self) -> Option<&FenceNote> {
         let vote = self.vote.as_ref()?;
         self.fence.as_ref().filter(|note| note.by == vote.attempt)
@@ -175,7 +174,7 @@ impl Record {
         self.entries.iter().find(|entry| entry.attempt == attempt)
     }
 
-    /// Returns the fence of a reader's existing entries, if the reader may re-enter with it.
+    /// Returns the fence of a reader's existing entries, if the reader may re-enter with that fence.
     pub(super) fn fence_of_reader(&self, mode: Mode) -> Option<Fence> {
         let Mode::Shared { owner, reenters: true } = mode else { return None };
         let is_shared = self.vote.as_ref().is_some_and(|vote| vote.period == Period::Shared);

@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::fence::Fence;
 use crate::node::time::NodeTime;
 
-/// Identifies one incarnation of a node: one life of its memory, from one memory loss to the next. 128 random bits.
+/// Identifies one incarnation of a node (one life of its memory, from one memory loss to the next) by 128 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Epoch(pub u128);
 
@@ -15,8 +15,9 @@ pub struct Epoch(pub u128);
 pub struct Identity {
     /// Identifies the server's process. A restart changes it.
     pub run: String,
-    /// The last promotion of the server from replica to master, which replaces its data by another server's. Empty if
-    /// the server reports none. For a node with several servers, the values of all servers, joined with `+`.
+    /// The last promotion of the server from replica to master, which replaces the server's data by another
+    /// server's. Empty if the server reports none. For a node with several servers, the values of all
+    /// servers, joined with `+`.
     pub promotion: String,
 }
 
@@ -26,7 +27,7 @@ impl Identity {
         Self { run: run.into(), promotion: String::new() }
     }
 
-    /// Returns whether a server that reports `now` may have another memory than it had when it reported `self`.
+    /// Returns whether a server that reports `now` may have another memory than when it reported `self`.
     ///
     /// A server stops reporting its promotion when it gets its first replica, so only a new promotion counts as a
     /// change.
@@ -54,7 +55,7 @@ pub fn quarantine_micros(constants: &Constants) -> u64 {
     constants.max_ttl_millis.saturating_mul(1_100)
 }
 
-/// A node's record of its current incarnation: the life of its memory since it was last lost.
+/// A node's record of its current incarnation: the life of its memory since the last memory loss.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Incarnation {
     /// The identity that the server reported for this memory.
@@ -65,8 +66,7 @@ pub struct Incarnation {
     pub floor: Option<Fence>,
     /// The length of the quarantine.
     pub quarantine_micros: u64,
-    /// Whether an operator is changing the cluster's constants. The quarantine does not end before the change is
-    /// complete.
+    /// Whether an operator is changing the cluster's constants. The quarantine lasts until the change is complete.
     pub suspended: bool,
     /// The part of the quarantine that has certainly passed: the highest number that a client has claimed.
     pub elapsed_micros: u64,
@@ -83,7 +83,7 @@ pub struct Incarnation {
 pub enum Trust {
     /// The node must wait in quarantine.
     Quarantine,
-    /// The node may vote at once. It grants no fence at or below a floor, which is relative to its clock.
+    /// The node may vote at once, but grants no fence at or below its floor. The floor is relative to the node's clock.
     Vote {
         /// The floor minus the node's clock, in microseconds; may be negative.
         floor_offset: i64,
@@ -108,10 +108,10 @@ pub enum NodeCommand {
         /// Whether a new incarnation may vote at once.
         trust: Trust,
     },
-    /// Claims that this much of the quarantine has passed. The quarantine ends when the claim covers all of it.
+    /// Claims that this much of the quarantine has passed. The quarantine ends when a claim covers its whole length.
     ///
     /// A client that read `elapsed_micros` in a reply may claim that number plus the time from receiving the reply to
-    /// sending the claim. Such a claim is true by itself, so other claims, their order and repetitions do not matter.
+    /// sending the claim. Such a claim is true on its own, so the order and the number of claims do not matter.
     Claim {
         /// The quarantined epoch.
         epoch: Epoch,
@@ -137,8 +137,8 @@ pub enum NodeCommand {
         constants: Constants,
         /// Whether the node may vote at once in the new epoch. The node keeps its votes.
         trust: Trust,
-        /// Whether the quarantine must not end until this command is repeated with `false`, because some nodes may
-        /// still have the old constants.
+        /// Whether the quarantine lasts until this command is repeated with `false`, because some nodes may still
+        /// have the old constants.
         suspend: bool,
     },
 }
@@ -148,7 +148,7 @@ pub enum NodeCommand {
 pub struct Standing {
     /// Whether the node accepted the command.
     pub accepted: bool,
-    /// The node's incarnation; `None` if it is blank.
+    /// The node's incarnation; `None` if the node is blank.
     pub life: Option<Incarnation>,
     /// The node's wall clock.
     pub at_micros: u64,
@@ -160,30 +160,30 @@ pub fn attend(life: &mut Option<Incarnation>, node_command: &NodeCommand, now: N
         (NodeCommand::Look, _) => true,
         (NodeCommand::Hello { identity, fresh, constants, founders, trust }, known) => {
             let known = known.as_deref();
-            let is_kin = known.is_none_or(|life| life.constants == *constants);
-            if is_kin && known.is_none_or(|life| life.is_replaced_by(identity)) {
+            let has_same_constants = known.is_none_or(|life| life.constants == *constants);
+            if has_same_constants && known.is_none_or(|life| life.is_replaced_by(identity)) {
                 let suspended = known.is_some_and(|life| life.suspended);
-                let mut next = succeed(known, begin(identity, *fresh, constants), *trust, suspended, now);
+                let mut next = successor(known, incarnation(identity, *fresh, constants), *trust, suspended, now);
                 match known {
                     Some(_) => next.restarts = next.restarts.saturating_add(1),
                     None => next.founders.clone_from(founders),
                 }
                 *life = Some(next);
             }
-            is_kin
+            has_same_constants
         }
         (NodeCommand::Reconfigure { identity, fresh, constants, trust, suspend }, known) => {
-            let is_kin = known.as_ref().is_none_or(|life| life.constants.cluster == constants.cluster);
-            if is_kin {
-                let next = succeed(known.as_deref(), begin(identity, *fresh, constants), *trust, *suspend, now);
+            let is_same_cluster = known.as_ref().is_none_or(|life| life.constants.cluster == constants.cluster);
+            if is_same_cluster {
+                let next = successor(known.as_deref(), incarnation(identity, *fresh, constants), *trust, *suspend, now);
                 *life = Some(next);
             }
-            is_kin
+            is_same_cluster
         }
         (NodeCommand::Init { identity, fresh, constants }, known) => {
-            let before = known.and_then(|life| life.floor);
-            let floor = before.max(Some(Fence::new(now.wall_micros.saturating_sub(constants.max_skew_micros))));
-            *life = Some(Incarnation { floor, ..begin(identity, *fresh, constants) });
+            let old_floor = known.and_then(|life| life.floor);
+            let floor = old_floor.max(Some(Fence::new(now.wall_micros.saturating_sub(constants.max_skew_micros))));
+            *life = Some(Incarnation { floor, ..incarnation(identity, *fresh, constants) });
             true
         }
         (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if life.is_quarantined(*epoch) => {
@@ -211,7 +211,7 @@ impl Incarnation {
     }
 
     /// Returns whether this is the node's first incarnation in a cluster that its first client founded. No lease can be
-    /// older than it.
+    /// older than this incarnation.
     pub fn is_founding(&self) -> bool {
         self.restarts == 0 && !self.founders.is_empty()
     }
@@ -221,16 +221,16 @@ impl Incarnation {
     }
 }
 
-/// Returns the incarnation that follows `known`. Its quarantine is long enough for every lease with the old or the new
-/// constants. If `trust` permits it, the node may vote at once.
-fn succeed(
+/// Completes `next` as the incarnation that follows `known`. The quarantine is long enough for every lease with the old
+/// or the new constants. The node may vote at once if `trust` permits it.
+fn successor(
     known: Option<&Incarnation>,
     next: Incarnation,
     trust: Trust,
     suspended: bool,
     now: NodeTime,
 ) -> Incarnation {
-    let owed = known.map_or(0, |life| match life.floor {
+    let old_quarantine = known.map_or(0, |life| match life.floor {
         Some(_) => quarantine_micros(&life.constants),
         None => life.quarantine_micros,
     });
@@ -243,7 +243,7 @@ fn succeed(
     };
     Incarnation {
         floor,
-        quarantine_micros: next.quarantine_micros.max(owed),
+        quarantine_micros: next.quarantine_micros.max(old_quarantine),
         suspended,
         founders: known.map_or_else(String::new, |life| life.founders.clone()),
         restarts: known.map_or(0, |life| life.restarts),
@@ -251,7 +251,8 @@ fn succeed(
     }
 }
 
-fn begin(identity: &Identity, epoch: Epoch, constants: &Constants) -> Incarnation {
+/// Returns an incarnation in quarantine, without founders or restarts.
+fn incarnation(identity: &Identity, epoch: Epoch, constants: &Constants) -> Incarnation {
     Incarnation {
         identity: identity.clone(),
         epoch: Some(epoch),

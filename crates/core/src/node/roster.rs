@@ -9,13 +9,14 @@ use alloc::string::String;
 use alloc::sync::Arc;
 
 use crate::fence::Fence;
+use crate::name::Channel;
 use crate::node::answer::Answer;
 use crate::node::apply::apply;
 use crate::node::record::Record;
 use crate::node::restart::{Constants, Epoch, Identity, Incarnation};
 use crate::node::time::NodeTime;
-use crate::ticket::Channel;
-use crate::vote::{Refusal, Request};
+use crate::request::Request;
+use crate::vote::Refusal;
 
 pub use list::{Change, ChangeError, ClusterId, Member, MemberId, Roster, Settings};
 
@@ -195,7 +196,7 @@ pub fn vote(
     can_hear: impl FnOnce(Channel) -> bool,
 ) -> Answer {
     let is_superseded = epoch != membership.epoch() && epoch.life() == membership.life;
-    if is_superseded && request.needs_life() {
+    if is_superseded && request.needs_epoch() {
         return Refusal::NewRoster.into();
     }
     apply(&membership.incarnation(), record, request, epoch, now, can_hear)

@@ -1,7 +1,7 @@
 mod attend;
 mod breaking;
 mod check;
-mod handing_on;
+mod handoffs;
 mod hints;
 mod inspect;
 mod models;
@@ -17,16 +17,16 @@ use alloc::vec::Vec;
 use super::apply::answer;
 use super::*;
 use crate::fence::Fence;
-use crate::mode::{Mode, OwnerId, Period};
-use crate::name::{Holder, LeaseId};
+use crate::name::{Channel, Holder, LeaseId, OwnerId};
+use crate::request::{Parting, Request, Ticket, Waiter};
+use crate::terms::{Mode, Period};
 use crate::testing::{ms, ttl};
-use crate::ticket::{Channel, QueuePosition, Ticket, Waiter};
-use crate::vote::{Refusal, Request, Vote};
+use crate::vote::{QueuePosition, Refusal, Vote};
 
 const EPOCH: Epoch = Epoch(1);
-/// In milliseconds, the node's time at which the tests begin.
+/// The node's time at the start of each test, in milliseconds.
 const T: u64 = 100_000;
-/// The same in microseconds, and so a fence.
+/// The same time in microseconds, which is also the fence that the node's clock gives.
 const CLOCK: u64 = T * 1_000;
 const MAX_CLOCK_SKEW: u64 = 10_000_000;
 const A: LeaseId = LeaseId::from_bits(0xa);
@@ -54,7 +54,7 @@ fn voting(floor: u64) -> Incarnation {
     }
 }
 
-/// A node as one name sees it.
+/// One node, with its record of one name.
 struct Node {
     life: Incarnation,
     record: Record,
@@ -65,16 +65,16 @@ impl Node {
         Self { life: voting(0), record: Record::default() }
     }
 
-    /// A node on which `A` has a vote for a second, with the clock as its fence.
-    fn voted() -> Self {
+    /// Returns a node on which `A` has an exclusive vote since `T`, for one second, with the fence `CLOCK`.
+    fn with_vote() -> Self {
         let mut node = Self::new();
         assert_eq!(node.ask(T, &acquire(A, CLOCK)), granted(CLOCK));
         node
     }
 
-    /// A node whose last lease had this fence.
-    fn freed(fence: u64) -> Self {
-        let mut node = Self::voted();
+    /// Returns a node with a free vote and this stored fence.
+    fn with_fence(fence: u64) -> Self {
+        let mut node = Self::with_vote();
         node.ask(T, &release(A));
         node.record.fence.as_mut().unwrap().fence = Fence::new(fence);
         node
@@ -84,34 +84,34 @@ impl Node {
         self.answer(millis, request).vote
     }
 
-    /// The vote, and the hint for the first waiter.
     fn answer(&mut self, millis: u64, request: &Request) -> Answer {
         apply(&self.life, &mut self.record, request, EPOCH, NodeTime::wall(millis * 1_000), |_| false)
     }
 
-    /// Grants this with any fence.
-    fn grants(&mut self, millis: u64, request: &Request) -> u64 {
+    /// Sends a request that must be granted, and returns the granted fence.
+    fn grant(&mut self, millis: u64, request: &Request) -> u64 {
         match self.ask(millis, request) {
             Vote::Grant { fence, .. } => fence.get(),
             other => panic!("{request:?} was answered with {other:?}"),
         }
     }
 
-    /// Who has entered, and through which millisecond.
+    /// Returns the attempt of each entry, with the last millisecond of the entry.
     fn entries(&self) -> Vec<(LeaseId, u64)> {
         self.record.entries.iter().map(|entry| (entry.attempt, entry.until)).collect()
     }
 
-    /// Who waits, by the time of the ticket.
+    /// Returns the time of each waiter's ticket.
     fn queue(&self) -> Vec<u64> {
         self.record.queue.iter().map(|place| place.waiter.ticket.at).collect()
     }
 
-    /// Which attempts are over, and through which millisecond.
+    /// Returns the attempts with a tombstone, each with the last millisecond of the tombstone.
     fn tombstones(&self) -> Vec<(LeaseId, u64)> {
         self.record.tombstones.iter().map(|(attempt, until)| (*attempt, *until)).collect()
     }
 
+    /// Returns the attempt that signed the vote, and the last millisecond of the vote.
     fn vote(&self) -> Option<(LeaseId, u64)> {
         self.record.vote.as_ref().map(|vote| (vote.attempt, vote.until))
     }
@@ -134,28 +134,29 @@ fn acquire_as(mode: Mode, attempt: LeaseId, proposal: u64, waiter: Option<Waiter
     Request::Acquire { attempt, proposal, ttl: ttl(1_000), holder, mode, waiter }
 }
 
-/// Asks for it with a place in the queue: lower tickets come first.
-fn waits(mode: Mode, attempt: LeaseId, ticket: u64) -> Request {
+/// Returns an acquire with a queue position. Lower tickets come first.
+fn acquire_queued(mode: Mode, attempt: LeaseId, ticket: u64) -> Request {
     acquire_as(mode, attempt, CLOCK, Some(waiter(mode, ticket)))
 }
 
-fn waiter(mode: Mode, at: u64) -> Waiter {
-    Waiter { ticket: Ticket { at, id: 7 }, channel: Channel(at.into()), shared: mode.is_shared() }
+fn waiter(mode: Mode, ticket: u64) -> Waiter {
+    Waiter { ticket: Ticket { at: ticket, id: 7 }, channel: Channel(ticket.into()), shared: mode.is_shared() }
 }
 
-fn hint(at: u64) -> Waiter {
-    waiter(Mode::EXCLUSIVE, at)
+/// Returns the waiter with this ticket, who wants an exclusive lock.
+fn hint(ticket: u64) -> Waiter {
+    waiter(Mode::EXCLUSIVE, ticket)
 }
 
-fn reads(owner: OwnerId) -> Mode {
+fn reader(owner: OwnerId) -> Mode {
     Mode::Shared { owner, reenters: true }
 }
 
-fn writes(owner: OwnerId) -> Mode {
+fn writer(owner: OwnerId) -> Mode {
     Mode::Exclusive { writer: Some(owner) }
 }
 
-fn enters(owner: OwnerId) -> Mode {
+fn reentrant(owner: OwnerId) -> Mode {
     Mode::Reentrant { owner }
 }
 
@@ -176,68 +177,83 @@ fn release(attempt: LeaseId) -> Request {
     Request::Release { attempt, tombstone: None, parting: None }
 }
 
-fn bury(attempt: LeaseId, millis: u64) -> Request {
+fn release_with_tombstone(attempt: LeaseId, millis: u64) -> Request {
     Request::Release { attempt, tombstone: Some(millis), parting: None }
+}
+
+/// Returns a release with which the waiter leaves the queue.
+fn leave(attempt: LeaseId, waiter: Waiter) -> Request {
+    Request::Release { attempt, tombstone: None, parting: Some(Parting::Leave(waiter)) }
+}
+
+/// Returns a release with which the waiter keeps its queue position.
+fn yield_vote(attempt: LeaseId, waiter: Waiter) -> Request {
+    Request::Release { attempt, tombstone: None, parting: Some(Parting::Yield(waiter)) }
 }
 
 fn granted(fence: u64) -> Vote {
     Vote::grant(Fence::new(fence))
 }
 
-fn held_by(holder: Option<Holder>, remaining: u64, fence: u64) -> Vote {
-    let (remaining, fence) = (Some(ms(remaining)), Fence::new(fence));
+/// Returns the refusal of a client without a ticket, because another client holds the lock and nobody waits.
+fn held_by(holder: Option<Holder>, remaining_ms: u64, fence: u64) -> Vote {
+    let (remaining, fence) = (Some(ms(remaining_ms)), Fence::new(fence));
     Vote::Refusal(Refusal::Held { holder, remaining, fence, queue: QueuePosition::default() })
 }
 
 #[test]
-fn a_grant_is_noted_with_fence_holder_and_ends() {
-    let node = Node::voted();
+fn a_grant_stores_the_vote_the_fence_and_the_holder() {
+    let node = Node::with_vote();
     assert_eq!(node.vote(), Some((A, T + 1_000)));
-    let kept = node.record.fence.unwrap();
-    assert_eq!((kept.fence.get(), kept.by, kept.since_micros), (CLOCK, A, CLOCK));
-    assert_eq!(Holder::decode(&kept.holder), Some(holder(A)));
-    assert_eq!(kept.until, T + 24 * 60 * 60 * 1_000);
+    let stored = node.record.fence.unwrap();
+    assert_eq!((stored.fence.get(), stored.by, stored.since_micros), (CLOCK, A, CLOCK));
+    assert_eq!(Holder::decode(&stored.holder), Some(holder(A)));
+    assert_eq!(stored.until, T + 24 * 60 * 60 * 1_000);
 }
 
 #[test]
-fn where_nothing_is_stored_clock_and_floor_count() {
+fn without_a_stored_fence_a_grant_is_at_least_the_floor_and_the_clock_less_the_skew() {
     assert_eq!(Node::new().ask(T, &acquire(A, 5)), granted(CLOCK - MAX_CLOCK_SKEW));
-    let floored = || Node { life: voting(CLOCK + 3), ..Node::new() };
-    assert_eq!(floored().ask(T, &acquire(A, CLOCK)), granted(CLOCK + 3));
-    assert_eq!(floored().ask(T, &acquire(A, CLOCK + 4)), granted(CLOCK + 4));
+    let node_with_floor = || Node { life: voting(CLOCK + 3), ..Node::new() };
+    assert_eq!(node_with_floor().ask(T, &acquire(A, CLOCK)), granted(CLOCK + 3));
+    assert_eq!(node_with_floor().ask(T, &acquire(A, CLOCK + 4)), granted(CLOCK + 4));
 }
 
 #[test]
-fn where_a_fence_is_stored_the_next_one_follows_and_the_clock_is_left_out() {
-    assert_eq!(Node::freed(50).ask(T, &acquire(B, 5)), granted(51));
-    assert_eq!(Node::freed(50).ask(T, &acquire(B, 51)), granted(51));
-    let mut node = Node::freed(50);
+fn after_a_stored_fence_the_node_grants_a_higher_one_and_ignores_its_clock() {
+    assert_eq!(Node::with_fence(50).ask(T, &acquire(B, 5)), granted(51));
+    assert_eq!(Node::with_fence(50).ask(T, &acquire(B, 51)), granted(51));
+    let mut node = Node::with_fence(50);
     assert_eq!(node.ask(T + 3, &acquire(B, 60)), granted(60));
-    let kept = node.record.fence.unwrap();
-    assert_eq!((kept.by, kept.since_micros, kept.holder), (B, CLOCK + 3_000, holder(B).encode()), "another lease");
+    let stored = node.record.fence.unwrap();
+    assert_eq!((stored.by, stored.since_micros, stored.holder), (B, CLOCK + 3_000, holder(B).encode()));
 }
 
 #[test]
-fn the_floor_lifts_a_stale_fence() {
-    let mut node = Node { life: voting(900), ..Node::freed(50) };
+fn a_grant_is_not_below_the_floor_even_if_the_stored_fence_is() {
+    let mut node = Node { life: voting(900), ..Node::with_fence(50) };
     assert_eq!(node.ask(T, &acquire(B, 5)), granted(900));
 }
 
 #[test]
-fn a_repeat_keeps_or_raises_the_fence_and_never_shortens_the_vote() {
-    let mut node = Node::voted();
-    assert_eq!(node.ask(T + 1, &acquire(A, CLOCK - 7)), granted(CLOCK), "lost replies do not spend fences");
-    assert_eq!(node.ask(T + 2, &acquire(A, CLOCK + 7)), granted(CLOCK + 7), "the seal");
+fn a_repeated_acquire_never_lowers_the_fence_or_shortens_the_vote() {
+    let mut node = Node::with_vote();
+    assert_eq!(
+        node.ask(T + 1, &acquire(A, CLOCK - 7)),
+        granted(CLOCK),
+        "a repeat after a lost reply gets the same fence"
+    );
+    assert_eq!(node.ask(T + 2, &acquire(A, CLOCK + 7)), granted(CLOCK + 7), "a seal raises the fence");
     assert_eq!(node.vote(), Some((A, T + 1_002)));
     assert_eq!(node.ask(T - 500, &acquire(A, CLOCK)), granted(CLOCK + 7));
     assert_eq!(node.ask(T - 500, &renew(A, CLOCK, true)), granted(CLOCK + 7));
-    assert_eq!(node.vote(), Some((A, T + 1_002)), "even if the node's clock steps back");
-    assert_eq!(node.record.fence.unwrap().since_micros, CLOCK, "held since the first grant");
+    assert_eq!(node.vote(), Some((A, T + 1_002)), "the node's clock stepped back");
+    assert_eq!(node.record.fence.unwrap().since_micros, CLOCK, "the lock is held since the first grant");
 }
 
 #[test]
-fn another_vote_refuses_with_holder_time_left_and_fence() {
-    let mut node = Node::voted();
+fn a_refusal_names_the_holder_the_remaining_time_and_the_fence() {
+    let mut node = Node::with_vote();
     let before = node.record.clone();
     assert_eq!(node.ask(T + 300, &acquire(B, CLOCK)), held_by(Some(holder(A)), 700, CLOCK));
     assert_eq!(node.ask(T + 300, &renew(B, CLOCK, true)), held_by(Some(holder(A)), 700, CLOCK));
@@ -245,54 +261,54 @@ fn another_vote_refuses_with_holder_time_left_and_fence() {
 }
 
 #[test]
-fn a_foreign_holder_is_unknown() {
-    let mut node = Node::freed(50);
+fn a_refusal_names_no_holder_if_the_vote_has_no_fence_or_the_holder_is_garbage() {
+    let mut node = Node::with_fence(50);
     node.record.vote = Some(VoteNote { attempt: LeaseId::from_bits(99), period: Period::Exclusive, until: T + 40 });
-    assert_eq!(node.ask(T, &acquire(B, 5)), held_by(None, 40, 50), "the fence note is of an older lease");
-    let mut node = Node::voted();
+    assert_eq!(node.ask(T, &acquire(B, 5)), held_by(None, 40, 50), "the stored fence belongs to an older lease");
+    let mut node = Node::with_vote();
     node.record.fence.as_mut().unwrap().holder = "garbage".into();
     assert_eq!(node.ask(T, &acquire(B, 5)), held_by(None, 1_000, CLOCK));
 }
 
 #[test]
-fn a_tombstone_refuses_its_attempt_until_it_lapses() {
-    let mut node = Node::voted();
-    assert_eq!(node.ask(T, &bury(A, 500)), granted(0));
+fn a_tombstone_refuses_its_attempt_until_the_tombstone_expires() {
+    let mut node = Node::with_vote();
+    assert_eq!(node.ask(T, &release_with_tombstone(A, 500)), granted(0));
     for request in [acquire(A, CLOCK), renew(A, CLOCK, true), renew(A, CLOCK, false)] {
         assert_eq!(node.ask(T + 500, &request), Vote::Refusal(Refusal::Tombstoned));
     }
-    assert_eq!(node.vote(), None, "no ghost");
+    assert_eq!(node.vote(), None);
     assert_eq!(node.ask(T + 501, &acquire(A, CLOCK)), granted(CLOCK + 1));
 }
 
 #[test]
-fn a_tombstone_is_left_even_if_no_vote_stood() {
+fn a_release_leaves_a_tombstone_even_if_there_is_no_vote() {
     let mut node = Node::new();
-    assert_eq!(node.ask(T, &bury(A, 500)), Vote::Refusal(Refusal::Absent));
+    assert_eq!(node.ask(T, &release_with_tombstone(A, 500)), Vote::Refusal(Refusal::Absent));
     assert_eq!(node.ask(T, &acquire(A, CLOCK)), Vote::Refusal(Refusal::Tombstoned));
 }
 
 #[test]
-fn a_proposal_is_at_most_sigma_or_one_fence_ahead() {
+fn a_proposal_is_at_most_the_max_clock_skew_or_one_fence_ahead() {
     let too_far = Vote::Refusal(Refusal::TooFarAhead);
     assert_eq!(Node::new().ask(T, &acquire(A, CLOCK + MAX_CLOCK_SKEW)), granted(CLOCK + MAX_CLOCK_SKEW));
     assert_eq!(Node::new().ask(T, &acquire(A, CLOCK + MAX_CLOCK_SKEW + 1)), too_far);
     let far = CLOCK + 5 * MAX_CLOCK_SKEW;
-    assert_eq!(Node::freed(far).ask(T, &acquire(B, far + 1)), granted(far + 1));
-    assert_eq!(Node::freed(far).ask(T, &acquire(B, far + 2)), too_far);
-    let mut sealing = Node::voted();
+    assert_eq!(Node::with_fence(far).ask(T, &acquire(B, far + 1)), granted(far + 1));
+    assert_eq!(Node::with_fence(far).ask(T, &acquire(B, far + 2)), too_far);
+    let mut sealing = Node::with_vote();
     assert_eq!(sealing.ask(T, &acquire(A, far)), too_far);
     assert_eq!((sealing.vote(), sealing.fence()), (Some((A, T + 1_000)), Some(CLOCK)), "nothing changed");
 }
 
 #[test]
-fn another_life_or_a_quarantined_one_does_not_vote() {
+fn a_node_does_not_vote_in_another_epoch_or_in_quarantine() {
     for life in [
         Incarnation { epoch: Some(Epoch(2)), ..voting(0) },
         Incarnation { epoch: None, ..voting(0) },
         Incarnation { floor: None, ..voting(0) },
     ] {
-        let mut node = Node { life, ..Node::voted() };
+        let mut node = Node { life, ..Node::with_vote() };
         let before = node.record.clone();
         let plain = [
             Request::PlainAcquire { attempt: A, ttl: ttl(1_000) },
@@ -302,16 +318,16 @@ fn another_life_or_a_quarantined_one_does_not_vote() {
             assert_eq!(node.ask(T, &request), Vote::Refusal(Refusal::WrongEpoch));
         }
         assert_eq!(node.record, before);
-        assert_eq!(node.ask(T, &bury(A, 500)), granted(0), "taking back is right in any life");
+        assert_eq!(node.ask(T, &release_with_tombstone(A, 500)), granted(0), "a release is correct in any epoch");
         assert_eq!((node.vote(), node.record.tombstones.get(&A)), (None, Some(&(T + 500))));
     }
-    let mut node = Node { life: Incarnation { floor: None, ..voting(0) }, ..Node::voted() };
+    let mut node = Node { life: Incarnation { floor: None, ..voting(0) }, ..Node::with_vote() };
     assert_eq!(node.ask(T, &Request::PlainRelease { attempt: A }), granted(0));
 }
 
 #[test]
-fn a_renewal_restarts_the_ttl_and_leaves_the_fence() {
-    let mut node = Node::voted();
+fn a_renewal_restarts_the_ttl_and_keeps_the_fence() {
+    let mut node = Node::with_vote();
     assert_eq!(node.ask(T + 300, &renew(A, CLOCK - 9, false)), granted(CLOCK));
     assert_eq!(node.vote(), Some((A, T + 1_300)));
     assert_eq!(node.ask(T + 300, &renew(A, CLOCK + 9, false)), granted(CLOCK));
@@ -319,80 +335,88 @@ fn a_renewal_restarts_the_ttl_and_leaves_the_fence() {
 }
 
 #[test]
-fn only_a_repair_votes_anew() {
-    let mut node = Node::voted();
+fn only_a_repair_restores_an_expired_vote() {
+    let mut node = Node::with_vote();
     assert_eq!(node.ask(T + 1_001, &renew(A, CLOCK, false)), Vote::Refusal(Refusal::Absent));
     assert_eq!(node.vote(), None);
     assert_eq!(node.ask(T + 1_001, &renew(A, CLOCK, true)), granted(CLOCK));
     assert_eq!(node.vote(), Some((A, T + 2_001)));
-    assert_eq!(Node::new().ask(T, &renew(A, 70, true)), granted(70), "the lease's own fence, not the clock's");
-    assert_eq!(Node::freed(80).ask(T, &renew(B, 70, true)), granted(80), "a higher one stays");
+    assert_eq!(Node::new().ask(T, &renew(A, 70, true)), granted(70), "the fence of the lease, not of the clock");
+    assert_eq!(Node::with_fence(80).ask(T, &renew(B, 70, true)), granted(80), "the higher stored fence stays");
     let mut blank = Node::new();
     assert_eq!(blank.ask(T, &renew(A, CLOCK + MAX_CLOCK_SKEW + 1, true)), Vote::Refusal(Refusal::TooFarAhead));
     assert_eq!(blank.record, Record::default());
 }
 
 #[test]
-fn a_release_takes_back_its_own_vote_once() {
-    let mut node = Node::voted();
+fn a_release_removes_only_the_vote_of_its_own_attempt() {
+    let mut node = Node::with_vote();
     assert_eq!(node.ask(T, &release(B)), Vote::Refusal(Refusal::Absent));
     assert_eq!(node.vote(), Some((A, T + 1_000)));
     assert_eq!(node.ask(T, &release(A)), granted(0));
-    assert_eq!((node.vote(), node.fence()), (None, Some(CLOCK)), "the fence is kept");
+    assert_eq!((node.vote(), node.fence()), (None, Some(CLOCK)), "the fence stays stored");
     assert_eq!(node.ask(T, &release(A)), Vote::Refusal(Refusal::Absent));
     assert_eq!(node.ask(T, &acquire(B, 1)), granted(CLOCK + 1));
-    assert_eq!(node.ask(T, &release(A)), Vote::Refusal(Refusal::Absent), "a stale release frees nobody else");
+    assert_eq!(node.ask(T, &release(A)), Vote::Refusal(Refusal::Absent), "a stale release does not free the vote of B");
     assert_eq!(node.vote(), Some((B, T + 1_000)));
 }
 
 #[test]
-fn plain_requests_follow_the_page() {
-    let take = |attempt| Request::PlainAcquire { attempt, ttl: ttl(1_000) };
+fn plain_requests_behave_like_the_commands_of_the_redlock_page() {
+    let acquire_plain = |attempt| Request::PlainAcquire { attempt, ttl: ttl(1_000) };
     let extend = |attempt| Request::PlainExtend { attempt, ttl: ttl(1_000) };
-    let give = |attempt| Request::PlainRelease { attempt };
+    let release_plain = |attempt| Request::PlainRelease { attempt };
     let absent = Vote::Refusal(Refusal::Absent);
     let (fence, queue) = (Fence::default(), QueuePosition::default());
-    let taken = Vote::Refusal(Refusal::Held { holder: None, remaining: None, fence, queue });
-    let mut node = Node::freed(50);
-    assert_eq!(node.ask(T, &extend(B)), absent, "extending creates nothing");
-    assert_eq!(node.ask(T, &take(B)), granted(0));
-    assert_eq!(node.ask(T, &take(B)), taken, "NX, even for oneself");
-    assert_eq!(node.ask(T, &take(A)), taken);
+    let held = Vote::Refusal(Refusal::Held { holder: None, remaining: None, fence, queue });
+    let mut node = Node::with_fence(50);
+    assert_eq!(node.ask(T, &extend(B)), absent, "an extension creates no vote");
+    assert_eq!(node.ask(T, &acquire_plain(B)), granted(0));
+    assert_eq!(node.ask(T, &acquire_plain(B)), held, "SET NX refuses even the holder");
+    assert_eq!(node.ask(T, &acquire_plain(A)), held);
     assert_eq!(node.ask(T, &extend(A)), absent);
     assert_eq!(node.ask(T + 400, &extend(B)), granted(0));
     assert_eq!(node.vote(), Some((B, T + 1_400)));
-    assert_eq!(node.ask(T + 400, &acquire(A, CLOCK)), held_by(None, 1_000, 50), "one vote for both kinds");
-    assert_eq!(node.ask(T + 400, &give(A)), absent);
-    assert_eq!(node.ask(T + 400, &give(B)), granted(0));
-    assert_eq!(node.ask(T + 400, &give(B)), absent);
-    assert_eq!(node.fence(), Some(50), "no fence was touched");
-    let mut fenced = Node::voted();
-    assert_eq!(fenced.ask(T, &take(B)), taken);
+    assert_eq!(
+        node.ask(T + 400, &acquire(A, CLOCK)),
+        held_by(None, 1_000, 50),
+        "plain and other requests share the vote"
+    );
+    assert_eq!(node.ask(T + 400, &release_plain(A)), absent);
+    assert_eq!(node.ask(T + 400, &release_plain(B)), granted(0));
+    assert_eq!(node.ask(T + 400, &release_plain(B)), absent);
+    assert_eq!(node.fence(), Some(50), "plain requests change no fence");
+    let mut node_with_fence = Node::with_vote();
+    assert_eq!(node_with_fence.ask(T, &acquire_plain(B)), held);
 }
 
 #[test]
-fn a_vote_stands_through_its_last_millisecond() {
-    let mut node = Node::voted();
+fn a_vote_exists_through_its_last_millisecond() {
+    let mut node = Node::with_vote();
     assert_eq!(node.ask(T + 1_000, &acquire(B, CLOCK)), held_by(Some(holder(A)), 0, CLOCK));
     assert_eq!(node.ask(T + 1_001, &release(A)), Vote::Refusal(Refusal::Absent));
     assert_eq!(node.ask(T + 1_001, &acquire(B, CLOCK)), granted(CLOCK + 1));
 }
 
 #[test]
-fn a_fence_is_kept_for_its_retention_and_no_longer() {
-    let kept = 24 * 60 * 60 * 1_000;
-    assert_eq!(retention_millis(&constants()), kept);
-    let long = Constants { max_ttl_millis: kept, ..constants() };
-    assert_eq!(retention_millis(&long), kept + 40_000, "the longest ttl and four max_clock_skew");
-    let mut node = Node::freed(50);
-    assert_eq!(node.ask(T + kept, &acquire(B, 5)), granted(51));
-    let mut node = Node::freed(50);
-    let later = T + kept + 1;
-    assert_eq!(node.ask(later, &acquire(B, 5)), granted(later * 1_000 - MAX_CLOCK_SKEW), "the clock is past it by now");
+fn a_fence_is_forgotten_after_its_retention() {
+    let retention = 24 * 60 * 60 * 1_000;
+    assert_eq!(retention_millis(&constants()), retention);
+    let long_ttl = Constants { max_ttl_millis: retention, ..constants() };
+    assert_eq!(retention_millis(&long_ttl), retention + 40_000, "the longest ttl plus four times the skew");
+    let mut node = Node::with_fence(50);
+    assert_eq!(node.ask(T + retention, &acquire(B, 5)), granted(51));
+    let mut node = Node::with_fence(50);
+    let later = T + retention + 1;
+    assert_eq!(
+        node.ask(later, &acquire(B, 5)),
+        granted(later * 1_000 - MAX_CLOCK_SKEW),
+        "the clock has passed the forgotten fence"
+    );
 }
 
 #[test]
-fn votes_lapse_by_the_life_clock_and_fences_follow_the_wall() {
+fn votes_expire_by_the_life_clock_and_fences_follow_the_wall_clock() {
     let mut node = Node::new();
     let now = |life_millis, wall_micros| NodeTime { wall_micros, life_millis };
     let mut ask = |attempt, now| answer(&node.life, &mut node.record, &acquire(attempt, 1), EPOCH, now).vote;
@@ -400,15 +424,15 @@ fn votes_lapse_by_the_life_clock_and_fences_follow_the_wall() {
     assert_eq!(
         ask(B, now(1_010, 3 * CLOCK)),
         held_by(Some(holder(A)), 0, CLOCK - MAX_CLOCK_SKEW),
-        "the wall clock jumped"
+        "the wall clock jumped forward"
     );
-    assert_eq!(ask(B, now(1_011, 1)), granted(CLOCK - MAX_CLOCK_SKEW + 1), "and back");
+    assert_eq!(ask(B, now(1_011, 1)), granted(CLOCK - MAX_CLOCK_SKEW + 1), "the wall clock jumped back");
 }
 
 #[test]
 fn the_largest_numbers_do_not_overflow() {
-    let mut node = Node::voted();
-    assert_eq!(node.ask(T, &bury(A, u64::MAX)), granted(0));
+    let mut node = Node::with_vote();
+    assert_eq!(node.ask(T, &release_with_tombstone(A, u64::MAX)), granted(0));
     assert_eq!(node.record.tombstones.get(&A), Some(&u64::MAX));
     let mut node = Node::new();
     node.life.constants.max_ttl_millis = u64::MAX;
@@ -416,8 +440,8 @@ fn the_largest_numbers_do_not_overflow() {
 }
 
 #[test]
-fn the_last_fence_is_not_given_twice() {
+fn the_highest_fence_is_not_granted_twice() {
     let last = Fence::MAX.get();
-    let mut node = Node::freed(last);
+    let mut node = Node::with_fence(last);
     assert!(matches!(node.ask(T, &acquire(B, last)), Vote::Refusal(_)));
 }

@@ -9,7 +9,7 @@ use crate::node::roster::{
     Ballot, ClusterId, Life, Promise, Proposal, RosterAnswer, RosterCommand, Settings, apply_roster,
 };
 use crate::node::{Identity, NodeTime};
-use crate::testing::{Loaded, at, ms};
+use crate::testing::{CountingRng, at, ms};
 
 const NOW: NodeTime = NodeTime { wall_micros: 10_000_000, life_millis: 10_000 };
 
@@ -321,8 +321,8 @@ fn equal_rounds_are_ordered_by_their_random_bits() {
 #[test]
 fn a_lost_duel_doubles_the_wait() {
     let mut duel = Duel::default();
-    let first = duel.delay(&mut Loaded::high());
+    let first = duel.delay(&mut CountingRng::high());
     assert!(first <= DUEL_DELAY && first > ms(1_999));
     (0..9).for_each(|_| duel.lost());
-    assert!(duel.delay(&mut Loaded::high()) <= DUEL_DELAY_MAX && duel.delay(&mut Loaded::low()) < ms(1));
+    assert!(duel.delay(&mut CountingRng::high()) <= DUEL_DELAY_MAX && duel.delay(&mut CountingRng::low()) < ms(1));
 }

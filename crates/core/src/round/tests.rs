@@ -1,5 +1,5 @@
 use super::*;
-use crate::ticket::QueuePosition;
+use crate::vote::QueuePosition;
 use core::time::Duration;
 
 fn grant(fence: u64) -> Outcome {
@@ -24,7 +24,7 @@ fn round(nodes: usize, outcomes: &[Outcome]) -> Round {
 }
 
 #[test]
-fn silence_is_not_refusal_and_does_not_unsay_a_grant() {
+fn a_silence_is_no_refusal_and_does_not_replace_a_grant() {
     let mut round = round(3, &[grant(1), Outcome::Silent(Silence::Late)]);
     round.take(0, Outcome::Silent(Silence::Late));
     assert_eq!(round.grants().count(), 1);
@@ -33,41 +33,41 @@ fn silence_is_not_refusal_and_does_not_unsay_a_grant() {
 }
 
 #[test]
-fn defeat_is_certain_before_everyone_has_answered() {
+fn a_majority_is_out_of_reach_once_a_majority_has_refused() {
     assert!(!round(5, &[held(), held()]).is_out_of_reach());
     assert!(round(5, &[held(), held(), held()]).is_out_of_reach());
 }
 
 #[test]
-fn a_dead_majority_is_no_quorum_even_if_one_refuses() {
-    let dead = || Outcome::Silent(Silence::Late);
-    assert_eq!(round(5, &[held(), dead(), dead()]).defeat(), Verdict::Held);
-    assert_eq!(round(5, &[held(), dead(), dead(), dead()]).defeat(), Verdict::NoQuorum);
+fn a_silent_majority_is_no_quorum_even_if_a_node_refuses() {
+    let late = || Outcome::Silent(Silence::Late);
+    assert_eq!(round(5, &[held(), late(), late()]).defeat(), Verdict::Held);
+    assert_eq!(round(5, &[held(), late(), late(), late()]).defeat(), Verdict::NoQuorum);
 }
 
 #[test]
-fn nodes_that_were_cut_off_are_no_lost_quorum_unless_they_could_not_have_made_one() {
-    let (dead, cut) = (|| Outcome::Silent(Silence::Late), || Outcome::Silent(Silence::CutOff));
-    assert_eq!(round(5, &[grant(1), grant(1), cut(), dead(), dead()]).defeat(), Verdict::CutOff);
-    assert_eq!(round(5, &[grant(1), cut(), dead(), dead(), dead()]).defeat(), Verdict::NoQuorum);
-    assert_eq!(round(5, &[held(), cut(), cut(), grant(1), grant(1)]).defeat(), Verdict::Held);
+fn nodes_that_were_cut_off_are_no_lost_quorum_unless_too_many_others_are_silent() {
+    let (late, cut_off) = (|| Outcome::Silent(Silence::Late), || Outcome::Silent(Silence::CutOff));
+    assert_eq!(round(5, &[grant(1), grant(1), cut_off(), late(), late()]).defeat(), Verdict::CutOff);
+    assert_eq!(round(5, &[grant(1), cut_off(), late(), late(), late()]).defeat(), Verdict::NoQuorum);
+    assert_eq!(round(5, &[held(), cut_off(), cut_off(), grant(1), grant(1)]).defeat(), Verdict::Held);
 }
 
 #[test]
-fn a_wrong_epoch_is_silence() {
+fn a_wrong_epoch_counts_as_silence() {
     let round = round(1, &[refusal(Refusal::WrongEpoch)]);
     assert_eq!(round.tally().silent(), 1);
 }
 
 #[test]
-fn a_vote_from_nowhere_is_ignored() {
+fn a_vote_of_an_unknown_node_is_ignored() {
     let mut round = round(3, &[]);
     round.take(7, grant(1));
     assert_eq!(round.grants().count(), 0);
 }
 
 #[test]
-fn the_tally_reads_well() {
+fn the_text_of_a_tally_counts_each_kind_of_vote() {
     let round = round(
         5,
         &[
@@ -82,7 +82,7 @@ fn the_tally_reads_well() {
 }
 
 #[test]
-fn the_likeliest_slot_is_the_one_that_most_could_give() {
+fn the_likeliest_slot_is_granted_or_free_on_the_most_nodes() {
     let slot = |index, free: &[u32]| {
         let slot = Some(GrantedSlot { index, free: free.to_vec() });
         Outcome::Voted { vote: Vote::Grant { fence: Fence::new(1), slot }, sent: Moment::from_nanos(1) }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::time::Drift;
 
 fn at(ms: u64) -> Moment {
     Moment::from_nanos(ms * 1_000_000)
@@ -9,18 +10,18 @@ fn ttl() -> Ttl {
 }
 
 #[test]
-fn the_mth_largest_send_counts() {
-    let until = valid_until([at(5), at(1), at(9)], 2, ttl(), Drift::REDLOCK);
+fn validity_counts_from_the_mth_largest_send_time() {
+    let until = valid_until([at(5), at(1), at(9)], 2, ttl(), Drift::REDLOCK.of(ttl()));
     assert_eq!(until, Some(at(5 + 10_000 - 102)));
 }
 
 #[test]
-fn a_minority_holds_nothing() {
-    assert_eq!(valid_until([at(5), at(1)], 3, ttl(), Drift::REDLOCK), None);
+fn a_minority_gives_no_validity() {
+    assert_eq!(valid_until([at(5), at(1)], 3, ttl(), Drift::REDLOCK.of(ttl())), None);
 }
 
 #[test]
-fn an_ended_lease_has_nothing_left() {
+fn no_validity_is_left_after_its_end() {
     assert_eq!(left(at(10), at(4)), Duration::from_millis(6));
     assert_eq!(left(at(10), at(11)), Duration::ZERO);
 }

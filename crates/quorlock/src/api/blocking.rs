@@ -25,16 +25,15 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use quorlock_core::backoff::Retry;
-use quorlock_core::mode::{Mode, OwnerId as Owner};
-use quorlock_core::name::Name;
-use quorlock_core::watchdog::Renewals;
+use quorlock_core::name::{Name, OwnerId as Owner};
+use quorlock_core::terms::{Mode, Renewals};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::api::election::Leader;
 use crate::api::lock::{Exclusive, Kind};
 use crate::api::multi::Names;
-use crate::api::rw::Party;
+use crate::api::rw::ReadWrite;
 use crate::detached::DetachedLease;
 use crate::error::{AcquireError, CloseError, ConnectError, LeaseError, LostError, ReadError, RunError};
 use crate::lease::claim::Progress;
@@ -45,7 +44,7 @@ use crate::lease::claim::Progress;
 #[derive(Clone, Debug)]
 #[must_use = "dropping a lease releases its lock"]
 pub struct Blocking<T> {
-    // Dropped before `running`: the thread then delivers the releases.
+    // This field is dropped before `running`, so that the thread still delivers the releases.
     inner: T,
     runtime: Handle,
     /// The thread ends when all clones of this sender are dropped and the releases are delivered.
@@ -63,7 +62,7 @@ pub type Lock<K = Exclusive> = Blocking<crate::Lock<K>>;
 /// A lock that its owner may acquire again. See [`crate::Reentrant`].
 pub type Reentrant = Lock<Owner>;
 /// A lock with many readers or one writer. See [`crate::RwLock`]: give each thread its own clone.
-pub type RwLock = Lock<Party>;
+pub type RwLock = Lock<ReadWrite>;
 /// A lock with a limited number of holders. See [`crate::Semaphore`].
 pub type Semaphore = Lock<Mode>;
 /// Exclusive locks of several names, which are acquired all or none. See [`crate::All`].
@@ -107,7 +106,8 @@ impl Client {
     /// [`crate::Client::connect`].
     ///
     /// # Errors
-    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Others if the configuration is invalid.
+    /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other errors if the configuration is
+    /// invalid.
     ///
     /// # Panics
     /// Within async code.
@@ -299,7 +299,7 @@ impl Reentrant {
 }
 
 impl RwLock {
-    /// Sets the owner. All locks with the same owner are the same party. See [`crate::RwLock::owned_by`].
+    /// Sets the owner. All locks with the same owner act as one. See [`crate::RwLock::owned_by`].
     pub fn owned_by(self, owner: Owner) -> Self {
         self.map(|lock| lock.owned_by(owner))
     }

@@ -11,11 +11,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::backoff::Retry;
+use quorlock_core::name::Channel;
 #[cfg(feature = "mutants")]
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::Channel;
+use quorlock_core::terms::Renewals;
 use quorlock_core::time::{Drift, Ttl};
-use quorlock_core::watchdog::Renewals;
 
 use crate::api::client::Client;
 use crate::cluster::Cluster;
@@ -33,7 +33,7 @@ pub(crate) use nodes::not_a_process;
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
 /// The bounds of the random interval at which every connection checks its node. The guarantees promise a check within
 /// ten seconds, and a thousand idle clients should cost a node less than one percent of a core.
-const LOOK: (Duration, Duration) = (Duration::from_secs(8), Duration::from_millis(9_500));
+const CHECK_INTERVAL: (Duration, Duration) = (Duration::from_secs(8), Duration::from_millis(9_500));
 /// How long [`connect`](ClientBuilder::connect) waits for a majority by default.
 pub const CONNECT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
 /// The shortest time after which a client replaces a connection that does not respond.
@@ -79,7 +79,8 @@ impl ClientBuilder {
     /// Sets the nodes: one or more `redis://`, `rediss://` (TLS) or `redis+unix:` URLs, or a single
     /// `redis+sentinel://`, `redis+cluster://`, `sqlite:PATH` or `memory:`.
     ///
-    /// `redis://[user:password@]host[:port][/db]` is one server. `redis+unix:PATH[?user=..&pass=..&db=..]` is one
+    /// `redis://[user:password@]host[:port][/db]` is one server. `sqlite:PATH` is a file on this machine; it and its
+    /// folder are created if they are missing. `redis+unix:PATH[?user=..&pass=..&db=..]` is one
     /// server that listens on a Unix socket.
     ///
     /// `redis+sentinel://[user:password@]host[:port],host[:port],../SERVICE[?setting=value&..]` is the master of the
@@ -272,7 +273,8 @@ impl ClientBuilder {
     /// Checks the settings, opens the connections, and waits until a majority of the nodes can vote.
     ///
     /// The nodes of a new cluster are quarantined before they may vote. [`init_cluster`](Self::init_cluster) avoids
-    /// that.
+    /// that. A quarantine lasts until clients have been connected for its length, so a program that exits on this error
+    /// and starts again needs a [`state_folder`](Self::state_folder), or [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote, if there is no majority within the
@@ -327,7 +329,7 @@ impl ClientBuilder {
             handshake_deadline: patience,
             silence_limit: patience,
             heartbeat: HEARTBEAT,
-            look: LOOK,
+            check_interval: CHECK_INTERVAL,
             rules: settings.rules,
             trust: settings.trust(),
             claims: Arc::default(),

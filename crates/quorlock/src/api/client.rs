@@ -4,15 +4,15 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quorlock_core::mode::{Mode, OwnerId as Owner};
-use quorlock_core::name::Name;
+use quorlock_core::name::{Name, OwnerId as Owner};
+use quorlock_core::terms::Mode;
 use quorlock_core::vote::Silence;
 
 use crate::api::builder::{ClientBuilder, not_a_process};
 use crate::api::election::Election;
 use crate::api::lock::{Exclusive, Lock, Reentrant, Semaphore};
 use crate::api::multi::All;
-use crate::api::rw::{Party, RwLock};
+use crate::api::rw::{ReadWrite, RwLock};
 use crate::cluster::Cluster;
 use crate::cluster::break_lock::{Break, Broken, break_lock};
 use crate::cluster::history::history;
@@ -22,10 +22,9 @@ use crate::cluster::stats::{NodeStats, Stats};
 use crate::detached::{DetachedLease, Released, ops};
 use crate::error::{BreakError, CloseError, ConfigError, ConnectError, LeaseError, ReadError, ReconfigureError};
 use crate::link::Link;
-use crate::node::Companion;
 use crate::node::event::Event;
-use crate::node::key::LockKey;
 use crate::node::memory::MemoryNodes;
+use crate::node::{Companion, LockKey};
 use crate::platform::entropy;
 
 /// A client of a set of nodes, which makes locks on them. Clones are cheap, and share connections and settings.
@@ -51,6 +50,9 @@ pub struct Client {
 
 impl Client {
     /// Connects with the default settings, and waits at most five seconds until a majority of the nodes can vote.
+    ///
+    /// Run `quorlock nodes init` once for new servers; otherwise they are quarantined first. A service that must start
+    /// while its nodes are down or quarantined uses [`connect_lazy`](ClientBuilder::connect_lazy).
     ///
     /// Pass one `redis://`, `rediss://` or `sqlite:` URL, or three or more Redis URLs. See
     /// [`ClientBuilder::nodes`].
@@ -132,14 +134,15 @@ impl Client {
         Lock::new(self, self.key(name.as_ref()), mode)
     }
 
-    /// Returns a lock that its owner may acquire again while holding it. The owner is new and random.
+    /// Returns a lock that its owner may acquire again while holding it. The owner is new and random; clones of the
+    /// lock have the same owner.
     pub fn reentrant(&self, name: impl AsRef<str>) -> Reentrant {
         Lock::new(self, self.key(name.as_ref()), self.new_owner())
     }
 
     /// Returns a lock with many readers or one writer.
     pub fn rw(&self, name: impl AsRef<str>) -> RwLock {
-        Lock::new(self, self.key(name.as_ref()), Party::new())
+        Lock::new(self, self.key(name.as_ref()), ReadWrite::new())
     }
 
     /// Returns a lock with at most `permits` holders. `permits` is between 1 and [`PERMITS_MAX`](crate::PERMITS_MAX).

@@ -3,7 +3,7 @@
 use futures_util::stream::{self, Stream};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Holder;
-use quorlock_core::ticket::POLL_MAX;
+use quorlock_core::request::POLL_MAX;
 use quorlock_core::time::TTL_MIN;
 
 use crate::api::lock::Lock;
@@ -52,17 +52,18 @@ impl Lock {
     /// # Cancel safety
     /// Dropping the future changes nothing.
     pub async fn leader(&self) -> Result<Option<Leader>, ReadError> {
-        let found = inspect(self.spec.client.cluster(), self.spec.key()?).await?;
+        let found = inspect(self.client.cluster(), self.key()?).await?;
         Ok(found.holder().map(|(holder, term)| Leader { holder, term }))
     }
 
-    /// Returns a stream of the current leader, and then of every change; `None` while there is no leader.
+    /// Returns a stream of the current leader, and then of every change; `None` while there is no leader. To await the
+    /// next item, use `StreamExt::next` of the crate `futures-util`.
     ///
     /// The stream reads the nodes about once a second, or three times in a ttl if that is more often, so it may miss
     /// shorter terms. While no majority of the nodes answers, the stream has no items. It keeps the client open, and
     /// ends when the client is closed.
     pub fn leader_changes(&self) -> impl Stream<Item = Option<Leader>> + Send + use<> {
-        let interval = (self.spec.ttl / 3).clamp(TTL_MIN / 3, POLL_MAX);
+        let interval = (self.ttl / 3).clamp(TTL_MIN / 3, POLL_MAX);
         stream::unfold((self.clone(), None), move |(election, last)| async move {
             let mut is_first = last.is_none();
             loop {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::terms::Mode;
 
 use crate::api::client::Client;
 use crate::detached::DetachedLease;
@@ -82,7 +82,8 @@ impl Lease {
         self.claim.validity().unwrap_or_default()
     }
 
-    /// Checks by the local clock that the lease is valid for at least the duration `needed`.
+    /// Checks by the local clock that the lease is valid for at least the duration `needed`: the longest time that your
+    /// next step may take.
     ///
     /// This method does not ask the nodes; [`extend`](Self::extend) does. If the lease was
     /// [broken](crate::Client::break_lock) with [`now`](crate::Break::now), or its owner was

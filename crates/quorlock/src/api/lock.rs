@@ -1,21 +1,25 @@
 //! The lock: a name, the settings for acquiring it, and the kind of lock.
 
+use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
 use quorlock_core::backoff::Retry;
-use quorlock_core::mode::{Mode, OwnerId as Owner};
-use quorlock_core::name::Holder;
-use quorlock_core::watchdog::Renewals;
+use quorlock_core::hold::Defeat;
+use quorlock_core::name::{Holder, Name, OwnerId as Owner};
+use quorlock_core::terms::{Mode, PERMITS_MAX, Renewals, Terms};
+use quorlock_core::time::Moment;
+use quorlock_core::vote::{NodeVote, Refusal, Verdict};
 
 use crate::api::client::Client;
 use crate::api::lease::Lease;
-use crate::api::spec::{Patience, Spec};
-use crate::error::{AcquireError, ConfigError, RunError};
-use crate::lease::claim::Progress;
-use crate::node::key::LockKey;
+use crate::cluster::inspect::inspect;
+use crate::error::{AcquireError, ConfigError, HeldError, RunError};
+use crate::lease::claim::{Claim, Observer, Progress};
+use crate::node::LockKey;
+use crate::platform::clock;
 
 /// A name, and the settings for acquiring it. [`Client::lock`] returns one.
 ///
@@ -42,11 +46,26 @@ use crate::node::key::LockKey;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a lock does nothing until it is acquired"]
 pub struct Lock<K = Exclusive> {
-    pub(crate) spec: Spec,
+    pub(crate) client: Client,
+    pub(crate) key: Result<Arc<LockKey>, ConfigError>,
+    pub(crate) ttl: Duration,
+    renewals: Renewals,
+    retry: Retry,
+    /// The holder, encoded for the nodes.
+    holder: Arc<str>,
+    plain: bool,
+    observer: Option<Observer>,
     pub(crate) kind: K,
+}
+
+impl<K: fmt::Debug> fmt::Debug for Lock<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (name, Self { ttl, kind, .. }) = (self.key.as_ref().map(|key| &key.name), self);
+        f.debug_struct("Lock").field("name", &name).field("ttl", ttl).field("kind", kind).finish_non_exhaustive()
+    }
 }
 
 /// The kind of a [`Lock`] with one holder at a time.
@@ -54,71 +73,99 @@ pub struct Lock<K = Exclusive> {
 pub struct Exclusive;
 
 /// A kind of [`Lock`] that can be acquired. Only this library implements it.
-pub trait Kind: Sync {
+pub trait Kind: Sync + Sized {
     /// The result of an acquire: a [`Lease`], or [`Leases`](crate::Leases) for several names.
     type Lease;
 
+    /// Acquires the lock. If `waits` is set, retries as the retry policy allows, at most until `give_up`; otherwise
+    /// tries once.
     #[doc(hidden)]
     fn acquire(
-        &self,
-        spec: &Spec,
-        patience: Patience,
+        lock: &Lock<Self>,
+        waits: bool,
+        give_up: Option<Moment>,
     ) -> impl Future<Output = Result<Self::Lease, AcquireError>> + Send;
 }
 
 impl Kind for Exclusive {
     type Lease = Lease;
 
-    async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Lease, AcquireError> {
-        spec.acquire(spec.key()?, Mode::EXCLUSIVE, patience).await
+    async fn acquire(lock: &Lock<Self>, waits: bool, give_up: Option<Moment>) -> Result<Lease, AcquireError> {
+        lock.acquire_name(lock.key()?, Mode::EXCLUSIVE, waits, give_up).await
     }
 }
 
 impl Kind for Mode {
     type Lease = Lease;
 
-    async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Lease, AcquireError> {
-        spec.acquire(spec.key()?, *self, patience).await
+    async fn acquire(lock: &Lock<Self>, waits: bool, give_up: Option<Moment>) -> Result<Lease, AcquireError> {
+        lock.acquire_name(lock.key()?, lock.kind, waits, give_up).await
     }
 }
 
 impl Kind for Owner {
     type Lease = Lease;
 
-    async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Lease, AcquireError> {
-        spec.acquire(spec.key()?, Mode::Reentrant { owner: *self }, patience).await
+    async fn acquire(lock: &Lock<Self>, waits: bool, give_up: Option<Moment>) -> Result<Lease, AcquireError> {
+        lock.acquire_name(lock.key()?, Mode::Reentrant { owner: lock.kind }, waits, give_up).await
     }
 }
 
 /// The settings of all kinds.
 impl<K> Lock<K> {
     pub(crate) fn new(client: &Client, key: Result<Arc<LockKey>, ConfigError>, kind: K) -> Self {
-        Self { spec: Spec::new(client, key), kind }
+        let settings = &client.cluster().settings;
+        Self {
+            key,
+            ttl: settings.ttl,
+            renewals: settings.renewals,
+            retry: settings.retry,
+            holder: Arc::clone(&settings.told_holder),
+            plain: false,
+            observer: None,
+            client: client.clone(),
+            kind,
+        }
+    }
+
+    /// Returns the lock of the same name, with the same settings, as another kind.
+    pub(crate) fn with_kind<L>(&self, kind: L) -> Lock<L> {
+        Lock {
+            client: self.client.clone(),
+            key: self.key.clone(),
+            holder: Arc::clone(&self.holder),
+            observer: self.observer.clone(),
+            ttl: self.ttl,
+            renewals: self.renewals,
+            retry: self.retry,
+            plain: self.plain,
+            kind,
+        }
     }
 
     /// Sets the lifetime of the lease on the nodes. If the holder dies, the lock stays held for at most this long.
     pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.spec.ttl = ttl;
+        self.ttl = ttl;
         self
     }
 
     /// Sets the label that identifies the holder to other clients. It is truncated to 128 bytes.
     pub fn label(mut self, label: &str) -> Self {
-        let Holder { host, pid, .. } = &self.spec.client.cluster().settings.holder;
-        self.spec.holder = Holder::new(host, *pid, label).encode().into();
+        let Holder { host, pid, .. } = &self.client.cluster().settings.holder;
+        self.holder = Holder::new(host, *pid, label).encode().into();
         self
     }
 
     /// Sets whether and how often leases of this lock are renewed.
     pub fn renewals(mut self, renewals: Renewals) -> Self {
-        self.spec.renewals = renewals;
+        self.renewals = renewals;
         self
     }
 
     /// Sets how many attempts [`acquire`](Lock::acquire) makes, and, for locks without a queue, the delays between
     /// attempts.
     pub fn retry(mut self, retry: Retry) -> Self {
-        self.spec.retry = retry;
+        self.retry = retry;
         self
     }
 
@@ -128,7 +175,7 @@ impl<K> Lock<K> {
     /// The task that awaits the acquire calls `observer`, which must not block. If the state changes twice before that
     /// task runs, `observer` gets only the latest state. The last call happens before the acquire returns.
     pub fn observe(mut self, observer: impl Fn(&Progress) + Send + Sync + 'static) -> Self {
-        self.spec.observer = Some(Arc::new(observer));
+        self.observer = Some(Arc::new(observer));
         self
     }
 }
@@ -143,13 +190,16 @@ impl<K: Kind> Lock<K> {
     /// # Cancel safety
     /// Dropping the future releases every grant, at once and without blocking.
     pub async fn try_acquire(&self) -> Result<Option<K::Lease>, AcquireError> {
-        match self.kind.acquire(&self.spec, Patience::Once).await {
+        match K::acquire(self, false, None).await {
             Err(AcquireError::Held(_)) => Ok(None),
             other => other.map(Some),
         }
     }
 
-    /// Acquires the lock, waiting until it is free or the [`retry`](Self::retry) policy is exhausted.
+    /// Acquires the lock, waiting until it is free, however long that takes.
+    ///
+    /// While no majority of the nodes votes, the method keeps trying, unless the [`retry`](Self::retry) policy limits
+    /// the number of attempts. In a request handler, use [`acquire_within`](Self::acquire_within).
     ///
     /// # Errors
     /// [`AcquireError`], for example if the name or a setting is invalid.
@@ -157,30 +207,31 @@ impl<K: Kind> Lock<K> {
     /// # Cancel safety
     /// Dropping the future releases every grant and every queue position, at once and without blocking.
     pub async fn acquire(&self) -> Result<K::Lease, AcquireError> {
-        self.acquire_with(Patience::Policy).await
+        self.acquire_until(true, None).await
     }
 
-    /// Acquires the lock, waiting at most for the duration `wait`. It never returns later than that.
+    /// Acquires the lock, waiting at most for the duration `wait`.
     ///
-    /// With a wait of zero this method tries once, like [`try_acquire`](Self::try_acquire), but reports who
+    /// With a wait of zero this method asks each node once, for at most the node deadline, and reports who
     /// [holds](AcquireError::Held) the lock.
     ///
     /// # Errors
-    /// [`AcquireError::WaitTimeout`] names the holder at the deadline. Other [`AcquireError`]s name the nodes that did
+    /// [`AcquireError::WaitTimeout`] names the holder at the deadline. If `wait` is shorter than the node deadline and
+    /// too few nodes answered in time, the error names no holder. [`AcquireError::NoQuorum`] names the nodes that did
     /// not answer.
     ///
     /// # Cancel safety
     /// Dropping the future releases every grant and every queue position, at once and without blocking.
     pub async fn acquire_within(&self, wait: Duration) -> Result<K::Lease, AcquireError> {
-        self.acquire_with(Patience::within(wait)).await
+        self.acquire_until(!wait.is_zero(), (!wait.is_zero()).then(|| clock::now() + wait)).await
     }
 
-    async fn acquire_with(&self, patience: Patience) -> Result<K::Lease, AcquireError> {
-        let mut acquired = self.kind.acquire(&self.spec, patience).await;
+    async fn acquire_until(&self, waits: bool, give_up: Option<Moment>) -> Result<K::Lease, AcquireError> {
+        let mut acquired = K::acquire(self, waits, give_up).await;
         if let Err(AcquireError::Held(held) | AcquireError::WaitTimeout(held)) = &mut acquired
-            && self.spec.plain
+            && self.plain
         {
-            Box::pin(self.spec.find_holder(held)).await;
+            Box::pin(self.find_holder(held)).await;
         }
         acquired
     }
@@ -220,6 +271,94 @@ impl<K: Kind<Lease = Lease>> Lock<K> {
     }
 }
 
+/// Methods with which every kind acquires a name.
+impl<K> Lock<K> {
+    pub(crate) fn key(&self) -> Result<&Arc<LockKey>, ConfigError> {
+        self.key.as_ref().map_err(Clone::clone)
+    }
+
+    /// Asks the nodes for the holder of a plain lock, because their refusals do not name it.
+    async fn find_holder(&self, held: &mut HeldError) {
+        if held.tally.refused() > 0
+            && let Ok(key) = &self.key
+            && let Ok(seen) = inspect(self.client.cluster(), key).await
+        {
+            held.add(seen.reports());
+        }
+    }
+
+    /// Acquires one name in this mode.
+    pub(crate) async fn acquire_name(
+        &self,
+        key: &Arc<LockKey>,
+        mode: Mode,
+        waits: bool,
+        give_up: Option<Moment>,
+    ) -> Result<Lease, AcquireError> {
+        let cluster = self.client.cluster();
+        let settings = &cluster.settings;
+        let ttl = settings.check(self.ttl, self.renewals, self.retry)?;
+        if let Mode::Slot { permits, .. } = mode
+            && !(1..=PERMITS_MAX).contains(&permits)
+        {
+            let rule = format!("be between 1 and {PERMITS_MAX}");
+            return Err(ConfigError::setting("the number of permits", permits, rule).into());
+        }
+        if cluster.is_closed() {
+            return Err(AcquireError::Closed);
+        }
+        let terms = Terms {
+            quorum: settings.quorum,
+            ttl,
+            drift: settings.drift.of(ttl),
+            min_validity: settings.min_validity(ttl),
+            node_deadline: settings.node_deadline(ttl),
+            retry: if waits { self.retry } else { Retry::ONCE },
+            give_up,
+            channel: (waits && !self.plain).then_some(cluster.channel),
+            plain: self.plain,
+            mode,
+            holder: Arc::clone(&self.holder),
+            renewals: self.renewals,
+            trusting: settings.trusting,
+            rules: settings.rules,
+        };
+        let lease = Lease::new(Claim::start(cluster, key, terms), self.client.clone());
+        match lease.claim.won(self.observer.as_ref()).await {
+            Ok(()) => Ok(lease),
+            Err(None) => Err(AcquireError::Closed),
+            Err(Some(defeat)) => Err(self.explain(key.name.clone(), defeat, mode, give_up.is_some())),
+        }
+    }
+
+    fn explain(&self, name: Name, defeat: Defeat, mode: Mode, timed: bool) -> AcquireError {
+        let tally = self.client.cluster().name_nodes(defeat.tally);
+        match defeat.verdict {
+            Verdict::Held | Verdict::CutOff if timed => {
+                AcquireError::WaitTimeout(Box::new(HeldError::new(name, tally)))
+            }
+            Verdict::Held | Verdict::CutOff => AcquireError::Held(Box::new(HeldError::new(name, tally))),
+            Verdict::NoQuorum => AcquireError::NoQuorum { name, tally },
+            Verdict::TooSlow | Verdict::Won => AcquireError::TooSlow { name, tally },
+            Verdict::Mismatch if tally.votes.contains(&NodeVote::Refused(Refusal::Retired)) => {
+                AcquireError::Retired { name }
+            }
+            Verdict::Mismatch => {
+                let in_use = tally.votes.iter().find_map(|vote| match vote {
+                    NodeVote::Refused(Refusal::Permits { stored }) => Some(*stored),
+                    _ => None,
+                });
+                match (in_use, mode) {
+                    (Some(in_use), Mode::Slot { permits, .. }) => {
+                        AcquireError::SlotsMismatch { name, requested: permits, in_use }
+                    }
+                    _ => AcquireError::UpgradeUnsupported { name },
+                }
+            }
+        }
+    }
+}
+
 impl Lock {
     /// Makes this a plain lock, which uses only the original Redlock commands (`SET name id NX PX ttl` and a
     /// compare-and-delete script), and has no fence and no queue.
@@ -227,7 +366,7 @@ impl Lock {
     /// A plain lock is cheaper, but finding its holder after a refusal takes one more round of requests. A plain lock
     /// and a fenced lock of the same name exclude each other. A plain lock may overtake waiters in the queue.
     pub fn plain(mut self) -> Self {
-        self.spec.plain = true;
+        self.plain = true;
         self
     }
 }

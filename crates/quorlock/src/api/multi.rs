@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use futures_util::future::{Either, join_all, select, select_all};
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::Name;
+use quorlock_core::terms::Mode;
+use quorlock_core::time::Moment;
 
 use crate::api::client::Client;
 use crate::api::lease::Lease;
 use crate::api::lock::{Kind, Lock};
-use crate::api::spec::{Patience, Spec};
 use crate::detached::DetachedLease;
 use crate::error::{AcquireError, ConfigError, FenceError, LeaseError, LostError};
-use crate::node::key::LockKey;
+use crate::node::LockKey;
 
 /// Exclusive locks of several names, which are acquired all or none. [`Client::all`] returns one.
 ///
@@ -59,11 +59,12 @@ impl All {
 impl Kind for Names {
     type Lease = Leases;
 
-    async fn acquire(&self, spec: &Spec, patience: Patience) -> Result<Leases, AcquireError> {
+    async fn acquire(lock: &Lock<Self>, waits: bool, give_up: Option<Moment>) -> Result<Leases, AcquireError> {
         'again: loop {
-            let mut leases = Leases::from(spec.acquire(spec.key()?, Mode::EXCLUSIVE, patience).await?);
-            for key in &self.others {
-                let next = spec.acquire(key, Mode::EXCLUSIVE, patience);
+            let acquire = |key| lock.acquire_name(key, Mode::EXCLUSIVE, waits, give_up);
+            let mut leases = Leases::from(acquire(lock.key()?).await?);
+            for key in &lock.kind.others {
+                let next = acquire(key);
                 let lease = match select(pin!(leases.lost()), pin!(next)).await {
                     Either::Left(_) => continue 'again,
                     Either::Right((lease, _)) => lease?,

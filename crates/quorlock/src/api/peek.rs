@@ -23,13 +23,13 @@ impl Peek {
         self.0.strong_count() == 0
     }
 
-    /// Returns when its validity ends by its client's wall clock, in nanoseconds.
+    /// Returns when the validity of the lease ends by the wall clock of its client, in nanoseconds.
     pub fn wall_until(&self) -> u64 {
         self.0.upgrade().map_or(0, |claim| claim.wall_until() as u64)
     }
 
-    /// Returns the validity that surely remains at the given readings of its client's boot-time clock and wall clock, in
-    /// nanoseconds.
+    /// Returns the validity that surely remains at the given readings of the client's boot-time clock and wall clock,
+    /// in nanoseconds.
     pub fn validity(&self, nanos: u64, wall: u64) -> Duration {
         self.0.upgrade().map_or(Duration::ZERO, |claim| claim.peek(Moment::from_nanos(nanos), wall as i64))
     }

@@ -1,6 +1,7 @@
 //! The lock with many readers or one writer.
 
-use quorlock_core::mode::{Mode, OwnerId as Owner};
+use quorlock_core::name::OwnerId as Owner;
+use quorlock_core::terms::Mode;
 
 use crate::api::lock::Lock;
 use crate::platform::entropy;
@@ -12,12 +13,12 @@ use crate::platform::entropy;
 /// after a waiting writer wait for that writer. If a reader dies, its read lease ends with its own ttl.
 ///
 /// A reader cannot become a writer: two readers that both wait to write would wait for each other forever. Each
-/// `RwLock` value is one party. If a party acquires the lock for writing while it reads, it gets
+/// `RwLock` value is one owner. If an owner acquires the lock for writing while it reads, it gets
 /// [`AcquireError::UpgradeUnsupported`](crate::AcquireError::UpgradeUnsupported) instead of waiting for itself. A clone
-/// is another party: give each task its own clone.
+/// is another owner (unlike a clone of a [`Reentrant`](crate::Reentrant)): give each task its own clone.
 ///
-/// A read waits for all writers that arrived earlier, even if the same party is already reading. Therefore a party must
-/// not read again while it reads, unless it has an [owner](Self::owned_by).
+/// A read waits for all writers that arrived earlier, even if the same owner is already reading. Therefore an owner
+/// must not read again while it reads, unless it was set with [`owned_by`](Self::owned_by).
 ///
 /// The fence of a reader is higher than the fences of all earlier writers. The fence of a writer is higher than all
 /// earlier fences. A protected resource must check the fences of readers and writers, but store only the fences of
@@ -36,49 +37,45 @@ use crate::platform::entropy;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # }).unwrap();
 /// ```
-pub type RwLock = Lock<Party>;
+pub type RwLock = Lock<ReadWrite>;
 
-/// The kind of an [`RwLock`]: the party that reads and writes.
+/// The kind of an [`RwLock`], with the owner that reads and writes.
 #[derive(Debug)]
-pub struct Party {
+pub struct ReadWrite {
     owner: Owner,
     reenters: bool,
 }
 
-impl Party {
+impl ReadWrite {
     pub(crate) fn new() -> Self {
         Self { owner: Owner::from_bits(entropy::bits()), reenters: false }
     }
 }
 
-/// A clone is another party.
-impl Clone for Party {
+/// A clone is another owner.
+impl Clone for ReadWrite {
     fn clone(&self) -> Self {
         Self::new()
     }
 }
 
 impl RwLock {
-    /// Sets the owner. All locks with the same owner are the same party, in this process and in others.
+    /// Sets the owner. All locks with the same owner act as one, in this process and in others.
     ///
     /// While the owner reads, it may read again: it gets another lease at once, with the same fence, even if a writer
     /// is waiting. If the reads of an owner always overlap, writers wait forever.
     pub fn owned_by(mut self, owner: Owner) -> Self {
-        self.kind = Party { owner, reenters: true };
+        self.kind = ReadWrite { owner, reenters: true };
         self
     }
 
     /// Returns the lock for reading, which several readers can hold at the same time.
     pub fn read(&self) -> Lock<Mode> {
-        self.in_mode(Mode::Shared { owner: self.kind.owner, reenters: self.kind.reenters })
+        self.with_kind(Mode::Shared { owner: self.kind.owner, reenters: self.kind.reenters })
     }
 
     /// Returns the lock for writing, which is exclusive.
     pub fn write(&self) -> Lock<Mode> {
-        self.in_mode(Mode::Exclusive { writer: Some(self.kind.owner) })
-    }
-
-    fn in_mode(&self, mode: Mode) -> Lock<Mode> {
-        Lock { spec: self.spec.clone(), kind: mode }
+        self.with_kind(Mode::Exclusive { writer: Some(self.kind.owner) })
     }
 }

@@ -1,4 +1,4 @@
-//! Sending to several nodes at once, and collecting their replies by a deadline.
+//! Releases at several nodes, and collects the nodes' replies until a deadline.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -6,38 +6,22 @@ use std::time::Duration;
 use quorlock_core::delivery::Release;
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
+use quorlock_core::request::{Parting, Request};
 use quorlock_core::round::Round;
-use quorlock_core::ticket::Parting;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Request, Silence};
+use quorlock_core::vote::{Outcome, Silence};
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
 use crate::link::{Sender, Voter};
-use crate::node::key::LockKey;
+use crate::node::LockKey;
 use crate::platform::clock;
 use crate::platform::sync::Mutex;
 use crate::platform::timers::Timed;
 
 impl Cluster {
-    /// Queues a request at these nodes' links. Returns the nodes that it could not ask, and why.
-    pub(crate) fn send(
-        &self,
-        nodes: NodeSet,
-        request: &Arc<Request>,
-        round: u32,
-        sender: &Sender,
-    ) -> Vec<(usize, Silence)> {
-        // A node whose clock is far off must not propose fences.
-        let middle = if matches!(**request, Request::Acquire { .. }) { self.middle() } else { None };
-        let send = |node| match self.skew(node, middle) {
-            Some(skewed) => Err(skewed),
-            None => self.links[node].ask(request, round, sender.clone()),
-        };
-        nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
-    }
-
-    /// Queues a release at the links of those nodes that were asked. A node that was never asked sends no acknowledgement.
+    /// Queues a release at the links of `nodes`, except nodes that were never asked for this attempt. `receipt`
+    /// collects the acknowledgements.
     pub(crate) fn release(
         &self,
         nodes: NodeSet,
@@ -76,25 +60,26 @@ pub(crate) struct Broadcast {
 }
 
 impl Broadcast {
-    /// Starts without replies. Nodes that have not replied by the deadline count as silent.
-    pub(crate) fn new(cluster: &Cluster, patience: Duration) -> Arc<Self> {
+    /// Starts to wait for replies. Nodes that have not replied within `limit` count as silent.
+    pub(crate) fn new(cluster: &Cluster, limit: Duration) -> Arc<Self> {
         let round = Mutex::new(Round::new(cluster.settings.quorum));
         let begun = clock::now();
-        Arc::new(Self { begun, deadline: begun + patience, round, changed: Notify::new() })
+        Arc::new(Self { begun, deadline: begun + limit, round, changed: Notify::new() })
     }
 
-    /// Asks every node, and [waits](Self::wait) for the replies. Returns `None` if the client is closed.
+    /// Sends a request to every node, and [waits](Self::wait) for the replies for at most `limit`. Returns `None` if
+    /// the client is closed.
     pub(crate) async fn ask(
         cluster: &Cluster,
         key: &Arc<LockKey>,
         request: Request,
-        patience: Duration,
+        limit: Duration,
         is_enough: impl Fn(&Round) -> bool,
     ) -> Option<Round> {
         if cluster.is_closed() {
             return None;
         }
-        let broadcast = Self::new(cluster, patience);
+        let broadcast = Self::new(cluster, limit);
         let sender = Sender { key: Arc::clone(key), voter: Some(Arc::clone(&broadcast) as Arc<dyn Voter>) };
         let all = NodeSet::first(cluster.links.len());
         for (node, silence) in cluster.send(all, &Arc::new(request), 0, &sender) {
@@ -105,12 +90,12 @@ impl Broadcast {
         Some(broadcast.wait(cluster, is_enough).await)
     }
 
-    /// Waits until all nodes have replied, until the deadline, or until the replies are enough.
+    /// Waits until all nodes have replied, the replies are enough, or the deadline has passed.
     pub(crate) async fn wait(self: &Arc<Self>, cluster: &Cluster, is_enough: impl Fn(&Round) -> bool) -> Round {
         let mut call = None;
         loop {
             let changed = self.changed.notified();
-            let round = Some(self.round.lock()).filter(|round| round.open() == 0 || is_enough(round));
+            let round = Some(self.round.lock()).filter(|round| round.unanswered() == 0 || is_enough(round));
             if let Some(round) = round.map(|round| round.clone()) {
                 if let Some(call) = call {
                     cluster.timers.cancel(call);

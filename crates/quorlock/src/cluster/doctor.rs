@@ -1,7 +1,8 @@
-//! Examines the nodes: what is wrong, how severe it is, and what to do about it.
+//! Examines the nodes, and reports problems with their severity and with advice.
 //!
-//! An examination does not change the nodes. It sends no hello, so a blank node stays blank, and a memory loss is not
-//! recorded. On a Redis server it tries commands within one script, on unused keys, and leaves no data.
+//! An examination does not change the nodes. It sends no hello command, so a blank node stays blank, and a node does
+//! not record a memory loss. On a Redis server, an examination tries commands within one script, on unused keys, and
+//! leaves no data.
 
 mod finding;
 mod judge;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::node::{Constants, Incarnation, quarantine_micros};
-use quorlock_core::quorum::Quorum;
+use quorlock_core::terms::Quorum;
 use quorlock_core::time::Drift;
 
 pub use finding::{Finding, Severity, Topic};
@@ -24,7 +25,7 @@ use crate::node::{Node, Trouble};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Examination {
-    /// Each node, in the order of the configuration.
+    /// The nodes, in the order of the configuration.
     pub nodes: Vec<ExaminedNode>,
     /// The findings about all nodes together.
     pub findings: Vec<Finding>,
@@ -33,7 +34,8 @@ pub struct Examination {
 }
 
 impl Examination {
-    /// Returns every finding, with the node that it is about.
+    /// Returns every finding, with the node that the finding is about, or `None` for a finding about all nodes
+    /// together.
     pub fn all(&self) -> impl Iterator<Item = (Option<&ExaminedNode>, &Finding)> {
         let of_nodes =
             self.nodes.iter().flat_map(|node| node.findings.iter().map(move |finding| (Some(node), finding)));
@@ -55,27 +57,27 @@ impl Examination {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExaminedNode {
-    /// Its URL, without secrets.
+    /// The node's URL, without secrets.
     pub title: String,
-    /// Whether it can vote.
+    /// Whether the node can vote.
     pub state: NodeState,
     /// The kind of server, and its version.
     pub server: Option<String>,
     /// The beginning of the server's run id.
     pub run: Option<String>,
-    /// The beginning of the epoch of its memory.
+    /// The beginning of the epoch, which names one life of the node's memory.
     pub epoch: Option<String>,
-    /// The beginning of the id of its cluster.
+    /// The beginning of the id of the node's cluster.
     pub cluster: Option<String>,
     /// The number of restarts since the cluster was created, as the node reports it.
     pub restarts: Option<u64>,
-    /// The fastest of several round trips.
+    /// The shortest of several round trips.
     pub round_trip: Option<Duration>,
-    /// How far its clock is ahead of the median of all nodes, in microseconds, if there are at least three.
+    /// The node's clock minus the median of all nodes' clocks, in microseconds, if at least three clocks were read.
     pub skew_micros: Option<i64>,
-    /// By how many millionths its clock runs faster than the clock of this process, if it was measured.
+    /// By how many millionths the node's clock runs faster than the clock of this process, if the rate was measured.
     pub rate_ppm: Option<i64>,
-    /// The findings about it.
+    /// The findings about the node.
     pub findings: Vec<Finding>,
 }
 
@@ -83,26 +85,26 @@ pub struct ExaminedNode {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeState {
-    /// It can vote.
+    /// The node can vote.
     Voting,
-    /// It lost its memory.
+    /// The node lost its memory and must not vote yet.
     Quarantined {
         /// The remaining quarantine, as the node reports it.
         left: Duration,
     },
-    /// It restarted, or was wiped, and no client has connected to it since.
+    /// The node restarted, or its data were deleted, and no client has connected to the node since then.
     Restarted,
-    /// It belongs to no cluster yet.
+    /// The node belongs to no cluster yet.
     Blank,
-    /// A change of the cluster's constants was started and not finished.
+    /// A change of the cluster's constants was started but not finished.
     Suspended,
-    /// It can be reached, but cannot be used.
+    /// The node can be reached, but cannot be used.
     Unfit(String),
-    /// Its clock is this many microseconds from the median of all nodes.
+    /// The node's clock differs too much from the median of all nodes' clocks: by this many microseconds.
     Skewed(i64),
-    /// It rejects the password, or denies permissions.
+    /// The node rejects the password, or denies permissions.
     Denied(String),
-    /// It does not answer.
+    /// The node does not answer.
     Unreachable(String),
 }
 
@@ -137,16 +139,16 @@ impl Measure {
     }
 }
 
-/// A configured node, or the title and the error of a URL that is invalid.
+/// A configured node. For a node with an invalid URL: the title and the error.
 pub(crate) type Configured = Result<Arc<dyn Node>, (String, String)>;
 
 impl ExaminedNode {
-    fn find(&mut self, severity: Severity, topic: Topic, text: impl Into<String>, advice: &str) {
+    fn add(&mut self, severity: Severity, topic: Topic, text: impl Into<String>, advice: &str) {
         self.findings.push(Finding::new(severity, topic, text, advice));
     }
 }
 
-/// Returns the life of the node's memory, if it was read.
+/// Returns the node's incarnation, if the probe has read it.
 fn life(probe: &Probe) -> Option<&Incarnation> {
     probe.standing.as_ref()?.life.as_ref()
 }
@@ -158,24 +160,24 @@ pub(crate) async fn examine(nodes: Vec<Configured>, plan: &Plan, measure: &Measu
         Err((title, why)) => (title, Probe { trouble: Some(Trouble::Unfit(why)), ..Probe::default() }),
     });
     let (titles, probes): (Vec<_>, Vec<_>) = futures_util::future::join_all(probes).await.into_iter().unzip();
-    let judged = titles.into_iter().zip(&probes).map(|(title, probe)| judge::node(title, probe, measure));
+    let judged = titles.into_iter().zip(&probes).map(|(title, probe)| judge::judge_node(title, probe, measure));
     let mut nodes: Vec<ExaminedNode> = judged.collect();
-    let findings = together::judge(&probes, &mut nodes, measure);
+    let findings = together::judge_nodes(&probes, &mut nodes, measure);
     Examination { nodes, findings, majority: Quorum::majority_of(measure.constants.nodes) }
 }
 
-/// Shortens a random id. The beginning is sufficient to distinguish ids.
-fn shorten(name: &str) -> String {
-    name.chars().take(8).collect()
+/// Returns the beginning of a random id, which is sufficient to distinguish ids.
+fn shorten(id: &str) -> String {
+    id.chars().take(8).collect()
 }
 
-/// Returns the duration of a quarantine after a memory loss, for messages.
-fn quarantine(measure: &Measure) -> String {
-    spell(Duration::from_micros(quarantine_micros(&measure.constants)))
+/// Formats the duration of a quarantine after a memory loss, for messages.
+fn quarantine_text(measure: &Measure) -> String {
+    duration_text(Duration::from_micros(quarantine_micros(&measure.constants)))
 }
 
 /// Formats a duration for messages.
-fn spell(duration: Duration) -> String {
+fn duration_text(duration: Duration) -> String {
     if duration < Duration::from_secs(10) { format!("{duration:.1?}") } else { format!("{duration:.0?}") }
 }
 

@@ -1,4 +1,4 @@
-//! The history of locks: creating events, and reading those of all nodes.
+//! The history of locks: creates events, and reads the events of all nodes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
-use quorlock_core::mode::Period;
 use quorlock_core::name::{Holder, Name};
+use quorlock_core::terms::Period;
 use quorlock_core::vote::Silence;
 
 use crate::cluster::Cluster;
@@ -19,37 +19,37 @@ use crate::node::event::{Event, HISTORY_MAX, What, word_for};
 use crate::node::{Answer, Question};
 use crate::platform::{clock, entropy};
 
-/// The shortest deadline for a node that is asked for its history.
+/// The shortest deadline for reading a node's history.
 const RECALL_DEADLINE_MIN: Duration = Duration::from_secs(1);
 
-/// The time of a client's last event. The estimate of the nodes' clocks changes a little with every reply; a later event
-/// must not get an earlier time.
+/// The time of a client's last event, in microseconds. The client's estimate of the nodes' clocks changes a little with
+/// every reply, but a later event must not get an earlier time.
 #[derive(Debug, Default)]
-pub(crate) struct Chronicle(AtomicU64);
+pub(crate) struct LastEventTime(AtomicU64);
 
-impl Chronicle {
-    /// Returns `at`, or the microsecond after the last event if that is later.
-    fn after_the_last(&self, at: u64) -> u64 {
-        let later = |last: u64| at.max(last.saturating_add(1));
+impl LastEventTime {
+    /// Returns the time of the next event: `estimate`, or the microsecond after the last event if that is later.
+    fn next(&self, estimate: u64) -> u64 {
+        let later = |last: u64| estimate.max(last.saturating_add(1));
         // The closure never returns `None`.
         let last = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(later(last)));
-        last.map_or(at, later)
+        last.map_or(estimate, later)
     }
 }
 
-/// The most by which two clients' estimates of the time may differ, in microseconds: they read the nodes' clocks over the
-/// network.
-const CLOCKS_APART_MICROS: u64 = 100_000;
+/// The largest expected difference between two clients' estimates of the time. The estimates differ because clients
+/// read the nodes' clocks over the network.
+const ESTIMATES_APART_MAX_MICROS: u64 = 100_000;
 
 impl Cluster {
-    /// Returns an event that happens now.
+    /// Creates an event with the current time.
     pub(crate) fn event(&self, name: &Name, what: What, fence: Option<Fence>) -> Event {
-        let at = self.node_micros(clock::now()).and_then(|micros| u64::try_from(micros).ok());
-        let (id, at) = (entropy::bits() as u64, self.chronicle.after_the_last(at.unwrap_or_default()));
-        Event::new(id, at, name, what, fence)
+        let estimate = self.node_micros(clock::now()).and_then(|micros| u64::try_from(micros).ok());
+        let (id, at_micros) = (entropy::bits() as u64, self.last_event.next(estimate.unwrap_or_default()));
+        Event::new(id, at_micros, name, what, fence)
     }
 
-    /// Returns an event that happens to a lease now.
+    /// Creates an event of a lease, with the current time.
     pub(crate) fn lease_event(&self, name: &Name, hold: &Hold, what: What) -> Event {
         let (terms, fence) = (hold.terms(), hold.fence());
         self.event(name, what, fence).by(Holder::decode(&terms.holder), word_for(terms.mode, fence))
@@ -57,22 +57,24 @@ impl Cluster {
 }
 
 impl Event {
-    /// Returns whether it frees the lock for the next holder.
-    fn lets_go(&self) -> bool {
-        self.what == What::Released && self.is_alone()
+    /// Returns whether this event frees the lock for the next holder.
+    fn frees_lock(&self) -> bool {
+        self.what == What::Released && self.has_single_holder()
     }
 
-    /// Returns whether it is a grant that was possible only after the other event.
+    /// Returns whether this event is a grant that was possible only after the event `other`.
     fn follows(&self, other: &Self) -> bool {
-        self.what == What::Granted && self.is_alone() && self.name == other.name && self.fence > other.fence
+        self.what == What::Granted && self.has_single_holder() && self.name == other.name && self.fence > other.fence
     }
 
-    fn is_alone(&self) -> bool {
+    /// Returns whether the lock had only one holder at a time.
+    fn has_single_holder(&self) -> bool {
         self.fence.is_some() && Period::ALONE.contains(&&*self.mode)
     }
 }
 
-/// Reads the histories of all nodes and merges them, newest first. An event that several nodes have is returned once.
+/// Reads and merges the histories of all nodes. Returns the newest events first, and an event of several nodes only
+/// once.
 pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<Event>, ReadError> {
     if cluster.is_closed() {
         return Err(ReadError::Closed);
@@ -81,38 +83,40 @@ pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<
         return Ok(Vec::new());
     }
     let limit = limit.min(HISTORY_MAX);
-    let told = join_all(cluster.links.iter().map(|link| recall(cluster, link, limit))).await;
-    if told.iter().all(Result::is_err) {
-        return Err(cluster.no_quorum(Operation::History, told.into_iter().map(Result::err)));
+    let histories = join_all(cluster.links.iter().map(|link| recall(cluster, link, limit))).await;
+    if histories.iter().all(Result::is_err) {
+        return Err(cluster.no_quorum(Operation::History, histories.into_iter().map(Result::err)));
     }
-    let events: HashMap<u64, Event> = told.into_iter().flatten().flatten().map(|event| (event.id, event)).collect();
-    let mut events = in_order(events.into_values().collect());
+    let events: HashMap<_, Event> = histories.into_iter().flatten().flatten().map(|event| (event.id, event)).collect();
+    let mut events = sort(events.into_values().collect());
     events.reverse();
     events.truncate(limit);
     Ok(events)
 }
 
-/// Sorts events by time, oldest first. Where a lock was released and granted again, the fences decide, because the clients'
-/// clocks differ slightly and two holders would seem to overlap.
-fn in_order(mut events: Vec<Event>) -> Vec<Event> {
+/// Sorts events by time, oldest first. If a lock was released and granted again, the fences decide: by the estimates of
+/// two clients, the two leases may seem to overlap.
+fn sort(mut events: Vec<Event>) -> Vec<Event> {
     events.sort_by_key(|event| (event.at_micros, event.id));
-    let mut told = Vec::with_capacity(events.len());
+    let mut sorted = Vec::with_capacity(events.len());
     for event in events {
-        let since = event.at_micros.saturating_sub(CLOCKS_APART_MICROS);
-        let near = told.iter().rposition(|earlier: &Event| earlier.at_micros < since).map_or(0, |far| far + 1);
-        let next = if event.lets_go() { told[near..].iter().position(|next| next.follows(&event)) } else { None };
-        told.insert(next.map_or(told.len(), |next| near + next), event);
+        let since = event.at_micros.saturating_sub(ESTIMATES_APART_MAX_MICROS);
+        // The events before this position are too old to belong to a later lease.
+        let near = sorted.iter().rposition(|earlier: &Event| earlier.at_micros < since).map_or(0, |far| far + 1);
+        let next = if event.frees_lock() { sorted[near..].iter().position(|next| next.follows(&event)) } else { None };
+        sorted.insert(next.map_or(sorted.len(), |next| near + next), event);
     }
-    told
+    sorted
 }
 
+/// Reads one node's history.
 async fn recall(cluster: &Cluster, link: &Link, limit: usize) -> Result<Vec<Event>, Silence> {
     let deadline = cluster.settings.look_deadline().max(RECALL_DEADLINE_MIN);
-    // The history includes this client's own events.
+    // The node must have this client's own events before it answers.
     link.send_notes();
     match link.query(Question::Recall(limit), deadline).await? {
         Answer::Events(events) => Ok(events),
-        _ => Err(Silence::Failed("an answer out of turn".into())),
+        _ => Err(Silence::Failed("an answer to another question".into())),
     }
 }
 

@@ -1,17 +1,17 @@
-//! Reads the state of a name on every node, without changing it.
+//! Reads the state of a name on every node, without changing the state.
 
 use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::Quorum;
-use quorlock_core::ticket::Waiting;
-use quorlock_core::vote::{HeldBy, Outcome, Report, Request, Silence, Target, Vote};
+use quorlock_core::request::{Request, Target};
+use quorlock_core::terms::Quorum;
+use quorlock_core::vote::{HeldBy, Outcome, Report, Silence, Vote, Waiting};
 
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
 use crate::error::{Operation, ReadError};
-use crate::node::key::LockKey;
+use crate::node::LockKey;
 
 /// The state of a name on every node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ use crate::node::key::LockKey;
 pub struct Inspection {
     /// The name that was inspected.
     pub name: Name,
-    /// The URL of each node, without secrets, and its report, or the reason why the node did not report.
+    /// For each node: the URL without secrets, and the node's report or the reason why the node did not answer.
     pub nodes: Vec<(String, Result<Report, Silence>)>,
     quorum: Quorum,
 }
@@ -27,13 +27,13 @@ pub struct Inspection {
 impl Inspection {
     /// Returns the reports of the nodes that have answered.
     pub(crate) fn reports(&self) -> impl Iterator<Item = &Report> {
-        self.nodes.iter().filter_map(|(_, said)| said.as_ref().ok())
+        self.nodes.iter().filter_map(|(_, report)| report.as_ref().ok())
     }
 
     /// Returns the holder and the fence on which a majority of the nodes agrees. Returns `None` if nobody holds the
-    /// name, or if the lock changed while the nodes were read.
+    /// lock, or if the lock changed while the nodes were read.
     pub fn holder(&self) -> Option<(Option<Holder>, Fence)> {
-        let (_, fence, held) = self.majority()?;
+        let (_, fence, held) = self.majority_lease()?;
         Some((held.holder.clone(), fence))
     }
 
@@ -42,43 +42,43 @@ impl Inspection {
         self.reports().any(|report| report.held.is_some() || report.waiting > 0)
     }
 
-    /// Returns the target with which [`break_lock`](crate::Client::break_lock) breaks the current lease: its fence, or
-    /// its digest if it is a plain lock. Returns `None` if nobody holds the name, or if the lock changed while the
-    /// nodes were read.
+    /// Returns the target with which [`break_lock`](crate::Client::break_lock) breaks the current lease: the fence of
+    /// the lease, or the digest of a plain lock's lease. Returns `None` if nobody holds the lock, or if the lock
+    /// changed while the nodes were read.
     pub fn target(&self) -> Option<Target> {
-        Some(self.majority()?.0)
+        Some(self.majority_lease()?.0)
     }
 
     /// Returns the lease that a majority of the nodes has.
-    fn majority(&self) -> Option<(Target, Fence, &HeldBy)> {
-        let carried = |target: Target| self.held().filter(|(other, ..)| *other == target).count();
-        self.held().find(|(target, ..)| carried(*target) >= self.quorum.majority())
+    fn majority_lease(&self) -> Option<(Target, Fence, &HeldBy)> {
+        let count = |target: Target| self.leases().filter(|(other, ..)| *other == target).count();
+        self.leases().find(|(target, ..)| count(*target) >= self.quorum.majority())
     }
 
-    /// Returns the lease on each node: its target, the stored fence, and its report.
-    fn held(&self) -> impl Iterator<Item = (Target, Fence, &HeldBy)> {
+    /// Returns the lease on each node that has one: the target of the lease, the stored fence, and the reported holder.
+    fn leases(&self) -> impl Iterator<Item = (Target, Fence, &HeldBy)> {
         self.reports().filter_map(|report| {
             let held = report.held.as_ref()?;
             Some((held.digest.map_or(Target::Fence(report.fence), Target::Digest), report.fence, held))
         })
     }
 
-    /// Returns the first waiters in the queue, in order, on the node with the most waiters: at most
+    /// Returns the first waiters in the queue of the node with the most waiters, in order: at most
     /// [`QUEUE_LISTED_MAX`](crate::QUEUE_LISTED_MAX).
     pub fn queue(&self) -> &[Waiting] {
         self.reports().max_by_key(|report| report.waiting).map_or(&[], |report| &report.queue)
     }
 
-    /// Returns the number of waiters, on the node with the most.
+    /// Returns the number of waiters on the node with the most waiters.
     pub fn waiting(&self) -> u32 {
         self.reports().map(|report| report.waiting).max().unwrap_or_default()
     }
 }
 
-/// Asks every node, and waits until all nodes have answered or the deadline has passed.
+/// Asks every node for its report. Waits until all nodes have answered or the deadline has passed.
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, key: &Arc<LockKey>) -> Result<Inspection, ReadError> {
-    let patience = cluster.settings.look_deadline();
-    let round = Broadcast::ask(cluster, key, Request::Inspect, patience, |_| false).await.ok_or(ReadError::Closed)?;
+    let deadline = cluster.settings.look_deadline();
+    let round = Broadcast::ask(cluster, key, Request::Inspect, deadline, |_| false).await.ok_or(ReadError::Closed)?;
     let quorum = cluster.settings.quorum;
     if !round.is_answered() {
         return Err(ReadError::NoQuorum {
@@ -97,7 +97,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, key: &Arc<LockKey>) -> Resul
 fn report(reply: Option<&Outcome>) -> Result<Report, Silence> {
     match reply {
         Some(Outcome::Voted { vote: Vote::Report(report), .. }) => Ok((**report).clone()),
-        Some(Outcome::Voted { .. }) => Err(Silence::Failed("the answer is no report".into())),
+        Some(Outcome::Voted { .. }) => Err(Silence::Failed("the answer is not a report".into())),
         Some(Outcome::Silent(why)) => Err(why.clone()),
         None => Err(Silence::Unheard),
     }

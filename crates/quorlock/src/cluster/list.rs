@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use quorlock_core::name::Name;
-use quorlock_core::quorum::{NodeVote, Tally};
-use quorlock_core::vote::Silence;
+use quorlock_core::vote::{NodeVote, Silence, Tally};
 
 use crate::cluster::Cluster;
 use crate::cluster::inspect::{Inspection, inspect};
@@ -25,7 +24,7 @@ use glob::Glob;
 
 /// The largest number of names of a listing.
 pub const LIST_MAX: usize = 10_000;
-/// The default limit of a listing.
+/// The default for the largest number of names of a listing.
 pub const LIST_DEFAULT: usize = 1_000;
 /// The largest number of pages that are read from a node. The node examines a bounded number of keys for each page.
 pub(crate) const PAGES_MAX: usize = 1_000;
@@ -39,6 +38,7 @@ const PAGE_DEADLINE_MIN: Duration = Duration::from_secs(1);
 pub struct Filter {
     glob: Glob,
     limit: usize,
+    /// Filters of which a name must match at least one.
     among: Option<Vec<Filter>>,
 }
 
@@ -54,7 +54,7 @@ impl Filter {
         Self { glob: Glob::beginning_with(beginning), ..Self::default() }
     }
 
-    /// Selects only names that also match one of these.
+    /// Selects only names that also match at least one of the filters in `others`.
     #[must_use]
     pub fn among(mut self, others: &[Filter]) -> Self {
         self.among = Some(others.into());
@@ -66,7 +66,7 @@ impl Filter {
         self.glob.fits(name) && self.among.as_ref().is_none_or(|others| others.iter().any(|other| other.fits(name)))
     }
 
-    /// Limits the number of names, to at most [`LIST_MAX`].
+    /// Limits the number of names. A limit above [`LIST_MAX`] is reduced to `LIST_MAX`.
     #[must_use]
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit.min(LIST_MAX);
@@ -81,13 +81,13 @@ impl Default for Filter {
     }
 }
 
-/// The names that were held or waited for while the nodes were searched. It is not a snapshot of one moment.
+/// The names that were held or waited for while the nodes were searched. A listing is not a snapshot of one moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listing {
-    /// Each name, in order, with its state on every node.
+    /// The listed names, sorted, each with its state on every node.
     pub names: Vec<Inspection>,
-    /// Whether there may be more: the limit was reached, or a node has more keys than are searched.
+    /// Whether there may be more names: the limit was reached, or a node has too many keys to search all of them.
     pub is_cut: bool,
     /// The nodes that could not be searched, and why.
     pub missing: Vec<(String, Silence)>,
@@ -98,10 +98,10 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
         return Err(ReadError::Closed);
     }
     let found = Mutex::new(BTreeSet::new());
-    let looks = cluster.links.iter().map(|link| look_through(cluster, link, filter, &found));
-    let looked = join_all(looks).await;
-    let is_cut = looked.contains(&Ok(true));
-    let silences = || looked.iter().map(|looked| looked.as_ref().err().cloned());
+    let searches = cluster.links.iter().map(|link| search_node(cluster, link, filter, &found));
+    let results = join_all(searches).await;
+    let is_cut = results.contains(&Ok(true));
+    let silences = || results.iter().map(|result| result.as_ref().err().cloned());
     if silences().flatten().count() > cluster.settings.quorum.spare() {
         return Err(cluster.no_quorum(Operation::List, silences()));
     }
@@ -111,16 +111,17 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
 }
 
 impl Cluster {
-    /// Returns the error of a read that too few nodes answered. `silences` has each node's reason, or `None` for a node
-    /// that answered.
+    /// Returns the error of a read that too few nodes answered. For each node, `silences` contains the reason why the
+    /// node did not answer, or `None` if it answered.
     pub(super) fn no_quorum(&self, operation: Operation, silences: impl Iterator<Item = Option<Silence>>) -> ReadError {
         let votes = silences.map(|why| why.map_or(NodeVote::Granted, NodeVote::Silent)).collect();
         ReadError::NoQuorum { operation, tally: self.name_nodes(Tally { votes, nodes: Vec::new() }) }
     }
 }
 
-/// Adds the names that one node has, until it has no more or there are enough. Returns whether there may be more.
-async fn look_through(
+/// Adds the names on one node to `found`, until all names are found or the limit is reached. Returns whether there may
+/// be more names.
+async fn search_node(
     cluster: &Cluster,
     link: &Link,
     filter: &Filter,
@@ -128,7 +129,7 @@ async fn look_through(
 ) -> Result<bool, Silence> {
     let mut after = String::new();
     for _ in 0..PAGES_MAX {
-        let (names, next) = search(cluster, link, filter, after).await?;
+        let (names, next) = search_page(cluster, link, filter, after).await?;
         let mut found = found.lock();
         for name in names {
             if found.len() >= filter.limit && !found.contains(&name) {
@@ -145,8 +146,8 @@ async fn look_through(
     Ok(true)
 }
 
-/// Reads a page of keys from one node. Returns the names that match, and the position of the next page.
-async fn search(
+/// Reads a page of keys from one node. Returns the names that match, and the cursor of the next page.
+async fn search_page(
     cluster: &Cluster,
     link: &Link,
     filter: &Filter,
@@ -154,15 +155,15 @@ async fn search(
 ) -> Result<(BTreeSet<Name>, Option<String>), Silence> {
     let template = &cluster.settings.template;
     let deadline = cluster.settings.look_deadline().max(PAGE_DEADLINE_MIN);
-    let search = Search { span: template.span(filter.glob.beginning()), after };
+    let search = Search { span: template.span(filter.glob.prefix()), after };
     let Answer::Page(page) = link.query(Question::Search(search), deadline).await? else {
-        return Err(Silence::Failed("an answer out of turn".into()));
+        return Err(Silence::Failed("an answer to another question".into()));
     };
     let names = page.keys.iter().filter_map(|key| template.name_of(key));
     Ok((names.filter(|name| filter.fits(name.as_str())).collect(), page.next))
 }
 
-/// Returns the state of each name. Names that are no longer held or waited for are left out.
+/// Returns the state of each name. Omits names that are no longer held or waited for.
 async fn inspect_all<'a>(
     cluster: &Arc<Cluster>,
     names: impl IntoIterator<Item = &'a Name>,

@@ -1,59 +1,59 @@
-//! The fences that all leases of one owner of a reentrant lock share.
+//! The fences of reentrant locks. All leases that one owner has of one name report the same fence.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 
 use crate::platform::sync::Mutex;
 
-/// The fences of the reentrant locks that a client holds, by owner and key.
+/// The highest fence of each reentrant lock that this client holds.
 ///
-/// Fences of different names are unrelated, so each name has its own.
+/// Fences of different names are unrelated, so an owner has one fence for each name.
 #[derive(Default)]
 pub(crate) struct OwnerFences {
-    shared: Mutex<BTreeMap<Key, Shared>>,
+    held: Mutex<BTreeMap<OwnedLock, FenceAndEntries>>,
 }
 
-/// An owner and the key of a name.
-type Key = (OwnerId, String);
+/// An owner, and the key of a lock that the owner holds.
+type OwnedLock = (OwnerId, String);
 
-/// The highest fence of an owner's entries, and their number.
-type Shared = (Fence, usize);
+/// The highest fence of the owner's entries, and the number of these entries.
+type FenceAndEntries = (Fence, usize);
 
 impl OwnerFences {
-    /// Adds an entry of an owner.
-    pub(crate) fn enter(self: &Arc<Self>, owner: OwnerId, key: &str, fence: Fence) -> OwnerFence {
-        let key = (owner, key.to_owned());
-        let mut all = self.shared.lock();
-        let (highest, entries) = all.entry(key.clone()).or_default();
+    /// Adds an entry of `owner` to the lock with this key.
+    pub(crate) fn enter(self: &Arc<Self>, owner: OwnerId, key: &str, fence: Fence) -> OwnerEntry {
+        let lock = (owner, key.to_owned());
+        let mut held = self.held.lock();
+        let (highest, entries) = held.entry(lock.clone()).or_default();
         *highest = fence.max(*highest);
         *entries += 1;
-        drop(all);
-        OwnerFence { all: Arc::clone(self), key }
+        drop(held);
+        OwnerEntry { fences: Arc::clone(self), lock }
     }
 }
 
-/// The handle of one entry to the fence of its owner. Dropping the last handle forgets the fence.
-pub(crate) struct OwnerFence {
-    all: Arc<OwnerFences>,
-    key: Key,
+/// One entry of an owner to a reentrant lock. When the last entry is dropped, the client forgets the fence.
+pub(crate) struct OwnerEntry {
+    fences: Arc<OwnerFences>,
+    lock: OwnedLock,
 }
 
-impl OwnerFence {
-    /// Returns the highest fence of the owner's entries, including this one.
+impl OwnerEntry {
+    /// Returns the highest fence of all entries of the owner. `own` is the fence of this entry.
     pub(crate) fn highest(&self, own: Fence) -> Fence {
-        self.all.shared.lock().get(&self.key).map_or(own, |(highest, _)| own.max(*highest))
+        self.fences.held.lock().get(&self.lock).map_or(own, |(highest, _)| own.max(*highest))
     }
 }
 
-impl Drop for OwnerFence {
+impl Drop for OwnerEntry {
     fn drop(&mut self) {
-        if let btree_map::Entry::Occupied(mut shared) = self.all.shared.lock().entry(self.key.clone()) {
-            shared.get_mut().1 -= 1;
-            if shared.get().1 == 0 {
-                shared.remove();
+        if let btree_map::Entry::Occupied(mut held) = self.fences.held.lock().entry(self.lock.clone()) {
+            held.get_mut().1 -= 1;
+            if held.get().1 == 0 {
+                held.remove();
             }
         }
     }
@@ -64,17 +64,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fence_is_shared_by_the_entries_of_one_owner_and_name_and_forgotten_with_the_last() {
+    fn the_entries_of_one_owner_and_name_share_a_fence_until_the_last_entry_is_dropped() {
         let fences: Arc<OwnerFences> = Arc::default();
-        let (us, them) = (OwnerId::from_bits(1), OwnerId::from_bits(2));
-        let first = fences.enter(us, "a", Fence::new(10));
-        let second = fences.enter(us, "a", Fence::new(12));
+        let (our_owner, other_owner) = (OwnerId::from_bits(1), OwnerId::from_bits(2));
+        let first = fences.enter(our_owner, "a", Fence::new(10));
+        let second = fences.enter(our_owner, "a", Fence::new(12));
         assert_eq!(first.highest(Fence::new(10)), Fence::new(12));
-        let others = [fences.enter(us, "b", Fence::new(5)), fences.enter(them, "a", Fence::new(7))];
+        let others = [fences.enter(our_owner, "b", Fence::new(5)), fences.enter(other_owner, "a", Fence::new(7))];
         assert_eq!(others.each_ref().map(|other| other.highest(Fence::new(1)).get()), [5, 7]);
         drop(second);
-        assert_eq!(first.highest(Fence::new(10)), Fence::new(12), "it was given out");
+        assert_eq!(first.highest(Fence::new(10)), Fence::new(12), "a lease has already reported the fence 12");
         drop((first, others));
-        assert!(fences.shared.lock().is_empty());
+        assert!(fences.held.lock().is_empty());
     }
 }

@@ -6,10 +6,9 @@ use std::time::Duration;
 use quorlock_core::backoff::Retry;
 use quorlock_core::name::Holder;
 use quorlock_core::node::{Constants, Trust};
-use quorlock_core::quorum::Quorum;
 use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::terms::{Quorum, Renewals};
 use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
-use quorlock_core::watchdog::Renewals;
 
 use crate::error::ConfigError;
 use crate::node::key::KeyTemplate;
@@ -20,18 +19,18 @@ pub const MAX_TTL_DEFAULT: Duration = Duration::from_secs(60);
 pub const MAX_CLOCK_SKEW_DEFAULT: Duration = Duration::from_secs(10);
 /// The default for the largest backward step of a node's wall clock.
 pub const MAX_CLOCK_STEP_BACK_DEFAULT: Duration = Duration::from_secs(10);
-/// The shortest default node deadline.
+/// The shortest node deadline that is derived from a ttl.
 const NODE_DEADLINE_MIN: Duration = Duration::from_millis(5);
-/// The longest default node deadline.
+/// The longest node deadline that is derived from a ttl.
 const NODE_DEADLINE_MAX: Duration = Duration::from_millis(200);
-/// The longest default deadline for a local file.
+/// The longest deadline for a local file that is derived from a ttl.
 const EMBEDDED_DEADLINE_MAX: Duration = Duration::from_secs(5);
 /// The shortest node deadline that can be set.
 const DEADLINE_MIN: Duration = Duration::from_millis(1);
 /// The shortest time between two renewals of one lease.
 const RENEWAL_MIN: Duration = Duration::from_millis(10);
 
-/// The settings of a client. The builder sets those that have a default, and completes the others when it connects.
+/// The settings of a client. Some settings are known only when the builder connects: see [`complete`](Self::complete).
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "the settings are independent of each other")]
 pub(crate) struct Settings {
@@ -47,11 +46,11 @@ pub(crate) struct Settings {
     pub(crate) rules: Rules,
     /// Whether nodes that lost their memory may vote at once.
     pub(crate) trusting: bool,
-    /// Whether `init_cluster` continues if nodes have leases.
+    /// Whether `init_cluster` creates a new cluster even if nodes have leases.
     pub(crate) discards_leases: bool,
     /// Whether grants, releases and losses are written into the nodes' history.
     pub(crate) history: bool,
-    /// Whether the node is a local file: slower than a fast network, but always reachable.
+    /// Whether the node is a local file: slower than a server in a fast network, but always reachable.
     pub(crate) embedded: bool,
     pub(crate) quorum: Quorum,
     pub(crate) template: KeyTemplate,
@@ -86,7 +85,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Completes the settings for this many nodes, and checks them.
+    /// Adds the settings that are known only when the client connects, and checks all settings.
     pub(crate) fn complete(self, nodes: usize, template: KeyTemplate, holder: Holder) -> Result<Self, ConfigError> {
         let settings = Self {
             quorum: Quorum::new(nodes)?,
@@ -116,7 +115,7 @@ impl Settings {
         }
     }
 
-    /// Checks that leases with these settings can be acquired and kept.
+    /// Checks whether the client can acquire and keep leases with these settings.
     pub(crate) fn check(&self, ttl: Duration, renewals: Renewals, retry: Retry) -> Result<Ttl, ConfigError> {
         let ttl = Ttl::new(ttl, self.max_ttl)?;
         let with_ttl = |rule: String| format!("{rule}, for a ttl of {:?}", ttl.duration());
@@ -124,12 +123,12 @@ impl Settings {
         if self.drift.ppm > Drift::PPM_MAX || drift >= ttl.duration() / 2 {
             return Err(ConfigError::setting("drift", drift, with_ttl("be less than half of the ttl".into())));
         }
-        let least = self.min_validity(ttl);
-        if least.saturating_add(drift) >= ttl.duration() {
+        let min_validity = self.min_validity(ttl);
+        if min_validity.saturating_add(drift) >= ttl.duration() {
             let rule = with_ttl("be less than the ttl minus drift".into());
-            return Err(ConfigError::setting("min_validity", least, rule));
+            return Err(ConfigError::setting("min_validity", min_validity, rule));
         }
-        // Renewals that are too frequent flood the nodes, and a renewal that is too late is useless.
+        // Too many renewals would flood the nodes, and a renewal after `latest` would come too late.
         let latest = ttl.duration().saturating_sub(drift + self.node_deadline(ttl));
         if let Renewals::Watchdog { every: Some(every), .. } = renewals
             && (every < RENEWAL_MIN || every >= latest)
@@ -147,17 +146,17 @@ impl Settings {
         Ok(ttl)
     }
 
-    /// Returns how long to wait for a node: short compared with the ttl, as Redlock requires.
+    /// Returns how long to wait for a node's vote: short compared with the ttl, as Redlock requires.
     pub(crate) fn node_deadline(&self, ttl: Ttl) -> Duration {
         match self.node_deadline {
-            // A later answer is useless for this lock.
+            // A vote that arrives later is useless for a lease with this ttl.
             Some(deadline) => deadline.min(ttl.duration() / 2),
             None if self.embedded => (ttl.duration() / 4).min(EMBEDDED_DEADLINE_MAX),
             None => (ttl.duration() / 20).clamp(NODE_DEADLINE_MIN, NODE_DEADLINE_MAX),
         }
     }
 
-    /// Returns how long to wait for a node in a request that only reads.
+    /// Returns how long to wait for a node's answer to a request that belongs to no lease.
     pub(crate) fn look_deadline(&self) -> Duration {
         self.node_deadline.unwrap_or(if self.embedded { EMBEDDED_DEADLINE_MAX } else { NODE_DEADLINE_MAX })
     }
@@ -181,7 +180,7 @@ impl Settings {
         let max_clock_skew = self.max_clock_skew.as_micros() as i64;
         if self.quorum.nodes() == 1 {
             // The floor must be above every fence that was granted before. A fence is at most the max clock skew ahead
-            // of the clock, and the clock may since have stepped back by as much.
+            // of the node's clock, and the clock may have stepped back by the same amount since then.
             Trust::Vote { floor_offset: 2 * max_clock_skew }
         } else if self.trusting {
             Trust::Vote { floor_offset: -max_clock_skew }

@@ -3,16 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock_core::quorum::Verdict;
-use quorlock_core::step::Won;
-use quorlock_core::vote::Silence;
+use quorlock_core::hold::Won;
+use quorlock_core::vote::{Silence, Verdict};
 
 use crate::link::{RoundTrips, Traffic};
 use crate::platform::sync::Mutex;
 
 /// The counters of a client since it connected, for logs and metrics.
 ///
-/// The counters are read one after the other, so an event that happens at the same time may be in only some of them.
+/// The counters are read one after the other. An event that happens in the meantime may be counted in only some of
+/// them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -28,7 +28,7 @@ pub struct Stats {
     pub too_slow: u64,
     /// Leases that were lost: their validity ended before they were released.
     pub lost: u64,
-    /// Requests that were sent, counted for each node.
+    /// Requests that were sent. A request to three nodes counts three times.
     pub requests: u64,
     /// Replies that were received.
     pub replies: u64,
@@ -40,17 +40,17 @@ pub struct Stats {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NodeStats {
-    /// Its URL, without secrets.
+    /// The node's URL, without secrets.
     pub node: String,
-    /// The reason why the node cannot vote now; `None` if it can vote.
+    /// The reason why the node cannot vote now; `None` if the node can vote.
     pub trouble: Option<Silence>,
-    /// How long the node has been unable to vote, as seen by this client; `None` if it can vote.
+    /// How long the node has been unable to vote, as this client has seen; `None` if the node can vote.
     pub silent_for: Option<Duration>,
-    /// Its newest round trip times; `None` before the first reply.
+    /// The newest round trip times; `None` before the first reply.
     pub round_trips: Option<RoundTrips>,
-    /// How far its clock is from the median of all, in microseconds, if at least three clocks are known.
+    /// The node's clock minus the median of all nodes' clocks, in microseconds, if at least three clocks are known.
     pub skew_micros: Option<i64>,
-    /// How often it has lost its memory since this client first connected to it.
+    /// How often the node has lost its memory since this client first connected to the node.
     pub restarts: u64,
 }
 
@@ -71,7 +71,7 @@ impl Counters {
             Verdict::Held => stats.held += 1,
             Verdict::NoQuorum | Verdict::CutOff => stats.no_quorum += 1,
             Verdict::TooSlow | Verdict::Won => stats.too_slow += 1,
-            // Only the request was wrong.
+            // The request was wrong, and no counter covers that.
             Verdict::Mismatch => {}
         }
     }

@@ -1,11 +1,10 @@
-//! The state of a lock, and its events, as the command, the service and the page show them.
+//! The state and the events of a lock, in the form in which the command line, the service and the page show them.
 
 use std::fmt;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Holder;
-use quorlock_core::ticket::Waiting;
-use quorlock_core::vote::{Report, Silence};
+use quorlock_core::vote::{Report, Silence, Waiting};
 
 use super::inspect::Inspection;
 use crate::node::event::Event;
@@ -15,15 +14,15 @@ use crate::node::event::Event;
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct LockView {
-    /// The name.
+    /// The name of the lock.
     pub name: String,
     /// Whether a majority of the nodes agrees on a holder.
     pub held: bool,
-    /// The holder, if it is known. If there are several holders, the last one that acquired the lock.
+    /// The holder, if the nodes know it. If there are several holders, the holder that acquired the lock last.
     pub holder: Option<HolderView>,
-    /// `exclusive`, `reentrant`, `shared` or `slots`, while it is held.
+    /// `exclusive`, `reentrant`, `shared` or `slots`, while the lock is held.
     pub mode: Option<&'static str>,
-    /// The number of slots, of a semaphore.
+    /// The number of slots, if the lock is a semaphore.
     pub slots: Option<u32>,
     /// The number of holders.
     pub holds: u32,
@@ -33,13 +32,13 @@ pub struct LockView {
     pub digest: Option<String>,
     /// Whether the lease was broken. The lock is free when the broken lease would have expired.
     pub broken: bool,
-    /// When it was acquired, in milliseconds of Unix time by the nodes' clocks.
+    /// When the lock was acquired, in milliseconds of Unix time by the nodes' clocks.
     pub since_ms: Option<u64>,
-    /// The time until it expires unless it is renewed, in milliseconds.
+    /// The time until the lease expires unless it is renewed, in milliseconds.
     pub left_ms: Option<u64>,
     /// The number of waiters, on the node with the most waiters.
     pub waiting: u32,
-    /// The first waiters in the queue of that node.
+    /// The first waiters in the queue of the node with the most waiters.
     pub queue: Vec<WaiterView>,
     /// The state on each node.
     pub nodes: Vec<LockOnNode>,
@@ -58,9 +57,9 @@ pub struct LockOnNode {
     pub held: bool,
     /// The holder, if the node knows it.
     pub holder: Option<HolderView>,
-    /// `exclusive`, `reentrant`, `shared` or `slots`, while it is held.
+    /// `exclusive`, `reentrant`, `shared` or `slots`, while the lock is held.
     pub mode: Option<&'static str>,
-    /// The number of slots, of a semaphore.
+    /// The number of slots, if the lock is a semaphore.
     pub slots: Option<u32>,
     /// The number of holders.
     pub holds: u32,
@@ -68,11 +67,11 @@ pub struct LockOnNode {
     pub fence: Option<u64>,
     /// Identifies the lease of a plain lock, which has no fence.
     pub digest: Option<String>,
-    /// Whether it was broken.
+    /// Whether the lease was broken.
     pub broken: bool,
-    /// When it was acquired, in milliseconds of Unix time by the node's clock.
+    /// When the lock was acquired, in milliseconds of Unix time by the node's clock.
     pub since_ms: Option<u64>,
-    /// The time until it expires unless it is renewed, in milliseconds.
+    /// The time until the lease expires unless it is renewed, in milliseconds.
     pub left_ms: Option<u64>,
     /// The number of waiters on this node.
     pub waiting: u32,
@@ -83,9 +82,9 @@ pub struct LockOnNode {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[cfg_attr(feature = "openapi", derive(utoipa::ToSchema))]
 pub struct WaiterView {
-    /// When it began to wait, in milliseconds of Unix time by the nodes' clocks.
+    /// When the waiter began to wait, in milliseconds of Unix time by the nodes' clocks.
     pub since_ms: u64,
-    /// Whether it waits for a shared lock.
+    /// Whether the waiter waits for a shared lock.
     pub shared: bool,
 }
 
@@ -151,18 +150,18 @@ impl From<&Waiting> for WaiterView {
 
 impl From<&Inspection> for LockView {
     fn from(inspection: &Inspection) -> Self {
-        let nodes: Vec<LockOnNode> = inspection.nodes.iter().map(|(node, said)| LockOnNode::new(node, said)).collect();
+        let nodes: Vec<_> = inspection.nodes.iter().map(|(node, report)| LockOnNode::new(node, report)).collect();
         let holding = || nodes.iter().filter(|node| node.held);
         let majority = inspection.holder();
-        let most = holding().max_by_key(|node| node.holds);
+        let with_most_holders = holding().max_by_key(|node| node.holds);
         let digest = holding().find_map(|node| node.digest.clone()).filter(|_| majority.is_some());
         Self {
             name: inspection.name.to_string(),
             held: majority.is_some(),
-            mode: most.and_then(|node| node.mode),
-            slots: most.and_then(|node| node.slots),
-            holds: most.map_or(0, |node| node.holds),
-            // A plain lock has no fence of its own: the stored one is that of an earlier lease.
+            mode: with_most_holders.and_then(|node| node.mode),
+            slots: with_most_holders.and_then(|node| node.slots),
+            holds: with_most_holders.map_or(0, |node| node.holds),
+            // A plain lock has no fence of its own: the stored fence belongs to an earlier lease.
             fence: majority.as_ref().map(|(_, fence)| fence.get()).filter(|fence| *fence > 0 && digest.is_none()),
             holder: majority.and_then(|(holder, _)| holder.as_ref().map(HolderView::from)),
             broken: holding().any(|node| node.broken),
@@ -177,14 +176,14 @@ impl From<&Inspection> for LockView {
 }
 
 impl LockOnNode {
-    fn new(node: &str, said: &Result<Report, Silence>) -> Self {
-        let (node, report) = match said {
+    fn new(node: &str, answer: &Result<Report, Silence>) -> Self {
+        let (node, report) = match answer {
             Ok(report) => (node.to_owned(), report),
             Err(why) => return Self { node: node.to_owned(), trouble: Some(why.to_string()), ..Self::default() },
         };
         let waiting = report.waiting;
         let Some(held) = &report.held else { return Self { node, waiting, ..Self::default() } };
-        let fenced = Some(report).filter(|_| held.digest.is_none());
+        let fenced_report = Some(report).filter(|_| held.digest.is_none());
         Self {
             node,
             trouble: None,
@@ -193,11 +192,11 @@ impl LockOnNode {
             mode: Some(held.period.as_str()),
             slots: held.period.slots(),
             holds: held.holds,
-            fence: fenced.map(|report| report.fence.get()).filter(|fence| *fence > 0),
+            fence: fenced_report.map(|report| report.fence.get()).filter(|fence| *fence > 0),
             digest: held.digest.map(|digest| digest.to_string()),
             broken: held.broken,
-            since_ms: fenced.map(|report| report.since_micros / 1_000).filter(|since| *since > 0),
-            left_ms: held.remaining.map(|left| left.as_millis() as u64),
+            since_ms: fenced_report.map(|report| report.since_micros / 1_000).filter(|since| *since > 0),
+            left_ms: held.remaining.map(|remaining| remaining.as_millis() as u64),
             waiting,
         }
     }

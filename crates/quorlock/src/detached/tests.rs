@@ -1,5 +1,5 @@
 use proptest::prelude::*;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 use quorlock_core::time::TTL_MAX;
 
 use super::*;
@@ -29,17 +29,17 @@ fn leases() -> Vec<DetachedLease> {
 }
 
 #[test]
-fn a_lease_of_any_kind_survives_its_text() {
+fn a_lease_of_any_mode_is_read_as_it_was_written() {
     for lease in leases() {
         let text = lease.reveal();
         assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_/:%".contains(&b)), "{text}");
         assert_eq!(text.parse(), Ok(lease.clone()));
-        assert_eq!(format!(" {text}\n").parse(), Ok(lease), "as it is pasted, or read from a pipe");
+        assert_eq!(format!(" {text}\n").parse(), Ok(lease), "with the blanks of a pasted text or of a pipe");
     }
 }
 
 #[test]
-fn the_longest_lease_is_within_its_bound() {
+fn the_longest_text_of_a_lease_is_not_longer_than_text_bytes_max() {
     let mode = Mode::Shared { owner: OwnerId::from_bits(u128::MAX), reenters: false };
     let mut longest = lease(&"\u{1}".repeat(512), mode, Some(u64::MAX));
     longest.holder = Holder::new(&"\u{1}".repeat(1_000), u32::MAX, &"\u{1}".repeat(1_000)).encode().into();
@@ -49,12 +49,12 @@ fn the_longest_lease_is_within_its_bound() {
 }
 
 #[test]
-fn the_name_can_be_read_by_people() {
+fn people_can_read_the_name_in_the_text_of_a_lease() {
     assert!(leases()[0].reveal().starts_with("q1.invoices/42."));
 }
 
 #[test]
-fn what_is_shown_is_not_the_secret() {
+fn display_and_debug_do_not_show_the_secrets_of_a_lease() {
     for lease in leases() {
         let shown = format!("{lease} {lease:?}");
         assert!(shown.contains("invoices/42"), "{shown}");
@@ -63,25 +63,25 @@ fn what_is_shown_is_not_the_secret() {
 }
 
 #[test]
-fn what_is_no_lease_is_told_from_one_that_was_cut() {
+fn the_errors_distinguish_foreign_texts_from_truncated_leases() {
     let text = leases()[0].reveal();
-    let read = |text: &str| text.parse::<DetachedLease>().unwrap_err();
-    assert_eq!(read(""), LeaseTextError::Empty);
-    assert_eq!(read(" \n"), LeaseTextError::Empty);
+    let error_of = |text: &str| text.parse::<DetachedLease>().unwrap_err();
+    assert_eq!(error_of(""), LeaseTextError::Empty);
+    assert_eq!(error_of(" \n"), LeaseTextError::Empty);
     for foreign in ["deploy", "q", "q.x", "qx.1", "Q1.deploy", "\u{9501}", &text[1..], "-"] {
-        assert_eq!(read(foreign), LeaseTextError::Foreign, "{foreign}");
+        assert_eq!(error_of(foreign), LeaseTextError::Foreign, "{foreign}");
     }
-    assert_eq!(read(&text.replacen("q1", "q2", 1)), LeaseTextError::Version);
+    assert_eq!(error_of(&text.replacen("q1", "q2", 1)), LeaseTextError::Version);
     for end in 3..text.len() {
-        assert_eq!(read(&text[..end]), LeaseTextError::Garbled, "{end}");
+        assert_eq!(error_of(&text[..end]), LeaseTextError::Garbled, "{end}");
     }
-    assert_eq!(read(&format!("{text}{text}")), LeaseTextError::Garbled);
-    assert_eq!(read(&format!("{text}0")), LeaseTextError::Garbled);
-    assert_eq!(read(&format!("q1.{}", "a".repeat(1_000_000))), LeaseTextError::Garbled);
+    assert_eq!(error_of(&format!("{text}{text}")), LeaseTextError::Garbled);
+    assert_eq!(error_of(&format!("{text}0")), LeaseTextError::Garbled);
+    assert_eq!(error_of(&format!("q1.{}", "a".repeat(1_000_000))), LeaseTextError::Garbled);
 }
 
 #[test]
-fn a_text_with_the_right_sum_and_wrong_parts_is_garbled() {
+fn a_text_with_a_correct_sum_and_invalid_parts_is_garbled() {
     let text = leases()[0].reveal();
     let (body, _) = text.rsplit_once('.').unwrap();
     for (old, new) in [
@@ -107,7 +107,10 @@ fn a_text_with_the_right_sum_and_wrong_parts_is_garbled() {
 
 proptest! {
     #[test]
-    fn every_name_and_label_survives(name in "\\PC{1,100}|[\\x00-\\x7f]{1,100}", label in "\\PC{0,40}") {
+    fn a_lease_with_any_name_and_label_is_read_as_it_was_written(
+        name in "\\PC{1,100}|[\\x00-\\x7f]{1,100}",
+        label in "\\PC{0,40}",
+    ) {
         let lease = DetachedLease {
             holder: Holder::new("h\u{e4}st", 1, &label).encode().into(),
             ..lease(&name, Mode::EXCLUSIVE, Some(1))
@@ -116,11 +119,11 @@ proptest! {
     }
 
     #[test]
-    fn one_slip_is_noticed(at in any::<prop::sample::Index>(), letter in "[0-9a-z.%:/-]") {
+    fn a_single_wrong_character_is_detected(at in any::<prop::sample::Index>(), letter in "[0-9a-z.%:/-]") {
         let text = leases()[2].reveal();
         let at = at.index(text.len());
-        let slip = format!("{}{letter}{}", &text[..at], &text[at + 1..]);
-        prop_assume!(slip != text);
-        prop_assert!(slip.parse::<DetachedLease>().is_err());
+        let changed = format!("{}{letter}{}", &text[..at], &text[at + 1..]);
+        prop_assume!(changed != text);
+        prop_assert!(changed.parse::<DetachedLease>().is_err());
     }
 }

@@ -1,21 +1,21 @@
 //! A detached lease as one word: `q1.<name>.<lease id>.<fence>.<ttl>.<mode>.<holder>.<sum>`.
 //!
-//! The name and the holder stay readable: only bytes that are not allowed in the word are escaped, as `%` and two
-//! digits.
+//! The name and the holder stay readable: only bytes that are not allowed in the word are written as `%` and two
+//! hexadecimal digits.
 
 use std::fmt::Write as _;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX};
-use quorlock_core::name::{Holder, LeaseId, Name};
+use quorlock_core::name::{Holder, LeaseId, Name, OwnerId};
+use quorlock_core::terms::{Mode, PERMITS_MAX};
 use quorlock_core::time::{TTL_MAX, Ttl};
 
 use super::DetachedLease;
 
 /// The prefix of version 1 of the text.
 const VERSION: &str = "q1.";
-/// The initial capacity, which is sufficient for most texts.
+/// The initial capacity of a text. Most texts are not longer.
 const TEXT_BYTES_USUAL: usize = 256;
 
 /// The text is not a lease. The error does not repeat the text, because it may contain a part of a secret.
@@ -65,21 +65,21 @@ pub(super) fn read(text: &str) -> Result<DetachedLease, LeaseTextError> {
         return Err(LeaseTextError::Empty);
     }
     if !text.starts_with(VERSION) {
-        let digits = text.strip_prefix('q').and_then(|rest| rest.split_once('.')).map(|(version, _)| version);
-        let is_other = digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
-        return Err(if is_other { LeaseTextError::Version } else { LeaseTextError::Foreign });
+        let version = text.strip_prefix('q').and_then(|rest| rest.split_once('.')).map(|(version, _)| version);
+        let is_lease = version.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()));
+        return Err(if is_lease { LeaseTextError::Version } else { LeaseTextError::Foreign });
     }
     read_parts(text).ok_or(LeaseTextError::Garbled)
 }
 
 fn read_parts(text: &str) -> Option<DetachedLease> {
-    let (body, check) = text.rsplit_once('.')?;
-    if text.len() > DetachedLease::TEXT_BYTES_MAX || check != sum(body) {
+    let (body, written_sum) = text.rsplit_once('.')?;
+    if text.len() > DetachedLease::TEXT_BYTES_MAX || written_sum != sum(body) {
         return None;
     }
     let parts: Vec<&str> = body.split('.').collect();
     let [_version, name, id, fence, ttl, mode, holder] = parts[..] else { return None };
-    let fence = if fence == "-" { None } else { Some(Fence::new(number(fence)?)) };
+    let fence = if fence == "-" { None } else { Some(Fence::new(parse_number(fence)?)) };
     let mode = read_mode(mode)?;
     // A plain lock can only be exclusive.
     if fence.is_none() && mode != Mode::EXCLUSIVE {
@@ -89,7 +89,7 @@ fn read_parts(text: &str) -> Option<DetachedLease> {
         name: Name::new(&unescape(name)?).ok()?,
         id: LeaseId::parse(id)?,
         fence,
-        ttl: Ttl::new(Duration::from_millis(number(ttl)?), TTL_MAX).ok()?,
+        ttl: Ttl::new(Duration::from_millis(parse_number(ttl)?), TTL_MAX).ok()?,
         mode,
         holder: unescape(holder).filter(|holder| Holder::decode(holder).is_some())?.into(),
     })
@@ -115,7 +115,7 @@ fn read_mode(text: &str) -> Option<Mode> {
         ("s", owner) => Some(Mode::Shared { owner: OwnerId::parse(owner)?, reenters: false }),
         ("k", slots) => {
             let (slot, permits) = slots.split_once('/')?;
-            let (slot, permits) = (number(slot)?, number(permits)?);
+            let (slot, permits) = (parse_number(slot)?, parse_number(permits)?);
             let (slot, permits) = (u32::try_from(slot).ok()?, u32::try_from(permits).ok()?);
             (slot < permits && permits <= PERMITS_MAX).then_some(Mode::Slot { permits, slot })
         }
@@ -123,19 +123,19 @@ fn read_mode(text: &str) -> Option<Mode> {
     }
 }
 
-/// Parses a number that consists of digits only.
-fn number(text: &str) -> Option<u64> {
+/// Parses a number that consists of digits only: `str::parse` would also accept a sign.
+fn parse_number(text: &str) -> Option<u64> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// Appends a text, with `%` escapes.
+/// Appends a text to the word, with `%` escapes.
 fn escape(word: &mut String, text: &str) {
-    let digit = |bits: u8| char::from(b"0123456789abcdef"[usize::from(bits & 15)]);
+    let hex_digit = |bits: u8| char::from(b"0123456789abcdef"[usize::from(bits & 15)]);
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_/:".contains(&byte) {
             word.push(char::from(byte));
         } else {
-            word.extend(['%', digit(byte >> 4), digit(byte)]);
+            word.extend(['%', hex_digit(byte >> 4), hex_digit(byte)]);
         }
     }
 }
@@ -145,8 +145,8 @@ fn unescape(word: &str) -> Option<String> {
     let mut rest = word.bytes();
     while let Some(byte) = rest.next() {
         bytes.push(if byte == b'%' {
-            let digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-            u8::try_from(digit(rest.next())? * 16 + digit(rest.next())?).ok()?
+            let hex_digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
+            u8::try_from(hex_digit(rest.next())? * 16 + hex_digit(rest.next())?).ok()?
         } else {
             byte
         });

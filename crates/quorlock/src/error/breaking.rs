@@ -1,12 +1,12 @@
 //! The error of breaking a lease.
 
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::Tally;
-use quorlock_core::vote::Target;
+use quorlock_core::request::Target;
+use quorlock_core::vote::Tally;
 
 use super::{Account, ConfigError};
 
-/// A lease was not broken, or not on a majority of the nodes.
+/// A lease was not broken on a majority of the nodes.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BreakError {
@@ -19,23 +19,23 @@ pub enum BreakError {
         /// The name of the lock.
         name: Name,
     },
-    /// Another lease than the given one holds the lock. It was not broken.
+    /// The lock is held by another lease than the given one. The other lease was not broken.
     #[error("{}", describe(name, *current, holder.as_ref()))]
     AnotherLease {
         /// The name of the lock.
         name: Name,
-        /// The fence or digest of the lease that holds the lock now.
+        /// The fence or digest of the other lease.
         current: Target,
-        /// The holder of that lease, if a node knows it.
+        /// The holder of the other lease, if a node knows the holder.
         holder: Option<Holder>,
     },
-    /// Too few nodes answered. The lease is broken on fewer than a majority of the nodes, so its holder may still have
-    /// a majority. Try again: the second try includes the nodes that have already broken the lease.
+    /// Too few nodes answered. The lease is broken on less than a majority of the nodes, so the holder may still have a
+    /// majority. Try again: the second try counts the nodes that have already broken the lease.
     #[error("no quorum for breaking {name:?}: {}", Account(tally))]
     NoQuorum {
         /// The name of the lock.
         name: Name,
-        /// The nodes that broke the lease, and why the other nodes did not.
+        /// The nodes that broke the lease, and the reason for each other node.
         tally: Tally,
     },
     /// The client was closed.

@@ -1,25 +1,24 @@
-//! The error of a lock that is held.
+//! The error of an acquire whose lock is held.
 
 use std::fmt;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::quorum::{NodeVote, Tally};
-use quorlock_core::vote::{Refusal, Report};
+use quorlock_core::vote::{NodeVote, Refusal, Report, Tally};
 
 use super::Account;
 
-/// Another lease holds the lock, or the wait ended before enough nodes answered. If too few nodes answered, no node has
-/// refused.
+/// The lock is held by another lease, or the wait ended before enough nodes answered. In the second case, no node has
+/// refused the request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct HeldError {
     /// The name of the lock.
     pub name: Name,
-    /// The holder, if a node knows it.
+    /// The holder, if a node knows the holder.
     pub holder: Option<Holder>,
-    /// The time until the lease ends, unless its holder renews it.
+    /// The time until the lease ends, unless the holder renews the lease.
     pub remaining: Option<Duration>,
     /// The highest fence that a node reported.
     pub fence: Option<Fence>,
@@ -47,6 +46,7 @@ impl HeldError {
         }
     }
 
+    /// Adds one node's report about the holder.
     fn add_node(&mut self, holder: Option<&Holder>, remaining: Option<Duration>, fence: Fence) {
         self.holder = self.holder.take().or_else(|| holder.cloned());
         self.remaining = self.remaining.max(remaining);

@@ -9,11 +9,10 @@ pub enum ReconfigureError {
     /// The configuration is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// No new cluster was created, because some of the nodes have leases or cannot list their names. No node was
-    /// changed.
+    /// No new cluster was created, because at least one node has leases or cannot list its names. No node was changed.
     #[error("leases are outstanding, or may be: {}", list(nodes))]
     Leases {
-        /// Each such node, with its leases, or with the reason why it cannot list its names.
+        /// Each of these nodes, with its leases or with the reason why the node cannot list its names.
         nodes: Vec<(String, String)>,
     },
     /// The constants cannot be changed, because the nodes do not belong to a cluster yet. No node was changed.
@@ -22,8 +21,8 @@ pub enum ReconfigureError {
     /// The nodes belong to different clusters. No node was changed.
     #[error("these nodes belong to different clusters: if no lock can be outstanding, use `quorlock nodes init`")]
     Mixed,
-    /// Only a minority of the nodes of the cluster was given, so the nodes of the cluster that were not given could
-    /// form a majority with the old constants. No node was changed.
+    /// The given nodes are only a minority of the cluster. The cluster's other nodes could form a majority with the old
+    /// constants. No node was changed.
     #[error(
         "these nodes include only {present} of the cluster's {cluster_nodes} nodes, and the other nodes of the cluster \
          could form a majority without them: list a majority of the cluster's nodes, or use `quorlock nodes init` if \
@@ -42,7 +41,7 @@ pub enum ReconfigureError {
         nodes: Vec<(String, String)>,
     },
     /// Some nodes cannot be used. Usually no node was changed. If a node failed after all nodes had answered, some
-    /// nodes may have been changed, and do not vote until the call is repeated.
+    /// nodes may have been changed. Changed nodes do not vote until the call is repeated.
     #[error("not all nodes can be used: {}", list(nodes))]
     Failed {
         /// Each node that cannot be used, with the reason.

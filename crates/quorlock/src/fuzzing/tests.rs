@@ -4,7 +4,7 @@ use proptest::sample::select;
 
 use super::*;
 
-/// Bytes that are made of pieces with a meaning, and others.
+/// Generates bytes from the known pieces, and sometimes from random bytes.
 fn pieces(known: &[&'static str]) -> impl Strategy<Value = Vec<u8>> + use<> {
     let known = select(known.to_vec()).prop_map(|piece| piece.as_bytes().to_vec());
     let piece = prop_oneof![12 => known, 1 => vec(any::<u8>(), 0..6), 1 => ".{0,4}".prop_map(String::into_bytes)];
@@ -109,7 +109,7 @@ const URLS: [&str; 29] = [
 
 proptest! {
     #[test]
-    fn no_answer_is_taken_for_more_than_it_says(
+    fn an_answer_is_a_grant_only_if_its_bytes_are_a_grant(
         start in select(vec!["", "*3\r\n:1\r\n:7\r\n", "*4\r\n:1\r\n:7\r\n:7\r\n", "*5\r\n:1\r\n:7\r\n:7\r\n:1\r\n"]),
         rest in pieces(&RESP),
     ) {
@@ -117,21 +117,23 @@ proptest! {
     }
 
     #[test]
-    fn no_text_is_taken_for_a_lease_that_it_is_not(bytes in pieces(&LEASE)) {
+    fn a_text_is_rejected_or_read_as_the_lease_that_it_contains(bytes in pieces(&LEASE)) {
         lease(&bytes);
-        // With a sum that fits, since few would come by one.
+        // Add a correct sum, because random bytes hardly ever contain one.
         let body = String::from_utf8_lossy(&bytes);
         lease(format!("{body}.{}", crate::detached::sum(&body)).as_bytes());
     }
 
     #[test]
-    fn a_name_is_refused_or_leads_back_to_itself(bytes in pieces(&["quorlock~", "quorlock:", "{", "}", "{name}", "a", "/", "\0", "%", ".", " "])) {
+    fn a_name_is_rejected_or_its_key_is_converted_back_to_the_name(
+        bytes in pieces(&["quorlock~", "quorlock:", "{", "}", "{name}", "a", "/", "\0", "%", ".", " "]),
+    ) {
         name(&bytes);
         name(&bytes.repeat(40));
     }
 
     #[test]
-    fn a_url_is_refused_or_understood_without_telling_its_password(bytes in pieces(&URLS)) {
+    fn neither_a_title_nor_an_error_shows_the_password_of_a_url(bytes in pieces(&URLS)) {
         url(&bytes);
     }
 }

@@ -2,10 +2,10 @@
 //! [`Acquire`], then [`Hold`]. There is no task per claim.
 //!
 //! One mutex guards a claim. While the mutex is locked, the claim only queues requests and releases at the links. After
-//! it is unlocked, the claim sends the requests, wakes callers and calls observers, which may run other code.
+//! the mutex is unlocked, the claim sends the requests, wakes callers and calls observers, which may run other code.
 
+mod held;
 mod repair;
-mod stage;
 mod steps;
 
 use std::sync::{Arc, MutexGuard, Weak};
@@ -13,29 +13,27 @@ use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
 use quorlock_core::fence::Fence;
-use quorlock_core::hold::Hold;
+use quorlock_core::hold::{Defeat, Hold, Step, Wait};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::quorum::{NodeVote, Tally, Verdict};
-use quorlock_core::step::{Defeat, Wait};
+use quorlock_core::request::{Parting, Waiter};
+use quorlock_core::rules::Rule;
 use quorlock_core::terms::Terms;
-use quorlock_core::ticket::Handoff;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Outcome, Silence, Vote};
+use quorlock_core::vote::{Handoff, NodeVote, Outcome, Silence, Tally, Verdict, Vote};
 use tokio::sync::Notify;
 
-use self::stage::{ClaimState, Stage};
 use crate::cluster::Cluster;
 use crate::cluster::broadcast::Broadcast;
-use crate::detached::DetachedLease;
-use crate::error::{LeaseError, LostError, Operation};
+use crate::cluster::owner::OwnerEntry;
+use crate::error::LostError;
 use crate::link::{ClaimEvents, Link, Voter};
+use crate::node::LockKey;
 use crate::node::event::What;
-use crate::node::key::LockKey;
 use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 use crate::platform::sync::Mutex;
-use crate::platform::timers::Timed;
+use crate::platform::timers::{Call, Timed};
 
 /// The progress of an [`acquire`](crate::Lock::acquire), for its [observer](crate::Lock::observe).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,6 +61,58 @@ pub(crate) struct Claim {
     inner: Mutex<ClaimState>,
     /// Notified after every change that a caller may wait for.
     changed: Notify,
+}
+
+/// The state of a claim, which its mutex guards.
+struct ClaimState {
+    stage: Stage,
+    attempt: LeaseId,
+    /// The nodes that this attempt or an earlier attempt of the claim has asked.
+    asked: NodeSet,
+    /// Whether this attempt has sent a request.
+    has_asked: bool,
+    /// Whether the claim listens for hints, because nodes may have it in their queues: a node refused the claim, or the
+    /// claim has asked again.
+    listens: bool,
+    /// The position in the queue, after the win.
+    waiter: Option<Waiter>,
+    /// The nodes that granted the acquire, after the win. A granted renewal does not end a queue position.
+    granted: NodeSet,
+    /// The end of the validity of the lease by the wall clock.
+    wall_until: i64,
+    /// Why the lease is over; `None` if it is held, or was released.
+    end: Option<LostError>,
+    /// The last renewal that was decided: its number, and the tally if it failed.
+    verdict: Option<(u32, Option<Box<Tally>>)>,
+    /// The fence that the entries of one owner of a reentrant lock share.
+    owner_fence: Option<OwnerEntry>,
+    /// The next timer call.
+    call: Option<Call>,
+    /// The nodes at whose links requests are queued.
+    queued: NodeSet,
+    /// Whether something changed that a caller may wait for.
+    has_changed: bool,
+}
+
+enum Stage {
+    /// The lock is being acquired.
+    Acquiring {
+        machine: Box<Acquire>,
+        /// The latest state of the queue that the observer has not seen.
+        news: Option<Wait>,
+    },
+    /// The lock was won. The hold knows whether it is still held.
+    Held(Hold),
+    /// The lease is detached: other processes renew and release it. The claim still requests it from nodes that do not
+    /// have it, which is called the repair.
+    Detached {
+        hold: Hold,
+        /// The time of the next requests, and the pause after them. `None` once the repair is over.
+        next: Option<Moment>,
+        pause: Duration,
+    },
+    /// The lock was not won. The caller takes the defeat, which is `None` if the client was closed.
+    Over(Option<Box<Defeat>>),
 }
 
 impl Claim {
@@ -149,122 +199,6 @@ impl Claim {
         Defeat { verdict: Verdict::TooSlow, tally: Tally { votes, nodes: Vec::new() }, tried: 1 }
     }
 
-    /// Returns the remaining validity, or why the claim is over. It reads the clock, because the timer may be late.
-    pub(crate) fn validity(self: &Arc<Self>) -> Result<Duration, LostError> {
-        self.validity_at(clock::now())
-    }
-
-    fn validity_at(self: &Arc<Self>, now: Moment) -> Result<Duration, LostError> {
-        let mut inner = self.inner();
-        let now = inner.moment(now, clock::wall);
-        let left = inner.hold().map_or(Duration::ZERO, |hold| hold.validity(now));
-        if left.is_zero()
-            && let Stage::Held(hold) = &mut inner.stage
-            && hold.is_held()
-        {
-            let steps = hold.tick(now, &mut SystemRng::default());
-            self.perform(&mut inner, steps);
-            let end = inner.end;
-            self.finish(inner, Link::flush);
-            return end.map_or(Ok(left), Err);
-        }
-        inner.end.map_or(Ok(left), Err)
-    }
-
-    /// Returns the validity at the given clock readings, without changing anything.
-    #[cfg(feature = "sim")]
-    pub(crate) fn peek(&self, now: Moment, wall: i64) -> Duration {
-        let inner = self.inner();
-        let now = inner.moment(now, || wall);
-        inner.hold().map_or(Duration::ZERO, |hold| hold.validity(now))
-    }
-
-    /// Returns the end of the validity by the wall clock.
-    #[cfg(feature = "sim")]
-    pub(crate) fn wall_until(&self) -> i64 {
-        self.inner().wall_until
-    }
-
-    /// Reads the hold of a lock that was won.
-    pub(crate) fn hold<T>(&self, read: impl FnOnce(&Hold) -> T) -> T {
-        read(self.inner().hold().expect("a lease is given out after the win"))
-    }
-
-    /// Returns the fence. All leases of one owner of a reentrant lock have the same fence, the highest of their grants.
-    pub(crate) fn fence(&self) -> Option<Fence> {
-        let inner = self.inner();
-        let fence = inner.hold()?.fence()?;
-        Some(inner.owner_fence.as_ref().map_or(fence, |shared| shared.highest(fence)))
-    }
-
-    /// Returns the lease in its detached form.
-    pub(crate) fn as_detached(&self) -> DetachedLease {
-        let (name, fence) = (self.key.name.clone(), self.fence());
-        self.hold(|hold| {
-            let Terms { ttl, mode, holder, .. } = hold.terms().clone();
-            DetachedLease { name, id: hold.attempt(), fence, ttl, mode, holder }
-        })
-    }
-
-    /// Waits until the lease is lost. If the lease is released, it waits forever.
-    pub(crate) async fn lost(self: Arc<Self>) -> LostError {
-        loop {
-            let changed = self.changed.notified();
-            if let Some(end) = self.inner().end {
-                return end;
-            }
-            changed.await;
-        }
-    }
-
-    /// Renews the lease now, and waits for the result.
-    pub(crate) async fn extend(self: &Arc<Self>) -> Result<(), LeaseError> {
-        let round = {
-            let mut inner = self.inner();
-            let now = inner.moment(clock::now(), clock::wall);
-            let Stage::Held(hold) = &mut inner.stage else { return Err(LostError::Expired.into()) };
-            let (round, steps) = hold.extend(now);
-            self.perform(&mut inner, steps);
-            self.finish(inner, Link::flush);
-            round
-        };
-        loop {
-            let changed = self.changed.notified();
-            {
-                let inner = self.inner();
-                if let Some(end) = inner.end {
-                    return Err(end.into());
-                }
-                // Only a release ends a lease without a reason. A release consumes the lease, so nobody can call this
-                // method after it.
-                let round = round.ok_or(LostError::Expired)?;
-                match &inner.verdict {
-                    Some((decided, None)) if *decided >= round => return Ok(()),
-                    Some((decided, Some(tally))) if *decided >= round => {
-                        let tally = self.cluster.name_nodes((**tally).clone());
-                        return Err(LeaseError::NoQuorum { operation: Operation::Extend, tally });
-                    }
-                    _ => {}
-                }
-            }
-            changed.await;
-        }
-    }
-
-    /// Releases the lock, and waits until a majority of the nodes has acknowledged the release.
-    pub(crate) async fn release(self: &Arc<Self>) -> Result<(), LeaseError> {
-        let receipt = Broadcast::new(&self.cluster, self.hold(|hold| hold.terms().node_deadline));
-        if let Some(lost) = self.end(None, Some(&receipt)) {
-            return Err(lost.into());
-        }
-        let round = receipt.wait(&self.cluster, |round| round.is_answered() || round.is_unanswerable()).await;
-        if round.is_answered() {
-            return Ok(());
-        }
-        let tally = self.cluster.name_nodes(round.tally());
-        Err(LeaseError::NoQuorum { operation: Operation::Release, tally })
-    }
-
     /// Ends the claim, unless it is over or detached, without waiting for replies.
     pub(crate) fn let_go(self: &Arc<Self>) {
         self.end(None, None);
@@ -285,22 +219,22 @@ impl Claim {
             return None;
         }
         let now = inner.moment(receipt.map_or_else(clock::now, |receipt| receipt.begun), clock::wall);
-        let mut before = None;
+        let mut earlier_loss = None;
         if let Stage::Held(hold) = &mut inner.stage {
             // The lease may have expired before the timer noticed.
-            before = hold.validity(now).is_zero().then_some(LostError::Expired);
+            earlier_loss = hold.validity(now).is_zero().then_some(LostError::Expired);
             hold.release();
         }
-        inner.end = before.or(reason);
-        if before.is_some() {
+        inner.end = earlier_loss.or(reason);
+        if earlier_loss.is_some() {
             self.cluster.counters.lost();
         }
-        self.note(&inner, if before.is_some() { What::Lost } else { What::Released }, inner.end);
+        self.note(&inner, if earlier_loss.is_some() { What::Lost } else { What::Released }, inner.end);
         self.give_back_all(&mut inner, receipt);
         // A caller that waits for the replies keeps the runtime alive. A caller that dropped the lease may be about to
         // exit.
         self.finish(inner, if receipt.is_some() { Link::flush } else { Link::flush_now });
-        before
+        earlier_loss
     }
 
     fn note(&self, inner: &ClaimState, what: What, why: Option<LostError>) {
@@ -358,10 +292,91 @@ impl Claim {
     }
 }
 
+impl ClaimState {
+    fn hold(&self) -> Option<&Hold> {
+        match &self.stage {
+            Stage::Held(hold) | Stage::Detached { hold, .. } => Some(hold),
+            Stage::Acquiring { .. } | Stage::Over(_) => None,
+        }
+    }
+
+    /// Returns the time by which to judge the hold: `now`, or the end of the hold if it is over by the wall clock. The
+    /// clock of `now` stops while the machine is paused, and the nodes' ttls do not. A wall clock that was set forward
+    /// looks the same.
+    fn moment(&self, now: Moment, wall: impl FnOnce() -> i64) -> Moment {
+        let Some((_, until)) = self.hold().and_then(Hold::span) else { return now };
+        let notices_pauses = self.hold().is_some_and(|hold| hold.terms().rules.hold(Rule::NoticePauses));
+        if notices_pauses && wall() > self.wall_until { now.max(until) } else { now }
+    }
+
+    /// Updates the end by the wall clock after the hold may have been renewed.
+    fn follow_hold(&mut self) {
+        if let Some((start, until)) = self.hold().and_then(Hold::span) {
+            let nanos = i64::try_from(until.since(start).as_nanos()).unwrap_or(i64::MAX);
+            self.wall_until = clock::wall_at(start).saturating_add(nanos);
+        }
+    }
+
+    /// Takes a node's reply to the current attempt.
+    fn take(&mut self, round: u32, node: usize, outcome: Outcome, now: Moment) -> Vec<Step> {
+        let now = self.moment(now, clock::wall);
+        let rng = &mut SystemRng::default();
+        let steps = match &mut self.stage {
+            Stage::Acquiring { machine, .. } => return machine.take(self.attempt, node, outcome, now, rng),
+            Stage::Held(hold) => hold.take(round, node, outcome, now, rng),
+            Stage::Detached { hold, .. } => {
+                // Only the set of nodes that have granted the lease matters here. The processes that have the text of
+                // the lease detect a loss.
+                hold.take(round, node, outcome, now, rng);
+                Vec::new()
+            }
+            Stage::Over(_) => Vec::new(),
+        };
+        self.follow_hold();
+        steps
+    }
+
+    fn next_tick(&self) -> Option<Moment> {
+        match &self.stage {
+            Stage::Acquiring { machine, .. } => machine.next_tick(),
+            Stage::Held(hold) => hold.next_tick(),
+            Stage::Detached { next, .. } => *next,
+            Stage::Over(_) => None,
+        }
+    }
+
+    /// Returns the time for which no timer call is scheduled yet.
+    fn unscheduled(&self) -> Option<Moment> {
+        self.next_tick().filter(|next| self.call.is_none_or(|(at, _)| *next < at))
+    }
+
+    /// Returns whether the claim has queued its last release.
+    fn is_settled(&self) -> bool {
+        match &self.stage {
+            Stage::Acquiring { .. } => false,
+            Stage::Held(hold) => !hold.is_held(),
+            Stage::Detached { .. } | Stage::Over(_) => true,
+        }
+    }
+
+    /// Returns what to do about the position in each node's queue when the lease is over. A node that granted the lease
+    /// has no position for it, unless it was asked more than once.
+    fn parting(&self) -> impl Fn(usize) -> Option<Parting> + use<> {
+        let (waiter, listens, granted) = (self.waiter, self.listens, self.granted);
+        move |node| waiter.filter(|_| listens || !granted.contains(node)).map(Parting::Leave)
+    }
+
+    fn set_attempt(&mut self, attempt: LeaseId) {
+        if self.attempt != attempt {
+            (self.attempt, self.has_asked) = (attempt, false);
+        }
+    }
+}
+
 impl Voter for Claim {
     fn vote(self: Arc<Self>, node: usize, attempt: LeaseId, round: u32, outcome: Outcome, now: Moment) {
         let mut inner = self.inner();
-        // A reply to an earlier attempt, whose releases are already on their way.
+        // Ignore the reply to an earlier attempt, whose releases are already queued.
         if inner.attempt != attempt {
             return;
         }

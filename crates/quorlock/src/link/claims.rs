@@ -6,14 +6,14 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::{Handoff, Ticket};
+use quorlock_core::name::{LeaseId, OwnerId};
+use quorlock_core::request::Ticket;
+use quorlock_core::vote::Handoff;
 
 use crate::platform::sync::{AtomicU64, Mutex};
 
-/// The most detached leases that are repaired at a time, which means that they get votes on the nodes that have not
-/// granted them. Further ones stay only on the nodes that have granted them.
+/// The most detached leases that are repaired at a time: the client requests each of them from the nodes that have not
+/// granted the lease. Further detached leases are not repaired.
 pub(crate) const REPAIRS_MAX: usize = 65_536;
 
 /// The events that reach a claim through the registry.
@@ -93,7 +93,7 @@ impl Claims {
     }
 
     /// Notifies every claim of this key that the lock was broken.
-    pub(crate) fn broken(&self, key: &str) {
+    pub(crate) fn notify_broken(&self, key: &str) {
         for claim in self.live().into_iter().filter(|claim| claim.key() == key) {
             claim.doubt();
         }

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::heartbeat::lost_memory;
 use super::membership::Membership;
-use super::state::{Inner, LinkState, Sender, ToldAll};
+use super::{Inner, LinkState, Notices, Sender};
 use super::{Link, REPLACED};
 use crate::node::event::Event;
 use crate::node::{Answer, Message, Question, Reply, Session, Trouble};
@@ -29,15 +29,15 @@ const BATCH_MAX: usize = 128;
 /// requests wait for a reply, and form the next batch.
 const WINDOW_NEAR: usize = 2;
 /// The largest batch that does not delay the next batch: the caller of a single acquire may release the lock before all
-/// nodes have answered the acquire. Requests after larger batches are collected into one batch, which costs less than
-/// two.
-const ALONE: usize = 1;
+/// nodes have answered the acquire. Requests after a larger batch are collected into one batch, which costs less than
+/// two batches.
+const SMALL_BATCH: usize = 1;
 /// The largest number of batches under way to a far node, which hides the round trip.
 const WINDOW_FAR: usize = 8;
-/// A node is far, or busy, if a reply takes longer than this.
-const NEAR: Duration = Duration::from_millis(1);
-/// How often the task checks a silent connection within the limit before it gives up.
-const LOOKS: u32 = 4;
+/// The longest time in which a near node replies. A node that takes longer is far away, or busy.
+const NEAR_TRIP: Duration = Duration::from_millis(1);
+/// How often the link's task checks for silence within the silence limit.
+const SILENCE_CHECKS: u32 = 4;
 
 /// A question without a reply.
 struct UnderWay {
@@ -64,7 +64,7 @@ pub(super) struct Connection {
     last: usize,
     /// Whether the link's task was asked to send the queue after every runnable caller has queued its request.
     is_gathering: bool,
-    /// Whether votes are held back until a look has confirmed that the node's memory was not replaced.
+    /// Whether votes are held back until a check of the node has confirmed that its memory was not replaced.
     is_holding: bool,
 }
 
@@ -82,12 +82,12 @@ impl Connection {
         self.ask(Question::Note(events), 0, None);
     }
 
-    /// Whether a note is on its way.
+    /// Returns whether a note is under way.
     pub(super) fn is_noting(&self) -> bool {
         self.under_way.iter().any(|under_way| under_way.requests == 0 && under_way.asker.is_none())
     }
 
-    /// Whether neither votes nor notes are on their way.
+    /// Returns whether neither votes nor notes are under way.
     pub(super) fn is_quiet(&self) -> bool {
         self.under_way.iter().all(|under_way| under_way.asker.is_some())
     }
@@ -100,21 +100,21 @@ impl Connection {
     /// Returns whether another batch may be sent when this many requests wait.
     fn has_room(&self, waiting: usize) -> bool {
         let Some(oldest) = self.batches().next() else { return true };
-        may_leave(self.batches().count(), oldest.requests, waiting, || clock::now().since(oldest.at) > NEAR)
+        may_send(self.batches().count(), oldest.requests, waiting, || clock::now().since(oldest.at) > NEAR_TRIP)
     }
 }
 
 /// Returns whether another batch may be sent, given the number of batches under way, the number of requests in the
 /// oldest of them, and the number of waiting requests.
-fn may_leave(under_way: usize, oldest: usize, waiting: usize, is_far: impl FnOnce() -> bool) -> bool {
-    under_way < WINDOW_NEAR && (oldest <= ALONE || waiting >= BATCH_MAX) || under_way < WINDOW_FAR && is_far()
+fn may_send(under_way: usize, oldest: usize, waiting: usize, is_far: impl FnOnce() -> bool) -> bool {
+    under_way < WINDOW_NEAR && (oldest <= SMALL_BATCH || waiting >= BATCH_MAX) || under_way < WINDOW_FAR && is_far()
 }
 
 /// Returns whether a batch waits for other runnable callers. If the last batch had several requests, its replies woke
 /// several callers that are about to queue requests. Without waiting, the first would be sent alone and the others in a
 /// second batch.
-fn gathers(under_way: usize, last: usize, waiting: usize) -> bool {
-    under_way == 0 && last > ALONE && waiting < BATCH_MAX
+fn must_gather(under_way: usize, last: usize, waiting: usize) -> bool {
+    under_way == 0 && last > SMALL_BATCH && waiting < BATCH_MAX
 }
 
 impl Link {
@@ -151,27 +151,27 @@ impl Link {
     ) -> Result<(), Trouble> {
         let epoch = life.epoch.ok_or_else(lost_memory)?;
         {
-            // Before any caller queues a new request.
+            // Do this before any caller queues a new request.
             let mut inner = self.inner.lock();
             let closing = inner.closing;
-            inner.delivery.forget_lapsed(clock::now(), closing);
+            inner.delivery.forget_expired(clock::now(), closing);
             inner.delivery.connected(life.floor.is_some());
             if let Some(connection) = &mut inner.connection {
                 connection.is_serving = true;
             }
         }
-        let mut watch = self.take_up(epoch, life);
+        let mut watch = self.start_watch(epoch, life);
         let mut retry = runtime::now() + self.config.heartbeat;
         loop {
             if self.is_stale() {
                 return Err(Trouble::Broken(REPLACED.into()));
             }
             if self.is_doubted() {
-                self.look_after(&mut watch);
+                self.check_node(&mut watch);
             }
             self.gather().await;
             self.flush_now();
-            // Read it once: if the link is closed after the notes were sent, there may be more notes to send.
+            // Read the flag once: if the link is closed after the notes were sent, there may be more notes to send.
             let closing = self.inner.lock().closing;
             if closing || self.notes_due().is_some_and(|due| due <= runtime::now()) {
                 self.send_notes();
@@ -179,23 +179,23 @@ impl Link {
             if closing && self.is_done_closing() {
                 return Ok(());
             }
-            let look = (runtime::now() + self.config.silence_limit / LOOKS).min(retry).min(watch.due());
-            let look = self.notes_due().map_or(look, |due| look.min(due));
+            let next_check = (runtime::now() + self.config.silence_limit / SILENCE_CHECKS).min(retry).min(watch.due());
+            let next_check = self.notes_due().map_or(next_check, |due| next_check.min(due));
             tokio::select! {
                 biased;
                 answer = answers.recv() => self.take(self.connection(), answer.ok_or_else(ended)?)?,
-                answer = watch.answer() => self.watched(&mut watch, answer)?,
+                answer = watch.answer() => self.take_check(&mut watch, answer)?,
                 () = self.wake.notified() => {}
-                () = runtime::sleep_until(look) => {
+                () = runtime::sleep_until(next_check) => {
                     self.check_silence()?;
                     if runtime::now() >= watch.due() {
-                        self.look_after(&mut watch);
+                        self.check_node(&mut watch);
                     }
                     if runtime::now() >= retry {
                         retry = runtime::now() + self.config.heartbeat;
                         // Failed releases are retried at this interval.
                         let mut inner = self.inner.lock();
-                        inner.delivery.forget_lapsed(clock::now(), closing);
+                        inner.delivery.forget_expired(clock::now(), closing);
                         inner.delivery.retry_failed();
                     }
                 }
@@ -232,7 +232,7 @@ impl Link {
         let Some(connection) = connection.as_mut().filter(|connection| connection.is_serving) else { return };
         let life = if let LinkState::Up(life) = state { Some(*life) } else { None };
         while delivery.queued() > 0 && connection.has_room(delivery.queued()) {
-            if may_gather && gathers(connection.batches().count(), connection.last, delivery.queued()) {
+            if may_gather && must_gather(connection.batches().count(), connection.last, delivery.queued()) {
                 if !std::mem::replace(&mut connection.is_gathering, true) {
                     self.wake.notify_one();
                 }
@@ -263,7 +263,7 @@ impl Link {
             }
             Answer::Broken(key) => {
                 self.config.traffic.heard_hint();
-                self.config.claims.broken(&key);
+                self.config.claims.notify_broken(&key);
             }
             Answer::MemoryChanged if is_current => {
                 self.doubts.fetch_add(1, Ordering::AcqRel);
@@ -278,7 +278,7 @@ impl Link {
     /// Handles the reply to the oldest open question. Ignores replies on an earlier connection, because their questions
     /// have already failed.
     fn answered(&self, connection: u64, answer: Answer) -> Result<(), Trouble> {
-        let (under_way, told) = {
+        let (under_way, notices) = {
             let mut inner = self.inner.lock();
             let current = inner.connection.as_mut().filter(|current| current.number == connection);
             let Some(current) = current else { return Ok(()) };
@@ -293,13 +293,13 @@ impl Link {
             }
             (current.under_way.remove(oldest), inner.replied(&answer))
         };
-        under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer, told))
+        under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer, notices))
     }
 
     /// Delivers the votes that were held back, in order.
     pub(super) fn release_held(&self) -> Result<(), Trouble> {
         loop {
-            let (under_way, answer, told) = {
+            let (under_way, answer, notices) = {
                 let mut inner = self.inner.lock();
                 let Some(current) = inner.connection.as_mut().filter(|_| !self.is_doubted()) else { return Ok(()) };
                 let Some(answer) = current.under_way.front_mut().and_then(|oldest| oldest.held.take()) else {
@@ -307,21 +307,21 @@ impl Link {
                     return Ok(());
                 };
                 let under_way = current.under_way.pop_front();
-                let told = inner.replied(&answer);
-                (under_way, answer, told)
+                let notices = inner.replied(&answer);
+                (under_way, answer, notices)
             };
-            under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer, told))?;
+            under_way.map_or(Ok(()), |under_way| self.deliver(under_way, answer, notices))?;
         }
     }
 
-    fn deliver(&self, under_way: UnderWay, answer: Answer, told: ToldAll) -> Result<(), Trouble> {
+    fn deliver(&self, under_way: UnderWay, answer: Answer, notices: Notices) -> Result<(), Trouble> {
         let now = clock::now();
         if matches!(answer, Answer::Votes(_) | Answer::Standing(..)) {
-            self.latency.took(now.since(under_way.at));
+            self.latency.record_trip(now.since(under_way.at));
         }
         match (answer, under_way.asker) {
             (Answer::Votes(replies), _) => {
-                let trouble = self.tell_all(told, under_way.at, replies, now);
+                let trouble = self.notify(notices, under_way.at, replies, now);
                 trouble.map_or(Ok(()), Err)?;
                 self.flush();
             }
@@ -337,14 +337,14 @@ impl Link {
         Ok(())
     }
 
-    /// Passes the replies to the senders of a batch, which was sent at `at`. Returns why the connection is unusable, if
-    /// it is: the node lost its memory, or a name has moved.
+    /// Passes the replies to the senders of a batch that was sent at `at`. Returns why the connection is unusable: the
+    /// node lost its memory, or a name has moved. Returns `None` if the connection is usable.
     ///
     /// All replies get the same time: validity is counted from the time of sending, and checked again later.
-    fn tell_all(&self, (told, is_news): ToldAll, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
+    fn notify(&self, (senders, is_news): Notices, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
         self.config.traffic.received(replies.len());
         let mut trouble = None;
-        for (told, reply) in told.into_iter().zip(replies) {
+        for (sender, reply) in senders.into_iter().zip(replies) {
             let outcome = match reply {
                 Reply::Voted { vote, at_micros } => {
                     if let Some(at_micros) = at_micros {
@@ -361,7 +361,7 @@ impl Link {
                     Outcome::Silent(Silence::Broken(why))
                 }
             };
-            if let Some((attempt, round, Sender { voter: Some(voter), .. })) = told {
+            if let Some((attempt, round, Sender { voter: Some(voter), .. })) = sender {
                 voter.vote(self.node, attempt, round, outcome, now);
             }
         }

@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand, Standing};
 
 use super::Link;
+use super::LinkState;
 use super::connection::ended;
 use super::heartbeat::lost_memory;
-use super::state::LinkState;
 use crate::link::membership::{Admission, Membership};
 use crate::link::quarantine_records::Sighting;
 use crate::node::{Answer, Question, Trouble};
@@ -18,8 +18,8 @@ use quorlock_core::vote::Silence;
 use tokio::sync::mpsc;
 use tokio::sync::oneshot::error::RecvError;
 
-const SUSPENDED: &str = "a change of the cluster's constants was begun and not finished: say `quorlock nodes \
-                         reconfigure` once more";
+const SUSPENDED: &str = "a change of the cluster's constants was not completed: run `quorlock nodes \
+                         reconfigure` again";
 
 impl Link {
     /// Reads the node's state, waits until the node may join, and sends hello. Returns the node's current incarnation

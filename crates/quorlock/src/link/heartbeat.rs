@@ -6,23 +6,22 @@ use std::time::Duration;
 
 use quorlock_core::node::{Epoch, Incarnation, NodeCommand};
 use quorlock_core::rng::Rng;
-use tokio::sync::oneshot;
-use tokio::sync::oneshot::error::RecvError;
+use tokio::sync::oneshot::{self, error::RecvError};
 
 use super::Link;
-use super::state::LinkState;
+use super::LinkState;
 use crate::link::quarantine_records::{self, Sighting};
 use crate::node::{Answer, Life, Question, Trouble};
 use crate::platform::entropy::SystemRng;
 use crate::platform::runtime::{self, Instant};
 
 /// The shortest and longest interval between claims.
-const PACE: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
+const CLAIM_INTERVAL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// The state of the watch over a node's memory, for one connection.
 pub(super) struct Watch {
     epoch: Epoch,
-    /// The quarantine; `None` if the node may vote.
+    /// The quarantine of the node; `None` if the node may vote.
     quarantine: Option<Quarantine>,
     /// The reply to the node command under way.
     under_way: Option<oneshot::Receiver<Answer>>,
@@ -34,9 +33,11 @@ pub(super) struct Watch {
 
 /// The state of a quarantine, as this connection knows it.
 struct Quarantine {
+    /// The sighting that allows the highest claim.
     best: Sighting,
+    /// The length of the quarantine.
     micros: u64,
-    pace: Duration,
+    claim_interval: Duration,
 }
 
 impl Watch {
@@ -56,11 +57,11 @@ impl Watch {
 
 impl Link {
     /// Starts to watch the node. The node can vote now, or after its quarantine.
-    pub(super) fn take_up(&self, epoch: Epoch, life: &Incarnation) -> Watch {
-        self.latency.lives(epoch);
+    pub(super) fn start_watch(&self, epoch: Epoch, life: &Incarnation) -> Watch {
+        self.latency.record_epoch(epoch);
         let watch = |quarantine: Option<Quarantine>| Watch {
             epoch,
-            due: self.next_look(quarantine.as_ref()),
+            due: self.next_check(quarantine.as_ref()),
             quarantine,
             under_way: None,
             doubts: 0,
@@ -73,20 +74,20 @@ impl Link {
         self.set_state(LinkState::Down(quarantined.clone()));
         self.note_outage(quarantined);
         let micros = life.quarantine_micros;
-        let pace = Duration::from_micros(micros / 20).clamp(PACE.0, PACE.1);
-        watch(Some(Quarantine { best: Sighting::new(life.elapsed_micros), micros, pace }))
+        let claim_interval = Duration::from_micros(micros / 20).clamp(CLAIM_INTERVAL.0, CLAIM_INTERVAL.1);
+        watch(Some(Quarantine { best: Sighting::new(life.elapsed_micros), micros, claim_interval }))
     }
 
     /// Returns when to check the node next, even if it is busy. The jitter spreads out clients that started together.
-    fn next_look(&self, quarantine: Option<&Quarantine>) -> Instant {
-        let (least, most) = self.config.look;
-        let wait = quarantine.map(|quarantine| quarantine.pace);
-        runtime::now() + wait.unwrap_or_else(|| SystemRng::default().between(least, most))
+    fn next_check(&self, quarantine: Option<&Quarantine>) -> Instant {
+        let (shortest, longest) = self.config.check_interval;
+        let wait = quarantine.map(|quarantine| quarantine.claim_interval);
+        runtime::now() + wait.unwrap_or_else(|| SystemRng::default().between(shortest, longest))
     }
 
-    /// Sends the next look or claim, unless one is under way.
-    pub(super) fn look_after(&self, watch: &mut Watch) {
-        watch.due = self.next_look(watch.quarantine.as_ref());
+    /// Sends the next look or claim, unless a node command is under way.
+    pub(super) fn check_node(&self, watch: &mut Watch) {
+        watch.due = self.next_check(watch.quarantine.as_ref());
         if watch.under_way.is_some() {
             return;
         }
@@ -99,8 +100,8 @@ impl Link {
         watch.under_way = self.ask_node(Question::NodeCommand(node_command)).ok();
     }
 
-    /// Takes the reply. An error means that the node's memory was replaced.
-    pub(super) fn watched(&self, watch: &mut Watch, answer: Result<Answer, RecvError>) -> Result<(), Trouble> {
+    /// Takes the reply to a look or claim. An error means that the memory of the node was replaced.
+    pub(super) fn take_check(&self, watch: &mut Watch, answer: Result<Answer, RecvError>) -> Result<(), Trouble> {
         watch.under_way = None;
         let (standing, identity) = self.standing(answer)?;
         let epoch = watch.epoch;

@@ -7,15 +7,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Link;
-use super::state::Inner;
+use super::{Inner, Link};
 use crate::node::event::Event;
 use crate::platform::runtime::{self, Instant};
 
 /// The most events that wait to be written.
 const NOTES_MAX: usize = 1_000;
 /// The longest time that events wait.
-const NOTE_WITHIN: Duration = Duration::from_secs(1);
+const NOTE_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// The events to write.
 #[derive(Default)]
@@ -35,7 +34,7 @@ impl Link {
             }
             notes.pending.push_back(event);
             let is_first = notes.due.is_none();
-            notes.due.get_or_insert_with(|| runtime::now() + NOTE_WITHIN);
+            notes.due.get_or_insert_with(|| runtime::now() + NOTE_DELAY_MAX);
             is_first
         };
         if at_once {

@@ -22,7 +22,7 @@ pub struct RoundTrips {
 /// The latency of one node, as measured by its link.
 #[derive(Debug)]
 pub(crate) struct Latency {
-    /// The newest round trips in microseconds, each at least 1; zero for unused places.
+    /// The newest round trips in microseconds, each at least 1; zero for unused elements.
     trips: [AtomicU32; TRIPS_KEPT],
     next: AtomicUsize,
     epoch: Mutex<Option<Epoch>>,
@@ -40,7 +40,7 @@ impl Latency {
     }
 
     /// Records a round trip.
-    pub(super) fn took(&self, trip: Duration) {
+    pub(super) fn record_trip(&self, trip: Duration) {
         let at = self.next.fetch_add(1, Ordering::Relaxed) % TRIPS_KEPT;
         let micros = u32::try_from(trip.as_micros()).unwrap_or(u32::MAX).max(1);
         self.trips[at].store(micros, Ordering::Relaxed);
@@ -48,7 +48,7 @@ impl Latency {
 
     /// Records the epoch, which names the current life of the node's memory. If it differs from the last epoch, counts
     /// a memory loss.
-    pub(super) fn lives(&self, epoch: Epoch) {
+    pub(super) fn record_epoch(&self, epoch: Epoch) {
         let before = self.epoch.lock().replace(epoch);
         if before.is_some_and(|before| before != epoch) {
             self.restarts.fetch_add(1, Ordering::Relaxed);
@@ -62,12 +62,12 @@ impl Latency {
 
     /// Returns the newest round trip times.
     pub(crate) fn round_trips(&self) -> Option<RoundTrips> {
-        let taken = self.trips.iter().map(|trip| trip.load(Ordering::Relaxed)).filter(|trip| *trip > 0);
-        let mut trips: Vec<u32> = taken.collect();
+        let recorded = self.trips.iter().map(|trip| trip.load(Ordering::Relaxed)).filter(|trip| *trip > 0);
+        let mut trips: Vec<u32> = recorded.collect();
         trips.sort_unstable();
-        let share = |percent: usize| trips.get((trips.len() * percent).div_ceil(100).saturating_sub(1)).copied();
+        let percentile = |percent: usize| trips.get((trips.len() * percent).div_ceil(100).saturating_sub(1)).copied();
         let micros = |micros: u32| Duration::from_micros(micros.into());
-        Some(RoundTrips { p50: micros(share(50)?), p99: micros(share(99)?) })
+        Some(RoundTrips { p50: micros(percentile(50)?), p99: micros(percentile(99)?) })
     }
 }
 

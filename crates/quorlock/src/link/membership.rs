@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock_core::node::{Constants, Incarnation};
-use quorlock_core::quorum::Quorum;
+use quorlock_core::terms::Quorum;
 use tokio::sync::Notify;
 
 use crate::platform::entropy;
@@ -15,17 +15,19 @@ pub(crate) struct Membership {
     titles: Vec<String>,
     /// The constants that this client is configured with. Their cluster id is empty.
     constants: Constants,
-    seen: Mutex<Seen>,
+    known: Mutex<KnownNodes>,
     changed: Notify,
 }
 
+/// The last known state of each node.
 #[derive(Default)]
-struct Seen {
+struct KnownNodes {
     nodes: Vec<Option<Member>>,
     /// The id of the cluster that a majority of the nodes belonged to when they were last seen.
     cluster: Option<String>,
 }
 
+/// A node that has answered.
 #[derive(Clone, PartialEq, Eq)]
 struct Member {
     run: String,
@@ -33,6 +35,7 @@ struct Member {
     affiliation: Option<Affiliation>,
 }
 
+/// The cluster of a node, and the run ids of the nodes that founded the cluster.
 #[derive(Clone, PartialEq, Eq)]
 struct Affiliation {
     cluster: String,
@@ -52,8 +55,8 @@ pub(crate) enum Admission {
 
 impl Membership {
     pub(crate) fn new(quorum: Quorum, titles: Vec<String>, constants: Constants) -> Self {
-        let seen = Seen { nodes: vec![None; quorum.nodes()], cluster: None };
-        Self { quorum, titles, constants, seen: Mutex::new(seen), changed: Notify::new() }
+        let known = KnownNodes { nodes: vec![None; quorum.nodes()], cluster: None };
+        Self { quorum, titles, constants, known: Mutex::new(known), changed: Notify::new() }
     }
 
     /// Returns the constants that this client is configured with, and this cluster id.
@@ -64,8 +67,8 @@ impl Membership {
     /// Records the run id and the state of a node. Fails if another node is the same server, because one server must
     /// not vote twice, or if the node has other constants than this client.
     pub(crate) fn note(&self, node: usize, run: &str, life: Option<&Incarnation>) -> Result<(), String> {
-        let mut seen = self.seen.lock();
-        let twin = seen
+        let mut known = self.known.lock();
+        let twin = known
             .nodes
             .iter()
             .enumerate()
@@ -74,16 +77,16 @@ impl Membership {
             return Err(format!("it is the same server as {}: one server must not vote twice", self.titles[other]));
         }
         if let Some(life) = life {
-            self.compare(&life.constants)?;
+            self.check_constants(&life.constants)?;
         }
         let affiliation =
             life.map(|life| Affiliation { cluster: life.constants.cluster.clone(), founders: life.founders.clone() });
         let member = Some(Member { run: run.into(), affiliation });
-        let before = std::mem::replace(&mut seen.nodes[node], member.clone());
-        if let Some(cluster) = self.majority(&seen) {
-            seen.cluster = Some(cluster);
+        let before = std::mem::replace(&mut known.nodes[node], member.clone());
+        if let Some(cluster) = self.majority(&known) {
+            known.cluster = Some(cluster);
         }
-        drop(seen);
+        drop(known);
         // Notify only if something changed: a waiting link checks its node after each notification and records the
         // result here, so links would wake each other forever.
         if before != member {
@@ -94,12 +97,12 @@ impl Membership {
 
     /// Returns the id of the cluster that a majority of the nodes belonged to when they were last seen.
     pub(crate) fn cluster(&self) -> Option<String> {
-        self.seen.lock().cluster.clone()
+        self.known.lock().cluster.clone()
     }
 
     /// Forgets all nodes, because they now form a new cluster.
     pub(crate) fn reset(&self) {
-        *self.seen.lock() = Seen { nodes: vec![None; self.quorum.nodes()], cluster: None };
+        *self.known.lock() = KnownNodes { nodes: vec![None; self.quorum.nodes()], cluster: None };
         self.changed.notify_waiters();
     }
 
@@ -115,9 +118,9 @@ impl Membership {
     /// run id, so that clients that found a cluster at the same time agree on the id. Every node stores the list of
     /// founders, so that a client can tell an interrupted founding from a node of another cluster.
     pub(crate) fn admit(&self, node: usize) -> Admission {
-        let seen = self.seen.lock();
-        let Some(member) = &seen.nodes[node] else { return Admission::Wait("it has not answered yet".into()) };
-        if let Some(cluster) = self.majority(&seen).or_else(|| seen.cluster.clone()) {
+        let known = self.known.lock();
+        let Some(member) = &known.nodes[node] else { return Admission::Wait("it has not answered yet".into()) };
+        if let Some(cluster) = self.majority(&known).or_else(|| known.cluster.clone()) {
             return match &member.affiliation {
                 Some(affiliation) if affiliation.cluster != cluster => Admission::Refused(format!(
                     "it belongs to the cluster {}, but the majority of the nodes belongs to {cluster}",
@@ -127,15 +130,15 @@ impl Membership {
                 None => {
                     // A founder that is still blank gets the list of founders, as from a client that saw all nodes
                     // blank.
-                    let founders = founders(&seen, &cluster).filter(|founders| among(founders, &member.run));
+                    let founders = founders(&known, &cluster).filter(|founders| has_founder(founders, &member.run));
                     let founders = founders.unwrap_or_default().to_owned();
                     self.hello(cluster, &founders)
                 }
             };
         }
-        let members: Vec<&Member> = seen.nodes.iter().flatten().collect();
+        let members: Vec<&Member> = known.nodes.iter().flatten().collect();
         if members.len() < self.quorum.nodes() {
-            let missing = self.titles.iter().zip(&seen.nodes).filter(|(_, member)| member.is_none());
+            let missing = self.titles.iter().zip(&known.nodes).filter(|(_, member)| member.is_none());
             let missing: Vec<&str> = missing.map(|(title, _)| title.as_str()).collect();
             let (count, nodes) = (missing.len(), self.quorum.nodes());
             let verb = if count == 1 { "has" } else { "have" };
@@ -169,9 +172,10 @@ impl Membership {
         Admission::Hello { constants: self.constants(cluster), founders: founders.into() }
     }
 
-    fn majority(&self, seen: &Seen) -> Option<String> {
+    fn majority(&self, known: &KnownNodes) -> Option<String> {
         let clusters = || {
-            seen.nodes
+            known
+                .nodes
                 .iter()
                 .flatten()
                 .filter_map(|member| member.affiliation.as_ref().map(|affiliation| &affiliation.cluster))
@@ -181,36 +185,42 @@ impl Membership {
     }
 
     /// Checks that the node has this client's constants.
-    fn compare(&self, theirs: &Constants) -> Result<(), String> {
+    fn check_constants(&self, theirs: &Constants) -> Result<(), String> {
         let ours = &self.constants;
-        let differs = |what, ours: String, theirs: String| {
-            Err(format!("this client is configured with {what} {ours}, but the cluster with {theirs}"))
-        };
         if ours.nodes != theirs.nodes {
-            return differs("a number of nodes of", ours.nodes.to_string(), theirs.nodes.to_string());
+            return Err(format!(
+                "this client lists {} nodes, but the cluster has {}: list the same nodes in every client",
+                ours.nodes, theirs.nodes
+            ));
         }
+        let differs = |setting, ours: String, theirs: String| {
+            Err(format!(
+                "this client has a {setting} of {ours}, but the cluster has {theirs}: set the cluster's value, or change \
+                 the cluster with `quorlock nodes reconfigure`"
+            ))
+        };
         if ours.max_ttl_millis != theirs.max_ttl_millis {
-            let spell = |millis| format!("{:?}", Duration::from_millis(millis));
-            return differs("a max_ttl of", spell(ours.max_ttl_millis), spell(theirs.max_ttl_millis));
+            let to_text = |millis| format!("{:?}", Duration::from_millis(millis));
+            return differs("max_ttl", to_text(ours.max_ttl_millis), to_text(theirs.max_ttl_millis));
         }
         if ours.max_skew_micros != theirs.max_skew_micros {
-            let spell = |micros| format!("{:?}", Duration::from_micros(micros));
-            return differs("a max_clock_skew of", spell(ours.max_skew_micros), spell(theirs.max_skew_micros));
+            let to_text = |micros| format!("{:?}", Duration::from_micros(micros));
+            return differs("max_clock_skew", to_text(ours.max_skew_micros), to_text(theirs.max_skew_micros));
         }
         Ok(())
     }
 }
 
 /// Returns the run ids of the nodes that founded a cluster, if one of the nodes has the list.
-fn founders<'a>(seen: &'a Seen, cluster: &str) -> Option<&'a str> {
-    let affiliation = seen.nodes.iter().flatten().filter_map(|member| member.affiliation.as_ref());
+fn founders<'a>(known: &'a KnownNodes, cluster: &str) -> Option<&'a str> {
+    let affiliation = known.nodes.iter().flatten().filter_map(|member| member.affiliation.as_ref());
     affiliation
         .filter(|affiliation| affiliation.cluster == cluster)
         .map(|affiliation| affiliation.founders.as_str())
         .find(|founders| !founders.is_empty())
 }
 
-fn among(founders: &str, run: &str) -> bool {
+fn has_founder(founders: &str, run: &str) -> bool {
     founders.split(',').any(|founder| founder == run)
 }
 

@@ -119,7 +119,7 @@ impl Records {
     /// Returns the recorded sighting if it allows a higher claim than `seen`. If it does not, records `seen` and
     /// returns `None`.
     ///
-    /// It may block on the disk.
+    /// This call may block on the disk.
     pub(crate) fn resume(&self, epoch: Epoch, seen: Sighting) -> Option<Sighting> {
         let Some(clocks) = clock::identity() else {
             self.note_trouble("the clocks of this host cannot be identified");

@@ -1,9 +1,9 @@
 //! Events in the history of locks, as nodes store them.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::{Holder, Name, cut};
-use quorlock_core::vote::BreakMode;
+use quorlock_core::request::BreakMode;
+use quorlock_core::terms::Mode;
 
 /// The approximate number of events that a node keeps.
 pub const HISTORY_MAX: usize = 10_000;
@@ -14,13 +14,13 @@ pub const REASON_BYTES_MAX: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum What {
-    /// The lock was acquired.
+    /// A lease was acquired.
     Granted,
-    /// The lease was released.
+    /// A lease was released.
     Released,
     /// A lease was lost: its validity ended before it was released.
     Lost,
-    /// An operator broke the lease.
+    /// An operator broke a lease.
     Broken,
 }
 
@@ -109,7 +109,7 @@ impl Event {
     }
 }
 
-/// Returns the word for a lease's mode.
+/// Returns the word for a lease's mode in the history.
 pub(crate) fn word_for(mode: Mode, fence: Option<Fence>) -> &'static str {
     match mode {
         Mode::Exclusive { .. } if fence.is_none() => "plain",
@@ -117,7 +117,7 @@ pub(crate) fn word_for(mode: Mode, fence: Option<Fence>) -> &'static str {
     }
 }
 
-/// Returns the word for a break's mode, in the history and as an argument of `break.lua`.
+/// Returns the word for the mode of a break, in the history and as an argument of `break.lua`.
 pub(crate) fn word_for_break(mode: BreakMode) -> &'static str {
     match mode {
         BreakMode::Drain => "drain",
@@ -155,7 +155,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_nobody_wrote_is_no_event() {
+    fn an_event_with_an_invalid_or_missing_value_is_not_read() {
         for (at, wrong) in [(0, "xyz"), (1, ""), (2, ""), (3, "eaten"), (4, "-1")] {
             let mut values = event().values();
             values[at] = wrong.into();
@@ -165,7 +165,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_reason_is_one_line_of_bounded_length() {
+    fn a_reason_is_stored_as_one_line_of_bounded_length() {
         let reason = event().because(&format!("two\nlines{}", "\u{9501}".repeat(REASON_BYTES_MAX))).reason;
         assert!(reason.starts_with("two lines\u{9501}") && reason.len() <= REASON_BYTES_MAX, "{reason}");
     }

@@ -1,12 +1,13 @@
-//! The keys under which nodes store the records of names.
+//! The keys under which nodes store the records of locks.
 
 use quorlock_core::name::Name;
 
 use crate::error::ConfigError;
+use crate::node::LockKey;
 use crate::node::redis::slot::Slot;
 
-/// The prefix of companion keys (a lock's further keys, such as that of its fence). A lock's own key must not start
-/// with it.
+/// The prefix of companion keys, which are a lock's further keys, such as the key of its fence. A lock's own key must
+/// not have this prefix.
 pub(crate) const RESERVED_PREFIX: &str = "quorlock~";
 
 /// Maps names to keys.
@@ -21,7 +22,7 @@ pub(crate) struct KeyTemplate {
 
 impl Default for KeyTemplate {
     fn default() -> Self {
-        Self::new(Self::DEFAULT).expect("it contains {name} once")
+        Self::new(Self::DEFAULT).expect("the default template contains {name} once")
     }
 }
 
@@ -52,11 +53,11 @@ impl KeyTemplate {
         Ok(LockKey { name: name.clone(), text, slot })
     }
 
-    /// Returns the span of keys whose names start with `beginning`.
-    pub(crate) fn span(&self, beginning: &str) -> KeySpan {
+    /// Returns the span of the keys of all names that start with `prefix`.
+    pub(crate) fn span(&self, prefix: &str) -> KeySpan {
         let Self { before, after, .. } = self;
         KeySpan {
-            start: format!("{before}{beginning}"),
+            start: format!("{before}{prefix}"),
             end: after.clone(),
             is_fixed: !before.is_empty() || !after.is_empty(),
         }
@@ -74,7 +75,7 @@ impl KeyTemplate {
 pub(crate) struct KeySpan {
     pub(crate) start: String,
     pub(crate) end: String,
-    /// Whether the template has fixed text that distinguishes our keys from other data.
+    /// Whether the template has fixed text that distinguishes keys of locks from other data.
     pub(crate) is_fixed: bool,
 }
 
@@ -84,28 +85,12 @@ impl KeySpan {
     }
 }
 
-/// A name, and the key under which every node stores its record.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct LockKey {
-    pub(crate) name: Name,
-    pub(crate) text: String,
-    /// The key's slot, if the client uses a Redis Cluster.
-    pub(crate) slot: Option<Slot>,
-}
-
-impl LockKey {
-    /// Returns the hash tag that companion keys start with, so that they are in the same slot as the key.
-    pub(crate) fn tag(&self) -> String {
-        self.slot.map(|slot| format!("{{{}}}:", slot.tag())).unwrap_or_default()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn a_template_names_its_name_once() {
+    fn a_template_contains_the_placeholder_for_the_name_exactly_once() {
         assert!(KeyTemplate::new("locks/{name}/x").is_ok());
         for wrong in ["", "name", "{name}{name}"] {
             assert!(KeyTemplate::new(wrong).is_err(), "{wrong}");
@@ -113,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_leads_back_to_its_name() {
+    fn a_key_is_converted_back_to_its_name() {
         let template = KeyTemplate::new("locks/{name}:x").unwrap();
         let name = Name::new("a/{b}").unwrap();
         let key = template.key(&name).unwrap().text;
@@ -127,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_span_has_the_keys_of_its_names() {
+    fn a_span_contains_the_keys_of_names_with_its_prefix() {
         let template = KeyTemplate::new("locks/{name}:x").unwrap();
         let span = template.span("in");
         for (name, fits) in [("in", true), ("invoices", true), ("i", false), ("", false)] {
@@ -137,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lock_cannot_sit_on_a_companion_key() {
+    fn a_name_whose_key_would_be_a_companion_key_is_rejected() {
         let bare = KeyTemplate::new("{name}").unwrap();
         let key = |name| bare.key(&Name::new(name).unwrap());
         assert_eq!(key("invoices/42").unwrap().text, "invoices/42");

@@ -1,11 +1,11 @@
-//! Nodes in this process's memory, for tests and embedding. Each node applies the core's rules under a mutex.
+//! Nodes in this process's memory, for tests and embedding. Each node applies the rules of quorlock-core under a mutex.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeTime, Record, apply, attend};
-use quorlock_core::ticket::Channel;
 use quorlock_core::vote::Vote;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
@@ -15,10 +15,10 @@ use crate::node::{Answer, Inbox, Life, Message, Node, PAGE_MAX, Page, Question, 
 use crate::platform::sync::Mutex;
 use crate::platform::{clock, entropy};
 
-/// Nodes in this process's memory. Clients that get clones of one `MemoryNodes` share its nodes.
+/// Nodes in this process's memory. Clients that get clones of one `MemoryNodes` share the nodes.
 ///
-/// Tests and demonstrations can make each node fail like a server: [freeze](Self::freeze) and [thaw](Self::thaw) it,
-/// take it [down](Self::down) and [up](Self::up) again, or [restart it empty](Self::restart_empty).
+/// Tests and demonstrations can make each node fail like a server: [freeze](Self::freeze) and [thaw](Self::thaw) a
+/// node, take a node [down](Self::down) and [up](Self::up) again, or [restart a node empty](Self::restart_empty).
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -39,7 +39,10 @@ pub struct MemoryNodes {
 }
 
 impl MemoryNodes {
-    /// Creates blank nodes.
+    /// Creates blank nodes. Connect the first client with [`init_cluster`](crate::ClientBuilder::init_cluster), unless
+    /// there is only one node: otherwise the nodes are quarantined first.
+    ///
+    /// The nodes and their clients use real time, also if tokio's time is paused. Tests use short ttls instead.
     pub fn new(nodes: usize) -> Self {
         let node = |index| {
             let (title, state) = (format!("memory:{index}"), Arc::new(Mutex::new(NodeMemory::new())));
@@ -61,8 +64,8 @@ impl MemoryNodes {
         node.thawed.notify_waiters();
     }
 
-    /// Stops the node like a process that gets SIGSTOP: its connections stay open, and it answers pending requests
-    /// after a [thaw](Self::thaw).
+    /// Stops the node like a process that gets SIGSTOP: its connections stay open, and the node answers pending
+    /// requests after a [thaw](Self::thaw).
     ///
     /// # Panics
     /// Panics if there is no such node.
@@ -70,8 +73,8 @@ impl MemoryNodes {
         self.nodes[node].state.lock().frozen = true;
     }
 
-    /// Resumes a frozen node. It first executes, in order, every request that arrived while it was frozen, even if the
-    /// client no longer waits for the reply.
+    /// Resumes a frozen node. The node first executes, in order, every request that arrived while it was frozen, even
+    /// if the client no longer waits for the reply.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -93,8 +96,8 @@ impl MemoryNodes {
         let node = &self.nodes[node];
         let mut state = node.state.lock();
         state.frozen = false;
-        for (generation, question, answers) in std::mem::take(&mut state.unread) {
-            state.take(generation, question, &answers);
+        for (generation, question, answers) in std::mem::take(&mut state.unanswered) {
+            state.receive(generation, question, &answers);
         }
         drop(state);
         node.thawed.notify_waiters();
@@ -110,7 +113,7 @@ impl MemoryNodes {
         state.down = true;
     }
 
-    /// Makes the node reachable again. It has kept its memory.
+    /// Makes the node reachable again. The node still has its memory.
     ///
     /// # Panics
     /// Panics if there is no such node.
@@ -139,7 +142,7 @@ struct NodeMemory {
     frozen: bool,
     /// Questions that arrived while the node was frozen: for each, the session's generation, the question, and the
     /// channel for the answer.
-    unread: Vec<(u64, Question, mpsc::UnboundedSender<Answer>)>,
+    unanswered: Vec<(u64, Question, mpsc::UnboundedSender<Answer>)>,
     life: Option<Incarnation>,
     records: HashMap<String, Record>,
     /// Sessions that receive hints.
@@ -147,7 +150,7 @@ struct NodeMemory {
     /// The number of requests since the last sweep.
     unswept: usize,
     /// The number of records and tombstones that the last sweep left.
-    kept: usize,
+    left_by_sweep: usize,
     /// Recent events, newest last.
     history: VecDeque<Arc<Event>>,
 }
@@ -158,16 +161,16 @@ impl NodeMemory {
     }
 
     /// Answers a question, or queues it if the node is frozen.
-    fn take(&mut self, generation: u64, question: Question, answers: &mpsc::UnboundedSender<Answer>) {
+    fn receive(&mut self, generation: u64, question: Question, answers: &mpsc::UnboundedSender<Answer>) {
         let answer = if generation != self.generation {
             Answer::End(Trouble::Broken("the node closed the connection".into()))
         } else if self.frozen {
-            self.unread.push((generation, question, answers.clone()));
+            self.unanswered.push((generation, question, answers.clone()));
             return;
         } else {
             self.answer(question, time())
         };
-        // A client that has disconnected misses the answer, but the node has executed the request.
+        // Ignore a failure: a client that has disconnected misses the answer.
         let _ = answers.send(answer);
     }
 
@@ -199,24 +202,24 @@ impl NodeMemory {
         keys.sort_unstable();
         let next = keys.get(PAGE_MAX).and(keys.get(PAGE_MAX - 1)).map(|last| (*last).clone());
         keys.truncate(PAGE_MAX);
-        let is_wanted = |key: &&String| {
+        let is_in_use = |key: &&String| {
             let mut record = self.records[*key].clone();
-            record.lapse(now);
+            record.remove_expired(now);
             record.vote.is_some() || !record.queue.is_empty()
         };
-        Page { keys: keys.into_iter().filter(is_wanted).cloned().collect(), next }
+        Page { keys: keys.into_iter().filter(is_in_use).cloned().collect(), next }
     }
 
-    fn vote(&mut self, life: Option<Life>, message: &Message, now: NodeTime) -> Reply {
-        let Some(known) = &self.life else { return Reply::Failed("the node is blank".into()) };
+    fn vote(&mut self, asked_life: Option<Life>, message: &Message, now: NodeTime) -> Reply {
+        let Some(life) = &self.life else { return Reply::Failed("the node is blank".into()) };
         let key = &message.key.text;
         let record = match self.records.get_mut(key) {
             Some(record) => record,
             None => self.records.entry(key.clone()).or_default(),
         };
-        let epoch = life.map_or(Epoch(0), |life| life.epoch);
+        let epoch = asked_life.map_or(Epoch(0), |life| life.epoch);
         let listener = |channel| self.listeners.get(&channel).filter(|listener| !listener.is_closed());
-        let answer = apply(known, record, &message.request, epoch, now, |channel| listener(channel).is_some());
+        let answer = apply(life, record, &message.request, epoch, now, |channel| listener(channel).is_some());
         if let Vote::Broken { .. } = answer.vote {
             for listener in self.listeners.values() {
                 // Ignore a failure: a session that has ended holds no lease.
@@ -232,19 +235,19 @@ impl NodeMemory {
         Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) }
     }
 
-    /// Removes lapsed records and tombstones. Runs only after as many requests as the last sweep left records and
-    /// tombstones, so its cost per request stays constant.
+    /// Removes expired records and tombstones. The next sweep waits for as many requests as this sweep leaves records
+    /// and tombstones, so the cost of sweeps per request stays constant.
     fn sweep(&mut self, requests: usize, now: NodeTime) {
         self.unswept += requests;
-        if self.unswept < self.kept + 1_024 {
+        if self.unswept < self.left_by_sweep + 1_024 {
             return;
         }
-        (self.unswept, self.kept) = (0, 0);
+        (self.unswept, self.left_by_sweep) = (0, 0);
         self.records.retain(|_, record| {
-            record.lapse(now);
+            record.remove_expired(now);
             record.sweep_tombstones(now);
             let size = usize::from(!record.is_empty()) + record.tombstones.len() + record.retired.len();
-            self.kept += size;
+            self.left_by_sweep += size;
             size > 0
         });
     }
@@ -310,7 +313,7 @@ impl Session for MemorySession {
     }
 
     fn ask(&mut self, question: Question) {
-        self.node.state.lock().take(self.generation, question, &self.answers);
+        self.node.state.lock().receive(self.generation, question, &self.answers);
     }
 }
 

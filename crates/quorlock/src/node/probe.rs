@@ -1,17 +1,16 @@
-//! Read-only examination of a node: changes nothing and sends no hello.
+//! Read-only examination of a node. Sends no hello command, which would change the node.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Identity, NodeCommand, Standing};
-use quorlock_core::ticket::Channel;
 use quorlock_core::time::Moment;
 
-use crate::node::key::LockKey;
-use crate::node::{Node, RequestReply, STEP_DEADLINE, Trouble, within};
+use crate::node::{LockKey, Node, RequestReply, STEP_DEADLINE, Trouble, within};
 use crate::platform::clock;
 
-/// The number of consecutive clock readings. The reading with the shortest round trip is the most exact.
+/// The number of clock readings in a row. The reading with the shortest round trip is the most exact.
 pub(crate) const READINGS: usize = 5;
 
 /// What to examine.
@@ -32,8 +31,9 @@ pub(crate) struct Probe {
     pub(crate) trouble: Option<Trouble>,
     pub(crate) identity: Option<Identity>,
     pub(crate) standing: Option<Standing>,
-    /// Clock readings at the beginning and at the end.
+    /// Clock readings at the beginning of the examination.
     pub(crate) first: Vec<Reading>,
+    /// Clock readings at the end of the examination.
     pub(crate) last: Vec<Reading>,
     pub(crate) redis: Option<RedisFacts>,
     pub(crate) file: Option<FileFacts>,
@@ -52,7 +52,7 @@ impl Reading {
         self.heard.since(self.sent)
     }
 
-    /// Returns the node's clock minus ours at the middle of the round trip, in microseconds.
+    /// Returns the node's clock minus this process's clock at the middle of the round trip, in microseconds.
     pub(crate) fn offset(&self) -> i64 {
         let middle = (self.sent.as_nanos() / 2 + self.heard.as_nanos() / 2) / 1_000;
         i64::try_from(self.at_micros).unwrap_or(i64::MAX).saturating_sub(middle as i64)
@@ -67,7 +67,7 @@ pub(crate) struct RedisFacts {
     pub(crate) config: HashMap<String, String>,
     /// The reason why the server cannot be a node.
     pub(crate) unfit: Option<Trouble>,
-    /// Commands that we need and the server refused.
+    /// The commands for locks that the server refused.
     pub(crate) objections: Vec<Objection>,
 }
 
@@ -98,31 +98,32 @@ pub(crate) struct FileFacts {
 /// Examines a node through a session, as a client would use it.
 pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Probe {
     let mut probe = Probe::default();
-    probe.trouble = look(node, plan.watch, &mut probe).await.err();
+    probe.trouble = fill(node, plan.watch, &mut probe).await.err();
     probe
 }
 
-async fn look(node: &(impl Node + ?Sized), watch: Duration, probe: &mut Probe) -> Result<(), Trouble> {
-    let mut talk = within(STEP_DEADLINE, RequestReply::open(node, Channel(0))).await?;
-    probe.identity = Some(talk.identity().clone());
-    read_clock(&mut talk, &mut probe.first, &mut probe.standing).await?;
+/// Fills in the probe until the examination is complete or fails.
+async fn fill(node: &(impl Node + ?Sized), watch: Duration, probe: &mut Probe) -> Result<(), Trouble> {
+    let mut session = within(STEP_DEADLINE, RequestReply::open(node, Channel(0))).await?;
+    probe.identity = Some(session.identity().clone());
+    read_clock(&mut session, &mut probe.first, &mut probe.standing).await?;
     if !watch.is_zero() {
         tokio::time::sleep(watch).await;
-        read_clock(&mut talk, &mut probe.last, &mut probe.standing).await?;
+        read_clock(&mut session, &mut probe.last, &mut probe.standing).await?;
     }
     Ok(())
 }
 
 async fn read_clock(
-    talk: &mut RequestReply,
+    session: &mut RequestReply,
     readings: &mut Vec<Reading>,
-    last: &mut Option<Standing>,
+    last_standing: &mut Option<Standing>,
 ) -> Result<(), Trouble> {
     for _ in 0..READINGS {
         let sent = clock::now();
-        let standing = within(STEP_DEADLINE, talk.node_command(NodeCommand::Look)).await?;
+        let standing = within(STEP_DEADLINE, session.node_command(NodeCommand::Look)).await?;
         readings.push(Reading { sent, heard: clock::now(), at_micros: standing.at_micros });
-        *last = Some(standing);
+        *last_standing = Some(standing);
     }
     Ok(())
 }

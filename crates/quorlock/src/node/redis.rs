@@ -5,7 +5,6 @@
 //! so no second connection is needed. A server that does not permit subscriptions still works as a node, without hints.
 
 mod codec;
-mod commands;
 #[cfg(test)]
 mod differential;
 mod fitness;
@@ -14,6 +13,7 @@ mod history;
 #[cfg(test)]
 mod hostile;
 mod probe;
+mod resp;
 mod scripts;
 mod seeds;
 mod sentinel;
@@ -21,7 +21,6 @@ mod session;
 mod shards;
 pub(in crate::node) mod slot;
 mod trouble;
-mod value;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod watch;
 mod wire;
@@ -30,8 +29,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, try_join_all};
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Constants, Identity};
-use quorlock_core::ticket::Channel;
 use tokio::task::JoinSet;
 
 use crate::node::probe::{Plan, Probe};
@@ -39,13 +38,12 @@ use crate::node::url::{Origin, Server};
 use crate::node::{Inbox, Node, Session, Trouble};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use codec::take_anything;
-use commands::Commands;
 use fitness::{identify, info_text};
+use resp::{Commands, Value};
 use scripts::{BROKEN_CHANNEL, ServerKind, hint_channel};
 use session::RedisSession;
 use shards::Shards;
 use trouble::{checked, malformed};
-use value::Value;
 use wire::Connecting;
 
 /// A node on one or more Redis servers.
@@ -65,7 +63,7 @@ impl RedisNode {
 
     async fn connect(&self, inbox: Inbox) -> Result<RedisSession, Trouble> {
         let deadline = self.connect_deadline;
-        let (shards, watch) = match &*self.origin {
+        let (shards, tasks) = match &*self.origin {
             Origin::Server(server) => (Shards::single(server.clone()), JoinSet::new()),
             Origin::Sentinels(sentinels) => {
                 let (master, sentinel) = sentinels.master(deadline).await?;
@@ -75,26 +73,26 @@ impl RedisNode {
             Origin::Cluster(servers) => (seeds::ask_all(servers, deadline, Shards::ask).await?, JoinSet::new()),
         };
         let masters = shards.masters.iter().enumerate();
-        let masters = try_join_all(masters.map(|(lane, server)| self.meet(lane, server, inbox.channel))).await?;
-        Ok(RedisSession::start(masters, shards, Arc::clone(&self.origin), inbox, self.constants.clone(), watch))
+        let masters = try_join_all(masters.map(|(lane, server)| self.reach(lane, server, inbox.channel))).await?;
+        Ok(RedisSession::start(masters, shards, Arc::clone(&self.origin), inbox, self.constants.clone(), tasks))
     }
 
     /// Connects to a server and reads its identity.
-    async fn meet(&self, lane: usize, server: &Server, channel: Channel) -> Result<(Connecting, Identity), Trouble> {
+    async fn reach(&self, lane: usize, server: &Server, channel: Channel) -> Result<(Connecting, Identity), Trouble> {
         let in_cluster = self.origin.server_kind() == ServerKind::Cluster;
-        let met = async {
+        let connected = async {
             let mut connecting = Connecting::open(server, self.connect_deadline).await?;
-            let text = self.greet(&mut connecting, lane, server, channel).await?;
+            let text = self.handshake(&mut connecting, lane, server, channel).await?;
             Ok((connecting, identify(&text, &self.origin)?))
         };
-        let named =
+        let with_address =
             |trouble: Trouble| if in_cluster { trouble.with_server(&server.address.to_string()) } else { trouble };
-        met.await.map_err(named)
+        connected.await.map_err(with_address)
     }
 
     /// Logs in, reads the server's `INFO`, loads the scripts, and subscribes to hints and memory changes, in one round
     /// trip. Channel 0 belongs to no client and receives no hints.
-    async fn greet(
+    async fn handshake(
         &self,
         connecting: &mut Connecting,
         lane: usize,
@@ -104,32 +102,32 @@ impl RedisNode {
         let server_kind = self.origin.server_kind();
         let mut commands = Commands::default();
         login(server, &mut commands);
-        let info = commands.len();
+        let info_index = commands.len();
         commands.command("INFO");
         for script in server_kind.scripts() {
             commands.command("SCRIPT").word("LOAD").word(&script.source);
         }
-        let listening = commands.len();
-        let listens = channel != Channel(0);
+        let first_subscription = commands.len();
+        let subscribes = channel != Channel(0);
         // In a Cluster, a message that is published on one server reaches all of them. One push confirms each channel.
-        if listens && lane == 0 {
+        if subscribes && lane == 0 {
             commands.command("SUBSCRIBE").word(hint_channel(channel));
             commands.command("SUBSCRIBE").word(BROKEN_CHANNEL);
         }
-        // Send this last, because pushes may follow its reply. The first look detects earlier changes.
-        if listens {
+        // Send this command last, because pushes may follow its reply. The first look detects earlier changes.
+        if subscribes {
             hints::track(server_kind, &mut commands);
         }
         let mut values = connecting.ask(&mut commands).await?;
-        let mut listening = values.split_off(listening);
-        if let Some(tracking) = listening.pop() {
-            hints::note_tracking(&self.title, &tracking);
+        let mut subscribed = values.split_off(first_subscription);
+        if let Some(tracking) = subscribed.pop() {
+            hints::log_no_tracking(&self.title, &tracking);
         }
-        for answer in &listening {
-            hints::note(&self.title, answer);
+        for answer in &subscribed {
+            hints::log_no_hints(&self.title, answer);
         }
         let mut values: Vec<Value> = values.into_iter().map(checked).collect::<Result<_, _>>()?;
-        info_text(values.swap_remove(info))
+        info_text(values.swap_remove(info_index))
     }
 }
 

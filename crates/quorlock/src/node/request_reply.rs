@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Identity, NodeCommand, Standing};
-use quorlock_core::ticket::Channel;
 use tokio::sync::mpsc;
 
 use crate::node::{Answer, Inbox, Life, Message, Node, Page, Question, Reply, Search, Session, Trouble};
@@ -92,8 +92,8 @@ fn out_of_turn() -> Trouble {
 
 #[cfg(test)]
 mod tests {
-    use quorlock_core::ticket::{Handoff, Ticket};
-    use quorlock_core::vote::Vote;
+    use quorlock_core::request::Ticket;
+    use quorlock_core::vote::{Handoff, Vote};
 
     use super::*;
 

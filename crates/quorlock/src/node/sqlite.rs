@@ -1,16 +1,16 @@
-//! A node in an SQLite file, shared by all processes of one machine. It applies the core's rules in one transaction at
-//! a time.
+//! A node in an SQLite file, shared by all processes of one machine. The node applies the rules of quorlock-core within
+//! transactions.
 //!
 //! Votes expire by the time since boot. All processes of the machine share this clock, even across time namespaces, and
-//! nobody can set it. The clock restarts at each boot, so each boot starts a new incarnation (a new life of the node's
-//! memory): earlier votes are void. Fences then start above the *reserve*: a number that was synced to disk before any
-//! fence below it was granted.
+//! nobody can set the clock. The clock restarts at each boot, so each boot starts a new incarnation (a new life of the
+//! node's memory), in which earlier votes are void. The new incarnation grants only fences above the *reserve*: a
+//! number that was synced to disk before any fence below this number was granted.
 //!
-//! Each stored row lists the processes that keep it alive. If all of them are provably dead and the row blocks a
-//! request, the node removes the row before its ttl ends.
+//! Each stored vote and queue position lists the processes that keep it alive. If all these processes are provably dead
+//! and the row blocks a request, the node removes the row before its ttl ends.
 //!
-//! A hint for another session is a row in the file. A session with queued waiters polls for hints, and reads them only
-//! if another connection has committed.
+//! A hint for another session is a row in the file. A session with queued waiters polls for such rows, and reads them
+//! only if another connection has committed.
 
 mod column;
 mod database;
@@ -47,13 +47,13 @@ pub(crate) struct SqliteNode {
     title: String,
     path: PathBuf,
     processes: Processes,
-    /// The boot id and clock to use instead of the machine's, for tests.
+    /// A boot id and a clock that replace those of the machine, for tests.
     boot: Option<(String, Clock)>,
 }
 
 impl SqliteNode {
-    /// Creates a node for the file at `path`. `processes` are those that keep this client's leases alive. Does not open
-    /// the file yet.
+    /// Creates a node for the file at `path`, but does not open the file yet. `processes` keep this client's leases
+    /// alive.
     pub(crate) fn new(path: PathBuf, processes: Processes) -> Self {
         let title = format!("sqlite:{}", path.display());
         // After a change of the working directory, the process must still reopen the same file.
@@ -86,8 +86,8 @@ impl Node for SqliteNode {
             }
         });
         Box::pin(async move {
-            thread.map_err(|error| Trouble::Unreachable(format!("no thread could be started: {error}")))?;
-            let ended = |_| Err(Trouble::Broken("its thread has ended".into()));
+            thread.map_err(|error| Trouble::Unreachable(format!("cannot start a thread: {error}")))?;
+            let ended = |_| Err(Trouble::Broken("the thread of this node has ended".into()));
             opening.await.unwrap_or_else(ended)?;
             Ok(Box::new(SqliteSession { identity: Identity::of_run(run), questions }) as Box<dyn Session>)
         })
@@ -113,11 +113,12 @@ impl Session for SqliteSession {
     }
 
     fn ask(&mut self, question: Question) {
-        // If the worker thread has ended, it has already reported the end of the session.
+        // If the worker thread has ended, this thread has already reported the end of the session.
         let _ = self.questions.send(question);
     }
 }
 
+/// Returns the boot id and the clock of this machine.
 fn this_boot() -> Result<(String, Clock), Trouble> {
     let boot = Boot::read().map_err(Trouble::Unfit)?;
     Ok((boot.id.clone(), Arc::new(move || boot.time())))

@@ -1,6 +1,7 @@
 //! The URLs of nodes: `scheme://[user:password@]host[:port],..[/path][?setting=value&..]`, `sqlite:PATH` and `memory:`.
 //!
-//! Error messages never quote a malformed part of a URL: a stray character in a password can put pieces of it anywhere.
+//! Error messages never quote a malformed part of a URL: after a stray character in a password, any part of the URL may
+//! contain a piece of the password.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -15,7 +16,7 @@ pub(crate) type Login = (String, String);
 const SCHEMES: &str =
     "use redis://, rediss://, redis+sentinel://, redis+cluster://, redis+unix:PATH, sqlite:PATH or memory:";
 const ENCODING: &str = "in a user or password, write %23 for #, %2F for /, %3A for :, %3F for ? and %40 for @";
-/// The most servers in one URL.
+/// The largest number of hosts in one URL.
 const HOSTS_MAX: usize = 64;
 const REDIS_PORT: u16 = 6_379;
 const SENTINEL_PORT: u16 = 26_379;
@@ -73,7 +74,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Prints the URL without login and settings.
+/// Writes the URL without login and settings.
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list =
@@ -94,7 +95,7 @@ impl NodeUrl {
     /// Parses a URL. `login` applies to Redis servers whose URL has no password.
     ///
     /// # Errors
-    /// Returns which part is wrong and what to write instead.
+    /// The error says which part of the URL is wrong, and what to write instead.
     pub(crate) fn parse(url: &str, login: Option<&Login>) -> Result<Self, String> {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| format!("it has no scheme: {SCHEMES}"))?;
         match scheme {
@@ -119,7 +120,7 @@ fn parse_server(tls: bool, rest: &str, default: Option<&Login>) -> Result<Origin
     settings.end("none")?;
     let servers = parse_servers(hosts, REDIS_PORT, tls, login.as_ref().or(default))?;
     let [server] = <[Server; 1]>::try_from(servers)
-        .map_err(|servers| format!("it names {} servers: give each of them a URL of its own", servers.len()))?;
+        .map_err(|servers| format!("it contains {} hosts: pass a URL of its own for each host", servers.len()))?;
     Ok(Origin::Server(Server { db: parse_db(path)?, ..server }))
 }
 
@@ -139,7 +140,7 @@ fn parse_unix(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
 
 fn parse_sentinels(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
     let (login, hosts, service, mut settings) = split(rest)?;
-    // Sentinel allows no other characters in a service name.
+    // Sentinel allows no other characters in the name of a service.
     if service.is_empty() || !is_name(service) {
         return Err("it names no service that the sentinels watch: write redis+sentinel://host:26379/mymaster".into());
     }
@@ -155,7 +156,7 @@ fn parse_sentinels(rest: &str, default: Option<&Login>) -> Result<Origin, String
 fn parse_cluster(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
     let (login, hosts, path, mut settings) = split(rest)?;
     if !path.is_empty() {
-        return Err("a Redis Cluster has no databases: leave out what follows the hosts".into());
+        return Err("a Redis Cluster has no databases: remove the / and the text after it".into());
     }
     let tls = settings.tls()?;
     settings.end("tls")?;
@@ -169,6 +170,10 @@ fn split(rest: &str) -> Result<(Option<Login>, &str, &str, Settings), String> {
         return Err(format!("it has a #, which has no meaning here: {ENCODING}"));
     }
     let (rest, settings) = rest.split_once('?').unwrap_or((rest, ""));
+    // No valid URL has such a part: the port, database or service name before the second // would be invalid.
+    if rest.split(',').skip(1).any(|part| part.starts_with("redis") && part.contains("://")) {
+        return Err("it contains several URLs: pass each URL as an item of its own".into());
+    }
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = match authority.rsplit_once('@') {
         Some((login, hosts)) => (Some(parse_login(login)?), hosts),
@@ -186,13 +191,13 @@ impl Settings {
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').ok_or("a setting after the ? has no value: write name=value")?;
             if settings.insert(name.to_owned(), decode(value)?).is_some() {
-                return Err("a setting after the ? is there twice".into());
+                return Err("a setting after the ? is given twice".into());
             }
         }
         Ok(Self(settings))
     }
 
-    /// Removes a setting and returns it; empty if it is missing.
+    /// Removes a setting, and returns the value, or an empty string if the setting is missing.
     fn take(&mut self, name: &str) -> String {
         self.0.remove(name).unwrap_or_default()
     }
@@ -200,7 +205,7 @@ impl Settings {
     fn login(&mut self, user: &str, password: &str) -> Result<Option<Login>, String> {
         match (self.take(user), self.take(password)) {
             (user, password) if user.is_empty() && password.is_empty() => Ok(None),
-            (_, empty) if empty.is_empty() => Err(format!("its {user} needs a password: add {password}=..")),
+            (_, secret) if secret.is_empty() => Err(format!("its {user} needs a password: add {password}=..")),
             (user, password) => Ok(Some(make_login(user, password))),
         }
     }
@@ -213,7 +218,7 @@ impl Settings {
         }
     }
 
-    /// Fails if there is a setting that [`take`](Self::take) has not removed.
+    /// Fails if a setting is left that [`take`](Self::take) has not removed. `known` lists the valid settings.
     fn end(&self, known: &str) -> Result<(), String> {
         if self.0.is_empty() { Ok(()) } else { Err(format!("unknown setting after the ? (known here: {known})")) }
     }
@@ -231,9 +236,10 @@ fn make_login(user: String, password: String) -> Login {
 }
 
 fn parse_servers(hosts: &str, default_port: u16, tls: bool, login: Option<&Login>) -> Result<Vec<Server>, String> {
-    let server = |(index, host): (usize, &str)| {
-        let address = parse_host(host, default_port).map_err(|why| format!("host {}: {why}", index + 1))?;
-        Ok::<_, String>(Server { address, tls, login: login.cloned(), db: 0 })
+    let server = |(index, host): (usize, &str)| match parse_host(host, default_port) {
+        Ok(address) => Ok(Server { address, tls, login: login.cloned(), db: 0 }),
+        Err(why) if hosts.contains(',') => Err(format!("host {}: {why}", index + 1)),
+        Err(why) => Err(why),
     };
     let servers: Vec<Server> = hosts.split(',').enumerate().map(server).collect::<Result<_, _>>()?;
     if servers.len() > HOSTS_MAX {
@@ -249,11 +255,11 @@ fn parse_host(text: &str, default_port: u16) -> Result<Address, String> {
         _ => (text, None),
     };
     let port = match port {
-        Some(port) => parse_number(port).filter(|port| *port > 0).ok_or("its port must be a number from 1 to 65535")?,
+        Some(port) => parse_number(port).filter(|port| *port > 0).ok_or("the port must be a number from 1 to 65535")?,
         None => default_port,
     };
     if host.is_empty() {
-        return Err("its name is missing: write host or host:port".into());
+        return Err("the host name is missing: write host or host:port".into());
     }
     let in_brackets = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     match in_brackets {
@@ -262,7 +268,7 @@ fn parse_host(text: &str, default_port: u16) -> Result<Address, String> {
         None if host.contains(':') => Err("write IPv6 addresses in brackets: [2001:db8::1]:6379".into()),
         None if host == "0.0.0.0" => Err("0.0.0.0 is not the address of a server".into()),
         None if is_name(host) => Ok(Address::Tcp(host.into(), port)),
-        None => Err(format!("its name has a character that host names do not have; {ENCODING}")),
+        None => Err(format!("the host name has a character that is not allowed in host names; {ENCODING}")),
     }
 }
 
@@ -275,7 +281,7 @@ fn parse_db(text: &str) -> Result<u16, String> {
     if text.is_empty() {
         return Ok(0);
     }
-    parse_number(text).ok_or_else(|| "its database must be a number from 0 to 65535".into())
+    parse_number(text).ok_or_else(|| "the database must be a number from 0 to 65535".into())
 }
 
 /// Parses digits only: `str::parse` would also accept a sign.
@@ -285,12 +291,13 @@ fn parse_number(text: &str) -> Option<u16> {
 
 fn decode(text: &str) -> Result<String, String> {
     let decoded = percent_decode_str(text).decode_utf8();
-    decoded.map(Into::into).map_err(|_| "text that is written with % must be UTF-8".into())
+    decoded.map(Into::into).map_err(|_| "a text with % escapes must be UTF-8".into())
 }
 
 /// Returns a node's URL without passwords, for logs and messages.
 ///
-/// Also masks malformed parts: a stray character in a password can put pieces of it anywhere.
+/// Also masks malformed parts: after a stray character in a password, any part of the URL may contain a piece of the
+/// password.
 pub fn mask_url(url: &str) -> String {
     if url.starts_with("sqlite:") || url == "memory:" {
         return url.to_owned();
@@ -332,10 +339,18 @@ fn mask_servers(text: &str) -> String {
 
 fn mask_host(text: &str) -> String {
     match text.split_once(':') {
-        _ if text.is_empty() || parse_host(text, REDIS_PORT).is_ok() => text.to_owned(),
+        _ if text.is_empty() || parse_host(text, REDIS_PORT).is_ok() || has_wrong_port(text) => text.to_owned(),
         Some((name, _)) if is_name(name) => format!("{name}:***"),
         _ => "***".into(),
     }
+}
+
+/// Returns whether the text is the address of a host with a wrong port. If the text before the colon could be a
+/// username, returns `false`, because the text after the colon could be a password.
+fn has_wrong_port(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_address = host == "localhost" || format!("{host}:0").parse::<std::net::SocketAddr>().is_ok();
+    is_address && port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 #[cfg(test)]

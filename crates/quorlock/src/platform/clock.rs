@@ -4,8 +4,9 @@
 //! suspension, but NTP slews it. The raw clock is not slewed, but stops during a suspension. [`now`] advances with the
 //! faster of the two, so it never reports less time than has passed.
 //!
-//! Both clocks stop while a virtual machine is paused, and across a restore from a snapshot or by CRIU. Only the wall
-//! clock is corrected afterwards. [`now`] therefore records how far the wall clock is ahead, for [`wall_at`].
+//! Both clocks stop while a virtual machine is paused, and while a machine or a process is restored from a snapshot.
+//! Only the wall clock is corrected afterwards. [`now`] therefore records how far the wall clock is ahead of [`now`],
+//! and [`wall_at`] uses these records.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -20,12 +21,13 @@ pub(crate) fn now() -> Moment {
     if let Some(world) = crate::platform::sim::world() {
         return Moment::from_nanos(world.now());
     }
-    // Read the wall clock first: a delay before the other readings must not make it seem further ahead than it is.
+    // Read the wall clock first: a delay between the readings must not make the wall clock seem further ahead than it
+    // is.
     let wall = wall_nanos();
     let reading = ClockPair::take();
     let mut clock = CLOCK.lock();
     let moment = clock.moment_of(reading);
-    clock.note_skew(moment, wall, wall_nanos);
+    clock.record_skew(moment, wall, wall_nanos);
     Moment::from_nanos(moment)
 }
 
@@ -85,38 +87,40 @@ pub(crate) fn identity() -> Option<String> {
         return Some("simulated".into());
     }
     #[cfg(target_os = "linux")]
-    return crate::platform::boot::clocks().ok();
+    return crate::platform::boot::clock_identity().ok();
     #[cfg(not(target_os = "linux"))]
     None
 }
 
-static CLOCK: Mutex<Anchored> = Mutex::new(Anchored::new());
+static CLOCK: Mutex<AnchoredClock> = Mutex::new(AnchoredClock::new());
 
-/// The time between two moves of the anchor. Each move may add the time between the readings of the two clocks, so
-/// moves are rare.
+/// The least time between two moves of the anchor. A move may add the time between the readings of the two clocks, so
+/// the anchor moves rarely.
 const REANCHOR: Duration = Duration::from_secs(1);
 /// The smallest change of the skew, in nanoseconds, that is recorded. Two clocks that are read one after the other seem
 /// to differ by the time between the readings, so smaller changes mean nothing.
-const SKEW_GRAIN: u64 = 2_000_000;
-/// The most remembered changes of the skew. At the rate at which clocks are slewed, this many changes cover hours.
+const SKEW_CHANGE_MIN_NANOS: u64 = 2_000_000;
+/// The largest number of recorded changes of the skew. At the rate at which clocks are slewed, this number covers
+/// hours.
 const SKEWS_MAX: usize = 4_096;
 
-/// Relates the readings of the system's clocks to moments.
-struct Anchored {
+/// Converts readings of the system's clocks to moments.
+struct AnchoredClock {
     /// A reading of both clocks, and the moment that it corresponds to.
     anchor: Option<(ClockPair, u64)>,
-    /// How far the wall clock was ahead of [`now`], in nanoseconds, and since which moment; oldest first.
+    /// The changes of the skew, oldest first: the moment of the change, and the skew since then. The skew is the wall
+    /// clock minus [`now`], in nanoseconds.
     skews: VecDeque<(u64, i64)>,
 }
 
-impl Anchored {
+impl AnchoredClock {
     const fn new() -> Self {
         Self { anchor: None, skews: VecDeque::new() }
     }
 
     fn moment_of(&mut self, reading: ClockPair) -> u64 {
-        let (since, moment) = *self.anchor.get_or_insert((reading, 0));
-        let passed = reading.boot.saturating_sub(since.boot).max(reading.raw.saturating_sub(since.raw));
+        let (anchor, moment) = *self.anchor.get_or_insert((reading, 0));
+        let passed = reading.boot.saturating_sub(anchor.boot).max(reading.raw.saturating_sub(anchor.raw));
         let moment = moment.saturating_add(passed);
         if passed > REANCHOR.as_nanos() as u64 {
             self.anchor = Some((reading, moment));
@@ -125,13 +129,13 @@ impl Anchored {
     }
 
     /// Records the skew. `wall` was read just before `moment`; `wall_after` reads the wall clock again.
-    fn note_skew(&mut self, moment: u64, wall: i64, wall_after: impl FnOnce() -> i64) {
+    fn record_skew(&mut self, moment: u64, wall: i64, wall_after: impl FnOnce() -> i64) {
         let skew = wall.saturating_sub_unsigned(moment);
         let mut moment = moment;
         if let Some((since, last)) = self.skews.back().copied() {
             // The skew has not changed if the thread was only delayed between the two readings.
-            let is_held_up = || skew < last && last <= wall_after().saturating_sub_unsigned(moment);
-            if last.abs_diff(skew) < SKEW_GRAIN || is_held_up() {
+            let was_delayed = || skew < last && last <= wall_after().saturating_sub_unsigned(moment);
+            if last.abs_diff(skew) < SKEW_CHANGE_MIN_NANOS || was_delayed() {
                 return;
             }
             // A thread with later readings may have taken the lock first.
@@ -143,13 +147,14 @@ impl Anchored {
         }
     }
 
-    /// Returns the skew at a moment, or the oldest known skew if the moment is older.
+    /// Returns the skew at a moment, or the oldest recorded skew if the moment is earlier.
     fn skew_at(&self, moment: u64) -> i64 {
         let after = self.skews.partition_point(|(since, _)| *since <= moment);
         self.skews.get(after.saturating_sub(1)).map_or(0, |(_, skew)| *skew)
     }
 }
 
+/// A reading of the boot-time clock and of the raw clock, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct ClockPair {
     boot: u64,
@@ -162,11 +167,11 @@ impl ClockPair {
         if let Some(world) = crate::platform::sim::world() {
             return Self { boot: world.now(), raw: world.raw() };
         }
-        Self::of_the_system()
+        Self::take_from_system()
     }
 
     #[cfg(target_os = "linux")]
-    fn of_the_system() -> Self {
+    fn take_from_system() -> Self {
         use rustix::time::{ClockId, clock_gettime};
         let nanos = |clock| {
             let time = clock_gettime(clock);
@@ -176,20 +181,20 @@ impl ClockPair {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn of_the_system() -> Self {
+    fn take_from_system() -> Self {
         static ORIGIN: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
         let passed = ORIGIN.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64;
         Self { boot: passed, raw: passed }
     }
 }
 
-/// Returns the nanoseconds since boot, including suspensions, as this process's time namespace shows them.
+/// Returns the nanoseconds since boot, including suspensions, by the boot-time clock of this process's time namespace.
 #[cfg(target_os = "linux")]
 pub(crate) fn boot_nanos() -> u64 {
     ClockPair::take().boot
 }
 
-/// Returns microseconds since the Unix epoch. Only nodes in this process use it, as their own wall clock.
+/// Returns microseconds since the Unix epoch: the wall clock of nodes that run in this process.
 pub(crate) fn wall_micros() -> u64 {
     wall_nanos().unsigned_abs() / 1_000
 }
@@ -215,11 +220,11 @@ mod tests {
     }
 
     #[test]
-    fn the_anchor_is_moved_once_a_second_and_time_goes_on() {
+    fn time_does_not_go_back_when_the_anchor_moves() {
         let second = REANCHOR.as_nanos() as u64;
-        let mut clock = Anchored::new();
+        let mut clock = AnchoredClock::new();
         let mut last = 0;
-        // The raw clock is first the slower one, then the faster one.
+        // The raw clock is first slower and then faster than the boot-time clock.
         for (boot, raw) in
             [(100, 50), (second, 60), (second * 3, second), (second * 3 + 9, second * 5), (second * 4, second * 5 + 1)]
         {
@@ -228,48 +233,52 @@ mod tests {
             assert!(moment >= last, "{moment} after {last}");
             last = moment;
         }
-        // Advanced by the boot-time clock, by the raw clock, and by the boot-time clock again.
+        // The boot-time clock advanced the moment, then the raw clock, and then the boot-time clock again.
         assert_eq!(last, (second * 3 - 100) + second * 4 + (second - 9));
     }
 
     #[test]
-    fn the_wall_clock_of_a_moment_in_the_past_is_remembered() {
+    fn wall_at_knows_what_the_wall_clock_showed_in_the_past() {
         let second = 1_000_000_000;
-        let mut clock = Anchored::new();
+        let mut clock = AnchoredClock::new();
         let wall = 1_700_000_000 * second as i64;
-        let note = |clock: &mut Anchored, moment: u64, wall: i64| clock.note_skew(moment, wall, || wall);
-        note(&mut clock, 0, wall);
-        note(&mut clock, 5 * second, wall + 5 * second as i64 + 1_000_000);
+        let record = |clock: &mut AnchoredClock, moment: u64, wall: i64| clock.record_skew(moment, wall, || wall);
+        record(&mut clock, 0, wall);
+        record(&mut clock, 5 * second, wall + 5 * second as i64 + 1_000_000);
         // The thread is delayed for a second after it read the wall clock.
-        clock.note_skew(6 * second, wall + 5 * second as i64, || wall + 6 * second as i64);
+        clock.record_skew(6 * second, wall + 5 * second as i64, || wall + 6 * second as i64);
         // The wall clock jumps ahead by a minute, then back by an hour.
-        note(&mut clock, 7 * second, wall + 67 * second as i64);
-        note(&mut clock, 9 * second, wall - 3_600 * second as i64);
-        let says = |at: u64| clock.skew_at(at).saturating_add_unsigned(at) - wall;
-        assert_eq!(says(0), 0);
-        assert_eq!(says(5 * second), 5 * second as i64, "too small a change to be one");
-        assert_eq!(says(6 * second), 6 * second as i64, "no change at all");
-        assert_eq!(says(7 * second - 1), 7 * second as i64 - 1);
-        assert_eq!(says(7 * second), 67 * second as i64);
-        assert_eq!(says(8 * second), 68 * second as i64);
-        assert_eq!(says(10 * second), -3_599 * second as i64);
+        record(&mut clock, 7 * second, wall + 67 * second as i64);
+        record(&mut clock, 9 * second, wall - 3_600 * second as i64);
+        let wall_passed = |at: u64| clock.skew_at(at).saturating_add_unsigned(at) - wall;
+        assert_eq!(wall_passed(0), 0);
+        assert_eq!(wall_passed(5 * second), 5 * second as i64, "a change that is too small to record");
+        assert_eq!(wall_passed(6 * second), 6 * second as i64, "a delay of the thread is not a change");
+        assert_eq!(wall_passed(7 * second - 1), 7 * second as i64 - 1);
+        assert_eq!(wall_passed(7 * second), 67 * second as i64);
+        assert_eq!(wall_passed(8 * second), 68 * second as i64);
+        assert_eq!(wall_passed(10 * second), -3_599 * second as i64);
         for at in 10..10 + SKEWS_MAX as u64 {
-            note(&mut clock, at * second, at as i64);
+            record(&mut clock, at * second, at as i64);
         }
         assert_eq!(clock.skews.len(), SKEWS_MAX);
-        assert_eq!(clock.skew_at(0), 10 - 10 * second as i64, "the oldest that is remembered");
+        assert_eq!(clock.skew_at(0), 10 - 10 * second as i64, "the oldest recorded skew");
     }
 
     #[test]
-    fn the_wall_clock_of_now_is_the_wall_clock() {
+    fn wall_at_agrees_with_the_wall_clock_for_the_current_moment() {
         let before = wall();
         let (moment, after) = (now(), wall());
-        let grain = SKEW_GRAIN as i64;
-        assert!((before - grain..=after + grain).contains(&wall_at(moment)), "{before} {} {after}", wall_at(moment));
+        let tolerance = SKEW_CHANGE_MIN_NANOS as i64;
+        assert!(
+            (before - tolerance..=after + tolerance).contains(&wall_at(moment)),
+            "{before} {} {after}",
+            wall_at(moment)
+        );
     }
 
     #[test]
-    fn a_stopwatch_never_says_more_than_the_clock() {
+    fn a_stopwatch_never_measures_more_than_the_clock() {
         let before = now();
         let watch = Stopwatch::start();
         for _ in 0..1_000 {

@@ -4,12 +4,13 @@ use quorlock_core::rng::Rng;
 
 /// Random numbers from the operating system or, in a simulation, from its seed.
 ///
-/// Use a value for a single decision and then drop it: if the virtual machine is cloned in between, both copies return
-/// the same buffered numbers.
+/// Use a `SystemRng` for a single decision and then drop it. If a virtual machine is cloned while a `SystemRng` has
+/// unused numbers, both copies of the machine get the same numbers.
 #[derive(Default)]
 pub(crate) struct SystemRng {
     /// Numbers from one system call: enough for a ticket and an attempt.
     drawn: [u64; DRAWN],
+    /// How many of the drawn numbers are unused.
     unused: usize,
 }
 
@@ -44,11 +45,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rng_never_shows_the_same_twice() {
-        let thrown = (0..DRAWN * 3).map(|_| SystemRng::default().bits());
-        let mut kept = SystemRng::default();
-        let again = (0..DRAWN * 3).map(|_| kept.bits());
-        let all: Vec<u64> = thrown.chain(again).collect();
+    fn random_numbers_do_not_repeat() {
+        let from_new_generators = (0..DRAWN * 3).map(|_| SystemRng::default().bits());
+        let mut generator = SystemRng::default();
+        let from_one_generator = (0..DRAWN * 3).map(|_| generator.bits());
+        let all: Vec<u64> = from_new_generators.chain(from_one_generator).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
         assert!(!all.contains(&0));
     }

@@ -6,7 +6,7 @@ pub(crate) use tokio::time::Instant;
 
 /// The error of [`timeout`]: the time limit passed before the future completed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct TimeOver;
+pub(crate) struct Elapsed;
 
 /// Spawns a background task.
 pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
@@ -17,7 +17,7 @@ pub(crate) fn spawn(task: impl Future<Output = ()> + Send + 'static) {
     tokio::spawn(task);
 }
 
-/// Runs blocking work on a separate thread, where it blocks no task. Returns `None` if the runtime shuts down.
+/// Runs blocking work on a separate thread, so that the work blocks no task. Returns `None` if the runtime shuts down.
 pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
@@ -26,7 +26,7 @@ pub(crate) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send 
     tokio::task::spawn_blocking(work).await.ok()
 }
 
-/// Returns the current instant by the clock of [`sleep_until`].
+/// Returns the current instant by the clock that [`sleep_until`] uses.
 pub(crate) fn now() -> Instant {
     #[cfg(feature = "sim")]
     if let Some(world) = crate::platform::sim::world() {
@@ -53,17 +53,17 @@ pub(crate) async fn sleep(delay: Duration) {
 }
 
 /// Awaits the future for at most `limit`.
-pub(crate) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, TimeOver> {
+pub(crate) async fn timeout<T>(limit: Duration, future: impl Future<Output = T>) -> Result<T, Elapsed> {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
-        let late = sleep(limit);
+        let limit_passed = sleep(limit);
         return tokio::select! {
             biased;
-            done = future => Ok(done),
-            () = late => Err(TimeOver),
+            output = future => Ok(output),
+            () = limit_passed => Err(Elapsed),
         };
     }
-    tokio::time::timeout(limit, future).await.map_err(|_| TimeOver)
+    tokio::time::timeout(limit, future).await.map_err(|_| Elapsed)
 }
 
 /// Yields to other tasks.
@@ -71,12 +71,12 @@ pub(crate) async fn yield_now() {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
         // In a simulation, code takes no time. Without this sleep, a task that always has work would stop the clock.
-        return sleep(crate::platform::sim::TURN).await;
+        return sleep(crate::platform::sim::YIELD).await;
     }
     tokio::task::yield_now().await;
 }
 
-/// Returns whether this thread runs the client's tasks.
+/// Returns whether this thread can spawn tasks: it runs inside a runtime or a simulation.
 pub(crate) fn is_here() -> bool {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {

@@ -11,25 +11,26 @@ use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
-use quorlock_core::ticket::{Channel, Handoff, Ticket};
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::request::{Request, Ticket};
+use quorlock_core::vote::{Handoff, Vote};
 
 use crate::platform::runtime::Instant;
 
 /// A task that a client has spawned.
 pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// The duration of a yield in a simulation.
-pub(crate) const TURN: Duration = Duration::from_micros(50);
+/// How long a task sleeps when it yields in a simulation.
+pub(crate) const YIELD: Duration = Duration::from_micros(50);
 
-/// A simulated world: everything that the library gets from outside.
+/// A simulated world: the clocks, random numbers, tasks and nodes that the library uses.
 pub trait World {
-    /// Returns nanoseconds on the running client's suspend-proof clock, which also times its sleeps.
+    /// Returns nanoseconds on the running client's suspend-proof clock, by which the client also sleeps.
     fn now(&self) -> u64;
 
-    /// Returns nanoseconds on the client's raw clock. The elapsed time is at least the smaller advance of the two
-    /// clocks.
+    /// Returns nanoseconds on the running client's raw clock. Between two moments, at least the smaller advance of the
+    /// raw clock and the suspend-proof clock has passed.
     fn raw(&self) -> u64;
 
     /// Returns nanoseconds on the wall clock of the running client's machine.
@@ -44,17 +45,17 @@ pub trait World {
     /// Spawns a task of the running client.
     fn spawn(&self, task: Task);
 
-    /// Wakes `waker` when the running client's clock reaches `nanos`. Returns the call's number.
+    /// Wakes `waker` when the running client's clock reaches `nanos`. Returns a number that identifies this call.
     fn wake_at(&self, nanos: u64, waker: Waker) -> u64;
 
-    /// Cancels a call of [`wake_at`](Self::wake_at).
+    /// Cancels the call of [`wake_at`](Self::wake_at) with this number.
     fn forget(&self, call: u64);
 
     /// Starts a connection of the running client to a node, and returns the connection's number. `ear` first receives
     /// [`Said::Open`], or [`Said::End`] if the connection fails.
     fn connect(&self, node: usize, ear: Ear) -> u64;
 
-    /// Sends a question.
+    /// Sends a question over a connection.
     fn ask(&self, connection: u64, question: Question);
 
     /// Closes the connection. Questions that are already on their way may still arrive.
@@ -65,7 +66,7 @@ pub trait World {
         None
     }
 
-    /// Records the state of a node's quarantine.
+    /// Writes the record of the running client's host about a node's quarantine.
     fn record(&self, _epoch: Epoch, _text: String) {}
 }
 
@@ -105,8 +106,8 @@ pub enum Said {
     End(String),
 }
 
-/// Receives a connection's messages. Call it only while the connection's client is the running one, and not from within
-/// a question.
+/// Receives a connection's messages. Call [`hear`](Self::hear) only while the connection's client is the running
+/// client, and not from within [`World::ask`].
 pub struct Ear {
     channel: Channel,
     hear: Box<dyn Fn(Said) + Send>,
@@ -128,11 +129,11 @@ impl Ear {
     }
 }
 
-/// The functions `step` and `wait` of [`interleave`].
-type Turns = (fn(), fn());
+/// The parameters `step` and `wait` of [`interleave`].
+type StepAndWait = (fn(), fn());
 
 thread_local! {
-    static TURNS: Cell<Option<Turns>> = const { Cell::new(None) };
+    static INTERLEAVING: Cell<Option<StepAndWait>> = const { Cell::new(None) };
     static WORLD: RefCell<Option<Rc<dyn World>>> = const { RefCell::new(None) };
 }
 
@@ -164,12 +165,13 @@ pub async fn sleep(delay: Duration) {
 /// is dropped. The library calls `step` before each step, and `wait` when another thread must proceed first.
 #[must_use]
 pub fn interleave(step: fn(), wait: fn()) -> Entered {
-    TURNS.set(Some((step, wait)));
-    Entered(|| TURNS.set(None))
+    INTERLEAVING.set(Some((step, wait)));
+    Entered(|| INTERLEAVING.set(None))
 }
 
-pub(crate) fn turns() -> Option<Turns> {
-    TURNS.get()
+/// Returns the functions `step` and `wait` of the test that interleaves threads on this thread.
+pub(crate) fn interleaving() -> Option<StepAndWait> {
+    INTERLEAVING.get()
 }
 
 pub(crate) fn world() -> Option<Rc<dyn World>> {
@@ -189,16 +191,17 @@ pub(crate) fn instant(nanos: u64) -> Instant {
 
 /// A sleep by a simulated clock.
 pub(crate) struct Sleep {
-    until: u64,
+    until_nanos: u64,
+    /// The number of the last call of [`World::wake_at`].
     call: Option<u64>,
 }
 
 impl Sleep {
     pub(crate) fn until(at: Instant) -> Self {
-        Self { until: at.saturating_duration_since(*ORIGIN).as_nanos() as u64, call: None }
+        Self { until_nanos: at.saturating_duration_since(*ORIGIN).as_nanos() as u64, call: None }
     }
 
-    fn forget(&mut self, world: &dyn World) {
+    fn cancel_call(&mut self, world: &dyn World) {
         if let Some(call) = self.call.take() {
             world.forget(call);
         }
@@ -210,11 +213,11 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Some(world) = world() else { return Poll::Ready(()) };
-        self.forget(&*world);
-        if world.now() >= self.until {
+        self.cancel_call(&*world);
+        if world.now() >= self.until_nanos {
             return Poll::Ready(());
         }
-        self.call = Some(world.wake_at(self.until, context.waker().clone()));
+        self.call = Some(world.wake_at(self.until_nanos, context.waker().clone()));
         Poll::Pending
     }
 }
@@ -222,7 +225,7 @@ impl Future for Sleep {
 impl Drop for Sleep {
     fn drop(&mut self) {
         if let Some(world) = world() {
-            self.forget(&*world);
+            self.cancel_call(&*world);
         }
     }
 }

@@ -21,7 +21,7 @@ impl<T> Mutex<T> {
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
         #[cfg(feature = "sim")]
-        if let Some((step, wait)) = crate::platform::sim::turns() {
+        if let Some((step, wait)) = crate::platform::sim::interleaving() {
             step();
             loop {
                 match self.lock_if_free() {
@@ -52,28 +52,28 @@ impl<T> Mutex<T> {
 mod interleaved {
     use std::sync::atomic::{self, Ordering};
 
-    use crate::platform::sim::turns;
+    use crate::platform::sim::interleaving;
 
     pub(super) fn step() {
-        if let Some((step, _)) = turns() {
+        if let Some((step, _)) = interleaving() {
             step();
         }
     }
 
     macro_rules! atomics {
-        ($($name:ident $of:ty: $($method:ident($($argument:ident: $type:ty),*) -> $result:ty),*;)*) => {$(
-            /// An atomic that calls the test's `step` before each operation.
+        ($($name:ident $value:ty: $($method:ident($($argument:ident: $type:ty),*) -> $result:ty),*;)*) => {$(
+            /// An atomic that calls `step` of [`interleave`](crate::platform::sim::interleave) before each operation.
             #[derive(Debug)]
             pub(crate) struct $name(atomic::$name);
 
             impl Default for $name {
                 fn default() -> Self {
-                    Self::new(<$of>::default())
+                    Self::new(<$value>::default())
                 }
             }
 
             impl $name {
-                pub(crate) const fn new(value: $of) -> Self {
+                pub(crate) const fn new(value: $value) -> Self {
                     Self(atomic::$name::new(value))
                 }
 

@@ -1,4 +1,4 @@
-//! One timer queue for everything that a client does at a given time: deadlines, retries, renewals, lost leases.
+//! The timer queue for everything that a client does at a given time: deadlines, retries, renewals, lost leases.
 //!
 //! On Linux, a timer on the boot-time clock drives the queue, so overdue calls run as soon as a suspended machine
 //! resumes.
@@ -15,7 +15,7 @@ use crate::platform::{clock, runtime};
 
 /// An object that can be called at a given moment.
 pub(crate) trait Timed: Send + Sync {
-    /// Called at the scheduled moment, or earlier. Returns the moment of the next call.
+    /// Does what is due at `now`. Called at the scheduled moment or earlier. Returns the moment of the next call.
     fn tick(self: Arc<Self>, now: Moment) -> Option<Moment>;
 }
 
@@ -29,32 +29,32 @@ pub(crate) struct Timers {
 /// Identifies a scheduled call: its moment and a sequence number.
 pub(crate) type Call = (Moment, u64);
 
-/// The length up to which the queue is never swept.
+/// A queue of at most this length is never swept.
 const SWEEP_MIN: usize = 1_024;
 
 #[derive(Default)]
 struct CallQueue {
     calls: BTreeMap<Call, Weak<dyn Timed>>,
-    number: u64,
+    last_number: u64,
     /// The number of calls that the last sweep left.
-    swept: usize,
-    /// The moment until which the task sleeps; `None` if it is awake, or has nothing to wait for.
-    armed: Option<Moment>,
+    left_by_sweep: usize,
+    /// The moment until which the task sleeps; `None` if no call is scheduled.
+    sleeps_until: Option<Moment>,
     closed: bool,
-    /// Whether the task has ended. After that, no target is called any more.
+    /// Whether the task has ended. Calls can then no longer be scheduled.
     ended: bool,
 }
 
 impl CallQueue {
-    fn add(&mut self, at: Moment, whom: Weak<dyn Timed>) -> Call {
-        // A `Weak` keeps its target's memory allocated, and most targets are dropped before their moment.
-        if self.calls.len() > self.swept * 2 + SWEEP_MIN {
-            self.calls.retain(|_, whom| whom.strong_count() > 0);
-            self.swept = self.calls.len();
+    fn add(&mut self, at: Moment, target: Weak<dyn Timed>) -> Call {
+        // Most targets are dropped before their moment, and a `Weak` keeps the memory of a dropped target allocated.
+        if self.calls.len() > self.left_by_sweep * 2 + SWEEP_MIN {
+            self.calls.retain(|_, target| target.strong_count() > 0);
+            self.left_by_sweep = self.calls.len();
         }
-        self.number += 1;
-        self.calls.insert((at, self.number), whom);
-        (at, self.number)
+        self.last_number += 1;
+        self.calls.insert((at, self.last_number), target);
+        (at, self.last_number)
     }
 
     /// Returns the moment of the next call. Discards calls whose target was dropped.
@@ -71,54 +71,54 @@ impl CallQueue {
     /// Removes and returns the next call if it is due.
     fn take_due(&mut self, now: Moment) -> Option<Weak<dyn Timed>> {
         self.next().filter(|at| *at <= now)?;
-        self.calls.pop_first().map(|(_, whom)| whom)
+        self.calls.pop_first().map(|(_, target)| target)
     }
 }
 
 impl Timers {
-    /// Schedules a call of `whom` at `at`, unless `whom` is dropped before. Returns `None` if the queue has ended.
+    /// Schedules a call of `target` at `at`, unless `target` is dropped before. Returns `None` if the queue has ended.
     #[must_use]
-    pub(crate) fn at(&self, at: Moment, whom: Weak<dyn Timed>) -> Option<Call> {
+    pub(crate) fn at(&self, at: Moment, target: Weak<dyn Timed>) -> Option<Call> {
         let mut queue = self.queue.lock();
         if queue.ended {
             return None;
         }
-        let call = queue.add(at, whom);
-        if queue.armed.is_none_or(|armed| at < armed) {
+        let call = queue.add(at, target);
+        if queue.sleeps_until.is_none_or(|until| at < until) {
             // Set the moment now, so that a caller with a later moment does not wake the task again.
-            queue.armed = Some(at);
+            queue.sleeps_until = Some(at);
             drop(queue);
             self.wake.notify_one();
         }
         Some(call)
     }
 
-    /// Cancels a call and frees its target. Does nothing if the call has run. A call that is running completes.
+    /// Cancels a call and drops the reference to the target. Does nothing if the call has started.
     pub(crate) fn cancel(&self, call: Call) {
-        let whom = self.queue.lock().calls.remove(&call);
-        drop(whom);
+        let target = self.queue.lock().calls.remove(&call);
+        drop(target);
     }
 
-    /// Calls every target early, because each may have work to do when the client closes. The task ends once no calls
-    /// are left.
+    /// Calls every target early, because any target may have work to do when the client closes. The task ends once no
+    /// calls are left.
     pub(crate) fn close(&self) {
         self.call_all(clock::now());
-        // Close the queue only now. It is empty while targets are called, and the task would end although targets may
-        // schedule new calls.
+        // Close the queue only now. The queue is empty while the targets are called; if it were closed, the task would
+        // end although the targets may schedule new calls.
         self.queue.lock().closed = true;
         self.wake.notify_one();
     }
 
-    /// Calls every remaining target as if its moment had come, because the task is gone.
+    /// Calls every remaining target as if its moment had come, because the task has ended and cannot call it later.
     pub(crate) fn end(&self) {
         self.queue.lock().ended = true;
         self.call_all(Moment::from_nanos(u64::MAX));
     }
 
     fn call_all(&self, now: Moment) {
-        let waiting = std::mem::take(&mut self.queue.lock().calls);
-        for whom in waiting.into_values() {
-            self.call(whom, now);
+        let calls = std::mem::take(&mut self.queue.lock().calls);
+        for target in calls.into_values() {
+            self.call(target, now);
         }
     }
 
@@ -130,7 +130,7 @@ impl Timers {
             let next = {
                 let mut queue = self.queue.lock();
                 let next = queue.next();
-                queue.armed = next;
+                queue.sleeps_until = next;
                 if queue.closed && next.is_none() {
                     return;
                 }
@@ -139,13 +139,13 @@ impl Timers {
             match next {
                 Some(at) if at <= clock::now() => {
                     self.call_due();
-                    // There may always be a target that is due, so yield to the other tasks on this thread.
+                    // Yield to the other tasks on this thread, even if another target is due already.
                     runtime::yield_now().await;
                 }
                 Some(at) => {
                     tokio::select! {
                         biased;
-                        () = alarm.ring_after(at.since(clock::now())) => {}
+                        () = alarm.sleep(at.since(clock::now())) => {}
                         () = woken => {}
                     }
                 }
@@ -158,17 +158,17 @@ impl Timers {
         let now = clock::now();
         loop {
             let due = self.queue.lock().take_due(now);
-            let Some(whom) = due else { return };
-            self.call(whom, now);
+            let Some(target) = due else { return };
+            self.call(target, now);
         }
     }
 
-    fn call(&self, whom: Weak<dyn Timed>, now: Moment) {
-        let Some(timed) = whom.upgrade() else { return };
-        let Some(again) = Arc::clone(&timed).tick(now) else { return };
+    fn call(&self, target: Weak<dyn Timed>, now: Moment) {
+        let Some(timed) = target.upgrade() else { return };
+        let Some(next) = Arc::clone(&timed).tick(now) else { return };
         let mut queue = self.queue.lock();
         if !queue.ended {
-            queue.add(again, whom);
+            queue.add(next, target);
             return;
         }
         drop(queue);
@@ -178,7 +178,7 @@ impl Timers {
     /// Returns the number of scheduled calls whose target still exists.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn to_come(&self) -> usize {
-        self.queue.lock().calls.values().filter(|whom| whom.strong_count() > 0).count()
+        self.queue.lock().calls.values().filter(|target| target.strong_count() > 0).count()
     }
 }
 
@@ -201,13 +201,13 @@ impl Alarm {
             // To the runtime, a timerfd looks like a pipe that delivers eight bytes when the timer fires.
             .and_then(tokio::net::unix::pipe::Receiver::from_owned_fd_unchecked);
         if let Err(error) = &timer {
-            tracing::warn!(%error, "no boot-time timer: a suspended machine notices a lost lease late");
+            tracing::warn!(%error, "no boot-time timer: after a suspension of the machine, losses are noticed late");
         }
         Self { timer: timer.ok() }
     }
 
-    /// Cancel safe: the next call resets the timer, which discards an expiration that nobody awaited.
-    async fn ring_after(&mut self, delay: Duration) {
+    /// Sleeps for `delay`. Cancel safe: the next call resets the timer, which discards an earlier expiration.
+    async fn sleep(&mut self, delay: Duration) {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
         let Some(timer) = &self.timer else { return runtime::sleep(delay).await };
         // Zero would disarm the timer.
@@ -223,7 +223,7 @@ impl Alarm {
         loop {
             let mut expirations = [0; 8];
             match timer.readable().await.and_then(|()| timer.try_read(&mut expirations)) {
-                // The readiness is stale: it belongs to an earlier timer that this one replaced.
+                // The readiness is stale: it was caused by an earlier setting of the timer.
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 _ => return,
             }
@@ -237,7 +237,7 @@ impl Alarm {
         Self {}
     }
 
-    async fn ring_after(&mut self, delay: Duration) {
+    async fn sleep(&mut self, delay: Duration) {
         runtime::sleep(delay).await;
     }
 }

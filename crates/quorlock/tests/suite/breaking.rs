@@ -1,141 +1,148 @@
-//! Breaking leases on real servers: without hints, with nodes down, and leases of other programs.
+//! Breaking leases on real servers: without hints, with dead nodes, and locks of other programs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
-use crate::common::long::{LONG, Wired, connected, noticed, soon};
+use crate::common::long_leases::{LONG, ProxiedCluster, connect_to_all, expect_soon, wait_for_silence};
 use quorlock::{Break, BreakError, Client, LostError, Renewals, Silence, Target};
 use quorlock_testkit::RedisServer;
 
 const KEY: &str = "quorlock:job";
 const FENCE: &str = "quorlock~fence:quorlock:job";
-const BRISK: Renewals = Renewals::Watchdog { every: Some(Duration::from_millis(200)), lifetime: LONG };
+/// Renewals that are frequent enough to wait for.
+const FREQUENT_RENEWALS: Renewals = Renewals::Watchdog { every: Some(Duration::from_millis(200)), lifetime: LONG };
 
-async fn target(client: &Client) -> Target {
-    client.inspect("job").await.unwrap().target().expect("it is held")
+/// Inspects the lock, and returns the target for a break of its lease.
+async fn break_target(client: &Client) -> Target {
+    client.inspect("job").await.unwrap().target().expect("the lease is held")
 }
 
-fn in_text(server: &RedisServer, key: &str) -> String {
+/// The string value of a key.
+fn value_of(server: &RedisServer, key: &str) -> String {
     server.command(&["GET", key]).as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_hints_the_holder_learns_with_its_next_renewal() {
-    let cluster = Wired::ready(3).await;
+async fn without_hints_the_holder_learns_of_a_break_with_its_next_renewal() {
+    let cluster = ProxiedCluster::start(3).await;
     for proxy in &cluster.proxies {
         proxy.drop_pushes(true);
     }
-    let ours = connected(cluster.builder().renewals(BRISK)).await;
-    let theirs = connected(cluster.direct()).await;
+    let ours = connect_to_all(cluster.builder().renewals(FREQUENT_RENEWALS)).await;
+    let theirs = connect_to_all(cluster.direct()).await;
     let lease = ours.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
-    theirs.break_lock("job", Break::new(target(&theirs).await, "a test").now()).await.unwrap();
-    assert_eq!(soon(lease.lost()).await, LostError::Broken);
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
+    theirs.break_lock("job", Break::new(break_target(&theirs).await, "a test").now()).await.unwrap();
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Broken);
     assert_eq!(ours.stats().hints, 0);
-    cluster.cleared().await;
+    cluster.wait_until_unlocked().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn breaking_works_without_channels() {
-    let cluster = Wired::ready(3).await;
+async fn a_lease_is_broken_without_channel_permissions() {
+    let cluster = ProxiedCluster::start(3).await;
     for server in &cluster.servers {
-        let shy = ["ACL", "SETUSER", "shy", "on", ">secret", "~*", "+@all", "resetchannels"];
-        assert_eq!(server.command(&shy).as_str(), Some("OK"));
+        let limited = ["ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all", "resetchannels"];
+        assert_eq!(server.command(&limited).as_str(), Some("OK"));
     }
-    let urls = || cluster.servers.iter().map(|server| format!("redis://shy:secret@{}", server.addr()));
-    let ours = connected(cluster.direct().nodes(urls()).renewals(BRISK)).await;
-    let theirs = connected(cluster.direct().nodes(urls())).await;
+    let urls = || cluster.servers.iter().map(|server| format!("redis://limited:secret@{}", server.addr()));
+    let ours = connect_to_all(cluster.direct().nodes(urls()).renewals(FREQUENT_RENEWALS)).await;
+    let theirs = connect_to_all(cluster.direct().nodes(urls())).await;
     let lease = ours.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
-    theirs.break_lock("job", Break::new(target(&theirs).await, "a test")).await.unwrap();
-    assert_eq!(soon(lease.lost()).await, LostError::Broken);
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
+    theirs.break_lock("job", Break::new(break_target(&theirs).await, "a test")).await.unwrap();
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Broken);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_majority_is_enough_and_less_is_not() {
-    let cluster = Wired::ready(3).await;
-    let (ours, theirs) = (connected(cluster.direct()).await, connected(cluster.direct()).await);
+async fn a_break_needs_a_majority_of_the_nodes() {
+    let cluster = ProxiedCluster::start(3).await;
+    let (ours, theirs) = (connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await);
     let lease = ours.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
-    let target = target(&theirs).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
+    let target = break_target(&theirs).await;
     for node in [0, 1] {
         cluster.servers[node].kill();
-        noticed(&theirs, node, |why| !matches!(why, Silence::Quarantined(_))).await;
+        wait_for_silence(&theirs, node, |silence| !matches!(silence, Silence::Quarantined(_))).await;
     }
-    let alone = soon(theirs.break_lock("job", Break::new(target, "a test"))).await;
-    let Err(BreakError::NoQuorum { tally, .. }) = alone else { panic!("{alone:?}") };
+    let result = expect_soon(theirs.break_lock("job", Break::new(target, "a test"))).await;
+    let Err(BreakError::NoQuorum { tally, .. }) = result else { panic!("{result:?}") };
     assert_eq!((tally.granted(), tally.silent()), (1, 2));
     lease.ensure(Duration::ZERO).unwrap();
 
-    let cluster = Wired::ready(3).await;
-    let (ours, theirs) = (connected(cluster.direct()).await, connected(cluster.direct()).await);
+    let cluster = ProxiedCluster::start(3).await;
+    let (ours, theirs) = (connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await);
     let lease = ours.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
-    let target = self::target(&theirs).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
+    let target = break_target(&theirs).await;
     cluster.servers[0].kill();
-    noticed(&theirs, 0, |_| true).await;
-    let broken = soon(theirs.break_lock("job", Break::new(target, "a test"))).await.unwrap();
+    wait_for_silence(&theirs, 0, |_| true).await;
+    let broken = expect_soon(theirs.break_lock("job", Break::new(target, "a test"))).await.unwrap();
     assert_eq!(broken.nodes, 2);
-    assert_eq!(soon(lease.lost()).await, LostError::Broken);
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Broken);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_with_another_fence_for_the_same_lease_breaks_it_as_well() {
-    let cluster = Wired::ready(3).await;
-    let (ours, theirs) = (connected(cluster.direct()).await, connected(cluster.direct()).await);
+async fn a_node_with_another_fence_for_the_same_lease_breaks_this_lease_as_well() {
+    let cluster = ProxiedCluster::start(3).await;
+    let (ours, theirs) = (connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await);
     let lease = ours.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     let fence = lease.fence().unwrap();
-    let (note, ahead) = (in_text(&cluster.servers[2], FENCE), (fence.get() + 5).to_string());
-    let rest = note.split_once(' ').unwrap().1;
-    cluster.servers[2].command(&["SET", FENCE, &format!("{ahead} {rest}"), "PX", "100000"]);
+    let (record, higher_fence) = (value_of(&cluster.servers[2], FENCE), (fence.get() + 5).to_string());
+    let rest = record.split_once(' ').unwrap().1;
+    cluster.servers[2].command(&["SET", FENCE, &format!("{higher_fence} {rest}"), "PX", "100000"]);
     cluster.servers[0].kill();
-    noticed(&theirs, 0, |_| true).await;
-    let broken = soon(theirs.break_lock("job", Break::new(Target::Fence(fence), "a test"))).await.unwrap();
+    wait_for_silence(&theirs, 0, |_| true).await;
+    let broken = expect_soon(theirs.break_lock("job", Break::new(Target::Fence(fence), "a test"))).await.unwrap();
     assert_eq!(broken.nodes, 2);
-    assert_eq!(soon(lease.lost()).await, LostError::Broken);
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Broken);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_another_program_is_broken_by_its_digest() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
-    // As a Redlock client would, but without an expiry on one node.
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
+    // Another program locks the nodes like a Redlock client, but without an expiry on one node.
     for (node, server) in cluster.servers.iter().enumerate() {
-        let end: &[&str] = if node == 0 { &[] } else { &["PX", "100000"] };
-        server.command(&[&["SET", KEY, "a stranger's", "NX"], end].concat());
+        let expiry: &[&str] = if node == 0 { &[] } else { &["PX", "100000"] };
+        server.command(&[&["SET", KEY, "a stranger's", "NX"], expiry].concat());
     }
-    let named = target(&client).await;
-    // printf "a stranger's" | sha1sum
-    assert_eq!(named.to_string(), "digest 765842bf8d727e5f");
-    client.break_lock("job", Break::new(named, "a test")).await.unwrap();
+    let target = break_target(&client).await;
+    // The digest is from: printf "a stranger's" | sha1sum
+    assert_eq!(target.to_string(), "digest 765842bf8d727e5f");
+    client.break_lock("job", Break::new(target, "a test")).await.unwrap();
     for server in &cluster.servers {
-        assert_ne!(in_text(server, KEY), "a stranger's", "the old value must not release or extend it");
-        assert!(server.command(&["PTTL", KEY]).as_int().unwrap() > 0, "it has an expiry");
+        assert_ne!(
+            value_of(server, KEY),
+            "a stranger's",
+            "the key still has the value with which the other program can extend and release it"
+        );
+        assert!(server.command(&["PTTL", KEY]).as_int().unwrap() > 0, "the key of a broken lock has no expiry");
     }
     assert!(client.lock("job").try_acquire().await.unwrap().is_none());
-    client.break_lock("job", Break::new(named, "a test").now()).await.unwrap();
+    client.break_lock("job", Break::new(target, "a test").now()).await.unwrap();
     client.lock("job").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_lease_is_not_repaired() {
-    let cluster = Wired::ready(3).await;
-    let theirs = connected(cluster.direct()).await;
-    let ours = connected(cluster.builder()).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let theirs = connect_to_all(cluster.direct()).await;
+    let ours = connect_to_all(cluster.builder()).await;
     let lease = ours.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     // The holder gets no message, and its renewal is in flight when the lease is broken.
     for proxy in &cluster.proxies {
         proxy.hold(true);
     }
     let renewal = tokio::spawn(async move { lease.extend().await });
-    theirs.break_lock("job", Break::new(target(&theirs).await, "a test").now()).await.unwrap();
-    cluster.stands_on(KEY, &[]).await;
+    theirs.break_lock("job", Break::new(break_target(&theirs).await, "a test").now()).await.unwrap();
+    cluster.wait_for_key_on(KEY, &[]).await;
     for proxy in &cluster.proxies {
         proxy.hold(false);
     }
-    soon(renewal).await.unwrap().unwrap_err();
-    cluster.stands_on(KEY, &[]).await;
+    expect_soon(renewal).await.unwrap().unwrap_err();
+    cluster.wait_for_key_on(KEY, &[]).await;
 }

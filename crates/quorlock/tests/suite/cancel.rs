@@ -1,4 +1,4 @@
-//! Cancellation: an acquire or lease that is dropped at any point leaves no vote behind.
+//! Cancellation: an acquire or a lease that is dropped at any point leaves no vote on any node.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -8,95 +8,100 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::common::Cluster;
-use crate::common::long::{DRAINING, Wired, connected, soon};
+use crate::common::long_leases::{CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, expect_soon};
 use quorlock::{AcquireError, FenceError, Lease, Lock, LostError};
 use quorlock_testkit::eventually;
 use tokio::task::yield_now;
 
-/// How far an acquire had come when it was dropped.
+/// The phase in which an acquire was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
-    /// It was never polled.
+    /// The acquire was never polled.
     Unpolled,
-    /// Its requests were queued, in flight or answered.
-    Asking,
-    /// It was won, but the lease was not taken.
-    Won,
+    /// The requests were queued, in flight or answered.
+    Requested,
+    /// The acquire had succeeded, but its lease was not returned.
+    Acquired,
 }
 
+/// A waker that records whether it was called.
 #[derive(Default)]
-struct Woken(AtomicBool);
+struct RecordingWaker(AtomicBool);
 
-impl Wake for Woken {
+impl Wake for RecordingWaker {
     fn wake(self: Arc<Self>) {
         self.0.store(true, Ordering::SeqCst);
     }
 }
 
-/// Polls once, then lets all other tasks of this thread take `steps` steps, then drops.
+/// Polls the acquire once, lets the other tasks of this thread run for `steps` steps, and drops the acquire. Zero steps
+/// drop it without a poll. Returns the phase in which the acquire was dropped.
 ///
-/// The runtime has one thread, so nothing moves between two steps, and counting through them visits every state of the
-/// links.
+/// The runtime has one thread. With each number of steps in turn, the acquire is therefore dropped in every state of
+/// the links.
 async fn drop_after_steps(acquire: impl Future<Output = Result<Lease, AcquireError>>, steps: usize) -> Phase {
     let Some(steps) = steps.checked_sub(1) else { return Phase::Unpolled };
-    let woken = Arc::new(Woken::default());
-    let waker = Waker::from(Arc::clone(&woken));
+    let recorder = Arc::new(RecordingWaker::default());
+    let waker = Waker::from(Arc::clone(&recorder));
     let mut acquire = pin!(acquire);
-    assert!(acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(), "decided without asking");
+    assert!(
+        acquire.as_mut().poll(&mut Context::from_waker(&waker)).is_pending(),
+        "the acquire ended before any request was sent"
+    );
     for _ in 0..steps {
         yield_now().await;
-        if woken.0.load(Ordering::SeqCst) {
-            return Phase::Won;
+        if recorder.0.load(Ordering::SeqCst) {
+            return Phase::Acquired;
         }
     }
-    Phase::Asking
+    Phase::Requested
 }
 
-/// Checks that a new client gets the lock with its first request.
-async fn is_free_for_anyone(cluster: &Wired, name: &str) {
-    let fresh = connected(cluster.direct()).await;
-    let lease = fresh.lock(name).try_acquire().await.expect("all nodes can vote");
+/// Checks that a new client gets the lock with one attempt.
+async fn assert_free(cluster: &ProxiedCluster, name: &str) {
+    let new_client = connect_to_all(cluster.direct()).await;
+    let lease = new_client.lock(name).try_acquire().await.expect("all nodes can vote");
     lease.expect("the lock is free").release().await.expect("all nodes can acknowledge");
 }
 
 #[tokio::test]
 async fn an_acquire_dropped_at_every_step_leaves_no_key() {
     const DROPS: usize = 500;
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct()).await;
-    let (mut unpolled, mut asking, mut won) = (0, 0, 0);
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct()).await;
+    let (mut unpolled, mut requested, mut acquired) = (0, 0, 0);
     let mut steps = 0;
-    while unpolled + asking + won < DROPS {
+    while unpolled + requested + acquired < DROPS {
         let phase = drop_after_steps(client.lock("job").acquire(), steps).await;
         steps += 1;
         match phase {
             Phase::Unpolled => unpolled += 1,
-            Phase::Asking => asking += 1,
-            Phase::Won => {
-                won += 1;
+            Phase::Requested => requested += 1,
+            Phase::Acquired => {
+                acquired += 1;
                 steps = 0;
             }
         }
     }
-    println!("dropped: {unpolled} unpolled, {asking} asking, {won} won and not taken");
-    assert!(won > 0 && asking > won, "not every step was visited");
-    cluster.drained(client).await;
-    is_free_for_anyone(&cluster, "job").await;
+    println!("dropped: {unpolled} not polled, {requested} after requests, {acquired} after the lock was acquired");
+    assert!(acquired > 0 && requested > acquired, "the acquires were not dropped in every phase");
+    cluster.close_and_check(client).await;
+    assert_free(&cluster, "job").await;
 }
 
 #[tokio::test]
-async fn an_acquire_dropped_while_the_lock_is_held_changes_nothing() {
-    let cluster = Wired::ready(5).await;
-    let holder = connected(cluster.direct()).await;
-    let held = holder.lock("job").acquire().await.unwrap();
-    cluster.stands_on("quorlock:job", &[0, 1, 2, 3, 4]).await;
-    let (mut asking, mut waiting) = (0, 0);
+async fn an_acquire_that_is_dropped_while_the_lock_is_held_changes_no_node() {
+    let cluster = ProxiedCluster::start(5).await;
+    let holder = connect_to_all(cluster.direct()).await;
+    let lease = holder.lock("job").acquire().await.unwrap();
+    cluster.wait_for_key_on("quorlock:job", &[0, 1, 2, 3, 4]).await;
+    let (mut not_queued, mut queued) = (0, 0);
     let mut steps = 1_usize;
-    while waiting < 10 {
-        let client = connected(cluster.direct()).await;
-        let told = Arc::new(AtomicBool::new(false));
-        let waits = Arc::clone(&told);
-        let lock = client.lock("job").observe(move |_| waits.store(true, Ordering::Release));
+    while queued < 10 {
+        let client = connect_to_all(cluster.direct()).await;
+        let has_waited = Arc::new(AtomicBool::new(false));
+        let reported = Arc::clone(&has_waited);
+        let lock = client.lock("job").observe(move |_| reported.store(true, Ordering::Release));
         {
             let mut acquire = pin!(lock.acquire());
             assert!(acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -105,24 +110,28 @@ async fn an_acquire_dropped_while_the_lock_is_held_changes_nothing() {
             }
             // The observer is called when the acquire is polled.
             assert!(acquire.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-            *(if told.load(Ordering::Acquire) { &mut waiting } else { &mut asking }) += 1;
+            *(if has_waited.load(Ordering::Acquire) { &mut queued } else { &mut not_queued }) += 1;
             steps += steps.div_ceil(8);
         }
         drop(lock);
-        client.close(DRAINING).await.unwrap();
+        client.close(CLOSE_TIMEOUT).await.unwrap();
         for server in &cluster.servers {
-            assert_eq!(server.command(&["GET", "quorlock:job"]).as_str(), Some(held.id().reveal().as_str()));
-            assert_eq!(server.command(&["EXISTS", "quorlock~queue:quorlock:job"]).as_int(), Some(0), "a place is left");
+            assert_eq!(server.command(&["GET", "quorlock:job"]).as_str(), Some(lease.id().reveal().as_str()));
+            assert_eq!(
+                server.command(&["EXISTS", "quorlock~queue:quorlock:job"]).as_int(),
+                Some(0),
+                "a waiter is left"
+            );
         }
     }
-    println!("dropped: {asking} asking, {waiting} waiting");
-    assert!(asking > 0, "not every phase was visited");
-    held.release().await.unwrap();
-    cluster.drained(holder).await;
-    is_free_for_anyone(&cluster, "job").await;
+    println!("dropped: {not_queued} before the wait, {queued} while they waited");
+    assert!(not_queued > 0, "no acquire was dropped before it had to wait");
+    lease.release().await.unwrap();
+    cluster.close_and_check(holder).await;
+    assert_free(&cluster, "job").await;
 }
 
-/// Durations from zero to a few milliseconds, most of them short: a round takes less than one.
+/// Random durations from zero to 6 milliseconds. Most are shorter than a millisecond, because a round is, too.
 struct Durations(u64);
 
 impl Iterator for Durations {
@@ -137,7 +146,7 @@ impl Iterator for Durations {
     }
 }
 
-/// The timers of the runtime have a resolution of a millisecond.
+/// Waits in a busy loop, because the timers of the runtime have a resolution of a millisecond.
 async fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -145,50 +154,53 @@ async fn spin(time: Duration) {
     }
 }
 
-/// Acquires `turns` times, and drops the future after a random time. Returns how often the lock was won before that.
+/// Acquires `turns` times, and drops each acquire after a random time. Returns how many acquires succeeded before.
 async fn drop_at_random_times(lock: Lock, turns: usize, seed: u64) -> usize {
-    let mut won = 0;
-    for (turn, patience) in Durations(seed).take(turns).enumerate() {
+    let mut acquired = 0;
+    for (turn, timeout) in Durations(seed).take(turns).enumerate() {
         let lease = if turn % 2 == 0 {
             tokio::select! {
-                lease = lock.acquire() => Some(lease.expect("asking goes on")),
-                () = spin(patience) => None,
+                lease = lock.acquire() => Some(lease.expect("acquire retries until a majority votes")),
+                () = spin(timeout) => None,
             }
         } else {
-            tokio::time::timeout(patience, lock.acquire()).await.ok().map(|lease| lease.expect("asking goes on"))
+            tokio::time::timeout(timeout, lock.acquire())
+                .await
+                .ok()
+                .map(|lease| lease.expect("acquire retries until a majority votes"))
         };
-        won += usize::from(lease.is_some());
+        acquired += usize::from(lease.is_some());
     }
-    won
+    acquired
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn acquires_dropped_at_random_times_leave_no_key() {
     const TURNS: usize = 60;
-    let cluster = Wired::ready(5).await;
+    let cluster = ProxiedCluster::start(5).await;
     let proxy = &cluster.proxies[4];
-    let (mut won, mut dropped) = (0, 0);
-    for trouble in ["none", "slow", "cut", "lossy"] {
-        let clients = [connected(cluster.builder()).await, connected(cluster.builder()).await];
-        match trouble {
+    let (mut acquired, mut dropped) = (0, 0);
+    for fault in ["none", "slow", "cut", "lossy"] {
+        let clients = [connect_to_all(cluster.builder()).await, connect_to_all(cluster.builder()).await];
+        match fault {
             "slow" => proxy.delay(Duration::from_millis(2)),
             "lossy" => proxy.drop_replies(true),
             _ => {}
         }
         // Two tasks compete for each name.
         let names = (0..6).map(|task| (task, format!("job {}", task % 3)));
-        let turning: Vec<_> = names
+        let tasks: Vec<_> = names
             .map(|(task, name)| {
                 tokio::spawn(drop_at_random_times(clients[task / 3].lock(&name), TURNS, 1 + task as u64))
             })
             .collect();
-        for task in turning {
-            if trouble == "cut" {
+        for task in tasks {
+            if fault == "cut" {
                 proxy.cut();
             }
-            let in_vain = task.await.unwrap();
-            won += in_vain;
-            dropped += TURNS - in_vain;
+            let successes = task.await.unwrap();
+            acquired += successes;
+            dropped += TURNS - successes;
         }
         proxy.refuse(true);
         proxy.cut();
@@ -196,39 +208,43 @@ async fn acquires_dropped_at_random_times_leave_no_key() {
         proxy.delay(Duration::ZERO);
         proxy.refuse(false);
         for client in clients {
-            client.close(DRAINING).await.expect("all nodes are back: everything owed can be delivered");
+            client.close(CLOSE_TIMEOUT).await.expect("all nodes are reachable again and accept the releases");
         }
-        assert_eq!(cluster.standing().concat(), Vec::<String>::new(), "left behind with network fault {trouble}");
+        assert_eq!(
+            cluster.lock_keys_by_node().concat(),
+            Vec::<String>::new(),
+            "votes are left after the network fault {fault}"
+        );
         for name in ["job 0", "job 1", "job 2"] {
-            is_free_for_anyone(&cluster, name).await;
+            assert_free(&cluster, name).await;
         }
     }
-    println!("dropped: {dropped} before the decision, {won} after the lock was won");
-    assert!(dropped > 0 && won > 0);
+    println!("dropped: {dropped} acquires before they ended, {acquired} leases");
+    assert!(dropped > 0 && acquired > 0);
 }
 
 /// Polls a future once, and drops it.
-fn begin(work: impl Future) {
+fn poll_once_and_drop(work: impl Future) {
     let _ = pin!(work).poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Every way for a holder to end a lease, other than to await its release.
-async fn leave(lock: &Lock, way: usize) {
-    let lease = soon(lock.acquire()).await.expect("the previous holder released it");
+/// Acquires the lock, and ends the lease without awaiting its release. `way` selects how, from 0 to 5.
+async fn acquire_and_end(lock: &Lock, way: usize) {
+    let lease = expect_soon(lock.acquire()).await.expect("the previous holder has released the lock");
     match way {
         0 => drop(lease),
         1 => {
             let panicked = tokio::spawn(async move {
                 let _lease = lease;
-                std::panic::resume_unwind(Box::new("on purpose"));
+                std::panic::resume_unwind(Box::new("a panic of the test"));
             });
             assert!(panicked.await.is_err_and(|error| error.is_panic()));
         }
-        2 => begin(lease.release()),
+        2 => poll_once_and_drop(lease.release()),
         3 => drop(lease.release()),
         4 => {
-            begin(lease.extend());
-            lease.ensure(Duration::from_secs(1)).expect("it was only the waiting that was given up");
+            poll_once_and_drop(lease.extend());
+            lease.ensure(Duration::from_secs(1)).expect("dropping the future of extend does not end the lease");
         }
         5 => {
             let aborted = tokio::spawn(async move {
@@ -244,152 +260,153 @@ async fn leave(lock: &Lock, way: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_lock_is_released_however_its_holder_ends() {
-    let cluster = Wired::ready(5).await;
-    let clients = [connected(cluster.direct()).await, connected(cluster.direct()).await];
+async fn a_lock_is_released_in_every_way_that_a_holder_ends_its_lease() {
+    let cluster = ProxiedCluster::start(5).await;
+    let clients = [connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await];
     for turn in 0..60 {
-        leave(&clients[turn % 2].lock("job"), turn % 6).await;
+        acquire_and_end(&clients[turn % 2].lock("job"), turn % 6).await;
     }
     for client in clients {
-        client.close(DRAINING).await.unwrap();
+        client.close(CLOSE_TIMEOUT).await.unwrap();
     }
-    assert_eq!(cluster.standing().concat(), Vec::<String>::new());
+    assert_eq!(cluster.lock_keys_by_node().concat(), Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn work_that_panics_or_is_dropped_releases_the_lock() {
     use futures_util::FutureExt;
 
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct()).await;
     let lock = client.lock("job");
     for _ in 0..10 {
-        let panics = lock.run(async |_lease| -> () { std::panic::resume_unwind(Box::new("on purpose")) });
-        soon(AssertUnwindSafe(panics).catch_unwind()).await.unwrap_err();
-        let begun = Arc::new(tokio::sync::Notify::new());
+        let panics = lock.run(async |_lease| -> () { std::panic::resume_unwind(Box::new("a panic of the test")) });
+        expect_soon(AssertUnwindSafe(panics).catch_unwind()).await.unwrap_err();
+        let has_begun = Arc::new(tokio::sync::Notify::new());
         let endless = lock.run(async |_lease| {
-            begun.notify_one();
+            has_begun.notify_one();
             std::future::pending::<()>().await;
         });
         tokio::select! {
-            _ = endless => unreachable!("it has no end"),
-            () = soon(begun.notified()) => {}
+            _ = endless => unreachable!("the work has no end"),
+            () = expect_soon(has_begun.notified()) => {}
         }
     }
     drop(lock);
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_end_when_their_client_is_closed() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct()).await;
     let mut leases = Vec::new();
     for number in 0..10 {
         leases.push(client.lock(format!("job {number}")).acquire().await.unwrap());
     }
-    std::mem::forget(client.lock("forgotten").acquire().await.unwrap());
-    cluster.stands_on("quorlock:forgotten", &[0, 1, 2, 3, 4]).await;
+    std::mem::forget(client.lock("leaked").acquire().await.unwrap());
+    cluster.wait_for_key_on("quorlock:leaked", &[0, 1, 2, 3, 4]).await;
     let lost = leases[0].lost();
-    client.close(DRAINING).await.unwrap();
-    cluster.cleared().await;
-    assert_eq!(soon(lost).await, LostError::Closed);
+    client.close(CLOSE_TIMEOUT).await.unwrap();
+    cluster.wait_until_unlocked().await;
+    assert_eq!(expect_soon(lost).await, LostError::Closed);
     for lease in &leases {
         assert_eq!(lease.fence(), Err(FenceError::Lost(LostError::Closed)));
         assert_eq!(lease.validity(), Duration::ZERO);
-        assert!(soon(lease.extend()).await.is_err());
+        assert!(expect_soon(lease.extend()).await.is_err());
     }
 
     // Requests of the closed client must not touch the leases of later clients.
-    let next = connected(cluster.direct()).await;
-    let held = next.lock("job 0").try_acquire().await.unwrap().expect("it is free");
-    cluster.stands_on("quorlock:job 0", &[0, 1, 2, 3, 4]).await;
-    assert!(soon(leases.remove(0).release()).await.is_err());
+    let later_client = connect_to_all(cluster.direct()).await;
+    let lease = later_client.lock("job 0").try_acquire().await.unwrap().expect("the lock is free");
+    cluster.wait_for_key_on("quorlock:job 0", &[0, 1, 2, 3, 4]).await;
+    assert!(expect_soon(leases.remove(0).release()).await.is_err());
     drop(leases);
-    held.extend().await.unwrap();
-    cluster.stands_on("quorlock:job 0", &[0, 1, 2, 3, 4]).await;
-    held.release().await.unwrap();
-    cluster.drained(next).await;
+    lease.extend().await.unwrap();
+    cluster.wait_for_key_on("quorlock:job 0", &[0, 1, 2, 3, 4]).await;
+    lease.release().await.unwrap();
+    cluster.close_and_check(later_client).await;
 }
 
-/// Waits for a held lock in a task of its own.
-async fn waiter(lock: Lock) -> tokio::task::JoinHandle<Result<(), AcquireError>> {
-    let (begin, begun) = tokio::sync::oneshot::channel();
+/// Starts an acquire of a held lock in a task of its own.
+async fn start_waiter(lock: Lock) -> tokio::task::JoinHandle<Result<(), AcquireError>> {
+    let (start, started) = tokio::sync::oneshot::channel();
     let task = tokio::spawn(async move {
         let mut acquire = pin!(lock.acquire());
-        begin.send(()).expect("the receiver waits");
+        start.send(()).expect("the receiver waits");
         let lease = acquire.as_mut().await?;
-        lease.ensure(Duration::from_secs(1)).expect("the lock that it came from is still there");
+        lease.ensure(Duration::from_secs(1)).expect("the lease of a live lock is valid");
         Ok(())
     });
-    begun.await.expect("it begins");
+    started.await.expect("the task starts");
     task
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_survives_the_drop_of_its_client_but_not_a_close() {
-    let cluster = Wired::ready(5).await;
-    let holder = connected(cluster.direct()).await;
-    let held = holder.lock("job").acquire().await.unwrap();
+    let cluster = ProxiedCluster::start(5).await;
+    let holder = connect_to_all(cluster.direct()).await;
+    let lease = holder.lock("job").acquire().await.unwrap();
 
-    let client = connected(cluster.direct()).await;
-    let waiting = waiter(client.lock("job")).await;
-    client.close(DRAINING).await.unwrap();
-    assert_eq!(soon(waiting).await.unwrap(), Err(AcquireError::Closed));
+    let client = connect_to_all(cluster.direct()).await;
+    let waiting = start_waiter(client.lock("job")).await;
+    client.close(CLOSE_TIMEOUT).await.unwrap();
+    assert_eq!(expect_soon(waiting).await.unwrap(), Err(AcquireError::Closed));
 
-    let client = connected(cluster.direct()).await;
-    let waiting = waiter(client.lock("job")).await;
+    let client = connect_to_all(cluster.direct()).await;
+    let waiting = start_waiter(client.lock("job")).await;
     drop(client);
-    held.release().await.unwrap();
-    soon(waiting).await.unwrap().expect("a lock keeps its client's connections alive");
-    cluster.cleared().await;
-    is_free_for_anyone(&cluster, "job").await;
+    lease.release().await.unwrap();
+    expect_soon(waiting).await.unwrap().expect("a lock keeps its client's connections alive");
+    cluster.wait_until_unlocked().await;
+    assert_free(&cluster, "job").await;
 }
 
-/// Runs the work on a runtime that ends with it.
+/// Runs the work on another runtime, which ends when the work is done.
 fn on_another_runtime<T: Send + 'static>(work: impl AsyncFnOnce() -> T + Send + 'static) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
-    let runtime = runtime.expect("the system has the means for a runtime");
-    std::thread::spawn(move || runtime.block_on(work())).join().expect("the work is done")
+    let runtime = runtime.expect("the system can start a runtime");
+    std::thread::spawn(move || runtime.block_on(work())).join().expect("the work does not panic")
 }
 
-/// A batch waits for other callers, but not when a lease is dropped: the runtime may have no turn left after that.
+/// A link usually waits for other callers before it sends a batch. It must send the release of a dropped lease at once,
+/// because the runtime may never run again.
 #[tokio::test]
-async fn a_dropped_lease_is_released_without_a_turn_of_the_runtime() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
+async fn a_dropped_lease_is_released_even_if_the_runtime_never_runs_again() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
     let names: Vec<String> = (0..8).map(|at| format!("job/{at}")).collect();
     let locks: Vec<Lock> = names.iter().map(|name| client.lock(name)).collect();
-    // The first requests are sent alone, and the rest after them as one batch.
+    // The links send the first request alone, and the others as one batch.
     let mut leases = futures_util::future::join_all(locks.iter().map(Lock::acquire)).await;
     for name in &names {
-        cluster.stands_on(&format!("quorlock:{name}"), &[0, 1, 2]).await;
+        cluster.wait_for_key_on(&format!("quorlock:{name}"), &[0, 1, 2]).await;
     }
     drop(leases.pop());
-    // From here on nothing is awaited, and there is only one thread.
-    let left = |standing: Vec<Vec<String>>| standing.iter().all(|keys| keys.len() == leases.len());
-    eventually("its votes to be taken back", || left(cluster.standing()));
+    // From here on, nothing is awaited. The runtime has only this thread, so no task runs any more.
+    let is_released = |keys: Vec<Vec<String>>| keys.iter().all(|keys| keys.len() == leases.len());
+    eventually("the dropped lease to be released", || is_released(cluster.lock_keys_by_node()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_runtime_nothing_hangs_and_leases_expire() {
-    let cluster = Cluster::ready(3).await;
-    let here = connected(cluster.builder()).await;
+async fn without_its_runtime_a_client_fails_at_once_and_its_lease_expires() {
+    let cluster = Cluster::start(3).await;
+    let live_client = connect_to_all(cluster.builder()).await;
     let builder = cluster.builder();
     let (client, lease, mut waiting) = on_another_runtime(async move || {
-        let client = connected(builder).await;
+        let client = connect_to_all(builder).await;
         let lease = client.lock("job").acquire().await.unwrap();
         let lock = client.lock("job");
         let mut waiting = Box::pin(async move { lock.acquire().await });
         assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         (client, lease, waiting)
     });
-    assert!(soon(waiting.as_mut()).await.is_err(), "no runtime is left to send requests");
-    assert!(soon(client.lock("other").try_acquire()).await.is_err());
-    soon(lease.lost()).await;
+    assert!(expect_soon(waiting.as_mut()).await.is_err(), "no runtime is left to send requests");
+    assert!(expect_soon(client.lock("other").try_acquire()).await.is_err());
+    expect_soon(lease.lost()).await;
     assert!(lease.fence().is_err());
-    assert!(soon(lease.extend()).await.is_err());
-    assert!(soon(lease.release()).await.is_err());
+    assert!(expect_soon(lease.extend()).await.is_err());
+    assert!(expect_soon(lease.release()).await.is_err());
     drop((waiting, client));
-    drop(soon(here.lock("job").acquire()).await.expect("it has lapsed"));
+    drop(expect_soon(live_client.lock("job").acquire()).await.expect("the lease has expired"));
 }

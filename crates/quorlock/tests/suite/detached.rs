@@ -1,48 +1,51 @@
-//! Detached leases on real servers: a majority decides, and nothing is left behind.
+//! Detached leases on real servers: a majority decides, and a release leaves no vote on any node.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
-use crate::common::long::{DRAINING, Wired, connected, each, more, noticed, votes, voting};
+use crate::common::long_leases::{
+    CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, counts, vote_count, wait_for_silence, wait_until_all_vote,
+    wait_until_counts_grow,
+};
 use quorlock::{AcquireError, Client, DetachedLease, Lease, LeaseError, LostError, Released};
 use quorlock_testkit::{Reply, eventually_async};
 
 const KEY: &str = "quorlock:a";
 
-/// The deadline for a reply: short enough for a test to wait, long enough for a busy machine.
-const NOT_LONG: Duration = Duration::from_millis(500);
+/// A node deadline that is short enough for a test to wait, and long enough for a busy machine.
+const SHORT_DEADLINE: Duration = Duration::from_millis(500);
 
-async fn detached(client: &Client) -> DetachedLease {
+async fn acquire_and_detach(client: &Client) -> DetachedLease {
     client.lock("a").acquire().await.unwrap().detach().unwrap()
 }
 
-/// A client with a short deadline for nodes that do not reply.
-async fn brisk(cluster: &Wired) -> Client {
-    connected(cluster.direct().node_deadline(NOT_LONG)).await
+/// A client with a short node deadline.
+async fn impatient_client(cluster: &ProxiedCluster) -> Client {
+    connect_to_all(cluster.direct().node_deadline(SHORT_DEADLINE)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unreachable_minority_gets_the_release_later() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
-    let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+async fn a_frozen_minority_gets_the_release_later() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
+    let lease = acquire_and_detach(&client).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     cluster.servers[2].freeze();
     client.check(&lease).await.unwrap();
     client.extend(&lease).await.unwrap();
     assert_eq!(client.release(&lease).await, Ok(Released::Standing));
     cluster.servers[2].thaw();
-    client.close(DRAINING).await.unwrap();
-    cluster.stands_on(KEY, &[]).await;
+    client.close(CLOSE_TIMEOUT).await.unwrap();
+    cluster.wait_for_key_on(KEY, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_majority_the_result_is_unknown_and_the_release_is_retried() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
-    let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+async fn without_a_majority_requests_fail_and_the_release_is_retried() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
+    let lease = acquire_and_detach(&client).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.freeze();
     }
@@ -52,48 +55,49 @@ async fn without_a_majority_the_result_is_unknown_and_the_release_is_retried() {
     for server in &cluster.servers[..2] {
         server.thaw();
     }
-    client.close(DRAINING).await.unwrap();
-    cluster.stands_on(KEY, &[]).await;
+    client.close(CLOSE_TIMEOUT).await.unwrap();
+    cluster.wait_for_key_on(KEY, &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lost_vote_is_not_granted_again() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
-    let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+async fn an_extension_does_not_restore_a_lost_vote() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
+    let lease = acquire_and_detach(&client).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     cluster.servers[0].command(&["DEL", KEY]);
     client.extend(&lease).await.unwrap();
     client.check(&lease).await.unwrap();
-    cluster.stands_on(KEY, &[1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[1, 2]).await;
     cluster.servers[1].command(&["DEL", KEY]);
     assert_eq!(client.check(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
-    cluster.stands_on(KEY, &[2]).await;
+    cluster.wait_for_key_on(KEY, &[2]).await;
     assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
-    // The remaining votes are useless, and are released.
-    cluster.stands_on(KEY, &[]).await;
+    // The failed extension releases the remaining vote.
+    cluster.wait_for_key_on(KEY, &[]).await;
     assert_eq!(client.release(&lease).await, Ok(Released::Gone));
 }
 
-/// Makes these nodes unreachable through their proxies.
-async fn away(cluster: &Wired, client: &Client, nodes: &[usize]) {
+/// Disconnects the client from these nodes, which it reaches through proxies.
+async fn disconnect(cluster: &ProxiedCluster, client: &Client, nodes: &[usize]) {
     for &node in nodes {
         cluster.proxies[node].refuse(true);
         cluster.proxies[node].cut();
     }
     for &node in nodes {
-        noticed(client, node, |_| true).await;
+        wait_for_silence(client, node, |_| true).await;
     }
 }
 
-fn back(cluster: &Wired, nodes: &[usize]) {
+/// Lets clients reconnect to these nodes through the proxies.
+fn reconnect(cluster: &ProxiedCluster, nodes: &[usize]) {
     for &node in nodes {
         cluster.proxies[node].refuse(false);
     }
 }
 
-/// Acquires a lease of any kind that has a fence, always of the same name.
-async fn of_kind(client: &Client, kind: usize) -> Result<Lease, AcquireError> {
+/// Acquires a lease of one of the four kinds that have a fence. All kinds lock the same name.
+async fn acquire_kind(client: &Client, kind: usize) -> Result<Lease, AcquireError> {
     match kind {
         0 => client.lock("a").acquire().await,
         1 => client.reentrant("a").acquire().await,
@@ -102,12 +106,12 @@ async fn of_kind(client: &Client, kind: usize) -> Result<Lease, AcquireError> {
     }
 }
 
-/// Acquires a lease that needs the grant of every reachable node. Retries, because a busy machine may make a grant
+/// Acquires a lease while only a bare majority can grant it. Retries, because on a busy machine a grant may arrive too
 /// late.
-async fn by_all_of_a_bare_majority(client: &Client, kind: usize) -> Lease {
+async fn acquire_from_bare_majority(client: &Client, kind: usize) -> Lease {
     let mut lease = None;
     eventually_async("a bare majority to grant", async || {
-        lease = of_kind(client, kind).await.ok();
+        lease = acquire_kind(client, kind).await.ok();
         lease.is_some()
     })
     .await;
@@ -116,87 +120,89 @@ async fn by_all_of_a_bare_majority(client: &Client, kind: usize) -> Lease {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_a_bare_majority_is_repaired_on_the_other_nodes() {
-    let cluster = Wired::ready(5).await;
-    let ours = connected(cluster.builder().node_deadline(NOT_LONG)).await;
-    let theirs = brisk(&cluster).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let ours = connect_to_all(cluster.builder().node_deadline(SHORT_DEADLINE)).await;
+    let theirs = impatient_client(&cluster).await;
     for kind in 0..4 {
-        away(&cluster, &ours, &[3, 4]).await;
-        let lease = by_all_of_a_bare_majority(&ours, kind).await.detach().unwrap();
-        cluster.stands_on(KEY, &[0, 1, 2]).await;
-        back(&cluster, &[3, 4]);
-        cluster.stands_on(KEY, &[0, 1, 2, 3, 4]).await;
-        voting(&ours).await;
-        // As good as a lease that all nodes granted: two may fail.
+        disconnect(&cluster, &ours, &[3, 4]).await;
+        let lease = acquire_from_bare_majority(&ours, kind).await.detach().unwrap();
+        cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
+        reconnect(&cluster, &[3, 4]);
+        cluster.wait_for_key_on(KEY, &[0, 1, 2, 3, 4]).await;
+        wait_until_all_vote(&ours).await;
+        // After the repair, all five nodes have the vote, so the lease survives the failure of two nodes.
         for server in &cluster.servers[..2] {
             server.freeze();
         }
-        // All that are left must reply in time, which may take several attempts on a busy machine.
-        eventually_async("it goes on", async || theirs.extend(&lease).await.is_ok()).await;
-        eventually_async("it stands", async || theirs.check(&lease).await.is_ok()).await;
+        // All three remaining nodes must reply in time. On a busy machine this may take several attempts.
+        eventually_async("an extension to succeed", async || theirs.extend(&lease).await.is_ok()).await;
+        eventually_async("a check to succeed", async || theirs.check(&lease).await.is_ok()).await;
         for server in &cluster.servers[..2] {
             server.thaw();
         }
-        voting(&theirs).await;
-        voting(&ours).await;
-        eventually_async("it is released", async || theirs.release(&lease).await.is_ok()).await;
-        cluster.stands_on(KEY, &[]).await;
+        wait_until_all_vote(&theirs).await;
+        wait_until_all_vote(&ours).await;
+        eventually_async("the release to succeed", async || theirs.release(&lease).await.is_ok()).await;
+        cluster.wait_for_key_on(KEY, &[]).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
-    let cluster = Wired::ready(3).await;
-    let ours = connected(cluster.builder().node_deadline(NOT_LONG)).await;
-    let theirs = brisk(&cluster).await;
-    let last = &cluster.servers[2..];
+    let cluster = ProxiedCluster::start(3).await;
+    let ours = connect_to_all(cluster.builder().node_deadline(SHORT_DEADLINE)).await;
+    let theirs = impatient_client(&cluster).await;
+    let last_server = &cluster.servers[2..];
     for kind in 0..4 {
-        last[0].command(&["SET", KEY, "another program's"]);
-        let lease = by_all_of_a_bare_majority(&ours, kind).await.detach().unwrap();
-        let before = each(last, votes);
+        last_server[0].command(&["SET", KEY, "another program's"]);
+        let lease = acquire_from_bare_majority(&ours, kind).await.detach().unwrap();
+        let before = counts(last_server, vote_count);
         cluster.proxies[2].hold(true);
-        last[0].command(&["DEL", KEY]);
-        eventually_async("a repair to be under way", async || cluster.proxies[2].held_up() > 0).await;
+        last_server[0].command(&["DEL", KEY]);
+        eventually_async("a repair request to be held by the proxy", async || cluster.proxies[2].held_up() > 0).await;
         theirs.release(&lease).await.unwrap();
-        cluster.stands_on(KEY, &[]).await;
-        eventually_async("all nodes to have the tombstone", async || last[0].keys("quorlock~done:*").len() > kind)
-            .await;
+        cluster.wait_for_key_on(KEY, &[]).await;
+        eventually_async("the last node to have the tombstone", async || {
+            last_server[0].keys("quorlock~done:*").len() > kind
+        })
+        .await;
         cluster.proxies[2].hold(false);
-        more(last, votes, &before, 1).await;
-        cluster.stands_on(KEY, &[]).await;
+        wait_until_counts_grow(last_server, vote_count, &before, 1).await;
+        cluster.wait_for_key_on(KEY, &[]).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn repeated_extensions_keep_no_minority_alive() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
-    let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+async fn failed_extensions_do_not_extend_the_votes_of_a_minority() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
+    let lease = acquire_and_detach(&client).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.freeze();
     }
     assert!(matches!(client.extend(&lease).await, Err(LeaseError::NoQuorum { .. })));
     cluster.servers[2].command(&["PEXPIRE", KEY, "60000"]);
-    let left = || cluster.servers[2].command(&["PTTL", KEY]).as_int().unwrap();
+    let remaining_ms = || cluster.servers[2].command(&["PTTL", KEY]).as_int().unwrap();
     for _ in 0..3 {
         assert!(matches!(client.extend(&lease).await, Err(LeaseError::NoQuorum { .. })));
     }
-    assert!(left() <= 60_000, "the extension of a minority was kept");
+    assert!(remaining_ms() <= 60_000, "a failed extension extended the vote of a minority");
     for server in &cluster.servers[..2] {
         server.thaw();
     }
-    eventually_async("it goes on", async || client.extend(&lease).await.is_ok()).await;
-    assert!(left() > 60_000);
+    eventually_async("an extension to succeed", async || client.extend(&lease).await.is_ok()).await;
+    assert!(remaining_ms() > 60_000);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn late_requests_for_a_released_lease_are_refused() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
-    let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+async fn a_release_leaves_a_tombstone_on_every_node() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
+    let lease = acquire_and_detach(&client).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     client.release(&lease).await.unwrap();
-    client.close(DRAINING).await.unwrap();
+    client.close(CLOSE_TIMEOUT).await.unwrap();
     let tombstone = format!("quorlock~done:{}", lease.id().reveal());
     for server in &cluster.servers {
         assert_eq!(server.command(&["EXISTS", &tombstone]), Reply::Int(1));
@@ -205,8 +211,8 @@ async fn late_requests_for_a_released_lease_are_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_with_a_ttl_above_the_cluster_maximum_is_refused() {
-    let cluster = Wired::ready(1).await;
-    let lease = detached(&connected(cluster.direct()).await).await;
+    let cluster = ProxiedCluster::start(1).await;
+    let lease = acquire_and_detach(&connect_to_all(cluster.direct()).await).await;
     let other = Client::memory().await;
     assert!(matches!(other.check(&lease).await, Err(LeaseError::Config(_))));
     assert!(matches!(other.extend(&lease).await, Err(LeaseError::Config(_))));
@@ -215,33 +221,36 @@ async fn a_lease_with_a_ttl_above_the_cluster_maximum_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_detached_lease_stays_lost() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
-    let lease = detached(&client).await;
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
+    let lease = acquire_and_detach(&client).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.command(&["DEL", KEY]);
     }
-    eventually_async("two say that it is gone", async || {
+    eventually_async("an extension to find the lease lost", async || {
         client.extend(&lease).await == Err(LeaseError::Lost(LostError::Taken))
     })
     .await;
-    cluster.stands_on(KEY, &[]).await;
+    cluster.wait_for_key_on(KEY, &[]).await;
     let tombstone = format!("quorlock~done:{}", lease.id().reveal());
     for server in &cluster.servers {
-        eventually_async("it is given back", async || server.command(&["DEL", &tombstone]) == Reply::Int(1)).await;
+        eventually_async("every node to have the tombstone", async || {
+            server.command(&["DEL", &tombstone]) == Reply::Int(1)
+        })
+        .await;
         server.command(&["SET", KEY, &lease.id().reveal(), "PX", "60000"]);
     }
     assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Ended)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
-    // A tenth of the ttl is the allowance for drift.
+async fn a_lease_with_little_remaining_time_after_an_outage_can_be_extended() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
+    // The remaining time of 5.9 s, below, is less than the allowance for drift, which is a tenth of the ttl.
     let lease = client.lock("a").ttl(Duration::from_secs(60)).acquire().await.unwrap().detach().unwrap();
-    cluster.stands_on(KEY, &[0, 1, 2]).await;
+    cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {
         server.freeze();
     }
@@ -249,12 +258,12 @@ async fn a_lease_with_little_left_after_an_outage_is_extended_not_lost() {
     for server in &cluster.servers[..2] {
         server.thaw();
     }
-    voting(&client).await;
+    wait_until_all_vote(&client).await;
     for server in &cluster.servers {
         server.command(&["PEXPIRE", KEY, "5900"]);
     }
-    eventually_async("it goes on", async || match client.extend(&lease).await {
-        Err(LeaseError::Lost(why)) => panic!("{why}"),
+    eventually_async("an extension to succeed", async || match client.extend(&lease).await {
+        Err(LeaseError::Lost(error)) => panic!("{error}"),
         extended => extended.is_ok(),
     })
     .await;

@@ -1,49 +1,52 @@
-//! Nodes that die, freeze, are demoted or run out of memory: the others continue, and errors name the missing nodes and
-//! why.
+//! Nodes that die, freeze, are demoted or run out of memory. The other nodes continue, and errors name the failed nodes
+//! and the reasons.
 
 use std::time::Duration;
 
-use crate::common::long::{Wired, connected, missing, noticed, soon, take_a_turn, voting};
-use crate::common::observe::{life, quarantined, trouble};
+use crate::common::long_leases::{
+    ProxiedCluster, connect_to_all, expect_soon, hold_once, missing_nodes, wait_for_silence, wait_until_all_vote,
+};
+use crate::common::observe::{silence_of, stored_state, wait_until_quarantined};
 use crate::common::{Cluster, MAX_TTL, lock_keys};
 use quorlock::{AcquireError, Client, Fence, LeaseError, NodeVote, Silence, Tally};
 use quorlock_testkit::{Aof, RedisServer, eventually, eventually_async};
 
 /// All pairs of these servers.
 fn pairs(servers: &[RedisServer]) -> impl Iterator<Item = [&RedisServer; 2]> {
-    let from = move |first: usize| servers[first + 1..].iter().map(move |second| [&servers[first], second]);
-    (0..servers.len()).flat_map(from)
+    let pairs_with = move |first: usize| servers[first + 1..].iter().map(move |second| [&servers[first], second]);
+    (0..servers.len()).flat_map(pairs_with)
 }
 
-/// The tally of an attempt that found no quorum.
+/// Tries to acquire, which must fail without a quorum. Returns the tally.
 async fn no_quorum(client: &Client) -> Tally {
     match client.lock("job").try_acquire().await {
         Err(AcquireError::NoQuorum { tally, .. }) => tally,
-        other => panic!("a quorum was found: {other:?}"),
+        other => panic!("the attempt found a quorum: {other:?}"),
     }
 }
 
-/// Retries until all other nodes have replied in time: then the error names exactly these.
-async fn names_exactly(client: &Client, servers: &[RedisServer]) {
-    eventually_async("the others to answer in time", async || {
+/// Checks that the tallies of failed attempts name these nodes. Tries again until a tally names no other node, because
+/// a slow node may miss the deadline.
+async fn assert_names_exactly(client: &Client, servers: &[RedisServer]) {
+    eventually_async("all other nodes to answer in time", async || {
         let tally = no_quorum(client).await;
-        let missing = missing(&tally);
+        let missing = missing_nodes(&tally);
         assert!(urls(servers).iter().all(|url| missing.contains(&url.as_str())), "{tally:?}");
         missing == urls(servers)
     })
     .await;
 }
 
-/// Checks that a node that may vote has served its quarantine.
-fn was_quarantined(server: &RedisServer) {
-    let life = life(server, "job").expect("it belongs to a cluster");
-    assert!(life.floor.is_some() && life.elapsed >= MAX_TTL, "{life:?}");
+/// Checks that the node may vote, after a complete quarantine.
+fn assert_served_quarantine(server: &RedisServer) {
+    let state = stored_state(server, "job").expect("the node belongs to a cluster");
+    assert!(state.floor.is_some() && state.quarantine_elapsed >= MAX_TTL, "{state:?}");
 }
 
-/// The next fence of the lock that all tests here use.
+/// Acquires the lock "job", and returns the fence.
 async fn next_fence(client: &Client) -> Fence {
-    let lease = soon(client.lock("job").acquire()).await.expect("acquire retries until a majority votes");
-    lease.fence().expect("it is held")
+    let lease = expect_soon(client.lock("job").acquire()).await.expect("acquire retries until a majority votes");
+    lease.fence().expect("the lease is held")
 }
 
 fn urls(servers: &[RedisServer]) -> Vec<String> {
@@ -52,127 +55,135 @@ fn urls(servers: &[RedisServer]) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_frozen_nodes_of_five_are_tolerated() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct()).await;
-    let mut last = take_a_turn(&client, "job").await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct()).await;
+    let mut last = hold_once(&client, "job").await;
     for pair in pairs(&cluster.servers) {
         pair.into_iter().for_each(RedisServer::freeze);
-        let fence = take_a_turn(&client, "job").await;
-        assert!(fence > last, "{fence} after {last}");
+        let fence = hold_once(&client, "job").await;
+        assert!(fence > last, "fence {fence} after fence {last}");
         last = fence;
         pair.into_iter().for_each(RedisServer::thaw);
     }
-    // The frozen nodes have granted late, and got the release after it.
-    cluster.drained(client).await;
+    // The thawed nodes granted too late, and then got the releases.
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_killed_nodes_of_five_are_tolerated() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct()).await;
     for pair in pairs(&cluster.servers) {
         pair.into_iter().for_each(RedisServer::kill);
-        take_a_turn(&client, "job").await;
+        hold_once(&client, "job").await;
         pair.into_iter().for_each(RedisServer::restart);
         client.init_cluster().await.unwrap();
     }
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_dead_nodes_are_named_and_the_rest_is_left_clean() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct()).await;
+async fn three_dead_nodes_are_named_and_the_living_nodes_keep_no_votes() {
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct()).await;
     let lease = client.lock("held before").acquire().await.unwrap();
-    cluster.stands_on("quorlock:held before", &[0, 1, 2, 3, 4]).await;
+    cluster.wait_for_key_on("quorlock:held before", &[0, 1, 2, 3, 4]).await;
     let (dead, living) = cluster.servers.split_at(3);
     dead.iter().for_each(RedisServer::kill);
 
     for _ in 0..3 {
-        let tally = soon(no_quorum(&client)).await;
-        assert_eq!(missing(&tally), urls(dead), "{tally:?}");
+        let tally = expect_soon(no_quorum(&client)).await;
+        assert_eq!(missing_nodes(&tally), urls(dead), "{tally:?}");
     }
-    let error = soon(client.lock("job").try_acquire()).await.unwrap_err().to_string();
+    let error = expect_soon(client.lock("job").try_acquire()).await.unwrap_err().to_string();
     for url in urls(dead) {
-        let told = error.split("; ").find(|part| part.starts_with(&url));
-        let told = told.unwrap_or_else(|| panic!("{url} is not named: {error}"));
-        assert!(told.contains("unreachable") || told.contains("broken"), "{url} without a reason: {error}");
+        let reason = error.split("; ").find(|part| part.starts_with(&url));
+        let reason = reason.unwrap_or_else(|| panic!("{url} is not named: {error}"));
+        assert!(reason.contains("unreachable") || reason.contains("broken"), "{url} without a reason: {error}");
     }
-    let Err(LeaseError::NoQuorum { tally, .. }) = soon(lease.extend()).await else { panic!("extended by a minority") };
-    assert_eq!(missing(&tally), urls(dead));
+    let Err(LeaseError::NoQuorum { tally, .. }) = expect_soon(lease.extend()).await else {
+        panic!("a minority extended the lease")
+    };
+    assert_eq!(missing_nodes(&tally), urls(dead));
     lease.ensure(Duration::from_secs(1)).expect("a lease outlives the failure of a renewal");
-    // The drop does not wait longer than the deadline for the dead nodes.
+    // Dropping the lease releases its votes on the living nodes.
     drop(lease);
-    eventually_async("the living to be clean", async || living.iter().all(|node| lock_keys(node).is_empty())).await;
+    eventually_async("the living nodes to have no votes", async || {
+        living.iter().all(|node| lock_keys(node).is_empty())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_frozen_nodes_are_named_and_serve_again_when_thawed() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct().node_deadline(Duration::from_millis(500))).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct().node_deadline(Duration::from_millis(500))).await;
     let lease = client.lock("held before").acquire().await.unwrap();
     let (frozen, _) = cluster.servers.split_at(3);
     frozen.iter().for_each(RedisServer::freeze);
 
-    names_exactly(&client, frozen).await;
-    let Err(LeaseError::NoQuorum { tally, .. }) = lease.release().await else { panic!("acknowledged by a minority") };
-    assert_eq!(missing(&tally)[..3], urls(frozen), "{tally:?}");
-    // The client has replaced their connections: requests in the old ones arrive before or after their release.
+    assert_names_exactly(&client, frozen).await;
+    let Err(LeaseError::NoQuorum { tally, .. }) = lease.release().await else {
+        panic!("a minority acknowledged the release")
+    };
+    assert_eq!(missing_nodes(&tally)[..3], urls(frozen), "{tally:?}");
+    // Wait until the client has replaced its connections to the frozen nodes. Requests on the old connections may
+    // arrive before or after the release.
     for node in 0..3 {
-        noticed(&client, node, |_| true).await;
+        wait_for_silence(&client, node, |_| true).await;
     }
-    names_exactly(&client, frozen).await;
+    assert_names_exactly(&client, frozen).await;
 
     frozen.iter().for_each(RedisServer::thaw);
     next_fence(&client).await;
-    voting(&client).await;
-    cluster.drained(client).await;
+    wait_until_all_vote(&client).await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_nodes_vote_again_after_their_quarantine() {
-    let cluster = Cluster::ready(5).await;
-    let client = connected(cluster.builder()).await;
+    let cluster = Cluster::start(5).await;
+    let client = connect_to_all(cluster.builder()).await;
     let before = next_fence(&client).await;
     for server in &cluster.servers[2..] {
         server.kill();
     }
-    names_exactly(&client, &cluster.servers[2..]).await;
+    assert_names_exactly(&client, &cluster.servers[2..]).await;
     for server in &cluster.servers[2..] {
         server.restart();
     }
-    assert!(next_fence(&client).await > before, "a later fence is not higher");
-    voting(&client).await;
-    cluster.servers[2..].iter().for_each(was_quarantined);
+    assert!(next_fence(&client).await > before, "the fence did not grow");
+    wait_until_all_vote(&client).await;
+    cluster.servers[2..].iter().for_each(assert_served_quarantine);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_demoted_node_is_refused_until_it_is_a_master_again() {
-    let cluster = Cluster::ready(3).await;
-    let client = connected(cluster.builder()).await;
+    let cluster = Cluster::start(3).await;
+    let client = connect_to_all(cluster.builder()).await;
     let demoted = &cluster.servers[0];
     // A replica of a master that does not exist: it keeps its data, but must not vote.
     demoted.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    eventually_async("it to be asked for a vote", async || {
+    eventually_async("the client to notice the demotion", async || {
         next_fence(&client).await;
-        trouble(&client, 0).is_some()
+        silence_of(&client, 0).is_some()
     })
     .await;
-    let why = noticed(&client, 0, |why| matches!(why, Silence::Unfit(_))).await;
-    assert!(why.to_string().contains("replica"), "{why}");
+    let silence = wait_for_silence(&client, 0, |silence| matches!(silence, Silence::Unfit(_))).await;
+    assert!(silence.to_string().contains("replica"), "{silence}");
     assert_eq!(lock_keys(demoted), Vec::<String>::new());
-    let elsewhere = cluster.builder().connect().await.expect("two of three nodes are a majority");
-    next_fence(&elsewhere).await;
+    let new_client = cluster.builder().connect().await.expect("two of three nodes are a majority");
+    next_fence(&new_client).await;
 
     demoted.command(&["REPLICAOF", "NO", "ONE"]);
-    voting(&client).await;
-    // Its data may be out of date, so it is quarantined.
-    was_quarantined(demoted);
+    wait_until_all_vote(&client).await;
+    // The data of the node may be out of date, so the node must have served a quarantine.
+    assert_served_quarantine(demoted);
     next_fence(&client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_is_loading_is_waited_for() {
+async fn a_client_waits_for_a_node_that_loads_its_data() {
     let slow_to_load = RedisServer::builder()
         .rdb()
         .config("key-load-delay", "20000")
@@ -182,106 +193,106 @@ async fn a_node_that_is_loading_is_waited_for() {
     let fill = "for i = 1, 1000 do redis.call('SET', 'quorlock~filler' .. i, string.rep('x', 100)) end";
     servers[2].command(&["EVAL", fill, "0"]);
     servers[2].save();
-    let cluster = Wired::over(servers).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::of_servers(servers).await;
+    let client = connect_to_all(cluster.direct()).await;
     std::thread::scope(|scope| {
         let restart = scope.spawn(|| cluster.servers[2].restart());
-        eventually("the client to meet a server that is loading", || {
-            let found = trouble(&client, 2).is_some_and(|why| why.to_string().contains("LOADING"));
-            found || restart.is_finished()
+        eventually("the client to notice that the server loads its data", || {
+            let is_noticed = silence_of(&client, 2).is_some_and(|silence| silence.to_string().contains("LOADING"));
+            is_noticed || restart.is_finished()
         });
-        assert!(!restart.is_finished(), "loading was over before the client noticed it");
+        assert!(!restart.is_finished(), "the server finished loading before the client noticed it");
         cluster.servers[2].command(&["CONFIG", "SET", "key-load-delay", "0"]);
     });
-    take_a_turn(&client, "job").await;
-    quarantined(&client, 2).await;
+    hold_once(&client, "job").await;
+    wait_until_quarantined(&client, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_out_of_memory_refuse_with_the_reason_and_accept_releases() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct()).await;
     let lease = client.lock("held before").acquire().await.unwrap();
-    cluster.stands_on("quorlock:held before", &[0, 1, 2, 3, 4]).await;
+    cluster.wait_for_key_on("quorlock:held before", &[0, 1, 2, 3, 4]).await;
     for server in &cluster.servers[2..] {
         server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     }
     let tally = no_quorum(&client).await;
-    assert_eq!(missing(&tally), urls(&cluster.servers[2..]));
+    assert_eq!(missing_nodes(&tally), urls(&cluster.servers[2..]));
     for vote in &tally.votes[2..] {
-        assert!(matches!(vote, NodeVote::Silent(Silence::Failed(why)) if why.contains("OOM")), "{vote}");
+        assert!(matches!(vote, NodeVote::Silent(Silence::Failed(reason)) if reason.contains("OOM")), "{vote}");
     }
-    soon(lease.release()).await.expect("a release needs no memory");
-    cluster.cleared().await;
+    expect_soon(lease.release()).await.expect("a release needs no memory");
+    cluster.wait_until_unlocked().await;
     for server in &cluster.servers[2..] {
         server.command(&["CONFIG", "SET", "maxmemory", "0"]);
     }
-    take_a_turn(&client, "job").await;
-    cluster.drained(client).await;
+    hold_once(&client, "job").await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn scripts_are_loaded_again_after_a_script_flush() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct()).await;
     let flush = || cluster.servers.iter().for_each(|server| drop(server.command(&["SCRIPT", "FLUSH"])));
-    let kept = client.lock("kept").acquire().await.unwrap();
+    let lease = client.lock("kept").acquire().await.unwrap();
     flush();
-    take_a_turn(&client, "job").await;
+    hold_once(&client, "job").await;
     flush();
-    soon(kept.release()).await.expect("a release is repeated until the scripts are back");
+    expect_soon(lease.release()).await.expect("a release is repeated until the scripts are back");
     flush();
-    let dropped = soon(client.lock("dropped").acquire()).await.unwrap();
+    let second_lease = expect_soon(client.lock("dropped").acquire()).await.unwrap();
     flush();
-    drop(dropped);
-    cluster.drained(client).await;
+    drop(second_lease);
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_connections_are_replaced() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.direct()).await;
-    let kept = client.lock("kept").acquire().await.unwrap();
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.direct()).await;
+    let lease = client.lock("kept").acquire().await.unwrap();
     for turn in 0..10 {
         for server in &cluster.servers {
             server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
         }
-        take_a_turn(&client, &format!("job {turn}")).await;
+        hold_once(&client, &format!("job {turn}")).await;
     }
-    kept.ensure(Duration::from_secs(1)).unwrap();
-    soon(kept.release()).await.unwrap();
-    cluster.drained(client).await;
+    lease.ensure(Duration::from_secs(1)).unwrap();
+    expect_soon(lease.release()).await.unwrap();
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_release_for_a_dead_node_is_delivered_when_it_is_back() {
+async fn a_release_for_a_dead_node_is_delivered_after_its_restart() {
     let durable = RedisServer::builder().aof(Aof::Always);
-    let cluster = Wired::over(durable.start_many(3)).await;
-    let client = connected(cluster.builder()).await;
+    let cluster = ProxiedCluster::of_servers(durable.start_many(3)).await;
+    let client = connect_to_all(cluster.builder()).await;
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.stands_on("quorlock:job", &[0, 1, 2]).await;
+    cluster.wait_for_key_on("quorlock:job", &[0, 1, 2]).await;
     cluster.proxies[2].refuse(true);
     cluster.servers[2].kill();
-    lease.release().await.expect("two of three acknowledge");
+    lease.release().await.expect("two of three nodes acknowledge");
 
     cluster.servers[2].restart();
-    cluster.stands_on("quorlock:job", &[2]).await;
+    cluster.wait_for_key_on("quorlock:job", &[2]).await;
     cluster.proxies[2].refuse(false);
-    // It is in quarantine for longer than this test lasts, but takes releases in any life.
-    cluster.cleared().await;
-    quarantined(&client, 2).await;
+    // The restarted node is in quarantine for longer than this test takes, but it accepts releases.
+    cluster.wait_until_unlocked().await;
+    wait_until_quarantined(&client, 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn close_reports_releases_that_were_not_delivered() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.stands_on("quorlock:job", &[0, 1, 2]).await;
+    cluster.wait_for_key_on("quorlock:job", &[0, 1, 2]).await;
     cluster.servers[1].freeze();
-    soon(lease.release()).await.expect("two of three acknowledge");
+    expect_soon(lease.release()).await.expect("two of three nodes acknowledge");
     let undelivered = client.close(Duration::from_millis(1)).await.unwrap_err();
     assert_eq!(undelivered.owed, 1, "{undelivered}");
     cluster.servers[1].thaw();
-    cluster.cleared().await;
+    cluster.wait_until_unlocked().await;
 }

@@ -1,4 +1,4 @@
-//! Runs the fence checker examples against real databases.
+//! Runs the examples that check fences against real databases.
 
 #[path = "../../examples/fence_redis.rs"]
 mod fence_redis;
@@ -13,12 +13,12 @@ use rusqlite::Connection;
 #[test]
 fn a_table_accepts_the_same_fence_again_and_no_lower_one() {
     let database = Connection::open_in_memory().unwrap();
-    fence_sql::create(&database).unwrap();
+    fence_sql::create_table(&database).unwrap();
     let write = |cents, fence| fence_sql::write(&database, "7", cents, fence).unwrap();
     assert!(write(1, 5) && write(2, 5) && write(3, 1_763_267_021_482_113));
     assert!(!write(4, 6) && !write(5, 1_763_267_021_482_112));
     let cents: i64 = database.query_row("SELECT cents FROM account", [], |row| row.get(0)).unwrap();
-    assert_eq!(cents, 3, "a refused write changed the table");
+    assert_eq!(cents, 3, "a rejected write changed the table");
 }
 
 #[test]
@@ -38,11 +38,11 @@ fn postgresql_accepts_the_same_fence_again_and_no_lower_one() {
         println!("NOT RUN: PostgreSQL is not installed");
         return;
     };
-    database.run(fence_sql::CREATE);
+    database.run(fence_sql::CREATE_TABLE);
     let writes = [(1, 5), (2, 5), (3, 1_763_267_021_482_113_u64), (4, 6), (5, 1_763_267_021_482_112)];
-    let each = writes.map(|(cents, fence)| format!("EXECUTE fenced({cents}, {fence}, '7');")).concat();
-    let said = database.run(&format!("PREPARE fenced(bigint, bigint, text) AS {}; {each}", fence_sql::WRITE));
-    let updates: Vec<&str> = said.lines().filter(|line| line.starts_with("UPDATE")).collect();
-    assert_eq!(updates, ["UPDATE 1", "UPDATE 1", "UPDATE 1", "UPDATE 0", "UPDATE 0"], "{said}");
-    assert_eq!(database.run("SELECT cents FROM account").trim(), "3", "a refused write changed the table");
+    let statements = writes.map(|(cents, fence)| format!("EXECUTE fenced({cents}, {fence}, '7');")).concat();
+    let output = database.run(&format!("PREPARE fenced(bigint, bigint, text) AS {}; {statements}", fence_sql::WRITE));
+    let updates: Vec<&str> = output.lines().filter(|line| line.starts_with("UPDATE")).collect();
+    assert_eq!(updates, ["UPDATE 1", "UPDATE 1", "UPDATE 1", "UPDATE 0", "UPDATE 0"], "{output}");
+    assert_eq!(database.run("SELECT cents FROM account").trim(), "3", "a rejected write changed the table");
 }

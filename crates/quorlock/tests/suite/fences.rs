@@ -1,4 +1,4 @@
-//! Fences grow with every lease of a name, even if nodes restart or clocks are wrong.
+//! Fences grow with every lease of a name, even if a node is ahead of the others or clocks are wrong.
 
 mod clocks;
 
@@ -6,6 +6,6 @@ use crate::common::builder;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_granted_only_when_a_majority_has_its_fence() {
-    let [first, second] = crate::scenarios::node_ahead::fences(&builder).await;
-    assert!(second > first, "{second} after {first}");
+    let [first, second] = crate::scenarios::node_ahead::run(&builder).await;
+    assert!(second > first, "fence {second} after fence {first}");
 }

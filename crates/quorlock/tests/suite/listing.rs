@@ -1,10 +1,10 @@
-//! Listing locks on real servers: in steps, between keys of other programs, and with nodes down.
+//! Listing locks on real servers: with many keys, with keys of other programs, and with unreachable nodes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
-use crate::common::long::{Wired, connected, noticed};
+use crate::common::long_leases::{ProxiedCluster, connect_to_all, wait_for_silence};
 use quorlock::{Client, Filter, ReadError, Report, Silence};
 
 async fn names(client: &Client) -> Vec<String> {
@@ -13,15 +13,15 @@ async fn names(client: &Client) -> Vec<String> {
     listing.names.iter().map(|inspection| inspection.name.to_string()).collect()
 }
 
-/// A client with a short deadline for nodes that do not reply.
-async fn brisk(cluster: &Wired) -> Client {
-    connected(cluster.direct().node_deadline(Duration::from_millis(500))).await
+/// A client with a short node deadline.
+async fn impatient_client(cluster: &ProxiedCluster) -> Client {
+    connect_to_all(cluster.direct().node_deadline(Duration::from_millis(500))).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_of_other_programs_are_no_locks() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
+async fn a_listing_has_no_keys_of_other_programs() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     for server in &cluster.servers {
         server.command(&["SET", "b", "data"]);
@@ -34,23 +34,23 @@ async fn keys_of_other_programs_are_no_locks() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_another_program_is_listed_with_the_type_of_its_key() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
     for server in &cluster.servers {
         server.command(&["HSET", "quorlock:redisson", "5c4e:1", "1"]);
         server.command(&["PEXPIRE", "quorlock:redisson", "100000"]);
     }
     let listing = client.list(&Filter::new("*")).await.unwrap();
-    let [seen] = listing.names.as_slice() else { panic!("one name is held: {listing:?}") };
-    assert_eq!(seen.holder().unwrap().0.unwrap().to_string(), "another program (key type hash)");
-    let remaining = |said: &Report| said.held.as_ref().and_then(|held| held.remaining);
-    assert!(seen.nodes.iter().all(|(_, said)| remaining(said.as_ref().unwrap()).is_some()), "{seen:?}");
+    let [inspection] = listing.names.as_slice() else { panic!("not exactly one name is listed: {listing:?}") };
+    assert_eq!(inspection.holder().unwrap().0.unwrap().to_string(), "another program (key type hash)");
+    let remaining = |report: &Report| report.held.as_ref().and_then(|held| held.remaining);
+    assert!(inspection.nodes.iter().all(|(_, report)| remaining(report.as_ref().unwrap()).is_some()), "{inspection:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_prefix_locks_are_recognized_by_their_companion_keys() {
-    let cluster = Wired::ready(1).await;
-    let client = connected(cluster.direct().key_template("{name}")).await;
+    let cluster = ProxiedCluster::start(1).await;
+    let client = connect_to_all(cluster.direct().key_template("{name}")).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     let _share = client.rw("shared").read().acquire().await.unwrap();
     let _plain = client.lock("plain").plain().acquire().await.unwrap();
@@ -60,9 +60,9 @@ async fn without_a_prefix_locks_are_recognized_by_their_companion_keys() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_template_may_have_a_suffix() {
-    let cluster = Wired::ready(1).await;
-    let client = connected(cluster.direct().key_template("{name}:lock")).await;
+async fn locks_are_listed_with_a_key_template_that_has_a_suffix() {
+    let cluster = ProxiedCluster::start(1).await;
+    let client = connect_to_all(cluster.direct().key_template("{name}:lock")).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     let _plain = client.lock("plain").plain().acquire().await.unwrap();
     cluster.servers[0].command(&["SET", "b", "data"]);
@@ -70,9 +70,9 @@ async fn a_template_may_have_a_suffix() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_are_scanned_in_steps() {
-    let cluster = Wired::ready(1).await;
-    let client = brisk(&cluster).await;
+async fn a_listing_scans_the_keys_in_many_small_steps() {
+    let cluster = ProxiedCluster::start(1).await;
+    let client = impatient_client(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     let fill = "for i = 1, 20000 do redis.call('SET', 'other:' .. i, 'data') end";
     cluster.servers[0].command(&["EVAL", fill, "0"]);
@@ -80,17 +80,17 @@ async fn keys_are_scanned_in_steps() {
     let stats = cluster.servers[0].command(&["INFO", "commandstats"]);
     let scans = stats.as_str().unwrap().lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
     let scans: u32 = scans.unwrap().split(',').next().unwrap().parse().unwrap();
-    assert!(scans >= 20, "{scans} steps for 20000 keys");
+    assert!(scans >= 20, "{scans} scan commands for 20000 keys");
     assert!(!stats.as_str().unwrap().contains("cmdstat_keys:"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unreachable_node_is_named_and_hides_no_lock() {
-    let cluster = Wired::ready(3).await;
-    let client = brisk(&cluster).await;
+async fn a_listing_names_an_unreachable_node_and_still_has_all_locks() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = impatient_client(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     cluster.servers[1].kill();
-    noticed(&client, 1, |_| true).await;
+    wait_for_silence(&client, 1, |_| true).await;
     let listing = client.list(&Filter::default()).await.unwrap();
     assert_eq!(listing.names.len(), 1);
     assert_eq!(listing.missing.iter().map(|(node, _)| node.clone()).collect::<Vec<_>>(), [client.nodes()[1].0.clone()]);
@@ -101,51 +101,51 @@ async fn an_unreachable_node_is_named_and_hides_no_lock() {
     assert_ne!(tally.votes[2], quorlock::NodeVote::Silent(Silence::Unheard));
 }
 
-/// Fills a server with fences of free names, and with votes.
-fn fill(server: &quorlock_testkit::RedisServer, past: usize, held: usize) {
-    let script = "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'quorlock~fence:quorlock:past/' .. i, '1 x 1', 'EX', 86400) end \
+/// Adds the fences of free names and the votes of held names to a server.
+fn fill(server: &quorlock_testkit::RedisServer, free_names: usize, held_names: usize) {
+    let script = "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'quorlock~fence:quorlock:free/' .. i, '1 x 1', 'EX', 86400) end \
          for i = 1, tonumber(ARGV[2]) do redis.call('SET', 'quorlock:held/' .. i, string.format('%032x', i), 'EX', 3600) end";
-    server.command(&["EVAL", script, "0", &past.to_string(), &held.to_string()]);
+    server.command(&["EVAL", script, "0", &free_names.to_string(), &held_names.to_string()]);
 }
 
 /// How often a server has executed a command.
-fn calls(server: &quorlock_testkit::RedisServer, command: &str) -> usize {
+fn call_count(server: &quorlock_testkit::RedisServer, command: &str) -> usize {
     let stats = server.command(&["INFO", "commandstats"]);
     let calls = stats.as_str().unwrap().split(&format!("cmdstat_{command}:calls=")).nth(1);
     calls.and_then(|rest| rest.split(',').next()).map_or(0, |calls| calls.parse().unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn free_names_cost_a_listing_few_commands() {
+async fn a_listing_needs_few_commands_for_free_names() {
     const HELD: usize = 100;
-    let cluster = Wired::ready(1).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(1).await;
+    let client = connect_to_all(cluster.direct()).await;
     fill(&cluster.servers[0], 42_000, HELD);
-    let before = calls(&cluster.servers[0], "evalsha");
+    let before = call_count(&cluster.servers[0], "evalsha");
     assert_eq!(names(&client).await.len(), HELD);
-    let searches = calls(&cluster.servers[0], "evalsha") - before - HELD;
-    assert!(searches <= 12, "{searches} steps");
+    let searches = call_count(&cluster.servers[0], "evalsha") - before - HELD;
+    assert!(searches <= 12, "{searches} search commands");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_reads_few_names_of_many() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
     for server in &cluster.servers {
         fill(server, 0, 12_000);
     }
-    let before = calls(&cluster.servers[0], "evalsha");
+    let before = call_count(&cluster.servers[0], "evalsha");
     let page = client.list_page(&Filter::default().limit(1), "").await.unwrap();
     assert_eq!(page.names.len(), 1);
     assert!(page.next.is_some());
-    let commands = calls(&cluster.servers[0], "evalsha") - before;
-    assert!(commands <= 2, "a step of the search and a look at one name, not {commands}");
+    let commands = call_count(&cluster.servers[0], "evalsha") - before;
+    assert!(commands <= 2, "{commands} commands for one search and one inspection");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_have_the_names_of_a_node_that_cannot_be_searched() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
+async fn a_page_has_all_names_although_one_node_denies_the_search() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     cluster.servers[0].command(&["ACL", "SETUSER", "default", "-scan"]);
     let page = client.list_page(&Filter::default(), "").await.unwrap();
@@ -153,13 +153,13 @@ async fn pages_have_the_names_of_a_node_that_cannot_be_searched() {
     assert_eq!(page.names.len(), 1, "{page:?}");
     cluster.servers[1].command(&["ACL", "SETUSER", "default", "-scan"]);
     let error = client.list_page(&Filter::default(), "1 1 0 ").await.unwrap_err();
-    assert!(matches!(error, ReadError::NoQuorum { .. }), "a failure on an earlier page counts: {error:?}");
+    assert!(matches!(error, ReadError::NoQuorum { .. }), "a node that failed on an earlier page has failed: {error:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn pages_have_every_name_once() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
+async fn the_pages_of_a_listing_have_every_name_once() {
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
     for server in &cluster.servers {
         fill(server, 3_000, 3_000);
     }
@@ -174,9 +174,9 @@ async fn pages_have_every_name_once() {
         }
     }
     found.sort_unstable();
-    let mut wanted: Vec<String> = (1..=3_000).map(|number| format!("held/{number}")).collect();
-    wanted.sort_unstable();
-    assert_eq!(found, wanted);
+    let mut expected: Vec<String> = (1..=3_000).map(|number| format!("held/{number}")).collect();
+    expected.sort_unstable();
+    assert_eq!(found, expected);
     let error = client.list_page(&Filter::default(), "elsewhere").await.unwrap_err();
     assert_eq!(error, ReadError::InvalidCursor);
 }

@@ -1,11 +1,11 @@
-//! The library's integration tests, in one binary because linking is slow.
+//! The integration tests of the library. They are one binary, because linking each file takes long.
 
 mod breaking;
 mod cancel;
 mod closing;
 mod common;
 mod conformance;
-mod contact;
+mod connecting;
 mod detached;
 mod examine;
 mod faults;

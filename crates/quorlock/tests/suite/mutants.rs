@@ -1,24 +1,24 @@
-//! The purpose of each rule of the protocol: a scenario that ends well with it, and in a violation without it.
+//! Shows why a rule of the protocol exists: a scenario keeps a guarantee with the rule, and breaks it without the rule.
 //!
-//! The tests with the rule honour `QUORLOCK_WITHOUT`, so that they fail without their rule.
+//! `QUORLOCK_WITHOUT` can switch off a rule in the tests that use it, so that they must fail.
 #![cfg(feature = "mutants")]
 
 use crate::common::builder;
 use crate::scenarios::{lost_reply, node_ahead, restarted_node, slow_reply};
 use quorlock::{ClientBuilder, Rule, Rules};
 
-fn without(rule: Rule) -> impl Fn() -> ClientBuilder {
+fn builder_without(rule: Rule) -> impl Fn() -> ClientBuilder {
     move || builder().rules(Rules::without(rule))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_quarantine_keeps_a_restarted_node_from_voting_twice() {
-    assert!(!restarted_node::tell(&builder, &[]).await.has_two_holders());
+    assert!(!restarted_node::run(&builder, &[]).await.has_two_holders());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_the_quarantine_a_restarted_node_votes_twice() {
-    assert!(restarted_node::tell(&without(Rule::Quarantine), &[]).await.has_two_holders());
+    assert!(restarted_node::run(&builder_without(Rule::Quarantine), &[]).await.has_two_holders());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -28,27 +28,27 @@ async fn a_release_reaches_the_node_whose_reply_was_lost() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_release_everywhere_a_lost_reply_leaves_a_vote() {
-    assert!(lost_reply::leaves_a_vote(&without(Rule::ReleaseEverywhere)).await);
+    assert!(lost_reply::leaves_a_vote(&builder_without(Rule::ReleaseEverywhere)).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn validity_ends_before_the_votes_of_slow_nodes_lapse() {
+async fn validity_ends_before_the_votes_of_slow_nodes_expire() {
     assert!(!slow_reply::has_two_holders(&builder).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_count_from_send_validity_outlives_the_votes_of_slow_nodes() {
-    assert!(slow_reply::has_two_holders(&without(Rule::CountFromSend)).await);
+    assert!(slow_reply::has_two_holders(&builder_without(Rule::CountFromSend)).await);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unequal_grants_are_raised_to_one_fence() {
-    let [first, second] = node_ahead::fences(&builder).await;
-    assert!(second > first, "{second} after {first}");
+    let [first, second] = node_ahead::run(&builder).await;
+    assert!(second > first, "fence {second} after fence {first}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_equal_fences_a_later_lease_gets_a_lower_fence() {
-    let [first, second] = node_ahead::fences(&without(Rule::EqualFences)).await;
-    assert!(second <= first, "{second} after {first}");
+    let [first, second] = node_ahead::run(&builder_without(Rule::EqualFences)).await;
+    assert!(second <= first, "fence {second} after fence {first}");
 }

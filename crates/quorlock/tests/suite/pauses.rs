@@ -1,5 +1,6 @@
-//! A machine that was paused: its boot-time clock stood still, and its wall clock was corrected afterwards. The tests
-//! simulate this by moving the wall clock of a child process, whose boot-time clock is the machine's.
+//! Leases on a machine that was paused. During the pause, its boot-time clock stands still. After the pause, its wall
+//! clock is corrected. The tests simulate a pause: they move the wall clock of a child process, and leave its boot-time
+//! clock.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -8,39 +9,44 @@ use std::time::Duration;
 use quorlock::{Client, Lease};
 use quorlock_testkit::Clock;
 
+/// What the child process does: `check` or `wait`.
 const ROLE: &str = "QUORLOCK_TEST_ROLE";
 const HOUR_MICROS: i64 = 3_600_000_000;
-/// Less than the rest of a long lease that has just been acquired.
+/// Shorter than the remaining time of a long lease that was just acquired.
 const STEP_MICROS: i64 = 10_000_000;
-/// Longer than any delay of a busy machine.
+/// A ttl that is longer than any delay of a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(60);
-/// A short ttl has frequent renewals, which check the clocks as well.
+/// A ttl with frequent renewals, which check the clocks as well.
 const SHORT_TTL: Duration = Duration::from_secs(3);
 
 #[test]
 fn a_lease_is_lost_when_the_wall_clock_has_passed_its_end() {
     let clock = Clock::new();
-    let mut holder = Holder::start("look", &clock);
-    assert_eq!(holder.next(), "holds");
+    let mut holder = Holder::start("check", &clock);
+    assert_eq!(holder.next_report(), "holds");
     clock.set_offset_micros(-HOUR_MICROS);
-    assert_eq!(holder.look(), "holds", "a clock that is set back changes nothing");
+    assert_eq!(holder.check(), "holds", "a clock that is set back does not end the lease");
     clock.set_offset_micros(STEP_MICROS - HOUR_MICROS);
-    assert_eq!(holder.look(), "holds", "a clock that is set forward by less than the rest of the lease ends nothing");
+    assert_eq!(
+        holder.check(),
+        "holds",
+        "a clock that is set forward by less than the remaining time does not end the lease"
+    );
     clock.set_offset_micros(HOUR_MICROS);
-    assert!(holder.look().starts_with("the lease is lost"));
-    assert_eq!(holder.look(), "holds", "the next lease is counted by the clock as it is now");
+    assert!(holder.check().starts_with("the lease is lost"));
+    assert_eq!(holder.check(), "holds", "the next lease counts from the changed clock");
 }
 
 #[test]
-fn lost_resolves_without_a_check_of_the_lease() {
+fn lost_resolves_after_a_pause_without_a_check_of_the_lease() {
     let clock = Clock::new();
     let mut holder = Holder::start("wait", &clock);
-    assert_eq!(holder.next(), "holds");
+    assert_eq!(holder.next_report(), "holds");
     clock.set_offset_micros(HOUR_MICROS);
-    assert!(holder.next().starts_with("the lease is lost"));
+    assert!(holder.next_report().starts_with("the lease is lost"));
 }
 
-/// This test binary as the holder of a lease, with another clock.
+/// A child process that runs this test binary with another wall clock, and holds a lease.
 struct Holder {
     child: Child,
     stdin: ChildStdin,
@@ -49,30 +55,31 @@ struct Holder {
 
 impl Holder {
     fn start(role: &str, clock: &Clock) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("a process has a program"))
-            .args(crate::common::only(concat!(module_path!(), "::holder")))
+        let mut child = Command::new(std::env::current_exe().expect("the path of the test binary is known"))
+            .args(crate::common::args_to_run(concat!(module_path!(), "::holder_process")))
             .envs(clock.envs())
             .env(ROLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("a test binary can be started");
-        let stdin = child.stdin.take().expect("it was asked for");
-        let lines = BufReader::new(child.stdout.take().expect("it was asked for")).lines();
+            .expect("the test binary can be started");
+        let stdin = child.stdin.take().expect("the pipe was requested");
+        let lines = BufReader::new(child.stdout.take().expect("the pipe was requested")).lines();
         Self { child, stdin, lines }
     }
 
-    fn look(&mut self) -> String {
-        writeln!(self.stdin).expect("the holder listens");
-        self.next()
+    /// Makes the holder check its lease.
+    fn check(&mut self) -> String {
+        writeln!(self.stdin).expect("the holder process reads its input");
+        self.next_report()
     }
 
-    /// The next line of its output.
-    fn next(&mut self) -> String {
-        let mut lines = self.lines.by_ref().map(|line| line.expect("the holder speaks"));
-        // The test harness prints lines, too, and some of them have no newline.
-        let said = lines.find_map(|line| Some(line.split_once("says: ")?.1.to_owned()));
-        said.expect("the holder speaks")
+    /// The next report of the holder.
+    fn next_report(&mut self) -> String {
+        let mut lines = self.lines.by_ref().map(|line| line.expect("the holder process prints a line"));
+        // The test harness prints to the same output, sometimes without a newline before the report.
+        let report = lines.find_map(|line| Some(line.split_once("report: ")?.1.to_owned()));
+        report.expect("the holder process prints a line")
     }
 }
 
@@ -84,29 +91,34 @@ impl Drop for Holder {
 }
 
 #[tokio::test]
-#[ignore = "only of use to the tests that start it in a process of its own"]
-async fn holder() {
+#[ignore = "other tests run this test in a child process"]
+async fn holder_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
-    let ttl = if role == "look" { LONG_TTL } else { SHORT_TTL };
-    let client =
-        crate::common::builder().nodes(["memory:"]).max_ttl(LONG_TTL).ttl(ttl).connect().await.expect("it is fit");
+    let ttl = if role == "check" { LONG_TTL } else { SHORT_TTL };
+    let client = crate::common::builder()
+        .nodes(["memory:"])
+        .max_ttl(LONG_TTL)
+        .ttl(ttl)
+        .connect()
+        .await
+        .expect("no node is unfit");
     let mut lease = acquire(&client).await;
-    println!("says: holds");
+    println!("report: holds");
     if role == "wait" {
-        println!("says: {}", lease.lost().await);
+        println!("report: {}", lease.lost().await);
         return;
     }
     for _ in std::io::stdin().lines() {
         match lease.ensure(Duration::ZERO) {
             Ok(()) => {
                 lease.fence().expect("a lease that holds has a fence");
-                println!("says: holds");
+                println!("report: holds");
             }
             Err(error) => {
                 assert_eq!(lease.validity(), Duration::ZERO);
                 lease.fence().expect_err("a lost lease has no fence");
-                lease.extend().await.expect_err("nothing revives it");
-                println!("says: {error}");
+                lease.extend().await.expect_err("a lost lease cannot be extended");
+                println!("report: {error}");
                 lease = acquire(&client).await;
             }
         }

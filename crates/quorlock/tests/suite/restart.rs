@@ -1,4 +1,4 @@
-//! Nodes that lose their memory, and nodes of different clusters: none of them may help to grant a lock twice.
+//! Nodes that lose their memory, and nodes of other clusters. Their votes must not help to grant a lock to two clients.
 
 mod claims;
 mod founding;

@@ -1,4 +1,4 @@
-//! A master behind sentinels as a single trusted node: what a failover does to leases and fences.
+//! A master behind sentinels as a single node: what happens to leases and fences at a failover.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,26 +7,26 @@ use std::time::Duration;
 use quorlock::{Client, ConnectError, LeaseError, LostError};
 use quorlock_testkit::{Proxy, RedisServer, Sentinels, eventually, eventually_async};
 
-use crate::common::long::{self, LONG};
+use crate::common::long_leases::{self, LONG};
 
-/// Short enough to wait for. Only tests in which a master dies use such a sentinel.
-const PATIENCE: Duration = Duration::from_millis(300);
+/// The time after which a sentinel takes a master for dead, for tests in which a master dies.
+const DEAD_AFTER: Duration = Duration::from_millis(300);
 
-/// So far ahead of the clocks that fences do not grow with time during a test.
+/// A maximum clock skew that puts fences so far ahead of the clocks that they do not grow with time during a test.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(30);
 
 async fn client(sentinels: &Sentinels) -> Client {
-    long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([sentinels.url()]).connect().await.unwrap()
+    long_leases::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([sentinels.url()]).connect().await.unwrap()
 }
 
-/// Waits until the client can reach its node.
-async fn is_up(client: &Client) {
-    eventually_async("the node to be there", async || client.nodes()[0].1.is_none()).await;
+/// Waits until the node of the client can vote.
+async fn wait_until_voting(client: &Client) {
+    eventually_async("the node to vote", async || client.nodes()[0].1.is_none()).await;
 }
 
 #[tokio::test]
 async fn fences_grow_across_a_failover_and_a_replicated_lease_survives() {
-    let sentinels = Sentinels::builder().replicas(1).patience(PATIENCE).start();
+    let sentinels = Sentinels::builder().replicas(1).patience(DEAD_AFTER).start();
     let client = client(&sentinels).await;
     let lease = client.lock("kept").acquire().await.unwrap();
     let first = client.lock("next").acquire().await.unwrap();
@@ -36,16 +36,19 @@ async fn fences_grow_across_a_failover_and_a_replicated_lease_survives() {
 
     sentinels.servers[0].kill();
     let next = client.lock("next").acquire().await.unwrap();
-    assert!(next.fence().unwrap() > fence, "after a failover, fences go on above those before");
+    assert!(next.fence().unwrap() > fence, "the fence did not grow across the failover");
     assert_eq!(sentinels.master().port(), sentinels.servers[1].port());
     lease.extend().await.unwrap();
     let rival = self::client(&sentinels).await;
-    assert!(rival.lock("kept").try_acquire().await.unwrap().is_none(), "the new master knows the lease");
+    assert!(
+        rival.lock("kept").try_acquire().await.unwrap().is_none(),
+        "the new master does not have the replicated lease"
+    );
 }
 
 #[tokio::test]
-async fn a_lease_that_was_not_replicated_is_lost_to_a_higher_fence() {
-    let sentinels = Sentinels::builder().replicas(1).patience(PATIENCE).start();
+async fn a_lease_that_was_not_replicated_is_lost_and_the_next_lease_has_a_higher_fence() {
+    let sentinels = Sentinels::builder().replicas(1).patience(DEAD_AFTER).start();
     let client = client(&sentinels).await;
     let lease = client.lock("missed").acquire().await.unwrap();
     let fence = lease.fence().unwrap();
@@ -53,16 +56,16 @@ async fn a_lease_that_was_not_replicated_is_lost_to_a_higher_fence() {
     sentinels.servers[0].kill();
     let replica = &sentinels.servers[1];
     eventually_async("the replica to be the master", async || sentinels.master().port() == replica.port()).await;
-    // As if replication had not delivered it.
+    // Delete the keys, as if they had not been replicated.
     assert_eq!(replica.command(&["DEL", "quorlock:missed", "quorlock~fence:quorlock:missed"]).as_int(), Some(2));
     let rival = self::client(&sentinels).await;
-    let theirs = rival.lock("missed").acquire().await.unwrap();
-    assert!(theirs.fence().unwrap() > fence);
-    eventually_async("the first to learn that its lease is lost", async || {
+    let rival_lease = rival.lock("missed").acquire().await.unwrap();
+    assert!(rival_lease.fence().unwrap() > fence);
+    eventually_async("the first client to lose its lease", async || {
         matches!(lease.extend().await, Err(LeaseError::Lost(LostError::Taken)))
     })
     .await;
-    theirs.extend().await.unwrap();
+    rival_lease.extend().await.unwrap();
 }
 
 #[tokio::test]
@@ -72,75 +75,75 @@ async fn a_manual_failover_is_noticed_before_the_old_master_steps_down() {
     let first = client.lock("a").acquire().await.unwrap();
     let fence = first.fence().unwrap();
     first.release().await.unwrap();
-    let old = &sentinels.servers[0];
-    assert_eq!(old.cli(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]), "OK");
+    let old_master = &sentinels.servers[0];
+    assert_eq!(old_master.cli(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]), "OK");
     sentinels.fail_over();
     // The old master never steps down, but its votes no longer count.
-    assert_eq!(old.cli(&["SET", "quorlock:a", "stranger"]), "OK");
+    assert_eq!(old_master.cli(&["SET", "quorlock:a", "another program"]), "OK");
     let second = client.lock("a").acquire_within(LONG).await.unwrap();
     assert!(second.fence().unwrap() > fence);
-    assert_ne!(sentinels.servers[1].cli(&["GET", "quorlock:a"]), "stranger");
-    assert_eq!(old.cli(&["GET", "quorlock:a"]), "stranger");
+    assert_ne!(sentinels.servers[1].cli(&["GET", "quorlock:a"]), "another program");
+    assert_eq!(old_master.cli(&["GET", "quorlock:a"]), "another program");
 }
 
-/// Makes the old master ignore its demotion, calls `fail_over`, and acquires a lock that only the old master has as
-/// held.
-async fn leaves_the_old_master(sentinels: &Sentinels, client: &Client, fail_over: impl FnOnce()) {
+/// Checks that the client uses the new master after a failover. The old master ignores its demotion, and another
+/// program holds the lock on the old master only, so the client can acquire the lock only from the new master.
+async fn assert_uses_new_master(sentinels: &Sentinels, client: &Client, fail_over: impl FnOnce()) {
     let first = client.lock("a").acquire().await.unwrap();
     let fence = first.fence().unwrap();
     first.release().await.unwrap();
-    let old = &sentinels.servers[0];
-    assert_eq!(old.cli(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]), "OK");
+    let old_master = &sentinels.servers[0];
+    assert_eq!(old_master.cli(&["ACL", "SETUSER", "default", "-replicaof", "-slaveof"]), "OK");
     fail_over();
-    assert_eq!(old.cli(&["SET", "quorlock:a", "stranger"]), "OK");
+    assert_eq!(old_master.cli(&["SET", "quorlock:a", "another program"]), "OK");
     let second = client.lock("a").acquire_within(LONG).await.unwrap();
     assert!(second.fence().unwrap() > fence);
-    assert_ne!(sentinels.servers[1].cli(&["GET", "quorlock:a"]), "stranger");
+    assert_ne!(sentinels.servers[1].cli(&["GET", "quorlock:a"]), "another program");
 }
 
 #[tokio::test]
-async fn a_failover_is_noticed_after_the_sentinel_restarted() {
+async fn a_client_notices_a_failover_after_the_sentinel_has_restarted() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let client = client(&sentinels).await;
-    is_up(&client).await;
+    wait_until_voting(&client).await;
     sentinels.restart_sentinel();
-    leaves_the_old_master(&sentinels, &client, || sentinels.fail_over()).await;
+    assert_uses_new_master(&sentinels, &client, || sentinels.fail_over()).await;
 }
 
 #[tokio::test]
-async fn a_failover_is_noticed_while_the_sentinel_hangs() {
+async fn a_client_notices_a_failover_while_one_sentinel_is_frozen() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let other = sentinels.start_another();
     let url = sentinels.url_among(&[&other.addr().to_string()]);
-    // The client can listen to only one of them at first.
+    // At first, the client can subscribe only to the sentinel that is not frozen.
     other.freeze();
-    let client = long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
-    is_up(&client).await;
+    let client = long_leases::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
+    wait_until_voting(&client).await;
     other.thaw();
     sentinels.sentinel.freeze();
-    leaves_the_old_master(&sentinels, &client, || sentinels.fail_over_by(&other)).await;
+    assert_uses_new_master(&sentinels, &client, || sentinels.fail_over_by(&other)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failover_is_noticed_by_sentinels_that_answer_late() {
+async fn a_client_notices_a_failover_although_its_sentinel_answers_late() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let slow = Proxy::start(sentinels.sentinel.addr());
     let url = sentinels.url().replace(&sentinels.sentinel.addr().to_string(), &slow.addr().to_string());
-    let client = long::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
-    is_up(&client).await;
+    let client = long_leases::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
+    wait_until_voting(&client).await;
     let before = slow.connections();
     slow.delay(Duration::from_millis(600));
-    eventually_async("the client to ask anew", async || slow.connections() > before).await;
+    eventually_async("the client to reconnect to the sentinel", async || slow.connections() > before).await;
     let fail_over = || {
         sentinels.fail_over();
-        eventually("the client to leave its master", || client.nodes()[0].1.is_some());
+        eventually("the client to stop using its master", || client.nodes()[0].1.is_some());
         slow.delay(Duration::ZERO);
     };
-    leaves_the_old_master(&sentinels, &client, fail_over).await;
+    assert_uses_new_master(&sentinels, &client, fail_over).await;
 }
 
 #[tokio::test]
-async fn a_master_is_kept_while_no_sentinel_answers() {
+async fn a_client_keeps_its_master_while_no_sentinel_answers() {
     let sentinels = Sentinels::builder().start();
     let client = client(&sentinels).await;
     let lease = client.lock("a").acquire().await.unwrap();
@@ -152,17 +155,17 @@ async fn a_master_is_kept_while_no_sentinel_answers() {
 }
 
 #[tokio::test]
-async fn a_demoted_master_is_abandoned() {
+async fn a_client_stops_using_a_demoted_master() {
     let sentinels = Sentinels::builder().start();
     let client = client(&sentinels).await;
     let other = RedisServer::start();
     let port = other.port().to_string();
-    is_up(&client).await;
+    wait_until_voting(&client).await;
     assert_eq!(sentinels.servers[0].command(&["REPLICAOF", "127.0.0.1", &port]).as_str(), Some("OK"));
-    assert!(client.lock("a").try_acquire().await.is_err(), "a replica gives no votes");
-    eventually_async("the link to say why", async || {
-        let trouble = client.nodes().remove(0).1;
-        trouble.is_some_and(|trouble| trouble.to_string().contains("not the master"))
+    assert!(client.lock("a").try_acquire().await.is_err(), "a replica granted a vote");
+    eventually_async("the client to report why the node does not vote", async || {
+        let silence = client.nodes().remove(0).1;
+        silence.is_some_and(|silence| silence.to_string().contains("not the master"))
     })
     .await;
     assert_eq!(sentinels.servers[0].command(&["REPLICAOF", "NO", "ONE"]).as_str(), Some("OK"));
@@ -172,23 +175,24 @@ async fn a_demoted_master_is_abandoned() {
 #[tokio::test]
 async fn one_sentinel_of_several_is_enough_and_passwords_are_used() {
     let sentinels = Sentinels::builder().password("hunter2").sentinel_password("hunter3").start();
-    // One sentinel is down, one does not reply, and one watches another master.
+    // One sentinel is down, and one does not answer. The sentinel of `other_master` watches another master.
     let (down, silent) = (RedisServer::start(), RedisServer::start());
-    let stranger = Sentinels::builder().start();
+    let other_master = Sentinels::builder().start();
     down.kill();
     silent.freeze();
     let others = [&down, &silent].map(|server| server.addr().to_string());
-    let stranger_url = stranger.sentinel.addr().to_string();
+    let other_sentinel = other_master.sentinel.addr().to_string();
     let url = sentinels.url_among(&[&others[0], &others[1]]);
-    let client = long::builder().nodes([&url]).connect().await.unwrap();
+    let client = long_leases::builder().nodes([&url]).connect().await.unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
     let (title, _) = &client.nodes()[0];
     assert!(title.contains("/testkit") && !title.contains("hunter"), "{title}");
 
-    let wrong = url.replace("hunter3", "hunter4").replace(&others[0], &stranger_url).replace(&others[1], &stranger_url);
-    let error = long::builder().nodes([wrong.replace("testkit", "other")]).connect().await.unwrap_err();
+    let wrong =
+        url.replace("hunter3", "hunter4").replace(&others[0], &other_sentinel).replace(&others[1], &other_sentinel);
+    let error = long_leases::builder().nodes([wrong.replace("testkit", "other")]).connect().await.unwrap_err();
     assert!(matches!(&error, ConnectError::Denied { .. } if !error.to_string().contains("hunter")), "{error}");
     let unknown = sentinels.url().replace("/testkit", "/other");
-    let error = long::builder().nodes([unknown]).connect().await.unwrap_err();
+    let error = long_leases::builder().nodes([unknown]).connect().await.unwrap_err();
     assert!(matches!(&error, ConnectError::Unfit { .. } if error.to_string().contains("\"other\"")), "{error}");
 }

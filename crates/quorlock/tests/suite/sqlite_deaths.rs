@@ -1,4 +1,5 @@
-//! One SQLite file, and processes that die while they hold a lock: the next holder does not wait for the ttl.
+//! An SQLite file, and processes that die while they hold a lock. The next client gets the lock before the ttl has
+//! passed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,30 +11,33 @@ use quorlock::blocking::{Client, Lease};
 use quorlock::{AcquireError, ClientBuilder};
 use quorlock_testkit::eventually;
 
-/// Longer than any wait in these tests.
+/// A ttl that is longer than any wait of these tests.
 const TTL: Duration = Duration::from_secs(60);
-/// Half of the ttl: a client that acquires sooner did not wait for the ttl.
-const LONG_BEFORE: Duration = Duration::from_secs(30);
+/// Half of the ttl. A client that acquires within this time did not wait for the ttl.
+const HALF_TTL: Duration = Duration::from_secs(30);
+/// The folder of the SQLite file.
 const FOLDER: &str = "QUORLOCK_TEST_FOLDER";
+/// The id of a process that must also be dead before the leases end.
 const COMPANION: &str = "QUORLOCK_TEST_COMPANION";
-const OUTLIVED: &str = "QUORLOCK_TEST_OUTLIVED";
+/// If set, the leases outlive their process.
+const LEASES_OUTLIVE_PROCESS: &str = "QUORLOCK_TEST_LEASES_OUTLIVE_PROCESS";
 
 #[test]
-fn a_killed_holder_frees_the_lock_before_and_after_it_is_reaped() {
+fn the_lock_of_a_killed_holder_is_free_before_and_after_the_process_is_reaped() {
     let folder = tempfile::tempdir().unwrap();
     let client = client(folder.path());
-    let mut last = 0;
+    let mut last_fence = 0;
     for is_reaped in [false, true] {
         let mut holder = Holder::start(folder.path(), &[]);
-        assert!(holder.fence > last, "fence {} after {last}", holder.fence);
-        assert!(try_acquire(&client).is_none(), "it is not held");
+        assert!(holder.fence > last_fence, "fence {} after fence {last_fence}", holder.fence);
+        assert!(try_acquire(&client).is_none(), "the lock is not held");
         holder.process.kill().unwrap();
         if is_reaped {
             holder.process.wait().unwrap();
         }
         let lease = acquire(&client);
-        last = lease.fence().unwrap().get();
-        assert!(last > holder.fence, "fence {last} after {}", holder.fence);
+        last_fence = lease.fence().unwrap().get();
+        assert!(last_fence > holder.fence, "fence {last_fence} after fence {}", holder.fence);
         lease.release().unwrap();
     }
 }
@@ -45,47 +49,47 @@ fn a_waiter_notices_the_death_of_the_holder() {
     let client = client(folder.path());
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| acquire(&client));
-        eventually("a waiter is queued", || waiting(folder.path()) == 1);
+        eventually("the waiter to be queued", || waiter_count(folder.path()) == 1);
         holder.process.kill().unwrap();
         assert!(waiter.join().unwrap().fence().unwrap().get() > holder.fence);
     });
 }
 
 #[test]
-fn a_stopped_holder_is_not_dead() {
+fn a_stopped_holder_keeps_its_lock() {
     let folder = tempfile::tempdir().unwrap();
     let mut holder = Holder::start(folder.path(), &[]);
     let client = client(folder.path());
-    signal(&holder, "STOP");
-    eventually("it stands still", || {
+    send_signal(&holder, "STOP");
+    eventually("the process to be stopped", || {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", holder.process.id())).unwrap();
         stat.rsplit_once(") ").unwrap().1.starts_with('T')
     });
     assert!(try_acquire(&client).is_none());
-    signal(&holder, "CONT");
+    send_signal(&holder, "CONT");
     assert!(try_acquire(&client).is_none());
     holder.process.kill().unwrap();
     drop(acquire(&client));
 }
 
 #[test]
-fn a_holder_with_a_companion_is_dead_once_both_are() {
+fn a_lock_stays_held_until_the_holder_and_its_companion_are_dead() {
     let folder = tempfile::tempdir().unwrap();
     let mut companion = Command::new("sleep").arg("600").spawn().unwrap();
     let mut holder = Holder::start(folder.path(), &[(COMPANION, &companion.id().to_string())]);
     let client = client(folder.path());
     holder.process.kill().unwrap();
     holder.process.wait().unwrap();
-    assert!(try_acquire(&client).is_none(), "the companion has yet to end what it guards");
+    assert!(try_acquire(&client).is_none(), "the lock was free although the companion lives");
     companion.kill().unwrap();
     drop(acquire(&client));
     companion.wait().unwrap();
 }
 
 #[test]
-fn leases_that_outlive_their_process_last_for_their_ttl() {
+fn leases_that_may_outlive_their_process_stay_held_after_its_death() {
     let folder = tempfile::tempdir().unwrap();
-    let mut holder = Holder::start(folder.path(), &[(OUTLIVED, "yes")]);
+    let mut holder = Holder::start(folder.path(), &[(LEASES_OUTLIVE_PROCESS, "yes")]);
     holder.process.kill().unwrap();
     holder.process.wait().unwrap();
     assert!(try_acquire(&client(folder.path())).is_none());
@@ -94,33 +98,33 @@ fn leases_that_outlive_their_process_last_for_their_ttl() {
 #[test]
 fn a_missing_companion_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let mut gone = Command::new("true").spawn().unwrap();
-    gone.wait().unwrap();
-    let error = Client::start(builder(folder.path()).also_alive_with(gone.id()).connect()).unwrap_err().to_string();
-    assert!(error.contains(&gone.id().to_string()) && error.contains("running process"), "{error}");
+    let mut ended = Command::new("true").spawn().unwrap();
+    ended.wait().unwrap();
+    let error = Client::start(builder(folder.path()).also_alive_with(ended.id()).connect()).unwrap_err().to_string();
+    assert!(error.contains(&ended.id().to_string()) && error.contains("running process"), "{error}");
 }
 
 #[test]
-#[ignore = "a part of the tests above, in a process of its own"]
-fn holder() {
+#[ignore = "other tests run this test in a child process"]
+fn holder_process() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let mut builder = builder(&folder);
     if let Ok(pid) = std::env::var(COMPANION) {
         builder = builder.also_alive_with(pid.parse().unwrap());
     }
-    if std::env::var_os(OUTLIVED).is_some() {
+    if std::env::var_os(LEASES_OUTLIVE_PROCESS).is_some() {
         builder = builder.leases_outlive_process();
     }
     let client = Client::start(builder.connect()).unwrap();
     let lease = acquire(&client);
-    std::fs::write(folder.join("taking"), lease.fence().unwrap().to_string()).unwrap();
-    std::fs::rename(folder.join("taking"), folder.join("taken")).unwrap();
+    std::fs::write(folder.join("fence.new"), lease.fence().unwrap().to_string()).unwrap();
+    std::fs::rename(folder.join("fence.new"), folder.join("fence")).unwrap();
     loop {
         std::thread::park();
     }
 }
 
-/// A process that holds the lock until it is killed.
+/// A child process that runs this test binary, and holds the lock until it is killed. Dropping it kills the process.
 struct Holder {
     process: Child,
     fence: u64,
@@ -130,14 +134,14 @@ impl Holder {
     fn start(folder: &Path, variables: &[(&str, &str)]) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
-            .args(crate::common::only(concat!(module_path!(), "::holder")))
+            .args(crate::common::args_to_run(concat!(module_path!(), "::holder_process")))
             .env(FOLDER, folder)
             .stdout(Stdio::null());
         let process = command.envs(variables.iter().copied()).spawn().unwrap();
-        let taken = folder.join("taken");
-        eventually("the other process holds", || taken.exists());
-        let fence = std::fs::read_to_string(&taken).unwrap().parse().unwrap();
-        std::fs::remove_file(taken).unwrap();
+        let fence_file = folder.join("fence");
+        eventually("the other process to hold the lock", || fence_file.exists());
+        let fence = std::fs::read_to_string(&fence_file).unwrap().parse().unwrap();
+        std::fs::remove_file(fence_file).unwrap();
         Self { process, fence }
     }
 }
@@ -149,16 +153,17 @@ impl Drop for Holder {
     }
 }
 
-fn signal(holder: &Holder, name: &str) {
+/// Sends a signal to the process of the holder.
+fn send_signal(holder: &Holder, name: &str) {
     let pid = holder.process.id().to_string();
     assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
 }
 
 fn acquire(client: &Client) -> Lease {
-    client.lock("a").acquire_within(LONG_BEFORE).unwrap()
+    client.lock("a").acquire_within(HALF_TTL).unwrap()
 }
 
-/// Retries if the file was busy for too long.
+/// Tries to acquire. Tries again if the file was busy for too long.
 fn try_acquire(client: &Client) -> Option<Lease> {
     loop {
         match client.lock("a").try_acquire() {
@@ -169,7 +174,7 @@ fn try_acquire(client: &Client) -> Option<Lease> {
     }
 }
 
-fn waiting(folder: &Path) -> u32 {
+fn waiter_count(folder: &Path) -> u32 {
     let client = client(folder);
     client.wait(client.inspect("a")).unwrap().waiting()
 }

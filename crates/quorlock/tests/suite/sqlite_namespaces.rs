@@ -1,5 +1,5 @@
-//! One SQLite file, and processes in other time and mount namespaces. If the machine allows no namespaces, these tests
-//! print that and check nothing; unit tests of the node cover how it reads `/proc`.
+//! An SQLite file, and processes in other time and mount namespaces. If the machine does not allow namespaces, these
+//! tests print so and check nothing. Unit tests of the SQLite node check how it reads `/proc`.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,17 +12,21 @@ use quorlock::ClientBuilder;
 use quorlock::blocking::Client;
 use quorlock_testkit::eventually;
 
-/// The role of the child process.
+/// What the child process does: `attempt` or `hold`.
 const ROLE: &str = "QUORLOCK_TEST_ROLE";
+/// The folder of the SQLite file.
 const FOLDER: &str = "QUORLOCK_TEST_FOLDER";
+/// The file with the id of the current boot of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
-/// Longer than any delay of a busy machine.
+/// A ttl that is longer than any delay of a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(60);
+/// A ttl that is short enough to wait for.
 const SHORT_TTL: Duration = Duration::from_secs(1);
-/// Much longer than the longest lease here.
-const PATIENCE: Duration = Duration::from_secs(300);
+/// A timeout that is much longer than any ttl of these tests.
+const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// Runs a program in other namespaces, behind `wrapper`: as root, or as root of a user namespace.
+/// A command that runs `wrapper` in other namespaces, as root, or else as the root of a user namespace. The caller
+/// appends the program that `wrapper` runs. Returns `None` if the machine does not allow these namespaces.
 fn unshare(flags: &[&str], wrapper: &[&str]) -> Option<Command> {
     for extra in [&[][..], &["--map-root-user"]] {
         let command = || {
@@ -39,32 +43,34 @@ fn unshare(flags: &[&str], wrapper: &[&str]) -> Option<Command> {
     None
 }
 
-/// Runs the test `other` of this file in a child process.
-fn start(mut within: Command, role: &str, folder: &Path) -> Child {
-    within.arg(std::env::current_exe().unwrap()).args(crate::common::only(concat!(module_path!(), "::other")));
-    within.env(ROLE, role).env(FOLDER, folder).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+/// Runs the test `child_process` of this file, by means of `command`.
+fn start(mut command: Command, role: &str, folder: &Path) -> Child {
+    command
+        .arg(std::env::current_exe().unwrap())
+        .args(crate::common::args_to_run(concat!(module_path!(), "::child_process")));
+    command.env(ROLE, role).env(FOLDER, folder).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
 }
 
-/// The output of a child process that tries to acquire the lock.
-fn attempt(within: Command, folder: &Path) -> String {
-    assert!(start(within, "attempt", folder).wait().unwrap().success());
-    std::fs::read_to_string(folder.join("said")).unwrap()
+/// The result of a child process that tries to acquire the lock.
+fn attempt(command: Command, folder: &Path) -> String {
+    assert!(start(command, "attempt", folder).wait().unwrap().success());
+    std::fs::read_to_string(folder.join("result")).unwrap()
 }
 
 #[test]
-#[ignore = "a part of the other tests, in a process of its own"]
-fn other() {
+#[ignore = "other tests run this test in a child process"]
+fn child_process() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     match std::env::var(ROLE).unwrap().as_str() {
         "attempt" => {
-            std::fs::write(folder.join("said"), try_acquire(&folder).unwrap_or_else(|error| error)).unwrap();
+            std::fs::write(folder.join("result"), try_acquire(&folder).unwrap_or_else(|error| error)).unwrap();
         }
         role => {
             assert_eq!(role, "hold");
             let client = client(&folder);
             let lease = client.lock("a").ttl(SHORT_TTL).acquire().unwrap();
-            std::fs::write(folder.join("said"), lease.fence().unwrap().to_string()).unwrap();
-            // Until it is killed.
+            std::fs::write(folder.join("result"), lease.fence().unwrap().to_string()).unwrap();
+            // Hold the lock until this process is killed.
             let _ = std::io::stdin().read_to_end(&mut Vec::new());
         }
     }
@@ -86,44 +92,44 @@ fn builder(folder: &Path) -> ClientBuilder {
 }
 
 #[test]
-fn a_held_lock_is_held_in_another_time_namespace() {
-    let Some(within) = unshare(&["--time", "--boottime", "100000"], &[]) else { return };
+fn a_process_in_another_time_namespace_finds_a_held_lock_held() {
+    let Some(command) = unshare(&["--time", "--boottime", "100000"], &[]) else { return };
     let folder = tempfile::tempdir().unwrap();
     let client = client(folder.path());
     let lease = client.lock("a").acquire().unwrap();
-    assert_eq!(attempt(within, folder.path()), "held");
+    assert_eq!(attempt(command, folder.path()), "held");
     lease.ensure(Duration::ZERO).unwrap();
 }
 
 #[test]
 fn a_lease_from_another_time_namespace_lasts_at_most_its_ttl() {
-    let Some(within) = unshare(&["--time", "--boottime", "100000"], &[]) else { return };
+    let Some(command) = unshare(&["--time", "--boottime", "100000"], &[]) else { return };
     let folder = tempfile::tempdir().unwrap();
-    let mut holder = start(within, "hold", folder.path());
+    let mut holder = start(command, "hold", folder.path());
     // Kept open, because the holder releases its lease when its input ends.
     let _stdin = holder.stdin.take();
-    eventually("the other process holds the lock", || folder.path().join("said").exists());
+    eventually("the other process to hold the lock", || folder.path().join("result").exists());
     holder.kill().unwrap();
     holder.wait().unwrap();
     let client = client(folder.path());
-    let lease = client.lock("a").acquire_within(PATIENCE).unwrap();
+    let lease = client.lock("a").acquire_within(TIME_LIMIT).unwrap();
     lease.ensure(Duration::ZERO).unwrap();
 }
 
 #[test]
-fn a_boot_id_from_a_bind_mount_is_refused() {
+fn a_process_whose_boot_id_comes_from_a_bind_mount_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let client = client(folder.path());
     let lease = client.lock("a").acquire().unwrap();
-    let made_up = folder.path().join("boot_id");
-    std::fs::write(&made_up, "5f3c1c5e-8d4e-4a57-9b0c-3d1f2a6b7c8d\n").unwrap();
-    // One on another file system, and one on the same.
-    for source in [made_up.to_str().unwrap(), "/proc/sys/kernel/random/uuid"] {
+    let made_up_file = folder.path().join("boot_id");
+    std::fs::write(&made_up_file, "5f3c1c5e-8d4e-4a57-9b0c-3d1f2a6b7c8d\n").unwrap();
+    // The first source is on another file system than the boot id, the second on the same.
+    for source in [made_up_file.to_str().unwrap(), "/proc/sys/kernel/random/uuid"] {
         let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
-        let Some(within) = unshare(&["--mount"], &["sh", "-c", script, "sh", source, BOOT_ID]) else { return };
-        let said = attempt(within, folder.path());
-        assert!(said.contains(BOOT_ID) && said.contains("mounted over"), "{said}");
+        let Some(command) = unshare(&["--mount"], &["sh", "-c", script, "sh", source, BOOT_ID]) else { return };
+        let result = attempt(command, folder.path());
+        assert!(result.contains(BOOT_ID) && result.contains("mounted over"), "{result}");
     }
-    assert_eq!(attempt(Command::new("env"), folder.path()), "held", "the votes are as they were");
+    assert_eq!(attempt(Command::new("env"), folder.path()), "held", "a refused process changed the votes");
     lease.ensure(Duration::ZERO).unwrap();
 }

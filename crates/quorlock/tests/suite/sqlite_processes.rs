@@ -1,4 +1,5 @@
-//! Many processes and one SQLite file: only the lock protects the counter, and some of the processes are killed.
+//! Many processes and one SQLite file. The processes increment a counter that only the lock protects, and some
+//! processes are killed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,13 +16,16 @@ use quorlock::{AcquireError, Retry};
 use quorlock_testkit::eventually;
 
 const WORKERS: usize = 8;
+/// The final number of the counter.
 const TURNS: u64 = 2_000;
-/// A killed holder keeps the others waiting until one of them checks it, so each kill costs up to a second.
-const TURNS_A_KILL: usize = 250;
-/// Longer than any delay of a busy machine.
+/// The number of turns between two kills. After a kill, the others may wait for up to a second, until one of them
+/// checks whether the holder lives.
+const TURNS_PER_KILL: usize = 250;
+/// A ttl that is longer than any delay of a busy machine.
 const HANDOVER_TTL: Duration = Duration::from_secs(30);
+/// The folder of the SQLite file, the counter and the journal.
 const FOLDER: &str = "QUORLOCK_TEST_FOLDER";
-/// The counter is written in one piece, so a kill leaves the old or the new number.
+/// The number of digits of the counter. One write replaces all of them, so a kill leaves the old or the new number.
 const DIGITS: usize = 20;
 
 #[test]
@@ -30,23 +34,23 @@ fn a_counter_under_the_lock_stays_exact_while_processes_are_killed() {
     std::fs::write(folder.path().join("counter"), format!("{:0DIGITS$}", 0)).unwrap();
     File::create(folder.path().join("journal")).unwrap();
     let mut workers: Vec<Process> =
-        (0..WORKERS).map(|_| Process::start(concat!(module_path!(), "::worker"), folder.path())).collect();
+        (0..WORKERS).map(|_| Process::start(concat!(module_path!(), "::worker_process"), folder.path())).collect();
     let mut kills = 0;
-    for turn in (0..TURNS).step_by(TURNS_A_KILL) {
-        eventually("the counter goes on", || counter(folder.path()) > turn);
+    for turn in (0..TURNS).step_by(TURNS_PER_KILL) {
+        eventually("the counter to grow", || counter(folder.path()) > turn);
         let victim = kills % WORKERS;
-        workers[victim] = Process::start(concat!(module_path!(), "::worker"), folder.path());
+        workers[victim] = Process::start(concat!(module_path!(), "::worker_process"), folder.path());
         kills += 1;
     }
     for worker in &mut workers {
         let status = worker.0.wait().unwrap();
         assert!(status.success(), "a worker that was not killed failed: {status}");
     }
-    check(folder.path(), kills);
+    check_journal(folder.path(), kills);
 }
 
-/// Checks that each number in the journal was written once, and that fences grew with the numbers.
-fn check(folder: &Path, kills: usize) {
+/// Checks that each number in the journal was written once, and that the fences grow with the numbers.
+fn check_journal(folder: &Path, kills: usize) {
     let journal = std::fs::read_to_string(folder.join("journal")).unwrap();
     let turns: Vec<(u64, u64)> = journal
         .lines()
@@ -57,7 +61,7 @@ fn check(folder: &Path, kills: usize) {
         .collect();
     assert_eq!(counter(folder), TURNS);
     let numbers: BTreeSet<u64> = turns.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers.len(), turns.len(), "two turns read the same number: an update was lost");
+    assert_eq!(numbers.len(), turns.len(), "two turns wrote the same number, so an update was lost");
     // A worker that is killed between the counter and the journal leaves one gap.
     assert!(turns.len() + kills >= TURNS as usize, "{} turns, {kills} kills", turns.len());
     assert!(turns.windows(2).all(|pair| pair[0] < pair[1] && pair[0].1 < pair[1].1), "turns or fences out of order");
@@ -72,38 +76,38 @@ fn counter(folder: &Path) -> u64 {
 fn a_waiter_in_another_process_takes_over_after_a_release() {
     let folder = tempfile::tempdir().unwrap();
     let holder = client(folder.path());
-    let lease = insist(|| holder.lock("detached").ttl(HANDOVER_TTL).acquire());
-    let mut waiter = Process::start(concat!(module_path!(), "::waiter"), folder.path());
-    eventually("the other process asks", || folder.path().join("asking").exists());
-    let ours = lease.fence().unwrap().get();
-    assert!(!folder.path().join("taken").exists(), "the waiter got a held lock");
+    let lease = retry_while_busy(|| holder.lock("handover").ttl(HANDOVER_TTL).acquire());
+    let mut waiter = Process::start(concat!(module_path!(), "::waiter_process"), folder.path());
+    eventually("the other process to wait for the lock", || folder.path().join("waiting").exists());
+    let fence = lease.fence().unwrap().get();
+    assert!(!folder.path().join("fence").exists(), "the waiter got the lock while it was held");
     // If the release is not acknowledged in time, the client retries it in the background.
     let _ = lease.release();
     let status = waiter.0.wait().unwrap();
     assert!(status.success(), "the waiter failed: {status}");
-    let theirs: u64 = std::fs::read_to_string(folder.path().join("taken")).unwrap().parse().unwrap();
-    assert!(theirs > ours, "fence {theirs} after {ours}");
+    let waiter_fence: u64 = std::fs::read_to_string(folder.path().join("fence")).unwrap().parse().unwrap();
+    assert!(waiter_fence > fence, "fence {waiter_fence} after fence {fence}");
 }
 
 #[test]
-#[ignore = "a part of the test above, in a process of its own"]
-fn waiter() {
+#[ignore = "another test runs this test in a child process"]
+fn waiter_process() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let client = client(&folder);
-    let lock = client.lock("detached").ttl(HANDOVER_TTL);
-    assert!(insist(|| lock.try_acquire()).is_none(), "it is not held");
-    File::create(folder.join("asking")).unwrap();
-    let lease = insist(|| lock.acquire_within(Duration::from_secs(60)));
-    std::fs::write(folder.join("taken"), lease.fence().unwrap().to_string()).unwrap();
+    let lock = client.lock("handover").ttl(HANDOVER_TTL);
+    assert!(retry_while_busy(|| lock.try_acquire()).is_none(), "the lock is not held");
+    File::create(folder.join("waiting")).unwrap();
+    let lease = retry_while_busy(|| lock.acquire_within(Duration::from_secs(60)));
+    std::fs::write(folder.join("fence"), lease.fence().unwrap().to_string()).unwrap();
 }
 
-/// Runs a test of this file in a child process, which is killed on drop.
+/// A child process that runs a test of this file. Dropping it kills the process.
 struct Process(Child);
 
 impl Process {
     fn start(test: &str, folder: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(crate::common::only(test)).env(FOLDER, folder).stdout(Stdio::null());
+        command.args(crate::common::args_to_run(test)).env(FOLDER, folder).stdout(Stdio::null());
         Self(command.spawn().unwrap())
     }
 }
@@ -116,19 +120,19 @@ impl Drop for Process {
 }
 
 #[test]
-#[ignore = "a part of the first test, in a process of its own"]
-fn worker() {
+#[ignore = "another test runs this test in child processes"]
+fn worker_process() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let client = client(&folder);
     let file = OpenOptions::new().read(true).write(true).open(folder.join("counter")).unwrap();
     let mut journal = OpenOptions::new().append(true).open(folder.join("journal")).unwrap();
     loop {
-        let lease = insist(|| client.lock("counter").acquire());
+        let lease = retry_while_busy(|| client.lock("counter").acquire());
         let number = counter(&folder) + 1;
         if number > TURNS {
             return;
         }
-        // If the machine was delayed for too long, another process takes this turn.
+        // If the machine was delayed for too long, leave this turn to another process.
         if lease.ensure(Duration::from_secs(1)).is_err() {
             continue;
         }
@@ -137,11 +141,11 @@ fn worker() {
     }
 }
 
-/// Retries if the file was busy for too long.
-fn insist<T>(mut ask: impl FnMut() -> Result<T, AcquireError>) -> T {
+/// Calls `acquire`, and again if the file was busy for too long.
+fn retry_while_busy<T>(mut acquire: impl FnMut() -> Result<T, AcquireError>) -> T {
     loop {
-        match ask() {
-            Ok(got) => return got,
+        match acquire() {
+            Ok(result) => return result,
             Err(AcquireError::NoQuorum { .. } | AcquireError::TooSlow { .. }) => {}
             Err(error) => panic!("{error}"),
         }

@@ -1,56 +1,62 @@
-//! Locks over TLS: clients talk only to nodes whose certificate they can verify.
+//! Locks over TLS: a client sends requests only to nodes whose certificate it can verify.
 
 use std::process::Command;
 
-use crate::common::long::{self, connected, take_a_turn};
+use crate::common::long_leases::{self, connect_to_all, hold_once};
 use quorlock_testkit::{Authority, RedisCluster, RedisServer};
 
-/// The URLs of the nodes. Set in a copy of this process that trusts the test's own authority.
+/// The URLs of the nodes. Set only in the child process, which trusts the certificate authority of the test.
 const NODES: &str = "QUORLOCK_TLS_NODES";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_accept_only_nodes_with_a_verified_certificate() {
+async fn clients_use_only_nodes_with_a_verified_certificate() {
     if let Ok(urls) = std::env::var(NODES) {
-        let builder = || long::builder().nodes(urls.split(','));
+        let builder = || long_leases::builder().nodes(urls.split(','));
         builder().init_cluster().await.unwrap();
-        take_a_turn(&connected(builder()).await, "job").await;
+        hold_once(&connect_to_all(builder()).await, "job").await;
         return;
     }
     let Some(authority) = Authority::make() else { return };
     let servers = RedisServer::builder().tls(&authority).start_many(3);
     let urls: Vec<String> = servers.iter().map(|server| format!("rediss://127.0.0.1:{}", server.tls_port())).collect();
-    let stranger = long::builder().nodes(&urls).connect_lazy().await.unwrap();
-    let error = stranger.lock("job").try_acquire().await.unwrap_err();
-    assert!(servers.iter().all(|server| server.keys("*").is_empty()), "spoken to without being verified: {error}");
+    let distrustful_client = long_leases::builder().nodes(&urls).connect_lazy().await.unwrap();
+    let error = distrustful_client.lock("job").try_acquire().await.unwrap_err();
+    assert!(
+        servers.iter().all(|server| server.keys("*").is_empty()),
+        "the client wrote to a node that it could not verify: {error}"
+    );
 
-    trusting(
+    run_trusting(
         &authority,
-        concat!(module_path!(), "::clients_accept_only_nodes_with_a_verified_certificate"),
+        concat!(module_path!(), "::clients_use_only_nodes_with_a_verified_certificate"),
         &urls.join(","),
     );
     assert!(servers.iter().all(|server| server.keys("quorlock~epoch").len() == 1));
-    println!("as a stranger: {error}");
+    println!("without the authority: {error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_accept_only_masters_with_a_verified_certificate() {
+async fn clients_use_only_cluster_masters_with_a_verified_certificate() {
     let names = ["a", "b", "c", "d", "e", "f"];
     if let Ok(url) = std::env::var(NODES) {
-        let client = connected(long::builder().nodes([url])).await;
+        let client = connect_to_all(long_leases::builder().nodes([url])).await;
         for name in names {
-            take_a_turn(&client, name).await;
+            hold_once(&client, name).await;
         }
         return;
     }
     let Some(authority) = Authority::make() else { return };
     let cluster = RedisCluster::start_with_tls(3, &authority);
-    let stranger = long::builder().nodes([cluster.tls_url()]).connect_lazy().await.unwrap();
-    let error = stranger.lock("job").try_acquire().await.unwrap_err();
-    assert!(cluster.servers().all(|server| server.keys("*").is_empty()), "spoken to without being verified: {error}");
+    let distrustful_client = long_leases::builder().nodes([cluster.tls_url()]).connect_lazy().await.unwrap();
+    let error = distrustful_client.lock("job").try_acquire().await.unwrap_err();
+    assert!(
+        cluster.servers().all(|server| server.keys("*").is_empty()),
+        "the client wrote to a node that it could not verify: {error}"
+    );
 
-    trusting(
+    run_trusting(
         &authority,
-        concat!(module_path!(), "::clients_accept_only_masters_with_a_verified_certificate"),
+        concat!(module_path!(), "::clients_use_only_cluster_masters_with_a_verified_certificate"),
         &cluster.tls_url(),
     );
     for name in names {
@@ -60,16 +66,16 @@ async fn clients_accept_only_masters_with_a_verified_certificate() {
     }
 }
 
-/// Runs a test (its path with the crate's name) in a child process that trusts the authority, because trust is a
-/// setting of the whole process.
-fn trusting(authority: &Authority, test: &str, nodes: &str) {
-    let copy = Command::new(std::env::current_exe().expect("this process has a program"))
-        .args(&crate::common::only(test)[..2])
+/// Runs a test in a child process that trusts the authority, because trust is a setting of the whole process. The path
+/// of the test begins with the crate's name.
+fn run_trusting(authority: &Authority, test: &str, nodes: &str) {
+    let child = Command::new(std::env::current_exe().expect("the path of the test binary is known"))
+        .args(&crate::common::args_to_run(test)[..2])
         .env("SSL_CERT_FILE", authority.path())
         .env(NODES, nodes)
         .output()
-        .expect("it can be started once more");
-    let said = String::from_utf8_lossy(&copy.stdout);
-    assert!(copy.status.success(), "{said}{}", String::from_utf8_lossy(&copy.stderr));
-    assert!(said.contains("1 passed"), "{said}");
+        .expect("the test binary can be started");
+    let output = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{output}{}", String::from_utf8_lossy(&child.stderr));
+    assert!(output.contains("1 passed"), "{output}");
 }

@@ -1,6 +1,6 @@
-//! Waiting in the queue: order, herds, hints, deadlines, and what waiters leave behind.
+//! Waiting in the queue: its order, hints, deadlines, and waiters that die or give up.
 
-mod comeback;
+mod fault_run;
 mod foreign;
 mod herd;
 mod hints;
@@ -8,5 +8,5 @@ mod history;
 mod kills;
 mod leaving;
 mod queue;
+mod recovery;
 mod split;
-mod storm;

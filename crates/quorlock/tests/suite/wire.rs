@@ -1,10 +1,11 @@
-//! A network that loses, delays, strands and cuts messages: no reply is matched to a wrong request, and no granted vote
-//! is left behind.
+//! A network that loses, delays and strands messages, and cuts connections. No reply is taken for the reply to another
+//! request, and no vote is left on a node.
 
 use std::time::Duration;
 
-use crate::common::long::{
-    DRAINING, Wired, connected, each, more, noticed, releases, soon, take_a_turn, votes, voting,
+use crate::common::long_leases::{
+    CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, counts, expect_soon, hold_once, release_count, vote_count,
+    wait_for_silence, wait_until_all_vote, wait_until_counts_grow,
 };
 use quorlock::{AcquireError, Client, Lease, Silence};
 use quorlock_testkit::{Proxy, eventually, eventually_async};
@@ -12,227 +13,238 @@ use quorlock_testkit::{Proxy, eventually, eventually_async};
 const EVERYWHERE: [usize; 5] = [0, 1, 2, 3, 4];
 const KEY: &str = "quorlock:job";
 
-/// A node deadline that a test can wait for.
+/// A node deadline that is short enough to wait for.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Lets replies through again, on a new connection: a TCP stream has no gaps.
+/// Stops dropping replies, and makes the client reconnect. A TCP stream has no gaps, so the replies of the old
+/// connection cannot continue.
 fn let_replies_through(proxy: &Proxy) {
     let before = proxy.connections();
     proxy.refuse(true);
     proxy.cut();
     proxy.drop_replies(false);
     proxy.refuse(false);
-    eventually("the client to come back", || proxy.connections() > before);
+    eventually("the client to reconnect", || proxy.connections() > before);
 }
 
-async fn fails_without_a_quorum(client: &Client) {
+/// Tries to acquire, which must fail without a quorum.
+async fn expect_no_quorum(client: &Client) {
     let outcome = client.lock("job").try_acquire().await;
     assert!(matches!(outcome, Err(AcquireError::NoQuorum { .. })), "{outcome:?}");
 }
 
-/// Strands the last request to this node: the client's connection is closed, and the request is still in flight.
+/// Strands the last request to this node: the connection of the client is closed, and the proxy can deliver the request
+/// later.
 fn strand(proxy: &Proxy) {
-    eventually("a request to be under way", || proxy.held_up() > 0);
+    eventually("the proxy to hold a request", || proxy.held_up() > 0);
     proxy.strand();
     proxy.hold(false);
 }
 
-/// Releases, lets the stranded request arrive after the release, and checks that it left no vote.
-async fn release_before_the_stranded_request_arrives(cluster: &Wired, client: &Client, lease: Lease, node: usize) {
+/// Releases the lease, delivers the stranded request after the release, and checks that the stranded request leaves no
+/// vote.
+async fn release_before_the_stranded_request_arrives(
+    cluster: &ProxiedCluster,
+    client: &Client,
+    lease: Lease,
+    node: usize,
+) {
     let server = &cluster.servers[node..=node];
-    voting(client).await;
-    let before = each(server, releases);
-    soon(lease.release()).await.expect("a majority acknowledges");
-    more(server, releases, &before, 1).await;
-    let before = each(server, votes);
+    wait_until_all_vote(client).await;
+    let before = counts(server, release_count);
+    expect_soon(lease.release()).await.expect("a majority acknowledges");
+    wait_until_counts_grow(server, release_count, &before, 1).await;
+    let before = counts(server, vote_count);
     cluster.proxies[node].deliver_stranded();
-    more(server, votes, &before, 1).await;
-    assert_eq!(cluster.standing()[node], Vec::<String>::new(), "a ghost");
-    cluster.cleared().await;
+    wait_until_counts_grow(server, vote_count, &before, 1).await;
+    assert_eq!(cluster.lock_keys_by_node()[node], Vec::<String>::new(), "a stranded request left a vote");
+    cluster.wait_until_unlocked().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_attempt_leaves_no_key_when_replies_are_late() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.builder().node_deadline(SHORT)).await;
+async fn a_failed_attempt_leaves_no_vote_when_replies_are_late() {
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.builder().node_deadline(SHORT)).await;
     for proxy in &cluster.proxies[..3] {
         proxy.hold(true);
     }
-    fails_without_a_quorum(&client).await;
+    expect_no_quorum(&client).await;
     for proxy in &cluster.proxies[..3] {
         proxy.hold(false);
     }
-    voting(&client).await;
-    // Slower than the deadline, but not slow enough to replace a connection: each node grants too late.
+    wait_until_all_vote(&client).await;
+    // The replies arrive after the deadline, but soon enough that the client keeps its connections.
     for proxy in &cluster.proxies {
         proxy.delay(SHORT * 2);
     }
     for _ in 0..3 {
-        // On a very slow machine the deadline may be late as well.
+        // On a very slow machine, the deadline may pass late as well, so an attempt may succeed.
         drop(client.lock("job").try_acquire().await);
     }
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_failed_attempt_leaves_no_key_when_replies_are_lost() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.builder().node_deadline(SHORT)).await;
+async fn a_failed_attempt_leaves_no_vote_when_replies_are_lost() {
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.builder().node_deadline(SHORT)).await;
     for proxy in &cluster.proxies[..3] {
         proxy.drop_replies(true);
     }
-    eventually_async("an answer to be lost", async || {
-        fails_without_a_quorum(&client).await;
+    eventually_async("a reply to be lost", async || {
+        expect_no_quorum(&client).await;
         cluster.proxies[..3].iter().any(|proxy| proxy.dropped_down() > 0)
     })
     .await;
-    cluster.cleared().await;
+    cluster.wait_until_unlocked().await;
     cluster.proxies[..3].iter().for_each(let_replies_through);
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_reaches_the_node_whose_acquire_reply_was_lost() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.builder().node_deadline(SHORT)).await;
-    let (deaf, proxy) = (4, &cluster.proxies[4]);
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.builder().node_deadline(SHORT)).await;
+    let (node, proxy) = (4, &cluster.proxies[4]);
     proxy.drop_replies(true);
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
     drop(lease);
-    cluster.cleared().await;
+    cluster.wait_until_unlocked().await;
 
-    // Once the link has given up on the node, the release waits for the next connection.
+    // If the client has no connection to the node, the release waits for the next connection.
     let_replies_through(proxy);
-    voting(&client).await;
+    wait_until_all_vote(&client).await;
     proxy.drop_replies(true);
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
     proxy.refuse(true);
-    noticed(&client, deaf, |why| matches!(why, Silence::Broken(_) | Silence::Unreachable(_))).await;
+    wait_for_silence(&client, node, |silence| matches!(silence, Silence::Broken(_) | Silence::Unreachable(_))).await;
     drop(lease);
-    cluster.stands_on(KEY, &[deaf]).await;
+    cluster.wait_for_key_on(KEY, &[node]).await;
     let_replies_through(proxy);
-    cluster.cleared().await;
-    cluster.drained(client).await;
+    cluster.wait_until_unlocked().await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranded_acquire_after_its_release_leaves_no_vote() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.builder()).await;
+async fn a_stranded_acquire_that_arrives_after_its_release_leaves_no_vote() {
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.builder()).await;
     cluster.proxies[4].hold(true);
-    let lease = soon(client.lock("job").acquire()).await.unwrap();
+    let lease = expect_soon(client.lock("job").acquire()).await.unwrap();
     strand(&cluster.proxies[4]);
     release_before_the_stranded_request_arrives(&cluster, &client, lease, 4).await;
-    take_a_turn(&client, "job").await;
-    cluster.drained(client).await;
+    hold_once(&client, "job").await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stranded_renewal_after_its_release_leaves_no_vote() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.builder()).await;
+async fn a_stranded_renewal_that_arrives_after_the_release_leaves_no_vote() {
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.builder()).await;
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.stands_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
     cluster.proxies[4].hold(true);
-    soon(lease.extend()).await.unwrap();
+    expect_soon(lease.extend()).await.unwrap();
     strand(&cluster.proxies[4]);
     release_before_the_stranded_request_arrives(&cluster, &client, lease, 4).await;
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stranded_acquire_of_a_failed_attempt_leaves_no_vote() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.builder()).await;
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.builder()).await;
     let stranded = &cluster.proxies[..3];
     stranded.iter().for_each(Proxy::strand_next_requests);
-    soon(fails_without_a_quorum(&client)).await;
-    // Its releases are sent on the next connections.
-    client.close(DRAINING).await.expect("the nodes can be reached again");
-    let before = each(&cluster.servers[..3], votes);
+    expect_soon(expect_no_quorum(&client)).await;
+    // The client sends the releases of the failed attempt on its next connections.
+    client.close(CLOSE_TIMEOUT).await.expect("the nodes are reachable again");
+    let before = counts(&cluster.servers[..3], vote_count);
     stranded.iter().for_each(Proxy::deliver_stranded);
-    more(&cluster.servers[..3], votes, &before, 1).await;
-    assert_eq!(cluster.standing().concat(), Vec::<String>::new(), "a ghost");
+    wait_until_counts_grow(&cluster.servers[..3], vote_count, &before, 1).await;
+    assert_eq!(cluster.lock_keys_by_node().concat(), Vec::<String>::new(), "a stranded request left a vote");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_silent_connection_is_replaced() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.builder().node_deadline(SHORT)).await;
-    // One connection owes a reply; the other one only sends heartbeats.
-    let (asked, idle) = (&cluster.proxies[4], connected(cluster.builder().node_deadline(SHORT)).await);
-    let before = asked.connections();
-    asked.hold(true);
+async fn a_client_replaces_a_silent_connection() {
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.builder().node_deadline(SHORT)).await;
+    // On one connection, a reply is missing. On the connection of the idle client, only the replies to heartbeats are
+    // missing.
+    let (proxy, idle_client) = (&cluster.proxies[4], connect_to_all(cluster.builder().node_deadline(SHORT)).await);
+    let before = proxy.connections();
+    proxy.hold(true);
     let lease = client.lock("job").acquire().await.unwrap();
-    for client in [&client, &idle] {
-        noticed(client, 4, |_| true).await;
+    for client in [&client, &idle_client] {
+        wait_for_silence(client, 4, |_| true).await;
     }
-    eventually("both to try anew", || asked.connections() >= before + 2);
-    cluster.stands_on(KEY, &[0, 1, 2, 3]).await;
-    asked.hold(false);
-    voting(&client).await;
-    voting(&idle).await;
-    // The renewal repairs the node that had not replied.
-    eventually_async("a renewal in time", async || lease.extend().await.is_ok()).await;
-    cluster.stands_on(KEY, &EVERYWHERE).await;
+    eventually("both clients to reconnect", || proxy.connections() >= before + 2);
+    cluster.wait_for_key_on(KEY, &[0, 1, 2, 3]).await;
+    proxy.hold(false);
+    wait_until_all_vote(&client).await;
+    wait_until_all_vote(&idle_client).await;
+    // The extension adds the vote of the node that had not answered.
+    eventually_async("an extension to succeed", async || lease.extend().await.is_ok()).await;
+    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
     drop(lease);
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn connections_that_break_during_a_batch_leave_nothing_behind() {
-    let cluster = Wired::ready(5).await;
-    let client = connected(cluster.builder()).await;
+async fn connections_that_break_during_a_batch_leave_no_vote() {
+    let cluster = ProxiedCluster::start(5).await;
+    let client = connect_to_all(cluster.builder()).await;
     for turn in 1..=10 {
-        // Two of five nodes at first, then all of them: after this many requests the reply is lost, although the node
-        // has executed the request.
-        let cut = if turn % 2 == 1 { &cluster.proxies[3..] } else { &cluster.proxies[..] };
-        for proxy in cut {
+        // The connections to two or to all of the five nodes break. The node executes the last request, but its reply
+        // is lost.
+        let proxies = if turn % 2 == 1 { &cluster.proxies[3..] } else { &cluster.proxies[..] };
+        for proxy in proxies {
             proxy.cut_after_requests(1 + turn / 3);
         }
         let turns: Vec<_> = (0..20)
             .map(|number| {
                 let lock = client.lock(format!("job {number}"));
                 tokio::spawn(async move {
-                    let lease = soon(lock.acquire()).await.expect("acquire retries until a majority votes");
+                    let lease = expect_soon(lock.acquire()).await.expect("acquire retries until a majority votes");
                     let fence = lease.fence();
-                    // Dropped, so that nothing waits for the acknowledgement.
+                    // Drop the lease instead of releasing it, so that nothing waits for the acknowledgement.
                     drop(lease);
                     fence
                 })
             })
             .collect();
         for turn in turns {
-            turn.await.unwrap().expect("it was held");
+            turn.await.unwrap().expect("the lease was held");
         }
     }
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_released_once_on_every_node() {
-    let cluster = Wired::ready(3).await;
-    let client = connected(cluster.direct()).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let client = connect_to_all(cluster.direct()).await;
     for name in ["released", "dropped"] {
-        let before = each(&cluster.servers, releases);
+        let before = counts(&cluster.servers, release_count);
         let lease = client.lock(name).acquire().await.unwrap();
-        cluster.stands_on(&format!("quorlock:{name}"), &[0, 1, 2]).await;
+        cluster.wait_for_key_on(&format!("quorlock:{name}"), &[0, 1, 2]).await;
         if name == "released" {
             lease.release().await.unwrap();
         } else {
             drop(lease);
         }
-        cluster.cleared().await;
-        // Requests are executed in order: when those of the next lease have arrived, all requests of this lease have.
+        cluster.wait_until_unlocked().await;
+        // A node executes requests in order, so once it has a vote for another name, it has executed all requests for
+        // this lease.
         let another = client.lock("another").acquire().await.unwrap();
-        cluster.stands_on("quorlock:another", &[0, 1, 2]).await;
-        let after = each(&cluster.servers, releases);
+        cluster.wait_for_key_on("quorlock:another", &[0, 1, 2]).await;
+        let after = counts(&cluster.servers, release_count);
         assert_eq!(after, before.iter().map(|count| count + 1).collect::<Vec<_>>(), "{name}");
         another.release().await.unwrap();
-        cluster.cleared().await;
-        more(&cluster.servers, releases, &after, 1).await;
+        cluster.wait_until_unlocked().await;
+        wait_until_counts_grow(&cluster.servers, release_count, &after, 1).await;
     }
-    cluster.drained(client).await;
+    cluster.close_and_check(client).await;
 }

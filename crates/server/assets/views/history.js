@@ -1,47 +1,47 @@
-// The history view: events of locks from the nodes, and outages that this replica saw.
+// The view of the history: events about locks from the nodes, and outages of nodes that this replica saw.
 
 import { Filter } from '../filter.js';
-import { h, write } from '../dom.js';
-import { drawWhat, drawWho, empty } from '../draw.js';
+import { h, setText } from '../dom.js';
+import { drawEvent, drawHolder, emptyView } from '../draw.js';
 import { Table, plain } from '../table.js';
-import { count, counted, moment, precisely } from '../format.js';
+import { formatCount, formatQuantity, formatTime, formatShortDuration } from '../format.js';
 
 const COLUMNS = [
-  plain('at', 'When', (event) => moment(event.at_ms)),
-  { id: 'what', label: 'Event', draw: drawWhat },
+  plain('at', 'When', (event) => formatTime(event.at_ms)),
+  { id: 'what', label: 'Event', draw: drawEvent },
   plain('name', 'Lock or node', (event) => event.name || event.node || ''),
-  { id: 'holder', label: 'Who', draw: (cell, event) => drawWho(cell, event.by) },
-  plain('mode', 'How', (event) => event.mode),
+  { id: 'holder', label: 'Who', draw: (cell, event) => drawHolder(cell, event.by) },
+  plain('mode', 'Mode', (event) => event.mode),
   plain('fence', 'Fence', (event) => event.fence ?? ''),
   plain(
     'reason',
     'Details',
-    (event) => event.reason || (event.held_ms == null ? '' : `held for ${precisely(event.held_ms)}`),
+    (event) => event.reason || (event.held_ms == null ? '' : `held for ${formatShortDuration(event.held_ms)}`),
   ),
 ];
 
-/** Events of one kind, and gaps, which may contain some. */
-function of(...kinds) {
+/** Returns a filter for events of these kinds, and for gaps, in which such events may be missing. */
+function isOrGap(...kinds) {
   return (event) => kinds.includes(event.what) || event.what === 'gap';
 }
 
 const KINDS = [
   ['all', 'All', () => true],
-  ['grants', 'Grants', of('granted')],
-  ['lost', 'Losses', of('lost', 'lapsed')],
-  ['broken', 'Breaks', of('broken')],
+  ['grants', 'Grants', isOrGap('granted')],
+  ['lost', 'Losses', isOrGap('lost', 'lapsed')],
+  ['broken', 'Breaks', isOrGap('broken')],
   ['nodes', 'Nodes', (event) => event.node != null],
 ];
 
 export function history({ store, route, go }) {
   const keys = new WeakMap();
-  let made = 0;
+  let keyCount = 0;
   const table = new Table({
     label: 'History',
     name: 'history',
     columns: COLUMNS,
     key: (event) => {
-      if (!keys.has(event)) keys.set(event, (made += 1));
+      if (!keys.has(event)) keys.set(event, (keyCount += 1));
       return keys.get(event);
     },
     open: (event) => {
@@ -62,24 +62,24 @@ export function history({ store, route, go }) {
   const nothing = h(
     'div',
     { class: 'nothing' },
-    empty(
+    emptyView(
       'No events yet',
-      'Grants, losses and breaks appear as they happen. Outages of nodes appear from when this replica started.',
+      'Grants, losses and breaks appear when they happen. Outages of nodes appear if they happened after this replica started.',
     ),
   );
   const element = h(
     'section',
     { class: 'view', 'aria-label': 'History' },
-    h('h1', { class: 'unseen' }, 'History'),
+    h('h1', { class: 'visually-hidden' }, 'History'),
     bar,
     table.element,
     nothing,
   );
 
   function changed() {
-    const kept = new URLSearchParams();
-    filter.keep(kept);
-    route.keep(kept);
+    const parameters = new URLSearchParams();
+    filter.writeTo(parameters);
+    route.storeParameters(parameters);
     paint();
   }
 
@@ -87,15 +87,15 @@ export function history({ store, route, go }) {
     const items = filter.apply(store.history);
     table.show(items);
     nothing.hidden = items.length > 0;
-    write(
+    setText(
       summary,
       items.length === store.history.length
-        ? counted(items.length, 'event')
-        : `${count(items.length)} of ${counted(store.history.length, 'event')}`,
+        ? formatQuantity(items.length, 'event')
+        : `${formatCount(items.length)} of ${formatQuantity(store.history.length, 'event')}`,
     );
   }
 
-  const key = (event) => filter.key(event) || table.key(event);
+  const handleKey = (event) => filter.handleKey(event) || table.handleKey(event);
 
-  return { element, title: 'History', paint, key, destroy: () => table.destroy() };
+  return { element, title: 'History', paint, handleKey, destroy: () => table.destroy() };
 }

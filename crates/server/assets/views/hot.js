@@ -1,12 +1,12 @@
-// The hot spots view: the names with the most waiting, and how long they are held.
+// The view of hot spots: the names with the longest total waiting time, and how long their locks are held.
 
-import { h, write } from '../dom.js';
-import { drawWaiting, empty } from '../draw.js';
+import { h, setText } from '../dom.js';
+import { drawWaiting, emptyView } from '../draw.js';
 import { Table, plain } from '../table.js';
-import { count, lasting, precisely } from '../format.js';
+import { formatCount, formatDuration, formatShortDuration } from '../format.js';
 
 const meanHold = (spot) => (spot.holds > 0 ? spot.held / spot.holds : null);
-const meanWait = (spot) => (spot.left > 0 ? spot.leftAfter / spot.left : null);
+const meanWait = (spot) => (spot.departed > 0 ? spot.departedWait / spot.departed : null);
 
 const COLUMNS = [
   plain('name', 'Name', (spot) => spot.name, { sort: 'up', by: (spot) => spot.name }),
@@ -25,24 +25,24 @@ const COLUMNS = [
     by: (spot) => spot.waiting,
     draw: (cell, spot) => drawWaiting(cell, spot.waiting),
   },
-  plain('peak', 'Max waiters', (spot) => (spot.peak > 0 ? count(spot.peak) : '–'), {
+  plain('peak', 'Max waiters', (spot) => (spot.peak > 0 ? formatCount(spot.peak) : '–'), {
     sort: 'down',
     by: (spot) => spot.peak,
   }),
-  plain('wait', 'Mean wait', (spot) => precisely(meanWait(spot)), {
+  plain('wait', 'Mean wait', (spot) => formatShortDuration(meanWait(spot)), {
     sort: 'down',
     by: (spot) => meanWait(spot) ?? -1,
-    title: 'Of waiters that left the queue, with or without the lock',
+    title: 'Mean waiting time of the waiters that have left the queue, with or without the lock',
   }),
-  plain('hold', 'Mean hold', (spot) => precisely(meanHold(spot)), {
+  plain('hold', 'Mean hold', (spot) => formatShortDuration(meanHold(spot)), {
     sort: 'down',
     by: (spot) => meanHold(spot) ?? -1,
   }),
-  plain('longest', 'Longest hold', (spot) => (spot.holds > 0 ? precisely(spot.longest) : '–'), {
+  plain('longest', 'Longest hold', (spot) => (spot.holds > 0 ? formatShortDuration(spot.longest) : '–'), {
     sort: 'down',
     by: (spot) => spot.longest,
   }),
-  plain('holds', 'Leases', (spot) => count(spot.holds), {
+  plain('holds', 'Leases', (spot) => formatCount(spot.holds), {
     sort: 'down',
     by: (spot) => spot.holds,
     title: 'Leases that ended since this page was opened',
@@ -55,7 +55,7 @@ function drawWaited(cell, spot) {
     cell.append(h('span', { class: 'bar', 'aria-hidden': 'true' }, cell.parts[0]), cell.parts[1]);
   }
   cell.parts[0].style.transform = `scaleX(${spot.share.toFixed(3)})`;
-  write(cell.parts[1], spot.waited > 0 ? lasting(spot.waited) : '–');
+  setText(cell.parts[1], spot.waited > 0 ? formatDuration(spot.waited) : '–');
 }
 
 export function hot({ store, route, go }) {
@@ -70,7 +70,7 @@ export function hot({ store, route, go }) {
     onSort: (column) => {
       direction = column === sort ? (direction === 'up' ? 'down' : 'up') : column.sort;
       sort = column;
-      route.keep(new URLSearchParams({ sort: sort.id, order: direction }));
+      route.storeParameters(new URLSearchParams({ sort: sort.id, order: direction }));
       paint();
     },
   });
@@ -78,15 +78,15 @@ export function hot({ store, route, go }) {
   const nothing = h(
     'div',
     { class: 'nothing' },
-    empty(
+    emptyView(
       'No waiting yet',
-      'Names with waiters, and names whose leases end, appear here from when this page was opened.',
+      'A name appears here if its lock has waiters, or if a lease of it ends, while this page is open.',
     ),
   );
   const element = h(
     'section',
     { class: 'view', 'aria-label': 'Hot spots' },
-    h('h1', { class: 'unseen' }, 'Hot spots'),
+    h('h1', { class: 'visually-hidden' }, 'Hot spots'),
     h('div', { class: 'bar-of-view' }, summary),
     table.element,
     nothing,
@@ -94,18 +94,18 @@ export function hot({ store, route, go }) {
 
   function paint() {
     const spots = store.hotspots.list();
-    const most = spots.reduce((most, spot) => Math.max(most, spot.waited), 1);
+    const waitedMax = spots.reduce((max, spot) => Math.max(max, spot.waited), 1);
     const sign = direction === 'up' ? 1 : -1;
-    for (const spot of spots) spot.share = spot.waited / most;
+    for (const spot of spots) spot.share = spot.waited / waitedMax;
     spots.sort((a, b) => {
       const [one, other] = [sort.by(a), sort.by(b)];
       return one < other ? -sign : one > other ? sign : b.held - a.held;
     });
-    table.sorted(sort.id, direction);
+    table.showOrder(sort.id, direction);
     table.show(spots);
     nothing.hidden = spots.length > 0;
-    write(summary, `Seen by this page in the last ${lasting(performance.now() - store.hotspots.began)}.`);
+    setText(summary, `Measured by this page in the last ${formatDuration(performance.now() - store.hotspots.began)}.`);
   }
 
-  return { element, title: 'Hot spots', paint, key: (event) => table.key(event), destroy: () => table.destroy() };
+  return { element, title: 'Hot spots', paint, handleKey: (event) => table.handleKey(event), destroy: () => table.destroy() };
 }

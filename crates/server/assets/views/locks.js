@@ -1,15 +1,15 @@
 // The view of all locks: holders, time left, and waiters.
 
-import { bearer } from '../bearer.js';
+import { bearerToken } from '../bearer.js';
 import { Filter } from '../filter.js';
-import { h, mark, write } from '../dom.js';
-import { drawDots, drawLeft, drawWaiting, drawWho, empty } from '../draw.js';
+import { h, setAttribute, setText } from '../dom.js';
+import { drawDots, drawTimeLeft, drawWaiting, drawHolder, emptyView } from '../draw.js';
 import { Store } from '../store.js';
 import { Table, plain } from '../table.js';
-import { count, counted, lasting, mode, who } from '../format.js';
+import { formatCount, formatQuantity, formatDuration, formatMode, holderName } from '../format.js';
 
-/** With more locks than this, the table is sorted at most once a second. */
-const MANY = 1_000;
+/** If there are more locks than this, the table is sorted at most once a second. */
+const MANY_LOCKS = 1_000;
 const MANY_PAUSE_MS = 1_000;
 
 const COLUMNS = [
@@ -18,24 +18,24 @@ const COLUMNS = [
     id: 'holder',
     label: 'Holder',
     sort: 'up',
-    by: (lock) => who(lock.holder),
-    draw: (cell, lock) => drawWho(cell, lock.holder),
+    by: (lock) => holderName(lock.holder),
+    draw: (cell, lock) => drawHolder(cell, lock.holder),
   },
-  plain('mode', 'Mode', mode),
-  plain('age', 'Age', (lock) => lasting(Store.age(lock)), {
+  plain('mode', 'Mode', formatMode),
+  plain('age', 'Age', (lock) => formatDuration(Store.age(lock)), {
     sort: 'down',
     by: (lock) => Store.age(lock) ?? -1,
-    moves: true,
+    changesWithTime: true,
   }),
   {
     id: 'left',
     label: 'Time left',
     sort: 'up',
-    by: (lock) => Store.left(lock) ?? Infinity,
-    moves: true,
-    draw: drawLeft,
+    by: (lock) => Store.timeLeft(lock) ?? Infinity,
+    changesWithTime: true,
+    draw: drawTimeLeft,
   },
-  plain('renewals', 'Renewals', (lock) => count(lock.renewals), {
+  plain('renewals', 'Renewals', (lock) => formatCount(lock.renewals), {
     sort: 'down',
     by: (lock) => lock.renewals,
     title: 'Renewals that this replica has seen',
@@ -47,18 +47,18 @@ const COLUMNS = [
 const KINDS = [
   ['all', 'All', () => true],
   ['waited', 'With waiters', (lock) => lock.waiting > 0],
-  ['odd', 'Needs attention', isOdd, 'Broken, undecided, or missing on a node that answers'],
+  ['odd', 'Needs attention', needsAttention, 'Broken, undecided, or missing on a node that answers'],
 ];
 
 function drawWaiters(cell, lock, row) {
   drawWaiting(cell, lock.waiting);
-  mark(row, 'data-odd', isOdd(lock));
+  setAttribute(row, 'data-odd', needsAttention(lock));
 }
 
-/** Whether the lock needs attention: broken, undecided, or missing on a node that answers. */
-function isOdd(lock) {
+/** Returns whether the lock needs attention: broken, undecided, or missing on a node that answers. */
+function needsAttention(lock) {
   return (
-    lock.broken || (!lock.held && lock.waiting === 0) || lock.nodes.some((at) => !at.trouble && at.held !== lock.held)
+    lock.broken || (!lock.held && lock.waiting === 0) || lock.nodes.some((node) => !node.trouble && node.held !== lock.held)
   );
 }
 
@@ -66,7 +66,8 @@ export function locks({ store, route, go }) {
   const { parameters } = route;
   let sort = COLUMNS.find((column) => column.id === parameters.get('sort') && column.sort) ?? COLUMNS[0];
   let direction = parameters.get('order') ?? sort.sort;
-  let made = { version: -1, at: 0 };
+  /** The version of the locks that the table shows, and when the table was sorted. */
+  let painted = { version: -1, at: 0 };
 
   const table = new Table({
     label: 'Locks',
@@ -74,7 +75,7 @@ export function locks({ store, route, go }) {
     columns: [...COLUMNS, { id: 'dots', label: 'Nodes', draw: (cell, lock) => drawDots(cell, lock, store) }],
     key: (lock) => lock.name,
     open: (lock) => go(`/lock/${encodeURIComponent(lock.name)}`),
-    onSort: (column) => order(column, column === sort ? (direction === 'up' ? 'down' : 'up') : column.sort),
+    onSort: (column) => sortBy(column, column === sort ? (direction === 'up' ? 'down' : 'up') : column.sort),
   });
   const filter = new Filter({
     label: 'Filter by name or holder',
@@ -88,7 +89,7 @@ export function locks({ store, route, go }) {
   );
   const sorting = h(
     'select',
-    { class: 'sorting', 'aria-label': 'Sort by', onchange: () => order(...byId(sorting.value)) },
+    { class: 'sorting', 'aria-label': 'Sort by', onchange: () => sortBy(...byId(sorting.value)) },
     ...sorts,
   );
   const summary = h('p', { class: 'summary', role: 'status' });
@@ -97,36 +98,36 @@ export function locks({ store, route, go }) {
   const element = h(
     'section',
     { class: 'view', 'aria-label': 'Locks' },
-    h('h1', { class: 'unseen' }, 'Locks'),
+    h('h1', { class: 'visually-hidden' }, 'Locks'),
     bar,
     table.element,
     nothing,
   );
-  table.sorted(sort.id, direction);
+  table.showOrder(sort.id, direction);
 
   function byId(id) {
     const column = COLUMNS.find((column) => column.id === id);
     return [column, column.sort];
   }
 
-  function order(column, way) {
-    [sort, direction] = [column, way];
+  function sortBy(column, newDirection) {
+    [sort, direction] = [column, newDirection];
     sorting.value = column.id;
-    table.sorted(sort.id, direction);
+    table.showOrder(sort.id, direction);
     changed();
   }
 
   function changed() {
-    const kept = new URLSearchParams();
-    filter.keep(kept);
-    if (sort !== COLUMNS[0]) kept.set('sort', sort.id);
-    if (direction !== sort.sort) kept.set('order', direction);
-    route.keep(kept);
-    made.version = -1;
+    const changedParameters = new URLSearchParams();
+    filter.writeTo(changedParameters);
+    if (sort !== COLUMNS[0]) changedParameters.set('sort', sort.id);
+    if (direction !== sort.sort) changedParameters.set('order', direction);
+    route.storeParameters(changedParameters);
+    painted.version = -1;
     paint();
   }
 
-  function list() {
+  function sortedLocks() {
     const sign = direction === 'up' ? 1 : -1;
     const keyed = filter.apply(store.locks.values()).map((lock) => [sort.by(lock), lock]);
     keyed.sort(([a, lock], [b, other]) => (a < b ? -sign : a > b ? sign : lock.name < other.name ? -1 : 1));
@@ -135,64 +136,65 @@ export function locks({ store, route, go }) {
 
   function paint() {
     const now = performance.now();
-    const isNew = made.version !== store.version || sort.moves;
-    const mayWait = made.version >= 0 && store.locks.size > MANY && now - made.at < MANY_PAUSE_MS;
+    const isNew = painted.version !== store.version || sort.changesWithTime;
+    const mayWait = painted.version >= 0 && store.locks.size > MANY_LOCKS && now - painted.at < MANY_PAUSE_MS;
     if (isNew && !mayWait) {
-      made = { version: store.version, at: now };
-      table.show(list());
-      write(summary, summarise());
-      tellNothing();
+      painted = { version: store.version, at: now };
+      table.show(sortedLocks());
+      setText(summary, summarise());
+      paintNothing();
     } else table.paint();
   }
 
   function summarise() {
     const all = [...store.locks.values()];
-    if (store.isBlind && all.length === 0) return '';
-    const waited = all.reduce((sum, lock) => sum + (lock.waiting > 0 ? 1 : 0), 0);
+    if (store.areLocksUnreadable && all.length === 0) return '';
+    const locksWithWaiters = all.filter((lock) => lock.waiting > 0).length;
     const waiters = all.reduce((sum, lock) => sum + lock.waiting, 0);
     const shown =
       table.items.length === all.length
-        ? counted(all.length, 'lock')
-        : `${count(table.items.length)} of ${counted(all.length, 'lock')}`;
-    const waiting = waiters > 0 ? `, ${counted(waiters, 'waiter')} for ${count(waited)} of them` : '';
+        ? formatQuantity(all.length, 'lock')
+        : `${formatCount(table.items.length)} of ${formatQuantity(all.length, 'lock')}`;
+    const waiting = waiters > 0 ? `, ${formatQuantity(waiters, 'waiter')} for ${formatCount(locksWithWaiters)} of them` : '';
     return shown + waiting + (store.look?.is_cut ? '; more locks are not shown' : '');
   }
 
-  function kindOfNothing() {
+  /** Returns why the table is empty. */
+  function reasonForNothing() {
     if (!store.isKnown) return 'unknown';
     if (store.locks.size > 0) return 'filtered';
-    return store.isBlind ? 'blind' : 'free';
+    return store.areLocksUnreadable ? 'unreadable' : 'free';
   }
 
-  function tellNothing() {
+  function paintNothing() {
     nothing.hidden = table.items.length > 0;
     if (nothing.hidden) return;
-    const key = kindOfNothing();
-    if (nothing.key === key) return;
-    nothing.key = key;
-    const bearing = bearer() ? ` -H "Authorization: Bearer $TOKEN"` : '';
-    const call = `curl -s ${location.origin}/v1/leases${bearing} --json '{"name": "hello", "ttl_ms": 30000, "label": "first"}'`;
-    const said = {
-      // The banner says why.
-      blind: () => '',
-      unknown: () => empty('Reading the nodes', 'Locks appear as soon as a majority has answered.'),
+    const reason = reasonForNothing();
+    if (nothing.reason === reason) return;
+    nothing.reason = reason;
+    const authorization = bearerToken() ? ` -H "Authorization: Bearer $TOKEN"` : '';
+    const call = `curl -s ${location.origin}/v1/leases${authorization} --json '{"name": "hello", "ttl_ms": 30000, "label": "first"}'`;
+    const contents = {
+      // The banner shows the reason.
+      unreadable: () => '',
+      unknown: () => emptyView('Reading the nodes', 'Locks appear as soon as a majority has answered.'),
       filtered: () =>
-        empty(
+        emptyView(
           'No match',
           'No lock matches the filter.',
           h('p', {}, h('button', { type: 'button', onclick: () => filter.clear() }, 'Show all')),
         ),
       free: () =>
-        empty(
+        emptyView(
           'No locks',
           'No lock has a holder or a waiter. To see one here, acquire a lock for half a minute:',
           h('pre', {}, call),
         ),
     };
-    nothing.replaceChildren(said[key]());
+    nothing.replaceChildren(contents[reason]());
   }
 
-  const key = (event) => filter.key(event) || table.key(event);
+  const handleKey = (event) => filter.handleKey(event) || table.handleKey(event);
 
-  return { element, title: 'Locks', paint, key, destroy: () => table.destroy() };
+  return { element, title: 'Locks', paint, handleKey, destroy: () => table.destroy() };
 }

@@ -1,8 +1,8 @@
-// The nodes view: which nodes vote, their round-trip times, and why others do not vote.
+// The view of nodes: which nodes vote, why the other nodes do not vote, and the round-trip times of all nodes.
 
-import { h, mark, shape, write } from '../dom.js';
-import { empty, nodeKind } from '../draw.js';
-import { count, counted, lasting, skew, trip } from '../format.js';
+import { h, setAttribute, shape, setText } from '../dom.js';
+import { emptyView, shapeOfNode } from '../draw.js';
+import { formatCount, formatQuantity, formatDuration, formatSkew, formatMicros } from '../format.js';
 
 export function nodes({ store }) {
   const headline = h('p', { class: 'headline' });
@@ -12,24 +12,24 @@ export function nodes({ store }) {
   const element = h(
     'section',
     { class: 'view scrolls', 'aria-label': 'Nodes', tabindex: 0 },
-    h('h1', { class: 'unseen' }, 'Nodes'),
+    h('h1', { class: 'visually-hidden' }, 'Nodes'),
     h('header', { class: 'nodes-head' }, dots, h('div', {}, headline, words)),
     list,
   );
   let Chart = null;
   let panels = new Map();
-  let gone = false;
+  let isDestroyed = false;
 
   // Loaded on first use, because no other view has charts.
   import('../chart.js').then((module) => {
     ({ Chart } = module);
-    if (!gone) paint();
+    if (!isDestroyed) paint();
   });
-  const looks = ['(prefers-color-scheme: dark)'].map((query) => matchMedia(query));
-  looks.forEach((look) => look.addEventListener('change', redraw));
+  const darkColours = matchMedia('(prefers-color-scheme: dark)');
+  darkColours.addEventListener('change', redraw);
   addEventListener('theme', redraw);
 
-  /** Draws the charts anew, because their colours are fixed when they are drawn. */
+  /** Creates the charts again after a change of the colours, because a chart keeps its colours. */
   function redraw() {
     for (const panel of panels.values()) panel.destroy();
     panels = new Map();
@@ -39,8 +39,8 @@ export function nodes({ store }) {
 
   function paint() {
     const { nodes, total, majority, voting, can_lose } = store.nodes;
-    if (!store.isKnown) return list.replaceChildren(empty('Reading the nodes'));
-    write(
+    if (!store.isKnown) return list.replaceChildren(emptyView('Reading the nodes'));
+    setText(
       headline,
       voting < majority
         ? 'No majority: no lock can be acquired'
@@ -48,12 +48,12 @@ export function nodes({ store }) {
           ? 'One node, and it votes'
           : `${voting} of ${total} vote: can lose ${can_lose} more`,
     );
-    write(
+    setText(
       words,
-      total === 1 ? 'No other node can replace it.' : `A lock needs ${majority} of ${counted(total, 'node')}.`,
+      total === 1 ? 'No other node can replace it.' : `A lock needs ${majority} of ${formatQuantity(total, 'node')}.`,
     );
-    mark(headline, 'data-level', voting < majority ? 'bad' : can_lose === 0 && total > 2 ? 'low' : null);
-    const kinds = nodes.map((node) => nodeKind(node.state));
+    setAttribute(headline, 'data-level', voting < majority ? 'bad' : can_lose === 0 && total > 2 ? 'low' : null);
+    const kinds = nodes.map((node) => shapeOfNode(node.state));
     if (dots.key !== kinds.join()) dots.replaceChildren(...kinds.map(shape));
     dots.key = kinds.join();
     if (panels.size !== nodes.length || nodes.some(({ node }) => !panels.has(node))) {
@@ -65,13 +65,13 @@ export function nodes({ store }) {
   }
 
   function destroy() {
-    gone = true;
-    looks.forEach((look) => look.removeEventListener('change', redraw));
+    isDestroyed = true;
+    darkColours.removeEventListener('change', redraw);
     removeEventListener('theme', redraw);
     for (const panel of panels.values()) panel.destroy();
   }
 
-  return { element, title: 'Nodes', paint, key: () => false, destroy };
+  return { element, title: 'Nodes', paint, handleKey: () => false, destroy };
 }
 
 class Panel {
@@ -80,10 +80,11 @@ class Panel {
   #trouble = h('p', { class: 'node-trouble' });
   #countdown = h('div', { class: 'countdown' });
   #numbers = ['p50', 'p99', 'Clock', 'Restarts'].map((label) => [h('dt', {}, label), h('dd')]);
-  #drawing = h('div', { class: 'chart' });
-  #none = h('p', { class: 'dim none' }, 'No round trips yet.');
+  #chartElement = h('div', { class: 'chart' });
+  #noSamples = h('p', { class: 'dim none' }, 'No round trips yet.');
   #chart = null;
-  #full = 0;
+  /** The longest remaining time of the quarantine so far, at which the bar is full. */
+  #fullMs = 0;
 
   constructor({ node }) {
     const fill = h('span', { class: 'fill' });
@@ -97,58 +98,58 @@ class Panel {
       this.#trouble,
       this.#countdown,
       numbers,
-      this.#drawing,
-      this.#none,
+      this.#chartElement,
+      this.#noSamples,
     );
   }
 
   paint(node, store, Chart) {
-    const kind = nodeKind(node.state);
-    mark(this.#shape, 'data-kind', kind);
-    mark(this.element, 'data-kind', kind);
-    const silent = node.silent_ms == null ? '' : ` for ${lasting(node.silent_ms + performance.now() - node.heard)}`;
-    write(this.#state, node.state + silent);
-    // The countdown shows the remaining time; the text from the service would stand still.
+    const kind = shapeOfNode(node.state);
+    setAttribute(this.#shape, 'data-kind', kind);
+    setAttribute(this.element, 'data-kind', kind);
+    const silent = node.silent_ms == null ? '' : ` for ${formatDuration(node.silent_ms + performance.now() - node.receivedAt)}`;
+    setText(this.#state, node.state + silent);
+    // The text from the service has a remaining time that would not count down. The countdown below shows it.
     const trouble =
       node.state === 'quarantined'
         ? `This node ${node.restarts > 0 ? 'lost its memory' : 'is new or lost its memory'}. It votes again when every lease that it may have forgotten has ended.`
         : node.trouble;
-    write(this.#trouble, trouble ?? '');
+    setText(this.#trouble, trouble ?? '');
     this.#trouble.hidden = !trouble;
-    this.#count(node);
-    const skewed = node.skew_ms == null ? null : skew(node.skew_ms);
+    this.#paintCountdown(node);
+    const skewed = node.skew_ms == null ? null : formatSkew(node.skew_ms);
     const values = [
-      trip(node.p50_us),
-      trip(node.p99_us),
+      formatMicros(node.p50_us),
+      formatMicros(node.p99_us),
       skewed ?? '–',
-      node.restarts == null ? '–' : count(node.restarts),
+      node.restarts == null ? '–' : formatCount(node.restarts),
     ];
-    this.#numbers.forEach(([, dd], at) => write(dd, values[at]));
-    mark(this.#numbers[3][1], 'data-some', node.restarts > 0);
-    this.#draw(node, store, Chart);
+    this.#numbers.forEach(([, dd], index) => setText(dd, values[index]));
+    setAttribute(this.#numbers[3][1], 'data-some', node.restarts > 0);
+    this.#paintChart(node, store, Chart);
   }
 
-  #count(node) {
+  #paintCountdown(node) {
     this.#countdown.hidden = node.quarantine_ms == null;
     if (node.quarantine_ms == null) {
-      this.#full = 0;
+      this.#fullMs = 0;
       return;
     }
-    const left = Math.max(0, node.quarantine_ms - (performance.now() - node.heard));
-    this.#full = Math.max(this.#full, left);
+    const left = Math.max(0, node.quarantine_ms - (performance.now() - node.receivedAt));
+    this.#fullMs = Math.max(this.#fullMs, left);
     const [bar, words] = this.#countdown.children;
-    bar.firstChild.style.transform = `scaleX(${(left / this.#full).toFixed(3)})`;
-    write(words, left === 0 ? 'can vote any moment' : `can vote in ${lasting(left)}`);
+    bar.firstChild.style.transform = `scaleX(${(left / this.#fullMs).toFixed(3)})`;
+    setText(words, left === 0 ? 'can vote at any moment' : `can vote in ${formatDuration(left)}`);
   }
 
-  #draw(node, store, Chart) {
-    const lines = store.samples.get(node.node);
-    const any = (lines?.p50.filter((value) => value != null).length ?? 0) > 1;
-    this.#none.hidden = any;
-    this.#drawing.hidden = !any;
-    if (!any || !Chart) return;
-    this.#chart ??= new Chart(this.#drawing);
-    this.#chart.show(store.sampled, lines);
+  #paintChart(node, store, Chart) {
+    const samples = store.samples.get(node.node);
+    const hasLine = (samples?.p50.filter((value) => value != null).length ?? 0) > 1;
+    this.#noSamples.hidden = hasLine;
+    this.#chartElement.hidden = !hasLine;
+    if (!hasLine || !Chart) return;
+    this.#chart ??= new Chart(this.#chartElement);
+    this.#chart.show(store.sampleTimes, samples);
   }
 
   destroy() {

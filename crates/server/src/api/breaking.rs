@@ -1,4 +1,4 @@
-//! Breaks another client's lease.
+//! Breaks leases of other clients.
 
 use axum::Json;
 use axum::extract::Path;
@@ -15,10 +15,10 @@ use crate::view::millis;
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BreakRequest {
-    /// The fence of the lease. A lease with another fence is not broken.
+    /// The fence of the lease to break. A lease with another fence is not broken.
     #[schema(minimum = 1)]
     fence: Option<u64>,
-    /// The digest of the lease, for a plain lock, which has no fence.
+    /// The digest of the lease to break. Use it for a plain lock, whose lease has no fence.
     #[schema(min_length = 16, max_length = 16, pattern = "^[0-9a-f]{16}$")]
     digest: Option<String>,
     /// When the lock becomes free.
@@ -36,7 +36,7 @@ enum BreakMode {
     /// When the lease would have ended without a renewal.
     #[default]
     Drain,
-    /// At once. Until the old holder notices, there may be two holders.
+    /// At once. Until the old holder notices the break, there may be two holders.
     Now,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct BrokenView {
     drains_ms: u64,
 }
 
-/// Break a lease of another client, which is identified by its fence.
+/// Break the lease of another client.
 ///
 /// Write a slash in the name as `%2F`.
 #[utoipa::path(
@@ -65,19 +65,19 @@ pub(super) async fn break_lock(
     Body(request): Body<BreakRequest>,
 ) -> Result<Json<BrokenView>, Problem> {
     let Path(name) = name?;
-    caller.may_with(Scope::Admin, &name)?;
+    caller.check_scope_and_name(Scope::Admin, &name)?;
     let target = match (request.fence, request.digest) {
         (Some(fence), None) => Target::Fence(Fence::new(fence)),
         (None, Some(digest)) => Target::Digest(
-            Digest::parse(&digest).ok_or_else(|| Problem::invalid("a digest must have 16 hexadecimal digits"))?,
+            Digest::parse(&digest).ok_or_else(|| Problem::invalid("digest must have 16 hexadecimal digits"))?,
         ),
-        _ => return Err(Problem::invalid("a request must have either a fence or a digest")),
+        _ => return Err(Problem::invalid("a request must have either fence or digest")),
     };
     if request.reason.trim().is_empty() {
-        return Err(Problem::invalid("the reason must not be empty"));
+        return Err(Problem::invalid("reason must not be empty"));
     }
-    let what = Break::new(target, format!("{} (by {})", request.reason, &caller.name));
-    let what = if request.mode == BreakMode::Now { what.now() } else { what };
-    let broken = caller.service.client.break_lock(&name, what).await?;
+    let options = Break::new(target, format!("{} (by {})", request.reason, &caller.name));
+    let options = if request.mode == BreakMode::Now { options.now() } else { options };
+    let broken = caller.service.client.break_lock(&name, options).await?;
     Ok(Json(BrokenView { name, nodes: broken.nodes, drains_ms: millis(broken.drains) }))
 }

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::acquire::KEEP_ALIVE;
 use crate::auth::{Caller, Scope};
-use crate::hub::Mark;
+use crate::hub::EventId;
 use crate::problem::Problem;
 
 /// The number of pieces of the stream that the service buffers for each reader.
@@ -20,28 +20,28 @@ const PIECES_AHEAD: usize = 1;
 
 /// Follow changes of locks, nodes and the history.
 ///
-/// `snapshot` is the full state. `lock`, `gone`, `nodes`, `node`, `history` and `gap` are changes after the snapshot.
-/// `look` is sent about once a second. A reader is disconnected if it is so slow that events after its snapshot are no
-/// longer kept. If the request has a `Last-Event-ID` of this replica that is not too old, the stream continues after
-/// that event.
+/// The event `snapshot` has the full state. `lock`, `gone`, `nodes`, `node`, `history` and `gap` are changes after the
+/// snapshot. `look` is sent about once a second. If a reader is so slow that the events after its snapshot are no
+/// longer kept, the service disconnects it. If the request has a `Last-Event-ID` of this replica that is not too old,
+/// the stream continues after that event, without a snapshot.
 #[utoipa::path(
     get, path = "/v1/events", tag = "locks",
     params(("Last-Event-ID" = Option<String>, Header, description = "The id of the last event that was read")),
-    responses((status = 200, description = "What changes", content_type = "text/event-stream", body = String))
+    responses((status = 200, description = "The stream of events", content_type = "text/event-stream", body = String))
 )]
 pub(super) async fn events(caller: Caller, headers: HeaderMap) -> Result<Response, Problem> {
-    caller.may(Scope::Read)?;
+    caller.check_scope(Scope::Read)?;
     let service = Arc::clone(&caller.service);
-    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(Mark::parse);
-    let guard = (service.rates.event_streams.take(&caller.limit_key)?, caller.mark_waiting());
+    let last = headers.get("last-event-id").and_then(|id| id.to_str().ok()).and_then(EventId::parse);
+    let guard = (service.limiter.event_streams.reserve(&caller.limit_key)?, caller.mark_waiting());
     let mut follower = service.unless_stopping(service.hub.subscribe(Arc::clone(&caller.identity), last)).await?;
     let (sender, receiver) = mpsc::channel(PIECES_AHEAD);
     let readers = service.readers.clone();
-    let tell = async move {
+    let forward = async move {
         loop {
-            // The keep-alive detects that the caller is gone.
-            let told = tokio::time::timeout(KEEP_ALIVE, follower.next());
-            let text = match service.unless_stopping(told).await {
+            // Sending a keep-alive comment detects a caller that is gone.
+            let next = tokio::time::timeout(KEEP_ALIVE, follower.next());
+            let text = match service.unless_stopping(next).await {
                 Ok(Ok(Some(text))) => text,
                 Ok(Err(_)) => ":\n\n".into(),
                 Ok(Ok(None)) | Err(_) => return,
@@ -51,11 +51,11 @@ pub(super) async fn events(caller: Caller, headers: HeaderMap) -> Result<Respons
             }
         }
     };
-    let mut telling = JoinSet::new();
-    telling.spawn_on(tell, &readers);
-    let pieces = unfold((receiver, telling, guard), async |(mut receiver, telling, guard)| {
+    let mut task = JoinSet::new();
+    task.spawn_on(forward, &readers);
+    let pieces = unfold((receiver, task, guard), async |(mut receiver, task, guard)| {
         let piece = receiver.recv().await?;
-        Some((Ok::<_, Infallible>(Bytes::from(piece)), (receiver, telling, guard)))
+        Some((Ok::<_, Infallible>(Bytes::from(piece)), (receiver, task, guard)))
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
     Ok((headers, Body::from_stream(pieces)).into_response())

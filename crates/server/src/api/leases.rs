@@ -1,4 +1,4 @@
-//! Renewing and releasing leases: one, or several in a request.
+//! Renews and releases leases: one lease or several leases in one request.
 
 use std::time::Instant;
 
@@ -10,21 +10,21 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::acquire::Outlook;
-use super::order;
+use super::lease_request::{KEY, check_secret, owner_of_key};
 use crate::auth::{Caller, Scope};
 use crate::config::Limits;
 use crate::http::request::Body;
-use crate::lease_id::LeaseWord;
-use crate::problem::{Account, Problem};
+use crate::lease_id::LeaseId;
+use crate::problem::{Problem, ProblemDetails};
 use crate::service::Service;
 
-const RENEW_FORMS: &str = "either a name and a lease_id, or leases";
-const RELEASE_FORMS: &str = "either a name and a lease_id, or a name and a key, or leases";
+const RENEW_FORMS: &str = "a renewal must have either name and lease_id, or leases";
+const RELEASE_FORMS: &str = "a release must have either name and lease_id, or name and key, or leases";
 
-/// The number of leases of one request that are processed at a time.
-const AT_ONCE: usize = 64;
+/// The largest number of leases of one request that are processed at the same time.
+const CONCURRENT_MAX: usize = 64;
 
-/// A lease, by its name and its id.
+/// A lease, identified by the name of its lock and by its id.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct LeaseRef {
@@ -50,7 +50,8 @@ pub(super) struct LeaseRefs {
 }
 
 impl LeaseRefs {
-    /// Returns the leases, and whether they were given as a list. `forms` describes the accepted forms, for the error.
+    /// Returns the leases, and whether the request has them as a list. `forms` is the error message for a request in
+    /// another form.
     fn check(self, limits: Limits, forms: &str) -> Result<(Vec<LeaseRef>, bool), Problem> {
         match (self.name, self.lease_id, self.leases) {
             (Some(name), Some(lease_id), None) => Ok((vec![LeaseRef { name, lease_id }], false)),
@@ -76,7 +77,7 @@ pub(super) struct Renewal {
     outlook: Outlook,
 }
 
-/// The outcome for one of several leases.
+/// The outcome of the renewal of one of several leases.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum Outcome {
@@ -85,12 +86,12 @@ pub(super) enum Outcome {
         /// The name of the lock.
         name: String,
         /// Why the lease was not renewed.
-        #[schema(value_type = Account)]
+        #[schema(value_type = ProblemDetails)]
         problem: Problem,
     },
 }
 
-/// One lease that was renewed, or the outcome of each of several.
+/// One lease that was renewed, or the outcome for each of several leases.
 #[derive(Serialize, ToSchema)]
 #[serde(untagged)]
 pub(super) enum Renewed {
@@ -101,12 +102,12 @@ pub(super) enum Renewed {
     },
 }
 
-/// Renew a lease, or several: each lease lasts for another ttl.
+/// Renew one lease or several leases: each lease lasts for another ttl.
 ///
-/// A lost lease stays lost. If the request has several leases, the answer has an outcome for each.
+/// A lost lease stays lost. If the request has several leases, the answer has an outcome for each lease.
 #[utoipa::path(
     post, path = "/v1/leases/renew", tag = "leases", request_body = LeaseRefs,
-    responses((status = 200, description = "Renewed; of several, each that has no problem", body = Renewed))
+    responses((status = 200, description = "Renewed, except the leases with a `problem`", body = Renewed))
 )]
 pub(super) async fn renew(caller: Caller, Body(request): Body<LeaseRefs>) -> Result<Json<Renewed>, Problem> {
     let began = Instant::now();
@@ -114,27 +115,26 @@ pub(super) async fn renew(caller: Caller, Body(request): Body<LeaseRefs>) -> Res
     if let Some(lease) = leases.pop_if(|_| !is_list) {
         return Ok(Json(Renewed::One(renew_one(&caller, &lease, began).await?)));
     }
-    caller.service.rates.batch(&caller.limit_key, leases.len())?;
-    let each = leases.into_iter().map(async |lease| match renew_one(&caller, &lease, began).await {
+    caller.service.limiter.count_batch(&caller.limit_key, leases.len())?;
+    let renewals = leases.into_iter().map(async |lease| match renew_one(&caller, &lease, began).await {
         Ok(renewal) => Outcome::Renewed(renewal),
         Err(problem) => Outcome::Failed { name: lease.name, problem },
     });
-    Ok(Json(Renewed::Several { leases: iter(each).buffered(AT_ONCE).collect().await }))
+    Ok(Json(Renewed::Several { leases: iter(renewals).buffered(CONCURRENT_MAX).collect().await }))
 }
 
 async fn renew_one(caller: &Caller, lease: &LeaseRef, began: Instant) -> Result<Renewal, Problem> {
     let service = &caller.service;
-    let LeaseWord { lease, .. } = read(caller, lease)?;
-    let extended = service.client.extend(&lease).await?;
+    let LeaseId { lease, .. } = verify(caller, lease)?;
+    let validity = service.client.extend(&lease).await?;
     service.metrics.renewals.inc();
-    service.rates.renewed(&caller.limit_key, lease.name().as_str());
-    let at = Instant::now();
-    // Subtract the time since the extension.
-    let outlook = Outlook::new(began, lease.ttl(), || extended.saturating_sub(at.elapsed()))?;
+    service.limiter.record_renewal(&caller.limit_key, lease.name().as_str());
+    let extended_at = Instant::now();
+    let outlook = Outlook::new(began, lease.ttl(), || validity.saturating_sub(extended_at.elapsed()))?;
     Ok(Renewal { name: lease.name().to_string(), fence: lease.fence().map(quorlock::Fence::get), outlook })
 }
 
-/// The leases to release: `name` and `lease_id`, or `name` and `key`, or `leases`.
+/// The leases to release: either `name` and `lease_id`, or `name` and `key`, or `leases`.
 #[derive(Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReleaseRequest {
@@ -143,7 +143,7 @@ pub(super) struct ReleaseRequest {
     name: Option<String>,
     /// The id of the lease, from the answer that granted it.
     lease_id: Option<String>,
-    /// The idempotency key of the request that acquired the lock, for a caller that got no answer to it.
+    /// The idempotency key of the request that acquired the lock. Use it if that request got no answer.
     #[schema(min_length = 22, max_length = 256)]
     key: Option<String>,
     /// Several leases.
@@ -154,55 +154,55 @@ pub(super) struct ReleaseRequest {
 /// Release a lease, several leases, or all leases of an idempotency key.
 ///
 /// The call also succeeds for a lease that has already ended. If one of several leases has the wrong name or an invalid
-/// id, no lease is released, and the problem names that lease. A released key cannot be used again: requests with the
-/// key that arrive later fail.
+/// id, the service releases no lease, and the problem names the wrong lease. A released key cannot be used again: later
+/// requests with the key fail.
 #[utoipa::path(
     post, path = "/v1/leases/release", tag = "leases", request_body = ReleaseRequest,
-    responses((status = 204, description = "Released"))
+    responses((status = 204, description = "The leases are released"))
 )]
 pub(super) async fn release(caller: Caller, Body(request): Body<ReleaseRequest>) -> Result<StatusCode, Problem> {
-    caller.may(Scope::Lock)?;
+    caller.check_scope(Scope::Lock)?;
     let service = &caller.service;
     let ReleaseRequest { name, lease_id, key, leases } = request;
     if let Some(key) = key {
         let (Some(name), None, None) = (name, lease_id, leases) else {
-            return Err(Problem::invalid("a request with a key must have a name, and no lease_id or leases"));
+            return Err(Problem::invalid("a release with key must have name, and neither lease_id nor leases"));
         };
-        caller.may_with(Scope::Lock, &name)?;
-        let key = order::check_secret(order::KEY, key)?;
-        service.rates.release_keys(&caller.limit_key, 1)?;
-        // This ends every lease that any replica has acquired, or is acquiring, for the key.
-        service.client.retire(&name, order::of_key(&name, &key), service.limits.released_key_refusal()).await?;
+        caller.check_scope_and_name(Scope::Lock, &name)?;
+        let key = check_secret(KEY, key)?;
+        service.limiter.count_released_keys(&caller.limit_key, 1)?;
+        // This call ends every lease that a replica has acquired, or is acquiring, for the key.
+        service.client.retire(&name, owner_of_key(&name, &key), service.limits.released_key_refusal()).await?;
         service.metrics.releases.inc();
         return Ok(StatusCode::NO_CONTENT);
     }
     let refs = LeaseRefs { name, lease_id, leases };
     let (leases, is_list) = refs.check(service.limits, RELEASE_FORMS)?;
-    service.rates.batch(&caller.limit_key, leases.len())?;
-    let at = |index: usize, problem: Problem| {
-        if is_list { problem.at(format_args!("leases[{index}]")) } else { problem }
+    service.limiter.count_batch(&caller.limit_key, leases.len())?;
+    let with_index = |index: usize, problem: Problem| {
+        if is_list { problem.with_prefix(format_args!("leases[{index}]")) } else { problem }
     };
     // Check all leases before releasing the first: if one is invalid, none is released.
-    let read = |(index, lease)| read(&caller, lease).map_err(|problem| at(index, problem));
-    let leases: Vec<LeaseWord> = leases.iter().enumerate().map(read).collect::<Result<_, _>>()?;
+    let verify = |(index, lease)| verify(&caller, lease).map_err(|problem| with_index(index, problem));
+    let leases: Vec<LeaseId> = leases.iter().enumerate().map(verify).collect::<Result<_, _>>()?;
     let keyed = leases.iter().filter(|lease| lease.is_keyed).count();
-    service.rates.release_keys(&caller.limit_key, keyed)?;
-    let each = leases
+    service.limiter.count_released_keys(&caller.limit_key, keyed)?;
+    let releases = leases
         .into_iter()
         .enumerate()
-        .map(async |(index, lease)| release_one(service, lease).await.map_err(|problem| at(index, problem)));
-    let done: Vec<Result<(), Problem>> = iter(each).buffered(AT_ONCE).collect().await;
-    done.into_iter().collect::<Result<(), _>>()?;
+        .map(async |(index, lease)| release_one(service, lease).await.map_err(|problem| with_index(index, problem)));
+    let outcomes: Vec<Result<(), Problem>> = iter(releases).buffered(CONCURRENT_MAX).collect().await;
+    outcomes.into_iter().collect::<Result<(), _>>()?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Returns the lease, if the caller may use its name.
-fn read(caller: &Caller, lease: &LeaseRef) -> Result<LeaseWord, Problem> {
-    caller.may_with(Scope::Lock, &lease.name)?;
-    caller.service.signer()?.read(&lease.name, &lease.lease_id)
+/// Returns the verified lease, if the caller may lock its name.
+fn verify(caller: &Caller, lease: &LeaseRef) -> Result<LeaseId, Problem> {
+    caller.check_scope_and_name(Scope::Lock, &lease.name)?;
+    caller.service.signer()?.verify(&lease.name, &lease.lease_id)
 }
 
-async fn release_one(service: &Service, LeaseWord { lease, is_keyed }: LeaseWord) -> Result<(), Problem> {
+async fn release_one(service: &Service, LeaseId { lease, is_keyed }: LeaseId) -> Result<(), Problem> {
     if is_keyed {
         service.client.retire_owner_of(&lease, service.limits.released_key_refusal()).await?;
     } else {

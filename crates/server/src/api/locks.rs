@@ -16,12 +16,12 @@ const LIMIT_DEFAULT: usize = 100;
 /// The largest number of locks on a page.
 const PAGE_MAX: usize = 1_000;
 
-fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, Problem> {
+fn check_limit(limit: Option<usize>, max: usize) -> Result<usize, Problem> {
     let limit = limit.unwrap_or(LIMIT_DEFAULT);
-    if (1..=most).contains(&limit) {
+    if (1..=max).contains(&limit) {
         Ok(limit)
     } else {
-        Err(Problem::invalid(format!("limit must be between 1 and {most} (got {limit})")))
+        Err(Problem::invalid(format!("limit must be between 1 and {max} (got {limit})")))
     }
 }
 
@@ -30,13 +30,13 @@ fn check_limit(limit: Option<usize>, most: usize) -> Result<usize, Problem> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct ListQuery {
-    /// The prefix of the names.
+    /// Only locks whose names start with this prefix.
     #[serde(default)]
     prefix: String,
     /// The `next` of the previous page.
     #[serde(default)]
     cursor: String,
-    /// The largest number of locks: 100 by default.
+    /// The largest number of locks on the page: 100 by default.
     #[param(minimum = 1, maximum = 1000)]
     limit: Option<usize>,
 }
@@ -45,18 +45,18 @@ pub(super) struct ListQuery {
 ///
 /// The answer comes from a copy that is at most about a second old. The service searches the nodes step by step: if
 /// locks change or a node fails during the search, a lock may be missing or appear twice. If there are more than 10,000
-/// locks, each page reads a bounded number of keys from the nodes, once a second for each client, and the locks are in
-/// no particular order.
+/// locks, the service reads a bounded number of keys from the nodes for each page, at most once a second for each
+/// client, and the locks are in no particular order.
 #[utoipa::path(
     get, path = "/v1/locks", tag = "locks", params(ListQuery),
     responses((status = 200, description = "A page of locks", body = LockPage))
 )]
 pub(super) async fn list(caller: Caller, query: Params<ListQuery>) -> Result<Json<LockPage>, Problem> {
-    caller.may(Scope::Read)?;
+    caller.check_scope(Scope::Read)?;
     let Query(ListQuery { prefix, cursor, limit }) = query?;
     let limit = check_limit(limit, PAGE_MAX)?;
-    let may_read = || caller.service.rates.read(&caller.limit_key);
-    let page = caller.service.hub.list(&caller, (&prefix, &cursor), limit, may_read);
+    let check_read_limit = || caller.service.limiter.count_read(&caller.limit_key);
+    let page = caller.service.hub.list(&caller, (&prefix, &cursor), limit, check_read_limit);
     Ok(Json(caller.service.unless_stopping(page).await??))
 }
 
@@ -71,18 +71,18 @@ pub(super) struct Look {
 
 /// Show the state of one lock on every node.
 ///
-/// Once a second, each client gets an answer from the nodes. In between it gets a copy that is at most about a second
-/// old. Write a slash in the name as `%2F`.
+/// At most once a second for each client, the service reads the answer from the nodes. Other answers come from a copy
+/// that is at most about a second old. Write a slash in the name as `%2F`.
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "The name of the lock", min_length = 1, max_length = 512)),
     responses((status = 200, description = "The state of the lock, held or not", body = Look))
 )]
-pub(super) async fn one(caller: Caller, name: Name) -> Result<Json<Look>, Problem> {
+pub(super) async fn inspect(caller: Caller, name: Name) -> Result<Json<Look>, Problem> {
     let Path(name) = name?;
-    caller.may_with(Scope::Read, &name)?;
-    let look = caller.service.hub.one(&name, || caller.service.rates.read(&caller.limit_key));
-    let (as_of, lock) = caller.service.unless_stopping(look).await??;
+    caller.check_scope_and_name(Scope::Read, &name)?;
+    let inspection = caller.service.hub.inspect(&name, || caller.service.limiter.count_read(&caller.limit_key));
+    let (as_of, lock) = caller.service.unless_stopping(inspection).await??;
     Ok(Json(Look { as_of, lock }))
 }
 
@@ -93,7 +93,7 @@ pub(super) async fn one(caller: Caller, name: Name) -> Result<Json<Look>, Proble
 pub(super) struct HistoryQuery {
     /// Only events of this name.
     name: Option<String>,
-    /// The largest number of events: the newest 100 by default.
+    /// The largest number of events: 100 by default.
     #[param(minimum = 1, maximum = 10000)]
     limit: Option<usize>,
 }
@@ -108,14 +108,14 @@ pub(super) struct Happened {
 
 /// Read the history: the grants, releases and losses of all services, and all breaks.
 ///
-/// The answer comes from a copy of the events that the nodes keep. It includes an event about two seconds after it
-/// happened.
+/// The answer comes from a copy of the events that the nodes keep. An event appears in the copy about two seconds after
+/// it happened.
 #[utoipa::path(
     get, path = "/v1/history", tag = "locks", params(HistoryQuery),
     responses((status = 200, description = "The newest events", body = Happened))
 )]
 pub(super) async fn history(caller: Caller, query: Params<HistoryQuery>) -> Result<Json<Happened>, Problem> {
-    caller.may(Scope::Read)?;
+    caller.check_scope(Scope::Read)?;
     let Query(HistoryQuery { name, limit }) = query?;
     let limit = check_limit(limit, HISTORY_MAX)?;
     let history = caller.service.hub.history(&caller, name.as_deref(), limit);

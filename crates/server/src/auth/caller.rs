@@ -13,8 +13,8 @@ use tracing::Span;
 
 use super::{Identity, Proof, sha256};
 use crate::http::hang_up::WaitMarker;
+use crate::limiter::Reservation;
 use crate::problem::{Code, Problem};
-use crate::rate::Reservation;
 use crate::service::Service;
 
 /// The other end of a connection.
@@ -22,12 +22,12 @@ pub(crate) struct Peer {
     pub(crate) address: IpAddr,
     /// The hash of the client certificate.
     certificate: Option<[u8; 32]>,
-    /// Counts the connection in the limit of the address, or of the known client once it has made a request.
+    /// Counts the connection for the limit of the address, or of a known client after its first request.
     reservation: Mutex<Reservation>,
-    /// The identity of callers that have not authenticated.
+    /// The identity of callers on this connection that have not authenticated.
     anonymous: Arc<Identity>,
-    /// The connection holds this marker. While a request on the connection waits for a lock or streams events, it holds
-    /// a weak reference to the marker.
+    /// The marker of the connection. While a request on the connection waits for a lock or streams events, the request
+    /// holds a weak reference to the marker.
     pub(crate) wait_marker: Arc<WaitMarker>,
 }
 
@@ -44,11 +44,11 @@ impl Peer {
 
     fn of(parts: &Parts) -> Result<&Arc<Self>, Problem> {
         let peer = parts.extensions.get();
-        peer.ok_or_else(|| Problem::new(Code::Internal, "a request without a connection"))
+        peer.ok_or_else(|| Problem::new(Code::Internal, "the request has no connection"))
     }
 }
 
-/// The caller of a request to the service. It is authenticated if the service has a list of allowed clients.
+/// The caller of a request. If the service has a list of allowed clients, the caller is authenticated.
 pub(crate) struct Caller {
     pub(crate) service: Arc<Service>,
     pub(crate) identity: Arc<Identity>,
@@ -83,27 +83,27 @@ impl FromRequestParts<Arc<Service>> for Caller {
                 let token = bearer_token(parts).map(|token| Proof::Bearer(sha256(token.as_bytes())));
                 let certificate = peer.certificate.map(Proof::Certificate);
                 let Some(known) = token.or(certificate).and_then(|proof| clients.find(proof)) else {
-                    // Count failed logins in the rate limit of the address, to limit guessing.
-                    service.rates.request(&peer.anonymous.limit_key)?;
+                    // Failed authentications count for the limit of the address, which limits the guessing of tokens.
+                    service.limiter.count_request(&peer.anonymous.limit_key)?;
                     return Err(Problem::new(
                         Code::Unauthenticated,
-                        "a valid bearer token or client certificate is needed",
+                        "a bearer token or client certificate that the service knows is required",
                     ));
                 };
                 let mut reservation = peer.reservation.lock();
                 if *reservation.caller != *known.limit_key {
-                    *reservation = service.rates.connections.take(&known.limit_key)?;
+                    *reservation = service.limiter.connections.reserve(&known.limit_key)?;
                 }
                 known
             }
         };
         Span::current().record("caller", &identity.name);
-        service.rates.request(&identity.limit_key)?;
+        service.limiter.count_request(&identity.limit_key)?;
         Ok(Self { service: Arc::clone(service), identity: Arc::clone(identity), peer: Arc::clone(peer) })
     }
 }
 
-/// A request that needs no authentication. The rate limit of its address applies.
+/// A request that needs no authentication. The request limit of the caller's address applies.
 pub(crate) struct PublicRequest;
 
 impl FromRequestParts<Arc<Service>> for PublicRequest {
@@ -111,26 +111,26 @@ impl FromRequestParts<Arc<Service>> for PublicRequest {
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
         check_host(parts, service)?;
-        service.rates.request(&Peer::of(parts)?.anonymous.limit_key)?;
+        service.limiter.count_request(&Peer::of(parts)?.anonymous.limit_key)?;
         Ok(Self)
     }
 }
 
-/// Prevents DNS rebinding if the service does not authenticate callers: `Host` must be localhost or an IP address.
+/// Prevents DNS rebinding: if the service does not authenticate callers, `Host` must be localhost or an IP address.
 fn check_host(parts: &Parts, service: &Service) -> Result<(), Problem> {
     let Some(host) = parts.headers.get(header::HOST).filter(|_| service.is_loopback_only) else { return Ok(()) };
     if host.to_str().is_ok_and(is_localhost_or_ip) {
         return Ok(());
     }
-    let detail = "without authentication, the header host must be localhost or an IP address";
+    let detail = "this service has no authentication, so the header Host must be localhost or an IP address";
     Err(Problem::new(Code::Forbidden, detail))
 }
 
 fn is_localhost_or_ip(host: &str) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let name = authority.host().to_ascii_lowercase();
-    let number = name.trim_start_matches('[').trim_end_matches(']');
-    name == "localhost" || name.ends_with(".localhost") || number.parse::<IpAddr>().is_ok()
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || name.ends_with(".localhost") || address.parse::<IpAddr>().is_ok()
 }
 
 fn bearer_token(parts: &Parts) -> Option<&str> {
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_localhost_and_ip_addresses_are_accepted() {
+    fn a_host_must_be_localhost_or_an_ip_address() {
         for host in
             ["localhost", "LOCALHOST:7677", "a.localhost:1", "127.0.0.1:7677", "10.0.0.1", "[::1]:7677", "[::1]"]
         {

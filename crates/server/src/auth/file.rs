@@ -1,4 +1,5 @@
-//! The file of clients. Each line has a client, the hash of its bearer token or certificate, its scopes and its names.
+//! Parses the file of clients. Each line has the name of a client, the hash of the client's bearer token or
+//! certificate, the client's scopes, and patterns of the names that the client has access to.
 
 use std::sync::Arc;
 
@@ -6,19 +7,20 @@ use quorlock::Filter;
 
 use super::{Clients, Identity, Proof, Scope, hex, sha256};
 
-/// The length of the shortest valid bearer token. Shorter tokens could be guessed.
+/// The smallest length of a bearer token. Shorter tokens could be guessed.
 const TOKEN_BYTES_MIN: usize = 32;
 
-/// The file of clients is invalid. The error does not repeat the line, which may contain a secret by mistake.
+/// The file of clients or a bearer token is invalid. The error does not repeat the text, because it may contain a
+/// secret.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientsError {
-    /// A line has too few or too many parts, or one of them is invalid.
+    /// A line has too few or too many parts, or an invalid part.
     #[error("line {line}: {why}")]
     Line {
         /// The number of the line, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// Why the line is invalid.
         why: String,
     },
     /// The file has no client.
@@ -51,43 +53,43 @@ impl Clients {
     /// ```
     ///
     /// # Errors
-    /// [`ClientsError`] names the line.
+    /// [`ClientsError::Line`] if a line is invalid, and [`ClientsError::Empty`] if there is no client.
     pub fn parse(text: &str) -> Result<Self, ClientsError> {
-        let mut known: Vec<Arc<Identity>> = Vec::new();
+        let mut identities: Vec<Arc<Identity>> = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
             if line.trim().is_empty() {
                 continue;
             }
-            let client = read(line).map_err(|why| ClientsError::Line { line: index + 1, why })?;
-            if known.iter().any(|other| other.proof == client.proof) {
+            let identity = parse_line(line).map_err(|why| ClientsError::Line { line: index + 1, why })?;
+            if identities.iter().any(|other| other.proof == identity.proof) {
                 return Err(ClientsError::Line { line: index + 1, why: "another line has the same hash".into() });
             }
-            known.push(Arc::new(client));
+            identities.push(Arc::new(identity));
         }
-        if known.is_empty() { Err(ClientsError::Empty) } else { Ok(Self { known }) }
+        if identities.is_empty() { Err(ClientsError::Empty) } else { Ok(Self { identities }) }
     }
 }
 
-fn read(line: &str) -> Result<Identity, String> {
+fn parse_line(line: &str) -> Result<Identity, String> {
     let parts: Vec<&str> = line.split_whitespace().collect();
     let [name, proof, scopes, names] = parts[..] else {
         return Err(format!("a line must have 4 parts (client, hash, scopes, names), not {}", parts.len()));
     };
     let proof = match proof.split_once(':') {
-        Some(("sha256", digits)) => bytes(digits).map(Proof::Bearer),
-        Some(("cert", digits)) => bytes(digits).map(Proof::Certificate),
+        Some(("sha256", digits)) => parse_hash(digits).map(Proof::Bearer),
+        Some(("cert", digits)) => parse_hash(digits).map(Proof::Certificate),
         _ => None,
     };
-    let proof = proof.ok_or("the hash must be sha256: or cert:, and 64 hexadecimal digits")?;
+    let proof = proof.ok_or("the hash must be sha256: or cert: followed by 64 hexadecimal digits")?;
     let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
     let scopes = scopes.ok_or("the scopes must be read, lock or admin, separated by commas")?;
     let names = names.split(',').map(Filter::new).collect();
     Ok(Identity { name: name.to_owned(), limit_key: name.into(), proof: Some(proof), scopes, names })
 }
 
-/// Reads 64 hexadecimal digits. Certificate tools put colons between them.
-fn bytes(digits: &str) -> Option<[u8; 32]> {
+/// Parses 64 hexadecimal digits. Colons between the digits are ignored, because certificate tools print them.
+fn parse_hash(digits: &str) -> Option<[u8; 32]> {
     let digits: String = digits.chars().filter(|digit| *digit != ':').collect();
     if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
         return None;
@@ -103,33 +105,33 @@ mod tests {
 
     const HASH: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-    fn why(text: &str) -> String {
+    fn parse_error(text: &str) -> String {
         Clients::parse(text).unwrap_err().to_string()
     }
 
     #[test]
-    fn every_line_is_a_client() {
-        let text = format!("# all of them\n\nbilling {HASH} lock,read invoices/*,ledger # theirs\n");
+    fn each_line_defines_a_client_and_comments_are_ignored() {
+        let text = format!("# a comment\n\nbilling {HASH} lock,read invoices/*,ledger # another comment\n");
         let clients = Clients::parse(&text).unwrap();
-        let known = &clients.known[0];
-        assert_eq!((known.name.as_str(), known.scopes.contains(&Scope::Admin)), ("billing", false));
-        assert!(known.names.iter().any(|names| names.fits("ledger")));
+        let billing = &clients.identities[0];
+        assert_eq!((billing.name.as_str(), billing.scopes.contains(&Scope::Admin)), ("billing", false));
+        assert!(billing.names.iter().any(|names| names.fits("ledger")));
         assert_eq!(clients.find(Proof::Bearer(sha256(b"test"))).unwrap().name, "billing");
         assert!(clients.find(Proof::Certificate(sha256(b"test"))).is_none());
     }
 
     #[test]
-    fn an_invalid_line_is_named_and_not_repeated() {
+    fn an_error_has_the_number_of_the_invalid_line_but_not_its_text() {
         for line in ["a secret lock *", "a sha256:12 lock *", &format!("a {HASH} write *"), &format!("a {HASH} lock")] {
-            let why = why(&format!("# one\n{line}"));
-            assert!(why.starts_with("line 2: ") && !why.contains("secret") && !why.contains("9f86"), "{why}");
+            let error = parse_error(&format!("# one\n{line}"));
+            assert!(error.starts_with("line 2: ") && !error.contains("secret") && !error.contains("9f86"), "{error}");
         }
-        assert_eq!(why(""), "the file has no client");
-        assert!(why(&format!("a {HASH} lock *\nb {HASH} lock *")).contains("line 2"));
+        assert_eq!(parse_error(""), "the file has no client");
+        assert!(parse_error(&format!("a {HASH} lock *\nb {HASH} lock *")).contains("line 2"));
     }
 
     #[test]
-    fn only_long_tokens_are_hashed() {
+    fn a_short_token_is_refused_and_surrounding_white_space_is_ignored() {
         assert_eq!(hash_bearer_token("short\n"), Err(ClientsError::Short));
         let token = "0123456789abcdef0123456789abcdef";
         assert_eq!(hash_bearer_token(&format!(" {token}\n")), hash_bearer_token(token));

@@ -1,8 +1,7 @@
 //! Detects callers that hang up while they wait.
 //!
-//! hyper does not notice the end of a connection while it has bytes before the end that it has not read. Without this
-//! module, a caller that has already sent its next request would keep its queue position after it hangs up, until its
-//! wait times out.
+//! hyper does not notice the end of a connection while there are unread bytes before the end. Without this module, a
+//! caller that sends its next request early and then hangs up would keep its queue position until its wait times out.
 
 use std::io;
 use std::pin::Pin;
@@ -12,17 +11,18 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// The largest number of bytes to read ahead while a caller waits.
-const AHEAD_MAX: usize = 64 * 1024;
+const READ_AHEAD_MAX: usize = 64 * 1024;
 
-/// Marks a connection on which a caller waits. The caller waits while there is a weak reference to the marker; if the
-/// caller hangs up in that time, the service closes the connection.
+/// Marks a connection on which a caller waits. A weak reference to the marker exists while the caller waits. If the
+/// caller hangs up while such a reference exists, the service closes the connection.
 #[derive(Default)]
 pub(crate) struct WaitMarker;
 
-/// A connection that is read ahead while its caller waits.
+/// A connection. While its caller waits, bytes are read before hyper asks for them.
 pub(crate) struct ReadAhead<S> {
     stream: S,
     wait_marker: Arc<WaitMarker>,
+    /// The bytes that were read before hyper asked for them.
     ahead: Vec<u8>,
 }
 
@@ -34,15 +34,15 @@ impl<S> ReadAhead<S> {
 
 impl<S: AsyncRead + Unpin> ReadAhead<S> {
     /// Reads bytes that hyper has not asked for yet. Returns `Ready` if the caller has hung up.
-    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+    fn poll_hang_up(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
         let mut piece = [0; 1_024];
-        while self.ahead.len() < AHEAD_MAX {
+        while self.ahead.len() < READ_AHEAD_MAX {
             let mut into = ReadBuf::new(&mut piece);
             if let Err(error) = ready!(Pin::new(&mut self.stream).poll_read(context, &mut into)) {
                 return Poll::Ready(error);
             }
             if into.filled().is_empty() {
-                return Poll::Ready(io::Error::new(io::ErrorKind::UnexpectedEof, "hung up while it waited"));
+                return Poll::Ready(io::Error::new(io::ErrorKind::UnexpectedEof, "the caller hung up while it waited"));
             }
             self.ahead.extend_from_slice(into.filled());
         }
@@ -67,11 +67,11 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ReadAhead<S> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
-    /// hyper calls this method whenever it polls the connection. If the caller has sent bytes after the waiting
-    /// request, hyper calls no other method.
+    /// Also checks whether a waiting caller has hung up. hyper calls `poll_flush` whenever it polls the connection. If
+    /// the caller has sent bytes after the waiting request, hyper calls no other method of the connection.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if Arc::weak_count(&self.wait_marker) > 0
-            && let Poll::Ready(error) = self.poll_end(context)
+            && let Poll::Ready(error) = self.poll_hang_up(context)
         {
             return Poll::Ready(Err(error));
         }

@@ -1,4 +1,4 @@
-//! Accepts connections, and serves each in its own task.
+//! Accepts connections, and serves each connection in its own task.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
@@ -31,28 +31,29 @@ use crate::auth::Peer;
 use crate::config::Config;
 use crate::http::fd_limit;
 use crate::http::hang_up::ReadAhead;
+use crate::limiter::{Reservation, limit_key_of};
 use crate::problem::{Code, Problem};
-use crate::rate::{Reservation, limit_key_of};
 use crate::service::Service;
 
 /// The pause after an error of the listener, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// The system counts keepalive times in seconds.
+/// The shortest keepalive time, because the system counts keepalive times in seconds.
 const KEEPALIVE_MIN: Duration = Duration::from_secs(1);
-/// The largest number of connections that wait to be accepted; the system may allow fewer.
+/// The largest number of connections that wait to be accepted. The system may allow fewer.
 const BACKLOG: i32 = 4_096;
-/// Kernel memory for bytes that a client has not read yet.
+/// The size of the kernel's buffer for bytes that a client has not read yet.
 const SEND_BUFFER_BYTES: usize = 256 * 1024;
-/// How much of an answer is buffered for a slow client, and how much of a pipelined request is read.
+/// The largest part of an answer that is buffered for a slow client, and the largest part of a pipelined request that
+/// is read early.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// The service cannot run.
+/// The service cannot start or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
     /// The address is not a loopback address, and the service has no authentication.
     #[error(
-        "{0} can be reached by others, and there is no authentication: name a file of clients, or listen on a loopback address"
+        "{0} needs authentication, because other hosts can reach it: name a file of clients, or use a loopback address"
     )]
     Open(SocketAddr),
     /// A file with certificates or a key cannot be used.
@@ -69,15 +70,15 @@ pub enum ServeError {
     /// The address cannot be listened on.
     #[error("cannot listen on {0}: {1}")]
     Listen(SocketAddr, io::Error),
-    /// The client that reads the nodes cannot be built.
-    #[error("cannot read the nodes: {0}")]
+    /// The client that reads the nodes is not configured correctly.
+    #[error("cannot create the client that reads the nodes: {0}")]
     Reader(#[from] ConnectError),
-    /// The thread for readers cannot be started.
-    #[error("cannot start the thread for readers: {0}")]
+    /// The reader thread cannot be started.
+    #[error("cannot start the thread that reads the nodes: {0}")]
     Readers(io::Error),
 }
 
-/// A listening service.
+/// A service that listens for connections.
 #[derive(Debug)]
 pub struct Server {
     listener: TcpListener,
@@ -86,8 +87,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts to listen, but does not accept connections yet. Raises the limit of open files of this process to the
-    /// number that its connections need, as far as the system allows.
+    /// Starts to listen, but does not accept connections yet. Raises this process's limit of open files as far as the
+    /// system allows.
     ///
     /// # Errors
     /// [`ServeError`] if the address is in use, or is not a loopback address and the service has no authentication.
@@ -101,12 +102,12 @@ impl Server {
         }
         let tls = config.tls.as_ref().map(|tls| tls.server_config(config.allowed_clients.is_none())).transpose()?;
         let listener = TcpListener::bind(address).await.map_err(|error| ServeError::Listen(address, error))?;
-        // Without room for a burst, the system resets connections. The default is 128.
+        // With the default backlog of 128, the system would reset connections of a burst.
         let _ = SockRef::from(&listener).listen(BACKLOG);
-        config.limits.connections = fd_limit::room_for(config.limits.connections, config.client.nodes().len());
-        let (most, share) = (config.limits.connections, config.limits.connections_per_client);
-        if most < share {
-            tracing::warn!(most, share, "the limit of open files allows fewer connections than one client may have");
+        config.limits.connections = fd_limit::make_room(config.limits.connections, config.client.nodes().len());
+        let (max, max_per_client) = (config.limits.connections, config.limits.connections_per_client);
+        if max < max_per_client {
+            tracing::warn!(max, max_per_client, "the limit of open files allows too few connections for one client");
         }
         Ok(Self { listener, config, tls: tls.map(Arc::new) })
     }
@@ -121,20 +122,20 @@ impl Server {
         self.tls.is_some()
     }
 
-    /// Serves requests until `stop` resolves. Then it accepts no more connections, ends all waits, and finishes the
-    /// answers that it has started.
+    /// Serves requests until `stop` resolves. Then the service accepts no more connections, ends all waits, and
+    /// finishes the answers that it has started.
     ///
     /// # Errors
-    /// [`ServeError::Readers`] if the system cannot start the thread for readers. [`ServeError::Reader`] if the client
-    /// that reads the nodes cannot connect.
+    /// [`ServeError::Readers`] if the system cannot start the reader thread. [`ServeError::Reader`] if the client that
+    /// reads the nodes is not configured correctly.
     ///
     /// # Cancel safety
     /// Dropping the future ends all connections and their waits. Leases stay held.
     pub async fn serve(mut self, stop: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let (stopping, stopped) = watch::channel(false);
+        let (stopping, is_stopping) = watch::channel(false);
         let limits = self.config.limits;
-        let (_running, end) = oneshot::channel();
-        let readers = start_readers(end).map_err(ServeError::Readers)?;
+        let (_keep_running, end) = oneshot::channel();
+        let readers = start_reader_thread(end).map_err(ServeError::Readers)?;
         let reader = match self.config.read_client.take() {
             Some(builder) => {
                 let connecting = readers.spawn(builder.log_outages(false).connect_lazy());
@@ -142,24 +143,24 @@ impl Server {
             }
             None => self.config.client.clone(),
         };
-        let service = Service::new(self.config, reader, readers.clone(), stopped);
+        let service = Service::new(self.config, reader, readers.clone(), is_stopping);
         readers.spawn(Arc::clone(&service).watch_nodes());
-        readers.spawn(Arc::clone(&service).forget_quiet_callers());
-        let connections = Connections {
+        readers.spawn(Arc::clone(&service).remove_idle_callers());
+        let connections = ConnectionServer {
             router: api::router(&service),
             service,
             tls: self.tls.map(TlsAcceptor::from),
-            room: Arc::new(Semaphore::new(limits.connections)),
+            permits: Arc::new(Semaphore::new(limits.connections)),
         };
-        let mut open = JoinSet::new();
+        let mut tasks = JoinSet::new();
         let mut stop = pin!(stop);
         loop {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                Some(_) = open.join_next() => {}
+                Some(_) = tasks.join_next() => {}
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, address)) => connections.admit(stream, address.ip(), &mut open),
+                    Ok((stream, address)) => connections.admit(stream, address.ip(), &mut tasks),
                     // The caller hung up before the connection was accepted.
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(error) => {
@@ -171,52 +172,54 @@ impl Server {
         }
         drop(self.listener);
         stopping.send_replace(true);
-        let everyone = async { while open.join_next().await.is_some() {} };
-        // Do not wait longer for a client that has not read its answer.
-        let _ = tokio::time::timeout(limits.drain_timeout, everyone).await;
-        open.shutdown().await;
+        let all_tasks = async { while tasks.join_next().await.is_some() {} };
+        // After the timeout, drop the connections of clients that have not read their answers.
+        let _ = tokio::time::timeout(limits.drain_timeout, all_tasks).await;
+        tasks.shutdown().await;
         Ok(())
     }
 }
 
-/// Starts the thread that reads the nodes and answers readers, with its own runtime, so that decoding and encoding long
-/// lists does not delay a lock. The thread ends when the sender of `end` is dropped.
-fn start_readers(end: oneshot::Receiver<Infallible>) -> io::Result<Handle> {
+/// Starts the reader thread, which reads the nodes and runs read-only calls on its own runtime. So decoding and
+/// encoding long lists does not delay requests for leases. The thread ends when the sender of `end` is dropped.
+fn start_reader_thread(end: oneshot::Receiver<Infallible>) -> io::Result<Handle> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     thread::Builder::new().name("readers".into()).spawn(move || runtime.block_on(end))?;
     Ok(handle)
 }
 
-/// The state that all connections share.
+/// Serves connections. All connections share this state.
 #[derive(Clone)]
-struct Connections {
+struct ConnectionServer {
     service: Arc<Service>,
     router: Router,
     tls: Option<TlsAcceptor>,
-    room: Arc<Semaphore>,
+    /// One permit for each connection that may be open.
+    permits: Arc<Semaphore>,
 }
 
-impl Connections {
-    fn admit(&self, stream: TcpStream, address: IpAddr, open: &mut JoinSet<()>) {
-        let Ok(room) = Arc::clone(&self.room).try_acquire_owned() else {
-            let most = self.service.limits.connections;
-            let detail = format!("limit reached: {most} connections of all clients together");
+impl ConnectionServer {
+    /// Starts the task of a new connection, or refuses the connection if a limit is reached.
+    fn admit(&self, stream: TcpStream, address: IpAddr, tasks: &mut JoinSet<()>) {
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+            let max = self.service.limits.connections;
+            let detail = format!("limit reached: {max} connections of all clients together; retry later");
             return self.refuse(&stream, &Problem::new(Code::RateLimited, detail));
         };
-        let reservation = match self.service.rates.connections.take(&limit_key_of(address)) {
+        let reservation = match self.service.limiter.connections.reserve(&limit_key_of(address)) {
             Ok(reservation) => reservation,
             Err(problem) => return self.refuse(&stream, &problem),
         };
         self.set_options(&stream);
         let connection = self.clone();
-        open.spawn(async move {
+        tasks.spawn(async move {
             connection.serve(stream, address, reservation).await;
-            drop(room);
+            drop(permit);
         });
     }
 
-    /// Sets socket options. The connection also works if the system rejects them.
+    /// Sets socket options. If the system rejects an option, the connection works without the option.
     fn set_options(&self, stream: &TcpStream) {
         // Answers are small, and must be sent at once.
         let _ = stream.set_nodelay(true);
@@ -231,11 +234,11 @@ impl Connections {
         let _ = socket.set_tcp_user_timeout(Some(timeout));
     }
 
-    /// Answers with this problem without reading a request. It sends only as much as the system buffers at once, and
-    /// nothing on a TLS connection.
+    /// Answers with this problem without reading a request. Sends only as much of the answer as the system buffers at
+    /// once. Sends nothing on a TLS connection.
     fn refuse(&self, stream: &TcpStream, problem: &Problem) {
         self.service.metrics.failed(problem.code());
-        tracing::debug!(?problem, "a connection is refused");
+        tracing::debug!(?problem, "refused a connection");
         if self.tls.is_none() {
             // Closing a socket with unread bytes would discard the answer.
             let _ = stream.try_read(&mut [0; 4_096]);
@@ -247,25 +250,26 @@ impl Connections {
     async fn serve(self, stream: TcpStream, address: IpAddr, reservation: Reservation) {
         let Some(tls) = &self.tls else { return self.answer(stream, Peer::new(address, None, reservation)).await };
         let handshake = tokio::time::timeout(self.service.limits.read_timeout, tls.accept(stream));
-        // No request was read yet, so the service may stop without an answer.
-        let Ok(done) = self.service.unless_stopping(handshake).await else { return };
-        match done {
+        // The service has read no request yet, so it may stop without an answer.
+        let Ok(handshake_result) = self.service.unless_stopping(handshake).await else { return };
+        match handshake_result {
             Ok(Ok(stream)) => {
                 let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
                 let peer = Peer::new(address, certificate.map(AsRef::as_ref), reservation);
                 self.answer(stream, peer).await;
             }
-            Ok(Err(error)) => tracing::info!(peer = %address, %error, "no TLS"),
-            Err(_) => tracing::info!(peer = %address, "no TLS in time"),
+            Ok(Err(error)) => tracing::info!(peer = %address, %error, "the TLS handshake failed"),
+            Err(_) => tracing::info!(peer = %address, "the TLS handshake timed out"),
         }
     }
 
+    /// Answers the requests of a connection.
     async fn answer(self, stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, peer: Peer) {
         let Self { service, router, .. } = self;
         let (limits, address) = (service.limits, peer.address);
         let stream = ReadAhead::new(stream, Arc::clone(&peer.wait_marker));
         let peer = Arc::new(peer);
-        let answer = service_fn(move |mut request: Request<Incoming>| {
+        let handler = service_fn(move |mut request: Request<Incoming>| {
             request.extensions_mut().insert(Arc::clone(&peer));
             router.clone().oneshot(request.map(Body::new))
         });
@@ -275,17 +279,17 @@ impl Connections {
         http.max_buf_size(BUFFER_BYTES);
         // Answers are small: writing one buffer is faster than two.
         http.writev(false);
-        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), answer));
-        let ended = tokio::select! {
+        let mut connection = pin!(http.serve_connection(TokioIo::new(stream), handler));
+        let result = tokio::select! {
             biased;
-            ended = connection.as_mut() => ended,
-            () = service.stopping() => {
+            result = connection.as_mut() => result,
+            () = service.wait_until_stopping() => {
                 connection.as_mut().graceful_shutdown();
                 connection.await
             }
         };
-        if let Err(error) = ended {
-            tracing::debug!(peer = %address, %error, "a connection ended");
+        if let Err(error) = result {
+            tracing::debug!(peer = %address, %error, "a connection ended with an error");
         }
     }
 }

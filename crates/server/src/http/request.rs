@@ -1,4 +1,4 @@
-//! Extractors for the parts of a request, which return a problem if a part is invalid.
+//! Extractors for the parts of a request. An extractor returns a problem if its part is invalid.
 
 use std::error::Error;
 use std::iter::successors;
@@ -12,12 +12,12 @@ use serde::de::{self, DeserializeOwned};
 use crate::problem::{Code, Problem};
 use crate::service::Service;
 
-/// The parameters of a query.
+/// The parameters of the query.
 pub(crate) type Params<T> = Result<Query<T>, QueryRejection>;
-/// The name of a lock in a path.
+/// The name of a lock, from the path.
 pub(crate) type Name = Result<Path<String>, PathRejection>;
 
-/// A JSON body, within the limits.
+/// A JSON body that is within the limits.
 pub(crate) struct Body<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<Service>> for Body<T> {
@@ -28,7 +28,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Service>> for Body<T> {
         match tokio::time::timeout(limits.read_timeout, Json::from_request(request, service)).await {
             Ok(Ok(Json(body))) => Ok(Self(body)),
             Ok(Err(JsonRejection::MissingJsonContentType(_))) => {
-                let detail = "the header content-type has to be application/json";
+                let detail = "the header Content-Type must be application/json";
                 Err(Problem::new(Code::UnsupportedMediaType, detail))
             }
             Ok(Err(JsonRejection::BytesRejection(BytesRejection::FailedToBufferBody(
@@ -36,40 +36,41 @@ impl<T: DeserializeOwned> FromRequest<Arc<Service>> for Body<T> {
             )))) => {
                 Err(Problem::new(Code::BodyTooLarge, format!("the body is longer than {} bytes", limits.body_bytes())))
             }
-            Ok(Err(JsonRejection::BytesRejection(_))) => Err(Problem::invalid("the body has no end")),
-            Ok(Err(error)) => Err(Problem::invalid(about_body(&error))),
+            Ok(Err(JsonRejection::BytesRejection(_))) => Err(Problem::invalid("the body is incomplete or malformed")),
+            Ok(Err(error)) => Err(Problem::invalid(body_error(&error))),
             Err(_) => {
-                Err(Problem::new(Code::RequestTimeout, format!("no whole body within {:?}", limits.read_timeout)))
+                Err(Problem::new(Code::RequestTimeout, format!("the body took longer than {:?}", limits.read_timeout)))
             }
         }
     }
 }
 
 impl From<PathRejection> for Problem {
-    /// A name is the only parameter in a path, so the only error is text that is not UTF-8.
+    /// The only parameter in a path is a name, so the only possible error is a name that is not UTF-8.
     fn from(_: PathRejection) -> Self {
-        Self::new(Code::InvalidName, "the name in the path is not UTF-8")
+        Self::new(Code::InvalidName, "the name of the lock in the path is not UTF-8")
     }
 }
 
 impl From<QueryRejection> for Problem {
     fn from(error: QueryRejection) -> Self {
-        Self::invalid(about_query(&error))
+        Self::invalid(query_error(&error))
     }
 }
 
-/// Returns the first error of this type among the error and its sources.
+/// Returns the first error of type `T` in the chain of sources, which starts with the error itself.
 fn find<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
     successors(Some(error), |&error| error.source()).find_map(|error| error.downcast_ref())
 }
 
-/// Describes an invalid body. It names a position and a field, never a value, which may be a secret.
-fn about_body(error: &JsonRejection) -> String {
+/// Returns the message for an invalid body. The message names a position and a field, but no value, because a value may
+/// be a secret.
+fn body_error(error: &JsonRejection) -> String {
     let data = match error {
         JsonRejection::JsonDataError(_) => find::<serde_path_to_error::Error<serde_json::Error>>(error),
         _ => None,
     };
-    let Some(data) = data else { return "the body: this is not JSON".into() };
+    let Some(data) = data else { return "the body is not valid JSON".into() };
     let text = data.inner().to_string();
     let text = &text[..text.rfind(" at line").unwrap_or(text.len())];
     // The message already has the name of an unknown field.
@@ -77,21 +78,21 @@ fn about_body(error: &JsonRejection) -> String {
     let unknown = text.strip_prefix("unknown field `").and_then(|text| text.split('`').next());
     let path = unknown.and_then(|unknown| path.strip_suffix(unknown)).unwrap_or(&path).trim_end_matches('.');
     let field = if path.is_empty() { String::new() } else { format!("{path}: ") };
-    let place = format!("line {} column {}", data.inner().line(), data.inner().column());
-    if is_about_fields(text) {
-        return format!("the body at {place}: {field}{text}");
+    let position = format!("line {} column {}", data.inner().line(), data.inner().column());
+    if names_a_field(text) {
+        return format!("the body at {position}: {field}{text}");
     }
     let expected = text.rfind("expected ").map_or("", |at| &text[at + "expected ".len()..]);
-    format!("the body at {place}: {field}a value of the wrong kind: expected {}", in_words(expected))
+    format!("the body at {position}: {field}wrong type: expected {}", type_in_words(expected))
 }
 
-/// Returns whether a message of serde is about the name of a field, and not about its value.
-fn is_about_fields(text: &str) -> bool {
-    ["missing field", "unknown field", "duplicate field"].iter().any(|what| text.starts_with(what))
+/// Returns whether a message of serde is about the name of a field, and not about the value of a field.
+fn names_a_field(text: &str) -> bool {
+    ["missing field", "unknown field", "duplicate field"].iter().any(|start| text.starts_with(start))
 }
 
-/// Translates what serde expects for people who do not write Rust.
-fn in_words(expected: &str) -> &str {
+/// Returns the type that serde expects, in words that do not come from Rust.
+fn type_in_words(expected: &str) -> &str {
     match expected {
         "u64" | "u32" | "usize" => WHOLE_NUMBER,
         "a sequence" => "a list",
@@ -102,16 +103,16 @@ fn in_words(expected: &str) -> &str {
 
 const WHOLE_NUMBER: &str = "a whole number, 0 or more";
 
-/// Describes an invalid query.
-fn about_query(error: &QueryRejection) -> String {
+/// Returns the message for an invalid query.
+fn query_error(error: &QueryRejection) -> String {
     let Some(error) = find::<serde_path_to_error::Error<de::value::Error>>(error) else {
-        return "the query cannot be read".into();
+        return "the query is malformed".into();
     };
     let text = error.inner().to_string();
-    if is_about_fields(&text) {
+    if names_a_field(&text) {
         return format!("the query: {}", text.replace(" field ", " parameter "));
     }
-    // All other parameters are strings, which take any value.
+    // The other parameters are strings, for which every value is valid.
     format!("the query: {}: expected {WHOLE_NUMBER}", error.path())
 }
 

@@ -4,7 +4,7 @@ use std::ops::Bound;
 
 use quorlock::{EventView, Filter, ListPage, LockView};
 
-use super::state::Listed;
+use super::state::ListCoverage;
 use super::{Hub, unix_millis};
 use crate::auth::Identity;
 use crate::problem::Problem;
@@ -16,8 +16,8 @@ const NAME_CURSOR: &str = "name:";
 const KEYS_CURSOR: &str = "keys:";
 
 impl Hub {
-    /// Returns when the nodes were read, and the newest events that the caller may see, newest first. If a name is
-    /// given, returns only the events of that name.
+    /// Returns when the nodes were read, and the newest events that the caller may see, newest first. If `name` is not
+    /// `None`, returns only the events of that name.
     pub(crate) async fn history(
         &self,
         caller: &Identity,
@@ -26,30 +26,33 @@ impl Hub {
     ) -> Result<(u64, Vec<EventView>), Problem> {
         self.wait_until_fresh().await;
         let state = self.state();
-        let read = state.read.as_ref().ok_or_else(Problem::draining)?;
-        read.recalled.clone()?;
-        let is_wanted = |event: &&EventView| name.is_none_or(|name| name == event.name) && caller.sees(&event.name);
+        let read = state.last_read.as_ref().ok_or_else(Problem::draining)?;
+        read.history.clone()?;
+        let is_wanted = |event: &&EventView| name.is_none_or(|name| name == event.name) && caller.can_see(&event.name);
         Ok((read.as_of, state.history.iter().filter(is_wanted).take(limit).cloned().collect()))
     }
 
     /// Returns a page of the locks that the caller may see and whose names start with `prefix`. The page starts at the
     /// cursor.
     ///
-    /// If there are more names than the copy can hold, it reads a bounded number of keys from the nodes. If `may_read`
-    /// does not permit that, it returns the error of `may_read`.
+    /// If there are more names than the copy can hold, this method reads a bounded number of keys from the nodes,
+    /// provided that `check_read_limit` permits the read.
+    ///
+    /// # Errors
+    /// The error of `check_read_limit` if a read is necessary but not permitted.
     pub(crate) async fn list(
         &self,
         caller: &Identity,
         (prefix, cursor): (&str, &str),
         limit: usize,
-        may_read: impl FnOnce() -> Result<(), Problem>,
+        check_read_limit: impl FnOnce() -> Result<(), Problem>,
     ) -> Result<LockPage, Problem> {
         let filter = Filter::beginning_with(prefix).among(&caller.names).limit(limit);
-        let position = if let Some(position) = cursor.strip_prefix(KEYS_CURSOR) {
-            position
+        let keys_cursor = if let Some(keys_cursor) = cursor.strip_prefix(KEYS_CURSOR) {
+            keys_cursor
         } else {
             let after = if cursor.is_empty() { Some("") } else { cursor.strip_prefix(NAME_CURSOR) };
-            let invalid = || Problem::invalid("the cursor is not one of this service: send `next` of the page before");
+            let invalid = || Problem::invalid("the cursor is invalid: send the `next` of the previous page");
             let after = after.ok_or_else(invalid)?;
             self.wait_until_fresh().await;
             if let Some(page) = self.page(prefix, after, &filter, limit)? {
@@ -57,53 +60,56 @@ impl Hub {
             }
             ""
         };
-        may_read()?;
-        let _reading = self.read().await;
+        check_read_limit()?;
+        let _read_guard = self.start_read().await;
         let as_of = unix_millis();
-        let ListPage { names, next, missing, .. } = self.reader.list_page(&filter, position).await?;
+        let ListPage { names, next, missing, .. } = self.reader.list_page(&filter, keys_cursor).await?;
         let next = next.map(|next| format!("{KEYS_CURSOR}{next}"));
         let locks = names.iter().map(LockView::from).collect();
         Ok(LockPage { as_of, locks, next, missing: MissingNode::list(missing) })
     }
 
-    /// Returns the page after this name, if the copy has all names.
+    /// Returns the page of names after `after`, or `None` if the copy does not have all names.
     fn page(&self, prefix: &str, after: &str, filter: &Filter, limit: usize) -> Result<Option<LockPage>, Problem> {
         let state = self.state();
-        let read = state.read.as_ref().ok_or_else(Problem::draining)?;
-        let Listed { is_cut, missing } = read.listed.as_ref().map_err(Clone::clone)?;
+        let read = state.last_read.as_ref().ok_or_else(Problem::draining)?;
+        let ListCoverage { is_cut, missing } = read.coverage.as_ref().map_err(Clone::clone)?;
         if *is_cut {
             return Ok(None);
         }
-        let from = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
-        let behind = state.locks.range::<str, _>((from, Bound::Unbounded));
-        let mut fitting = behind.filter(|(name, _)| filter.fits(name)).map(|(_, tracked)| &tracked.lock);
-        let locks: Vec<LockView> = fitting.by_ref().take(limit).cloned().collect();
-        let more = fitting.next().and_then(|_| locks.last());
-        let next = more.map(|last| format!("{NAME_CURSOR}{}", last.name));
+        let start = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
+        let remaining = state.locks.range::<str, _>((start, Bound::Unbounded));
+        let mut matching = remaining.filter(|(name, _)| filter.fits(name)).map(|(_, tracked)| &tracked.lock);
+        let locks: Vec<LockView> = matching.by_ref().take(limit).cloned().collect();
+        let last_of_page = matching.next().and_then(|_| locks.last());
+        let next = last_of_page.map(|last| format!("{NAME_CURSOR}{}", last.name));
         Ok(Some(LockPage { as_of: read.as_of, locks, next, missing: missing.clone() }))
     }
 
-    /// Returns the state of a name, and when it was read. Reads the nodes if `may_read` permits that. If not, returns a
-    /// copy that is at most a second old, or the error of `may_read` if there is no such copy.
-    pub(crate) async fn one(
+    /// Returns the state of a lock, and when it was read. If `check_read_limit` permits it, reads the nodes. Otherwise,
+    /// returns a state that is at most about a second old.
+    ///
+    /// # Errors
+    /// The error of `check_read_limit` if a read is not permitted and no recent state of the lock is known.
+    pub(crate) async fn inspect(
         &self,
         name: &str,
-        may_read: impl FnOnce() -> Result<(), Problem>,
+        check_read_limit: impl FnOnce() -> Result<(), Problem>,
     ) -> Result<(u64, LockView), Problem> {
-        let Err(problem) = may_read() else {
-            let _reading = self.read().await;
+        let Err(problem) = check_read_limit() else {
+            let _read_guard = self.start_read().await;
             let as_of = unix_millis();
             let lock = LockView::from(&self.reader.inspect(name).await?);
-            self.state().add_look(as_of, lock.clone());
+            self.state().add_inspection(as_of, lock.clone());
             return Ok((as_of, lock));
         };
-        if let Some(look) = self.state().find_look(name) {
-            return Ok(look);
+        if let Some(inspection) = self.state().recent_inspection(name) {
+            return Ok(inspection);
         }
         self.wait_until_fresh().await;
         let state = self.state();
-        let read = state.read.as_ref().ok_or_else(Problem::draining)?;
-        read.listed.as_ref().map_err(Clone::clone)?;
+        let read = state.last_read.as_ref().ok_or_else(Problem::draining)?;
+        read.coverage.as_ref().map_err(Clone::clone)?;
         let tracked = state.locks.get(name).ok_or(problem)?;
         Ok((read.as_of, tracked.lock.clone()))
     }

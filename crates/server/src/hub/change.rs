@@ -7,73 +7,76 @@ use quorlock::LockView;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{News, unix_millis};
+use super::{StreamEvent, unix_millis};
 use crate::view::{NodeView, NodesView};
 
-/// How far the end of a lease may seem to move without a renewal, because reads take time.
+/// The expiry of a lease may seem to move by this much without a renewal, because reads take time.
 const JITTER: Duration = Duration::from_millis(400);
 
-/// A lock, and the number of renewals seen.
+/// A lock in the copy, and what the hub knows about it from earlier reads.
 #[derive(Clone, Debug)]
-pub(super) struct Tracked {
+pub(super) struct TrackedLock {
     pub(super) lock: LockView,
-    /// The time of the read, in milliseconds of Unix time. `left_ms` is counted from this time.
+    /// The time of the last read, in milliseconds of Unix time. `lock.left_ms` is counted from this time.
     pub(super) at_ms: u64,
+    /// The number of renewals of the lease that reads have shown.
     renewals: u64,
-    ends: Option<Instant>,
-    /// Whether the history has its grant. If so, the history will also have its end, unless the lease lapses.
-    pub(super) is_written_down: bool,
-    /// The last event about the lock. Since that event, only `left_ms` has changed.
-    pub(super) told: Arc<News>,
+    expires_at: Option<Instant>,
+    /// Whether the history has the grant of the lease. If so, the history will also have the end of the lease, unless
+    /// the lease expires.
+    pub(super) has_recorded_grant: bool,
+    /// The last event about the lock. Since that event, only the remaining time of the lease has changed.
+    pub(super) event: Arc<StreamEvent>,
 }
 
-/// A lock as the stream reports it.
+/// The data of a `lock` event.
 #[derive(Serialize)]
-pub(super) struct Told<'a> {
+pub(super) struct LockEvent<'a> {
     #[serde(flatten)]
     lock: &'a LockView,
-    /// The number of renewals of its lease that reads have shown.
+    /// The number of renewals of the lease that reads have shown.
     renewals: u64,
-    /// The time of the read, in milliseconds of Unix time. `left_ms` is counted from this time.
+    /// The time of the read, in milliseconds of Unix time. `left_ms` of the lock is counted from this time.
     at_ms: u64,
 }
 
-impl Tracked {
-    /// Returns the lock as it was read now. If it has changed, `tell` publishes an event.
-    pub(super) fn after(
+impl TrackedLock {
+    /// Returns the tracked form of a lock that was just read. If the lock has changed since `before`, publishes an
+    /// event with `publish`.
+    pub(super) fn update(
         before: Option<Self>,
         lock: LockView,
         at: Instant,
         at_ms: u64,
-        is_granted: bool,
-        tell: impl FnOnce(&Told<'_>) -> Arc<News>,
+        is_grant_in_history: bool,
+        publish: impl FnOnce(&LockEvent<'_>) -> Arc<StreamEvent>,
     ) -> Self {
-        let ends = lock.left_ms.and_then(|left| at.checked_add(Duration::from_millis(left)));
+        let expires_at = lock.left_ms.and_then(|left| at.checked_add(Duration::from_millis(left)));
         let same = before.as_ref().filter(|before| before.is_same_lease(&lock));
-        let is_written_down = is_granted || same.is_some_and(|same| same.is_written_down);
-        let ended_before = same.and_then(|same| same.ends);
-        let is_renewed = ended_before.zip(ends).is_some_and(|(before, ends)| ends > before + JITTER);
+        let has_recorded_grant = is_grant_in_history || same.is_some_and(|same| same.has_recorded_grant);
+        let expected = same.and_then(|same| same.expires_at);
+        let is_renewed = expected.zip(expires_at).is_some_and(|(expected, now)| now > expected + JITTER);
         let renewals = same.map_or(0, |same| same.renewals + u64::from(is_renewed));
         match before {
-            // Keep the first estimate of the end, so that small differences do not add up.
-            Some(before) if !is_renewed && still(&before.lock) == still(&lock) => {
-                Self { lock, at_ms, renewals, ends: before.ends, is_written_down, told: before.told }
+            // Keep the first estimate of the expiry, so that small differences do not add up.
+            Some(before) if !is_renewed && without_countdowns(&before.lock) == without_countdowns(&lock) => {
+                Self { lock, at_ms, renewals, expires_at: before.expires_at, has_recorded_grant, event: before.event }
             }
             _ => {
-                let told = tell(&Told { lock: &lock, renewals, at_ms });
-                Self { lock, at_ms, renewals, ends, is_written_down, told }
+                let event = publish(&LockEvent { lock: &lock, renewals, at_ms });
+                Self { lock, at_ms, renewals, expires_at, has_recorded_grant, event }
             }
         }
     }
 
-    /// Returns whether the same lease still holds the lock.
+    /// Returns whether the lock has the same lease now.
     pub(super) fn is_same_lease(&self, now: &LockView) -> bool {
         self.lock.fence == now.fence && self.lock.digest == now.digest
     }
 }
 
-/// Returns the lock without the times that change as time passes.
-fn still(lock: &LockView) -> LockView {
+/// Returns the lock without its remaining times, which differ in every read.
+fn without_countdowns(lock: &LockView) -> LockView {
     let mut lock = LockView { left_ms: None, ..lock.clone() };
     for node in &mut lock.nodes {
         node.left_ms = None;
@@ -81,23 +84,23 @@ fn still(lock: &LockView) -> LockView {
     lock
 }
 
-/// Returns the data of a `node` event for each node that stopped or resumed voting. A node that is seen for the first
-/// time has no change.
-pub(super) fn outages(before: &NodesView, now: &NodesView) -> Vec<Value> {
+/// Returns the data of a `node` event for each node that has changed its state or restarted. A node that was not known
+/// before has no event.
+pub(super) fn outage_events(before: &NodesView, now: &NodesView) -> Vec<Value> {
     let find = |node: &NodeView| before.nodes.iter().find(|before| before.node == node.node);
     let pairs = now.nodes.iter().filter_map(|node| Some((find(node)?, node)));
     let changed = pairs.filter(|(before, now)| (before.state, before.restarts) != (now.state, now.restarts));
-    changed.map(|(before, now)| outage(before, now)).collect()
+    changed.map(|(before, now)| outage_event(before, now)).collect()
 }
 
-fn outage(before: &NodeView, now: &NodeView) -> Value {
+fn outage_event(before: &NodeView, now: &NodeView) -> Value {
     let is_restarted = now.restarts > before.restarts;
     let what = match now.state {
         _ if is_restarted => "restarted",
         "voting" => "votes again",
         state => state,
     };
-    let guess = || if is_restarted { "it lost its memory".into() } else { format!("it was {}", before.state) };
-    let reason = now.trouble.clone().unwrap_or_else(guess);
+    let default_reason = || if is_restarted { "it lost its memory".into() } else { format!("it was {}", before.state) };
+    let reason = now.trouble.clone().unwrap_or_else(default_reason);
     json!({"at_ms": unix_millis(), "node": now.node, "what": what, "reason": reason})
 }

@@ -1,58 +1,60 @@
-//! Leases that ended because nobody renewed them, as this replica has seen it. The nodes record no event for them.
+//! Lapses: leases that expired because nobody renewed them. The nodes record no event for a lapse.
 //!
-//! The replica infers a lapse from a missing event: one read of the nodes found the lease, the next read did not, its
-//! ttl ended at about that time, and the history has its grant but not its end. Therefore the replica reports only
-//! lapses of leases whose grant is in the history, and only while it sees all locks and all events.
+//! This replica concludes that a lease has lapsed if all of these are true: one read of the nodes found the lease, and
+//! a later read did not; the ttl of the lease ended at about that time; and the history has the grant of the lease, but
+//! not its end. Therefore the replica reports a lapse only if the history has the grant of the lease, and only while
+//! the replica sees all locks and all events.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 use quorlock::{EventView, LockView, Period, What};
 
-use super::change::Tracked;
+use super::change::TrackedLock;
 
 /// The largest number of lapses that are kept.
 const LAPSES_MAX: usize = 200;
-/// The number of further reads in which the end of a lease may still appear: another replica takes up to a second to
-/// write it.
-const LOOKS: u32 = 2;
-/// If there are more events than this between two reads, some may not have been recorded.
-const EVENTS_MAX: usize = 500;
-/// How far the nodes' clocks, by which events are dated, may be from this host's clock.
-const CLOCKS_MS: u64 = 10_000;
-/// How far the end of a lease may be from its estimate, because reads take time.
+/// The number of further reads in which the end of a lease may still appear in the history, because a client takes up
+/// to a second to write an event.
+const FURTHER_READS: u32 = 2;
+/// If there are more new events than this between two reads, the clients may have failed to record some events.
+const NEW_EVENTS_MAX: usize = 500;
+/// The largest assumed difference between this host's clock and the clocks by which events are dated.
+const CLOCK_DIFFERENCE_MAX_MS: u64 = 10_000;
+/// The largest error of the estimated expiry of a lease, because reads take time.
 const JITTER_MS: u64 = 400;
 
 /// Suspected and reported lapses.
 #[derive(Debug, Default)]
 pub(super) struct Lapses {
     /// Whether the last read saw all locks and all events.
-    pub(super) is_watching: bool,
-    suspected: Vec<Suspect>,
-    /// Newest first.
-    pub(super) seen: VecDeque<EventView>,
+    pub(super) has_full_view: bool,
+    suspects: Vec<Suspect>,
+    /// The reported lapses, newest first.
+    pub(super) reported: VecDeque<EventView>,
 }
 
-/// A lease that is gone.
+/// A lease that is gone, and may have lapsed.
 #[derive(Debug)]
 struct Suspect {
+    /// The event to report if the lease has lapsed.
     lapse: EventView,
-    /// The time at which it was last seen.
-    held_ms: u64,
-    /// The number of reads since then.
-    looks: u32,
+    /// When a read last found the lease, in milliseconds of Unix time.
+    last_seen_ms: u64,
+    /// The number of reads since the lease was found to be gone.
+    reads_since: u32,
 }
 
 impl Suspect {
-    /// Returns whether this event explains the end, so that it is not a lapse.
-    fn is_told_by(&self, end: &EventView) -> bool {
-        // A release by key may not have the fence.
-        let is_its_own = end.fence.is_none() || end.fence == self.lapse.fence;
-        is_its_own && end.at_ms.saturating_add(CLOCKS_MS) >= self.held_ms
+    /// Returns whether this event explains the end of the lease. If so, the lease has not lapsed.
+    fn is_explained_by(&self, end: &EventView) -> bool {
+        // The event of a release by key may lack the fence.
+        let is_same_lease = end.fence.is_none() || end.fence == self.lapse.fence;
+        is_same_lease && end.at_ms.saturating_add(CLOCK_DIFFERENCE_MAX_MS) >= self.last_seen_ms
     }
 }
 
-/// Returns the event of a lease that lapsed at about this time.
-pub(super) fn lapsed(lock: &LockView, at_ms: u64) -> EventView {
+/// Returns the event for a lease that lapsed at about this time.
+pub(super) fn lapse_event(lock: &LockView, at_ms: u64) -> EventView {
     EventView {
         at_ms,
         name: lock.name.clone(),
@@ -64,73 +66,75 @@ pub(super) fn lapsed(lock: &LockView, at_ms: u64) -> EventView {
     }
 }
 
-/// Returns whether an event ends a lease.
+/// Returns whether an event reports the end of a lease.
 fn is_end(event: &EventView) -> bool {
     event.what != What::Granted.as_str()
 }
 
-/// Returns the leases that were granted, by name and fence.
-pub(super) fn granted(history: &[EventView]) -> HashSet<(&str, u64)> {
+/// Returns the name and the fence of each lease whose grant is in the history.
+pub(super) fn granted_leases(history: &[EventView]) -> HashSet<(&str, u64)> {
     let grants = history.iter().filter(|event| !is_end(event));
     grants.filter_map(|grant| Some((grant.name.as_str(), grant.fence?))).collect()
 }
 
 impl Lapses {
-    /// Drops all suspects: some events or locks may have been missed, so a missing end proves nothing.
-    pub(super) fn lose_sight(&mut self) {
-        self.is_watching = false;
-        self.suspected.clear();
+    /// Drops all suspects. Call this if locks or events may have been missed: then a missing event proves nothing.
+    pub(super) fn lose_full_view(&mut self) {
+        self.has_full_view = false;
+        self.suspects.clear();
     }
 
-    /// Compares a lock with its last state.
-    pub(super) fn compare(&mut self, before: &Tracked, now: Option<&LockView>, now_ms: u64) {
+    /// Compares a lock with its state in the last read. If its lease is gone and may have lapsed, adds the lease to the
+    /// suspects.
+    pub(super) fn check(&mut self, before: &TrackedLock, now: Option<&LockView>, now_ms: u64) {
         let lock = &before.lock;
-        // If several leases share a lock, it is unknown which one is gone.
-        let is_one = lock.mode.is_some_and(|mode| Period::ALONE.contains(&mode));
-        if !self.is_watching || !is_one || !lock.held || !before.is_written_down {
+        // If several leases share a lock, it is unknown which of the leases is gone.
+        let is_exclusive = lock.mode.is_some_and(|mode| Period::ALONE.contains(&mode));
+        if !self.has_full_view || !is_exclusive || !lock.held || !before.has_recorded_grant {
             return;
         }
-        let ends_ms = lock.left_ms.and_then(|left| before.at_ms.checked_add(left));
-        let Some(at_ms) = ends_ms.filter(|ends| *ends <= now_ms.saturating_add(JITTER_MS)) else { return };
-        let is_over = match now {
-            // The read covered a majority of the nodes, which shares a node with the majority that had the lease.
+        let expiry_ms = lock.left_ms.and_then(|left| before.at_ms.checked_add(left));
+        let Some(at_ms) = expiry_ms.filter(|expiry| *expiry <= now_ms.saturating_add(JITTER_MS)) else { return };
+        let is_gone = match now {
+            // The read covered a majority of the nodes. It shares a node with the majority that had granted the lease.
             None => true,
             Some(now) if now.held => !before.is_same_lease(now),
             Some(now) => now.nodes.iter().all(|node| node.trouble.is_none()),
         };
-        if is_over {
-            let lapse = lapsed(lock, at_ms.min(now_ms));
-            self.suspected.push(Suspect { lapse, held_ms: before.at_ms, looks: 0 });
+        if is_gone {
+            let lapse = lapse_event(lock, at_ms.min(now_ms));
+            self.suspects.push(Suspect { lapse, last_seen_ms: before.at_ms, reads_since: 0 });
         }
     }
 
-    /// Returns the lapses: leases that have been gone for long enough, without an end among the newest events.
-    pub(super) fn judge(&mut self, history: &[EventView]) -> Vec<EventView> {
-        if self.suspected.is_empty() {
+    /// Returns the new lapses: suspects that have been gone for enough reads, without an event about their end.
+    /// `history` is the newest events.
+    pub(super) fn confirm(&mut self, history: &[EventView]) -> Vec<EventView> {
+        if self.suspects.is_empty() {
             return Vec::new();
         }
         let mut ends: HashMap<&str, Vec<&EventView>> = HashMap::new();
         for end in history.iter().filter(|event| is_end(event)) {
             ends.entry(&end.name).or_default().push(end);
         }
-        self.suspected.retain_mut(|suspect| {
-            suspect.looks += 1;
-            let told = ends.get(suspect.lapse.name.as_str());
-            !told.is_some_and(|ends| ends.iter().any(|end| suspect.is_told_by(end)))
+        self.suspects.retain_mut(|suspect| {
+            suspect.reads_since += 1;
+            let ends_of_name = ends.get(suspect.lapse.name.as_str());
+            !ends_of_name.is_some_and(|ends| ends.iter().any(|end| suspect.is_explained_by(end)))
         });
-        let certain = self.suspected.extract_if(.., |suspect| suspect.looks > LOOKS);
-        let lapsed: Vec<_> = certain.map(|suspect| suspect.lapse).collect();
-        for lapse in &lapsed {
-            self.seen.push_front(lapse.clone());
+        let certain = self.suspects.extract_if(.., |suspect| suspect.reads_since > FURTHER_READS);
+        let lapses: Vec<_> = certain.map(|suspect| suspect.lapse).collect();
+        for lapse in &lapses {
+            self.reported.push_front(lapse.clone());
         }
-        self.seen.truncate(LAPSES_MAX);
-        lapsed
+        self.reported.truncate(LAPSES_MAX);
+        lapses
     }
 
-    /// Records how many events are new since the last read.
-    pub(super) fn hear(&mut self, fresh: usize) {
-        if fresh > EVENTS_MAX {
-            self.lose_sight();
+    /// Takes the number of new events since the last read into account.
+    pub(super) fn note_new_events(&mut self, count: usize) {
+        if count > NEW_EVENTS_MAX {
+            self.lose_full_view();
         }
     }
 }

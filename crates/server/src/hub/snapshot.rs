@@ -1,5 +1,5 @@
-//! A snapshot for new readers of the stream. It is large, so several readers use the same snapshot, and read it piece
-//! by piece.
+//! The snapshot that new readers of the stream get first. A snapshot is large, so all new readers share one snapshot,
+//! and each reads it piece by piece.
 
 use std::fmt::Write;
 use std::sync::{Arc, Weak};
@@ -8,24 +8,25 @@ use quorlock::EventView;
 use serde_json::json;
 
 use super::state::State;
-use super::{HISTORY_SHOWN, Mark, News, to_json, unix_millis};
+use super::{EventId, SNAPSHOT_EVENTS, StreamEvent, to_json, unix_millis};
 use crate::auth::Identity;
 
-/// The size at which a piece is sent.
+/// The size above which a piece of the stream is sent.
 pub(super) const PIECE_BYTES: usize = 8 * 1024;
 
-/// The full state at one moment. For each lock it refers to the last event about the lock, which needs no extra memory.
+/// The full state at one moment. It shares the last event about each lock with the copy, which saves memory.
 pub(super) struct Snapshot {
-    pub(super) mark: Mark,
+    /// The id of the last event before the snapshot.
+    pub(super) id: EventId,
     parts: Vec<Part>,
 }
 
 /// A part of the text of a snapshot.
 enum Part {
-    /// The same for every reader.
+    /// Text that is the same for every reader.
     Text(String),
-    /// An entry of a list, which some readers may not see.
-    Entry(Arc<News>),
+    /// An entry of a list. Some readers may not see it.
+    Entry(Arc<StreamEvent>),
 }
 
 impl Snapshot {
@@ -33,27 +34,27 @@ impl Snapshot {
         let mut head = json!({"at_ms": unix_millis(), "nodes": state.nodes, "outages": state.outages}).to_string();
         // Remove the closing brace: the lists follow.
         head.pop();
-        let news = |event: &EventView| {
-            Arc::new(News {
-                mark: state.last,
-                what: "history",
+        let stream_event = |event: &EventView| {
+            Arc::new(StreamEvent {
+                id: state.newest_id,
+                kind: "history",
                 data: to_json(event),
                 name: Some(event.name.as_str().into()),
             })
         };
         let lists: [(_, Vec<_>); 3] = [
-            ("locks", state.locks.values().map(|tracked| Arc::clone(&tracked.told)).collect()),
-            ("history", state.history.iter().take(HISTORY_SHOWN).map(news).collect()),
-            ("lapses", state.lapses.seen.iter().map(news).collect()),
+            ("locks", state.locks.values().map(|tracked| Arc::clone(&tracked.event)).collect()),
+            ("history", state.history.iter().take(SNAPSHOT_EVENTS).map(stream_event).collect()),
+            ("lapses", state.lapses.reported.iter().map(stream_event).collect()),
         ];
-        let mut parts = vec![Part::Text(format!("id: {}\nevent: snapshot\ndata: {head}", state.last))];
+        let mut parts = vec![Part::Text(format!("id: {}\nevent: snapshot\ndata: {head}", state.newest_id))];
         for (title, entries) in lists {
             parts.push(Part::Text(format!(",\"{title}\":[")));
             parts.extend(entries.into_iter().map(Part::Entry));
             parts.push(Part::Text("]".into()));
         }
         parts.push(Part::Text("}\n\n".into()));
-        Self { mark: state.last, parts }
+        Self { id: state.newest_id, parts }
     }
 
     pub(super) fn is_being_read(self: &Arc<Self>) -> bool {
@@ -61,39 +62,40 @@ impl Snapshot {
     }
 }
 
-/// A follower's position in the snapshot. It does not keep the snapshot alive: a follower that is too slow for the
-/// events after the snapshot has to start again, and uses no memory until it does.
-pub(super) struct Reading {
+/// A follower's progress in a snapshot. The follower does not keep the snapshot alive. If the hub has replaced the
+/// snapshot before the follower has read all of it, the follower has to subscribe again.
+pub(super) struct SnapshotReader {
     pub(super) snapshot: Weak<Snapshot>,
-    /// The mark after which the events following the snapshot begin.
-    pub(super) mark: Mark,
-    /// The number of parts that it has read.
-    read: usize,
-    /// Whether no entry of the list was read yet.
-    is_first: bool,
+    /// The id of the last event before the snapshot.
+    pub(super) id: EventId,
+    /// The number of parts that the follower has read.
+    parts_read: usize,
+    /// Whether the follower has read no entry of the current list yet.
+    is_list_start: bool,
 }
 
-impl Reading {
+impl SnapshotReader {
     pub(super) fn new(snapshot: &Arc<Snapshot>) -> Self {
-        Self { snapshot: Arc::downgrade(snapshot), mark: snapshot.mark, read: 0, is_first: true }
+        Self { snapshot: Arc::downgrade(snapshot), id: snapshot.id, parts_read: 0, is_list_start: true }
     }
 
-    /// Returns the next piece that the caller may see: empty at the end, and `None` if the snapshot was replaced.
+    /// Returns the next piece, with the entries that the caller may see. Returns an empty piece at the end, and `None`
+    /// if the snapshot was replaced.
     pub(super) fn next(&mut self, caller: &Identity) -> Option<String> {
         let snapshot = self.snapshot.upgrade()?;
         let mut text = String::with_capacity(PIECE_BYTES + PIECE_BYTES / 4);
-        for part in &snapshot.parts[self.read..] {
-            self.read += 1;
+        for part in &snapshot.parts[self.parts_read..] {
+            self.parts_read += 1;
             match part {
                 Part::Text(part) => {
                     text.push_str(part);
-                    self.is_first = true;
+                    self.is_list_start = true;
                 }
-                Part::Entry(news) if news.is_for(caller) => {
-                    if !std::mem::take(&mut self.is_first) {
+                Part::Entry(event) if event.is_visible_to(caller) => {
+                    if !std::mem::take(&mut self.is_list_start) {
                         text.push(',');
                     }
-                    text.push_str(&news.data);
+                    text.push_str(&event.data);
                 }
                 Part::Entry(_) => {}
             }
@@ -105,15 +107,15 @@ impl Reading {
     }
 }
 
-impl News {
-    /// Returns whether the caller may see it.
-    pub(super) fn is_for(&self, caller: &Identity) -> bool {
-        self.name.as_ref().is_none_or(|name| caller.sees(name))
+impl StreamEvent {
+    /// Returns whether the caller may see the event.
+    pub(super) fn is_visible_to(&self, caller: &Identity) -> bool {
+        self.name.as_ref().is_none_or(|name| caller.can_see(name))
     }
 
-    /// Appends it to a stream of server-sent events.
-    pub(super) fn write(&self, text: &mut String) {
+    /// Appends the event in the format of server-sent events.
+    pub(super) fn write_to(&self, text: &mut String) {
         // Writing to a string cannot fail.
-        let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", self.mark, self.what, self.data);
+        let _ = write!(text, "id: {}\nevent: {}\ndata: {}\n\n", self.id, self.kind, self.data);
     }
 }

@@ -1,4 +1,4 @@
-//! The copy, and the events that led to it.
+//! The copy of the nodes' state, and the newest events of the stream.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -7,95 +7,97 @@ use std::time::Instant;
 use quorlock::{EventView, HISTORY_MAX, LockView, ReadError};
 use serde_json::{Value, json};
 
-use super::change::{Tracked, outages};
+use super::change::{TrackedLock, outage_events};
 use super::lapses::{self, Lapses};
-use super::past::Past;
-use super::{HISTORY_SHOWN, Mark, News, PACE, Snapshot, to_json, unix_millis};
+use super::published::PublishedEvents;
+use super::{EventId, FRESH_FOR, SNAPSHOT_EVENTS, Snapshot, StreamEvent, to_json, unix_millis};
 use crate::view::{MissingNode, NodesView};
 
-/// The memory for events that are kept for slow or reconnecting readers of the stream: sufficient for a change of
-/// 10,000 locks with long names.
-const KEPT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// The memory for the events that the hub keeps for slow or reconnecting readers of the stream. It is sufficient for
+/// one event about each of 10,000 locks with long names.
+const EVENTS_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// The approximate memory of an event besides its text.
-const NEWS_BYTES: usize = 128;
-/// The largest number of single names that were read in the last second and are kept.
-const LOOKS_MAX: usize = 1_024;
-
-/// The largest number of outages of nodes that are kept.
+const EVENT_OVERHEAD_BYTES: usize = 128;
+/// The largest number of inspections that the hub keeps.
+const INSPECTIONS_MAX: usize = 1_024;
+/// The largest number of `node` events that the hub keeps for snapshots.
 const OUTAGES_MAX: usize = 200;
 
-/// The copy of the nodes' state.
+/// The copy of the nodes' state, and the newest events of the stream.
 #[derive(Default)]
 pub(super) struct State {
-    /// The mark of the newest event. The marks of kept events are consecutive.
-    pub(super) last: Mark,
-    pub(super) kept: VecDeque<Arc<News>>,
-    kept_bytes: usize,
-    pub(super) locks: BTreeMap<Arc<str>, Tracked>,
+    pub(super) newest_id: EventId,
+    /// The newest events, oldest first. Their ids are consecutive.
+    pub(super) events: VecDeque<Arc<StreamEvent>>,
+    events_bytes: usize,
+    pub(super) locks: BTreeMap<Arc<str>, TrackedLock>,
     pub(super) nodes: NodesView,
-    /// Newest first.
+    /// The newest events of the history, newest first.
     pub(super) history: Vec<EventView>,
-    past: Past,
+    published: PublishedEvents,
     /// The data of the newest `node` events, newest first.
     pub(super) outages: VecDeque<Value>,
     pub(super) lapses: Lapses,
-    pub(super) read: Option<Read>,
-    /// Single names that were read from the nodes recently, with the time of the read as an instant and in milliseconds
-    /// of Unix time.
-    looks: HashMap<String, (Instant, u64, LockView)>,
+    pub(super) last_read: Option<LastRead>,
+    /// Locks that were inspected in the last second, by name. The time of the inspection is an instant, and
+    /// milliseconds of Unix time.
+    inspections: HashMap<String, (Instant, u64, LockView)>,
     pub(super) snapshot: Option<Arc<Snapshot>>,
 }
 
-/// The last read of the nodes.
-pub(super) struct Read {
-    /// The time at which it began, in milliseconds of Unix time.
+/// The last read of the nodes into the copy.
+pub(super) struct LastRead {
+    /// When the read began, in milliseconds of Unix time.
     pub(super) as_of: u64,
-    pub(super) good_until: Instant,
-    pub(super) listed: Result<Listed, ReadError>,
-    pub(super) recalled: Result<(), ReadError>,
+    pub(super) fresh_until: Instant,
+    pub(super) coverage: Result<ListCoverage, ReadError>,
+    /// Whether the read of the history succeeded.
+    pub(super) history: Result<(), ReadError>,
 }
 
-/// How complete the list of locks is.
+/// How complete the list of locks in the copy is.
 #[derive(Clone)]
-pub(super) struct Listed {
-    /// Whether there may be more names.
+pub(super) struct ListCoverage {
+    /// Whether there may be more locks than the copy has.
     pub(super) is_cut: bool,
     pub(super) missing: Vec<MissingNode>,
 }
 
-impl Read {
-    pub(super) fn is_good(&self) -> bool {
-        Instant::now() < self.good_until
+impl LastRead {
+    pub(super) fn is_fresh(&self) -> bool {
+        Instant::now() < self.fresh_until
     }
 }
 
 impl State {
     /// Adds an event to the stream.
-    pub(super) fn tell(&mut self, what: &'static str, data: String, name: Option<Arc<str>>) -> Arc<News> {
-        self.last = self.last.next();
-        let news = Arc::new(News { mark: self.last, what, data, name });
-        self.kept_bytes += news.bytes();
-        self.kept.push_back(Arc::clone(&news));
-        while self.kept_bytes > KEPT_BYTES_MAX
-            && let Some(oldest) = self.kept.pop_front()
+    pub(super) fn publish(&mut self, kind: &'static str, data: String, name: Option<Arc<str>>) -> Arc<StreamEvent> {
+        self.newest_id = self.newest_id.next();
+        let event = Arc::new(StreamEvent { id: self.newest_id, kind, data, name });
+        self.events_bytes += event.bytes();
+        self.events.push_back(Arc::clone(&event));
+        while self.events_bytes > EVENTS_BYTES_MAX
+            && let Some(oldest) = self.events.pop_front()
         {
-            self.kept_bytes -= oldest.bytes();
+            self.events_bytes -= oldest.bytes();
         }
-        news
+        event
     }
 
-    /// Updates the nodes, and publishes which of them stopped or resumed voting.
-    pub(super) fn see_nodes(&mut self, nodes: NodesView) {
+    /// Updates the nodes, and publishes which nodes stopped or resumed voting, or restarted.
+    pub(super) fn update_nodes(&mut self, nodes: NodesView) {
         let before = std::mem::replace(&mut self.nodes, nodes);
-        for outage in outages(&before, &self.nodes) {
-            self.tell("node", outage.to_string(), None);
+        for outage in outage_events(&before, &self.nodes) {
+            self.publish("node", outage.to_string(), None);
             self.outages.push_front(outage);
         }
         self.outages.truncate(OUTAGES_MAX);
     }
 
-    /// Updates the copy, and publishes the changes. `is_cut` says that there may be more locks.
-    pub(super) fn take_in(
+    /// Updates the locks and the history in the copy, and publishes the changes. A part that could not be read is
+    /// `None`.
+    /// `is_cut` says whether there may be more locks. The flag beside the events says whether the nodes keep no others.
+    pub(super) fn update(
         &mut self,
         locks: Option<Vec<LockView>>,
         is_cut: bool,
@@ -103,37 +105,37 @@ impl State {
     ) {
         let sees_all = locks.is_some() && history.is_some() && !is_cut;
         if let Some(locks) = locks {
-            let granted = lapses::granted(history.as_ref().map_or(&[], |(events, _)| events));
-            self.compare(locks, &granted);
+            let recorded_grants = lapses::granted_leases(history.as_ref().map_or(&[], |(events, _)| events));
+            self.update_locks(locks, &recorded_grants);
         }
         if !sees_all {
-            self.lapses.lose_sight();
+            self.lapses.lose_full_view();
         }
         if let Some((events, is_all)) = history {
             if sees_all {
-                self.lapses.is_watching = true;
-                for lapse in self.lapses.judge(&events) {
-                    self.tell_event(&lapse);
+                self.lapses.has_full_view = true;
+                for lapse in self.lapses.confirm(&events) {
+                    self.publish_history_event(&lapse);
                 }
             }
-            self.remember(events, is_all);
+            self.update_history(events, is_all);
         }
     }
 
-    pub(super) fn add_look(&mut self, as_of: u64, lock: LockView) {
-        self.looks.retain(|_, (at, ..)| at.elapsed() < PACE);
-        if self.looks.len() < LOOKS_MAX || self.looks.contains_key(&lock.name) {
-            self.looks.insert(lock.name.clone(), (Instant::now(), as_of, lock));
+    pub(super) fn add_inspection(&mut self, as_of: u64, lock: LockView) {
+        self.inspections.retain(|_, (at, ..)| at.elapsed() < FRESH_FOR);
+        if self.inspections.len() < INSPECTIONS_MAX || self.inspections.contains_key(&lock.name) {
+            self.inspections.insert(lock.name.clone(), (Instant::now(), as_of, lock));
         }
     }
 
-    pub(super) fn find_look(&self, name: &str) -> Option<(u64, LockView)> {
-        let (at, as_of, lock) = self.looks.get(name)?;
-        (at.elapsed() < PACE).then(|| (*as_of, lock.clone()))
+    pub(super) fn recent_inspection(&self, name: &str) -> Option<(u64, LockView)> {
+        let (at, as_of, lock) = self.inspections.get(name)?;
+        (at.elapsed() < FRESH_FOR).then(|| (*as_of, lock.clone()))
     }
 
-    /// Publishes the locks that have changed since the last read.
-    fn compare(&mut self, locks: Vec<LockView>, granted: &HashSet<(&str, u64)>) {
+    /// Updates the locks, and publishes the locks that have changed since the last read.
+    fn update_locks(&mut self, locks: Vec<LockView>, recorded_grants: &HashSet<(&str, u64)>) {
         let mut before = std::mem::take(&mut self.locks);
         let (at, at_ms) = (Instant::now(), unix_millis());
         for lock in locks {
@@ -142,37 +144,38 @@ impl State {
                 None => (Arc::from(lock.name.as_str()), None),
             };
             if let Some(earlier) = &earlier {
-                self.lapses.compare(earlier, Some(&lock), at_ms);
+                self.lapses.check(earlier, Some(&lock), at_ms);
             }
-            let is_granted = lock.fence.is_some_and(|fence| granted.contains(&(&*name, fence)));
-            let tracked = Tracked::after(earlier, lock, at, at_ms, is_granted, |told| {
-                self.tell("lock", to_json(told), Some(Arc::clone(&name)))
+            let has_recorded_grant = lock.fence.is_some_and(|fence| recorded_grants.contains(&(&*name, fence)));
+            let tracked = TrackedLock::update(earlier, lock, at, at_ms, has_recorded_grant, |event| {
+                self.publish("lock", to_json(event), Some(Arc::clone(&name)))
             });
             self.locks.insert(name, tracked);
         }
         for (name, earlier) in before {
-            self.lapses.compare(&earlier, None, at_ms);
-            self.tell("gone", json!({"name": &*name}).to_string(), Some(name));
+            self.lapses.check(&earlier, None, at_ms);
+            self.publish("gone", json!({"name": &*name}).to_string(), Some(name));
         }
     }
 
-    /// Returns whether these events, newest first, reach back to events that are already known.
-    pub(super) fn reaches(&self, events: &[EventView]) -> bool {
-        self.past.reaches(events) && events.last().is_none_or(|oldest| self.history.contains(oldest))
+    /// Returns whether the oldest of these events, which are sorted newest first, is already known.
+    pub(super) fn knows_oldest_of(&self, events: &[EventView]) -> bool {
+        self.published.contains_oldest_of(events) && events.last().is_none_or(|oldest| self.history.contains(oldest))
     }
 
-    /// Publishes the events that happened since the last read.
-    pub(super) fn remember(&mut self, mut events: Vec<EventView>, is_all: bool) {
-        if events.len() >= HISTORY_MAX && !self.past.meets(&events) {
+    /// Updates the history, and publishes the events that are new since the last read. `is_all` says whether the nodes
+    /// keep no other events.
+    pub(super) fn update_history(&mut self, mut events: Vec<EventView>, is_all: bool) {
+        if events.len() >= HISTORY_MAX && !self.published.contains_any_of(&events) {
             let at_ms = events.last().map_or(0, |oldest| oldest.at_ms);
-            self.tell("gap", json!({"at_ms": at_ms}).to_string(), None);
+            self.publish("gap", json!({"at_ms": at_ms}).to_string(), None);
         }
-        let fresh = self.past.add(&events, HISTORY_SHOWN);
-        self.lapses.hear(fresh.len());
-        // The first read has no earlier one to compare with.
-        if self.read.is_some() {
-            for event in &fresh {
-                self.tell_event(event);
+        let new = self.published.add(&events, SNAPSHOT_EVENTS);
+        self.lapses.note_new_events(new.len());
+        // No follower needs the events of the first read, because every follower starts with a snapshot.
+        if self.last_read.is_some() {
+            for event in &new {
+                self.publish_history_event(event);
             }
         }
         if !is_all && let Some(oldest) = events.last() {
@@ -183,31 +186,31 @@ impl State {
         self.history = events;
     }
 
-    fn tell_event(&mut self, event: &EventView) {
-        self.tell("history", to_json(event), Some(event.name.as_str().into()));
+    fn publish_history_event(&mut self, event: &EventView) {
+        self.publish("history", to_json(event), Some(event.name.as_str().into()));
     }
 
-    /// Returns a snapshot. All readers get the same snapshot while one of them still reads it and the events after it
-    /// are kept.
+    /// Returns a snapshot. All followers share one snapshot while a follower reads it and the hub keeps the events
+    /// after it.
     pub(super) fn snapshot(&mut self) -> &Arc<Snapshot> {
-        let shared = self.snapshot.take().filter(|one| one.is_being_read() && self.count_after(one.mark).is_some());
+        let shared = self.snapshot.take().filter(|one| one.is_being_read() && self.count_after(one.id).is_some());
         let snapshot = shared.unwrap_or_else(|| Arc::new(Snapshot::new(self)));
         self.snapshot.insert(snapshot)
     }
 
-    /// Returns the number of events after the mark, if all of them are kept.
-    pub(super) fn count_after(&self, mark: Mark) -> Option<usize> {
-        self.last.steps_after(mark).filter(|steps| *steps <= self.kept.len())
+    /// Returns the number of events after the event with this id, if the hub keeps all of these events.
+    pub(super) fn count_after(&self, id: EventId) -> Option<usize> {
+        self.newest_id.count_after(id).filter(|count| *count <= self.events.len())
     }
 
-    /// Frees the snapshot if nobody reads it.
-    pub(super) fn drop_idle_snapshot(&mut self) {
+    /// Frees the snapshot if no follower reads it.
+    pub(super) fn drop_unread_snapshot(&mut self) {
         self.snapshot.take_if(|snapshot| !Snapshot::is_being_read(snapshot));
     }
 }
 
-impl News {
+impl StreamEvent {
     fn bytes(&self) -> usize {
-        NEWS_BYTES + self.data.len() + self.name.as_ref().map_or(0, |name| name.len())
+        EVENT_OVERHEAD_BYTES + self.data.len() + self.name.as_ref().map_or(0, |name| name.len())
     }
 }

@@ -1,13 +1,13 @@
 use quorlock::{LockView, MemoryNodes};
 use tokio::task::yield_now;
 
-use super::change::Tracked;
+use super::change::TrackedLock;
 use super::lapses::Lapses;
 use super::*;
 use crate::auth::Identity;
 use crate::problem::Problem;
 
-/// A grant at this time.
+/// Returns the event of a grant at this time.
 pub(super) fn event_at(at_ms: u64) -> EventView {
     let (name, mode, reason) = ("a".into(), "exclusive".into(), String::new());
     EventView { at_ms, name, what: "granted", fence: None, by: None, mode, reason }
@@ -18,68 +18,73 @@ async fn hub(nodes: &MemoryNodes) -> Arc<Hub> {
     Hub::new(client.clone(), client, Counter::default())
 }
 
-fn told(hub: &Hub, what: &str) -> Vec<serde_json::Value> {
+/// Returns the data of all kept stream events of this kind.
+fn stream_events(hub: &Hub, kind: &str) -> Vec<serde_json::Value> {
     let state = hub.state();
-    let news = state.kept.iter().filter(|news| news.what == what);
-    news.map(|news| serde_json::from_str(&news.data).unwrap()).collect()
+    let events = state.events.iter().filter(|event| event.kind == kind);
+    events.map(|event| serde_json::from_str(&event.data).unwrap()).collect()
 }
 
 #[tokio::test]
-async fn changes_between_two_reads_are_reported() {
+async fn all_events_between_two_reads_are_published() {
     let hub = hub(&MemoryNodes::new(1)).await;
     hub.read_nodes().await;
-    for looks in 1..=2 {
-        // More than a snapshot has, and fewer than a client keeps until they are written.
-        for _ in 0..HISTORY_SHOWN * 2 {
+    for reads in 1..=2 {
+        // More events than a snapshot has, and fewer than a client can buffer until they are written.
+        for _ in 0..SNAPSHOT_EVENTS * 2 {
             hub.client.lock("a").acquire().await.unwrap().release().await.unwrap();
         }
         hub.read_nodes().await;
-        assert_eq!(told(&hub, "history").len(), HISTORY_SHOWN * 4 * looks);
+        assert_eq!(stream_events(&hub, "history").len(), SNAPSHOT_EVENTS * 4 * reads);
     }
-    assert_eq!((told(&hub, "gap").len(), hub.state().history.len()), (0, HISTORY_SHOWN * 8), "and kept");
+    assert_eq!(
+        (stream_events(&hub, "gap").len(), hub.state().history.len()),
+        (0, SNAPSHOT_EVENTS * 8),
+        "gaps, and events in the copy"
+    );
 }
 
 #[tokio::test]
-async fn more_than_the_nodes_keep_is_told_as_a_gap() {
+async fn a_gap_is_published_if_there_are_more_events_than_the_nodes_keep() {
     let hub = hub(&MemoryNodes::new(1)).await;
     let events = |times: std::ops::Range<usize>| times.rev().map(|at| event_at(at as u64)).collect::<Vec<_>>();
     hub.read_nodes().await;
     let mut state = hub.state();
-    state.remember(events(0..HISTORY_SHOWN), true);
-    state.kept.clear();
-    state.remember(events(HISTORY_SHOWN + 1..HISTORY_SHOWN + 1 + HISTORY_MAX), true);
-    let first = state.kept.iter().find(|news| news.what == "gap").unwrap();
-    assert_eq!(first.data, r#"{"at_ms":201}"#);
-    assert_eq!(state.kept.iter().filter(|news| news.what == "history").count(), HISTORY_MAX);
+    state.update_history(events(0..SNAPSHOT_EVENTS), true);
+    state.events.clear();
+    state.update_history(events(SNAPSHOT_EVENTS + 1..SNAPSHOT_EVENTS + 1 + HISTORY_MAX), true);
+    let gap = state.events.iter().find(|event| event.kind == "gap").unwrap();
+    assert_eq!(gap.data, r#"{"at_ms":201}"#);
+    assert_eq!(state.events.iter().filter(|event| event.kind == "history").count(), HISTORY_MAX);
 }
 
 #[tokio::test]
-async fn a_node_that_restarts_is_remembered_whether_or_not_anybody_follows() {
+async fn a_restart_of_a_node_is_published_although_nobody_follows_the_stream() {
     let nodes = MemoryNodes::new(3);
     let hub = hub(&nodes).await;
     hub.record_known_health();
     nodes.restart_empty(1);
-    let is_seen = || {
+    let is_published = || {
         hub.record_known_health();
-        told(&hub, "node").iter().any(|outage| outage["what"] == "restarted")
+        stream_events(&hub, "node").iter().any(|outage| outage["what"] == "restarted")
     };
-    while !is_seen() {
-        tokio::time::sleep(PACE / 100).await;
+    while !is_published() {
+        tokio::time::sleep(FRESH_FOR / 100).await;
     }
-    assert!(!hub.state().outages.is_empty(), "and those who come later are told as well");
+    assert!(!hub.state().outages.is_empty(), "later snapshots must have the restart");
 }
 
-fn lapsed(hub: &Hub) -> Vec<serde_json::Value> {
-    told(hub, "history").into_iter().filter(|event| event["what"] == "lapsed").collect()
+fn lapsed_events(hub: &Hub) -> Vec<serde_json::Value> {
+    stream_events(hub, "history").into_iter().filter(|event| event["what"] == "lapsed").collect()
 }
 
-/// Somebody has the lock for a moment, and is seen to.
-async fn seen_with(hub: &Hub, name: &str) -> quorlock::DetachedLease {
+/// Acquires a lock with a short ttl and without renewals, and reads the nodes while the lease holds.
+async fn held_and_read(hub: &Hub, name: &str) -> quorlock::DetachedLease {
     loop {
-        let lock = hub.client.lock(name).ttl(PACE / 2).renewals(quorlock::Renewals::Off);
+        let lock = hub.client.lock(name).ttl(FRESH_FOR / 2).renewals(quorlock::Renewals::Off);
         let lease = lock.acquire().await.unwrap();
         hub.read_nodes().await;
-        // A busy machine may have taken longer than that.
+        // On a busy machine the lease may have expired before the read.
         if hub.state().locks.get(name).is_some_and(|tracked| tracked.lock.held)
             && let Ok(lease) = lease.detach()
         {
@@ -88,11 +93,11 @@ async fn seen_with(hub: &Hub, name: &str) -> quorlock::DetachedLease {
     }
 }
 
-/// Waits until the lease would be over in any case, and looks until that has been judged.
-async fn look_later(hub: &Hub) {
+/// Waits until the lease of `held_and_read` has expired, and reads the nodes often enough for a lapse to be confirmed.
+async fn read_after_expiry(hub: &Hub) {
     let begun = Instant::now();
-    while begun.elapsed() < PACE {
-        tokio::time::sleep(PACE / 100).await;
+    while begun.elapsed() < FRESH_FOR {
+        tokio::time::sleep(FRESH_FOR / 100).await;
     }
     for _ in 0..4 {
         hub.read_nodes().await;
@@ -100,102 +105,104 @@ async fn look_later(hub: &Hub) {
 }
 
 #[tokio::test]
-async fn a_lease_that_nobody_renews_is_told_to_have_lapsed() {
+async fn a_lease_that_nobody_renews_is_published_as_lapsed_once() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let fence = seen_with(&hub, "a").await.fence().unwrap().get();
-    look_later(&hub).await;
-    let lapses = lapsed(&hub);
+    let fence = held_and_read(&hub, "a").await.fence().unwrap().get();
+    read_after_expiry(&hub).await;
+    let lapses = lapsed_events(&hub);
     assert_eq!((lapses.len(), &lapses[0]["name"], &lapses[0]["fence"]), (1, &"a".into(), &fence.into()));
-    look_later(&hub).await;
-    assert_eq!(lapsed(&hub).len(), 1, "and it is told once");
-    let everything = snapshot_of(&mut follower(&hub, None).await).await;
-    assert_eq!(everything["lapses"], serde_json::json!(lapses), "those who come later are told as well");
+    read_after_expiry(&hub).await;
+    assert_eq!(lapsed_events(&hub).len(), 1, "a lapse must be published only once");
+    let snapshot = snapshot_of(&mut follower(&hub, None).await).await;
+    assert_eq!(snapshot["lapses"], serde_json::json!(lapses), "a later snapshot must have the lapse");
 }
 
 #[tokio::test]
-async fn what_was_released_has_not_lapsed() {
+async fn a_released_lease_is_not_published_as_lapsed() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let lease = seen_with(&hub, "a").await;
+    let lease = held_and_read(&hub, "a").await;
     hub.client.release(&lease).await.unwrap();
-    look_later(&hub).await;
-    assert_eq!(lapsed(&hub), [] as [serde_json::Value; 0]);
+    read_after_expiry(&hub).await;
+    assert_eq!(lapsed_events(&hub), [] as [serde_json::Value; 0]);
 }
 
 #[tokio::test]
-async fn what_may_be_held_has_not_lapsed() {
+async fn a_lease_that_may_still_be_held_has_not_lapsed() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let _ = seen_with(&hub, "a").await;
+    let _ = held_and_read(&hub, "a").await;
     let before = hub.state().locks["a"].clone();
-    let after = |before: &Tracked, now: Option<LockView>, now_ms: u64| {
+    let count_lapses = |before: &TrackedLock, now: Option<LockView>, now_ms: u64| {
         let mut lapses = Lapses::default();
-        lapses.is_watching = true;
-        lapses.compare(before, now.as_ref(), now_ms);
-        (0..4).map(|_| lapses.judge(&[]).len()).sum::<usize>()
+        lapses.has_full_view = true;
+        lapses.check(before, now.as_ref(), now_ms);
+        (0..4).map(|_| lapses.confirm(&[]).len()).sum::<usize>()
     };
-    let late = before.at_ms + before.lock.left_ms.unwrap();
+    let expiry_ms = before.at_ms + before.lock.left_ms.unwrap();
     let lock = || before.lock.clone();
     let free = || LockView { held: false, ..lock() };
-    assert_eq!(
-        (after(&before, None, late), after(&before, Some(free()), late)),
-        (1, 1),
-        "it is gone when it had to be"
-    );
-    assert_eq!(after(&before, Some(LockView { fence: Some(u64::MAX), ..lock() }), late), 1, "somebody else has it");
-    assert_eq!(after(&before, None, before.at_ms - 1_000), 0, "it is gone before: somebody has released it");
-    assert_eq!(after(&before, Some(lock()), late), 0, "it was renewed");
+    let next = || LockView { fence: Some(u64::MAX), ..lock() };
+    assert_eq!(count_lapses(&before, None, expiry_ms), 1, "the lock is not listed after the expiry");
+    assert_eq!(count_lapses(&before, Some(free()), expiry_ms), 1, "the lock is free after the expiry");
+    assert_eq!(count_lapses(&before, Some(next()), expiry_ms), 1, "the lock has another lease after the expiry");
+    assert_eq!(count_lapses(&before, None, before.at_ms - 1_000), 0, "the lock is free before the expiry");
+    assert_eq!(count_lapses(&before, Some(lock()), expiry_ms), 0, "the lease was renewed");
     let mut silent = free();
     silent.nodes[0].trouble = Some("no answer".into());
-    assert_eq!(after(&before, Some(silent), late), 0, "whether it is free is not known");
-    let mut unwritten = before.clone();
-    unwritten.is_written_down = false;
-    assert_eq!(after(&unwritten, None, late), 0, "its holder writes no events");
+    assert_eq!(count_lapses(&before, Some(silent), expiry_ms), 0, "a silent node may have a vote for the lease");
+    let mut unrecorded = before.clone();
+    unrecorded.has_recorded_grant = false;
+    assert_eq!(count_lapses(&unrecorded, None, expiry_ms), 0, "the holder records no events");
     let mut shared = before.clone();
     shared.lock.mode = Some("shared");
-    assert_eq!(after(&shared, None, late), 0, "whose it was is not known");
+    assert_eq!(count_lapses(&shared, None, expiry_ms), 0, "it is unknown which of the shared leases is gone");
 }
 
 #[tokio::test]
-async fn an_end_may_be_written_down_some_looks_later() {
+async fn an_end_that_is_recorded_two_reads_later_prevents_a_lapse() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let _ = seen_with(&hub, "a").await;
+    let _ = held_and_read(&hub, "a").await;
     let before = hub.state().locks["a"].clone();
-    // After two looks that knew of nothing, this end is told.
-    let after = |differ: fn(&mut EventView)| {
+    // Counts the lapses if an end, changed by `change`, is in the history only from the third read on.
+    let count_lapses = |change: fn(&mut EventView)| {
         let mut lapses = Lapses::default();
-        lapses.is_watching = true;
-        lapses.compare(&before, None, u64::MAX);
-        assert_eq!((lapses.judge(&[]), lapses.judge(&[])), (vec![], vec![]), "others may be about to write");
-        let mut end = lapses::lapsed(&before.lock, before.at_ms);
-        differ(&mut end);
-        lapses.judge(&[end]).len()
+        lapses.has_full_view = true;
+        lapses.check(&before, None, u64::MAX);
+        assert_eq!(
+            (lapses.confirm(&[]), lapses.confirm(&[])),
+            (vec![], vec![]),
+            "another replica may still record the end"
+        );
+        let mut end = lapses::lapse_event(&before.lock, before.at_ms);
+        change(&mut end);
+        lapses.confirm(&[end]).len()
     };
-    assert_eq!(after(|_| {}), 0);
-    assert_eq!(after(|end| end.fence = None), 0, "by key, without the fence");
-    assert_eq!(after(|end| end.fence = Some(1)), 1, "of another lease");
-    assert_eq!(after(|end| end.at_ms = 0), 1, "of long before");
-    assert_eq!(after(|end| end.name = "b".into()), 1, "of another lock");
+    assert_eq!(count_lapses(|_| {}), 0);
+    assert_eq!(count_lapses(|end| end.fence = None), 0, "a release by key has no fence");
+    assert_eq!(count_lapses(|end| end.fence = Some(1)), 1, "the end of another lease");
+    assert_eq!(count_lapses(|end| end.at_ms = 0), 1, "an end from long before the lease");
+    assert_eq!(count_lapses(|end| end.name = "b".into()), 1, "the end of a lease of another lock");
 }
 
 #[tokio::test]
-async fn what_is_not_seen_has_not_lapsed() {
+async fn a_lease_that_ends_while_nobody_follows_the_stream_is_not_published_as_lapsed() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let _ = seen_with(&hub, "a").await;
-    // Nobody follows for a while.
+    let _ = held_and_read(&hub, "a").await;
+    // The hub does this while nobody follows the stream.
     hub.record_known_health();
-    look_later(&hub).await;
-    assert_eq!(lapsed(&hub), [] as [serde_json::Value; 0]);
+    read_after_expiry(&hub).await;
+    assert_eq!(lapsed_events(&hub), [] as [serde_json::Value; 0]);
 }
 
 #[test]
-fn where_much_happens_nothing_can_be_told_from_what_is_missing() {
+fn too_many_new_events_end_the_full_view() {
     let mut lapses = Lapses::default();
-    lapses.is_watching = true;
-    lapses.hear(usize::MAX);
+    lapses.has_full_view = true;
+    lapses.note_new_events(usize::MAX);
     assert_eq!(format!("{lapses:?}"), format!("{:?}", Lapses::default()));
 }
 
 /// Keeps the copy fresh until it is aborted.
-fn watch(hub: &Arc<Hub>) -> tokio::task::JoinHandle<()> {
+fn keep_fresh(hub: &Arc<Hub>) -> tokio::task::JoinHandle<()> {
     let hub = Arc::clone(hub);
     tokio::spawn(async move {
         loop {
@@ -204,42 +211,36 @@ fn watch(hub: &Arc<Hub>) -> tokio::task::JoinHandle<()> {
     })
 }
 
-async fn follower(hub: &Arc<Hub>, last: Option<Mark>) -> Follower {
+async fn follower(hub: &Arc<Hub>, last: Option<EventId>) -> Follower {
     hub.read_nodes().await;
     hub.subscribe(Identity::anonymous([127, 0, 0, 1].into()), last).await
 }
 
-/// The next whole event, and how many pieces it came in.
-async fn event(follower: &mut Follower) -> (String, usize) {
-    let (mut text, mut pieces) = (String::new(), 0);
-    while !text.ends_with("\n\n") {
-        text.push_str(&follower.next().await.expect("it is not too slow"));
-        pieces += 1;
-    }
-    (text, pieces)
-}
-
+/// Reads the snapshot, with which the stream must begin.
 async fn snapshot_of(follower: &mut Follower) -> serde_json::Value {
-    let (text, _) = event(follower).await;
+    let mut text = String::new();
+    while !text.ends_with("\n\n") {
+        text.push_str(&follower.next().await.expect("the follower was too slow"));
+    }
     let (head, data) = text.split_once("data: ").unwrap();
     assert!(head.contains("event: snapshot\n"), "{head}");
     serde_json::from_str(data).unwrap()
 }
 
-/// Locks with long names, held by nobody who renews them.
-async fn hold_many(hub: &Hub, count: usize) -> Vec<quorlock::DetachedLease> {
-    let mut held = Vec::new();
+/// Acquires locks with long names. Nobody renews their leases.
+async fn lock_many(hub: &Hub, count: usize) -> Vec<quorlock::DetachedLease> {
+    let mut leases = Vec::new();
     for number in 0..count {
         let lock = hub.client.lock(format!("{number}/{}", "n".repeat(500)));
-        held.push(lock.acquire().await.unwrap().detach().unwrap());
+        leases.push(lock.acquire().await.unwrap().detach().unwrap());
     }
-    held
+    leases
 }
 
-/// Tells more than is kept.
-fn tell_much(hub: &Hub) {
+/// Publishes more than the hub keeps.
+fn publish_much(hub: &Hub) {
     for _ in 0..32 {
-        hub.state().tell("node", "x".repeat(1024 * 1024), None);
+        hub.state().publish("node", "x".repeat(1024 * 1024), None);
     }
 }
 
@@ -247,21 +248,21 @@ fn tell_much(hub: &Hub) {
 async fn followers_share_one_snapshot_and_read_it_piece_by_piece() {
     const LOCKS: usize = 200;
     let hub = hub(&MemoryNodes::new(1)).await;
-    let held = hold_many(&hub, LOCKS).await;
+    let leases = lock_many(&hub, LOCKS).await;
     let mut followers = Vec::new();
     for _ in 0..64 {
         let mut follower = follower(&hub, None).await;
         let first = follower.next().await.expect("the first piece");
         followers.push((follower, first));
-        // The lock changes, and is told again, while others read the snapshot.
-        hub.client.extend(&held[0]).await.unwrap();
+        // The first lock changes, and is published again, while followers read the snapshot.
+        hub.client.extend(&leases[0]).await.unwrap();
     }
     let snapshots: std::collections::HashSet<_> =
-        followers.iter().map(|(follower, _)| follower.reading.as_ref().unwrap().snapshot.as_ptr()).collect();
-    assert_eq!(snapshots.len(), 1, "however many read it");
-    // In the copy, in the list of kept events, and in the snapshot.
-    let is_shared = |tracked: &Tracked| Arc::strong_count(&tracked.told) == 3;
-    assert!(hub.state().locks.values().skip(1).all(is_shared), "its text is in memory once");
+        followers.iter().map(|(follower, _)| follower.snapshot.as_ref().unwrap().snapshot.as_ptr()).collect();
+    assert_eq!(snapshots.len(), 1, "all followers must share one snapshot");
+    // The copy, the list of kept events and the snapshot refer to the same event.
+    let is_shared = |tracked: &TrackedLock| Arc::strong_count(&tracked.event) == 3;
+    assert!(hub.state().locks.values().skip(1).all(is_shared), "the event of a lock must be in memory only once");
     for (mut follower, mut text) in followers {
         let mut longest = text.len();
         while !text.ends_with("\n\n") {
@@ -269,89 +270,93 @@ async fn followers_share_one_snapshot_and_read_it_piece_by_piece() {
             longest = longest.max(piece.len());
             text.push_str(&piece);
         }
-        assert!(longest < 2 * snapshot::PIECE_BYTES, "{longest} bytes at once");
-        assert_eq!(text.matches("\"name\":").count() / 2, LOCKS, "each lock, and its grant in the history");
+        assert!(longest < 2 * snapshot::PIECE_BYTES, "a piece of {longest} bytes");
+        assert_eq!(
+            text.matches("\"name\":").count() / 2,
+            LOCKS,
+            "the snapshot must have each lock, and the grant of each lock"
+        );
     }
     hub.read_nodes().await;
-    assert!(hub.state().snapshot.is_none(), "nobody reads it");
+    assert!(hub.state().snapshot.is_none(), "a snapshot without a reader must be freed");
 }
 
 #[tokio::test]
-async fn a_follower_that_is_too_slow_for_its_snapshot_keeps_none_alive() {
+async fn a_follower_that_is_too_slow_for_its_snapshot_does_not_keep_the_snapshot_alive() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let _held = hold_many(&hub, 100).await;
+    let _leases = lock_many(&hub, 100).await;
     let mut slow = follower(&hub, None).await;
     slow.next().await.expect("the first piece");
-    tell_much(&hub);
-    assert!(slow.next().await.is_some(), "nobody needs another");
+    publish_much(&hub);
+    assert!(slow.next().await.is_some(), "no other follower needs a new snapshot yet");
     snapshot_of(&mut follower(&hub, None).await).await;
-    assert!(slow.next().await.is_none(), "the events after its own are gone: it has to begin again");
+    assert!(slow.next().await.is_none(), "the snapshot was replaced: the slow follower must subscribe again");
 }
 
 #[tokio::test]
-async fn a_follower_that_is_far_behind_begins_again() {
+async fn a_follower_whose_next_event_is_no_longer_kept_gets_a_new_snapshot() {
     let hub = hub(&MemoryNodes::new(1)).await;
     let mut slow = follower(&hub, None).await;
     snapshot_of(&mut slow).await;
-    tell_much(&hub);
+    publish_much(&hub);
     snapshot_of(&mut slow).await;
 }
 
 #[tokio::test]
-async fn one_read_of_the_nodes_answers_everyone() {
+async fn all_requests_are_answered_from_one_read_of_the_nodes_per_second() {
     let nodes = MemoryNodes::new(1);
     let hub = hub(&nodes).await;
-    let _held = hold_many(&hub, 3).await;
-    let watching = watch(&hub);
+    let _leases = lock_many(&hub, 3).await;
+    let reading = keep_fresh(&hub);
     let caller = Identity::anonymous([127, 0, 0, 1].into());
     let before = hub.reads.get();
     let begun = Instant::now();
-    let asked = (0..100).map(async |_| {
+    let requests = (0..100).map(async |_| {
         for _ in 0..10 {
             hub.history(&caller, Some("a"), 100).await.unwrap();
-            let page = hub.list(&caller, ("", ""), 1, || panic!("the copy has all")).await.unwrap();
+            let page = hub.list(&caller, ("", ""), 1, || panic!("the copy has all locks")).await.unwrap();
             assert_eq!((page.locks.len(), page.next.is_some()), (1, true));
             yield_now().await;
         }
     });
-    futures_util::future::join_all(asked).await;
-    let most = 2 + begun.elapsed().as_secs();
-    assert!(hub.reads.get() - before <= most, "{} reads in {:?}", hub.reads.get() - before, begun.elapsed());
-    watching.abort();
+    futures_util::future::join_all(requests).await;
+    let reads_max = 2 + begun.elapsed().as_secs();
+    assert!(hub.reads.get() - before <= reads_max, "{} reads in {:?}", hub.reads.get() - before, begun.elapsed());
+    reading.abort();
 }
 
 #[tokio::test]
-async fn a_name_is_read_fresh_or_from_a_copy() {
+async fn a_lock_is_inspected_on_the_nodes_if_permitted_and_else_in_a_copy() {
     let hub = hub(&MemoryNodes::new(1)).await;
-    let watching = watch(&hub);
-    let refused = || Err(Problem::invalid("not now"));
-    let (_, free) = hub.one("a", || Ok(())).await.unwrap();
+    let reading = keep_fresh(&hub);
+    let refuse_read = || Err(Problem::invalid("not now"));
+    let (_, free) = hub.inspect("a", || Ok(())).await.unwrap();
     let lease = hub.client.lock("a").acquire().await.unwrap();
     let reads = hub.reads.get();
-    // A busy machine may have taken longer than the copy lasts.
-    if let Ok((_, lock)) = hub.one("a", refused).await
+    // On a busy machine the copy may have expired.
+    if let Ok((_, lock)) = hub.inspect("a", refuse_read).await
         && hub.reads.get() == reads
     {
-        assert_eq!(lock, free, "as it was a moment ago");
+        assert_eq!(lock, free, "the copy must not have the new lease");
     }
-    assert!(hub.one("a", || Ok(())).await.unwrap().1.held, "as it is");
-    assert!(hub.one("b", refused).await.is_err(), "a name that no copy has may be free, or not be listed");
+    assert!(hub.inspect("a", || Ok(())).await.unwrap().1.held, "a read of the nodes must find the new lease");
+    assert!(hub.inspect("b", refuse_read).await.is_err(), "no copy has the lock \"b\"");
     drop(lease);
-    watching.abort();
+    reading.abort();
 }
 
 #[tokio::test]
-async fn histories_go_further_back_than_one_read() {
+async fn the_copy_keeps_older_events_than_the_last_read_returned() {
     let hub = hub(&MemoryNodes::new(1)).await;
     for _ in 0..3 {
-        for _ in 0..HISTORY_SHOWN / 4 {
+        for _ in 0..SNAPSHOT_EVENTS / 4 {
             hub.client.lock("a").acquire().await.unwrap().release().await.unwrap();
         }
         hub.read_nodes().await;
     }
     let state = hub.state();
-    assert_eq!(state.history.len(), HISTORY_SHOWN / 2 * 3);
+    assert_eq!(state.history.len(), SNAPSHOT_EVENTS / 2 * 3);
     assert!(state.history.is_sorted_by(|newer, older| newer.at_ms >= older.at_ms));
     let distinct: std::collections::BTreeSet<_> = state.history.iter().collect();
-    assert_eq!(distinct.len(), state.history.len(), "each once");
+    assert_eq!(distinct.len(), state.history.len(), "the copy must have each event once");
 }

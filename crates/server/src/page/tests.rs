@@ -3,25 +3,25 @@ use std::path::{Path, PathBuf};
 
 use super::*;
 
-fn found(folder: &Path, into: &mut BTreeSet<PathBuf>) {
+fn add_files(folder: &Path, files: &mut BTreeSet<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
-        if path.is_dir() { found(&path, into) } else { assert!(into.insert(path)) }
+        if path.is_dir() { add_files(&path, files) } else { assert!(files.insert(path)) }
     }
 }
 
 #[test]
 fn every_file_of_the_page_is_served() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("assets");
-    let mut there = BTreeSet::new();
-    found(&folder, &mut there);
-    // The licence of what others have written stays beside it.
-    assert!(there.remove(&folder.join("uplot/LICENSE")));
-    assert_eq!(FILES.iter().map(|(path, _)| folder.join(path)).collect::<BTreeSet<_>>(), there);
+    let mut files = BTreeSet::new();
+    add_files(&folder, &mut files);
+    // The licence of the third-party code is in the repository, but is not part of the page.
+    assert!(files.remove(&folder.join("uplot/LICENSE")));
+    assert_eq!(FILES.iter().map(|(path, _)| folder.join(path)).collect::<BTreeSet<_>>(), files);
 }
 
 #[test]
-fn files_say_what_they_are_and_let_nothing_else_in() {
+fn every_file_has_a_content_type_and_the_content_security_policy() {
     for (path, _) in &FILES {
         let answer = serve(path, &HeaderMap::new());
         assert_eq!(answer.status(), StatusCode::OK);
@@ -33,7 +33,7 @@ fn files_say_what_they_are_and_let_nothing_else_in() {
 }
 
 #[test]
-fn a_file_that_is_known_is_not_sent_again() {
+fn a_file_that_the_browser_already_has_is_not_sent_again() {
     let first = serve("app.js", &HeaderMap::new());
     let headers = HeaderMap::from_iter([(IF_NONE_MATCH, first.headers()[ETAG].clone())]);
     assert_eq!(serve("app.js", &headers).status(), StatusCode::NOT_MODIFIED);
@@ -41,7 +41,7 @@ fn a_file_that_is_known_is_not_sent_again() {
 }
 
 #[test]
-fn there_is_nothing_beside_the_files() {
+fn a_path_that_is_not_a_file_of_the_page_is_not_found() {
     for path in ["", "../Cargo.toml", "uplot/LICENSE", "views", "index.html/"] {
         assert_eq!(serve(path, &HeaderMap::new()).status(), StatusCode::NOT_FOUND, "{path}");
     }

@@ -1,4 +1,4 @@
-//! Converts the library's errors to problems.
+//! Converts the errors of the library to problems.
 
 use quorlock::{
     AcquireError, BreakError, ConfigError, HeldError, LeaseError, LostError, Operation, ReadError, Tally, Target,
@@ -18,36 +18,36 @@ impl From<ConfigError> for Problem {
     }
 }
 
-fn held(code: Code, detail: String, error: &HeldError) -> Problem {
+fn held_problem(code: Code, detail: String, error: &HeldError) -> Problem {
     let mut problem = Problem::new(code, detail).with_holder(error.holder.as_ref()).with_nodes(&error.tally);
     problem.0.remaining_ms = error.remaining.map(millis);
     problem.0.fence = error.fence.map(quorlock::Fence::get);
     problem
 }
 
-fn undecided(code: Code, detail: String, tally: &Tally) -> Problem {
-    Problem::new(code, detail).with_nodes(tally).not_before(tally.quarantine_left())
+fn no_verdict_problem(code: Code, detail: String, tally: &Tally) -> Problem {
+    Problem::new(code, detail).with_nodes(tally).retry_not_before(tally.quarantine_left())
 }
 
 impl From<AcquireError> for Problem {
     fn from(error: AcquireError) -> Self {
         let detail = error.to_string();
         match error {
-            AcquireError::Held(error) => held(Code::LockHeld, detail, &error),
-            AcquireError::WaitTimeout(error) => held(Code::WaitTimeout, detail, &error),
+            AcquireError::Held(error) => held_problem(Code::LockHeld, detail, &error),
+            AcquireError::WaitTimeout(error) => held_problem(Code::WaitTimeout, detail, &error),
             AcquireError::SlotsMismatch { name, requested, in_use } => {
-                let why = format!(
+                let detail = format!(
                     "{name:?} is in use with {in_use} slots, not {requested}: all users must pass the same number"
                 );
-                Self::new(Code::SlotsMismatch, why)
+                Self::new(Code::SlotsMismatch, detail)
             }
             // The service derives an owner from each idempotency key, and retires no other owners.
             AcquireError::Retired { name } => {
-                Self::new(Code::KeySpent, format!("this key of {name:?} was released: use a new key for the next lock"))
+                Self::new(Code::KeySpent, format!("the key for {name:?} was released: use a new key for each lease"))
             }
             AcquireError::UpgradeUnsupported { .. } => Self::new(Code::Upgrade, detail),
-            AcquireError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
-            AcquireError::TooSlow { tally, .. } => undecided(Code::TooSlow, detail, &tally),
+            AcquireError::NoQuorum { tally, .. } => no_verdict_problem(Code::NoQuorum, detail, &tally),
+            AcquireError::TooSlow { tally, .. } => no_verdict_problem(Code::TooSlow, detail, &tally),
             AcquireError::Config(error) => error.into(),
             AcquireError::Closed => Self::draining(),
             _ => Self::new(Code::Internal, detail),
@@ -57,8 +57,8 @@ impl From<AcquireError> for Problem {
 
 impl From<LostError> for Problem {
     fn from(error: LostError) -> Self {
-        let more = if error == LostError::Ended { "; the history says who ended it, and why" } else { "" };
-        Self::new(Code::LeaseLost, format!("{error}{more}"))
+        let hint = if error == LostError::Ended { "; the history says who ended it, and why" } else { "" };
+        Self::new(Code::LeaseLost, format!("{error}{hint}"))
     }
 }
 
@@ -67,7 +67,7 @@ impl From<LeaseError> for Problem {
         let detail = error.to_string();
         match error {
             LeaseError::Lost(error) => error.into(),
-            LeaseError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
+            LeaseError::NoQuorum { tally, .. } => no_verdict_problem(Code::NoQuorum, detail, &tally),
             LeaseError::Config(error) => error.into(),
             LeaseError::Closed => Self::draining(),
             _ => Self::new(Code::Internal, detail),
@@ -80,11 +80,12 @@ impl From<ReadError> for Problem {
         let detail = error.to_string();
         match error {
             ReadError::Config(error) => error.into(),
-            // No node answered: one answer is sufficient for the history, so the end of a quarantine does not matter.
+            // One answer is sufficient to read the history, so no node has answered. The end of a quarantine would not
+            // help.
             ReadError::NoQuorum { operation: Operation::History, tally } => {
                 Self::new(Code::NoQuorum, detail).with_nodes(&tally)
             }
-            ReadError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
+            ReadError::NoQuorum { tally, .. } => no_verdict_problem(Code::NoQuorum, detail, &tally),
             ReadError::InvalidCursor => Self::invalid(detail),
             ReadError::Closed => Self::draining(),
             _ => Self::new(Code::Internal, detail),
@@ -105,7 +106,7 @@ impl From<BreakError> for Problem {
                 }
                 problem
             }
-            BreakError::NoQuorum { tally, .. } => undecided(Code::NoQuorum, detail, &tally),
+            BreakError::NoQuorum { tally, .. } => no_verdict_problem(Code::NoQuorum, detail, &tally),
             BreakError::Closed => Self::draining(),
             _ => Self::new(Code::Internal, detail),
         }

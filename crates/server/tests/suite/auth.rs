@@ -17,15 +17,16 @@ fn hash(token: &str) -> String {
     hash_bearer_token(token).unwrap()
 }
 
+/// Returns three clients with different scopes and names.
 pub(crate) fn clients() -> Clients {
     let [billing, ops, reader] = [BILLING, OPS, READER].map(hash);
     let text = format!(
-        "billing {billing} lock,read invoices/*,ledger\nops {ops} read,admin *\nreader {reader} read * # looks only\n"
+        "billing {billing} lock,read invoices/*,ledger\nops {ops} read,admin *\nreader {reader} read * # read-only\n"
     );
     Clients::parse(&text).unwrap()
 }
 
-/// A service with these clients.
+/// Starts a service that only the clients of `clients` may call.
 fn with_clients() -> Service {
     Service::with(|config| config.allowed_clients = Some(clients()))
 }
@@ -33,22 +34,22 @@ fn with_clients() -> Service {
 #[test]
 fn only_known_bearer_tokens_are_accepted() {
     let service = with_clients();
-    let ask = json!({"name": "ledger"});
-    service.lock(&ask).problem(401, "unauthenticated");
+    let request = json!({"name": "ledger"});
+    service.lock(&request).problem(401, "unauthenticated");
     for wrong in ["", "x", &BILLING[1..], &BILLING.to_uppercase()] {
-        service.post_as(wrong, "/v1/leases", &ask).problem(401, "unauthenticated");
+        service.post_as(wrong, "/v1/leases", &request).problem(401, "unauthenticated");
     }
-    for open in ["/healthz", "/readyz", "/openapi.json"] {
-        service.get(open).expect(200);
+    for public in ["/healthz", "/readyz", "/openapi.json"] {
+        service.get(public).expect(200);
     }
-    for closed in ["/v1/locks", "/v1/locks/a", "/v1/nodes", "/v1/history", "/v1/events", "/metrics"] {
-        service.get(closed).problem(401, "unauthenticated");
+    for protected in ["/v1/locks", "/v1/locks/a", "/v1/nodes", "/v1/history", "/v1/events", "/metrics"] {
+        service.get(protected).problem(401, "unauthenticated");
     }
-    service.post_as(BILLING, "/v1/leases", &ask).expect(201);
+    service.post_as(BILLING, "/v1/leases", &request).expect(201);
 }
 
 #[test]
-fn scopes_and_names_limit_a_client() {
+fn a_client_is_limited_to_its_scopes_and_names() {
     let service = with_clients();
     let granted = service.post_as(BILLING, "/v1/leases", &json!({"name": "invoices/42"})).expect(201);
     for body in [json!({"name": "orders/1"}), json!({"names": ["ledger", "orders/1"]})] {
@@ -62,12 +63,12 @@ fn scopes_and_names_limit_a_client() {
     }
     service.get_as(BILLING, "/v1/locks/orders%2F1").problem(403, "forbidden");
     let fence = granted.number("fence");
-    let broken = json!({"fence": fence, "reason": "a test"});
+    let break_request = json!({"fence": fence, "reason": "a test"});
     for token in [BILLING, READER] {
-        service.post_as(token, "/v1/locks/invoices%2F42/break", &broken).problem(403, "forbidden");
+        service.post_as(token, "/v1/locks/invoices%2F42/break", &break_request).problem(403, "forbidden");
     }
     service.post_as(BILLING, "/v1/leases/renew", &granted.lease()).expect(200);
-    service.post_as(OPS, "/v1/locks/invoices%2F42/break", &broken).expect(200);
+    service.post_as(OPS, "/v1/locks/invoices%2F42/break", &break_request).expect(200);
     service.post_as(BILLING, "/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
 }
 
@@ -78,16 +79,16 @@ fn locks_of_other_clients_are_not_listed() {
     for name in ["invoices/1", "a", "orders/1"] {
         service.post_as(OPS, "/v1/leases", &json!({"name": name})).expect(201);
     }
-    // Not even in the cursor of a page.
+    // The cursor of a page must not contain the name of a lock of another client.
     for path in ["/v1/locks", "/v1/locks?limit=1"] {
         let listed = service.get_as(BILLING, path).expect(200).body;
         let names: Vec<_> = listed["locks"].as_array().unwrap().iter().map(|lock| lock["name"].clone()).collect();
         assert_eq!((names, &listed["next"]), (vec![json!("invoices/1")], &serde_json::Value::Null));
     }
-    let told = || service.get_as(OPS, "/v1/history").expect(200).body["events"].as_array().unwrap().len();
-    eventually("all of it is written", || told() == 3);
+    let count_events = || service.get_as(OPS, "/v1/history").expect(200).body["events"].as_array().unwrap().len();
+    eventually("the history has all three grants", || count_events() == 3);
     let newest = service.get_as(BILLING, "/v1/history?limit=1").expect(200).body;
-    assert_eq!(newest["events"][0]["name"], "invoices/1", "events of other clients must not hide it");
+    assert_eq!(newest["events"][0]["name"], "invoices/1", "newer events of other clients must not use up the limit");
     let request = agent(None).get(service.url("/v1/events")).header("authorization", format!("Bearer {BILLING}"));
     let mut events = Events::new(request.call().unwrap());
     let snapshot = events.until("snapshot").data;
@@ -104,9 +105,10 @@ fn a_holder_without_a_label_has_its_clients_name() {
     assert_eq!(label("/v1/locks/invoices%2F1"), "month's end");
 }
 
-/// An address alone may have two connections, and so may each client that authenticates from it.
+/// The limit is two connections for an address, and two connections for each client that authenticates from the
+/// address.
 #[test]
-fn connections_are_counted_for_the_client_that_uses_them() {
+fn connections_count_for_the_client_that_authenticates_on_them() {
     let service = Service::with(|config| {
         config.allowed_clients = Some(clients());
         config.limits.connections_per_client = 2;
@@ -115,15 +117,15 @@ fn connections_are_counted_for_the_client_that_uses_them() {
         answer(agent.get(service.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())
     };
     let agents: Vec<ureq::Agent> = (0..3).map(|_| agent(None)).collect();
-    // Each client keeps its connection; as an authenticated client, it does not count for the address.
+    // The agents keep their connections. A connection of an authenticated client does not count for the address.
     for agent in &agents[..2] {
         call(agent, OPS).expect(200);
     }
     let refused = call(&agents[2], OPS).problem(429, "rate-limited");
-    assert!(refused.text("detail").contains("2 connections of \"ops\""), "{refused:?}");
+    assert!(refused.text("detail").contains("\"ops\" already has 2 connections"), "{refused:?}");
     call(&agents[2], READER).expect(200);
     call(&agents[0], OPS).expect(200);
-    // A connection that changes to another client counts for that client.
+    // A connection on which another client authenticates counts for the other client.
     call(&agents[0], READER).expect(200);
     call(&agent(None), OPS).expect(200);
 }
@@ -150,7 +152,8 @@ impl Authority {
         (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 
-    fn trusting(&self, client: Option<&(rcgen::Certificate, KeyPair)>) -> ureq::Agent {
+    /// Returns an HTTP agent that trusts this authority, and uses this client certificate.
+    fn agent_with(&self, client: Option<&(rcgen::Certificate, KeyPair)>) -> ureq::Agent {
         let root = Certificate::from_pem(self.pem.as_bytes()).unwrap().to_owned();
         let tls = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[root]));
         let client = client.map(|(certificate, key)| {
@@ -163,7 +166,7 @@ impl Authority {
 }
 
 #[test]
-fn clients_can_authenticate_with_certificates_over_tls() {
+fn clients_can_authenticate_with_certificates_and_with_tokens_over_tls() {
     let (nodes, authority) = (Nodes::file(), Authority::new());
     let (certificate, key) = authority.sign("localhost");
     let file = |name: &str, text: &str| {
@@ -171,36 +174,39 @@ fn clients_can_authenticate_with_certificates_over_tls() {
         std::fs::write(&path, text).unwrap();
         path
     };
-    let (cert, key, ca) =
+    let (certificate, key, ca) =
         (file("cert.pem", &certificate.pem()), file("key.pem", &key.serialize_pem()), file("ca.pem", &authority.pem));
-    let plain = nodes.serve_with(|config| config.tls = Some(Tls::read(&cert, &key, None).unwrap()));
-    assert!(plain.address.starts_with("https://"));
-    answer(authority.trusting(None).get(plain.url("/v1/nodes")).call()).expect(200);
-    assert!(Authority::new().trusting(None).get(plain.url("/v1/nodes")).call().is_err(), "not the authority");
+    let server_only = nodes.serve_with(|config| config.tls = Some(Tls::read(&certificate, &key, None).unwrap()));
+    assert!(server_only.address.starts_with("https://"));
+    answer(authority.agent_with(None).get(server_only.url("/v1/nodes")).call()).expect(200);
+    let untrusting = Authority::new().agent_with(None).get(server_only.url("/v1/nodes")).call();
+    assert!(untrusting.is_err(), "the agent trusts another authority");
 
-    let with_authority = || Some(Tls::read(&cert, &key, Some(&ca)).unwrap());
+    let with_authority = || Some(Tls::read(&certificate, &key, Some(&ca)).unwrap());
     let mutual = nodes.serve_with(|config| config.tls = with_authority());
     let client = authority.sign("a client");
-    answer(authority.trusting(Some(&client)).get(mutual.url("/v1/nodes")).call()).expect(200);
-    assert!(authority.trusting(None).get(mutual.url("/v1/nodes")).call().is_err(), "without a certificate");
+    answer(authority.agent_with(Some(&client)).get(mutual.url("/v1/nodes")).call()).expect(200);
+    let without = authority.agent_with(None).get(mutual.url("/v1/nodes")).call();
+    assert!(without.is_err(), "the client has no certificate");
     let stranger = Authority::new().sign("a client");
-    assert!(authority.trusting(Some(&stranger)).get(mutual.url("/v1/nodes")).call().is_err(), "of another authority");
+    let foreign = authority.agent_with(Some(&stranger)).get(mutual.url("/v1/nodes")).call();
+    assert!(foreign.is_err(), "another authority signed the certificate");
 
     let path = nodes.folder.path().join("client.der");
     std::fs::write(&path, client.0.der()).unwrap();
-    let sum = std::process::Command::new("sha256sum").arg(&path).output().unwrap();
-    let digits = String::from_utf8(sum.stdout).unwrap().split_whitespace().next().unwrap().to_owned();
+    let sha256sum = std::process::Command::new("sha256sum").arg(&path).output().unwrap();
+    let digits = String::from_utf8(sha256sum.stdout).unwrap().split_whitespace().next().unwrap().to_owned();
     let text = format!("web cert:{digits} read *\nops {} read *\n", hash(OPS));
-    let both = nodes.serve_with(|config| {
+    let protected = nodes.serve_with(|config| {
         config.tls = with_authority();
         config.allowed_clients = Some(Clients::parse(&text).unwrap());
     });
     let call = |agent: ureq::Agent, token: &str| {
-        answer(agent.get(both.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())
+        answer(agent.get(protected.url("/v1/nodes")).header("authorization", format!("Bearer {token}")).call())
     };
-    answer(authority.trusting(Some(&client)).get(both.url("/v1/nodes")).call()).expect(200);
-    answer(authority.trusting(Some(&authority.sign("other"))).get(both.url("/v1/nodes")).call())
+    answer(authority.agent_with(Some(&client)).get(protected.url("/v1/nodes")).call()).expect(200);
+    answer(authority.agent_with(Some(&authority.sign("other"))).get(protected.url("/v1/nodes")).call())
         .problem(401, "unauthenticated");
-    call(authority.trusting(None), OPS).expect(200);
-    call(authority.trusting(None), READER).problem(401, "unauthenticated");
+    call(authority.agent_with(None), OPS).expect(200);
+    call(authority.agent_with(None), READER).problem(401, "unauthenticated");
 }

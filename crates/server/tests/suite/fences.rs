@@ -1,4 +1,4 @@
-//! Runs the example of a fence checker in an HTTP service.
+//! Tests the example `fence_header`: a service that checks the fence of each request.
 
 #[path = "../../examples/fence_header.rs"]
 mod fence_header;
@@ -10,7 +10,7 @@ use std::task::Poll;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::Request as Asked;
+use axum::extract::Request as ServerRequest;
 use axum::http::{Request, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::routing::put;
@@ -40,54 +40,55 @@ async fn a_path_accepts_the_same_fence_again_and_no_lower_one() {
     }
 }
 
-fn fence_of(request: &Asked) -> u64 {
+fn fence_of(request: &ServerRequest) -> u64 {
     request.headers()["x-fence"].to_str().unwrap().parse().unwrap()
 }
 
+/// Sends a PUT request with this fence, and returns the status of the answer.
 async fn put_to(address: SocketAddr, fence: u64) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let request = format!("PUT /invoices/42 HTTP/1.1\r\nhost: x\r\nx-fence: {fence}\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).await.unwrap();
-    said.split(' ').nth(1).unwrap_or_default().to_owned()
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await.unwrap();
+    answer.split(' ').nth(1).unwrap_or_default().to_owned()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stalled_request_does_not_write_after_the_next_one() {
-    let (written, (go_on, stalled)) = (Arc::new(Mutex::new(Vec::new())), mpsc::channel::<()>(1));
-    let (log, stalled) = (Arc::clone(&written), Arc::new(tokio::sync::Mutex::new(stalled)));
-    let write = async move |request: Asked| {
+    let (written, (resume, stall)) = (Arc::new(Mutex::new(Vec::new())), mpsc::channel::<()>(1));
+    let (log, stall) = (Arc::clone(&written), Arc::new(tokio::sync::Mutex::new(stall)));
+    let write = async move |request: ServerRequest| {
         let fence = fence_of(&request);
         if fence == 7 {
-            stalled.lock().await.recv().await.unwrap();
+            stall.lock().await.recv().await.unwrap();
         }
         log.lock().unwrap().push(fence);
     };
-    // Reports each request that has reached the point where it stalls.
-    let (tell, mut came) = mpsc::unbounded_channel();
-    let watch = move |request: Asked, next: Next| {
-        let tell = tell.clone();
+    // Reports the fence of each request that has run as far as it can without waiting.
+    let (reports, mut polled) = mpsc::unbounded_channel();
+    let report = move |request: ServerRequest, next: Next| {
+        let reports = reports.clone();
         async move {
             let fence = fence_of(&request);
-            let mut answering = Box::pin(next.run(request));
-            let answer = poll_fn(|context| Poll::Ready(answering.as_mut().poll(context))).await;
-            tell.send(fence).unwrap();
-            if let Poll::Ready(answer) = answer { answer } else { answering.await }
+            let mut handling = Box::pin(next.run(request));
+            let answer = poll_fn(|context| Poll::Ready(handling.as_mut().poll(context))).await;
+            reports.send(fence).unwrap();
+            if let Poll::Ready(answer) = answer { answer } else { handling.await }
         }
     };
-    let check = from_fn_with_state(fence_header::Seen::default(), fence_header::check_fence);
-    let app = Router::new().route("/invoices/{id}", put(write)).layer(check).layer(from_fn(watch));
+    let check = from_fn_with_state(fence_header::HighestFences::default(), fence_header::check_fence);
+    let app = Router::new().route("/invoices/{id}", put(write)).layer(check).layer(from_fn(report));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
 
     let older = tokio::spawn(put_to(address, 7));
-    assert_eq!(came.recv().await, Some(7));
+    assert_eq!(polled.recv().await, Some(7));
     let newer = tokio::spawn(put_to(address, 8));
-    assert_eq!(came.recv().await, Some(8));
-    go_on.send(()).await.unwrap();
+    assert_eq!(polled.recv().await, Some(8));
+    resume.send(()).await.unwrap();
     assert_eq!((older.await.unwrap(), newer.await.unwrap()), ("200".into(), "200".into()));
-    assert_eq!(*written.lock().unwrap(), [7, 8], "in the order of their fences");
+    assert_eq!(*written.lock().unwrap(), [7, 8], "the writes must be in the order of their fences");
     assert_eq!(put_to(address, 7).await, "412");
 }

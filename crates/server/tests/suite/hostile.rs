@@ -1,4 +1,4 @@
-//! Hostile input costs its own connection, and affects no other client.
+//! Hostile input may cost the sender its connection, but it does not affect other clients.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,17 +10,18 @@ use serde_json::json;
 
 use crate::service::{Service, log};
 
-/// Sends these bytes, and reads until the service closes the connection.
+/// Sends these bytes, and returns everything that the service sends until it closes the connection.
 fn send(service: &Service, bytes: &[u8]) -> String {
     let mut stream = TcpStream::connect(service.socket()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     // The service may close the connection before it has read everything.
     let _ = stream.write_all(bytes);
-    let mut said = Vec::new();
-    let _ = stream.read_to_end(&mut said);
-    String::from_utf8_lossy(&said).into_owned()
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8_lossy(&answer).into_owned()
 }
 
+/// Returns a request for a lease, with this body.
 fn post(body: &[u8]) -> Vec<u8> {
     post_with("", body)
 }
@@ -34,19 +35,20 @@ fn post_with(headers: &str, body: &[u8]) -> Vec<u8> {
     [head.as_bytes(), body].concat()
 }
 
-fn status(said: &str) -> &str {
-    said.split(' ').nth(1).unwrap_or("none")
+/// Returns the status of an answer, or `none` if there is no answer.
+fn status(answer: &str) -> &str {
+    answer.split(' ').nth(1).unwrap_or("none")
 }
 
 #[test]
-fn every_input_is_answered_or_ends_the_connection() {
+fn every_malformed_input_gets_an_answer_or_a_closed_connection() {
     let service = Service::start();
     let deep = format!("{{\"name\":{}", "[".repeat(200_000));
     let huge = format!("{{\"name\":\"{}\"}}", "x".repeat(10_000_000));
     let flood = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(1_000));
     let long = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(100_000));
     let line = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(100_000));
-    for (bytes, wanted) in [
+    for (bytes, allowed) in [
         (post(b""), &["400"][..]),
         (post(b"{"), &["400"]),
         (post(b"\xff\xfe"), &["400"]),
@@ -72,10 +74,10 @@ fn every_input_is_answered_or_ends_the_connection() {
         (b"GET /v1/locks/../../etc/passwd HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_vec(), &["404"]),
         (b"GET /v1/locks/%00 HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n".to_vec(), &["200"]),
     ] {
-        let said = send(&service, &bytes);
-        let begin = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
-        assert!(wanted.contains(&status(&said)), "{begin:?}: {said}");
-        assert!(!said.contains("panicked"), "{said}");
+        let answer = send(&service, &bytes);
+        let start = String::from_utf8_lossy(&bytes[..bytes.len().min(80)]).into_owned();
+        assert!(allowed.contains(&status(&answer)), "{start:?}: {answer}");
+        assert!(!answer.contains("panicked"), "{answer}");
     }
     service.lock(&json!({"name": "a"})).expect(201);
     assert!(!log().contains("panicked"), "{}", log());
@@ -84,57 +86,60 @@ fn every_input_is_answered_or_ends_the_connection() {
 #[test]
 fn connections_are_limited_for_each_address() {
     let service = Service::with(|config| config.limits.connections_per_client = 3);
-    let ask = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+    let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
     let mut held: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(service.socket()).unwrap()).collect();
     for stream in &mut held {
-        stream.write_all(ask).unwrap();
-        let mut said = [0; 12];
-        stream.read_exact(&mut said).unwrap();
-        assert_eq!(&said, b"HTTP/1.1 200");
+        stream.write_all(request).unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
     }
-    // The service replies without reading a request, so unread input cannot reset the connection.
-    let said = send(&service, b"");
-    assert_eq!(status(&said), "429", "{said}");
-    assert!(said.contains("application/problem+json") && said.contains("3 connections of \\\"127.0.0.1\\\""), "{said}");
+    // Send nothing: the service answers without reading a request, and unread bytes could reset the connection.
+    let answer = send(&service, b"");
+    assert_eq!(status(&answer), "429", "{answer}");
+    assert!(
+        answer.contains("application/problem+json") && answer.contains("\\\"127.0.0.1\\\" already has 3 connections"),
+        "{answer}"
+    );
     drop(held.pop());
-    eventually("there is room again", || {
-        status(&send(&service, &[&ask[..ask.len() - 2], b"connection: close\r\n\r\n"].concat())) == "200"
+    eventually("a new connection is accepted again", || {
+        status(&send(&service, &[&request[..request.len() - 2], b"connection: close\r\n\r\n"].concat())) == "200"
     });
 }
 
 #[test]
-fn dns_rebinding_is_refused() {
-    let asked = |service: &Service, host: &str, path: &str| {
+fn a_service_without_authentication_refuses_dns_rebinding() {
+    let status_for = |service: &Service, host: &str, path: &str| {
         let head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
         status(&send(service, head.as_bytes())).to_owned()
     };
     let service = Service::start();
     for path in ["/v1/locks", "/", "/openapi.json", "/metrics"] {
         for host in ["localhost", service.socket()] {
-            assert_eq!(asked(&service, host, path), "200", "{host} {path}");
+            assert_eq!(status_for(&service, host, path), "200", "{host} {path}");
         }
-        assert_eq!(asked(&service, "evil.example", path), "403", "{path}");
+        assert_eq!(status_for(&service, "evil.example", path), "403", "{path}");
     }
-    assert_eq!(asked(&service, "balancer.example", "/readyz"), "200", "whether it is well is no secret");
+    assert_eq!(status_for(&service, "balancer.example", "/readyz"), "200", "health checks allow any host");
     let open = Service::with(|config| config.danger_no_auth = true);
-    assert_eq!(asked(&open, "lock.example", "/v1/locks"), "200", "the setting allows any host");
+    assert_eq!(status_for(&open, "lock.example", "/v1/locks"), "200", "the setting allows any host");
 }
 
 #[test]
 fn a_malformed_body_is_not_reported_as_too_long() {
     let service = Service::start();
     let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n";
-    let said = send(&service, format!("{head}transfer-encoding: chunked\r\n\r\nno number\r\n").as_bytes());
-    assert_eq!(status(&said), "400", "{said}");
-    assert!(said.contains("\"invalid-request\""), "{said}");
+    let answer = send(&service, format!("{head}transfer-encoding: chunked\r\n\r\nno number\r\n").as_bytes());
+    assert_eq!(status(&answer), "400", "{answer}");
+    assert!(answer.contains("\"invalid-request\""), "{answer}");
 }
 
 #[test]
-fn slow_clients_are_disconnected_and_delay_nobody() {
+fn slow_clients_are_disconnected_and_do_not_delay_other_clients() {
     let service = Service::with(|config| {
         (config.limits.idle_timeout, config.limits.read_timeout) = (Duration::from_secs(5), Duration::from_secs(5));
     });
-    let half = |bytes: &[u8]| {
+    let connect_and_send = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(service.socket()).unwrap();
         stream.write_all(bytes).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
@@ -142,9 +147,9 @@ fn slow_clients_are_disconnected_and_delay_nobody() {
     };
     let mut slow: Vec<TcpStream> = (0..50)
         .map(|number| match number % 3 {
-            0 => half(b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\n"),
-            1 => half(b""),
-            _ => half(&post(&[b' '; 100])[..150]),
+            0 => connect_and_send(b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\n"),
+            1 => connect_and_send(b""),
+            _ => connect_and_send(&post(&[b' '; 100])[..150]),
         })
         .collect();
     for _ in 0..20 {
@@ -154,10 +159,10 @@ fn slow_clients_are_disconnected_and_delay_nobody() {
     thread::scope(|scope| {
         for stream in &mut slow {
             scope.spawn(|| {
-                let mut said = Vec::new();
-                stream.read_to_end(&mut said).unwrap();
-                let said = String::from_utf8_lossy(&said).into_owned();
-                assert!(["none", "408"].contains(&status(&said)), "{said}");
+                let mut answer = Vec::new();
+                stream.read_to_end(&mut answer).unwrap();
+                let answer = String::from_utf8_lossy(&answer).into_owned();
+                assert!(["none", "408"].contains(&status(&answer)), "{answer}");
             });
         }
     });
@@ -166,26 +171,26 @@ fn slow_clients_are_disconnected_and_delay_nobody() {
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
     let service = Service::with(|config| config.limits.write_timeout = Duration::from_secs(3));
-    // More than the buffers of both ends hold.
+    // A snapshot of these locks is larger than the buffers of both ends.
     for part in 0..2 {
         let names: Vec<String> = (0..1_000).map(|number| format!("{part}/{number:0>500}")).collect();
         service.lock(&json!({"names": names, "ttl_ms": 60_000})).expect(201);
     }
-    let ask = |bytes: &[u8]| {
+    let connect_and_send = |bytes: &[u8]| {
         let mut stream = TcpStream::connect(service.socket()).unwrap();
         stream.write_all(bytes).unwrap();
         stream
     };
-    let followers = |count: u32| {
+    let has_followers = |count: u32| {
         let metrics = service.get("/metrics").expect(200).body;
         metrics.as_str().unwrap().contains(&format!("quorlock_followers {count}\n"))
     };
-    let _follower = ask(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    eventually("a follower is connected", || followers(1));
+    let _follower = connect_and_send(b"GET /v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    eventually("a follower is connected", || has_followers(1));
     service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     let body = br#"{"name": "a", "wait_ms": 1000}"#;
-    let _waiter = ask(&post_with("accept: text/event-stream\r\n", body));
-    eventually("its wait is over", || log().contains("wait-timeout"));
-    eventually("it does not wait", || service.status("a")["waiting"] == 0);
-    eventually("the follower is disconnected", || followers(0));
+    let _waiter = connect_and_send(&post_with("accept: text/event-stream\r\n", body));
+    eventually("the wait has timed out", || log().contains("wait-timeout"));
+    eventually("the waiter has left the queue", || service.status("a")["waiting"] == 0);
+    eventually("the follower is disconnected", || has_followers(0));
 }

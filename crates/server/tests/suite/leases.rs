@@ -1,4 +1,4 @@
-//! Locking, renewing and releasing.
+//! Acquires, renewals and releases.
 
 use quorlock_testkit::eventually;
 use quorlock_testkit::http::Answer;
@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use crate::service::{LONG_MS, Nodes, Service};
 
-/// Checks that a lease lasts for its ttl from some moment between the request and the reply, less the drift of the
-/// nodes' clocks and of the caller's.
+/// Checks the validity in a reply: the ttl, counted from a moment between the request and the reply, minus the margins
+/// for the drift of the nodes' clocks and of the caller's clock.
 #[track_caller]
-fn assert_lasts(told: &Value, ttl_ms: u64) {
-    let number = |field: &str| told[field].as_u64().unwrap_or_else(|| panic!("no {field} in {told}"));
+fn assert_lasts(reply: &Value, ttl_ms: u64) {
+    let number = |field: &str| reply[field].as_u64().unwrap_or_else(|| panic!("no {field} in {reply}"));
     let (validity, elapsed) = (number("validity_ms"), number("server_elapsed_ms"));
-    let drift = |span: u64| span / 10 + 2;
-    let most = ttl_ms - drift(ttl_ms) - drift(ttl_ms - drift(ttl_ms));
-    assert!(validity <= most && validity + elapsed + 5 >= most, "{validity} of {most} ms, {elapsed} ms later");
+    let margin = |span: u64| span / 10 + 2;
+    let max = ttl_ms - margin(ttl_ms) - margin(ttl_ms - margin(ttl_ms));
+    assert!(validity <= max && validity + elapsed + 5 >= max, "{validity} of {max} ms after {elapsed} ms");
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn a_lock_has_one_holder_until_its_release() {
 }
 
 #[test]
-fn a_renewal_extends_a_lease_and_revives_none() {
+fn a_renewal_extends_a_lease_but_does_not_revive_a_released_lease() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 20_000})).expect(201);
     let renewed = service.post("/v1/leases/renew", &granted.lease()).expect(200);
@@ -65,8 +65,8 @@ fn many_leases_are_renewed_and_released_in_one_request() {
     let leases: Vec<_> = granted.iter().map(Answer::lease).collect();
     let renewed = service.post("/v1/leases/renew", &json!({"leases": leases})).expect(200);
     let outcomes = renewed.body["leases"].as_array().unwrap();
-    let told: Vec<_> = outcomes.iter().map(|outcome| outcome["problem"]["code"].as_str()).collect();
-    assert_eq!(told, [None, Some("lease-lost"), None]);
+    let codes: Vec<_> = outcomes.iter().map(|outcome| outcome["problem"]["code"].as_str()).collect();
+    assert_eq!(codes, [None, Some("lease-lost"), None]);
     assert_eq!(outcomes[0]["name"], "a");
     assert_lasts(&outcomes[0], 30_000);
 
@@ -80,7 +80,7 @@ fn many_leases_are_renewed_and_released_in_one_request() {
 fn the_largest_batch_is_renewed_and_released_in_one_request() {
     let nodes = Nodes::file().long();
     let service = nodes.serve();
-    // Every byte of such a name takes six bytes in JSON, and three in a lease id.
+    // Each byte of these names takes six bytes in JSON, and three bytes in a lease id.
     let names: Vec<String> = (0..1_000).map(|number| format!("{number:\u{1}>512}")).collect();
     let granted = service.lock(&json!({"names": names, "ttl_ms": LONG_MS})).expect(201);
     let leases: Vec<Value> = granted.body["leases"].as_array().unwrap().iter().map(lease_ref).collect();
@@ -95,26 +95,26 @@ fn lease_ref(lease: &Value) -> Value {
 }
 
 #[test]
-fn a_lease_is_for_its_own_name() {
+fn a_lease_id_with_another_name_is_refused() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a"})).expect(201);
-    let other = json!({"name": "b", "lease_id": granted.text("lease_id")});
-    let garbled = json!({"name": "a", "lease_id": "secret"});
+    let with_other_name = json!({"name": "b", "lease_id": granted.text("lease_id")});
+    let invalid = json!({"name": "a", "lease_id": "secret"});
     for call in ["/v1/leases/renew", "/v1/leases/release"] {
-        service.post(call, &other).problem(403, "not-holder");
-        let refused = service.post(call, &garbled).problem(403, "not-holder");
+        service.post(call, &with_other_name).problem(403, "not-holder");
+        let refused = service.post(call, &invalid).problem(403, "not-holder");
         assert!(!refused.text("detail").contains("secret"));
     }
     assert_eq!(service.status("a")["held"], true);
 }
 
 #[test]
-fn one_invalid_lease_of_several_is_named_and_none_is_released() {
+fn a_release_with_an_invalid_lease_names_the_lease_and_releases_none() {
     let service = Service::start();
     let granted = ["a", "b"].map(|name| service.lock(&json!({"name": name})).expect(201).lease());
     let secret = granted[0]["lease_id"].clone();
-    for bad in [json!({"name": "c", "lease_id": secret}), json!({"name": "c", "lease_id": "key.q1.secret"})] {
-        let leases = json!({"leases": [granted[0], granted[1], bad]});
+    for invalid in [json!({"name": "c", "lease_id": secret}), json!({"name": "c", "lease_id": "key.q1.secret"})] {
+        let leases = json!({"leases": [granted[0], granted[1], invalid]});
         let refused = service.post("/v1/leases/release", &leases).problem(403, "not-holder");
         let detail = refused.text("detail");
         assert!(detail.starts_with("leases[2]: "), "{detail}");
@@ -128,7 +128,7 @@ fn one_invalid_lease_of_several_is_named_and_none_is_released() {
 }
 
 #[test]
-fn replicas_share_their_locks() {
+fn any_replica_can_renew_and_release_a_lease() {
     let nodes = Nodes::file();
     let (one, other) = (nodes.serve(), nodes.serve());
     let granted = one.lock(&json!({"name": "a"})).expect(201);
@@ -143,13 +143,13 @@ fn a_holder_learns_that_its_lease_was_broken() {
     let service = Service::start();
     for mode in ["drain", "now"] {
         let granted = service.lock(&json!({"name": mode})).expect(201);
-        let ask = json!({"fence": granted.body["fence"], "mode": mode, "reason": "its host is on fire"});
-        service.post(&format!("/v1/locks/{mode}/break"), &ask).expect(200);
+        let request = json!({"fence": granted.body["fence"], "mode": mode, "reason": "its host is on fire"});
+        service.post(&format!("/v1/locks/{mode}/break"), &request).expect(200);
         let lost = service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
         assert!(lost.text("detail").contains("broken; the history says who ended it, and why"), "{lost:?}");
-        eventually("it is in the history", || {
-            let told = service.get(&format!("/v1/history?name={mode}")).expect(200).body.to_string();
-            told.contains("its host is on fire")
+        eventually("the break is in the history", || {
+            let history = service.get(&format!("/v1/history?name={mode}")).expect(200).body.to_string();
+            history.contains("its host is on fire")
         });
     }
 }

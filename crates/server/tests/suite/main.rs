@@ -1,21 +1,21 @@
-//! The service's tests, which run it in the test's own process.
+//! Tests of the HTTP service. Each test runs a service in its own process.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auth;
-mod crowd;
 mod fences;
 mod hostile;
+mod invalid_requests;
 mod keys;
-mod kinds;
 mod leases;
-mod looks;
+mod log_and_metrics;
+mod many_clients;
+mod modes;
 mod page;
 mod readers;
-mod refused;
+mod reading;
 mod service;
 mod stopping;
-mod telling;
-mod vanished;
+mod vanished_hosts;
 mod waiting;
 mod web_handler;

@@ -1,4 +1,4 @@
-//! Readers do not affect lock holders.
+//! Read-only calls do not affect the holders of locks, and the limits for each client.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,14 +18,15 @@ fn fill_history(server: &RedisServer, events: usize) {
     server.command(&["EVAL", script, "0", &events.to_string()]);
 }
 
-/// How often a server's history was read.
-fn recalls(server: &RedisServer) -> u64 {
+/// Returns how often the history of a server was read.
+fn count_history_reads(server: &RedisServer) -> u64 {
     let stats = server.command(&["INFO", "commandstats"]);
     let calls =
         stats.as_str().unwrap().split("cmdstat_xrevrange:calls=").nth(1).and_then(|rest| rest.split(',').next());
     calls.map_or(0, |calls| calls.parse().unwrap())
 }
 
+/// Returns the value of a metric.
 fn metric(service: &Service, name: &str) -> u64 {
     let text = service.get("/metrics").expect(200).body;
     let line = text.as_str().unwrap().lines().find_map(|line| line.strip_prefix(name));
@@ -33,10 +34,10 @@ fn metric(service: &Service, name: &str) -> u64 {
 }
 
 #[test]
-fn readers_cost_a_holder_nothing() {
+fn a_holder_keeps_its_lease_and_the_nodes_are_read_once_a_second_despite_many_readers() {
     const READERS: usize = 50;
     const RENEWALS: usize = 8;
-    // Much longer than the time between renewals, and than a pause of a busy machine.
+    // Much longer than the time between two renewals, and longer than a pause of a busy machine.
     const TTL_MS: u64 = 15_000;
     let nodes = Nodes::servers(3);
     for server in &nodes.servers {
@@ -72,11 +73,11 @@ fn readers_cost_a_holder_nothing() {
         is_over.store(true, Ordering::Relaxed);
     });
     let reads = metric(&service, "quorlock_reads_total") - before;
-    let most = 2 + begun.elapsed().as_secs();
-    assert!(reads <= most, "{reads} reads of the nodes in {:?}", begun.elapsed());
-    // A read asks each node for its newest events, and at most twice for older ones.
-    let recalls = nodes.servers.iter().map(recalls).max().unwrap();
-    assert!(recalls <= 3 * most, "{recalls} histories read from one node");
+    let reads_max = 2 + begun.elapsed().as_secs();
+    assert!(reads <= reads_max, "{reads} reads of the nodes in {:?}", begun.elapsed());
+    // A read asks each node for the newest events once, and for older events at most twice.
+    let history_reads = nodes.servers.iter().map(count_history_reads).max().unwrap();
+    assert!(history_reads <= 3 * reads_max, "one node got {history_reads} reads of its history");
 }
 
 #[test]
@@ -93,16 +94,16 @@ fn replies_show_when_the_nodes_were_read() {
 }
 
 #[test]
-fn an_unknown_name_is_read_once_a_second() {
+fn unknown_names_are_read_from_the_nodes_at_most_once_a_second() {
     const NAMES: u64 = 100;
     let nodes = Nodes::servers(1);
     let service = nodes.serve();
     service.get("/v1/locks").expect(200);
     let begun = Instant::now();
-    let told: Vec<Answer> = (0..NAMES).map(|name| service.get_once(&format!("/v1/locks/free-{name}"))).collect();
-    let fresh = told.iter().filter(|told| told.status == 200).count() as u64;
-    assert!((1..=2 + begun.elapsed().as_secs()).contains(&fresh), "{fresh} in {:?}", begun.elapsed());
-    let refused = told.into_iter().find(|told| told.status != 200).unwrap().problem(429, "rate-limited");
+    let replies: Vec<Answer> = (0..NAMES).map(|name| service.get_once(&format!("/v1/locks/free-{name}"))).collect();
+    let reads = replies.iter().filter(|reply| reply.status == 200).count() as u64;
+    assert!((1..=2 + begun.elapsed().as_secs()).contains(&reads), "{reads} reads in {:?}", begun.elapsed());
+    let refused = replies.into_iter().find(|reply| reply.status != 200).unwrap().problem(429, "rate-limited");
     assert!(refused.number("retry_after_ms") <= 1_000, "{refused:?}");
 }
 
@@ -110,23 +111,24 @@ fn an_unknown_name_is_read_once_a_second() {
 fn a_batch_counts_one_request_for_each_lease() {
     const BATCHES: u64 = 20;
     let service = Service::with(|config| config.limits.requests_per_second = 1_000);
-    let junk: Vec<Value> = (0..1_000).map(|_| json!({"name": "a", "lease_id": "junk"})).collect();
+    let invalid: Vec<Value> = (0..1_000).map(|_| json!({"name": "a", "lease_id": "invalid"})).collect();
     let begun = Instant::now();
-    let told: Vec<Answer> =
-        (0..BATCHES).map(|_| service.post_once("/v1/leases/renew", &json!({"leases": junk}))).collect();
-    let counted = told.iter().filter(|told| told.status == 200).count() as u64;
-    assert!(counted <= 2 + begun.elapsed().as_secs(), "{counted} batches in {:?}", begun.elapsed());
+    let replies: Vec<Answer> =
+        (0..BATCHES).map(|_| service.post_once("/v1/leases/renew", &json!({"leases": invalid}))).collect();
+    let accepted = replies.iter().filter(|reply| reply.status == 200).count() as u64;
+    assert!(accepted <= 2 + begun.elapsed().as_secs(), "{accepted} batches in {:?}", begun.elapsed());
 
-    let slow = Service::with(|config| config.limits.requests_per_second = 2);
+    let limited = Service::with(|config| config.limits.requests_per_second = 2);
     let names = |count: usize| json!({"names": (0..count).map(|name| name.to_string()).collect::<Vec<_>>()});
-    for (path, batch) in [("/v1/leases", names(3)), ("/v1/leases/release", json!({"leases": &junk[..3]}))] {
-        let mut told = slow.post_once(path, &batch);
-        eventually("it is not too early", || {
-            told = slow.post_once(path, &batch);
-            told.status != 429
+    for (path, batch) in [("/v1/leases", names(3)), ("/v1/leases/release", json!({"leases": &invalid[..3]}))] {
+        let mut reply = limited.post_once(path, &batch);
+        eventually("the rate limit allows another request", || {
+            reply = limited.post_once(path, &batch);
+            reply.status != 429
         });
-        let told = told.problem(400, "invalid-request");
-        assert!(told.text("detail").contains("3 leases count as 3 requests, and 2 a second"), "{told:?}");
+        let refused = reply.problem(400, "invalid-request");
+        let why = "3 leases count as 3 requests, and the limit is 2 requests per second";
+        assert!(refused.text("detail").contains(why), "{refused:?}");
     }
 }
 
@@ -134,10 +136,10 @@ fn a_batch_counts_one_request_for_each_lease() {
 fn a_forged_lease_id_reaches_no_node() {
     let nodes = Nodes::servers(1);
     let service = nodes.serve();
-    let other = Service::start();
-    let mine = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
-    let unsigned = mine.text("lease_id").rsplit_once('.').unwrap().0.to_owned();
-    let foreign = other.lock(&json!({"name": "b"})).expect(201).text("lease_id");
+    let foreign_service = Service::start();
+    let granted = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
+    let unsigned = granted.text("lease_id").rsplit_once('.').unwrap().0.to_owned();
+    let foreign = foreign_service.lock(&json!({"name": "b"})).expect(201).text("lease_id");
     let keys = nodes.servers[0].command(&["DBSIZE"]);
     for (name, lease_id) in [("a", unsigned), ("b", foreign)] {
         for call in ["release", "renew"] {
@@ -145,9 +147,9 @@ fn a_forged_lease_id_reaches_no_node() {
             service.post(&path, &json!({"name": name, "lease_id": lease_id})).problem(403, "not-holder");
         }
     }
-    assert_eq!(nodes.servers[0].command(&["DBSIZE"]), keys, "nothing is left behind");
+    assert_eq!(nodes.servers[0].command(&["DBSIZE"]), keys, "a request with a forged lease id must store nothing");
     let replica = nodes.serve();
-    replica.post("/v1/leases/release", &mine.lease()).expect(204);
+    replica.post("/v1/leases/release", &granted.lease()).expect(204);
 }
 
 #[test]
@@ -168,7 +170,7 @@ fn new_names_are_limited_for_each_client() {
 }
 
 #[test]
-fn released_keys_are_limited() {
+fn released_keys_are_limited_for_each_client() {
     let service = Service::with(|config| config.limits.released_keys = 4);
     let key = |number: u32| format!("{number:022}");
     let release = |number| service.post_once("/v1/leases/release", &json!({"name": "a", "key": key(number)}));
@@ -176,8 +178,8 @@ fn released_keys_are_limited() {
     release(1).expect(204);
     release(2).expect(204);
     let refused = release(3).problem(429, "rate-limited");
-    assert!(refused.number("retry_after_ms") > 1_000, "not before a key has lapsed: {refused:?}");
+    assert!(refused.number("retry_after_ms") > 1_000, "the nodes must still remember the released keys: {refused:?}");
     service.post_once("/v1/leases/release", &granted.lease()).problem(429, "rate-limited");
-    let plain = service.lock(&json!({"name": "c"})).expect(201);
-    service.release(&plain);
+    let without_key = service.lock(&json!({"name": "c"})).expect(201);
+    service.release(&without_key);
 }

@@ -1,4 +1,4 @@
-//! A service in this process, on a file or on real servers.
+//! A service in the process of the test, on a file or on real servers.
 
 use std::io;
 use std::ops::Deref;
@@ -14,30 +14,30 @@ use tokio::runtime::Runtime;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 
-/// A ttl and a quarantine longer than any test, so that a busy machine does not end a lease.
+/// A ttl and a quarantine that are longer than any test, so that no lease expires on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_millis(LONG_MS);
 pub(crate) const LONG_MS: u64 = 3_600_000;
 
 /// The nodes of a test.
 pub(crate) struct Nodes {
-    /// Empty for a file.
+    /// Empty if the only node is a file.
     pub(crate) servers: Vec<RedisServer>,
     pub(crate) folder: TempDir,
     max_ttl: Duration,
 }
 
 impl Nodes {
-    /// A file.
+    /// Returns a new file as the only node.
     pub(crate) fn file() -> Self {
         Self::uninitialised(0)
     }
 
-    /// Servers that can vote.
+    /// Starts servers that can vote.
     pub(crate) fn servers(count: usize) -> Self {
         Self::uninitialised(count).init()
     }
 
-    /// Servers in quarantine.
+    /// Starts servers that are in quarantine, because the cluster is not initialized.
     pub(crate) fn uninitialised(count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { servers: RedisServer::start_many(count), folder, max_ttl: quorlock::MAX_TTL_DEFAULT }
@@ -50,14 +50,14 @@ impl Nodes {
 
     /// Initializes the cluster.
     pub(crate) fn init(self) -> Self {
-        self.declare();
+        self.init_cluster();
         self
     }
 
-    /// Initializes the cluster, as an operator who knows that no lock is outstanding.
-    pub(crate) fn declare(&self) {
+    /// Initializes the cluster, which ends the quarantine of the nodes.
+    pub(crate) fn init_cluster(&self) {
         let runtime = Runtime::new().unwrap();
-        eventually("all nodes can be used", || runtime.block_on(self.builder().init_cluster()).is_ok());
+        eventually("all nodes are reachable", || runtime.block_on(self.builder().init_cluster()).is_ok());
     }
 
     fn builder(&self) -> ClientBuilder {
@@ -75,7 +75,7 @@ impl Nodes {
         self.serve_with(|_| {})
     }
 
-    /// Starts a service on these nodes, with other settings.
+    /// Starts a service on these nodes. `set` changes the settings.
     pub(crate) fn serve_with(&self, set: impl FnOnce(&mut Config)) -> Service {
         capture_log();
         let runtime = Runtime::new().unwrap();
@@ -101,12 +101,12 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts a service on a file of its own.
+    /// Starts a service on a new file.
     pub(crate) fn start() -> Self {
         Self::with(|_| {})
     }
 
-    /// Starts a service on a file of its own, with other settings.
+    /// Starts a service on a new file. `set` changes the settings.
     pub(crate) fn with(set: impl FnOnce(&mut Config)) -> Self {
         let nodes = Nodes::file();
         let mut service = nodes.serve_with(set);
@@ -133,7 +133,7 @@ impl Drop for Service {
 
 static LOG: Mutex<String> = Mutex::new(String::new());
 
-/// The log of all services of this process, in lines of JSON, and panics.
+/// Returns the log of all services of this process as lines of JSON, and the messages of panics.
 pub(crate) fn log() -> String {
     LOG.lock().unwrap().clone()
 }
@@ -149,7 +149,7 @@ fn capture_log() {
         tracing::subscriber::set_global_default(subscriber).unwrap();
         let print = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            // Not while the log is locked by the thread that panics.
+            // The panicking thread may have locked the log.
             if let Ok(mut log) = LOG.try_lock() {
                 log.push_str(&panic.to_string());
                 log.push('\n');

@@ -1,4 +1,4 @@
-//! Stopping does not wait for connections without a request.
+//! A stop of the service does not wait for connections without a request.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_connection_without_a_tls_handshake_does_not_delay_the_stop() {
+async fn an_unfinished_tls_handshake_does_not_delay_the_stop() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
     let pair = KeyPair::generate().unwrap();
@@ -21,7 +21,7 @@ async fn a_connection_without_a_tls_handshake_does_not_delay_the_stop() {
     let client = Client::builder().memory(&MemoryNodes::new(1)).leases_outlive_process().connect().await.unwrap();
     let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
     config.tls = Some(Tls::read(&certificate, &key, None).unwrap());
-    // Longer than the test would wait.
+    // These timeouts are longer than the test waits.
     (config.limits.read_timeout, config.limits.drain_timeout) =
         (Duration::from_secs(3_600), Duration::from_secs(3_600));
     let server = Server::bind(config).await.unwrap();
@@ -31,10 +31,14 @@ async fn a_connection_without_a_tls_handshake_does_not_delay_the_stop() {
         let _ = stopped.await;
     }));
     let _silent = TcpStream::connect(address).await.unwrap();
-    // When a later connection is served, the first one was accepted.
+    // When the service has answered a later connection, it has accepted the first connection.
     let mut other = TcpStream::connect(address).await.unwrap();
     other.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
     let _ = other.read_to_end(&mut Vec::new()).await;
     stop.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(60), served).await.expect("it stops").unwrap().unwrap();
+    tokio::time::timeout(Duration::from_secs(60), served)
+        .await
+        .expect("the service did not stop in time")
+        .unwrap()
+        .unwrap();
 }

@@ -1,4 +1,4 @@
-//! Waiting in the queue: by long poll, by stream, and until a disconnect.
+//! Requests that wait in the queue, as a long poll or as a stream, and callers that disconnect while they wait.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -22,16 +22,16 @@ fn a_long_poll_waits_until_the_lock_is_free() {
 }
 
 #[test]
-fn a_timed_out_wait_names_the_holder() {
+fn a_wait_that_times_out_names_the_holder() {
     let service = Service::start();
     service.lock(&json!({"name": "a", "label": "in the way"})).expect(201);
-    let waited = service.lock(&json!({"name": "a", "wait_ms": 100})).problem(409, "wait-timeout");
-    assert_eq!(waited.body["holder"]["label"], "in the way");
-    eventually("its place is gone", || service.status("a")["waiting"] == 0);
+    let timed_out = service.lock(&json!({"name": "a", "wait_ms": 100})).problem(409, "wait-timeout");
+    assert_eq!(timed_out.body["holder"]["label"], "in the way");
+    eventually("the waiter has left the queue", || service.status("a")["waiting"] == 0);
 }
 
 #[test]
-fn a_stream_reports_position_holder_and_grant() {
+fn a_stream_reports_the_position_the_holder_and_the_grant() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "label": "holder"})).expect(201);
     let mut first = service.wait(&json!({"name": "a", "wait_ms": 60_000, "label": "first"}));
@@ -44,7 +44,7 @@ fn a_stream_reports_position_holder_and_grant() {
     service.release(&granted);
     let grant = first.until("granted").data;
     assert!(grant["validity_ms"].as_u64().unwrap() > 0 && grant["nodes_ok"] == 1, "{grant}");
-    assert!(first.next().is_none(), "nothing comes after the grant");
+    assert!(first.next().is_none(), "the grant must be the last event");
 
     let moved = loop {
         let event = second.next().unwrap();
@@ -59,7 +59,7 @@ fn a_stream_reports_position_holder_and_grant() {
 }
 
 #[test]
-fn a_timed_out_stream_reports_the_timeout() {
+fn a_stream_whose_wait_times_out_reports_the_timeout() {
     let service = Service::start();
     service.lock(&json!({"name": "a"})).expect(201);
     let mut waiter = service.wait(&json!({"name": "a", "wait_ms": 100}));
@@ -74,39 +74,39 @@ fn a_stream_grants_a_free_lock_at_once() {
     assert_eq!((event.what.as_str(), &event.data["name"]), ("granted", &json!("a")));
 }
 
-/// A request that is sent before the reply to the one before it.
-const NEXT: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+/// A pipelined request: it is sent before the reply to the previous request.
+const PIPELINED: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[test]
 fn a_disconnected_waiter_leaves_the_queue_on_every_node() {
     let nodes = Nodes::servers(3);
     let service = nodes.serve();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
-    let places = || -> usize {
+    let nodes_with_waiter = || -> usize {
         let count = |server: &quorlock_testkit::RedisServer| server.command(&["ZCARD", "quorlock~queue:quorlock:a"]);
         nodes.servers.iter().map(|server| format!("{:?}", count(server))).filter(|reply| !reply.contains('0')).count()
     };
 
-    let streaming = service.wait(&json!({"name": "a", "wait_ms": 600_000}));
-    eventually("it waits everywhere", || places() == 3);
-    drop(streaming);
-    eventually("its place is gone everywhere", || places() == 0);
+    let stream = service.wait(&json!({"name": "a", "wait_ms": 600_000}));
+    eventually("every node has the waiter", || nodes_with_waiter() == 3);
+    drop(stream);
+    eventually("no node has the waiter", || nodes_with_waiter() == 0);
 
     let body = json!({"name": "a", "wait_ms": 600_000}).to_string();
-    // Also behind pipelined input that is never read.
-    for (kind, behind) in [("*/*", ""), ("*/*", "\r\n"), ("*/*", NEXT), ("text/event-stream", NEXT)] {
-        let mut polling = TcpStream::connect(service.socket()).unwrap();
+    // The disconnect must also be detected after pipelined bytes, which the service does not read.
+    for (accept, pipelined) in [("*/*", ""), ("*/*", "\r\n"), ("*/*", PIPELINED), ("text/event-stream", PIPELINED)] {
+        let mut waiter = TcpStream::connect(service.socket()).unwrap();
         write!(
-            polling,
-            "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: {kind}\r\ncontent-type: application/json\r\n\
-             content-length: {}\r\n\r\n{body}{behind}",
+            waiter,
+            "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\ncontent-type: application/json\r\n\
+             content-length: {}\r\n\r\n{body}{pipelined}",
             body.len()
         )
         .unwrap();
-        eventually("it waits everywhere", || places() == 3);
-        polling.write_all(behind.as_bytes()).unwrap();
-        drop(polling);
-        eventually("its place is gone everywhere", || places() == 0);
+        eventually("every node has the waiter", || nodes_with_waiter() == 3);
+        waiter.write_all(pipelined.as_bytes()).unwrap();
+        drop(waiter);
+        eventually("no node has the waiter", || nodes_with_waiter() == 0);
     }
     service.release(&granted);
     service.lock(&json!({"name": "a"})).expect(201);

@@ -1,4 +1,4 @@
-//! Runs the example of a web handler.
+//! Tests the example `web_handler`.
 
 #[path = "../../examples/web_handler.rs"]
 mod example;
@@ -24,7 +24,7 @@ async fn a_second_export_gets_409_and_the_name_of_the_holder() {
     let text = String::from_utf8_lossy(&text);
     assert!(text.contains("\"export/2026-10\" is held by") && text.contains("export of 2026-10"), "{text}");
 
-    // A caller that hangs up ends its export.
+    // If a caller hangs up, its export ends, and the lock becomes free.
     first.abort();
     eventually_async("the lock is free", async || !is_held().await).await;
 }

@@ -54,10 +54,10 @@ enum Phase {
     StrandNext,
     /// The last request before a cut is on its way.
     CutWhenSent,
-    /// The client side is closed, the requests wait for their delivery.
+    /// The client side is closed, and its requests wait for delivery.
     Stranded,
-    /// The client side is closed, the requests are being written. Closing the
-    /// server's side gently makes sure that the server acts on all of them.
+    /// The client side is closed, and the proxy writes its requests. An orderly
+    /// close of the server's side makes sure that the server executes all of them.
     Delivering,
 }
 
@@ -117,7 +117,7 @@ pub(super) async fn run(
     let mut connection = Connection::new(client, server, chances);
     connection.modes = *modes.borrow_and_update();
     for ordered in early_orders {
-        connection.obey(ordered);
+        connection.apply_order(ordered);
     }
     while !connection.advance() {
         let event = tokio::select! {
@@ -135,12 +135,12 @@ pub(super) async fn run(
                 let stranded = matches!(connection.phase, Phase::Stranded | Phase::Delivering);
                 if matches!(ordered.order, Order::Cut) && !stranded {
                     connection.cut();
-                    // The caller may only go on once the sockets are closed.
+                    // The caller may continue only when the sockets are closed.
                     drop(connection);
                     drop(ordered);
                     return;
                 }
-                connection.obey(ordered);
+                connection.apply_order(ordered);
             }
         }
         if connection.broken {
@@ -174,20 +174,20 @@ impl Connection {
     async fn event(&self) -> Event {
         let reads_client = !self.up.ended && self.phase != Phase::CutWhenSent;
         let client = self.client.as_ref().map(|client| &client.stream);
-        let writes = self.writes();
+        let may_write = self.may_write();
         let due = [&self.up, &self.down].into_iter().filter_map(Lane::next_due).min();
         tokio::select! {
             () = readable(client), if reads_client => Event::ClientReadable,
             () = readable(Some(&self.server)), if !self.down.ended => Event::ServerReadable,
-            () = writable(client), if writes && self.down.blocked => Event::Flush,
-            () = writable(Some(&self.server)), if writes && self.up.blocked => Event::Flush,
-            () = sleep(due), if writes => Event::Flush,
+            () = writable(client), if may_write && self.down.blocked => Event::Flush,
+            () = writable(Some(&self.server)), if may_write && self.up.blocked => Event::Flush,
+            () = sleep(due), if may_write => Event::Flush,
             () = pending() => Event::Flush,
         }
     }
 
-    /// Whether waiting bytes may go out now.
-    fn writes(&self) -> bool {
+    /// Whether waiting bytes may be written now.
+    fn may_write(&self) -> bool {
         match self.phase {
             Phase::Open | Phase::StrandNext | Phase::CutWhenSent => !self.modes.hold,
             Phase::Stranded => false,
@@ -266,7 +266,7 @@ impl Connection {
 
     /// Writes the bytes that can be written now. Returns whether the connection is over.
     fn advance(&mut self) -> bool {
-        if !self.writes() {
+        if !self.may_write() {
             return self.phase == Phase::Stranded && self.down.ended;
         }
         let waiting = self.up.len();
@@ -284,13 +284,13 @@ impl Connection {
             self.counters.down.add(waiting - self.down.len());
             if client_gone {
                 // Requests that the client sent before it closed still go to the server.
-                self.leave();
+                self.close_client();
             }
         }
         if self.up.is_empty() {
             if self.phase == Phase::CutWhenSent {
                 self.client.iter().for_each(|client| reset(&client.stream));
-                self.leave();
+                self.close_client();
                 self.phase = Phase::Delivering;
             }
             self.delivered.clear();
@@ -303,13 +303,13 @@ impl Connection {
         self.down.ended && self.down.is_empty()
     }
 
-    fn obey(&mut self, Ordered { order, done }: Ordered) {
-        let carries = matches!(self.phase, Phase::Open | Phase::StrandNext | Phase::CutWhenSent);
+    fn apply_order(&mut self, Ordered { order, done }: Ordered) {
+        let is_open = matches!(self.phase, Phase::Open | Phase::StrandNext | Phase::CutWhenSent);
         match order {
-            Order::HalfClose if carries => self.fall_silent(),
-            Order::Strand if carries => self.strand(),
-            Order::StrandNext if carries && !self.up.is_empty() => self.strand(),
-            Order::StrandNext if carries => self.phase = Phase::StrandNext,
+            Order::HalfClose if is_open => self.half_close(),
+            Order::Strand if is_open => self.strand(),
+            Order::StrandNext if is_open && !self.up.is_empty() => self.strand(),
+            Order::StrandNext if is_open => self.phase = Phase::StrandNext,
             Order::Deliver if self.phase == Phase::Stranded => {
                 self.phase = Phase::Delivering;
                 self.delivered.push(done);
@@ -319,7 +319,7 @@ impl Connection {
     }
 
     /// Closes the direction to the client. Bytes from the client still go to the server.
-    fn fall_silent(&mut self) {
+    fn half_close(&mut self) {
         self.mute = true;
         self.down.clear();
         if let Some(client) = &self.client {
@@ -337,15 +337,15 @@ impl Connection {
                 self.take_request(sent);
             }
         }
-        self.leave();
+        self.close_client();
         if self.up.is_empty() {
-            // Nothing to deliver later: the server's side may close as well.
+            // No request waits for delivery, so the server's side may close, too.
             self.phase = Phase::Delivering;
         }
     }
 
     /// Closes the client side. The client gets no more bytes.
-    fn leave(&mut self) {
+    fn close_client(&mut self) {
         self.client = None;
         self.up.ended = true;
         self.down.clear();

@@ -12,7 +12,7 @@ pub struct Loss {
     pub one_in: u64,
     /// The delay of a lost message that is sent again.
     pub resent_after: Duration,
-    /// One lost message in this many never arrives: both sides get a reset.
+    /// One lost message in this many never arrives, and both sides get a reset.
     pub for_good_one_in: u64,
     /// The seed of the random generator. Connections draw from it in the order in which they open.
     pub seed: u64,
@@ -21,7 +21,7 @@ pub struct Loss {
 /// Whether and when a message arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
-    /// After this delay.
+    /// The message arrives after this delay.
     Arrives(Duration),
     Never,
 }
@@ -34,7 +34,7 @@ pub(super) struct Chances {
 }
 
 impl Chances {
-    /// For the connection with this number.
+    /// The chances for the connection with this number.
     pub(super) fn new(connection: u64) -> Self {
         Self { connection, rng: None }
     }

@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::spawner::find_in_path;
 
-/// When the append-only file is synced to disk.
+/// How often the server syncs its append-only file to disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Aof {
     /// Once a second: a power loss can undo the last second.
@@ -54,7 +54,7 @@ impl RedisServerBuilder {
         self
     }
 
-    /// Demands a password. It may contain letters, digits, `-`, `.` and `_`, which
+    /// Requires a password. It may contain letters, digits, `-`, `.` and `_`, which
     /// need no escapes in a URL and in a configuration file.
     pub fn password(mut self, password: &str) -> Self {
         let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
@@ -78,7 +78,7 @@ impl RedisServerBuilder {
         self
     }
 
-    /// Listens for TLS on another port as well, with a certificate of this authority, which has to outlive the server.
+    /// Also listens for TLS on another port, with a certificate of this authority, which must outlive the server.
     pub fn tls(mut self, authority: &Authority) -> Self {
         self.tls = Some(authority.settings());
         self
@@ -88,7 +88,7 @@ impl RedisServerBuilder {
         self.tls.is_some()
     }
 
-    /// Makes it a sentinel, which keeps no data and rewrites its own configuration.
+    /// Makes the server a sentinel, which stores no data and rewrites its own configuration.
     pub(crate) fn sentinel(mut self) -> Self {
         self.is_sentinel = true;
         self

@@ -1,4 +1,4 @@
-//! The movable wall clock.
+//! Tests of the movable wall clock.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +21,7 @@ fn real_time() -> i64 {
 }
 
 #[test]
-fn a_frozen_clock_is_what_the_server_shows() {
+fn a_server_shows_the_time_of_its_frozen_clock() {
     let clock = Clock::new();
     clock.freeze_at_micros(NOON);
     let server = RedisServer::builder().clock(&clock).start();
@@ -75,7 +75,7 @@ fn any_program_can_run_under_a_clock() {
 }
 
 #[test]
-fn a_time_before_the_epoch_is_shown_whole() {
+fn a_time_before_the_epoch_is_shown_with_its_fraction() {
     let clock = Clock::new();
     clock.freeze_at_micros(-1);
     let output = Command::new("date").arg("+%s.%N").envs(clock.envs()).output().unwrap();

@@ -1,4 +1,4 @@
-//! The disk that can be made slow.
+//! Tests of the slow disk.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ fn a_server_that_syncs_before_it_answers_waits_for_a_slow_disk() {
     let server = RedisServer::builder().aof(Aof::Always).clock(&clock).disk(&disk).start();
     disk.slow_syncs(SLOW);
     assert!(write(&server) >= SLOW);
-    // Both at once: the clock is still the one that was given.
+    // The server uses the slow disk and the frozen clock at the same time.
     clock.freeze_at_micros(1_000_000);
     assert_eq!(server.command(&["TIME"]).strings(), ["1", "0"]);
 }

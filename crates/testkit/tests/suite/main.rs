@@ -1,4 +1,4 @@
-//! The servers, the proxy and the clock that other tests rely on.
+//! Tests of the servers, the proxy, the clock and the disk on which other tests rely.
 
 mod clock;
 mod disk;

@@ -1,4 +1,4 @@
-//! Every fault the proxy can cause.
+//! Tests of every fault that the proxy can cause.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use quorlock_testkit::{Loss, Proxy, RedisServer, eventually};
 
-/// Only a failing test waits this long.
+/// The read timeout. Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn network() -> (RedisServer, Proxy) {
@@ -19,7 +19,7 @@ fn network() -> (RedisServer, Proxy) {
     (server, proxy)
 }
 
-/// Connects and waits until the connection reaches through to the server.
+/// Connects through the proxy, and waits until the server replies.
 fn connect(proxy: &Proxy) -> TcpStream {
     let mut client = dial(proxy);
     assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
@@ -51,7 +51,7 @@ fn ask(client: &mut TcpStream, command: &str) -> String {
     receive(client)
 }
 
-/// What ends the stream, when nothing more may come before its end.
+/// Reads the end of the stream: `Ok` for an orderly end, an error for a reset. No bytes may arrive before the end.
 fn end_of(client: &mut TcpStream) -> io::Result<()> {
     match client.read(&mut [0]) {
         Ok(0) => Ok(()),
@@ -123,7 +123,7 @@ fn a_dead_server_ends_new_connections_until_it_is_back() {
 }
 
 #[test]
-fn a_dropped_reply_never_comes_though_the_request_took_effect() {
+fn a_dropped_reply_never_arrives_although_the_server_executed_the_request() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.drop_replies(true);
@@ -169,7 +169,7 @@ fn held_requests_arrive_in_order_after_the_release() {
 }
 
 #[test]
-fn a_held_request_arrives_though_its_client_has_left() {
+fn a_held_request_arrives_although_its_client_has_disconnected() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.hold(true);
@@ -188,12 +188,12 @@ fn a_delay_slows_both_ways() {
     proxy.delay(delay);
     let start = Instant::now();
     assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
-    // No upper bound: only the machine's load sets that.
+    // There is no upper bound, because the machine may be busy.
     assert!(start.elapsed() >= 2 * delay);
 }
 
 #[test]
-fn a_cut_resets_all_connections_and_lets_new_ones_pass() {
+fn a_cut_resets_all_connections_but_no_later_connection() {
     let (_server, proxy) = network();
     let mut clients = [connect(&proxy), connect(&proxy), dial(&proxy)];
     proxy.cut();
@@ -205,7 +205,7 @@ fn a_cut_resets_all_connections_and_lets_new_ones_pass() {
 }
 
 #[test]
-fn a_cut_loses_what_was_held() {
+fn a_cut_loses_held_bytes() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.hold(true);
@@ -219,7 +219,7 @@ fn a_cut_loses_what_was_held() {
 }
 
 #[test]
-fn a_cut_after_a_request_lets_it_take_effect_but_no_reply_through() {
+fn a_cut_after_a_request_delivers_the_request_and_no_reply() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.cut_after_requests(1);
@@ -230,7 +230,7 @@ fn a_cut_after_a_request_lets_it_take_effect_but_no_reply_through() {
 }
 
 #[test]
-fn a_cut_after_two_requests_lets_the_first_be_answered() {
+fn a_cut_after_two_requests_delivers_the_first_reply() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.cut_after_requests(2);
@@ -241,7 +241,7 @@ fn a_cut_after_two_requests_lets_the_first_be_answered() {
 }
 
 #[test]
-fn a_refused_connection_ends_at_once_and_old_ones_go_on() {
+fn a_refused_connection_ends_at_once_and_old_connections_continue() {
     let (_server, proxy) = network();
     let mut old = connect(&proxy);
     proxy.refuse(true);
@@ -280,7 +280,7 @@ async fn a_proxy_works_for_a_test_under_paused_time() {
     connect(&proxy);
 }
 
-/// A connection that has learned RESP3 and listens on a channel.
+/// Connects with RESP3, and subscribes to a channel.
 fn listen(proxy: &Proxy) -> TcpStream {
     let mut client = connect(proxy);
     assert_eq!(ask(&mut client, "HELLO 3"), "%7\r\n");
@@ -292,7 +292,7 @@ fn listen(proxy: &Proxy) -> TcpStream {
 }
 
 #[test]
-fn pushes_are_taken_out_and_replies_pass() {
+fn pushes_are_removed_and_replies_pass() {
     let (server, proxy) = network();
     let mut client = listen(&proxy);
     proxy.drop_pushes(true);
@@ -316,7 +316,7 @@ fn a_lost_message_arrives_later_or_ends_its_connection() {
     proxy.lose(Some(loss));
     let start = Instant::now();
     assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
-    assert!(start.elapsed() >= Duration::from_millis(100), "the request and its reply were lost, and sent again");
+    assert!(start.elapsed() >= Duration::from_millis(100), "the request and its reply must be lost and sent again");
     proxy.lose(Some(Loss { for_good_one_in: 1, ..loss }));
     send(&mut client, "PING");
     assert_reset(&mut client);
@@ -325,7 +325,7 @@ fn a_lost_message_arrives_later_or_ends_its_connection() {
 }
 
 #[test]
-fn about_one_message_in_so_many_is_lost() {
+fn the_share_of_lost_messages_is_as_configured() {
     let (_server, proxy) = network();
     proxy.lose(Some(Loss { one_in: 4, resent_after: Duration::ZERO, for_good_one_in: 1, seed: 7 }));
     let mut whole = 0;
@@ -334,6 +334,6 @@ fn about_one_message_in_so_many_is_lost() {
         send(&mut client, "PING");
         whole += usize::from(client.read(&mut [0]).is_ok_and(|read| read == 1));
     }
-    // Nine in sixteen get through both ways; the chances are the same in every run.
+    // Nine in sixteen messages pass in both directions. The seed makes the losses the same in every run.
     assert!((40..75).contains(&whole), "{whole} of 100 came back");
 }

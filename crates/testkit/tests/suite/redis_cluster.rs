@@ -1,4 +1,4 @@
-//! What is promised about a small Cluster.
+//! Tests of a small Redis Cluster.
 
 use quorlock_testkit::RedisCluster;
 

@@ -1,4 +1,4 @@
-//! What tests rely on when they start, break and bring back servers.
+//! Tests of servers that start, stop and restart.
 
 use std::collections::HashSet;
 use std::env;
@@ -19,7 +19,7 @@ fn get(server: &RedisServer, key: &str) -> Option<String> {
     server.command(&["GET", key]).as_str().map(str::to_owned)
 }
 
-/// Gone, or a zombie that nobody in a container reaps.
+/// Whether the process is gone, or is a zombie, which no process in a container reaps.
 fn is_dead(pid: &str) -> bool {
     match fs::read_to_string(format!("/proc/{pid}/stat")) {
         Ok(stat) => stat.contains(") Z "),
@@ -65,7 +65,7 @@ fn the_command_line_client_reaches_the_server() {
 }
 
 #[test]
-fn a_password_is_demanded_and_is_part_of_the_url() {
+fn a_server_requires_its_password_and_has_it_in_its_url() {
     let server = RedisServer::builder().password("s3cret").start();
     assert_eq!(server.command(&["PING"]).as_str(), Some("PONG"));
     assert!(server.url().starts_with("redis://:s3cret@127.0.0.1:"));
@@ -124,7 +124,7 @@ fn a_server_restarted_empty_has_lost_its_append_only_file() {
 }
 
 #[test]
-fn a_kill_loses_what_came_after_the_last_snapshot() {
+fn a_kill_loses_writes_after_the_last_snapshot() {
     let server = RedisServer::builder().rdb().start();
     set(&server, "before", "1");
     server.save();

@@ -1,4 +1,4 @@
-//! What is promised about a service that a sentinel watches.
+//! Tests of servers that a sentinel monitors.
 
 use std::time::Duration;
 

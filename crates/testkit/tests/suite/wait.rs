@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock_testkit::{eventually, eventually_async};
 
 #[test]
-fn eventually_asks_until_the_condition_holds() {
+fn eventually_waits_until_the_condition_holds() {
     let mut asked = 0;
     eventually("the third question", || {
         asked += 1;
@@ -21,7 +21,7 @@ async fn eventually_async_lets_other_tasks_run() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn eventually_async_may_change_what_it_looks_at() {
+async fn the_condition_of_eventually_async_may_change_its_variables() {
     let mut asked = 0;
     eventually_async("the third question", async || {
         asked += 1;

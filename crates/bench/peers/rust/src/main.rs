@@ -1,5 +1,6 @@
-//! Other libraries, as workers of the benchmark: `bench-peers rslock TASK`. A worker prints a line when it is ready. Each
-//! line on its stdin is a number of milliseconds: the worker runs cycles for that long (one turn) and prints the figures.
+//! Other libraries, as workers of the benchmark: `bench-peers rslock TASK`. A worker prints a line when it is ready.
+//! Each line on its stdin is a number of milliseconds: the worker runs cycles for that long (one turn) and prints the
+//! figures.
 
 #[cfg(feature = "etcd")]
 mod etcd;

@@ -21,7 +21,7 @@ use crate::judge::Findings;
 use crate::operation::quick_replication;
 use crate::plan::Bound;
 use crate::register::Register;
-use crate::schedule::LOOK;
+use crate::schedule::POLL_INTERVAL;
 
 pub(super) const HOSTS: usize = 3;
 /// The interval at which cron starts the job: once a night in the README.
@@ -146,7 +146,7 @@ impl<'a> Crontab<'a> {
             if begun.elapsed() >= limit || self.interrupt.is_set() {
                 return Ok(false);
             }
-            thread::sleep(LOOK);
+            thread::sleep(POLL_INTERVAL);
         }
     }
 

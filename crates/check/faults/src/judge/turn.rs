@@ -10,7 +10,7 @@ use crate::register::Entry;
 /// All events of one turn.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Turn {
-    /// The beginning of the episode; messages count time from it.
+    /// The beginning of the episode, from which messages count time.
     pub(super) origin: u64,
     pub(super) client: u32,
     pub(super) name: String,
@@ -21,26 +21,26 @@ pub(super) struct Turn {
     pub(super) fence: Option<u64>,
     pub(super) released: Option<u64>,
     pub(super) lost: Option<u64>,
-    /// When it was valid again after its loss.
+    /// When the lease was valid again after its loss.
     pub(super) revived: Option<u64>,
     pub(super) gave_up: Option<String>,
-    /// Whether its client was killed or broke, so that events may be missing.
+    /// Whether the client was killed or broke, so that events may be missing.
     pub(super) is_cut_short: bool,
     pub(super) entries: Vec<Entry>,
 }
 
 impl Turn {
-    /// The last moment at which the client may have relied on it.
+    /// The last moment at which the client may have relied on the lease.
     pub(super) fn valid_until(&self) -> u64 {
         self.until.min(self.lost.unwrap_or(u64::MAX))
     }
 
-    /// The end of the lease; no other lease may begin before it.
+    /// The end of the lease. No other lease of the name may begin earlier.
     pub(super) fn ended(&self) -> u64 {
         self.valid_until().min(self.released.unwrap_or(u64::MAX))
     }
 
-    /// Whether it was valid for a while. A process that was paused may see its lease only after it has ended.
+    /// Whether the lease was valid for a while. A paused process may see its lease only after the lease has ended.
     pub(super) fn is_held(&self) -> bool {
         self.from.is_some_and(|from| from < self.ended())
     }
@@ -75,12 +75,12 @@ pub(super) fn turns(records: &[Record]) -> Vec<Turn> {
     let (mut killed, mut healed) = (BTreeSet::new(), false);
     for record in records {
         match record {
-            Record::Client { client, event } => take(&mut turns, *client, event),
+            Record::Client { client, event } => add_event(&mut turns, *client, event),
             Record::Register(entry) => {
                 turns.entry((entry.client, entry.turn)).or_default().entries.push(entry.clone());
             }
             Record::Healed { .. } => healed = true,
-            // A client that is killed after the faults are over was still waiting, so it counts as starved.
+            // A client that the harness kills after the faults was still waiting, so the client counts as starved.
             Record::Killed { client, .. } if healed => drop(killed.remove(client)),
             Record::Killed { client, .. } | Record::Broken { client, .. } => drop(killed.insert(*client)),
             Record::Fault { .. } | Record::Declared { .. } | Record::Ran { .. } | Record::Switched { .. } => {}
@@ -94,7 +94,8 @@ pub(super) fn turns(records: &[Record]) -> Vec<Turn> {
     turns.into_values().collect()
 }
 
-fn take(turns: &mut BTreeMap<(u32, u32), Turn>, client: u32, event: &Event) {
+/// Adds an event to its turn.
+fn add_event(turns: &mut BTreeMap<(u32, u32), Turn>, client: u32, event: &Event) {
     let (Event::Asked { turn, .. }
     | Event::Granted { turn, .. }
     | Event::Extended { turn, .. }

@@ -1,4 +1,4 @@
-//! The kinds of faults: target, duration, and whether each breaks an assumption.
+//! The kinds of faults, with the target and the duration of each kind, and whether it breaks an assumption.
 
 use std::fmt;
 
@@ -26,7 +26,7 @@ pub enum Act {
     SlowDisk,
     /// The wall clock steps back by `amount` milliseconds, and is not corrected.
     StepBack,
-    /// The wall clock steps ahead by `amount` milliseconds, within the allowed drift.
+    /// The wall clock steps ahead by `amount` milliseconds, within the allowed drift, and is not corrected.
     Nudge,
     /// All connections are reset.
     Cut,
@@ -36,7 +36,8 @@ pub enum Act {
     HalfClose,
     /// Every message takes `amount` milliseconds longer.
     Delay,
-    /// Some messages are lost. Most are sent again and arrive late; after the others the connection is reset.
+    /// Some messages are lost. Most lost messages are sent again and arrive late. For the others, the connection is
+    /// reset.
     Lose,
     /// Requests are lost; then the connection is reset.
     DropRequests,
@@ -50,9 +51,9 @@ pub enum Act {
     Strand,
     /// `redis-cli --rdb`: a backup over the network.
     Backup,
-    /// A replica attaches, and detaches when the time is over.
+    /// A replica attaches, and detaches at the end of the fault.
     Replica,
-    /// SIGKILL of a client; a new one takes its place.
+    /// SIGKILL of a client. At the end of the fault a new client replaces it.
     KillClient,
     /// SIGSTOP of a client, also for longer than its lease is valid. Breaks A2.
     FreezeClient,
@@ -62,13 +63,13 @@ pub enum Act {
     StopWrapper,
     /// SIGKILL of the `quorlock run` that holds the lock.
     KillWrapper,
-    /// SIGSTOP of the guard of that `quorlock run`, later SIGCONT.
+    /// SIGSTOP of the guard of the `quorlock run` that holds the lock, later SIGCONT.
     StopGuard,
-    /// SIGKILL of the guard.
+    /// SIGKILL of the guard of the `quorlock run` that holds the lock.
     KillGuard,
     /// SIGKILL of the guard and, `amount` milliseconds later, of `quorlock run` (the wrapper).
     KillGuardThenWrapper,
-    /// SIGSTOP of the wrapper and the guard, later SIGCONT: no process is left that could stop the command. Breaks A2.
+    /// SIGSTOP of the wrapper and the guard, later SIGCONT. No process is left that could stop the command. Breaks A2.
     StopBoth,
     /// The sentinel that clients listen to restarts.
     RestartSentinel,
@@ -118,10 +119,10 @@ impl fmt::Display for Bound {
     }
 }
 
-/// The target of a kind of fault.
+/// The kind of target that a kind of fault has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "words of the plan's targets")]
-pub enum On {
+pub enum TargetKind {
     Node,
     Network,
     Client,
@@ -135,51 +136,51 @@ pub enum On {
 #[expect(missing_docs, reason = "words of the plan's entries")]
 pub struct Kind {
     pub act: Act,
-    pub on: On,
+    pub target: TargetKind,
     pub bound: Bound,
     pub lasts_ms: (u64, u64),
     pub amount: (u64, u64),
 }
 
-const fn kind(act: Act, on: On, lasts_ms: (u64, u64), amount: (u64, u64)) -> Kind {
+const fn kind(act: Act, target: TargetKind, lasts_ms: (u64, u64), amount: (u64, u64)) -> Kind {
     let bound = match act {
         Act::FreezeClient | Act::JumpAhead => Bound::Beyond,
         _ => Bound::Within,
     };
-    Kind { act, on, bound, lasts_ms, amount }
+    Kind { act, target, bound, lasts_ms, amount }
 }
 
 const ALL: [Kind; 25] = [
-    kind(Act::Kill, On::Node, (1, 800), (0, 0)),
-    kind(Act::Wipe, On::Node, (1, 800), (0, 0)),
-    kind(Act::Freeze, On::Node, (50, 2_500), (0, 0)),
-    kind(Act::Flush, On::Node, (0, 0), (0, 0)),
-    kind(Act::ForgetScripts, On::Node, (0, 0), (0, 0)),
-    kind(Act::FillUp, On::Node, (200, 1_500), (0, 0)),
-    kind(Act::AllowEviction, On::Node, (200, 1_500), (0, 0)),
-    kind(Act::SlowDisk, On::Node, (500, 3_000), (5, 300)),
-    kind(Act::StepBack, On::Node, (0, 0), (20, 400)),
-    kind(Act::Nudge, On::Node, (0, 0), (5, 50)),
-    kind(Act::Cut, On::Network, (0, 0), (0, 0)),
-    kind(Act::CutAfterRequests, On::Network, (0, 0), (1, 20)),
-    kind(Act::HalfClose, On::Network, (0, 0), (0, 0)),
-    kind(Act::Delay, On::Network, (300, 2_500), (1, 120)),
-    kind(Act::Lose, On::Network, (300, 2_500), (4, 20)),
-    kind(Act::DropRequests, On::Network, (100, 2_000), (0, 0)),
-    kind(Act::DropReplies, On::Network, (100, 2_000), (0, 0)),
-    kind(Act::Hold, On::Network, (50, 2_500), (0, 0)),
-    kind(Act::Refuse, On::Network, (100, 2_000), (0, 0)),
-    kind(Act::Strand, On::Network, (50, 2_500), (0, 0)),
-    kind(Act::Backup, On::OneOrMajority, (0, 0), (0, 0)),
-    kind(Act::Replica, On::OneOrMajority, (200, 1_500), (0, 0)),
-    kind(Act::KillClient, On::Client, (50, 800), (0, 0)),
-    kind(Act::FreezeClient, On::Client, (100, 3_000), (0, 0)),
-    // Within max_clock_skew and max_clock_step_back, so that fences must stay in order. Longer than the remaining time of
-    // a vote that was just renewed.
-    kind(Act::JumpAhead, On::Majority, (300, 1_500), (700, 950)),
+    kind(Act::Kill, TargetKind::Node, (1, 800), (0, 0)),
+    kind(Act::Wipe, TargetKind::Node, (1, 800), (0, 0)),
+    kind(Act::Freeze, TargetKind::Node, (50, 2_500), (0, 0)),
+    kind(Act::Flush, TargetKind::Node, (0, 0), (0, 0)),
+    kind(Act::ForgetScripts, TargetKind::Node, (0, 0), (0, 0)),
+    kind(Act::FillUp, TargetKind::Node, (200, 1_500), (0, 0)),
+    kind(Act::AllowEviction, TargetKind::Node, (200, 1_500), (0, 0)),
+    kind(Act::SlowDisk, TargetKind::Node, (500, 3_000), (5, 300)),
+    kind(Act::StepBack, TargetKind::Node, (0, 0), (20, 400)),
+    kind(Act::Nudge, TargetKind::Node, (0, 0), (5, 50)),
+    kind(Act::Cut, TargetKind::Network, (0, 0), (0, 0)),
+    kind(Act::CutAfterRequests, TargetKind::Network, (0, 0), (1, 20)),
+    kind(Act::HalfClose, TargetKind::Network, (0, 0), (0, 0)),
+    kind(Act::Delay, TargetKind::Network, (300, 2_500), (1, 120)),
+    kind(Act::Lose, TargetKind::Network, (300, 2_500), (4, 20)),
+    kind(Act::DropRequests, TargetKind::Network, (100, 2_000), (0, 0)),
+    kind(Act::DropReplies, TargetKind::Network, (100, 2_000), (0, 0)),
+    kind(Act::Hold, TargetKind::Network, (50, 2_500), (0, 0)),
+    kind(Act::Refuse, TargetKind::Network, (100, 2_000), (0, 0)),
+    kind(Act::Strand, TargetKind::Network, (50, 2_500), (0, 0)),
+    kind(Act::Backup, TargetKind::OneOrMajority, (0, 0), (0, 0)),
+    kind(Act::Replica, TargetKind::OneOrMajority, (200, 1_500), (0, 0)),
+    kind(Act::KillClient, TargetKind::Client, (50, 800), (0, 0)),
+    kind(Act::FreezeClient, TargetKind::Client, (100, 3_000), (0, 0)),
+    // The jump is within max_clock_skew and max_clock_step_back, so fences must stay in order. It is longer than the
+    // remaining time of a vote that was just renewed.
+    kind(Act::JumpAhead, TargetKind::Majority, (300, 1_500), (700, 950)),
 ];
 
-/// The kinds that keep the assumptions, or those that break one.
+/// The kinds of faults that keep all assumptions, or the kinds that break an assumption.
 pub fn kinds(bound: Bound) -> impl Iterator<Item = Kind> {
     ALL.into_iter().filter(move |kind| kind.bound == bound)
 }

@@ -8,13 +8,14 @@ use super::{Act, Fault, Persistence, Plan, Target};
 use crate::series::Series;
 
 const NODES: usize = 3;
-const MAJORITY: usize = quorlock_core::quorum::Quorum::majority_of(NODES);
+const MAJORITY: usize = quorlock_core::terms::Quorum::majority_of(NODES);
 
 /// The lower and the upper bound of a time, in milliseconds.
 type Range = (u64, u64);
 
-/// The signals to the holder's processes, how long a process stays stopped, and the pause after it.
-const TO_HOLDER: [(Act, Range, Range); 5] = [
+/// The signals to the holder's processes. Each has the time for which a process stays stopped, and the time until the
+/// second signal, if there is one.
+const SIGNALS: [(Act, Range, Range); 5] = [
     (Act::StopWrapper, (6_000, 7_500), (0, 0)),
     (Act::KillWrapper, (0, 0), (0, 0)),
     (Act::StopGuard, (500, 7_500), (0, 0)),
@@ -36,9 +37,10 @@ impl Plan {
             }
             Series::Sentinel => sentinel(&mut rng),
         };
-        // If a majority restarts without files, the cluster is forgotten and an operator has to initialize it again.
-        let kept = &Persistence::ALL[usize::from(series == Series::Restarts)..];
-        let persistence = (0..NODES).map(|_| kept[rng.usize(..kept.len())]).collect();
+        // If a majority restarts without files, the nodes forget the cluster and an operator has to initialize it
+        // again.
+        let kinds = &Persistence::ALL[usize::from(series == Series::Restarts)..];
+        let persistence = (0..NODES).map(|_| kinds[rng.usize(..kinds.len())]).collect();
         Self { seed, bound: series.bound(), persistence, faults, length }
     }
 }
@@ -49,7 +51,7 @@ fn fault(rng: &mut Rng, at_ms: u64, target: Target, act: Act, lasts_ms: Range, a
     Fault { at, length, target, act, amount: rng.u64(amount.0..=amount.1) }
 }
 
-/// A backup of a majority first, then backups and replicas of one node or of a majority.
+/// First a backup of a majority, then backups and replicas of one node or of a majority.
 fn operations(rng: &mut Rng, length: Duration) -> Vec<Fault> {
     let mut faults = vec![fault(rng, 1_500, Target::Nodes(MAJORITY), Act::Backup, (0, 0), (0, 0))];
     let mut at = 3_000;
@@ -67,9 +69,9 @@ fn operations(rng: &mut Rng, length: Duration) -> Vec<Fault> {
     faults
 }
 
-/// Every signal once, in random order.
+/// Each of the signals once, in random order.
 fn processes(rng: &mut Rng) -> Vec<Fault> {
-    let mut order = TO_HOLDER;
+    let mut order = SIGNALS;
     rng.shuffle(&mut order);
     let mut at = 1_000;
     let mut plan = |(act, lasts_ms, amount)| {
@@ -80,7 +82,7 @@ fn processes(rng: &mut Rng) -> Vec<Fault> {
     order.map(&mut plan).into()
 }
 
-/// The sentinel restarts, or falls silent for the rest of the episode; then a failover replaces its master.
+/// The sentinel restarts, or falls silent for the rest of the episode. Then a failover replaces its master.
 fn sentinel(rng: &mut Rng) -> Vec<Fault> {
     let first = if rng.bool() {
         fault(rng, 1_500, Target::Sentinel, Act::RestartSentinel, (0, 0), (0, 0))

@@ -6,7 +6,7 @@ use crate::series::Series;
 const LENGTH: Duration = Duration::from_secs(20);
 
 #[test]
-fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
+fn the_same_seed_gives_the_same_plan_and_another_seed_gives_another_plan() {
     for bound in [Bound::Within, Bound::Beyond] {
         assert_eq!(Plan::new(7, bound, LENGTH), Plan::new(7, bound, LENGTH));
         assert_ne!(Plan::new(7, bound, LENGTH).faults, Plan::new(8, bound, LENGTH).faults);
@@ -14,7 +14,7 @@ fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
 }
 
 #[test]
-fn only_plans_beyond_the_assumptions_break_one() {
+fn only_plans_beyond_the_assumptions_break_an_assumption() {
     let breaking: BTreeSet<Act> = kinds(Bound::Beyond).map(|kind| kind.act).collect();
     for seed in 0..200 {
         let breaks = |bound| Plan::new(seed, bound, LENGTH).faults.iter().any(|fault| breaking.contains(&fault.act));
@@ -87,9 +87,10 @@ fn all_nodes_lose_their_memory_once_or_twice() {
             let plan = Plan::new(seed, bound, LENGTH);
             let at_once = plan.faults.iter().filter(|fault| fault.target == Target::Nodes(plan.nodes()));
             let at_once = at_once.filter(|fault| fault.act.costs_memory()).count();
-            let ends = |fault: &Fault| matches!(fault.act, Act::Kill | Act::Wipe);
-            let ended = |node| plan.faults.iter().any(|fault| fault.target == Target::Node(node) && ends(fault));
-            assert!(at_once > 0 || (0..plan.nodes()).all(ended), "seed {seed}: {:?}", plan.faults);
+            let is_restart = |fault: &Fault| matches!(fault.act, Act::Kill | Act::Wipe);
+            let is_restarted =
+                |node| plan.faults.iter().any(|fault| fault.target == Target::Node(node) && is_restart(fault));
+            assert!(at_once > 0 || (0..plan.nodes()).all(is_restarted), "seed {seed}: {:?}", plan.faults);
             assert!(at_once <= STORMS_MAX, "seed {seed}");
         }
     }
@@ -99,7 +100,7 @@ const SIGNALS: [Act; 5] =
     [Act::StopWrapper, Act::KillWrapper, Act::StopGuard, Act::KillGuard, Act::KillGuardThenWrapper];
 
 #[test]
-fn ordinary_operations_are_those_of_their_series() {
+fn every_series_has_its_own_ordinary_operations() {
     for (series, acts) in [
         (Series::Operations, &[Act::Backup, Act::Replica][..]),
         (Series::Processes, &SIGNALS),
@@ -146,7 +147,7 @@ fn a_failover_comes_after_the_sentinel_has_restarted_or_fallen_silent() {
 }
 
 #[test]
-fn a_majority_that_restarts_has_kept_its_files() {
+fn servers_of_a_series_with_restarts_have_files() {
     for seed in 0..50 {
         let plan = Plan::of(Series::Restarts, seed, LENGTH);
         assert!(plan.persistence.iter().all(|persistence| *persistence != Persistence::None), "seed {seed}: {plan:?}");

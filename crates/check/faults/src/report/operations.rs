@@ -12,6 +12,16 @@ const HEAD: &str = "\
 | overwrites, fenced | starved | stuck | broken | violations |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
+const COLUMNS: &str = "\
+The columns that the tables above do not have:
+
+- **runs**: runs of `quorlock run` that ended by themselves; **held**, **no quorum** and **lock lost** count the runs with exit
+  code 75 (the lock was held), 69 and 79.
+- **outlasting**: overlaps that lasted longer than one heartbeat, or began more than one heartbeat before or after the failover.
+- **stuck**: episodes in which no run got the lock after the restart.
+- **violations**: the findings that the series forbids. If there is one, the run fails.
+- **-**: the column does not apply to the series.";
+
 /// A row as a line for the terminal: the figures that are not zero.
 pub fn summary(row: &Row) -> String {
     let found = &row.found;
@@ -86,8 +96,8 @@ pub(super) fn section(page: &mut String, rows: &[Row]) {
          (exit 79) or find no quorum (exit 69).\n\
          - **processes**: the wrapper or the guard gets SIGSTOP or SIGKILL, or first the guard and then the wrapper gets SIGKILL.\n  \
          No two commands may be alive at a time.\n\
-         - **stopped**: wrapper and guard get SIGSTOP together, which breaks A2. Two commands may be alive at a time, but the\n  \
-         register that checks fences must not be overwritten.\n\
+         - **stopped**: wrapper and guard get SIGSTOP together, which breaks [A2](../guarantees.md#assumptions). Two commands may be\n  \
+         alive at a time, but the register that checks fences must not be overwritten.\n\
          - **restarts**: two of three nodes restart while only short runs of `quorlock run --no-wait` use them. A later run must get\n  \
          the lock; if none does, the hosts are **stuck**.\n\
          - **sentinel**: the sentinel that clients listen to restarts or falls silent, and then a failover replaces its master,\n  \
@@ -97,4 +107,5 @@ pub(super) fn section(page: &mut String, rows: &[Row]) {
     for row in rows.iter().filter(|row| !Series::SHARED.contains(&row.series) && row.episodes > 0) {
         let _ = writeln!(page, "{}", line(row));
     }
+    let _ = writeln!(page, "\n{COLUMNS}");
 }

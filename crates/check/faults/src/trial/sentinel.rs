@@ -1,4 +1,4 @@
-//! Clients behind a sentinel that restarts or falls silent, and a planned failover.
+//! Episodes with clients behind a sentinel. The sentinel restarts or falls silent, and then makes a planned failover.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,15 +17,16 @@ use crate::register::Register;
 use crate::schedule::{Scene, carry_out};
 use crate::subject::Program;
 
-/// How often the library polls an idle node, and so how late it may notice a failover.
+/// How often the library polls an idle node, which is also how late the library may notice a failover.
 pub const HEARTBEAT: Duration = quorlock::fuzzing::HEARTBEAT;
 
-/// How long clients go on after the failover: the sentinel demotes the old master about ten seconds after it.
-const AFTERMATH: Duration = Duration::from_secs(14);
+/// How long clients continue after the failover. The sentinel demotes the old master about ten seconds after the
+/// failover.
+const AFTER_FAILOVER: Duration = Duration::from_secs(14);
 /// How long the sentinel may take to find a replica that it can promote.
-const FAILOVER_PATIENCE: Duration = Duration::from_secs(30);
+const FAILOVER_TIMEOUT: Duration = Duration::from_secs(30);
 /// Clients that wait longer than this after the last fault are starved.
-const CALM: Duration = Duration::from_secs(30);
+const STARVED_AFTER: Duration = Duration::from_secs(30);
 
 /// Carries out the plan of [`Series::Sentinel`](crate::series::Series::Sentinel). Returns the history.
 ///
@@ -34,7 +35,8 @@ const CALM: Duration = Duration::from_secs(30);
 pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
     let sentinels = Sentinels::builder().replicas(1).start();
-    // Clients listen on the first of two addresses. Both lead to the same sentinel, so that one can fall silent.
+    // Clients listen to the sentinel at the first of two addresses. The first address leads through a proxy, which can
+    // hold all messages back, so that the sentinel seems to fall silent.
     let first = Proxy::start(sentinels.sentinel.addr());
     let url = sentinels.url_among(&[&first.addr().to_string()]);
     let register = Register::start(Arc::clone(&history))?;
@@ -42,13 +44,13 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
     let processes =
         Processes::new(program.clone(), Arc::clone(&history), networks, register.addr().to_string(), plan.seed);
     let mut watched = Watched { sentinels, first, processes, history: &history, switched: None };
-    watched.processes.board(CLIENTS)?;
+    watched.processes.start_all(CLIENTS)?;
     carry_out(plan, &mut watched, &history, interrupt)?;
-    while watched.switched.is_some_and(|at| at.elapsed() < AFTERMATH) && !interrupt.is_set() {
-        thread::sleep(crate::schedule::LOOK);
+    while watched.switched.is_some_and(|at| at.elapsed() < AFTER_FAILOVER) && !interrupt.is_set() {
+        thread::sleep(crate::schedule::POLL_INTERVAL);
     }
     history.note(Record::Healed { at: clock::now() });
-    watched.processes.finish(|calm| calm < CALM && !interrupt.is_set())?;
+    watched.processes.finish(|calm| calm < STARVED_AFTER && !interrupt.is_set())?;
     drop(watched);
     Ok(history.finish()?)
 }
@@ -81,14 +83,14 @@ impl Scene for Watched<'_> {
 }
 
 impl Watched<'_> {
-    /// Retries, because a sentinel that has just started does not know the replica yet and refuses.
+    /// Makes the sentinel fail over. Retries, because a sentinel that has just started does not know the replica yet.
     fn fail_over(&mut self) -> Result<(), Failure> {
         let url = self.sentinels.url();
         let service = url.rsplit('/').next().unwrap_or_default();
         let before = self.sentinels.master().port();
         let begun = Instant::now();
         while self.sentinels.sentinel.try_command(&["SENTINEL", "FAILOVER", service])?.as_str() != Some("OK") {
-            if begun.elapsed() > FAILOVER_PATIENCE {
+            if begun.elapsed() > FAILOVER_TIMEOUT {
                 return Err("the sentinel never promoted the replica".into());
             }
             thread::sleep(Duration::from_millis(50));

@@ -12,13 +12,13 @@ use super::{Held, Library, Sent};
 use crate::Failure;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NAMES, NODE_DEADLINE, Task};
 
-/// Longer than any episode: a client that has not been served by its end is starved.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// The wait limit of a client. It is longer than any episode, so that a client without the lock counts as starved.
+const MAX_WAIT: Duration = Duration::from_secs(600);
 /// The pause between two attempts to connect.
 const RECONNECT: Duration = Duration::from_millis(100);
 
-/// The number of private names that a client locks together with each name that it competes for. They make the judged
-/// requests travel in a command with others.
+/// The number of private names that a client locks together with each name for which it competes. The requests for
+/// private names make judged requests share a command.
 pub const PRIVATE_NAMES: usize = 6;
 
 /// The requests that this process has sent about the names that clients compete for.
@@ -72,8 +72,8 @@ impl Library for Own {
     }
 
     async fn acquire(&self, name: &str) -> Result<OwnHeld, Failure> {
-        let private = PrivateLeases::ask(&self.client, &self.private).await;
-        let lease = self.client.lock(name).acquire_within(PATIENCE).await?;
+        let private = PrivateLeases::acquire(&self.client, &self.private).await;
+        let lease = self.client.lock(name).acquire_within(MAX_WAIT).await?;
         let fence = lease.fence().ok().map(quorlock::Fence::get);
         Ok(OwnHeld { lease, fence, private })
     }
@@ -93,8 +93,9 @@ impl Library for Own {
 struct PrivateLeases(oneshot::Sender<()>);
 
 impl PrivateLeases {
-    /// Starts acquiring them in the background, so that the caller's own request is queued after theirs.
-    async fn ask(client: &Client, names: &[String]) -> Self {
+    /// Starts to acquire the private names in the background, so that the caller's own request is queued after these
+    /// requests.
+    async fn acquire(client: &Client, names: &[String]) -> Self {
         let (sender, ended) = oneshot::channel();
         let (client, names) = (client.clone(), names.to_vec());
         tokio::spawn(async move {
@@ -103,7 +104,7 @@ impl PrivateLeases {
                 let lock = client.lock(&name);
                 asking.spawn(async move { lock.acquire_within(Duration::ZERO).await });
             }
-            // Because of the faults, some are not granted.
+            // Because of the faults, some leases are not granted.
             let leases: Vec<Lease> = asking.join_all().await.into_iter().flatten().collect();
             // Wait for the sender to be dropped.
             let _ = ended.await;
@@ -117,8 +118,8 @@ impl PrivateLeases {
         Self(sender)
     }
 
-    /// Releases them before the caller releases its own lease.
-    async fn end(self) {
+    /// Releases the private names before the caller releases its own lease.
+    async fn release(self) {
         drop(self.0);
         yield_now().await;
     }
@@ -151,7 +152,7 @@ impl Held for OwnHeld {
     }
 
     async fn release(self) {
-        self.private.end().await;
+        self.private.release().await;
         // A loss was reported already; an unacknowledged release is delivered later.
         let _ = self.lease.release().await;
     }

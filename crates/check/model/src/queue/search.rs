@@ -1,51 +1,52 @@
-//! Visits every order in which three waiters can be answered, and continues fairly from each state on the way.
+//! Visits every order in which three waiters can be answered, and continues fairly from each visited state.
 //!
-//! At first the search decides which request is answered next. From then on everything is delivered in order, holders
-//! release at once, and time passes when nothing else can happen: every waiter must be served. And while a client holds
-//! and nothing else changes, no waiter may ask more often than it polls.
+//! At first the search decides which request is answered next. From then on all messages arrive in order, holders
+//! release at once, and time passes only when nothing else can happen. Every waiter must then be served. While a client
+//! holds the lock and nothing else changes, a waiter may send requests only for its polls.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher as _;
 
-use quorlock_core::mode::Mode;
+use quorlock_core::terms::Mode;
 
-use super::turn::{Turn, beginning, line};
+use super::event::{Event, first_line, line};
 use super::world::{Action, Flaws, World};
 use crate::search::{Counter, Finding};
-use crate::world::{Breach, Line, Mixed};
+use crate::world::{Breach, FixedBuildHasher, Line};
 
-/// The most requests that are answered in the order of the search; one may be lost instead.
+/// How many requests are answered in the order that the search chooses. One of the requests may be lost instead.
 const DEPTH: usize = 6;
-/// Long enough for a hundred polls of every waiter, in seconds.
-const LONG: f64 = 100.0;
-/// How long nothing changes, in seconds, and how many requests a waiter may send in that time: eight polls of three
-/// nodes, and the requests in flight.
-const STILL: (f64, usize) = (5.0, 30);
+/// A time in which every waiter polls a hundred times, in seconds.
+const LONG_SECS: f64 = 100.0;
+/// How long a client holds the lock while nothing changes, in seconds.
+const HELD_SECS: f64 = 5.0;
+/// How many requests a waiter may send in that time: for eight polls of three nodes, and the requests in flight.
+const MAX_REQUESTS_WHILE_HELD: usize = 30;
 
 /// Searches with these flaws.
 pub fn search(flaws: Flaws) -> Finding {
     let begin = || World::new(3, &[Mode::EXCLUSIVE; 3], true, flaws, None);
     let start = begin();
-    let mut seen = HashSet::from([Mixed.hash_one((start.key(), false))]);
+    let mut seen = HashSet::from([FixedBuildHasher.hash_one((start.key(), false))]);
     let mut open = VecDeque::from([(start, Vec::new())]);
-    while let Some((world, way)) = open.pop_front() {
-        if let Some((breach, fate)) = fate(&world) {
-            let story = tell(begin(), &way, fate);
-            let counter = Counter { breach, length: way.len(), story };
+    while let Some((world, path)) = open.pop_front() {
+        if let Some((breach, last_line)) = violation_after(&world) {
+            let story = tell(begin(), &path, last_line);
+            let counter = Counter { breach, length: path.len(), story };
             return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
         }
-        if way.len() == DEPTH {
+        if path.len() == DEPTH {
             continue;
         }
         for action in world.enabled() {
-            for turn in turns(action, &way) {
+            for event in events(action, &path) {
                 let mut next = world.clone();
-                turn.take(&mut next);
-                let mut way = way.clone();
-                way.push(turn);
-                let has_lost = way.iter().any(Turn::is_loss);
-                if seen.insert(Mixed.hash_one((next.key(), has_lost))) {
-                    open.push_back((next, way));
+                event.apply_to(&mut next);
+                let mut path = path.clone();
+                path.push(event);
+                let has_lost = path.iter().any(Event::is_loss);
+                if seen.insert(FixedBuildHasher.hash_one((next.key(), has_lost))) {
+                    open.push_back((next, path));
                 }
             }
         }
@@ -53,40 +54,40 @@ pub fn search(flaws: Flaws) -> Finding {
     Finding { states: seen.len(), counter: None, exhausted: true }
 }
 
-fn tell(mut world: World, way: &[Turn], fate: Line) -> Vec<Line> {
-    let mut story = vec![beginning(&world)];
-    for turn in way {
-        turn.take(&mut world);
-        story.push(turn.tell(&world));
+fn tell(mut world: World, path: &[Event], last_line: Line) -> Vec<Line> {
+    let mut story = vec![first_line(&world)];
+    for event in path {
+        event.apply_to(&mut world);
+        story.push(event.tell(&world));
     }
-    story.push(fate);
+    story.push(last_line);
     story
 }
 
-fn turns(action: Action, way: &[Turn]) -> Vec<Turn> {
+fn events(action: Action, path: &[Event]) -> Vec<Event> {
     let Action::Request(client, node) = action else { return Vec::new() };
-    let mut turns = vec![Turn::Answered(client, node)];
-    if !way.iter().any(Turn::is_loss) {
-        turns.push(Turn::Lost(client, node));
+    let mut events = vec![Event::Answer(client, node)];
+    if !path.iter().any(Event::is_loss) {
+        events.push(Event::Loss(client, node));
     }
-    turns
+    events
 }
 
-/// The violation that follows from this state, if there is one.
-fn fate(world: &World) -> Option<(Breach, Line)> {
+/// The violation to which this state leads, if there is one, and the line that describes it.
+fn violation_after(world: &World) -> Option<(Breach, Line)> {
     let mut end = world.clone();
-    if let Some(waiter) = restless(&mut end) {
-        let what = "asks again and again, though nothing has changed";
-        return Some((Breach::Restless, line(&end, Some(waiter), what)));
+    if let Some(waiter) = restless_waiter(&mut end) {
+        let what = "sends requests again and again, though nothing has changed";
+        return Some((Breach::EndlessRequests, line(&end, Some(waiter), what)));
     }
     let mut end = world.clone();
-    let waiter = starved(&mut end)?;
-    Some((Breach::Starved, line(&end, Some(waiter), "is not served within a hundred polls of every waiter")))
+    let waiter = starved_waiter(&mut end)?;
+    Some((Breach::WaiterStarved, line(&end, Some(waiter), "is not served within a hundred polls of every waiter")))
 }
 
-/// A waiter that is not served, although the schedule is fair from now on.
-fn starved(world: &mut World) -> Option<usize> {
-    let end = world.seconds() + LONG;
+/// A waiter that is not served, although the schedule is fair from this state on.
+fn starved_waiter(world: &mut World) -> Option<usize> {
+    let end = world.seconds() + LONG_SECS;
     while !world.unserved().is_empty() && world.seconds() < end {
         world.settle();
         for holder in world.holders() {
@@ -99,13 +100,13 @@ fn starved(world: &mut World) -> Option<usize> {
     world.unserved().first().copied()
 }
 
-/// A waiter that asks too often while another client holds.
-fn restless(world: &mut World) -> Option<usize> {
+/// A waiter that sends too many requests while another client holds the lock.
+fn restless_waiter(world: &mut World) -> Option<usize> {
     let holders = world.holders();
-    let (end, before) = (world.seconds() + STILL.0, world.asked.clone());
+    let (end, before) = (world.seconds() + HELD_SECS, world.requests_sent.clone());
     while !holders.is_empty() && world.seconds() < end {
         world.settle();
         world.pass_time();
     }
-    (0..before.len()).find(|client| world.asked[*client] - before[*client] > STILL.1)
+    (0..before.len()).find(|client| world.requests_sent[*client] - before[*client] > MAX_REQUESTS_WHILE_HELD)
 }

@@ -1,4 +1,4 @@
-//! The shipped nodes and clients; a test controls the network and the time.
+//! The shipped nodes and clients, on a network and clocks that a test or a search controls.
 //!
 //! Every node is a record with the rules of `node::apply`, every client an `Acquire` state machine. A link between a
 //! client and a node is ordered in both directions; hints travel separately. Nothing moves by itself: a test or a
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Incarnation, Record};
+use quorlock_core::request::Parting;
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::Parting;
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Moment;
 
 use client::{Client, Link, Message};
@@ -25,7 +25,7 @@ use client::{Client, Link, Message};
 /// The ttl of every lease.
 pub const TTL: Duration = Duration::from_secs(10);
 
-/// The flaws of nodes and clients.
+/// The deliberate flaws of nodes and clients.
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each may be wrong by itself")]
 pub struct Flaws {
@@ -39,7 +39,7 @@ pub struct Flaws {
     pub hints_lost: bool,
     /// A node executes the request of a client that has yielded.
     pub accepts_after_yield: bool,
-    /// A node keeps queue positions forever.
+    /// A node never expires queue positions.
     pub permanent_positions: bool,
     /// Clients have no timers: a waiter asks again only after a hint.
     pub without_timers: bool,
@@ -51,7 +51,7 @@ pub struct Flaws {
     pub down: Option<usize>,
 }
 
-/// The next event: a client and, except for the last two, a node.
+/// The next event. The first field is a client. The second field, if there is one, is a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The client's next request reaches the node.
@@ -74,21 +74,21 @@ pub struct World {
     records: Vec<Record>,
     clients: Vec<Client>,
     flaws: Flaws,
-    /// The client of each attempt, and its number.
+    /// The client of each attempt, and the number of the attempt among those of its client.
     attempts: BTreeMap<LeaseId, (usize, usize)>,
     fences: Vec<Fence>,
     /// The number of requests that each client has sent, without releases.
-    pub asked: Vec<usize>,
+    pub requests_sent: Vec<usize>,
 }
 
 impl World {
-    /// Clients that want the lock in these modes. All have sent their requests and drawn their tickets, in this order;
-    /// nothing has arrived.
+    /// Clients that want the lock in these modes. All of them have sent their requests and drawn their tickets, in this
+    /// order. No request has arrived.
     ///
     /// # Panics
     /// If the number of nodes is invalid.
-    pub fn new(nodes: usize, modes: &[Mode], waits: bool, flaws: Flaws, seed: Option<u64>) -> Self {
-        let client = |(index, mode): (usize, &Mode)| Client::new(index, *mode, waits, nodes, flaws.rules, seed);
+    pub fn new(nodes: usize, modes: &[Mode], are_waiters: bool, flaws: Flaws, seed: Option<u64>) -> Self {
+        let client = |(index, mode): (usize, &Mode)| Client::new(index, *mode, are_waiters, nodes, flaws.rules, seed);
         let mut world = Self {
             now: Moment::from_nanos(0),
             life: node::life(nodes),
@@ -97,17 +97,17 @@ impl World {
             flaws,
             attempts: BTreeMap::new(),
             fences: Vec::new(),
-            asked: vec![0; modes.len()],
+            requests_sent: vec![0; modes.len()],
         };
         for index in 0..modes.len() {
-            // No two tickets have the same microsecond.
+            // Each ticket has its own microsecond.
             world.now = Moment::from_nanos(index as u64 * 1_000);
             world.act(Action::Tick(index));
         }
         world
     }
 
-    /// Every possible next event, without time passing.
+    /// Every event that is possible before time passes.
     pub fn enabled(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         for (index, client) in self.clients.iter().enumerate() {
@@ -117,7 +117,7 @@ impl World {
                 actions.extend((!link.replies.is_empty()).then_some(Action::Reply(index, node)));
                 actions.extend((link.hints > 0).then_some(Action::Hint(index, node)));
             }
-            actions.extend(self.wake(client).is_some_and(|at| at <= self.now).then_some(Action::Tick(index)));
+            actions.extend(self.next_timer(client).is_some_and(|at| at <= self.now).then_some(Action::Tick(index)));
             actions.extend(client.won.is_some().then_some(Action::Free(index)));
         }
         actions
@@ -170,25 +170,25 @@ impl World {
     }
 
     /// When the next timer of a client fires.
-    fn wake(&self, client: &Client) -> Option<Moment> {
+    fn next_timer(&self, client: &Client) -> Option<Moment> {
         client.machine.next_tick().filter(|_| !self.flaws.without_timers && !client.is_dead)
     }
 
-    /// The end of the next pause: the next timer, but no longer than a lease may last.
-    fn next(&self) -> Option<Moment> {
-        let ends = |client: &Client| [self.wake(client), client.won.as_ref().map(|won| won.valid_until)];
+    /// The time to which a pause lasts: the next timer or the end of a lease, whichever is first.
+    fn pause_end(&self) -> Option<Moment> {
+        let ends = |client: &Client| [self.next_timer(client), client.won.as_ref().map(|won| won.valid_until)];
         self.clients.iter().flat_map(ends).flatten().min()
     }
 
     /// Whether nothing can happen any more.
     pub fn is_still(&self) -> bool {
-        self.enabled().is_empty() && self.next().is_none()
+        self.enabled().is_empty() && self.pause_end().is_none()
     }
 
-    /// Lets time pass. Returns whether anything is left to wait for.
+    /// Lets time pass until the next timer or the end of a lease. Returns whether there is one.
     pub fn pass_time(&mut self) -> bool {
-        let Some(next) = self.next() else { return false };
-        self.now = self.now.max(next);
+        let Some(end) = self.pause_end() else { return false };
+        self.now = self.now.max(end);
         for index in 0..self.clients.len() {
             if self.clients[index].won.as_ref().is_some_and(|won| won.valid_until <= self.now) {
                 self.act(Action::Free(index));
@@ -197,25 +197,25 @@ impl World {
         true
     }
 
-    /// Delivers everything in order until nothing is in flight. Holders keep holding.
+    /// Delivers all messages in order until nothing is in flight. Holders keep the lock.
     pub fn settle(&mut self) {
         loop {
             let actions = self.enabled();
-            let mut moved = false;
+            let mut has_acted = false;
             for action in actions.into_iter().filter(|action| !matches!(action, Action::Free(_))) {
-                moved = true;
-                // An earlier event of this round may have consumed it.
+                has_acted = true;
+                // An earlier action of this loop may have made this action impossible.
                 if self.enabled().contains(&action) {
                     self.act(action);
                 }
             }
-            if !moved {
+            if !has_acted {
                 return;
             }
         }
     }
 
-    /// Delivers a request, and its reply after earlier messages of the node.
+    /// Delivers a request, and then all replies of the node.
     pub fn exchange(&mut self, index: usize, node: usize) {
         self.act(Action::Request(index, node));
         while !self.clients[index].links[node].replies.is_empty() {
@@ -223,7 +223,7 @@ impl World {
         }
     }
 
-    /// Delivers releases that change nothing, because they commute with everything else.
+    /// Removes releases that change nothing, so that their order does not multiply the states.
     pub fn drop_idle_releases(&mut self) {
         for index in 0..self.clients.len() {
             for node in 0..self.records.len() {
@@ -235,7 +235,7 @@ impl World {
         }
     }
 
-    /// Delivers everything that the client has in flight.
+    /// Delivers all requests that the client has in flight, and their replies.
     pub fn drain(&mut self, index: usize) {
         let down = self.flaws.down;
         for node in (0..self.records.len()).filter(|node| down != Some(*node)) {
@@ -245,7 +245,8 @@ impl World {
         }
     }
 
-    /// Loses the next request or reply. A link keeps releases until they are acknowledged.
+    /// Loses the message of this action. Returns whether it could be lost. Releases cannot be lost, because a link
+    /// repeats them until they are acknowledged.
     pub fn lose(&mut self, action: Action) -> bool {
         match action {
             Action::Request(index, node) => {
@@ -265,7 +266,7 @@ impl World {
         }
     }
 
-    /// Kills the client. Everything that it has not sent is lost.
+    /// Kills the client. All its messages in flight are lost.
     pub fn kill(&mut self, index: usize) {
         let client = &mut self.clients[index];
         client.links.iter_mut().for_each(|link| *link = Link::default());
@@ -273,10 +274,10 @@ impl World {
     }
 
     /// Makes a node forget a queue position.
-    pub fn forget_place(&mut self, node: usize, at: usize) {
-        let line = &mut self.records[node].queue;
-        if !line.is_empty() {
-            line.remove(at % line.len());
+    pub fn forget_position(&mut self, node: usize, at: usize) {
+        let queue = &mut self.records[node].queue;
+        if !queue.is_empty() {
+            queue.remove(at % queue.len());
         }
     }
 
@@ -291,24 +292,24 @@ impl World {
         (0..self.clients.len()).filter(is_unserved).collect()
     }
 
-    /// The client that each node votes for.
+    /// For each node, the client that has its vote.
     pub fn votes(&self) -> Vec<Option<usize>> {
-        let voter = |record: &Record| record.vote.as_ref().and_then(|vote| self.attempts.get(&vote.attempt));
-        self.records.iter().map(|record| voter(record).map(|(client, _)| *client)).collect()
+        let voted_for = |record: &Record| record.vote.as_ref().and_then(|vote| self.attempts.get(&vote.attempt));
+        self.records.iter().map(|record| voted_for(record).map(|(client, _)| *client)).collect()
     }
 
     /// The waiters of each node, lowest ticket first.
     pub fn queues(&self) -> Vec<Vec<usize>> {
-        let line = |record: &Record| record.queue.iter().map(|place| place.waiter.channel.0 as usize).collect();
-        self.records.iter().map(line).collect()
+        let queue = |record: &Record| record.queue.iter().map(|place| place.waiter.channel.0 as usize).collect();
+        self.records.iter().map(queue).collect()
     }
 
     /// The highest number of attempts of any client.
-    pub fn attempts_most(&self) -> usize {
+    pub fn max_attempts(&self) -> usize {
         self.attempts.values().map(|(_, serial)| serial + 1).max().unwrap_or_default()
     }
 
-    /// The seconds that have passed.
+    /// The time since the start, in seconds.
     pub fn seconds(&self) -> f64 {
         self.now.as_nanos() as f64 / 1e9
     }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::fence::{self, Fence};
-use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::roster::{Life, MemberId, Roster};
+use quorlock_core::request::Request;
 use quorlock_core::roster::{Proposer, View};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::{Drift, Moment, Ttl};
 use quorlock_core::validity::valid_until;
-use quorlock_core::vote::Request;
 
 use super::setup::{Flaw, Setup, TTL_MILLIS};
 
@@ -128,7 +128,7 @@ impl Client {
         };
         let Some(fence) = fence else { return };
         let sends = self.votes.iter().filter(|vote| self.lease.is_some() || vote.fence == fence).map(|vote| vote.sent);
-        let until = valid_until(sends, majority, ttl, Drift::SLEWING).filter(|until| now < *until);
+        let until = valid_until(sends, majority, ttl, Drift::SLEWING.of(ttl)).filter(|until| now < *until);
         if let Some(until) = until {
             // A lease keeps the validity that it has earned.
             let earned = self.lease.map_or(until, |(_, earned)| earned.max(until));

@@ -27,7 +27,7 @@ impl Searched {
     }
 
     /// The reason why this search fails.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         let name = self.configuration.name;
         if self.stuck > 0 {
             let counter = shortest_to_stuck(&Arc::new((self.configuration.setup)())).counter;
@@ -65,7 +65,7 @@ impl Caught {
     }
 
     /// The reason why this search fails: the rule is not needed.
-    pub fn complaint(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         let is_caught = self.finding.counter.is_some();
         (!is_caught).then(|| format!("{}: no violation without the rule", self.mutant.name))
     }

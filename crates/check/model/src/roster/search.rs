@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::setup::Setup;
 use super::world::{Action, World};
-use crate::search::{Counter, Finding, way_to};
+use crate::search::{Counter, Finding, path_to};
 use crate::world::Breach;
 
 /// More states than any search needs.
@@ -28,7 +28,7 @@ pub fn shortest(setup: &Arc<Setup>) -> Finding {
             }
             seen.insert(name, Some((key, action)));
             if let Some(breach) = next.breach() {
-                let way = way_to(&seen, name);
+                let way = path_to(&seen, name);
                 let counter = Counter { breach, length: way.len(), story: tell(setup, &way) };
                 return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
             }
@@ -85,7 +85,7 @@ pub fn shortest_to_stuck(setup: &Arc<Setup>) -> Finding {
             }
             seen.insert(name, Some((key, action)));
             if !next.can_heal() {
-                let way = way_to(&seen, name);
+                let way = path_to(&seen, name);
                 let counter = Counter { breach: Breach::Stuck, length: way.len(), story: tell(setup, &way) };
                 return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
             }

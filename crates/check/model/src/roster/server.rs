@@ -3,7 +3,7 @@
 use quorlock_core::fence::Fence;
 use quorlock_core::node::roster::{Life, Membership, Promise, RosterAnswer, RosterCommand, apply_roster, vote};
 use quorlock_core::node::{Answer, Epoch, Identity, NodeTime, Record};
-use quorlock_core::vote::Request;
+use quorlock_core::request::Request;
 
 use super::setup::{Flaw, Setup, member_id};
 

@@ -13,7 +13,7 @@ use quorlock_core::time::Moment;
 use super::client::Client;
 use super::server::Server;
 use super::setup::{Budget, Flaw, Setup, address};
-use crate::world::{Breach, Line, Mixed, Shared};
+use crate::world::{Breach, FixedBuildHasher, Line, Shared};
 
 /// The start of all clocks, in milliseconds.
 const BASE_MILLIS: u64 = 1_000_000;
@@ -125,7 +125,7 @@ impl World {
     /// A name that equivalent states share.
     pub fn key(&self) -> u64 {
         let parts = (self.tick, &self.servers, &self.clients, self.left, self.highest);
-        Mixed.hash_one((parts, &self.decided, self.breach))
+        FixedBuildHasher.hash_one((parts, &self.decided, self.breach))
     }
 
     /// The violation, if there is one.
@@ -271,7 +271,7 @@ impl World {
         let (node_time, now) = (self.node_time(), self.now());
         for server in &mut self.servers {
             if server.record.vote.as_ref().is_some_and(|vote| node_time.life_millis > vote.until) {
-                server.record.lapse(node_time);
+                server.record.remove_expired(node_time);
             }
         }
         for client in &mut self.clients {

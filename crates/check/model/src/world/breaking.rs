@@ -1,46 +1,49 @@
-//! Breaking another client's lease, and the checks of it.
+//! Breaks of another client's lease, and the checks that a broken lease ends.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::Channel;
-use quorlock_core::vote::{Request, Target, Vote};
+use quorlock_core::name::{Channel, LeaseId};
+use quorlock_core::request::{Request, Target};
+use quorlock_core::vote::Vote;
 
 use super::link::{Link, Message};
 use super::tell::server_names;
-use super::wire::listener;
+use super::wire::listening_node;
 use super::{Breach, World};
 use crate::setup::{Flaw, TTL};
 
-/// A lease that an operator breaks.
+/// An operator's break of a lease.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Broken {
+pub(super) struct LeaseBreak {
     fence: Fence,
     attempt: LeaseId,
     /// The servers that have executed the break.
     servers: Vec<usize>,
-    /// When a majority had executed it, in microseconds.
-    since: Option<u64>,
+    /// When a majority had executed the break, in microseconds.
+    majority_at: Option<u64>,
 }
 
 impl World {
-    /// The lease that can be broken, by its fence, as an inspection would show it.
-    fn standing(&self) -> Option<(Fence, LeaseId)> {
+    /// The fence and attempt of the held lease with the highest fence, which an inspection would show.
+    fn breakable_lease(&self) -> Option<(Fence, LeaseId)> {
         let holds = self.clients.iter().filter_map(|client| client.hold.as_ref().filter(|hold| hold.is_held()));
         holds.filter_map(|hold| Some((hold.fence()?, hold.attempt()))).max()
     }
 
-    /// Whether there is a lease that this client would break.
-    pub(super) fn may_end(&self, index: usize) -> bool {
-        let has_begun = self.broken.is_some();
-        self.setup.clients[index].ends.is_some() && !has_begun && self.standing().is_some()
+    /// Whether this client is an operator that has not broken a lease yet, and a lease is held.
+    pub(super) fn can_break_lease(&self, index: usize) -> bool {
+        let is_operator = self.setup.clients[index].break_mode.is_some();
+        is_operator && self.broken.is_none() && self.breakable_lease().is_some()
     }
 
     /// Sends the break of the current lease to all nodes.
-    pub(super) fn end(&mut self, index: usize) {
-        let (Some(mode), Some((fence, attempt))) = (self.setup.clients[index].ends, self.standing()) else { return };
-        self.broken = Some(Broken { fence, attempt, servers: Vec::new(), since: None });
+    pub(super) fn break_lease(&mut self, index: usize) {
+        let (Some(mode), Some((fence, attempt))) = (self.setup.clients[index].break_mode, self.breakable_lease())
+        else {
+            return;
+        };
+        self.broken = Some(LeaseBreak { fence, attempt, servers: Vec::new(), majority_at: None });
         let request = Request::Break { target: Target::Fence(fence), mode };
-        let now = self.moment(index);
+        let now = self.client_now(index);
         let asked: Vec<usize> = self.clients[index]
             .links
             .iter_mut()
@@ -50,15 +53,16 @@ impl World {
         self.say_of_client(index, || format!("asks {} to break the lease with fence {fence}", server_names(asked)));
     }
 
-    /// Records that a server has executed a break, and notifies all possible holders.
-    pub(super) fn note_break(&mut self, server: usize, vote: &Vote) {
+    /// If this vote shows that a server has executed a break, records that, and notifies all clients that may hold a
+    /// lease.
+    pub(super) fn record_break(&mut self, server: usize, vote: &Vote) {
         let Vote::Broken { .. } = vote else { return };
-        let (now, majority) = (self.now, quorlock_core::quorum::Quorum::majority_of(self.setup.servers));
+        let (now, majority) = (self.now, quorlock_core::terms::Quorum::majority_of(self.setup.servers));
         if let Some(broken) = self.broken.as_mut().filter(|broken| !broken.servers.contains(&server)) {
             broken.servers.push(server);
             broken.servers.sort_unstable();
             if broken.servers.len() == majority {
-                broken.since = Some(now);
+                broken.majority_at = Some(now);
             }
         }
         let setup = self.setup.clone();
@@ -67,40 +71,40 @@ impl World {
             if client.machine.is_none() && client.hold.is_none() {
                 continue;
             }
-            if let Some(node) = listener(&setup, &self.clients, server, Channel(index as u128)) {
-                self.clients[index].links[node].back.push_back(Message::Broken);
+            if let Some(node) = listening_node(&setup, &self.clients, server, Channel(index as u128)) {
+                self.clients[index].links[node].to_client.push_back(Message::Broken);
             }
         }
     }
 
-    /// Handles the message that a lease was broken: it may be this client's.
-    pub(super) fn doubt(&mut self, index: usize) {
-        let (now, is_hasty) = (self.moment(index), self.setup.lacks(Flaw::DoubtOnce));
+    /// Handles the message that a lease was broken, which may be this client's lease.
+    pub(super) fn handle_break_message(&mut self, index: usize) {
+        let (now, has_flaw) = (self.client_now(index), self.setup.has_flaw(Flaw::NoRenewalAfterBreak));
         let Some(hold) = &mut self.clients[index].hold else { return };
-        let steps = if is_hasty { hold.extend(now).1 } else { hold.doubt(now) };
+        let steps = if has_flaw { hold.extend(now).1 } else { hold.doubt(now) };
         self.perform(index, steps);
     }
 
     /// Checks the guarantees about broken leases.
-    pub(super) fn judge_broken(&self) -> Option<Breach> {
+    pub(super) fn judge_break(&self) -> Option<Breach> {
         let broken = self.broken.as_ref()?;
-        let since = broken.since?;
+        let majority_at = broken.majority_at?;
         let index = self.clients.iter().position(|client| {
             client.hold.as_ref().is_some_and(|hold| hold.attempt() == broken.attempt && hold.is_held())
         })?;
-        let is_valid = self.clients[index].is_valid(self.moment(index));
-        if is_valid && self.now > since + TTL.as_micros() as u64 {
-            return Some(Breach::Unbroken);
+        let is_valid = self.clients[index].is_valid(self.client_now(index));
+        if is_valid && self.now > majority_at + TTL.as_micros() as u64 {
+            return Some(Breach::BrokenLeaseValid);
         }
         let is_quiet = self.clients.iter().all(|client| client.links.iter().all(Link::is_quiet));
-        let is_told = self.setup.tells_breaks() && is_quiet;
-        (is_valid && is_told).then_some(Breach::Unaware)
+        let is_notified = self.setup.notifies_of_every_break() && is_quiet;
+        (is_valid && is_notified).then_some(Breach::HolderNotNotified)
     }
 
-    /// Checks that a lease that its holder lost by a break is the targeted one.
+    /// Checks that the break targeted this attempt, whose holder has lost its lease by a break.
     pub(super) fn judge_loss(&mut self, attempt: LeaseId) {
         if self.broken.as_ref().is_none_or(|broken| broken.attempt != attempt) {
-            self.breach = self.breach.or(Some(Breach::Mistaken));
+            self.breach = self.breach.or(Some(Breach::WrongLeaseBroken));
         }
     }
 }

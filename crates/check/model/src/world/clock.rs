@@ -3,9 +3,9 @@
 use quorlock_core::node::NodeTime;
 use quorlock_core::time::Moment;
 
-/// The start of the nodes' clocks, in microseconds.
+/// The reading of the nodes' clocks at the start, in microseconds.
 pub(super) const BASE: u64 = 1_000_000_000;
-/// The start of the clients' clocks, in microseconds.
+/// The reading of the clients' clocks at the start, in microseconds.
 const ORIGIN: u64 = 10_000_000;
 const MILLION: i64 = 1_000_000;
 
@@ -18,10 +18,10 @@ pub(super) fn client_time(ppm: i64, now: u64) -> Moment {
     Moment::from_nanos((ORIGIN + scaled(now, ppm)) * 1_000)
 }
 
-/// The readings of a server's clocks: only the wall clock jumps.
-pub(super) fn server_time(ppm: i64, offset: i64, now: u64) -> NodeTime {
-    let even = BASE + scaled(now, ppm);
-    NodeTime { wall_micros: even.saturating_add_signed(offset), life_millis: even / 1_000 }
+/// The readings of a server's clocks. `offset_micros` shifts only the wall clock.
+pub(super) fn server_time(ppm: i64, offset_micros: i64, now: u64) -> NodeTime {
+    let steady = BASE + scaled(now, ppm);
+    NodeTime { wall_micros: steady.saturating_add_signed(offset_micros), life_millis: steady / 1_000 }
 }
 
 /// The first microsecond of real time at which a client's clock reaches this moment.
@@ -35,9 +35,10 @@ pub(super) fn when_past(ppm: i64, millis: u64) -> u64 {
     first(micros, ppm, |now| server_time(ppm, 0, now).life_millis > millis)
 }
 
-fn first(micros: u64, ppm: i64, is_there: impl Fn(u64) -> bool) -> u64 {
+/// The first microsecond of real time at which `is_reached` holds, near the time at which a clock has counted `micros`.
+fn first(micros: u64, ppm: i64, is_reached: impl Fn(u64) -> bool) -> u64 {
     let mut now = (micros * MILLION.unsigned_abs() / (MILLION + ppm).unsigned_abs()).saturating_sub(2);
-    while !is_there(now) {
+    while !is_reached(now) {
         now += 1;
     }
     now

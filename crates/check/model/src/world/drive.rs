@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use quorlock_core::acquire::Acquire;
+use quorlock_core::hold::{Loss, Step, Won};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::step::{Loss, Step, Won};
-use quorlock_core::ticket::{Handoff, Parting};
-use quorlock_core::vote::{Outcome, Request, Silence, Vote};
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::vote::{Handoff, Outcome, Silence, Vote};
 
 use super::World;
 use super::client::{Client, ttl};
@@ -19,7 +19,7 @@ use crate::setup::{Flaw, Receiver};
 impl World {
     pub(super) fn start(&mut self, index: usize) {
         let setup = Arc::clone(&self.setup);
-        self.clients[index].starts -= 1;
+        self.clients[index].acquires_left -= 1;
         let client = &mut *self.clients[index];
         client.machine = Some(Acquire::new(Client::terms(&setup, index), &mut client.rng));
         self.tick(index);
@@ -27,8 +27,8 @@ impl World {
 
     /// Fires the timers that are due.
     pub(super) fn tick(&mut self, index: usize) {
-        let now = self.moment(index);
-        let micros = (BASE + self.now).cast_signed() + self.setup.clients[index].ahead;
+        let now = self.client_now(index);
+        let micros = (BASE + self.now).cast_signed() + self.setup.clients[index].ahead_micros;
         let client = &mut *self.clients[index];
         if let Some(machine) = &mut client.machine {
             let steps = machine.tick(now, Some(micros), &mut client.rng);
@@ -41,13 +41,13 @@ impl World {
         }
     }
 
-    pub(super) fn free(&mut self, index: usize) {
+    pub(super) fn release(&mut self, index: usize) {
         let client = &mut *self.clients[index];
         let Some(mut hold) = client.hold.take() else { return };
         if hold.release() {
             let parting = client.parting;
             self.say_of_client(index, || "releases".into());
-            self.take_back(index, hold.attempt(), None, parting);
+            self.send_releases(index, hold.attempt(), None, parting);
         }
     }
 
@@ -58,29 +58,29 @@ impl World {
         self.perform(index, steps);
     }
 
-    /// The receiver of a detached lease asks all nodes to extend it.
+    /// Makes the receiver of a detached lease ask all nodes to extend the lease.
     pub(super) fn extend(&mut self, index: usize) {
-        let repair = self.setup.lacks(Flaw::ExtensionRepairs);
-        let (now, mode) = (self.moment(index), self.clients[index].mode);
+        let repair = self.setup.has_flaw(Flaw::ExtensionRepairs);
+        let (now, mode) = (self.client_now(index), self.clients[index].mode);
         let Some(detached) = &mut self.clients[index].detached else { return };
-        detached.extensions -= 1;
+        detached.extensions_left -= 1;
         detached.acks.fill(None);
         let (attempt, fence) = (detached.attempt, detached.fence);
         let request = Request::Renew { attempt, fence, ttl: ttl(), repair, holder: "".into(), mode };
         for link in &mut self.clients[index].links {
             link.ask(&request, 1, now);
         }
-        self.say_of_client(index, || "its detached lease is extended by the receiver".into());
+        self.say_of_client(index, || "detached a lease, and the receiver extends it".into());
     }
 
-    /// The repair that the winner of a detached lease may still send.
-    pub(super) fn repair_by(&self, index: usize) -> Option<Step> {
-        self.clients[index].detached.as_ref()?.winner.as_ref()?.repair(self.moment(index))
+    /// The request with which the winner of a detached lease may still repair the lease.
+    pub(super) fn pending_repair(&self, index: usize) -> Option<Step> {
+        self.clients[index].detached.as_ref()?.winner.as_ref()?.repair(self.client_now(index))
     }
 
-    pub(super) fn mend(&mut self, index: usize) {
-        let Some(Step::Ask { nodes, request, .. }) = self.repair_by(index) else { return };
-        let now = self.moment(index);
+    pub(super) fn repair(&mut self, index: usize) {
+        let Some(Step::Ask { nodes, request, .. }) = self.pending_repair(index) else { return };
+        let now = self.client_now(index);
         let client = &mut *self.clients[index];
         let Some(detached) = &mut client.detached else { return };
         detached.winner = None;
@@ -91,9 +91,9 @@ impl World {
     }
 
     /// Handles a hint, or a handoff.
-    pub(super) fn hinted(&mut self, index: usize, node: usize, handoff: Option<Handoff>) {
-        let now = self.moment(index);
-        let micros = Some((BASE + self.now).cast_signed() + self.setup.clients[index].ahead);
+    pub(super) fn handle_hint(&mut self, index: usize, node: usize, handoff: Option<Handoff>) {
+        let now = self.client_now(index);
+        let micros = Some((BASE + self.now).cast_signed() + self.setup.clients[index].ahead_micros);
         let client = &mut *self.clients[index];
         let Some(machine) = &mut client.machine else { return };
         let steps = match handoff {
@@ -104,17 +104,17 @@ impl World {
     }
 
     /// Passes a reply to its state machine.
-    pub(super) fn take(&mut self, index: usize, node: usize, asked: (LeaseId, u32), outcome: Outcome) {
-        let now = self.moment(index);
+    pub(super) fn handle_outcome(&mut self, index: usize, node: usize, asked: (LeaseId, u32), outcome: Outcome) {
+        let now = self.client_now(index);
         let setup = Arc::clone(&self.setup);
         let (_, round) = asked;
-        let (attempt, outcome) = self.as_believed(index, node, asked, outcome);
+        let (attempt, outcome) = self.attributed_reply(index, node, asked, outcome);
         let client = &mut *self.clients[index];
         if let Some(detached) = client.detached.as_mut().filter(|detached| detached.attempt == attempt) {
             if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (round, &outcome) {
-                // A receiver that was told to stop then has stopped.
-                if now < detached.valid_until || setup.clients[index].mends_for != Some(Receiver::Obedient) {
-                    detached.take(&setup, &setup.clients[index], node, *sent);
+                // An obedient receiver stops at the end of the lease.
+                if now < detached.valid_until || setup.clients[index].repair_receiver != Some(Receiver::Obedient) {
+                    detached.record_extension(&setup, &setup.clients[index], node, *sent);
                 }
             } else if let Some(winner) = detached.winner.as_mut().filter(|_| round == 0) {
                 // Only the set of granting nodes matters.
@@ -129,8 +129,8 @@ impl World {
         }
     }
 
-    /// The attempt and outcome that the client takes a reply for. With all rules, the true ones.
-    fn as_believed(
+    /// The attempt and outcome to which the client attributes a reply. With all rules, they are the true ones.
+    fn attributed_reply(
         &self,
         index: usize,
         node: usize,
@@ -139,13 +139,13 @@ impl World {
     ) -> (LeaseId, Outcome) {
         let client = &self.clients[index];
         let latest = client.attempts.last().copied().unwrap_or(attempt);
-        let newer = match outcome {
-            Outcome::Voted { .. } if self.setup.lacks(Flaw::RepliesUnmatched) => client.links[node].last_sent,
-            Outcome::Voted { .. } if self.setup.lacks(Flaw::RoundsAdded) && round > 0 => client.renewed,
+        let sent_instead = match outcome {
+            Outcome::Voted { .. } if self.setup.has_flaw(Flaw::RepliesUnmatched) => client.links[node].last_sent,
+            Outcome::Voted { .. } if self.setup.has_flaw(Flaw::RenewalsMixed) && round > 0 => client.last_renewal,
             _ => return (attempt, outcome),
         };
         match outcome {
-            Outcome::Voted { vote, sent } => (latest, Outcome::Voted { vote, sent: newer.unwrap_or(sent) }),
+            Outcome::Voted { vote, sent } => (latest, Outcome::Voted { vote, sent: sent_instead.unwrap_or(sent) }),
             silent @ Outcome::Silent(_) => (attempt, silent),
         }
     }
@@ -155,7 +155,7 @@ impl World {
         while let Some(step) = steps.pop_front() {
             match step {
                 Step::Ask { nodes, round, request } => steps.extend(self.ask(index, nodes, round, &request)),
-                Step::Release { attempt, nodes, parting } => self.take_back(index, attempt, Some(nodes), parting),
+                Step::Release { attempt, nodes, parting } => self.send_releases(index, attempt, Some(nodes), parting),
                 Step::Waits(_) => {}
                 Step::Won(won) => self.win(index, won),
                 Step::Defeated(defeat) => {
@@ -172,20 +172,20 @@ impl World {
                     if why == Loss::Broken {
                         self.judge_loss(hold.attempt());
                     }
-                    self.take_back(index, hold.attempt(), None, parting);
+                    self.send_releases(index, hold.attempt(), None, parting);
                 }
             }
         }
     }
 
     fn ask(&mut self, index: usize, nodes: NodeSet, round: u32, request: &Request) -> Vec<Step> {
-        let (now, attempt) = (self.moment(index), request.attempt());
+        let (now, attempt) = (self.client_now(index), request.attempt());
         let client = &mut *self.clients[index];
         if client.attempts.last() != Some(&attempt) {
             client.attempts.push(attempt);
         }
         if round > 0 {
-            client.renewed = Some(now);
+            client.last_renewal = Some(now);
         }
         let mut steps = Vec::new();
         let mut asked = Vec::new();
@@ -207,7 +207,7 @@ impl World {
 
     fn win(&mut self, index: usize, won: Won) {
         let setup = Arc::clone(&self.setup);
-        let (now, fence, whose) = (self.moment(index), won.fence, self.attempt_name(won.attempt));
+        let (now, fence, whose) = (self.client_now(index), won.fence, self.attempt_name(won.attempt));
         let left = won.valid_until.since(now);
         let with = fence.map_or_else(|| "no fence".into(), |fence| format!("fence {fence}"));
         self.say_of_client(index, || format!("holds as {whose}, with {with}, for another {left:.1?} by its clock"));
@@ -216,12 +216,12 @@ impl World {
         }
         let client = &mut *self.clients[index];
         let Some(machine) = client.machine.take() else { return };
-        client.keep(&setup.clients[index], machine.terms().clone(), won, now);
+        client.start_hold(&setup.clients[index], machine.terms().clone(), won, now);
     }
 
-    fn take_back(&mut self, index: usize, attempt: LeaseId, nodes: Option<NodeSet>, parting: Option<Parting>) {
+    fn send_releases(&mut self, index: usize, attempt: LeaseId, nodes: Option<NodeSet>, parting: Option<Parting>) {
         let setup = Arc::clone(&self.setup);
-        let (now, plain) = (self.moment(index), setup.clients[index].plain);
+        let (now, plain) = (self.client_now(index), setup.clients[index].plain);
         for (node, link) in self.clients[index].links.iter_mut().enumerate() {
             if nodes.is_none_or(|nodes| nodes.contains(node)) {
                 link.release(attempt, parting, plain, now);

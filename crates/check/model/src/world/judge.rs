@@ -1,8 +1,8 @@
 //! The guarantees that are checked in every state.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
 use quorlock_core::name::LeaseId;
+use quorlock_core::terms::Mode;
 
 use super::World;
 use super::link::Link;
@@ -14,24 +14,24 @@ use super::shared::Shared;
 pub enum Breach {
     /// Two valid leases exclude each other.
     TwoHolders,
-    /// A fence is not higher than all earlier ones.
+    /// A fence is not higher than all earlier fences.
     FenceOrder,
     /// A lost lease is valid again.
-    Revived,
-    /// A vote exists that belongs to no client, and nothing is in flight that releases it.
-    GhostVote,
-    /// A lease lasts for more than a ttl after a majority has broken it.
-    Unbroken,
-    /// A majority has broken a lease and all holders were notified, but its holder continues.
-    Unaware,
-    /// A lease is broken that was not targeted.
-    Mistaken,
-    /// An owner holds for more than a ttl after a majority has retired it.
-    Unretired,
-    /// A waiter is never served, although every client keeps asking and everything is delivered.
-    Starved,
+    LostLeaseRevived,
+    /// A node has a vote that belongs to no client, and no release of that vote is in flight.
+    LeftoverVote,
+    /// A lease is valid more than a ttl after a majority has broken the lease.
+    BrokenLeaseValid,
+    /// A majority has broken a lease and notified all holders, but its holder continues.
+    HolderNotNotified,
+    /// A lease is broken that the break did not target.
+    WrongLeaseBroken,
+    /// An owner holds more than a ttl after a majority has retired the owner.
+    RetiredOwnerHolds,
+    /// A waiter is never served, although every client keeps sending requests and every message arrives.
+    WaiterStarved,
     /// A client sends requests without end, although nothing has changed.
-    Restless,
+    EndlessRequests,
     /// One generation has two rosters.
     TwoRosters,
     /// No client can ever acquire the lock again, although every server is up.
@@ -43,14 +43,14 @@ impl std::fmt::Display for Breach {
         f.write_str(match self {
             Self::TwoHolders => "two holders",
             Self::FenceOrder => "fence out of order",
-            Self::Revived => "a lost lease is valid again",
-            Self::GhostVote => "a leftover vote",
-            Self::Unbroken => "a broken lease stays valid",
-            Self::Unaware => "a holder does not learn that its lease is broken",
-            Self::Mistaken => "the wrong lease is broken",
-            Self::Unretired => "a retired owner keeps holding",
-            Self::Starved => "a waiter is never served",
-            Self::Restless => "sends requests without end",
+            Self::LostLeaseRevived => "a lost lease is valid again",
+            Self::LeftoverVote => "a leftover vote",
+            Self::BrokenLeaseValid => "a broken lease stays valid",
+            Self::HolderNotNotified => "a holder does not learn that its lease is broken",
+            Self::WrongLeaseBroken => "the wrong lease is broken",
+            Self::RetiredOwnerHolds => "a retired owner keeps holding",
+            Self::WaiterStarved => "a waiter is never served",
+            Self::EndlessRequests => "sends requests without end",
             Self::TwoRosters => "two rosters of one generation",
             Self::Stuck => "nobody can acquire the lock again",
         })
@@ -58,73 +58,77 @@ impl std::fmt::Display for Breach {
 }
 
 impl World {
-    /// Checks the guarantees.
+    /// Checks the guarantees, and records the first violation.
     pub(super) fn judge(&mut self) {
         for index in 0..self.clients.len() {
-            let now = self.moment(index);
+            let now = self.client_now(index);
             let client = &self.clients[index];
             let is_valid = client.is_valid(now);
-            // The end of a detached lease is unknown, unless another client has held the lock since.
-            let is_passed_by = client.detached.as_ref().is_none_or(|detached| Some(detached.fence) < self.highest);
-            if is_valid && client.was_over && is_passed_by {
-                self.breach = self.breach.or(Some(Breach::Revived));
+            // Nobody knows the end of a detached lease, unless another client has held the lock since.
+            let is_superseded =
+                client.detached.as_ref().is_none_or(|detached| Some(detached.fence) < self.highest_fence);
+            if is_valid && client.was_over && is_superseded {
+                self.breach = self.breach.or(Some(Breach::LostLeaseRevived));
             } else if !is_valid && client.has_lease() && !client.was_over {
                 self.clients[index].was_over = true;
             }
         }
         let valid: Vec<Mode> = (0..self.clients.len())
-            .filter(|index| self.clients[*index].is_valid(self.moment(*index)))
+            .filter(|index| self.clients[*index].is_valid(self.client_now(*index)))
             .map(|index| self.clients[index].mode)
             .filter(|mode| !self.is_retired(*mode))
             .collect();
         let conflict =
             valid.iter().enumerate().any(|(at, mode)| valid[..at].iter().any(|other| excludes(*mode, *other)));
-        if conflict && !self.setup.only_fences && !self.setup.expires_by_wall() {
+        if conflict && !self.setup.checks_only_fences && !self.setup.expires_by_wall() {
             self.breach = Some(Breach::TwoHolders);
         }
-        self.breach = self.breach.or_else(|| self.judge_broken()).or_else(|| self.judge_retired());
+        self.breach = self.breach.or_else(|| self.judge_break()).or_else(|| self.judge_retirement());
         let is_drained = self
             .clients
             .iter()
             .all(|client| client.machine.is_none() && !client.has_lease() && client.links.iter().all(Link::is_quiet));
-        // Votes that came back with a snapshot expire while their node is quarantined, and broken ones by themselves.
-        let stands = |server: &Shared<Server>| server.may_vote() && server.has_vote();
-        if is_drained && self.servers.iter().any(stands) {
-            self.breach = self.breach.or(Some(Breach::GhostVote));
+        // Votes from a snapshot expire while their node is quarantined, and votes of broken leases expire by
+        // themselves.
+        let has_leftover = |server: &Shared<Server>| server.may_vote() && server.has_vote();
+        if is_drained && self.servers.iter().any(has_leftover) {
+            self.breach = self.breach.or(Some(Breach::LeftoverVote));
         }
     }
 }
 
 impl World {
-    /// Checks a new fence: it must be higher than all earlier ones. Readers that may hold together, and slots, have no
-    /// order; entries of one owner share a fence. If votes vanish early, fences must have the order of the votes.
+    /// Checks a new fence, which must be higher than all earlier fences. Fences of readers that hold together and
+    /// fences of different slots have no order, and entries of one owner share a fence. If votes expire early, fences
+    /// must have the order of the votes.
     pub(super) fn judge_fence(&mut self, mode: Mode, attempt: LeaseId, fence: Fence) {
-        if let Some(order) = &mut self.order {
-            if !order.decide(attempt, fence) {
+        if let Some(order) = &mut self.vote_order {
+            if !order.record_win(attempt, fence) {
                 self.breach = self.breach.or(Some(Breach::FenceOrder));
             }
             return;
         }
         if let Mode::Slot { slot, .. } = mode {
-            let of_slot = self.highest_in.iter_mut().find(|(of, _)| *of == slot);
+            let of_slot = self.highest_slot_fences.iter_mut().find(|(of, _)| *of == slot);
             match of_slot {
                 Some((_, highest)) if fence <= *highest => self.breach = self.breach.or(Some(Breach::FenceOrder)),
                 Some((_, highest)) => *highest = fence,
-                None => self.highest_in.push((slot, fence)),
+                None => self.highest_slot_fences.push((slot, fence)),
             }
             return;
         }
-        let is_among_others = mode.is_among_others();
-        let before = if is_among_others { self.highest } else { self.highest.max(self.highest_among) };
+        let is_among_others = mode.allows_several_holders();
+        let before =
+            if is_among_others { self.highest_fence } else { self.highest_fence.max(self.highest_joint_fence) };
         let owner = if let Mode::Reentrant { owner } = mode { Some(owner) } else { None };
-        let is_shared = owner.is_some() && owner == self.highest_owner && Some(fence) == before;
+        let is_shared = owner.is_some() && owner == self.highest_fence_owner && Some(fence) == before;
         if Some(fence) <= before && !is_shared {
             self.breach = self.breach.or(Some(Breach::FenceOrder));
         }
         if is_among_others {
-            self.highest_among = self.highest_among.max(Some(fence));
+            self.highest_joint_fence = self.highest_joint_fence.max(Some(fence));
         } else {
-            (self.highest, self.highest_owner) = (self.highest.max(Some(fence)), owner);
+            (self.highest_fence, self.highest_fence_owner) = (self.highest_fence.max(Some(fence)), owner);
         }
     }
 }

@@ -1,33 +1,33 @@
-//! The link between one client and one node: core's delivery, and the network under it.
+//! The link between one client and one node: core's delivery, and a network that the search controls.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use quorlock_core::delivery::{Ask, Delivery, Release, Told};
+use quorlock_core::delivery::{Completion, Delivery, Release};
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Epoch;
+use quorlock_core::request::{Parting, Request};
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::{Handoff, Parting};
 use quorlock_core::time::Moment;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::vote::{Handoff, Vote};
 
 use super::client::ttl;
 
 /// A request in flight.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Letter {
+pub(super) struct RequestInFlight {
     pub(super) request: Request,
     pub(super) epoch: Epoch,
     pub(super) sent: Moment,
-    /// Whether it repeats an earlier request.
-    pub(super) again: bool,
+    /// Whether the request repeats an earlier request of its attempt.
+    pub(super) is_repeated: bool,
 }
 
 /// A message from the node in flight.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Message {
     Reply(Box<Reply>),
-    /// To a waiter: the lock may be free, or the node has handed its vote over.
+    /// To a waiter: a hint that the lock may be free, or the handoff of the node's vote.
     Hint(Option<Handoff>),
     /// To all clients: a lease was broken.
     Broken,
@@ -38,9 +38,9 @@ pub(super) enum Message {
 /// A reply in flight.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Reply {
-    pub(super) letter: Letter,
+    pub(super) request: RequestInFlight,
     pub(super) vote: Vote,
-    /// The node's epoch after the batch.
+    /// The node's epoch after it executed the request.
     pub(super) epoch: Option<Epoch>,
 }
 
@@ -49,62 +49,64 @@ pub(super) struct Reply {
 pub(super) struct Connection {
     pub(super) epoch: Epoch,
     pub(super) is_voting: bool,
-    /// While the node is quarantined: the base of claims.
-    pub(super) seen: Option<Seen>,
-    /// When the last claim was sent, where that matters.
-    pub(super) claimed: Option<Moment>,
-    /// Whether the server is gone; replies that it has sent may still arrive.
+    /// While the node is quarantined: the report from which the client computes its claims.
+    pub(super) report: Option<ElapsedReport>,
+    /// When the last claim was sent, if the setup has frequent claims.
+    pub(super) last_claim: Option<Moment>,
+    /// Whether the server is gone. Replies that the server has sent may still arrive.
     pub(super) is_dead: bool,
 }
 
-/// The part of a quarantine that had passed, as a node reported it at this moment.
+/// A node's report of how much of its quarantine had passed, and when the report was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Seen {
+pub(super) struct ElapsedReport {
     pub(super) elapsed_micros: u64,
     pub(super) at: Moment,
 }
 
-impl Seen {
+impl ElapsedReport {
     /// The time that may be claimed at a later moment.
     pub(super) fn claim(self, now: Moment) -> u64 {
         self.elapsed_micros + now.since(self.at).as_micros() as u64
     }
 
-    /// The one of two that allows the higher claim.
-    pub(super) fn better(self, other: Self, now: Moment) -> Self {
+    /// The report that allows the higher claim.
+    pub(super) fn or_higher(self, other: Self, now: Moment) -> Self {
         if other.claim(now) > self.claim(now) { other } else { self }
     }
 }
 
-/// One client's link to one of its addresses: core's delivery, and a network that the search controls.
+/// One client's link to one of its addresses.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Link {
     pub(super) connection: Option<Connection>,
-    /// For each request, whether it repeats an earlier one.
+    /// The delivery, whose context says whether a request repeats an earlier request of its attempt.
     pub(super) delivery: Delivery<bool>,
     /// Whether requests wait in the queue until the search sends them.
-    queues: bool,
-    pub(super) out: VecDeque<Letter>,
-    pub(super) back: VecDeque<Message>,
+    has_send_queue: bool,
+    /// Requests in flight to the node.
+    pub(super) to_node: VecDeque<RequestInFlight>,
+    /// Messages in flight to the client.
+    pub(super) to_client: VecDeque<Message>,
     /// Requests of broken connections, which may still arrive.
-    pub(super) strays: VecDeque<Letter>,
-    /// Attempts that have sent requests here.
-    asked: Vec<LeaseId>,
+    pub(super) strays: VecDeque<RequestInFlight>,
+    /// Attempts that have sent requests on this link.
+    attempts: Vec<LeaseId>,
     pub(super) last_sent: Option<Moment>,
     /// The quarantine record of the client's host, which outlives connections.
-    pub(super) record: Option<(Epoch, Seen)>,
+    pub(super) record: Option<(Epoch, ElapsedReport)>,
 }
 
 impl Link {
-    pub(super) fn new(rules: Rules, queues: bool) -> Self {
+    pub(super) fn new(rules: Rules, has_send_queue: bool) -> Self {
         Self {
             connection: None,
             delivery: Delivery::new(rules),
-            queues,
-            out: VecDeque::new(),
-            back: VecDeque::new(),
+            has_send_queue,
+            to_node: VecDeque::new(),
+            to_client: VecDeque::new(),
             strays: VecDeque::new(),
-            asked: Vec::new(),
+            attempts: Vec::new(),
             last_sent: None,
             record: None,
         }
@@ -115,19 +117,19 @@ impl Link {
         if !self.connection.as_ref().is_some_and(|connection| connection.is_voting) {
             return false;
         }
-        let again = self.asked.contains(&request.attempt());
-        if !again {
-            self.asked.push(request.attempt());
+        let is_repeated = self.attempts.contains(&request.attempt());
+        if !is_repeated {
+            self.attempts.push(request.attempt());
         }
         self.last_sent = Some(now);
-        self.delivery.ask(Ask { request: Arc::new(request.clone()), round, context: again });
+        self.delivery.ask(Arc::new(request.clone()), round, is_repeated);
         self.flush(now);
         true
     }
 
-    /// Owes a release from now on, if there is anything to release.
+    /// Sends a release and owes it from now on, if the attempt has sent requests on this link.
     pub(super) fn release(&mut self, attempt: LeaseId, parting: Option<Parting>, is_plain: bool, now: Moment) {
-        if self.asked.contains(&attempt) {
+        if self.attempts.contains(&attempt) {
             self.delivery
                 .release(Release { attempt, ttl: ttl(), is_plain, parting, is_foreign: false, context: false }, now);
             self.flush(now);
@@ -142,50 +144,50 @@ impl Link {
     }
 
     fn flush(&mut self, now: Moment) {
-        while !self.queues && self.send(now) {}
+        while !self.has_send_queue && self.send(now) {}
     }
 
-    /// Sends the next request of the queue. Returns whether there was one.
+    /// Sends the next queued request. Returns whether there was a request.
     pub(super) fn send(&mut self, now: Moment) -> bool {
         let Some(Connection { epoch, .. }) = self.connection else { return false };
         let mut sent = None;
-        self.delivery.drain(1, |request, again| sent = Some(((*request).clone(), *again)));
-        let Some((request, again)) = sent else { return false };
-        self.out.push_back(Letter { request, epoch, sent: now, again });
+        self.delivery.drain(1, |request, is_repeated| sent = Some(((*request).clone(), *is_repeated)));
+        let Some((request, is_repeated)) = sent else { return false };
+        self.to_node.push_back(RequestInFlight { request, epoch, sent: now, is_repeated });
         true
     }
 
-    /// Ends the connection. Returns the attempts and rounds that will get no reply; requests in flight may still arrive, unless
-    /// the server is gone, too.
-    pub(super) fn cut(&mut self, may_arrive: bool) -> Vec<Told<bool>> {
+    /// Ends the connection. Returns the attempts and rounds that will get no reply. If `may_arrive`, requests in flight
+    /// may still arrive.
+    pub(super) fn disconnect(&mut self, may_arrive: bool) -> Vec<Completion<bool>> {
         self.connection = None;
-        self.back.clear();
-        let letters = std::mem::take(&mut self.out);
+        self.to_client.clear();
+        let requests = std::mem::take(&mut self.to_node);
         if may_arrive {
-            self.strays.extend(letters);
+            self.strays.extend(requests);
         }
         self.delivery.lost()
     }
 
-    /// Whether a request of its attempt may still arrive from a broken connection.
-    pub(super) fn is_stray(&self, letter: &Letter) -> bool {
-        self.strays.iter().any(|stray| stray.request.attempt() == letter.request.attempt())
+    /// Whether a request of the same attempt may still arrive from a broken connection.
+    pub(super) fn has_stray_of(&self, in_flight: &RequestInFlight) -> bool {
+        self.strays.iter().any(|stray| stray.request.attempt() == in_flight.request.attempt())
     }
 
-    /// The number of attempts that it remembers.
-    pub(super) fn known(&self) -> usize {
-        self.asked.len()
+    /// The number of attempts that the link remembers.
+    pub(super) fn attempt_count(&self) -> usize {
+        self.attempts.len()
     }
 
     /// Forgets attempts that are over and owe no release.
     pub(super) fn forget(&mut self, current: Option<LeaseId>) {
         let delivery = &self.delivery;
-        self.asked.retain(|attempt| Some(*attempt) == current || delivery.owes(*attempt));
+        self.attempts.retain(|attempt| Some(*attempt) == current || delivery.owes(*attempt));
     }
 
     /// Whether nothing is in flight and no release is owed.
     pub(super) fn is_quiet(&self) -> bool {
-        let is_idle = self.out.is_empty() && self.back.is_empty() && self.strays.is_empty();
+        let is_idle = self.to_node.is_empty() && self.to_client.is_empty() && self.strays.is_empty();
         is_idle && self.delivery.owed() == 0 && self.delivery.queued() == 0
     }
 }

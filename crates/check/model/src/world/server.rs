@@ -2,17 +2,17 @@
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use quorlock_core::node::{
     Answer, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, Standing, apply, attend,
 };
+use quorlock_core::request::{BreakMode, Request, Target};
 use quorlock_core::rules::Rule;
-use quorlock_core::ticket::Channel;
-use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
+use quorlock_core::terms::Mode;
+use quorlock_core::vote::{Refusal, Vote};
 
 use super::clock::{BASE, server_time};
-use super::link::Letter;
+use super::link::RequestInFlight;
 use crate::setup::{Flaw, Setup};
 
 /// The part of a node that a snapshot contains.
@@ -20,31 +20,38 @@ use crate::setup::{Flaw, Setup};
 pub(super) struct Memory {
     pub(super) life: Option<Incarnation>,
     pub(super) record: Record,
-    /// The first fence of each reader, for the flaw that never forgets it.
-    shares: Vec<(OwnerId, Fence)>,
+    /// The first fence of each reader, for [`Flaw::ReaderFenceKept`].
+    reader_fences: Vec<(OwnerId, Fence)>,
 }
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Server {
+    /// The number of restarts.
     pub(super) run: u32,
-    /// How often this run loaded other data.
+    /// How often the server loaded other data since its last restart.
     promotions: u32,
     pub(super) memory: Memory,
     pub(super) snapshot: Option<Box<Memory>>,
-    /// How far its wall clock is off, in microseconds.
-    offset: i64,
-    /// When it started, by its own wall clock.
-    started: u64,
+    /// How far the server's wall clock is ahead, in microseconds.
+    wall_offset_micros: i64,
+    /// When the server started, by its own wall clock.
+    started_wall_micros: u64,
 }
 
 impl Server {
-    /// A node that has been voting for long.
+    /// A node that has voted for a long time.
     pub(super) fn voting(setup: &Setup, index: usize) -> Self {
-        let mut server =
-            Self { run: 0, promotions: 0, memory: Memory::default(), snapshot: None, offset: 0, started: 0 };
+        let mut server = Self {
+            run: 0,
+            promotions: 0,
+            memory: Memory::default(),
+            snapshot: None,
+            wall_offset_micros: 0,
+            started_wall_micros: 0,
+        };
         let init = NodeCommand::Init { identity: server.identity(), fresh: Epoch(0), constants: setup.constants() };
         server.attend(setup, 0, &init);
-        let stored = setup.fences.iter().find(|(of, _)| *of == index);
+        let stored = setup.stored_fences.iter().find(|(of, _)| *of == index);
         server.memory.record.fence = stored.map(|(_, ahead)| FenceNote {
             fence: Fence::new(BASE.saturating_add_signed(*ahead)),
             by: LeaseId::from_bits(0),
@@ -62,7 +69,7 @@ impl Server {
     }
 
     pub(super) fn time(&self, setup: &Setup, now: u64) -> NodeTime {
-        let time = server_time(setup.ppm, self.offset, now);
+        let time = server_time(setup.ppm, self.wall_offset_micros, now);
         if setup.expires_by_wall() { NodeTime::wall(time.wall_micros) } else { time }
     }
 
@@ -70,14 +77,14 @@ impl Server {
         let time = self.time(setup, now);
         let was_voting = self.is_voting();
         let before = self.epoch();
-        let added = self.added(setup, node_command);
-        let standing = attend(&mut self.memory.life, added.as_ref().unwrap_or(node_command), time);
+        let summed = self.summed_claim(setup, node_command);
+        let standing = attend(&mut self.memory.life, summed.as_ref().unwrap_or(node_command), time);
         let (is_new, is_voting) = (self.epoch() != before, self.is_voting());
         if let Some(life) = &mut self.memory.life {
-            if setup.lacks(Flaw::QuarantineShort) && is_new {
+            if setup.has_flaw(Flaw::QuarantineShort) && is_new {
                 life.quarantine_micros -= 4_000;
             }
-            let forgets = setup.lacks(Flaw::FloorLost) || setup.lacks(Flaw::FenceRestored);
+            let forgets = setup.has_flaw(Flaw::FloorLost) || setup.has_flaw(Flaw::FenceRestored);
             if forgets && is_voting && !was_voting && now > 0 {
                 life.floor = Some(Fence::default());
             }
@@ -85,11 +92,11 @@ impl Server {
         standing
     }
 
-    /// The command that a node executes instead if it adds up claims.
-    fn added(&self, setup: &Setup, node_command: &NodeCommand) -> Option<NodeCommand> {
+    /// The claim that a node executes instead of `node_command` if the node adds up claims.
+    fn summed_claim(&self, setup: &Setup, node_command: &NodeCommand) -> Option<NodeCommand> {
         match (node_command, &self.memory.life) {
             (NodeCommand::Claim { epoch, elapsed_micros }, Some(life))
-                if setup.lacks(Flaw::Core(Rule::HighestClaim)) =>
+                if setup.has_flaw(Flaw::Core(Rule::HighestClaim)) =>
             {
                 Some(NodeCommand::Claim { epoch: *epoch, elapsed_micros: life.elapsed_micros + elapsed_micros })
             }
@@ -105,77 +112,77 @@ impl Server {
         self.memory.life.as_ref().is_some_and(|life| life.floor.is_some())
     }
 
-    /// Whether it may vote, and a client has read its state since it started.
+    /// Whether the node may vote, and a client has read its state since the node started.
     pub(super) fn may_vote(&self) -> bool {
         self.is_voting() && self.memory.life.as_ref().is_some_and(|life| !life.is_replaced_by(&self.identity()))
     }
 
-    /// Whether it has a vote. A broken one does not count.
+    /// Whether the node has a vote. The vote of a broken lease does not count.
     pub(super) fn has_vote(&self) -> bool {
         let vote = self.memory.record.vote.as_ref();
         vote.is_some_and(|vote| !vote.attempt.reveal().ends_with(Digest::NOBODY))
     }
 
-    /// How long it has been running, by its own wall clock.
+    /// How long the server has run, by its own wall clock, in microseconds.
     pub(super) fn uptime(&self, setup: &Setup, now: u64) -> u64 {
-        self.time(setup, now).wall_micros.saturating_sub(self.started)
+        self.time(setup, now).wall_micros.saturating_sub(self.started_wall_micros)
     }
 
-    /// Votes, and hands the vote to a waiter that can be notified.
+    /// Executes a request. `can_hear` says whether the node can notify the waiter of a channel.
     pub(super) fn vote(
         &mut self,
         setup: &Setup,
         now: u64,
-        letter: &Letter,
+        in_flight: &RequestInFlight,
         can_hear: impl FnOnce(Channel) -> bool,
     ) -> Answer {
-        let Letter { request, epoch, again: raises, .. } = letter;
+        let RequestInFlight { request, epoch, is_repeated, .. } = in_flight;
         let time = self.time(setup, now);
         let life = self.life_for(setup, request, *epoch);
-        let Memory { record, shares, .. } = &mut self.memory;
+        let Memory { record, reader_fences, .. } = &mut self.memory;
         record.sweep_tombstones(time);
-        if setup.lacks(Flaw::ReleaseVoids) && matches!(request, Request::Release { .. }) {
+        if setup.has_flaw(Flaw::ReleaseEndsAllEntries) && matches!(request, Request::Release { .. }) {
             let attempt = request.attempt();
             if record.entries.iter().any(|entry| entry.attempt == attempt) {
                 record.entries.retain(|entry| entry.attempt == attempt);
             }
         }
-        let tombstones = setup.lacks(Flaw::BreakForgets).then(|| record.tombstones.clone());
+        let tombstones = setup.has_flaw(Flaw::BreakWithoutTombstone).then(|| record.tombstones.clone());
         let mutated = mutated_break(setup, record, request);
         let mut answer = apply(&life, record, mutated.as_ref().unwrap_or(request), *epoch, time, can_hear);
         if let (Request::Break { .. }, Some(tombstones)) = (request, tombstones) {
             record.tombstones = tombstones;
         }
-        if setup.lacks(Flaw::RetireForgets) {
+        if setup.has_flaw(Flaw::RetirementWithoutTombstone) {
             record.retired.clear();
         }
         if let (true, Request::Acquire { proposal, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
-            (*raises && setup.lacks(Flaw::RaiseAnyVote), request, &answer.vote, &mut record.fence)
+            (*is_repeated && setup.has_flaw(Flaw::RaiseAnyVote), request, &answer.vote, &mut record.fence)
         {
             note.fence = note.fence.max(*proposal);
             answer.vote = Vote::grant(note.fence);
         }
-        if setup.lacks(Flaw::StaleShare)
+        if setup.has_flaw(Flaw::ReaderFenceKept)
             && let Request::Acquire { mode: Mode::Shared { owner, .. }, .. } = request
             && let Vote::Grant { fence, .. } = &mut answer.vote
         {
-            match shares.iter().find(|(of, _)| of == owner) {
+            match reader_fences.iter().find(|(of, _)| of == owner) {
                 Some((_, first)) => *fence = *first,
-                None => shares.push((*owner, *fence)),
+                None => reader_fences.push((*owner, *fence)),
             }
         }
         if let Some(note) = &mut record.fence {
-            // Nothing reads these fields here.
+            // Nothing in the search reads these fields, so equal states must not differ in them.
             (note.until, note.since_micros) = (u64::MAX, 0);
         }
         answer
     }
 
-    /// Whether a request is a release that changes nothing here.
-    pub(super) fn is_idle(&self, letter: &Letter) -> bool {
+    /// Whether a request is a release that changes nothing on this node.
+    pub(super) fn is_idle_release(&self, in_flight: &RequestInFlight) -> bool {
         let record = &self.memory.record;
         let (Request::Release { attempt, tombstone: None, parting: None } | Request::PlainRelease { attempt }) =
-            &letter.request
+            &in_flight.request
         else {
             return false;
         };
@@ -183,7 +190,7 @@ impl Server {
         !has_vote && record.entries.iter().all(|entry| entry.attempt != *attempt)
     }
 
-    /// The node's state for this request.
+    /// The incarnation with which the node executes this request, in view of the flaw.
     fn life_for(&self, setup: &Setup, request: &Request, epoch: Epoch) -> Incarnation {
         let known = self.memory.life.clone().unwrap_or_else(|| Incarnation {
             identity: self.identity(),
@@ -196,66 +203,67 @@ impl Server {
             founders: String::new(),
             restarts: 0,
         });
-        // `SET NX PX` has no epoch: the link checks it.
-        if request.is_plain() || setup.lacks(Flaw::HandshakeUntied) || setup.lacks(Flaw::EpochUnchecked) {
+        // `SET NX PX` has no epoch, so the client's link checks the epoch.
+        if request.is_plain() || setup.has_flaw(Flaw::HandshakeSkipped) || setup.has_flaw(Flaw::EpochUnchecked) {
             return Incarnation { epoch: Some(epoch), floor: known.floor.or(Some(Fence::default())), ..known };
         }
         let mut known = known;
-        if setup.lacks(Flaw::FloorLost) || setup.lacks(Flaw::TrustWithoutFloor) {
-            // The clock does not count either.
+        if setup.has_flaw(Flaw::FloorLost) || setup.has_flaw(Flaw::TrustWithoutFloor) {
+            // The node's clock limits fences, too, so the flaw ignores the clock.
             known.constants.max_skew_micros = u64::MAX / 4;
         }
         known
     }
 
-    /// Restarts with this memory.
+    /// Restarts the server with this memory.
     pub(super) fn restart(&mut self, setup: &Setup, now: u64, memory: Memory) {
         self.run += 1;
         self.promotions = 0;
         self.memory = memory;
-        self.started = self.time(setup, now).wall_micros;
+        self.started_wall_micros = self.time(setup, now).wall_micros;
     }
 
-    /// Loads a copy of its own life from before the first vote. Returns whether its identity shows that.
+    /// Loads a copy of the node's data from before the first vote. Returns whether the node's identity shows the
+    /// change.
     pub(super) fn roll_back(&mut self, setup: &Setup) -> bool {
         let life = self.memory.life.take();
         self.memory = Memory { life, ..Memory::default() };
-        let is_told = !setup.lacks(Flaw::RollbackUnnoticed);
-        self.promotions += u32::from(is_told);
-        is_told
+        let is_noticeable = !setup.has_flaw(Flaw::RollbackUnnoticed);
+        self.promotions += u32::from(is_noticeable);
+        is_noticeable
     }
 
-    pub(super) fn jump(&mut self, by: i64) {
-        self.offset += by;
+    pub(super) fn jump(&mut self, by_micros: i64) {
+        self.wall_offset_micros += by_micros;
     }
 
-    /// Whether a jump of its clock cannot affect anything.
+    /// Whether the server stores no votes, so that a fault has nothing to affect.
     pub(super) fn is_blank(&self) -> bool {
         self.memory.record.is_empty()
     }
 
     /// Removes everything that has expired, so that equivalent states are equal.
-    pub(super) fn lapse(&mut self, setup: &Setup, now: u64) {
+    pub(super) fn remove_expired(&mut self, setup: &Setup, now: u64) {
         let time = self.time(setup, now);
-        self.memory.record.lapse(time);
+        self.memory.record.remove_expired(time);
         self.memory.record.sweep_tombstones(time);
     }
 
-    /// The last milliseconds of everything that clients may wait for, by a clock that has not jumped.
-    pub(super) fn ends(&self, setup: &Setup) -> impl Iterator<Item = u64> + '_ {
+    /// The ends of all votes and entries, in milliseconds, by a clock that has not jumped.
+    pub(super) fn expiries(&self, setup: &Setup) -> impl Iterator<Item = u64> + '_ {
         let record = &self.memory.record;
         let ends = record.vote.iter().map(|vote| vote.until).chain(record.entries.iter().map(|entry| entry.until));
-        let jumped = if setup.expires_by_wall() { self.offset / 1_000 } else { 0 };
+        let jumped = if setup.expires_by_wall() { self.wall_offset_micros / 1_000 } else { 0 };
         ends.map(move |until| until.saturating_add_signed(-jumped))
     }
 }
 
-/// The request that a node executes instead if it lacks one of the rules of breaking.
+/// The request that a node executes instead of a break, if the setup has a flaw of breaking.
 fn mutated_break(setup: &Setup, record: &Record, request: &Request) -> Option<Request> {
     let Request::Break { target, mode } = *request else { return None };
     match setup.flaw? {
-        Flaw::BreakFrees => Some(Request::Break { target, mode: BreakMode::Now }),
-        Flaw::BreakAny => {
+        Flaw::BreakFreesAtOnce => Some(Request::Break { target, mode: BreakMode::Now }),
+        Flaw::BreakOfAnyLease => {
             let target = Target::Fence(record.fence.as_ref()?.fence);
             Some(Request::Break { target, mode })
         }

@@ -1,20 +1,20 @@
-//! Parts of a state that most of its successors share.
+//! Parts of a state that the state shares with most of its successors.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// Copied on write, and hashed once.
+/// A part of a state, copied on write and hashed once.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared<T> {
     part: Rc<T>,
-    name: Cell<Option<u64>>,
+    hash: Cell<Option<u64>>,
 }
 
 impl<T> Shared<T> {
     pub(crate) fn new(part: T) -> Self {
-        Self { part: Rc::new(part), name: Cell::new(None) }
+        Self { part: Rc::new(part), hash: Cell::new(None) }
     }
 }
 
@@ -28,24 +28,24 @@ impl<T> Deref for Shared<T> {
 
 impl<T: Clone> DerefMut for Shared<T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.name.set(None);
+        self.hash.set(None);
         Rc::make_mut(&mut self.part)
     }
 }
 
 impl<T: Hash> Hash for Shared<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let name = self.name.get().unwrap_or_else(|| Mixed.hash_one(&*self.part));
-        self.name.set(Some(name));
-        state.write_u64(name);
+        let hash = self.hash.get().unwrap_or_else(|| FixedBuildHasher.hash_one(&*self.part));
+        self.hash.set(Some(hash));
+        state.write_u64(hash);
     }
 }
 
-/// A fast hasher, the same in every run.
+/// Builds a fast hasher that gives the same hashes in every run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mixed;
+pub(crate) struct FixedBuildHasher;
 
-impl BuildHasher for Mixed {
+impl BuildHasher for FixedBuildHasher {
     type Hasher = Mixer;
 
     fn build_hasher(&self) -> Mixer {
@@ -53,7 +53,7 @@ impl BuildHasher for Mixed {
     }
 }
 
-/// Multiplies and folds, word by word.
+/// A hasher that multiplies and folds, word by word.
 #[derive(Debug)]
 pub(crate) struct Mixer(u64);
 

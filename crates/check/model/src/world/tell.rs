@@ -3,13 +3,14 @@
 use std::fmt;
 
 use quorlock_core::name::LeaseId;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::request::Request;
+use quorlock_core::vote::Vote;
 
 use super::World;
-use super::link::Letter;
+use super::link::RequestInFlight;
 use crate::words;
 
-/// One line of a story.
+/// One line of a story: what happened to whom.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Milliseconds of real time.
@@ -46,23 +47,31 @@ impl World {
         }
     }
 
-    /// Adds a node's vote on a request.
-    pub(super) fn say_vote(&mut self, server: usize, asker: usize, letter: &Letter, vote: &Vote, is_stray: bool) {
+    /// Adds a node's vote on a request to the story.
+    pub(super) fn say_vote(
+        &mut self,
+        server: usize,
+        asker: usize,
+        in_flight: &RequestInFlight,
+        vote: &Vote,
+        is_stray: bool,
+    ) {
         if self.story.is_none() {
             return;
         }
-        let whose = match &letter.request {
+        let whose = match &in_flight.request {
             Request::Break { .. } | Request::Retire { .. } => client_name(asker),
             request => self.attempt_name(request.attempt()),
         };
-        let (what, says) = (words::of_request(&letter.request, letter.again), words::of_vote(&letter.request, vote));
+        let (what, vote) =
+            (words::of_request(&in_flight.request, in_flight.is_repeated), words::of_vote(&in_flight.request, vote));
         let late = if is_stray { ", from a broken connection" } else { "" };
-        self.say_of_server(server, || format!("gets {whose}'s {what}{late}: {says}"));
+        self.say_of_server(server, || format!("gets {whose}'s {what}{late}: {vote}"));
     }
 
     pub(super) fn attempt_name(&self, attempt: LeaseId) -> String {
         let named = self.clients.iter().enumerate().find_map(|(index, client)| {
-            let serial = client.attempts.iter().position(|begun| *begun == attempt)?;
+            let serial = client.attempts.iter().position(|other| *other == attempt)?;
             Some(format!("{}{}", client_name(index), serial + 1))
         });
         named.unwrap_or_else(|| "nobody".into())

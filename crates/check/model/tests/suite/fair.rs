@@ -1,7 +1,7 @@
 //! Every fair schedule serves the waiters; without the rules of waiting, some do not.
 
 use quorlock_core::rules::{Rule, Rules};
-use quorlock_model::queue::fair::{Fair, Mishaps};
+use quorlock_model::queue::fair::{Fair, Faults};
 use quorlock_model::queue::world::Flaws;
 use quorlock_model::scenario::{
     three_and_a_node_down, three_waiters, two_and_a_death, two_and_a_forgotten_position, two_waiters, two_without_hints,
@@ -14,11 +14,13 @@ fn assert_serves(fair: Fair) {
     assert!(found.exhausted, "the search did not end");
 }
 
+/// The violation that the search finds, if there is one.
 fn breach_of(fair: Fair) -> Option<Breach> {
     fair.search().counter.map(|counter| counter.breach)
 }
 
-fn breach(flaws: Flaws) -> Option<Breach> {
+/// The violation that three waiters with these flaws lead to.
+fn breach_with(flaws: Flaws) -> Option<Breach> {
     breach_of(Fair { flaws, ..three_waiters() })
 }
 
@@ -62,7 +64,7 @@ fn a_vote_for_a_client_that_yielded_starves_a_waiter() {
     let fair = three_and_a_node_down();
     assert_eq!(
         breach_of(Fair { flaws: Flaws { accepts_after_yield: true, ..fair.flaws }, ..fair }),
-        Some(Breach::Starved)
+        Some(Breach::WaiterStarved)
     );
 }
 
@@ -70,35 +72,35 @@ fn a_vote_for_a_client_that_yielded_starves_a_waiter() {
 fn a_permanent_position_of_a_dead_waiter_starves_the_next() {
     let fair = two_and_a_death();
     let flaws = Flaws { permanent_positions: true, ..fair.flaws };
-    assert_eq!(breach_of(Fair { flaws, ..fair }), Some(Breach::Starved));
-    // It does no harm if all clients live.
+    assert_eq!(breach_of(Fair { flaws, ..fair }), Some(Breach::WaiterStarved));
+    // Permanent positions do no harm if all clients live.
     assert_serves(Fair { flaws, ..two_waiters() });
 }
 
 #[test]
 fn a_waiter_without_polls_is_starved_by_a_forgotten_position() {
     let flaws = Flaws { without_timers: true, ..Flaws::default() };
-    let forgotten = Mishaps { forgotten: true, ..Mishaps::default() };
-    assert_eq!(breach_of(Fair { flaws, mishaps: forgotten, ..two_waiters() }), Some(Breach::Starved));
+    let forgotten = Faults { forgotten: true, ..Faults::default() };
+    assert_eq!(breach_of(Fair { flaws, faults: forgotten, ..two_waiters() }), Some(Breach::WaiterStarved));
     // Without faults, hints and handoffs are enough.
-    assert_serves(Fair { flaws, mishaps: Mishaps::default(), ..two_waiters() });
+    assert_serves(Fair { flaws, faults: Faults::default(), ..two_waiters() });
 }
 
 #[test]
 fn a_waiter_without_polls_is_starved_without_hints() {
     let fair = two_without_hints();
     let flaws = Flaws { without_timers: true, ..fair.flaws };
-    assert_eq!(breach_of(Fair { flaws, mishaps: Mishaps::default(), ..fair }), Some(Breach::Starved));
+    assert_eq!(breach_of(Fair { flaws, faults: Faults::default(), ..fair }), Some(Breach::WaiterStarved));
 }
 
 #[test]
 fn without_yields_a_fair_schedule_serves_no_waiter() {
     let flaws = Flaws { rules: Rules::without(Rule::Yield), ..Flaws::default() };
-    assert_eq!(breach(flaws), Some(Breach::Starved));
+    assert_eq!(breach_with(flaws), Some(Breach::WaiterStarved));
 }
 
 #[test]
-fn with_yields_only_on_not_first_refusals_a_fair_schedule_serves_no_waiter() {
+fn with_yields_only_to_queued_waiters_a_fair_schedule_serves_no_waiter() {
     let flaws = Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() };
-    assert_eq!(breach(flaws), Some(Breach::Starved));
+    assert_eq!(breach_with(flaws), Some(Breach::WaiterStarved));
 }

@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use quorlock_core::rules::Rule;
-use quorlock_model::scenario::{votes_that_vanish, votes_that_vanish_before_a_waiter, votes_that_vanish_twice};
+use quorlock_model::scenario::{
+    votes_dropped_by_clock_jump, votes_dropped_by_clock_jump_with_waiter, votes_dropped_by_two_clock_jumps,
+};
 use quorlock_model::search::{exhaust, shortest};
 use quorlock_model::setup::{Flaw, Setup};
 use quorlock_model::world::Breach;
 
+/// Checks that the search of this setup ends without a violation.
 fn assert_ordered(setup: Setup) {
     let found = exhaust(&Arc::new(setup));
     println!("{} states", found.states);
@@ -15,23 +18,23 @@ fn assert_ordered(setup: Setup) {
 }
 
 #[test]
-fn fences_are_ordered_like_votes_that_vanish() {
-    assert_ordered(votes_that_vanish());
+fn fences_are_ordered_like_votes_that_a_clock_jump_drops() {
+    assert_ordered(votes_dropped_by_clock_jump());
 }
 
 #[test]
-fn fences_are_ordered_like_votes_that_vanish_twice() {
-    assert_ordered(votes_that_vanish_twice());
+fn fences_are_ordered_like_votes_that_two_clock_jumps_drop() {
+    assert_ordered(votes_dropped_by_two_clock_jumps());
 }
 
 #[test]
-fn fences_are_ordered_like_votes_that_are_handed_over_and_vanish() {
-    assert_ordered(votes_that_vanish_before_a_waiter());
+fn fences_are_ordered_like_handed_over_votes_that_a_clock_jump_drops() {
+    assert_ordered(votes_dropped_by_clock_jump_with_waiter());
 }
 
 #[test]
-fn without_equal_fences_votes_that_vanish_put_them_out_of_order() {
+fn without_equal_fences_a_clock_jump_puts_fences_out_of_order() {
     let flaw = Some(Flaw::Core(Rule::EqualFences));
-    let found = shortest(&Arc::new(Setup { flaw, ..votes_that_vanish_twice() }));
+    let found = shortest(&Arc::new(Setup { flaw, ..votes_dropped_by_two_clock_jumps() }));
     assert_eq!(found.counter.map(|counter| counter.breach), Some(Breach::FenceOrder));
 }

@@ -1,4 +1,4 @@
-//! The searches of the core, and the pages about them.
+//! Tests of the searches of the core, and of the pages about them.
 
 mod evidence;
 mod fair;

@@ -1,5 +1,5 @@
-//! Waiting in the queue with the shipped nodes and clients: which schedules hang without which rule, and that all
-//! waiters are served with all rules.
+//! Waiting in the queue with the shipped nodes and clients: with all rules every waiter is served, and without a rule
+//! some schedules hang.
 //!
 //! A model checker found these schedules for the protocol on three nodes with three waiters.
 

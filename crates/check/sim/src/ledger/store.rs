@@ -7,22 +7,22 @@ use super::Hold;
 #[derive(Debug, Default)]
 pub(crate) struct Store {
     highest: Fence,
-    /// The holder and lease of that write.
-    by: Option<(Hold, usize)>,
+    /// The holder and lease of the write with the highest fence.
+    last_writer: Option<(Hold, usize)>,
 }
 
 impl Store {
-    /// Returns whether the write is accepted, and whether that is wrong: two holders that exclude each other had the
-    /// same fence.
+    /// Writes with this fence. Returns whether the store accepts the write, and whether the write corrupts the store:
+    /// it has the fence of another holder, and the two holders exclude each other.
     pub(super) fn write(&mut self, hold: Hold, lease: usize, fence: Fence) -> (bool, bool) {
         if fence < self.highest {
             return (false, false);
         }
-        let is_rival = |(other, of): (Hold, usize)| of != lease && other.excludes(hold);
-        let is_corrupted = fence == self.highest && self.by.is_some_and(is_rival);
-        // Readers only compare.
+        let is_rival = |(other, other_lease): (Hold, usize)| other_lease != lease && other.excludes(hold);
+        let is_corrupted = fence == self.highest && self.last_writer.is_some_and(is_rival);
+        // The write of a reader compares fences, but does not raise the highest fence.
         if hold != Hold::Reader {
-            (self.highest, self.by) = (fence, Some((hold, lease)));
+            (self.highest, self.last_writer) = (fence, Some((hold, lease)));
         }
         (true, is_corrupted)
     }

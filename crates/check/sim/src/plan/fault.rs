@@ -4,17 +4,17 @@ use crate::world::client_name;
 use quorlock_core::rng::Seeded;
 
 const MS: u64 = 1_000_000;
-/// Gives pauses a random generator of their own, which is derived from the seed.
+/// Turns the seed of a run into the seed of the random generator for pauses.
 const PAUSE_SALT: u64 = 0x7061_7573_6573;
 
-/// The direction in which messages are held back.
+/// The direction in which a cut holds messages back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// To the node.
+    /// Messages to the node.
     Up,
-    /// From the node.
+    /// Messages from the node.
     Down,
-    /// In both directions.
+    /// Messages in both directions.
     Both,
 }
 
@@ -29,20 +29,20 @@ pub enum Recovery {
     Whole,
 }
 
-/// A fault. Times are in nanoseconds.
+/// A fault. `ppm` is in parts per million.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Fault {
-    /// Messages between a client and a node are held back.
-    Cut { client: usize, node: usize, direction: Direction, lasts: u64 },
+    /// The network holds back messages between a client and a node.
+    Cut { client: usize, node: usize, direction: Direction, duration_nanos: u64 },
     /// The connection between a client and a node breaks.
     Reset { client: usize, node: usize },
     /// A node is killed, and restarts after a while.
     Crash {
         node: usize,
         recovery: Recovery,
-        /// How long the node is down.
-        lasts: u64,
+        /// How long the node is down, in nanoseconds.
+        duration_nanos: u64,
     },
     /// A node takes a snapshot.
     Save { node: usize },
@@ -51,15 +51,15 @@ pub enum Fault {
     /// A node is emptied, and keeps its connections.
     Flush { node: usize },
     /// A node stops for a while.
-    FreezeNode { node: usize, lasts: u64 },
+    FreezeNode { node: usize, duration_nanos: u64 },
     /// A client stops for a while; its clock keeps running.
-    FreezeClient { client: usize, lasts: u64 },
+    FreezeClient { client: usize, duration_nanos: u64 },
     /// A client's machine is paused. Its clocks stand still, except for the wall clock, as during a snapshot of a
     /// virtual machine.
-    PauseClient { client: usize, lasts: u64 },
+    PauseClient { client: usize, duration_nanos: u64 },
     /// A client is killed.
     Kill { client: usize },
-    /// A client's boot-time clock jumps forward, as after a suspension.
+    /// A client's boot-time clock jumps ahead, as after a suspension.
     ClientClockJump { client: usize, millis: u64 },
     /// The rate of a node's clock changes: it is now fast by `ppm` parts per million.
     NodeClockRate { node: usize, ppm: i64 },
@@ -70,7 +70,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// The row of the page's table that counts this fault.
+    /// The label of this fault in the table of faults in `docs/evidence/sim.md`.
     pub fn page_label(&self) -> &'static str {
         match self {
             Self::Cut { direction: Direction::Both, .. } => "links cut in both directions",
@@ -100,32 +100,34 @@ impl Fault {
         let node_name = |node: &usize| format!("n{}", node + 1);
         let ms = |nanos: &u64| format!("{:.0} ms", *nanos as f64 / 1e6);
         Some(match self {
-            Self::Cut { client, node, direction, lasts } => {
+            Self::Cut { client, node, direction, duration_nanos } => {
                 let state = match direction {
                     Direction::Up => "cannot send to",
                     Direction::Down => "receives nothing from",
                     Direction::Both => "is cut off from",
                 };
-                (client_name(*client), format!("{state} {} for {}", node_name(node), ms(lasts)))
+                (client_name(*client), format!("{state} {} for {}", node_name(node), ms(duration_nanos)))
             }
             Self::Reset { client, node } => {
                 (client_name(*client), format!("loses its connection to {}", node_name(node)))
             }
-            Self::Crash { node, recovery, lasts } => {
+            Self::Crash { node, recovery, duration_nanos } => {
                 let with = match recovery {
                     Recovery::Empty => "empty",
                     Recovery::Snapshot => "with its snapshot",
                     Recovery::Whole => "with all its memory",
                 };
-                (node_name(node), format!("crashes, and restarts {with} after {}", ms(lasts)))
+                (node_name(node), format!("crashes, and restarts {with} after {}", ms(duration_nanos)))
             }
             Self::Save { node } => (node_name(node), "takes a snapshot".into()),
             Self::RollBack { node } => (node_name(node), "is rolled back to its snapshot; its connections stay".into()),
             Self::Flush { node } => (node_name(node), "is emptied; its connections stay".into()),
-            Self::FreezeNode { node, lasts } => (node_name(node), format!("stops for {}", ms(lasts))),
-            Self::FreezeClient { client, lasts } => (client_name(*client), format!("stops for {}", ms(lasts))),
-            Self::PauseClient { client, lasts } => {
-                (client_name(*client), format!("is paused together with its machine for {}", ms(lasts)))
+            Self::FreezeNode { node, duration_nanos } => (node_name(node), format!("stops for {}", ms(duration_nanos))),
+            Self::FreezeClient { client, duration_nanos } => {
+                (client_name(*client), format!("stops for {}", ms(duration_nanos)))
+            }
+            Self::PauseClient { client, duration_nanos } => {
+                (client_name(*client), format!("is paused together with its machine for {}", ms(duration_nanos)))
             }
             Self::ClientClockJump { client, millis } => {
                 (client_name(*client), format!("has a clock that jumps ahead by {millis} ms"))
@@ -156,9 +158,9 @@ pub(super) enum FaultKind {
     SlowClientClocks,
 }
 
-/// Chooses the kinds of faults of a run. Also returns whether one of them breaks an assumption.
+/// Chooses the kinds of faults of a run. Also returns whether one of these kinds breaks an assumption.
 pub(super) fn draw_kinds(rng: &mut Seeded, nodes: usize) -> (bool, Vec<FaultKind>) {
-    let within = [
+    let kinds_within_assumptions = [
         FaultKind::Cuts,
         FaultKind::Isolation,
         FaultKind::Resets,
@@ -171,7 +173,7 @@ pub(super) fn draw_kinds(rng: &mut Seeded, nodes: usize) -> (bool, Vec<FaultKind
         FaultKind::ClientClockJumps,
     ];
     let percent = rng.pick(&[10, 25, 45]);
-    let mut kinds: Vec<FaultKind> = within.into_iter().filter(|_| rng.percent(percent)).collect();
+    let mut kinds: Vec<FaultKind> = kinds_within_assumptions.into_iter().filter(|_| rng.percent(percent)).collect();
     if rng.percent(25) {
         kinds.push(FaultKind::SlowClientClocks);
         if nodes > 1 {
@@ -182,87 +184,87 @@ pub(super) fn draw_kinds(rng: &mut Seeded, nodes: usize) -> (bool, Vec<FaultKind
         |kind: &FaultKind| matches!(kind, FaultKind::Crashes | FaultKind::Snapshots | FaultKind::Flushes);
     let breaks_clocks = |kind: &FaultKind| matches!(kind, FaultKind::SlowClientClocks | FaultKind::NodeClockSteps);
     // A single node is trusted even after a memory loss.
-    let is_beyond = kinds.iter().any(|kind| breaks_clocks(kind) || nodes == 1 && costs_memory(kind));
-    (is_beyond, kinds)
+    let is_beyond_assumptions = kinds.iter().any(|kind| breaks_clocks(kind) || nodes == 1 && costs_memory(kind));
+    (is_beyond_assumptions, kinds)
 }
 
-/// Draws pauses of client machines, in some runs. Pauses have their own random generator, so that adding them does not
-/// change the rest of a plan.
-pub(super) fn draw_pauses(seed: u64, clients: usize, ttl: u64, horizon: u64) -> Vec<(u64, Fault)> {
+/// Draws pauses of client machines, in some runs, with their times in nanoseconds. Pauses have their own random
+/// generator, so that the rest of a plan does not depend on them.
+pub(super) fn draw_pauses(seed: u64, clients: usize, ttl_millis: u64, horizon_nanos: u64) -> Vec<(u64, Fault)> {
     let rng = &mut Seeded::new(seed ^ PAUSE_SALT);
     let count = if rng.percent(12) { rng.range(1, 3) } else { 0 };
     let pause = |_| {
-        let (at, client) = (rng.below(horizon), rng.index(clients));
-        (at, Fault::PauseClient { client, lasts: rng.range(1, ttl * 3) * MS })
+        let (at, client) = (rng.below(horizon_nanos), rng.index(clients));
+        (at, Fault::PauseClient { client, duration_nanos: rng.range(1, ttl_millis * 3) * MS })
     };
     (0..count).map(pause).collect()
 }
 
-/// Draws faults of these kinds, and their times in nanoseconds.
+/// Draws faults of these kinds, with their times in nanoseconds.
 pub(super) fn draw(
     rng: &mut Seeded,
     kinds: &[FaultKind],
     nodes: usize,
     clients: usize,
-    ttl: u64,
-    max_clock_step_back: u64,
-    horizon: u64,
+    ttl_millis: u64,
+    max_clock_step_back_millis: u64,
+    horizon_nanos: u64,
 ) -> Vec<(u64, Fault)> {
     let mut faults = Vec::new();
     if kinds.is_empty() {
         return faults;
     }
     for _ in 0..rng.range(1, 6) {
-        let at = rng.below(horizon);
-        let lasts = rng.range(1, ttl * 2) * MS;
+        let at = rng.below(horizon_nanos);
+        let duration_nanos = rng.range(1, ttl_millis * 2) * MS;
         let (client, node) = (rng.index(clients), rng.index(nodes));
         let direction = rng.pick(&[Direction::Up, Direction::Down, Direction::Both]);
         let mut add = |at, fault| faults.push((at, fault));
         match rng.pick(kinds) {
-            FaultKind::Cuts => add(at, Fault::Cut { client, node, direction, lasts }),
+            FaultKind::Cuts => add(at, Fault::Cut { client, node, direction, duration_nanos }),
             FaultKind::Isolation if rng.percent(50) => {
-                (0..nodes).for_each(|node| add(at, Fault::Cut { client, node, direction, lasts }));
+                (0..nodes).for_each(|node| add(at, Fault::Cut { client, node, direction, duration_nanos }));
             }
             FaultKind::Isolation => {
-                (0..clients).for_each(|client| add(at, Fault::Cut { client, node, direction, lasts }));
+                (0..clients).for_each(|client| add(at, Fault::Cut { client, node, direction, duration_nanos }));
             }
             FaultKind::Resets => add(at, Fault::Reset { client, node }),
             FaultKind::Crashes => {
                 let recovery = rng.pick(&[Recovery::Empty, Recovery::Empty, Recovery::Whole]);
-                add(at, Fault::Crash { node, recovery, lasts: lasts / 4 });
+                add(at, Fault::Crash { node, recovery, duration_nanos: duration_nanos / 4 });
             }
             FaultKind::Snapshots => {
                 add(at, Fault::Save { node });
-                let later = at + rng.below(ttl * MS * 2);
+                let later = at + rng.below(ttl_millis * MS * 2);
                 add(
                     later,
-                    // Derived from `lasts` instead of drawn, so that the other draws of a seed stay the same.
-                    match lasts / MS % 3 {
+                    // Derived from `duration_nanos` instead of drawn, so that the other draws of a seed stay the same.
+                    match duration_nanos / MS % 3 {
                         0 => Fault::RollBack { node },
-                        _ => Fault::Crash { node, recovery: Recovery::Snapshot, lasts: lasts / 4 },
+                        _ => Fault::Crash { node, recovery: Recovery::Snapshot, duration_nanos: duration_nanos / 4 },
                     },
                 );
             }
             FaultKind::Flushes => add(at, Fault::Flush { node }),
-            FaultKind::FrozenNodes => add(at, Fault::FreezeNode { node, lasts }),
-            FaultKind::FrozenClients => add(at, Fault::FreezeClient { client, lasts }),
+            FaultKind::FrozenNodes => add(at, Fault::FreezeNode { node, duration_nanos }),
+            FaultKind::FrozenClients => add(at, Fault::FreezeClient { client, duration_nanos }),
             FaultKind::Kills => add(at, Fault::Kill { client }),
-            FaultKind::ClientClockJumps => add(at, Fault::ClientClockJump { client, millis: rng.range(1, ttl) }),
+            FaultKind::ClientClockJumps => add(at, Fault::ClientClockJump { client, millis: rng.range(1, ttl_millis) }),
             FaultKind::NodeClockSteps => {
-                // The clock steps ahead, and later back by the same amount: never further back than allowed.
-                let millis = rng.range(1, max_clock_step_back) as i64;
+                // The clock steps ahead, and later back by the same amount, which max_clock_step_back allows.
+                let millis = rng.range(1, max_clock_step_back_millis) as i64;
                 let node = node.min(nodes - 1);
                 if !faults
                     .iter()
                     .any(|(_, fault)| matches!(fault, Fault::NodeClockStep { node: other, .. } if *other == node))
                 {
                     faults.push((at, Fault::NodeClockStep { node, millis }));
-                    faults.push((at + lasts, Fault::NodeClockStep { node, millis: -millis }));
+                    faults.push((at + duration_nanos, Fault::NodeClockStep { node, millis: -millis }));
                 }
             }
             FaultKind::SlowClientClocks => {
                 add(at, Fault::ClientClockRate { client, ppm: rng.pick(&[-1_000_000, -800_000, -400_000]) });
-                add(at + lasts, Fault::ClientClockRate { client, ppm: 0 });
+                add(at + duration_nanos, Fault::ClientClockRate { client, ppm: 0 });
             }
         }
     }

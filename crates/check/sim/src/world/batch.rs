@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use quorlock_core::mode::Mode;
-use quorlock_core::vote::Request;
+use quorlock_core::request::Request;
+use quorlock_core::terms::Mode;
 
-/// Releases first, then exclusive acquires, then renewals of exclusive locks, then all other requests. Requests about one
-/// name keep their order. A batch keeps its order if one of its requests is plain or leaves a tombstone, because a
+/// Releases first, then exclusive acquires, then renewals of exclusive locks, then all other requests. Requests about
+/// one name keep their order. A batch keeps its order if one of its requests is plain or leaves a tombstone, because a
 /// tombstone belongs to an attempt and not to a name.
 pub(super) fn order(messages: &[(String, Arc<Request>)]) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..messages.len()).collect();
+    let mut indexes: Vec<usize> = (0..messages.len()).collect();
     let plain = messages.iter().filter(|(_, request)| request.is_plain()).count();
     if (1..messages.len()).contains(&plain) || messages.iter().any(|(_, request)| leaves_tombstone(request)) {
-        return places;
+        return indexes;
     }
     let mut latest: BTreeMap<&str, u8> = BTreeMap::new();
     let mut ranks = Vec::with_capacity(messages.len());
@@ -25,12 +25,12 @@ pub(super) fn order(messages: &[(String, Arc<Request>)]) -> Vec<usize> {
             (Request::Renew { mode: Mode::EXCLUSIVE, .. } | Request::PlainExtend { .. }, None | Some(0)) => 2,
             _ => 3,
         };
-        // After an acquire, a renewal or a request on its own, all further requests about the name go on their own.
+        // After an acquire, a renewal or a separate request, all further requests about the name are separate.
         latest.insert(key, if rank == 0 { 0 } else { 3 });
         ranks.push(rank);
     }
-    places.sort_by_key(|place| ranks[*place]);
-    places
+    indexes.sort_by_key(|index| ranks[*index]);
+    indexes
 }
 
 fn leaves_tombstone(request: &Request) -> bool {
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn similar_requests_go_together_and_each_name_keeps_its_order() {
+    fn similar_requests_share_a_command_and_each_name_keeps_its_order() {
         let messages = [acquire("a"), release("b", None), release("a", None), acquire("b"), acquire("a")];
         assert_eq!(order(&messages), [1, 0, 3, 2, 4]);
         let messages = [renew("a"), acquire("a"), renew("b"), acquire("c"), release("b", None), release("d", None)];

@@ -14,11 +14,11 @@ impl World {
     pub(super) fn inject(&self, fault: Fault) {
         if let Fault::Kill { client } = fault {
             let mut state = self.state.borrow_mut();
-            let is_there = state.clients.get(client).is_some_and(|client| client.is_alive);
+            let is_alive = state.clients.get(client).is_some_and(|client| client.is_alive);
             let now = state.now;
             state.story.say_of_client(now, client, || "is killed".into());
             drop(state);
-            if is_there {
+            if is_alive {
                 self.kill(client);
             }
             return;
@@ -26,7 +26,7 @@ impl World {
         self.state.borrow_mut().inject(fault);
     }
 
-    /// Continues everything whose stop has ended.
+    /// Continues clients, nodes and connections whose stop has ended.
     pub(super) fn resume(&self) {
         let mail: Vec<_> = {
             let mut state = self.state.borrow_mut();
@@ -46,14 +46,14 @@ impl World {
             let mut state = self.state.borrow_mut();
             let now = state.now;
             state.events.retain(|_, event| !matches!(event, Event::Fault(_)));
-            state.ways.iter_mut().flatten().for_each(|way| (way.up_until, way.down_until) = (0, 0));
+            state.paths.iter_mut().flatten().for_each(|path| (path.up_until, path.down_until) = (0, 0));
             for client in &mut state.clients {
                 (client.frozen_until, client.is_paused) = (0, false);
-                client.run_clocks(now, client.ppm);
+                client.set_rates(now, client.ppm);
             }
             for server in &mut state.servers {
                 (server.frozen_until, server.down_until) = (0, 0);
-                server.put_clock_right(now);
+                server.reset_clock(now);
             }
             (state.network.slow_percent, state.network.breaks_permille) = (0, 0);
             state.network.hints_lost_percent = 0;
@@ -70,26 +70,26 @@ impl State {
             self.story.say(now, &who, || what);
         }
         match fault {
-            Fault::Cut { client, node, direction, lasts } => {
-                let Some(way) = self.ways.get_mut(client).map(|ways| &mut ways[node]) else { return };
+            Fault::Cut { client, node, direction, duration_nanos } => {
+                let Some(path) = self.paths.get_mut(client).map(|paths| &mut paths[node]) else { return };
                 if direction != Direction::Down {
-                    way.up_until = way.up_until.max(now + lasts);
+                    path.up_until = path.up_until.max(now + duration_nanos);
                 }
                 if direction != Direction::Up {
-                    way.down_until = way.down_until.max(now + lasts);
+                    path.down_until = path.down_until.max(now + duration_nanos);
                 }
-                self.schedule(now + lasts, Event::Resume);
+                self.schedule(now + duration_nanos, Event::Resume);
             }
             Fault::Reset { client, node } => {
                 for connection in 0..self.connections.len() {
                     let link = &self.connections[connection];
                     if link.client == client && link.node == node && link.is_open {
-                        let is_told = self.rng.percent(70);
-                        self.break_off(connection, is_told);
+                        let has_error = self.rng.percent(70);
+                        self.break_off(connection, has_error);
                     }
                 }
             }
-            Fault::Crash { node, recovery, lasts } => {
+            Fault::Crash { node, recovery, duration_nanos } => {
                 let server = &mut self.servers[node];
                 let memory = match recovery {
                     Recovery::Empty => Memory::default(),
@@ -98,15 +98,15 @@ impl State {
                 };
                 server.restart(memory);
                 if recovery != Recovery::Whole {
-                    server.set_back_at = now;
+                    server.memory_lost_at = now;
                 }
-                server.down_until = now + lasts;
+                server.down_until = now + duration_nanos;
                 server.frozen_until = 0;
                 for connection in 0..self.connections.len() {
                     let link = &self.connections[connection];
                     if link.node == node && link.is_open {
-                        let is_told = self.rng.percent(80);
-                        self.break_off(connection, is_told);
+                        let has_error = self.rng.percent(80);
+                        self.break_off(connection, has_error);
                     }
                 }
             }
@@ -118,54 +118,54 @@ impl State {
                 let server = &mut self.servers[node];
                 let memory = server.snapshot.clone().unwrap_or_default();
                 server.roll_back(memory);
-                server.set_back_at = now;
-                self.tell_of_change(node);
+                server.memory_lost_at = now;
+                self.notify_of_change(node);
             }
             Fault::Flush { node } => {
                 self.servers[node].flush();
-                self.tell_of_change(node);
+                self.notify_of_change(node);
             }
-            Fault::FreezeNode { node, lasts } => {
-                self.servers[node].frozen_until = now + lasts;
-                self.schedule(now + lasts, Event::Resume);
+            Fault::FreezeNode { node, duration_nanos } => {
+                self.servers[node].frozen_until = now + duration_nanos;
+                self.schedule(now + duration_nanos, Event::Resume);
             }
-            Fault::FreezeClient { client, lasts } => {
+            Fault::FreezeClient { client, duration_nanos } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 // A paused client stays paused, because its clocks stand still.
                 let least = if client.is_paused { client.frozen_until } else { 0 };
-                client.frozen_until = least.max(now + lasts);
-                self.schedule(now + lasts, Event::Resume);
+                client.frozen_until = least.max(now + duration_nanos);
+                self.schedule(now + duration_nanos, Event::Resume);
             }
-            Fault::PauseClient { client, lasts } => {
+            Fault::PauseClient { client, duration_nanos } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 client.is_paused = true;
-                client.frozen_until = client.frozen_until.max(now + lasts);
-                client.clock.run(now, STOPPED);
-                client.raw.run(now, STOPPED);
+                client.frozen_until = client.frozen_until.max(now + duration_nanos);
+                client.clock.set_rate(now, STOPPED);
+                client.raw.set_rate(now, STOPPED);
                 let until = client.frozen_until;
                 self.schedule(until, Event::Resume);
             }
-            Fault::NodeClockRate { node, ppm } => self.servers[node].clock.run(now, ppm),
+            Fault::NodeClockRate { node, ppm } => self.servers[node].clock.set_rate(now, ppm),
             Fault::NodeClockStep { node, millis } => self.servers[node].set_clock(now, millis * MS as i64),
             Fault::ClientClockJump { client, millis } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 client.clock.jump(now, (millis * MS) as i64);
-                client.note_skew(now);
+                client.record_skew(now);
             }
             Fault::ClientClockRate { client, ppm } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
-                client.run_clocks(now, ppm);
+                client.set_rates(now, ppm);
             }
-            // Handled by the world.
+            // `World::inject` kills clients.
             Fault::Kill { .. } => {}
         }
     }
 
-    /// Tells every connection that the node's memory was replaced, before any later message of the node.
-    fn tell_of_change(&mut self, node: usize) {
+    /// Notifies every connection that the node's memory was replaced, before any later message of the node.
+    fn notify_of_change(&mut self, node: usize) {
         for connection in 0..self.connections.len() {
             let link = &self.connections[connection];
-            if link.node == node && link.is_open && link.is_heard {
+            if link.node == node && link.is_open && link.is_read {
                 self.send_down(connection, Said::MemoryChanged);
             }
         }
@@ -176,7 +176,7 @@ impl State {
         for client in self.clients.iter_mut().filter(|client| client.is_paused && client.frozen_until <= now) {
             client.is_paused = false;
             let ppm = client.ppm;
-            client.run_clocks(now, ppm);
+            client.set_rates(now, ppm);
         }
         for node in 0..self.servers.len() {
             if self.servers[node].frozen_until <= now {

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use quorlock::sim::{Question, Said};
 use quorlock_core::fence::Fence;
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::{
     Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend,
 };
-use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{Request, Ticket, Waiter};
+use quorlock_core::vote::{Handoff, Refusal, Vote};
 
 use super::batch;
 use super::wire::Up;
@@ -26,32 +26,34 @@ pub(crate) struct Memory {
 pub(crate) struct Server {
     index: usize,
     runs: u32,
-    /// How often this run loaded other data.
+    /// How often the node loaded other data since its last restart.
     promotions: u32,
-    /// In nanoseconds since the Unix epoch.
+    /// The wall clock, in nanoseconds since the Unix epoch.
     pub(super) clock: Clock,
-    /// By how much it was set, in nanoseconds.
-    set: i64,
+    /// The sum of all steps of the clock, in nanoseconds.
+    clock_offset: i64,
     pub(super) memory: Memory,
     pub(super) snapshot: Option<Memory>,
-    /// Attempts that came back with a snapshot, which no client has to release.
+    /// Attempts that a snapshot restored, which no client has to release.
     restored: Vec<LeaseId>,
-    restored_places: Vec<Ticket>,
+    /// Queue positions that a snapshot restored.
+    restored_tickets: Vec<Ticket>,
     /// When an older memory last replaced the current one.
-    pub(super) set_back_at: u64,
+    pub(super) memory_lost_at: u64,
     pub(super) frozen_until: u64,
     pub(super) down_until: u64,
     /// Messages that a frozen node has not read yet.
     pub(super) backlog: VecDeque<(usize, Up)>,
     /// The connection on which each client listens for hints.
     pub(super) listeners: BTreeMap<Channel, usize>,
-    /// Whether fences are raised under votes of other attempts: the node's part of a rule that is switched off.
+    /// Whether an acquire raises the fence of another attempt's vote: the node's part of a run without
+    /// `raise-own-votes`.
     raises_any: bool,
-    /// Whether claims are added up: the node's part of another rule.
+    /// Whether the node adds up claims: the node's part of a run without `highest-claim`.
     adds_claims: bool,
-    /// A deliberate bug in its retirements.
+    /// A deliberate bug in the node's retirements.
     flaw: Option<Flaw>,
-    /// The attempts that it refused because of that bug.
+    /// The attempts whose first acquire was refused, for `raises_any`.
     refused: BTreeSet<LeaseId>,
 }
 
@@ -59,7 +61,7 @@ pub(crate) struct Server {
 pub(super) type Keyed<T> = (String, T);
 
 /// A message to clients other than the sender of the request.
-pub(super) enum Aside {
+pub(super) enum Notice {
     Hint(Channel, Ticket, Option<Handoff>),
     Broken(String),
 }
@@ -71,12 +73,12 @@ impl Server {
             runs: 0,
             promotions: 0,
             clock,
-            set: 0,
+            clock_offset: 0,
             memory: Memory::default(),
             snapshot: None,
             restored: Vec::new(),
-            restored_places: Vec::new(),
-            set_back_at: 0,
+            restored_tickets: Vec::new(),
+            memory_lost_at: 0,
             frozen_until: 0,
             down_until: 0,
             backlog: VecDeque::new(),
@@ -88,37 +90,37 @@ impl Server {
         }
     }
 
-    /// Makes it a node that has been voting for long.
+    /// Makes the node one that has voted for a long time.
     pub(crate) fn let_vote(&mut self, constants: Constants) {
         let init = NodeCommand::Init { identity: self.identity(), fresh: Epoch(u128::from(self.runs)), constants };
         let time = self.time(0);
         attend(&mut self.memory.life, &init, time);
     }
 
-    /// Makes it raise fences under votes of other attempts, too.
-    pub(crate) fn raises_any(&mut self, raises_any: bool) {
+    /// Sets whether an acquire raises the fence of another attempt's vote.
+    pub(crate) fn set_raises_any(&mut self, raises_any: bool) {
         self.raises_any = raises_any;
     }
 
-    /// Makes it add up the claims about a quarantine.
-    pub(crate) fn adds_claims(&mut self, adds_claims: bool) {
+    /// Sets whether the node adds up the claims about a quarantine.
+    pub(crate) fn set_adds_claims(&mut self, adds_claims: bool) {
         self.adds_claims = adds_claims;
     }
 
-    /// Adds a deliberate bug.
-    pub(crate) fn flaw(&mut self, flaw: Option<Flaw>) {
+    /// Sets a deliberate bug.
+    pub(crate) fn set_flaw(&mut self, flaw: Option<Flaw>) {
         self.flaw = flaw;
     }
 
-    /// Stores the fence of an earlier lease, this far ahead of its clock.
-    pub(crate) fn remember(&mut self, key: String, ahead_micros: i64) {
+    /// Stores the fence of an earlier lease, this far ahead of the node's clock.
+    pub(crate) fn store_fence(&mut self, key: String, ahead_micros: i64) {
         let fence = Fence::new(self.time(0).wall_micros.saturating_add_signed(ahead_micros));
         let (by, ticket, holder) = (LeaseId::from_bits(0), None, String::new());
         let note = FenceNote { fence, by, since_micros: 0, ticket, holder, until: u64::MAX };
         self.memory.records.entry(key).or_default().fence = Some(note);
     }
 
-    /// The name of its cluster.
+    /// The name of the node's cluster.
     pub(super) fn cluster(&self) -> Option<&str> {
         self.memory.life.as_ref().map(|life| life.constants.cluster.as_str())
     }
@@ -134,13 +136,13 @@ impl Server {
 
     pub(super) fn set_clock(&mut self, now: u64, by: i64) {
         self.clock.jump(now, by);
-        self.set += by;
+        self.clock_offset += by;
     }
 
-    /// Undoes all changes of its clock.
-    pub(super) fn put_clock_right(&mut self, now: u64) {
-        self.set_clock(now, -self.set);
-        self.clock.run(now, 0);
+    /// Undoes all changes of the node's clock.
+    pub(super) fn reset_clock(&mut self, now: u64) {
+        self.set_clock(now, -self.clock_offset);
+        self.clock.set_rate(now, 0);
     }
 
     /// Starts another run with this memory.
@@ -164,25 +166,25 @@ impl Server {
         let entries = memory.records.values().flat_map(|record| &record.entries);
         self.restored.extend(entries.map(|entry| entry.attempt));
         let places = || memory.records.values().flat_map(|record| &record.queue);
-        self.restored_places.extend(places().map(|place| place.waiter.ticket));
-        // Until its new epoch is set, it may hand the vote to a restored queue position.
+        self.restored_tickets.extend(places().map(|place| place.waiter.ticket));
+        // Until the node has a new epoch, it may hand its vote to a restored queue position.
         self.restored.extend(places().filter_map(|place| Some(place.request.as_ref()?.1.attempt())));
         self.memory = memory;
     }
 
-    /// Loses its memory, but not its connections.
+    /// Empties the memory, and keeps the connections.
     pub(super) fn flush(&mut self) {
         self.memory = Memory::default();
     }
 
     /// Executes a request.
-    pub(super) fn serve(&mut self, question: &Question, now: u64) -> (Said, Vec<Aside>) {
+    pub(super) fn serve(&mut self, question: &Question, now: u64) -> (Said, Vec<Notice>) {
         let time = self.time(now);
-        let mut asides = Vec::new();
+        let mut notices = Vec::new();
         let said = match question {
             Question::NodeCommand(node_command) => {
-                let added = self.added(node_command);
-                let standing = attend(&mut self.memory.life, added.as_ref().unwrap_or(node_command), time);
+                let summed = self.summed_claim(node_command);
+                let standing = attend(&mut self.memory.life, summed.as_ref().unwrap_or(node_command), time);
                 Said::Standing(Box::new(standing), self.identity())
             }
             Question::Note => Said::Noted,
@@ -191,17 +193,17 @@ impl Server {
                 let mut votes: Vec<(usize, Vote)> = Vec::with_capacity(messages.len());
                 for at in batch::order(messages) {
                     let (key, request) = &messages[at];
-                    votes.push((at, self.vote(*epoch, key, request, time, &mut asides)));
+                    votes.push((at, self.vote(*epoch, key, request, time, &mut notices)));
                 }
                 votes.sort_unstable_by_key(|(at, _)| *at);
                 Said::Votes(votes.into_iter().map(|(_, vote)| vote).collect(), time.wall_micros)
             }
         };
-        (said, asides)
+        (said, notices)
     }
 
-    /// The command that a node executes instead if it adds up claims.
-    fn added(&self, node_command: &NodeCommand) -> Option<NodeCommand> {
+    /// The claim that a node executes instead of `node_command` if the node adds up claims.
+    fn summed_claim(&self, node_command: &NodeCommand) -> Option<NodeCommand> {
         match (node_command, &self.memory.life) {
             (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if self.adds_claims => {
                 let elapsed_micros = life.elapsed_micros.saturating_add(*elapsed_micros);
@@ -211,7 +213,7 @@ impl Server {
         }
     }
 
-    fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, asides: &mut Vec<Aside>) -> Vote {
+    fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, notices: &mut Vec<Notice>) -> Vote {
         let Memory { life, records } = &mut self.memory;
         // A server without an epoch refuses everything.
         let Some(life) = life else { return Vote::Refusal(Refusal::WrongEpoch) };
@@ -231,8 +233,8 @@ impl Server {
         }
         if let (Request::Retire { .. }, Some(flaw)) = (request, self.flaw) {
             match flaw {
-                Flaw::RetireForgets => record.retired.clear(),
-                Flaw::RetireEverywhere => {
+                Flaw::RetirementWithoutTombstone => record.retired.clear(),
+                Flaw::RetirementFromAllNames => {
                     for record in records.values_mut() {
                         apply(life, record, request, epoch, now, can_hear);
                     }
@@ -240,27 +242,27 @@ impl Server {
             }
         }
         if let Vote::Broken { .. } = answer.vote {
-            asides.push(Aside::Broken(key.to_owned()));
+            notices.push(Notice::Broken(key.to_owned()));
         }
         if let Some(hint) = answer.hint.filter(|hint| can_hear(hint.channel)) {
-            asides.push(Aside::Hint(hint.channel, hint.ticket, answer.handoff));
+            notices.push(Notice::Hint(hint.channel, hint.ticket, answer.handoff));
         }
         answer.vote
     }
 
-    /// The votes and queue positions here, except for those that came with a snapshot.
+    /// The votes and queue positions on this node, without those that a snapshot restored.
     pub(super) fn leftovers(&mut self, now: u64) -> (Vec<Keyed<LeaseId>>, Vec<Keyed<Waiter>>) {
         let time = self.time(now);
         let (mut votes, mut places) = (Vec::new(), Vec::new());
         for (key, record) in &mut self.memory.records {
-            record.lapse(time);
+            record.remove_expired(time);
             let signed = record.vote.iter().filter(|_| record.entries.is_empty()).map(|vote| vote.attempt);
             let stands = signed.chain(record.entries.iter().map(|entry| entry.attempt));
             votes.extend(
                 stands.filter(|attempt| !self.restored.contains(attempt)).map(|attempt| (key.clone(), attempt)),
             );
             let waiters = record.queue.iter().map(|place| place.waiter);
-            let waiters = waiters.filter(|waiter| !self.restored_places.contains(&waiter.ticket));
+            let waiters = waiters.filter(|waiter| !self.restored_tickets.contains(&waiter.ticket));
             places.extend(waiters.map(|waiter| (key.clone(), waiter)));
         }
         (votes, places)

@@ -18,17 +18,17 @@ pub(super) struct Tasks {
 
 struct Slot {
     client: usize,
-    /// `None` while it is polled, and when it has ended.
+    /// The future. `None` while the task is polled, and when the task has ended.
     work: Option<Work>,
     waker: Waker,
 }
 
-struct Bell {
+struct TaskWaker {
     task: usize,
     ready: Arc<Mutex<Vec<usize>>>,
 }
 
-impl Wake for Bell {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -44,24 +44,24 @@ impl Wake for Bell {
 impl Tasks {
     pub(super) fn add(&mut self, client: usize, work: Work) {
         let task = self.slots.len();
-        let bell = Arc::new(Bell { task, ready: Arc::clone(&self.ready) });
-        self.slots.push(Slot { client, work: Some(work), waker: bell.into() });
+        let task_waker = Arc::new(TaskWaker { task, ready: Arc::clone(&self.ready) });
+        self.slots.push(Slot { client, work: Some(work), waker: task_waker.into() });
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
     /// Removes all tasks of a killed client.
-    fn of(&mut self, client: usize) -> Vec<Work> {
+    fn remove_tasks_of(&mut self, client: usize) -> Vec<Work> {
         self.slots.iter_mut().filter(|slot| slot.client == client).filter_map(|slot| slot.work.take()).collect()
     }
 }
 
 impl World {
-    /// Starts a task of a user of this client.
+    /// Starts a task of one of the client's users.
     pub(crate) fn begin(&self, client: usize, work: impl Future<Output = ()> + 'static) {
         self.tasks.borrow_mut().add(client, Box::pin(work));
     }
 
-    /// Polls woken tasks until all of them wait.
+    /// Polls woken tasks until all tasks wait.
     pub(super) fn run_tasks(&self) {
         while let Some((task, client, mut work, waker)) = self.next_task() {
             self.run_as(client);
@@ -102,9 +102,9 @@ impl World {
             state.running = client;
             state.ledger.kill(client);
         }
-        let works = self.tasks.borrow_mut().of(client);
+        let work = self.tasks.borrow_mut().remove_tasks_of(client);
         // Messages that their destructors send are dropped.
-        drop(works);
+        drop(work);
     }
 
     /// Ends all tasks.

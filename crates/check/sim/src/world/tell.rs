@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use quorlock::sim::{Question, Said};
 use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::{Handoff, Parting};
-use quorlock_core::vote::Request;
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::vote::Handoff;
 use quorlock_model::words;
 
 use super::State;
@@ -17,11 +17,11 @@ pub(crate) struct Story {
 }
 
 impl Story {
-    pub(super) fn new(is_told: bool) -> Self {
-        Self { lines: is_told.then(Vec::new), attempts: BTreeMap::new() }
+    pub(super) fn new(has_story: bool) -> Self {
+        Self { lines: has_story.then(Vec::new), attempts: BTreeMap::new() }
     }
 
-    pub(crate) fn is_told(&self) -> bool {
+    pub(crate) fn is_recorded(&self) -> bool {
         self.lines.is_some()
     }
 
@@ -46,7 +46,7 @@ impl Story {
 }
 
 impl State {
-    /// Adds a handoff: a node gave its vote to a waiter.
+    /// Adds a handoff, in which a node gives its vote to a waiter, to the story.
     pub(super) fn tell_handoff(&mut self, listener: usize, handoff: Option<Handoff>) {
         let of = &self.connections[listener];
         let (client, node, now) = (client_name(of.client), format!("n{}", of.node + 1), self.now);
@@ -55,14 +55,14 @@ impl State {
         }
     }
 
-    /// Adds a node's reply to a request.
+    /// Adds a node's reply to the story.
     pub(super) fn tell_answer(&mut self, connection: usize, question: &Question, said: &Said) {
         if self.story.lines.is_none() {
             return;
         }
         let of = &self.connections[connection];
         let (client, node) = (client_name(of.client), format!("n{}", of.node + 1));
-        let late = if of.is_heard { "" } else { ", from a broken connection" };
+        let late = if of.is_read { "" } else { ", from a broken connection" };
         let (index, now) = (of.client, self.now);
         match (question, said) {
             (Question::Batch(_, messages), Said::Votes(votes, _)) => {
@@ -72,28 +72,28 @@ impl State {
                         attempt => self.story.name(index, attempt),
                     };
                     let name = key.trim_start_matches("quorlock:");
-                    let (what, says) = (words::of_request(request, false), words::of_vote(request, vote));
-                    let what = what + parting(request);
-                    self.story.say(now, &node, || format!("gets {whose}'s {what} for {name}{late}: {says}"));
+                    let (what, vote) = (words::of_request(request, false), words::of_vote(request, vote));
+                    let what = what + queue_effect(request);
+                    self.story.say(now, &node, || format!("gets {whose}'s {what} for {name}{late}: {vote}"));
                 }
             }
             (Question::NodeCommand(node_command), Said::Standing(standing, _)) => {
                 let what = format!("{node_command:?}");
                 let what = what.split([' ', '{']).next().unwrap_or_default().to_lowercase();
-                let stands = standing.life.as_ref().map_or("blank", |life| match life.floor {
+                let state = standing.life.as_ref().map_or("blank", |life| match life.floor {
                     Some(_) => "may vote",
                     None => "in quarantine",
                 });
                 let done = if standing.accepted { "" } else { "refused, " };
-                self.story.say(now, &node, || format!("gets {client}'s {what}{late}: {done}{stands}"));
+                self.story.say(now, &node, || format!("gets {client}'s {what}{late}: {done}{state}"));
             }
             _ => {}
         }
     }
 }
 
-/// What a release does with the queue position.
-fn parting(request: &Request) -> &'static str {
+/// Describes the effect of a release on the queue position.
+fn queue_effect(request: &Request) -> &'static str {
     match request {
         Request::Release { parting: Some(Parting::Leave(_)), .. } => ", which leaves the queue,",
         Request::Release { parting: Some(Parting::Yield(_)), .. } => ", which keeps its queue position,",

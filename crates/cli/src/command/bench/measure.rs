@@ -12,12 +12,12 @@ use tokio::time::{Instant, sleep};
 use super::spread::Spread;
 use crate::exit::{Failure, Outcome};
 
-/// The length of a measurement divided by the length of the warm-up before it. The warm-up is for connections and
-/// caches, and is not measured.
-const WARM_UP: u32 = 10;
-/// The longest wait for a lock. Nodes that answer never need this long.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// How long each holder holds in a handoff.
+/// The warm-up takes a measurement's length divided by this. It fills caches and opens connections, and is not
+/// measured.
+const WARM_UP_DIVISOR: u32 = 10;
+/// The longest wait for a lock. If the nodes answer, no wait takes this long.
+const MAX_WAIT: Duration = Duration::from_secs(10);
+/// How long each holder holds the lock when handoffs are measured.
 const HOLD: Duration = Duration::from_millis(1);
 
 /// The measurements with one number of callers. Each caller has its own name.
@@ -38,47 +38,49 @@ pub(super) struct Case {
     first_failure: Option<AcquireError>,
 }
 
-/// Returns how long a case of this length takes with its warm-up.
+/// Returns how long a measurement of this length takes together with its warm-up.
 pub(super) fn with_warm_up(length: Duration) -> Duration {
-    length + length / WARM_UP
+    length + length / WARM_UP_DIVISOR
 }
 
-/// Acquires and releases locks for this long. Every lock has its own caller.
-pub(super) async fn cycles(client: &Client, locks: Vec<Lock>, length: Duration) -> Outcome<Case> {
+/// Measures cycles for this long: each caller acquires and releases a lock of its own, again and again.
+pub(super) async fn measure_cycles(client: &Client, locks: Vec<Lock>, length: Duration) -> Outcome<Case> {
     let case = Arc::new(Mutex::new(Case { callers: locks.len(), ..Case::default() }));
-    let before = client.stats();
-    let from = Instant::now() + length / WARM_UP;
+    let stats_before = client.stats();
+    let measured_from = Instant::now() + length / WARM_UP_DIVISOR;
     let mut tasks = JoinSet::new();
     for lock in locks {
         let case = Arc::clone(&case);
         tasks.spawn(async move {
-            while Instant::now() < from + length {
-                cycle(&lock, from, &case).await;
+            while Instant::now() < measured_from + length {
+                run_cycle(&lock, measured_from, &case).await;
             }
         });
     }
     tasks.join_all().await;
-    let seconds = from.elapsed().as_secs_f64();
-    let after = client.stats();
+    let seconds = measured_from.elapsed().as_secs_f64();
+    let stats = client.stats();
     let mut case = std::mem::take(&mut *case.lock());
     case.cycles = case.cycle.total;
     case.cycles_per_second = (case.cycles as f64 / seconds * 10.0).round() / 10.0;
-    case.leases = after.acquired - before.acquired;
-    case.second_rounds = after.sealed_late - before.sealed_late;
-    if case.cycles == 0 { Err(case.first_failure.map_or_else(nothing, Failure::from)) } else { Ok(case) }
+    case.leases = stats.acquired - stats_before.acquired;
+    case.second_rounds = stats.sealed_late - stats_before.sealed_late;
+    if case.cycles == 0 { Err(case.first_failure.map_or_else(nothing_acquired, Failure::from)) } else { Ok(case) }
 }
 
-async fn cycle(lock: &Lock, from: Instant, case: &Mutex<Case>) {
-    let asked = Instant::now();
-    match lock.acquire_within(PATIENCE).await {
+/// Runs one cycle, and adds its durations to the case if the cycle started after the warm-up.
+async fn run_cycle(lock: &Lock, measured_from: Instant, case: &Mutex<Case>) {
+    let started = Instant::now();
+    match lock.acquire_within(MAX_WAIT).await {
         Ok(lease) => {
-            let acquired = asked.elapsed();
+            let acquire = started.elapsed();
             // The duration of a release counts even if too few nodes acknowledged the release by the deadline.
             let _ = lease.release().await;
-            if asked >= from {
+            let cycle = started.elapsed();
+            if started >= measured_from {
                 let mut case = case.lock();
-                case.acquire.add(acquired);
-                case.cycle.add(asked.elapsed());
+                case.acquire.add(acquire);
+                case.cycle.add(cycle);
             }
         }
         Err(error) => {
@@ -89,36 +91,36 @@ async fn cycle(lock: &Lock, from: Instant, case: &Mutex<Case>) {
     }
 }
 
-/// Measures handoffs: the times from a release to the next grant. All contenders acquire the same name, hold it briefly
-/// and release it, again and again.
-pub(super) async fn handoffs(contenders: Vec<Lock>, length: Duration) -> Outcome<Spread> {
-    // The time of the last release, and the handoffs so far.
-    let log = Arc::new(Mutex::new((None::<Instant>, Spread::default())));
-    let from = Instant::now() + length / WARM_UP;
+/// Measures handoffs for this long: the times from a release to the next grant. All contenders acquire the same lock,
+/// hold it briefly and release it, again and again.
+pub(super) async fn measure_handoffs(contenders: Vec<Lock>, length: Duration) -> Outcome<Spread> {
+    let last_release = Arc::new(Mutex::new(None::<Instant>));
+    let spread = Arc::new(Mutex::new(Spread::default()));
+    let measured_from = Instant::now() + length / WARM_UP_DIVISOR;
     let mut tasks = JoinSet::new();
     for lock in contenders {
-        let log = Arc::clone(&log);
+        let (last_release, spread) = (Arc::clone(&last_release), Arc::clone(&spread));
         tasks.spawn(async move {
-            while Instant::now() < from + length {
-                let lease = lock.acquire_within(PATIENCE).await?;
-                let released = log.lock().0.take().filter(|released| *released >= from);
+            while Instant::now() < measured_from + length {
+                let lease = lock.acquire_within(MAX_WAIT).await?;
+                let released = last_release.lock().take().filter(|released| *released >= measured_from);
                 if let Some(released) = released {
-                    log.lock().1.add(released.elapsed());
+                    spread.lock().add(released.elapsed());
                 }
                 sleep(HOLD).await;
-                log.lock().0 = Some(Instant::now());
+                *last_release.lock() = Some(Instant::now());
                 let _ = lease.release().await;
             }
             Ok::<(), AcquireError>(())
         });
     }
-    for done in tasks.join_all().await {
-        done?;
+    for contender in tasks.join_all().await {
+        contender?;
     }
-    let handoff = std::mem::take(&mut log.lock().1);
-    if handoff.total == 0 { Err(nothing()) } else { Ok(handoff) }
+    let spread = std::mem::take(&mut *spread.lock());
+    if spread.total == 0 { Err(nothing_acquired()) } else { Ok(spread) }
 }
 
-fn nothing() -> Failure {
-    Failure::internal("nothing could be acquired in the time given: try more --seconds")
+fn nothing_acquired() -> Failure {
+    Failure::internal("no lock was acquired during the measurement: use more --seconds")
 }

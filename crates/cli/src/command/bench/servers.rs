@@ -14,13 +14,13 @@ use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use super::random;
-use crate::command::run::mortal;
+use crate::command::run::bound_program;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// How long a started server may take until it answers.
-const START: Duration = Duration::from_secs(10);
+/// The longest time from the start of a server to its first answer.
+const START_TIMEOUT: Duration = Duration::from_secs(10);
 /// The interval at which we check whether a started server answers.
-const RETRY: Duration = Duration::from_millis(10);
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Running servers. Dropping this ends them and removes their files.
 pub(super) struct Servers {
@@ -42,7 +42,7 @@ impl Servers {
         for number in 0..count {
             let folder = servers.folder.path().join(number.to_string());
             let mut server = Server::spawn(&folder).map_err(failed)?;
-            server.wait_until_it_answers(&folder).await?;
+            server.wait_for_answer(&folder).await?;
             servers.running.push(server);
         }
         Ok(servers)
@@ -57,7 +57,7 @@ impl Server {
     fn spawn(folder: &Path) -> io::Result<Self> {
         fs::create_dir(folder)?;
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port();
-        // Keeps other users of this host out.
+        // The password keeps other users of this host out.
         let password = format!("{:016x}{:016x}", random(), random());
         let settings = format!(
             "bind 127.0.0.1\nport {port}\ndir \"{}\"\nrequirepass {password}\nsave \"\"\nappendonly no\nloglevel warning\n",
@@ -66,15 +66,15 @@ impl Server {
         let file = folder.join("redis.conf");
         fs::write(&file, settings)?;
         let log = File::create(folder.join("log"))?;
-        let mut command = mortal(None);
+        let mut command = bound_program(None);
         command.arg("redis-server").arg(file).stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
-        // In another process group, so that Ctrl-C reaches only this process, which then stops the servers.
+        // In a process group of its own, the server does not get Ctrl-C: this process gets it, and stops the servers.
         let process = command.process_group(0).spawn()?;
         Ok(Self { process, url: format!("redis://:{password}@127.0.0.1:{port}") })
     }
 
-    async fn wait_until_it_answers(&mut self, folder: &Path) -> Outcome<()> {
-        let limit = Instant::now() + START;
+    async fn wait_for_answer(&mut self, folder: &Path) -> Outcome<()> {
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             if let Some(status) = self.process.try_wait().map_err(failed)? {
                 if status.code() == Some(Exit::NOT_FOUND.0.into()) {
@@ -87,13 +87,15 @@ impl Server {
                 let last = log.lines().rfind(|line| !line.trim().is_empty()).unwrap_or_default();
                 return Err(failed(format_args!("{status}; its last log line: {last:?}")));
             }
-            let found = Client::builder().nodes([&self.url]).examine(Duration::ZERO).await;
-            match found.nodes.first().map(|node| &node.state) {
+            let examination = Client::builder().nodes([&self.url]).examine(Duration::ZERO).await;
+            match examination.nodes.first().map(|node| &node.state) {
                 // If our server has ended, the answer came from another server that took the port.
                 Some(NodeState::Blank) if self.process.try_wait().map_err(failed)?.is_none() => return Ok(()),
                 Some(NodeState::Unfit(why)) => return Err(failed(why)),
-                _ if Instant::now() >= limit => return Err(failed(format_args!("no answer within {START:?}"))),
-                _ => sleep(RETRY).await,
+                _ if Instant::now() >= deadline => {
+                    return Err(failed(format_args!("no answer within {START_TIMEOUT:?}")));
+                }
+                _ => sleep(CHECK_INTERVAL).await,
             }
         }
     }

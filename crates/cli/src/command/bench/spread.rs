@@ -19,20 +19,21 @@ pub(super) struct Spread {
 }
 
 impl Spread {
-    pub(super) fn add(&mut self, reading: Duration) {
-        let micros = reading.as_secs_f64() * 1e6;
+    pub(super) fn add(&mut self, duration: Duration) {
+        let micros = duration.as_secs_f64() * 1e6;
         let bucket = (micros + 1.0).ln() / GROWTH.ln();
         *self.counts.entry(bucket as u16).or_default() += 1;
         self.total += 1;
     }
 
-    /// Returns the value, in microseconds, below which this share of the durations lies; `None` if there are none.
+    /// Returns the duration, in microseconds, below which this share of all durations lies. Returns `None` if no
+    /// duration was added.
     pub(super) fn quantile(&self, share: f64) -> Option<f64> {
-        let wanted = ((self.total as f64 * share).ceil() as u64).max(1);
-        let mut seen = 0;
+        let rank = ((self.total as f64 * share).ceil() as u64).max(1);
+        let mut passed = 0;
         let (bucket, _) = self.counts.iter().find(|(_, count)| {
-            seen += *count;
-            seen >= wanted
+            passed += *count;
+            passed >= rank
         })?;
         Some(GROWTH.powf(f64::from(*bucket) + 0.5) - 1.0)
     }
@@ -51,23 +52,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantiles_are_right_to_one_in_a_hundred() {
+    fn quantiles_are_accurate_to_one_percent() {
         let mut spread = Spread::default();
         assert_eq!(spread.quantile(0.5), None);
         for millis in 1..=1_000 {
             spread.add(Duration::from_millis(millis));
         }
         for (share, micros) in [(0.5, 500_000.0), (0.99, 990_000.0), (0.0, 1_000.0), (1.0, 1_000_000.0)] {
-            let read = spread.quantile(share).unwrap();
-            assert!((read / micros - 1.0).abs() < 0.01, "{share}: {read}");
+            let quantile = spread.quantile(share).unwrap();
+            assert!((quantile / micros - 1.0).abs() < 0.01, "{share}: {quantile}");
         }
     }
 
     #[test]
-    fn nothing_is_too_short_or_too_long() {
+    fn durations_from_zero_to_a_day_are_counted() {
         let mut spread = Spread::default();
-        for reading in [Duration::from_secs(86_400), Duration::ZERO, Duration::from_micros(3)] {
-            spread.add(reading);
+        for duration in [Duration::from_secs(86_400), Duration::ZERO, Duration::from_micros(3)] {
+            spread.add(duration);
         }
         assert_eq!(spread.total, 3);
         assert!(spread.quantile(0.5).unwrap() < 4.0);

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::exit::counted;
 
-/// One lease, from its grant to its end, both counted from the start of the demonstration.
+/// One lease, from its grant to its end. Both times are since the start of the demonstration.
 #[derive(Clone, Debug)]
 pub(super) struct Tenure {
     pub(super) name: &'static str,
@@ -23,9 +23,9 @@ pub(super) struct Tenure {
 pub(super) struct Findings {
     pub(super) grants: usize,
     pub(super) losses: usize,
-    /// Leases that began while an earlier one of the same name was still valid.
+    /// The number of leases that began while an earlier lease of the same name was still valid.
     pub(super) overlaps: usize,
-    /// Whether every lease has a higher fence than all earlier ones of its name.
+    /// Whether every lease has a higher fence than all earlier leases of its name.
     pub(super) fences_increasing: bool,
     pub(super) names: Vec<NameFindings>,
     pub(super) violations: Vec<String>,
@@ -46,24 +46,24 @@ pub(super) struct NameFindings {
 impl Findings {
     /// Checks leases, which may come in any order.
     pub(super) fn of(names: &[&'static str], tenures: &[Tenure]) -> Self {
-        let mut all = Self { fences_increasing: true, ..Self::default() };
+        let mut findings = Self { fences_increasing: true, ..Self::default() };
         for name in names {
             let mut tenures: Vec<&Tenure> = tenures.iter().filter(|tenure| tenure.name == *name).collect();
             tenures.sort_by_key(|tenure| (tenure.from, tenure.fence));
-            let found = check(name, &tenures, &mut all.violations);
-            all.grants += found.grants;
-            all.losses += found.losses;
-            all.overlaps += found.overlaps;
-            all.fences_increasing &= found.fences_increasing;
-            all.names.push(found);
+            let of_name = check(name, &tenures, &mut findings.violations);
+            findings.grants += of_name.grants;
+            findings.losses += of_name.losses;
+            findings.overlaps += of_name.overlaps;
+            findings.fences_increasing &= of_name.fences_increasing;
+            findings.names.push(of_name);
         }
-        all
+        findings
     }
 }
 
 /// Checks the leases of one name, in the order in which they began.
 fn check(name: &'static str, tenures: &[&Tenure], violations: &mut Vec<String>) -> NameFindings {
-    let mut found = NameFindings {
+    let mut findings = NameFindings {
         name,
         grants: tenures.len(),
         losses: tenures.iter().filter(|tenure| tenure.is_lost).count(),
@@ -72,21 +72,22 @@ fn check(name: &'static str, tenures: &[&Tenure], violations: &mut Vec<String>) 
         first_fence: tenures.first().map(|tenure| tenure.fence),
         last_fence: tenures.last().map(|tenure| tenure.fence),
     };
-    let (mut longest, mut highest): (Option<&Tenure>, Option<&Tenure>) = (None, None);
+    // Of the earlier leases: the lease that ends last, and the lease with the highest fence.
+    let (mut last_to_end, mut highest): (Option<&Tenure>, Option<&Tenure>) = (None, None);
     for &later in tenures {
-        if let Some(other) = longest.filter(|tenure| later.from < tenure.until) {
-            found.overlaps += 1;
-            let both = other.until.min(later.until).saturating_sub(later.from);
-            violations.push(format!("two holders for {both:?}: {other} and {later}"));
+        if let Some(earlier) = last_to_end.filter(|tenure| later.from < tenure.until) {
+            findings.overlaps += 1;
+            let overlap = earlier.until.min(later.until).saturating_sub(later.from);
+            violations.push(format!("two holders for {overlap:?}: {earlier} and {later}"));
         }
-        if let Some(other) = highest.filter(|tenure| later.fence <= tenure.fence) {
-            found.fences_increasing = false;
-            violations.push(format!("no higher fence than before: {other} and then {later}"));
+        if let Some(earlier) = highest.filter(|tenure| later.fence <= tenure.fence) {
+            findings.fences_increasing = false;
+            violations.push(format!("no higher fence than before: {earlier} and then {later}"));
         }
-        longest = longest.filter(|tenure| tenure.until >= later.until).or(Some(later));
+        last_to_end = last_to_end.filter(|tenure| tenure.until >= later.until).or(Some(later));
         highest = highest.filter(|tenure| tenure.fence >= later.fence).or(Some(later));
     }
-    found
+    findings
 }
 
 impl fmt::Display for Tenure {

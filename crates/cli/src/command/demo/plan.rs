@@ -20,7 +20,7 @@ pub(in super::super) enum Fault {
     Cut,
 }
 
-/// The first faults of a demonstration, in this order. Later ones are random.
+/// The first faults of a demonstration, in this order. Later faults are random.
 pub(in super::super) const FAULTS: [Fault; 3] = [Fault::Crash, Fault::Freeze, Fault::Cut];
 
 impl Fault {
@@ -53,47 +53,48 @@ fn millis<S: Serializer>(at: &Duration, serializer: S) -> Result<S::Ok, S::Error
 
 /// The time without faults at the beginning and at the end.
 const CALM: Duration = Duration::from_secs(1);
-/// The time that clients may need to reconnect to a node that is back.
+/// The time that clients may need to reconnect after a fault has ended.
 const RECONNECT: Duration = Duration::from_millis(1_200);
 /// The largest number of nodes that fail at a time, except in a storm: a minority.
 const OUT_MAX: usize = (NODES - 1) / 2;
 /// The number of nodes that freeze at once in a storm: a majority.
-const STORM: usize = quorlock::Quorum::majority_of(NODES);
-/// The number of faults before a storm.
-const STORM_AFTER: usize = 4;
+const STORM_NODES: usize = quorlock::Quorum::majority_of(NODES);
+/// The number of faults before each storm.
+const FAULTS_PER_STORM: usize = 4;
 
-/// Returns the plan of a seed: first one of each fault, then random ones, with storms in between.
+/// Returns the plan of a seed: first one fault of each kind, then random faults, with storms in between.
 ///
-/// In a storm, a majority stops for longer than a lease lasts. Every holder loses its lease, and must notice that
+/// In a storm, a majority stops for longer than a lease lasts. Every holder loses its lease, and must notice the loss
 /// before another worker can acquire the name.
 pub(super) fn plan(seed: u64, length: Duration) -> Vec<Outage> {
     let mut rng = Seeded::new(seed);
-    let mut out_until = [Duration::ZERO; NODES];
+    // The time from which on each node may fail again.
+    let mut busy_until = [Duration::ZERO; NODES];
     let mut plan = Vec::new();
     let (mut at, mut faults) = (CALM, 0);
     while at + CALM <= length {
-        let mut well: Vec<usize> = (0..NODES).filter(|node| out_until[*node] <= at).collect();
-        let is_storm = faults % (STORM_AFTER + 1) == STORM_AFTER;
-        if !is_storm && NODES - well.len() >= OUT_MAX {
-            at = out_until.into_iter().filter(|until| *until > at).min().unwrap_or(at);
+        let mut healthy: Vec<usize> = (0..NODES).filter(|node| busy_until[*node] <= at).collect();
+        let is_storm = faults % (FAULTS_PER_STORM + 1) == FAULTS_PER_STORM;
+        if !is_storm && NODES - healthy.len() >= OUT_MAX {
+            at = busy_until.into_iter().filter(|until| *until > at).min().unwrap_or(at);
             continue;
         }
         let fault = match FAULTS.get(faults) {
             _ if is_storm => Fault::Freeze,
-            Some(first) => *first,
+            Some(fault) => *fault,
             None => rng.pick(&FAULTS),
         };
-        let (outage, after) = match fault {
+        let (outage, recovery) = match fault {
             _ if is_storm => (TTL + rng.millis(300, 900), Duration::ZERO),
             Fault::Crash => (rng.millis(300, 1_200), QUARANTINE),
             Fault::Freeze => (rng.millis(700, 2_500), Duration::ZERO),
             Fault::Cut => (rng.millis(500, 2_000), Duration::ZERO),
         };
         let until = at + outage;
-        for _ in 0..well.len().min(if is_storm { STORM } else { 1 }) {
-            let node = well.swap_remove(rng.index(well.len()));
+        for _ in 0..healthy.len().min(if is_storm { STORM_NODES } else { 1 }) {
+            let node = healthy.swap_remove(rng.index(healthy.len()));
             plan.push(Outage { node, fault, from: at, until });
-            out_until[node] = until + after + RECONNECT;
+            busy_until[node] = until + recovery + RECONNECT;
         }
         faults += 1;
         at = if is_storm { until + rng.millis(900, 1_900) } else { at + rng.millis(700, 1_900) };
@@ -108,28 +109,28 @@ mod tests {
     const LENGTH: Duration = Duration::from_secs(60);
 
     #[test]
-    fn the_same_seed_gives_the_same_plan_and_another_seed_another() {
+    fn the_seed_decides_the_plan() {
         assert_eq!(plan(7, LENGTH), plan(7, LENGTH));
         assert_ne!(plan(7, LENGTH), plan(8, LENGTH));
     }
 
     #[test]
-    fn a_longer_run_begins_as_a_shorter_one() {
+    fn a_longer_plan_begins_with_the_shorter_plan_of_the_same_seed() {
         let (long, short) = (plan(7, LENGTH), plan(7, LENGTH / 4));
-        let begun =
+        let beginning =
             |plan: &[Outage]| plan.iter().filter(|outage| outage.from + CALM < LENGTH / 4).copied().collect::<Vec<_>>();
-        assert_eq!(begun(&long), begun(&short));
+        assert_eq!(beginning(&long), beginning(&short));
     }
 
     #[test]
-    fn every_kind_of_fault_comes_early_and_a_storm_after_that() {
+    fn a_short_plan_has_every_kind_of_fault_and_a_storm() {
         for seed in 0..50 {
             let plan = plan(seed, LENGTH / 3);
             for fault in FAULTS {
                 assert!(plan.iter().any(|outage| outage.fault == fault), "seed {seed}: no {fault:?} in {plan:?}");
             }
             let storm =
-                plan.iter().any(|outage| plan.iter().filter(|other| other.from == outage.from).count() >= STORM);
+                plan.iter().any(|outage| plan.iter().filter(|other| other.from == outage.from).count() >= STORM_NODES);
             assert!(storm, "seed {seed}: {plan:?}");
         }
     }

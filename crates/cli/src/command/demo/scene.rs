@@ -25,7 +25,7 @@ pub(super) struct NameRow {
 /// One node.
 #[derive(Debug, Default)]
 pub(super) struct NodeRow {
-    /// The fault that the node has now.
+    /// The current fault of the node.
     pub(super) fault: Option<Fault>,
     /// Why the node cannot vote, as a client sees it.
     pub(super) trouble: Option<Silence>,
@@ -38,10 +38,11 @@ pub(super) struct NodeRow {
 /// Why a node cannot vote, and the holders that it voted for.
 pub(super) type Observation = (Option<Silence>, [Option<String>; NAMES.len()]);
 
-/// An event. Without a colour, it is not shown on the screen.
+/// An event.
 #[derive(Debug)]
 pub(super) struct LogLine {
     pub(super) at: Duration,
+    /// The colour of the event. An event without a colour is not part of the picture.
     pub(super) paint: Option<Paint>,
     pub(super) text: String,
 }
@@ -62,8 +63,8 @@ pub(super) struct Scene {
     pub(super) faults: Vec<Fault>,
 }
 
-/// `w1` for the first worker.
-pub(super) fn title(worker: usize) -> String {
+/// Returns the title of a worker: `w1` for the first worker.
+pub(super) fn worker_title(worker: usize) -> String {
     format!("w{}", worker + 1)
 }
 
@@ -95,43 +96,43 @@ impl Scene {
     pub(super) fn queue(&self, name: usize) -> Vec<usize> {
         let waits = self.waits.iter().enumerate().filter_map(|(worker, wait)| Some((worker, (*wait)?)));
         let mut queue: Vec<_> = waits.filter(|(_, (other, _))| *other == name).collect();
-        queue.sort_by_key(|(worker, (_, place))| (place.unwrap_or(u32::MAX), *worker));
+        queue.sort_by_key(|(worker, (_, position))| (position.unwrap_or(u32::MAX), *worker));
         queue.into_iter().map(|(worker, _)| worker).collect()
     }
 
-    fn say(&mut self, paint: Option<Paint>, text: impl Into<String>) {
+    fn add_event(&mut self, paint: Option<Paint>, text: impl Into<String>) {
         self.log.push(LogLine { at: self.age(), paint, text: text.into() });
     }
 
-    pub(super) fn waits(&mut self, worker: usize, name: usize, place: Option<u32>) {
-        self.waits[worker] = Some((name, place));
+    pub(super) fn record_wait(&mut self, worker: usize, name: usize, position: Option<u32>) {
+        self.waits[worker] = Some((name, position));
     }
 
     /// Records that a worker acquired a name. Returns the time since the start.
-    pub(super) fn granted(&mut self, worker: usize, name: usize, fence: u64) -> Duration {
+    pub(super) fn record_grant(&mut self, worker: usize, name: usize, fence: u64) -> Duration {
         self.waits[worker] = None;
         let leases = self.names[name].leases + 1;
         self.names[name] = NameRow { holder: Some(worker), left: TTL, fence: Some(fence), leases };
-        self.say(None, format!("{} has {} with fence {fence}", title(worker), NAMES[name]));
+        self.add_event(None, format!("{} has {} with fence {fence}", worker_title(worker), NAMES[name]));
         self.age()
     }
 
-    pub(super) fn hangs(&mut self, worker: usize, name: usize) {
-        let text = format!("{} hangs with {}: nothing renews its lease", title(worker), NAMES[name]);
-        self.say(Some(Paint::BAD), text);
+    pub(super) fn record_hang(&mut self, worker: usize, name: usize) {
+        let text = format!("{} hangs with {}, and does not renew its lease", worker_title(worker), NAMES[name]);
+        self.add_event(Some(Paint::BAD), text);
     }
 
-    pub(super) fn gave_up(&mut self, worker: usize, name: usize) {
+    pub(super) fn record_timeout(&mut self, worker: usize, name: usize) {
         self.waits[worker] = None;
-        self.say(None, format!("{} timed out waiting for {}", title(worker), NAMES[name]));
+        self.add_event(None, format!("{} timed out waiting for {}", worker_title(worker), NAMES[name]));
     }
 
-    pub(super) fn ended(&mut self, name: usize, tenure: Tenure) {
-        let (worker, lock) = (title(tenure.worker), tenure.name);
+    pub(super) fn record_end(&mut self, name: usize, tenure: Tenure) {
+        let (worker, lock) = (worker_title(tenure.worker), tenure.name);
         if tenure.is_lost {
-            self.say(Some(Paint::BAD), format!("{worker} lost {lock}, and knew it in time"));
+            self.add_event(Some(Paint::BAD), format!("{worker} lost {lock}, and noticed in time"));
         } else {
-            self.say(None, format!("{worker} releases {lock}"));
+            self.add_event(None, format!("{worker} releases {lock}"));
         }
         let holder = &mut self.names[name].holder;
         *holder = holder.filter(|holder| *holder != tenure.worker);
@@ -139,7 +140,7 @@ impl Scene {
     }
 
     /// Records that a fault of a node began or ended.
-    pub(super) fn fault(&mut self, node: usize, fault: Fault, begins: bool) {
+    pub(super) fn record_fault(&mut self, node: usize, fault: Fault, begins: bool) {
         let had_majority = self.has_majority();
         self.nodes[node].fault = begins.then_some(fault);
         self.faults.extend(self.nodes[node].fault);
@@ -150,16 +151,16 @@ impl Scene {
             (Fault::Freeze, false) => (Paint::GOOD, "continues where it stopped"),
             (Fault::Cut, false) => (Paint::GOOD, "can be reached again"),
             (Fault::Crash, false) => {
-                (Paint::BAD, "is back, empty: in quarantine until every lease it forgot has ended")
+                (Paint::BAD, "is back, empty: in quarantine until every lease that it forgot has ended")
             }
         };
         self.nodes[node].is_empty |= self.nodes[node].fault == Some(Fault::Crash);
-        self.say(Some(paint), format!("node {} {text}", node + 1));
-        self.say_if_majority_changed(had_majority);
+        self.add_event(Some(paint), format!("node {} {text}", node + 1));
+        self.report_majority_change(had_majority);
     }
 
     /// Records the state of every node, as a client observed it.
-    pub(super) fn observed(&mut self, nodes: Vec<Observation>) {
+    pub(super) fn record_observation(&mut self, nodes: Vec<Observation>) {
         for (node, (trouble, votes)) in nodes.into_iter().enumerate() {
             let had_majority = self.has_majority();
             let row = &mut self.nodes[node];
@@ -168,18 +169,18 @@ impl Scene {
             row.is_empty = (row.is_empty || is_quarantined) && !ends_quarantine;
             (row.trouble, row.votes) = (trouble, votes);
             if ends_quarantine {
-                self.say(Some(Paint::GOOD), format!("node {} is out of quarantine and votes again", node + 1));
+                self.add_event(Some(Paint::GOOD), format!("node {} is out of quarantine and votes again", node + 1));
             }
-            self.say_if_majority_changed(had_majority);
+            self.report_majority_change(had_majority);
         }
     }
 
-    fn say_if_majority_changed(&mut self, had_majority: bool) {
+    fn report_majority_change(&mut self, had_majority: bool) {
         match (had_majority, self.has_majority()) {
             (true, false) => {
-                self.say(Some(Paint::BAD), "no majority is left: nobody can acquire, and leases end unrenewed");
+                self.add_event(Some(Paint::BAD), "no majority is left: nobody can acquire, and leases end unrenewed");
             }
-            (false, true) => self.say(Some(Paint::GOOD), "a majority is back"),
+            (false, true) => self.add_event(Some(Paint::GOOD), "a majority is back"),
             _ => {}
         }
     }
@@ -199,14 +200,14 @@ mod tests {
         let mut scene = Scene::new(1, Duration::from_secs(60));
         let majority = Quorum::majority_of(NODES);
         for node in 0..majority {
-            scene.fault(node, Fault::Crash, true);
+            scene.record_fault(node, Fault::Crash, true);
         }
         let observe = |scene: &mut Scene, trouble: Option<Silence>| {
-            scene.observed((0..NODES).map(|_| (trouble.clone(), Observation::default().1)).collect());
+            scene.record_observation((0..NODES).map(|_| (trouble.clone(), Observation::default().1)).collect());
         };
         observe(&mut scene, Some(Silence::Broken("connection refused".into())));
         for node in 0..majority {
-            scene.fault(node, Fault::Crash, false);
+            scene.record_fault(node, Fault::Crash, false);
         }
         assert!(!scene.has_majority(), "the nodes came back empty");
         observe(&mut scene, Some(Silence::Quarantined(Duration::from_secs(1))));

@@ -4,7 +4,7 @@ use quorlock::Silence;
 
 use super::checker::Findings;
 use super::plan::Fault;
-use super::scene::{NodeRow, Scene, title};
+use super::scene::{NodeRow, Scene, worker_title};
 use super::{NAMES, NODES, QUARANTINE, TTL, WORKERS};
 use crate::output::{Output, Paint};
 use crate::table::{cut_painted, width_painted};
@@ -15,11 +15,12 @@ const COLORS: [&str; WORKERS] = [
     "38;5;180", "38;5;45", "38;5;170",
 ];
 /// The column in which a node's votes begin.
-const VOTES: usize = 36;
-const NAME: usize = 13;
-const BAR: usize = 8;
-/// The number of waiters that are shown by name.
-const QUEUE: usize = 5;
+const VOTES_COLUMN: usize = 36;
+/// The widths of a name and of a bar, in columns.
+const NAME_WIDTH: usize = 13;
+const BAR_WIDTH: usize = 8;
+/// The largest number of waiters that are shown by their titles.
+const WAITERS_MAX: usize = 5;
 /// The smallest terminal, in columns and rows.
 const SIZE_MIN: (usize, usize) = (60, 20);
 
@@ -32,13 +33,13 @@ pub(super) fn picture(scene: &Scene, output: Output, (width, height): (usize, us
     let about = dim(format!("   {WORKERS} workers compete for {} names on {NODES} nodes", NAMES.len()));
     let heading = format!("{}{about}", output.paint(Paint::BOLD, " quorlock demo"));
     let left = scene.length.saturating_sub(scene.age()).as_secs_f64();
-    let mut rows = vec![ends(width, &heading, &dim(format!("seed {}   {left:.0} s left ", scene.seed)))];
-    rows.extend(boxed(output, width, "names", name_rows(scene, output)));
-    rows.extend(boxed(output, width, "nodes, and their votes", node_rows(scene, output)));
-    // The box takes two lines, and the footer one.
+    let mut rows = vec![spread_row(width, &heading, &dim(format!("seed {}   {left:.0} s left ", scene.seed)))];
+    rows.extend(framed(output, width, "names", name_rows(scene, output)));
+    rows.extend(framed(output, width, "nodes, and their votes", node_rows(scene, output)));
+    // The frame of the box takes two rows, and the footer takes one row.
     let log = log_rows(scene, output, height.saturating_sub(rows.len() + 3));
-    rows.extend(boxed(output, width, "events", log));
-    rows.push(ends(width, &format!(" {}", verdict(output, &scene.findings())), &dim("q quits ".into())));
+    rows.extend(framed(output, width, "events", log));
+    rows.push(spread_row(width, &format!(" {}", verdict(output, &scene.findings())), &dim("q quits ".into())));
     rows
 }
 
@@ -57,24 +58,27 @@ fn fit(text: &str, width: usize) -> String {
     format!("{text}{}", " ".repeat(width - width_painted(&text)))
 }
 
-/// Returns a row with a text at either end.
-fn ends(width: usize, left: &str, right: &str) -> String {
+/// Returns a row with one text at its left end and one at its right end.
+fn spread_row(width: usize, left: &str, right: &str) -> String {
     fit(left, width.saturating_sub(width_painted(right))) + right
 }
 
-fn boxed(output: Output, width: usize, title: &str, rows: Vec<String>) -> Vec<String> {
+/// Returns the rows in a frame with a title.
+fn framed(output: Output, width: usize, title: &str, rows: Vec<String>) -> Vec<String> {
     let dim = |text: String| output.paint(Paint::DIM, text);
     let title = format!(" {title} ");
     let rest = "─".repeat(width.saturating_sub(title.chars().count() + 3));
     let top = format!("{}{}{}", dim("╭─".into()), output.paint(Paint::BOLD, title), dim(format!("{rest}╮")));
     let bottom = dim(format!("╰{}╯", "─".repeat(width - 2)));
     let side = dim("│".into());
-    let framed = rows.into_iter().map(|row| format!("{side}{}{side}", fit(&row, width - 2)));
-    std::iter::once(top).chain(framed).chain([bottom]).collect()
+    let inner = rows.into_iter().map(|row| format!("{side}{}{side}", fit(&row, width - 2)));
+    std::iter::once(top).chain(inner).chain([bottom]).collect()
 }
 
+/// Returns a heading, and a row for each name.
 fn name_rows(scene: &Scene, output: Output) -> Vec<String> {
-    let head = format!(" {:NAME$} {:7} {:17} {:>6}  {:BAR$}  queue", "", "holder", "fence", "leases", "lease");
+    let head =
+        format!(" {:NAME_WIDTH$} {:7} {:17} {:>6}  {:BAR_WIDTH$}  queue", "", "holder", "fence", "leases", "lease");
     let mut rows = vec![output.paint(Paint::DIM, head)];
     for (name, row) in scene.names.iter().enumerate() {
         let holder = row.holder.map_or_else(|| "·".into(), |worker| paint_worker(output, worker));
@@ -82,14 +86,14 @@ fn name_rows(scene: &Scene, output: Output) -> Vec<String> {
         let left = row.holder.map_or(0.0, |_| row.left.as_secs_f64() / TTL.as_secs_f64());
         let bar = bar(output, left, if left > 0.4 { Paint::GOOD } else { Paint::WARN });
         let queue = scene.queue(name);
-        let first: Vec<_> = queue.iter().take(QUEUE).map(|worker| paint_worker(output, *worker)).collect();
-        let more = match queue.len().saturating_sub(QUEUE) {
+        let first: Vec<_> = queue.iter().take(WAITERS_MAX).map(|worker| paint_worker(output, *worker)).collect();
+        let more = match queue.len().saturating_sub(WAITERS_MAX) {
             0 => String::new(),
-            more => output.paint(Paint::DIM, format_args!(" +{more}")),
+            hidden => output.paint(Paint::DIM, format_args!(" +{hidden}")),
         };
         rows.push(format!(
             " {} {}{fence:17} {:>6}  {bar}  {}{more}",
-            output.paint(Paint::BOLD, format_args!("{:NAME$}", NAMES[name])),
+            output.paint(Paint::BOLD, format_args!("{:NAME_WIDTH$}", NAMES[name])),
             fit(&holder, 8),
             row.leases,
             first.join(" "),
@@ -99,20 +103,21 @@ fn name_rows(scene: &Scene, output: Output) -> Vec<String> {
 }
 
 fn paint_worker(output: Output, worker: usize) -> String {
-    output.paint(Paint(COLORS[worker]), title(worker))
+    output.paint(Paint(COLORS[worker]), worker_title(worker))
 }
 
+/// Returns a heading, and a row for each node.
 fn node_rows(scene: &Scene, output: Output) -> Vec<String> {
-    let names = NAMES.map(|name| format!("{name:NAME$}")).concat();
-    let mut rows = vec![format!("{}{}", " ".repeat(VOTES), output.paint(Paint::DIM, names))];
+    let names = NAMES.map(|name| format!("{name:NAME_WIDTH$}")).concat();
+    let mut rows = vec![format!("{}{}", " ".repeat(VOTES_COLUMN), output.paint(Paint::DIM, names))];
     for (node, row) in scene.nodes.iter().enumerate() {
-        let title_of_node = output.paint(Paint::BOLD, format_args!(" node {}   ", node + 1));
-        let mut text = fit(&format!("{title_of_node}{}", state(output, row)), VOTES);
+        let title = output.paint(Paint::BOLD, format_args!(" node {}   ", node + 1));
+        let mut text = fit(&format!("{title}{}", state_text(output, row)), VOTES_COLUMN);
         for vote in &row.votes {
             // A node with a fault may still store votes, but does not answer.
             let vote = vote.as_ref().filter(|_| row.fault.is_none());
-            let worker = vote.and_then(|vote| (0..WORKERS).find(|worker| title(*worker) == *vote));
-            text += &fit(&worker.map_or_else(|| "·".into(), |worker| paint_worker(output, worker)), NAME);
+            let worker = vote.and_then(|vote| (0..WORKERS).find(|worker| worker_title(*worker) == *vote));
+            text += &fit(&worker.map_or_else(|| "·".into(), |worker| paint_worker(output, worker)), NAME_WIDTH);
         }
         rows.push(text);
     }
@@ -120,7 +125,7 @@ fn node_rows(scene: &Scene, output: Output) -> Vec<String> {
 }
 
 /// Returns the fault of a node, or its state as a client sees it.
-fn state(output: Output, row: &NodeRow) -> String {
+fn state_text(output: Output, row: &NodeRow) -> String {
     match (row.fault, &row.trouble) {
         (Some(Fault::Freeze), _) => output.paint(Paint::BAD, "frozen"),
         (Some(Fault::Cut), _) => output.paint(Paint::BAD, "cut off"),
@@ -135,18 +140,19 @@ fn state(output: Output, row: &NodeRow) -> String {
     }
 }
 
+/// Returns a bar of which this share is filled.
 fn bar(output: Output, share: f64, paint: Paint) -> String {
-    let full = (share.clamp(0.0, 1.0) * BAR as f64).round() as usize;
-    output.paint(paint, "█".repeat(full)) + &output.paint(Paint::DIM, "░".repeat(BAR - full))
+    let full = (share.clamp(0.0, 1.0) * BAR_WIDTH as f64).round() as usize;
+    output.paint(paint, "█".repeat(full)) + &output.paint(Paint::DIM, "░".repeat(BAR_WIDTH - full))
 }
 
-/// Returns the latest events first, and blank rows below.
+/// Returns exactly `count` rows: the events with a colour, latest first, and blank rows below.
 fn log_rows(scene: &Scene, output: Output, count: usize) -> Vec<String> {
-    let worth_a_row = scene.log.iter().rev().filter_map(|line| {
+    let rows = scene.log.iter().rev().filter_map(|line| {
         let at = output.paint(Paint::DIM, format_args!(" {:>6.1}  ", line.at.as_secs_f64()));
         Some(at + &output.paint(line.paint?, &line.text))
     });
-    worth_a_row.chain(std::iter::repeat_with(String::new)).take(count).collect()
+    rows.chain(std::iter::repeat_with(String::new)).take(count).collect()
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ const BEGIN_FRAME: &str = "\x1b[?2026h\x1b[H";
 const END_FRAME: &str = "\x1b[J\x1b[?2026l";
 
 pub(super) struct Terminal {
+    /// The settings before this process changed them.
     before: Termios,
 }
 

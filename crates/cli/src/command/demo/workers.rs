@@ -1,4 +1,4 @@
-//! Clients of five nodes in this process, and the faults of these nodes.
+//! The tasks of the demonstration: workers that hold locks, faults of the nodes, and an observer of the nodes.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -12,41 +12,43 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::checker::Tenure;
 use super::plan::Outage;
-use super::scene::{Observation, Scene, title};
+use super::scene::{Observation, Scene, worker_title};
 use super::{MAX_TTL, NAMES, NODES, TTL, WORKERS, builder_with};
 use crate::exit::Outcome;
 
 /// The interval at which the validity of leases and the state of nodes are reported.
-const REPORT: Duration = Duration::from_millis(50);
-/// A worker that has waited for this long tries another name.
-const PATIENCE: Duration = Duration::from_secs(6);
+const REPORT_INTERVAL: Duration = Duration::from_millis(50);
+/// The longest wait of a worker for a name. After that, the worker tries another name.
+const MAX_WAIT: Duration = Duration::from_secs(6);
+/// How long a worker that hangs keeps its lease, unless the lease is lost before that.
+const HANG: Duration = Duration::from_secs(6);
 /// On average, a worker hangs with one of this many leases.
-const HANGS: usize = 40;
+const LEASES_PER_HANG: usize = 40;
 /// How far the nodes' clocks may be apart, and how far they may step back.
 const CLOCK_SKEW: Duration = Duration::from_secs(1);
 
-/// Starts the workers, the faults and the observer. Returns the workers as the first set, and the faults and the
-/// observer as the second set. Dropping the second set ends the faults and the observer.
+/// Starts the workers, the faults and the observer. Returns the workers in the first set, and the faults and the
+/// observer in the second set. Dropping a set ends its tasks.
 pub(super) async fn start(
     scene: &Arc<Mutex<Scene>>,
     plan: &[Outage],
     stopped: &watch::Receiver<bool>,
 ) -> Outcome<(JoinSet<()>, JoinSet<()>)> {
     let nodes = MemoryNodes::new(NODES);
-    let observer = builder(&nodes).node_deadline(REPORT).init_cluster().await?;
+    let observer = builder(&nodes).node_deadline(REPORT_INTERVAL).init_cluster().await?;
     let mut seeds = Seeded::new(scene.lock().seed);
     let mut workers = JoinSet::new();
     for number in 0..WORKERS {
-        let client = builder(&nodes).label(title(number)).connect_lazy().await?;
+        let client = builder(&nodes).label(worker_title(number)).connect_lazy().await?;
         let (scene, stopped) = (Arc::clone(scene), stopped.clone());
         workers.spawn(Worker { number, client, rng: seeds.fork(), scene, stopped }.work());
     }
-    let mut others = JoinSet::new();
-    others.spawn(observe(observer, Arc::clone(scene)));
+    let mut background = JoinSet::new();
+    background.spawn(observe(observer, Arc::clone(scene)));
     for outage in plan {
-        others.spawn(fail(nodes.clone(), *outage, Arc::clone(scene)));
+        background.spawn(inject_fault(nodes.clone(), *outage, Arc::clone(scene)));
     }
-    Ok((workers, others))
+    Ok((workers, background))
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {
@@ -65,39 +67,39 @@ struct Worker {
 impl Worker {
     async fn work(mut self) {
         loop {
-            let rest = self.rng.millis(20, 400);
+            let pause = self.rng.millis(20, 400);
             let name = self.rng.index(NAMES.len());
-            let busy = self.rng.millis(100, 1_000);
-            let hangs = self.rng.index(HANGS) == 0;
-            if timeout(rest, self.stopped.wait_for(|stop| *stop)).await.is_ok() {
+            let work = self.rng.millis(100, 1_000);
+            let hangs = self.rng.index(LEASES_PER_HANG) == 0;
+            if timeout(pause, self.stopped.wait_for(|stop| *stop)).await.is_ok() {
                 return;
             }
             let (lock, granted) = self.lock(name, hangs);
             let acquired = tokio::select! {
                 biased;
                 _ = self.stopped.wait_for(|stop| *stop) => return,
-                acquired = lock.acquire_within(PATIENCE) => acquired,
+                acquired = lock.acquire_within(MAX_WAIT) => acquired,
             };
-            let (Ok(lease), Some((fence, from))) = (acquired, granted.get()) else {
-                self.scene.lock().gave_up(self.number, name);
+            let (Ok(lease), Some((fence, granted_at))) = (acquired, granted.get()) else {
+                self.scene.lock().record_timeout(self.number, name);
                 continue;
             };
             if hangs {
-                self.scene.lock().hangs(self.number, name);
+                self.scene.lock().record_hang(self.number, name);
             }
-            self.hold(name, lease, *fence, *from, if hangs { PATIENCE } else { busy }).await;
+            self.hold(name, lease, *fence, *granted_at, if hangs { HANG } else { work }).await;
         }
     }
 
     /// Returns the lock, and a cell for its fence and the time of its grant.
     fn lock(&self, name: usize, hangs: bool) -> (Lock, Arc<OnceLock<(u64, Duration)>>) {
         let granted = Arc::new(OnceLock::new());
-        let (known, scene, worker) = (Arc::clone(&granted), Arc::clone(&self.scene), self.number);
+        let (cell, scene, worker) = (Arc::clone(&granted), Arc::clone(&self.scene), self.number);
         let lock = self.client.lock(NAMES[name]).observe(move |progress| match progress {
-            Progress::Waiting(wait) => scene.lock().waits(worker, name, wait.place),
+            Progress::Waiting(wait) => scene.lock().record_wait(worker, name, wait.place),
             Progress::Granted { fence } => {
                 let fence = fence.map_or(0, quorlock::Fence::get);
-                let _ = known.set((fence, scene.lock().granted(worker, name, fence)));
+                let _ = cell.set((fence, scene.lock().record_grant(worker, name, fence)));
             }
             _ => {}
         });
@@ -105,13 +107,13 @@ impl Worker {
         (if hangs { lock.renewals(Renewals::Off) } else { lock }, granted)
     }
 
-    /// Holds the lease until the work is done, the lease is lost or the demonstration ends.
-    async fn hold(&mut self, name: usize, lease: Lease, fence: u64, from: Duration, busy: Duration) {
-        let done = Instant::now() + busy;
+    /// Holds the lease for this long, unless the lease is lost or the demonstration ends before that.
+    async fn hold(&mut self, name: usize, lease: Lease, fence: u64, granted_at: Duration, hold: Duration) {
+        let end = Instant::now() + hold;
         let lost = lease.lost();
         tokio::pin!(lost);
-        let mut valid_until = from;
-        while Instant::now() < done {
+        let mut valid_until = granted_at;
+        while Instant::now() < end {
             // Read the clock before the validity, so that the computed end of the lease is too early rather than too
             // late.
             let now = self.scene.lock().age();
@@ -122,14 +124,14 @@ impl Worker {
                 biased;
                 _ = &mut lost => break,
                 _ = self.stopped.wait_for(|stop| *stop) => break,
-                () = sleep(REPORT) => {}
+                () = sleep(REPORT_INTERVAL) => {}
             }
         }
         let now = self.scene.lock().age();
         let is_lost = lease.validity().is_zero();
         let until = if is_lost { now.min(valid_until) } else { now };
-        let tenure = Tenure { name: NAMES[name], worker: self.number, fence, from, until, is_lost };
-        self.scene.lock().ended(name, tenure);
+        let tenure = Tenure { name: NAMES[name], worker: self.number, fence, from: granted_at, until, is_lost };
+        self.scene.lock().record_end(name, tenure);
         // The result does not matter: a loss is already reported, and the client sends an unacknowledged release again.
         let _ = lease.release().await;
     }
@@ -145,21 +147,22 @@ async fn observe(client: Client, scene: Arc<Mutex<Scene>>) {
         for (name, inspection) in inspections.into_iter().enumerate() {
             // Too few nodes answered.
             let Ok(inspection) = inspection else { continue };
-            for ((_, votes), (_, said)) in nodes.iter_mut().zip(inspection.nodes) {
-                let held = said.ok().and_then(|report| report.held);
+            for ((_, votes), (_, report)) in nodes.iter_mut().zip(inspection.nodes) {
+                let held = report.ok().and_then(|report| report.held);
                 votes[name] = held.and_then(|held| held.holder).map(|holder| holder.label);
             }
         }
-        scene.lock().observed(nodes);
-        sleep(REPORT).await;
+        scene.lock().record_observation(nodes);
+        sleep(REPORT_INTERVAL).await;
     }
 }
 
-async fn fail(nodes: MemoryNodes, outage: Outage, scene: Arc<Mutex<Scene>>) {
+/// Begins the fault of an outage, and ends it, at the planned times.
+async fn inject_fault(nodes: MemoryNodes, outage: Outage, scene: Arc<Mutex<Scene>>) {
     let Outage { node, fault, from, until } = outage;
-    for (begins, rest) in [(true, from), (false, until.saturating_sub(from))] {
-        sleep(rest).await;
+    for (begins, pause) in [(true, from), (false, until.saturating_sub(from))] {
+        sleep(pause).await;
         fault.perform(&nodes, node, begins);
-        scene.lock().fault(node, fault, begins);
+        scene.lock().record_fault(node, fault, begins);
     }
 }

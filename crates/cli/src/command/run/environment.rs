@@ -1,4 +1,4 @@
-//! The environment variables of the command: they describe its lock, and name the nodes for nested `quorlock` calls.
+//! The environment variables that the command gets: they describe its lock, and the nodes for nested `quorlock` calls.
 
 use std::path::Path;
 
@@ -25,9 +25,9 @@ pub(super) fn of(context: &Context, args: &RunArgs, lease: &Lease, outer: &[Deta
         ("QUORLOCK_OWNER", detached.owner().map(Owner::reveal)),
         ("QUORLOCK_SLOT", lease.slot().map(|slot| slot.to_string())),
         ("QUORLOCK_TTL_MS", Some(millis(detached.ttl()).to_string())),
-        (nesting::VARIABLE, Some(nesting::with(outer, &detached))),
+        (nesting::VARIABLE, Some(nesting::variable_value(outer, &detached))),
     ];
-    // A relative path would lead to another file if the command changes its folder.
+    // A relative path would name another file after the command changes its working directory.
     let nodes = context.urls()?.into_iter().map(|url| match url.strip_prefix("sqlite:") {
         Some(path) => format!("sqlite:{}", absolute(path)),
         None => url,

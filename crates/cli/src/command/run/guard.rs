@@ -3,9 +3,9 @@
 //! The *wrapper* is the `quorlock run` process that acquired the lock and started the command.
 //!
 //! The guard runs in its own session, so that neither the terminal nor a signal to the wrapper's process group reaches
-//! it. The wrapper sends orders to the guard over a pipe, and a new deadline with every renewal. When the deadline
-//! passes, the guard kills the command's group, because the wrapper may be stopped. When the pipe ends, the wrapper is
-//! dead: the guard kills the command's group, waits until the group is gone, releases the lease, and exits.
+//! the guard. The wrapper sends orders to the guard over a pipe, and a new deadline with every renewal. When the
+//! deadline passes, the guard kills the command's group, because the wrapper may be stopped. When the pipe ends, the
+//! wrapper is dead: the guard kills the command's group, waits until the group is gone, releases the lease, and exits.
 //!
 //! Secrets reach the guard over the pipe only: other users can read arguments, and every process of the same user can
 //! read the environment.
@@ -21,14 +21,14 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::hidden;
+use super::hidden_program;
 use crate::context::Access;
 use crate::process::Process;
-pub(super) use post::stand;
+pub(super) use post::main;
 
-/// The hidden command.
+/// The hidden command that runs the guard.
 pub(super) const COMMAND: &str = "__guard";
-/// A new deadline that differs by less than this from the last one is not sent.
+/// A new deadline is not sent if it differs from the previous deadline by less than this.
 const DEADLINE_STEP: Duration = Duration::from_millis(20);
 
 /// The orders to the guard. After every change, the wrapper sends all orders as one line of JSON. A guard without
@@ -58,32 +58,33 @@ pub(super) fn boot_time() -> Duration {
     clock_gettime(ClockId::Boottime).try_into().unwrap_or_default()
 }
 
-/// The wrapper's handle for the guard.
+/// The wrapper's handle of the guard.
 pub(crate) struct Guard {
     /// `None` if the guard is dead.
     process: Option<(Pid, PipeWriter)>,
-    /// The orders. If this guard dies, the next guard gets the same orders.
+    /// The latest orders, which the next guard also gets if this guard dies.
     orders: Orders,
-    /// Whether the nodes have not been told the process id of this guard yet.
+    /// Whether the nodes do not know the process id of this guard yet.
     is_new: bool,
 }
 
-/// Starts a guard that has these orders from the start.
-fn start(orders: &Orders) -> io::Result<(Pid, PipeWriter)> {
-    let (orders_in, mut pipe) = io::pipe()?;
+/// Starts the process of a guard, which has these orders from the start.
+fn spawn(orders: &Orders) -> io::Result<(Pid, PipeWriter)> {
+    let (reader, mut pipe) = io::pipe()?;
     // The first orders fit into an empty pipe. Later orders must not block if the guard does not read.
     ioctl_fionbio(&pipe, true)?;
-    send(&mut pipe, orders)?;
-    let mut command = hidden(COMMAND);
+    write_orders(&mut pipe, orders)?;
+    let mut command = hidden_program(COMMAND);
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"QUORLOCK_")) {
         command.env_remove(name);
     }
     // If the guard inherited our output, a reader of our output would wait until the guard exits.
-    command.stdin(orders_in).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdin(reader).stdout(Stdio::null()).stderr(Stdio::null());
     Ok((Pid::from_child(&command.spawn()?), pipe))
 }
 
-fn send(pipe: &mut PipeWriter, orders: &Orders) -> io::Result<()> {
+/// Writes the orders to the pipe.
+fn write_orders(pipe: &mut PipeWriter, orders: &Orders) -> io::Result<()> {
     let mut line = serde_json::to_vec(orders)?;
     line.push(b'\n');
     pipe.write_all(&line)
@@ -91,9 +92,9 @@ fn send(pipe: &mut PipeWriter, orders: &Orders) -> io::Result<()> {
 
 impl Guard {
     /// Starts the first guard.
-    pub(crate) fn post() -> io::Result<Self> {
+    pub(crate) fn start() -> io::Result<Self> {
         let orders = Orders::default();
-        Ok(Self { process: Some(start(&orders)?), orders, is_new: false })
+        Ok(Self { process: Some(spawn(&orders)?), orders, is_new: false })
     }
 
     /// Returns the process id of the guard; `None` if the guard is dead. While the guard lives, processes of the
@@ -103,49 +104,48 @@ impl Guard {
     }
 
     /// Orders the guard to release this lease after the wrapper's death.
-    pub(super) fn entrust(&mut self, duty: Duty) -> io::Result<()> {
+    pub(super) fn set_duty(&mut self, duty: Duty) -> io::Result<()> {
         self.orders.duty = Some(duty);
-        self.tell_or_replace()
+        self.send_or_replace()
     }
 
     /// Orders the guard to kill the group of this command after the wrapper's death.
-    pub(super) fn watch(&mut self, command: Process) -> io::Result<()> {
+    pub(super) fn set_command(&mut self, command: Process) -> io::Result<()> {
         self.orders.command = Some(command);
-        self.tell_or_replace()
+        self.send_or_replace()
     }
 
-    /// Sets the time at which the guard kills the group, or removes it. If this guard dies, the next guard gets the
-    /// same time.
-    pub(super) fn kill_at(&mut self, at: Option<Duration>) {
+    /// Sets the deadline: the time at which the guard kills the group. `None` removes the deadline.
+    pub(super) fn set_deadline(&mut self, deadline: Option<Duration>) {
         let before = self.orders.kill_at;
-        if before.zip(at).map_or(before != at, |(before, now)| before.abs_diff(now) >= DEADLINE_STEP) {
-            self.orders.kill_at = at;
-            self.tell();
+        if before.zip(deadline).map_or(before != deadline, |(before, new)| before.abs_diff(new) >= DEADLINE_STEP) {
+            self.orders.kill_at = deadline;
+            self.send_orders();
         }
     }
 
-    /// Returns whether the time to kill the group has passed.
+    /// Returns whether the deadline has passed.
     pub(super) fn is_kill_due(&self) -> bool {
         self.orders.kill_at.is_some_and(|at| at <= boot_time())
     }
 
     /// Tells the guard that no process of the command is left. After the wrapper's death, the guard then only releases
     /// the lease.
-    pub(super) fn command_is_over(&mut self) {
+    pub(super) fn forget_command(&mut self) {
         self.orders.command = None;
         self.orders.kill_at = None;
-        self.tell();
+        self.send_orders();
     }
 
-    /// Ends the guard after the lease was released. If this is dropped without a call of `dismiss`, the guard kills the
-    /// group and releases the lease.
+    /// Removes all orders, after the lease was released. Without a call of `dismiss`, the guard kills the group and
+    /// releases the lease when this handle is dropped.
     pub(crate) fn dismiss(&mut self) {
         self.orders = Orders::default();
-        self.tell();
+        self.send_orders();
     }
 
-    /// Handles a child process that ended or stopped, if it is the guard. A stopped guard is continued.
-    pub(super) fn changed(&mut self, id: Pid, is_stopped: bool) {
+    /// Handles the end or the stop of a child process, if that process is the guard. Continues a stopped guard.
+    pub(super) fn handle_change(&mut self, id: Pid, is_stopped: bool) {
         match &self.process {
             Some((pid, _)) if *pid != id => {}
             Some((pid, _)) if is_stopped => drop(kill_process(*pid, Signal::CONT)),
@@ -155,29 +155,31 @@ impl Guard {
 
     /// Starts another guard.
     pub(super) fn replace(&mut self) -> io::Result<()> {
-        self.process = Some(start(&self.orders)?);
+        self.process = Some(spawn(&self.orders)?);
         self.is_new = true;
         Ok(())
     }
 
-    /// Returns the guard's process id once, so that the caller can tell it to the nodes; after that `None`.
-    pub(super) fn take_new(&mut self) -> Option<u32> {
+    /// Returns the process id of a new guard, so that the caller can send it to the nodes. Returns `None` after the
+    /// first call for the same guard.
+    pub(super) fn take_new_id(&mut self) -> Option<u32> {
         std::mem::take(&mut self.is_new).then(|| self.id()).flatten()
     }
 
-    fn tell_or_replace(&mut self) -> io::Result<()> {
-        if self.tell() { Ok(()) } else { self.replace() }
+    /// Sends the orders. If that fails, starts another guard with the same orders.
+    fn send_or_replace(&mut self) -> io::Result<()> {
+        if self.send_orders() { Ok(()) } else { self.replace() }
     }
 
-    /// Sends the orders. If that fails, kills the guard: it is dead or does not read. Its death then makes the wrapper
-    /// start another guard.
-    fn tell(&mut self) -> bool {
+    /// Sends the orders. If that fails, kills the guard, which is dead or does not read. The wrapper then starts
+    /// another guard. Returns whether the orders were sent.
+    fn send_orders(&mut self) -> bool {
         let Some((pid, pipe)) = &mut self.process else { return false };
-        let is_told = send(pipe, &self.orders).is_ok();
-        if !is_told {
+        let is_sent = write_orders(pipe, &self.orders).is_ok();
+        if !is_sent {
             let _ = kill_process(*pid, Signal::KILL);
         }
-        is_told
+        is_sent
     }
 }
 

@@ -1,5 +1,5 @@
-//! The command and its descendants, in one process group. The command starts when the wrapper (the `quorlock run`
-//! process) opens a gate, and is killed when the wrapper dies.
+//! The command and its descendants, in one process group. The *wrapper* is the `quorlock run` process. The command
+//! starts when the wrapper opens a gate, and is killed when the wrapper dies.
 
 use std::env::ArgsOs;
 use std::ffi::OsString;
@@ -15,22 +15,23 @@ use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, wait,
 };
 
+use super::bound_program;
 use super::environment::Environment;
 use super::guard::Guard;
-use super::mortal;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::process::Process;
 
-/// The hidden command. Its arguments are the wrapper's id, the gate and the command.
+/// The hidden command that becomes the command of a run. Its arguments are the wrapper's process id, the gate and the
+/// command.
 pub(super) const COMMAND: &str = "__exec";
 
-/// A command and its process group, which it leads.
+/// A command and its process group, which the command leads.
 pub(crate) struct Job {
     /// The id of the command and of its group.
     pub(super) pid: Pid,
     pub(super) leader: Process,
-    /// The command starts when the wrapper writes to this pipe.
-    gate: PipeWriter,
+    /// The writing end of the gate: the command starts when the wrapper writes to this pipe.
+    opener: PipeWriter,
 }
 
 impl Job {
@@ -41,7 +42,7 @@ impl Job {
         set_child_subreaper(Some(getpid())).map_err(|error| cannot(error.into()))?;
         let (gate, opener) = io::pipe().map_err(&cannot)?;
         fcntl_setfd(&gate, FdFlags::empty()).map_err(|error| cannot(error.into()))?;
-        let mut child = mortal(Some(gate.as_raw_fd()));
+        let mut child = bound_program(Some(gate.as_raw_fd()));
         child.args(command).process_group(0);
         for (key, value) in environment {
             match value {
@@ -51,17 +52,17 @@ impl Job {
         }
         let child = child.spawn().map_err(&cannot)?;
         let leader = Process::find(child.id())?;
-        Ok(Self { pid: Pid::from_child(&child), leader, gate: opener })
+        Ok(Self { pid: Pid::from_child(&child), leader, opener })
     }
 
-    /// Tells the guard the command's process group, then lets the command run.
+    /// Orders the guard to watch the command's process group, then lets the command run.
     pub(super) fn begin(&mut self, guard: &mut Guard) -> Outcome<()> {
-        guard.watch(self.leader).map_err(Failure::cannot("start a guard"))?;
+        guard.set_command(self.leader).map_err(Failure::cannot("start a guard"))?;
         if guard.is_kill_due() {
             // The deadline passed because this process was stopped for a while.
             return Err(LostError::Expired.into());
         }
-        self.gate.write_all(b"\n").map_err(Failure::cannot("start the command"))
+        self.opener.write_all(b"\n").map_err(Failure::cannot("start the command"))
     }
 
     /// Sends a signal to the command and everything in its group.
@@ -69,25 +70,25 @@ impl Job {
         self.leader.signal_group(signal);
     }
 
-    /// Reaps every child that has ended. Returns how the command ended, or that it has stopped.
-    pub(crate) fn change(&self, guard: &mut Guard) -> Option<WaitStatus> {
+    /// Reaps every child process that has ended. Returns the latest change of the command: that it ended, or stopped.
+    pub(crate) fn reap(&self, guard: &mut Guard) -> Option<WaitStatus> {
         let mut latest = None;
         while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
             if pid == self.pid {
                 latest = Some(status);
             } else {
-                guard.changed(pid, status.stopped());
+                guard.handle_change(pid, status.stopped());
             }
         }
         latest
     }
 }
 
-/// Replaces this process by the command. Returns only if that fails.
+/// Waits at the gate, then replaces this process by the command. Returns only if that fails.
 ///
 /// `gate` is a pipe that the wrapper writes to as soon as the guard knows the process group.
 pub(super) fn become_command(wrapper: Option<Pid>, gate: Option<RawFd>, mut command: ArgsOs) -> Exit {
-    // The order of these two calls matters: the second one detects a wrapper that died before the first one.
+    // The check comes after the call, because the call has no effect if the wrapper is already dead.
     if let Err(error) = set_parent_process_death_signal(Some(Signal::KILL)) {
         return Failure::internal(format!("the command would outlive its lock: {error}")).report();
     }
@@ -105,9 +106,10 @@ pub(super) fn become_command(wrapper: Option<Pid>, gate: Option<RawFd>, mut comm
     Failure::new(exit, format_args!("cannot run {}: {error}", program.display())).report()
 }
 
+/// Waits until the wrapper writes to the gate. Fails if the wrapper closes the gate instead.
 fn wait_at(gate: RawFd) -> io::Result<()> {
     let mut pipe = File::open(format!("/proc/self/fd/{gate}"))?;
-    // The command must not inherit the gate.
+    // The command must not inherit the pipe.
     nix::unistd::close(gate)?;
     pipe.read_exact(&mut [0])
 }

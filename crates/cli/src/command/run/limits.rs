@@ -6,14 +6,14 @@ use clap::ValueEnum;
 
 /// The command must be dead this long before anybody else can get the lock.
 pub(super) const MARGIN: Duration = Duration::from_millis(500);
-/// The guard kills the command this long before anybody else can get the lock. That is later than the wrapper would
-/// kill it, because only the wrapper can report the reason.
+/// The guard kills the command this long before anybody else can get the lock. The wrapper would kill the command
+/// earlier, because only the wrapper can report the reason.
 pub(super) const GUARD_MARGIN: Duration = Duration::from_millis(400);
-/// The longest time between two checks of the clock. It is shorter than [`MARGIN`], in case the machine was suspended
+/// The longest time between two checks of the clock. It is shorter than [`MARGIN`], in case the host is suspended
 /// between two checks.
-pub(super) const LOOK: Duration = Duration::from_millis(400);
+pub(super) const CHECK_INTERVAL: Duration = Duration::from_millis(400);
 
-/// What to do with a command whose lock may be lost.
+/// The action if the lock may be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum OnLost {
     /// Send SIGTERM, then SIGKILL before anyone else can acquire the lock.
@@ -28,6 +28,7 @@ pub(super) enum OnLost {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) on_lost: OnLost,
+    /// The time between SIGTERM and SIGKILL.
     pub(super) grace: Duration,
     pub(super) max_hold: Option<Duration>,
 }
@@ -35,11 +36,11 @@ pub(super) struct Limits {
 /// The reason why the command must end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// The lock was not renewed for so long that it may be lost.
+    /// The lock may be lost, because it could not be renewed.
     Loss,
     /// The command has reached its longest hold time.
     MaxHold,
-    /// There was no guard for so long that the command would outlive its lock if this process were stopped now.
+    /// There is no guard: if this process were stopped now, the command could outlive its lock.
     Unguarded,
     /// The lock was broken. Nobody else gets the lock before the broken lease would have ended.
     Broken,
@@ -49,24 +50,24 @@ pub(super) enum Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Measure {
     /// Do nothing for this long.
-    Leave(Duration),
+    Wait(Duration),
     /// Send SIGTERM.
-    Ask(Cause),
+    AskToEnd(Cause),
     /// Send SIGKILL.
     Kill(Cause),
 }
 
 impl Limits {
-    /// Returns whether the command may continue although it was asked to end, because the lock was renewed since.
+    /// Returns whether a command that was asked to end for this cause may continue, because the lock was renewed.
     /// `left` is the remaining validity.
-    pub(super) fn is_withdrawn(&self, cause: Cause, left: Duration) -> bool {
+    pub(super) fn may_continue(&self, cause: Cause, left: Duration) -> bool {
         cause == Cause::Loss && left > MARGIN + self.grace
     }
 
     /// Decides what to do about the command. `left` is the remaining validity, `held` is how long the lock has been
     /// held, and `asked` is why and how long ago the command was asked to end.
     pub(super) fn measure(&self, left: Duration, held: Duration, asked: Option<(Cause, Duration)>) -> Measure {
-        let mut rest = LOOK;
+        let mut pause = CHECK_INTERVAL;
         if self.on_lost != OnLost::Ignore {
             if left <= MARGIN {
                 return Measure::Kill(Cause::Loss);
@@ -74,20 +75,20 @@ impl Limits {
             let is_asked = asked.is_some() || self.on_lost == OnLost::Kill;
             let notice = if is_asked { MARGIN } else { MARGIN + self.grace };
             if left <= notice {
-                return Measure::Ask(Cause::Loss);
+                return Measure::AskToEnd(Cause::Loss);
             }
-            rest = rest.min(left.saturating_sub(notice));
+            pause = pause.min(left.saturating_sub(notice));
         }
         let limit = match asked {
-            // Its grace period ends when the validity reaches the margin. Only then is the command killed.
+            // The grace period ends when the validity reaches the margin: the check above then kills the command.
             Some((Cause::Loss, _)) => None,
             Some((cause, ago)) => Some((self.grace, ago, Measure::Kill(cause))),
-            None => self.max_hold.map(|most| (most, held, Measure::Ask(Cause::MaxHold))),
+            None => self.max_hold.map(|max_hold| (max_hold, held, Measure::AskToEnd(Cause::MaxHold))),
         };
         match limit {
-            Some((most, so_far, measure)) if so_far >= most => measure,
-            Some((most, so_far, _)) => Measure::Leave(rest.min(most.saturating_sub(so_far))),
-            None => Measure::Leave(rest),
+            Some((max, elapsed, measure)) if elapsed >= max => measure,
+            Some((max, elapsed, _)) => Measure::Wait(pause.min(max.saturating_sub(elapsed))),
+            None => Measure::Wait(pause),
         }
     }
 }
@@ -103,55 +104,55 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_asked_in_time_and_killed_before_the_lock_can_be_somebody_elses() {
+    fn a_command_is_asked_to_end_a_grace_before_it_is_killed() {
         let limits = limits(OnLost::Stop);
-        assert_eq!(limits.measure(MS(20_000), MS(0), None), Measure::Leave(LOOK));
-        assert_eq!(limits.measure(MS(5_600), MS(0), None), Measure::Leave(MS(100)));
-        assert_eq!(limits.measure(MS(5_500), MS(0), None), Measure::Ask(Cause::Loss));
-        assert_eq!(limits.measure(MS(600), MS(0), Some((Cause::Loss, MS(4_900)))), Measure::Leave(MS(100)));
+        assert_eq!(limits.measure(MS(20_000), MS(0), None), Measure::Wait(CHECK_INTERVAL));
+        assert_eq!(limits.measure(MS(5_600), MS(0), None), Measure::Wait(MS(100)));
+        assert_eq!(limits.measure(MS(5_500), MS(0), None), Measure::AskToEnd(Cause::Loss));
+        assert_eq!(limits.measure(MS(600), MS(0), Some((Cause::Loss, MS(4_900)))), Measure::Wait(MS(100)));
         assert_eq!(limits.measure(MS(500), MS(0), Some((Cause::Loss, MS(5_000)))), Measure::Kill(Cause::Loss));
         assert_eq!(limits.measure(MS(0), MS(0), None), Measure::Kill(Cause::Loss));
     }
 
     #[test]
-    fn a_lock_that_comes_back_spares_a_command_that_was_asked() {
+    fn a_command_is_not_killed_after_its_lock_was_renewed() {
         assert_eq!(
             limits(OnLost::Stop).measure(MS(20_000), MS(0), Some((Cause::Loss, MS(9_000)))),
-            Measure::Leave(LOOK)
+            Measure::Wait(CHECK_INTERVAL)
         );
     }
 
     #[test]
-    fn a_lock_that_comes_back_withdraws_the_request_to_end_and_no_other() {
+    fn a_renewal_lets_a_command_continue_only_if_it_was_asked_to_end_for_a_loss() {
         let limits = limits(OnLost::Stop);
-        assert!(!limits.is_withdrawn(Cause::Loss, MS(5_500)));
-        assert!(limits.is_withdrawn(Cause::Loss, MS(5_501)));
+        assert!(!limits.may_continue(Cause::Loss, MS(5_500)));
+        assert!(limits.may_continue(Cause::Loss, MS(5_501)));
         for cause in [Cause::MaxHold, Cause::Unguarded, Cause::Broken] {
-            assert!(!limits.is_withdrawn(cause, MS(20_000)), "{cause:?}");
+            assert!(!limits.may_continue(cause, MS(20_000)), "{cause:?}");
         }
     }
 
     #[test]
-    fn who_is_to_be_killed_is_not_asked() {
+    fn with_on_lost_kill_a_command_is_killed_without_being_asked() {
         let limits = limits(OnLost::Kill);
-        assert_eq!(limits.measure(MS(600), MS(0), None), Measure::Leave(MS(100)));
+        assert_eq!(limits.measure(MS(600), MS(0), None), Measure::Wait(MS(100)));
         assert_eq!(limits.measure(MS(500), MS(0), None), Measure::Kill(Cause::Loss));
     }
 
     #[test]
-    fn a_loss_that_is_ignored_ends_nothing_and_a_long_hold_still_does() {
+    fn with_on_lost_ignore_only_max_hold_ends_a_command() {
         let limits = limits(OnLost::Ignore);
-        assert_eq!(limits.measure(MS(0), MS(0), None), Measure::Leave(LOOK));
-        assert_eq!(limits.measure(MS(0), MS(60_000), None), Measure::Ask(Cause::MaxHold));
+        assert_eq!(limits.measure(MS(0), MS(0), None), Measure::Wait(CHECK_INTERVAL));
+        assert_eq!(limits.measure(MS(0), MS(60_000), None), Measure::AskToEnd(Cause::MaxHold));
     }
 
     #[test]
-    fn a_hold_that_is_too_long_ends_with_the_same_grace() {
+    fn max_hold_kills_a_command_a_grace_after_asking_it_to_end() {
         let limits = limits(OnLost::Stop);
-        assert_eq!(limits.measure(MS(20_000), MS(59_900), None), Measure::Leave(MS(100)));
-        assert_eq!(limits.measure(MS(20_000), MS(60_000), None), Measure::Ask(Cause::MaxHold));
+        assert_eq!(limits.measure(MS(20_000), MS(59_900), None), Measure::Wait(MS(100)));
+        assert_eq!(limits.measure(MS(20_000), MS(60_000), None), Measure::AskToEnd(Cause::MaxHold));
         let asked = |ago| Some((Cause::MaxHold, MS(ago)));
-        assert_eq!(limits.measure(MS(20_000), MS(64_900), asked(4_900)), Measure::Leave(MS(100)));
+        assert_eq!(limits.measure(MS(20_000), MS(64_900), asked(4_900)), Measure::Wait(MS(100)));
         assert_eq!(limits.measure(MS(20_000), MS(65_000), asked(5_000)), Measure::Kill(Cause::MaxHold));
         assert_eq!(limits.measure(MS(400), MS(61_000), asked(1_000)), Measure::Kill(Cause::Loss));
     }

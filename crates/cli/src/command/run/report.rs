@@ -1,4 +1,4 @@
-//! The result of a run in a form for programs: the result file and the output of `--json`.
+//! The result of a run as JSON, for the result file and the output of `--json`.
 
 use std::fs::Permissions;
 use std::io::Write;
@@ -29,7 +29,8 @@ pub(super) struct Report {
     pub(super) lost: bool,
     /// Why the outcome is not `done`.
     pub(super) reason: Option<String>,
-    /// Whether a key at the terminal sent the signal. If so, the other processes of our process group must get it, too.
+    /// Whether a key at the terminal sent the signal. If so, the other processes of our process group must also get the
+    /// signal.
     #[serde(skip)]
     pub(super) is_from_terminal: bool,
 }

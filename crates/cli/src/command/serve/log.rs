@@ -12,10 +12,10 @@ use tracing_subscriber::{Layer, Registry, fmt};
 
 use crate::output::Output;
 
-/// The number of bytes that a writable pipe takes at once.
-const PIECE: usize = 4_096;
+/// The number of bytes that can be written without blocking to a pipe that `poll` reports as writable.
+const CHUNK_BYTES: usize = 4_096;
 
-/// How it is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub(super) enum Format {
     Text,
@@ -30,37 +30,37 @@ pub(super) fn start(format: Format, output: Output) {
         (_, true) => LevelFilter::DEBUG,
         _ => LevelFilter::INFO,
     };
-    let ours = Targets::new().with_target("quorlock", level).with_target("quorlock_server", level);
-    // Only one writer at a time, because a writer checks the free space in the pipe before it writes. No write panics,
-    // so the mutex is never poisoned.
-    let layer = fmt::layer().with_writer(Mutex::new(Taken { format, lost: 0, is_cut: false }));
+    let targets = Targets::new().with_target("quorlock", level).with_target("quorlock_server", level);
+    // The mutex admits one writer at a time, because a writer checks the free space in the pipe before it writes. No
+    // write panics, so the mutex is never poisoned.
+    let layer = fmt::layer().with_writer(Mutex::new(LossyStderr { format, dropped: 0, is_cut: false }));
     let layer: Box<dyn Layer<Registry> + Send + Sync> = match format {
         Format::Text => layer.with_ansi(false).boxed(),
         Format::Json => layer.json().flatten_event(true).with_current_span(true).with_span_list(false).boxed(),
     };
-    // If there is already a log in this process, keep it.
-    let _ = tracing_subscriber::registry().with(layer.with_filter(ours)).try_init();
+    // If this process already has a log, keep that log.
+    let _ = tracing_subscriber::registry().with(layer.with_filter(targets)).try_init();
 }
 
 /// Writes to stderr without blocking, so that requests do not wait for a reader of the log.
-struct Taken {
+struct LossyStderr {
     format: Format,
-    /// The number of dropped lines that were not reported yet.
-    lost: u64,
-    /// Whether the first of these lines was written in part.
+    /// The number of dropped lines that the log does not report yet.
+    dropped: u64,
+    /// Whether the first of the dropped lines was written in part.
     is_cut: bool,
 }
 
-impl Write for Taken {
-    /// Writes one line or several.
-    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if self.lost > 0 && put(self.notice().as_bytes()) {
-            self.lost = 0;
+impl Write for LossyStderr {
+    /// Writes the lines of one event.
+    fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
+        if self.dropped > 0 && try_write(self.notice().as_bytes()) {
+            self.dropped = 0;
         }
-        if self.lost > 0 || !self.put_all(line) {
-            self.lost += 1;
+        if self.dropped > 0 || !self.try_write_all(lines) {
+            self.dropped += 1;
         }
-        Ok(line.len())
+        Ok(lines.len())
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -68,9 +68,10 @@ impl Write for Taken {
     }
 }
 
-impl Taken {
+impl LossyStderr {
+    /// Returns the line that reports the dropped lines. It first ends a line that was written in part.
     fn notice(&self) -> String {
-        let (end, lines) = (if self.is_cut { "\n" } else { "" }, self.lost);
+        let (end, lines) = (if self.is_cut { "\n" } else { "" }, self.dropped);
         match self.format {
             Format::Text => format!("{end}WARN nobody read this log: {lines} lines are missing here\n"),
             Format::Json => {
@@ -79,21 +80,22 @@ impl Taken {
         }
     }
 
-    /// Writes a line. Returns whether the whole line was written, and records in `is_cut` if only a part was.
-    fn put_all(&mut self, line: &[u8]) -> bool {
-        let refused = line.chunks(PIECE).position(|piece| !put(piece));
-        self.is_cut = refused.is_some_and(|at| at > 0);
-        refused.is_none()
+    /// Writes lines chunk by chunk. Returns whether all chunks were written, and records in `is_cut` whether only some
+    /// of them were written.
+    fn try_write_all(&mut self, lines: &[u8]) -> bool {
+        let first_dropped = lines.chunks(CHUNK_BYTES).position(|chunk| !try_write(chunk));
+        self.is_cut = first_dropped.is_some_and(|index| index > 0);
+        first_dropped.is_none()
     }
 }
 
-/// Writes a piece of a line. Returns whether it was written. If stderr is unusable, returns true, because nobody could
-/// read a report about dropped lines.
-fn put(piece: &[u8]) -> bool {
+/// Writes a chunk, unless the write would block. Returns whether the chunk was written. If stderr is unusable, returns
+/// true, because nobody could read a report about dropped lines.
+fn try_write(chunk: &[u8]) -> bool {
     let mut stderr = io::stderr().lock();
-    let is_taken = !matches!(poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&Timespec::default())), Ok(0));
-    if is_taken {
-        let _ = stderr.write_all(piece);
+    let is_writable = !matches!(poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&Timespec::default())), Ok(0));
+    if is_writable {
+        let _ = stderr.write_all(chunk);
     }
-    is_taken
+    is_writable
 }

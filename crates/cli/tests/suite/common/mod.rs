@@ -1,5 +1,9 @@
-//! A user of the real binary, with a real file and real servers.
-#![allow(dead_code, clippy::unwrap_used, reason = "each test file uses a part of it; a test fails by panicking")]
+//! Runs the real binary as a user, on a real file and real servers.
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test file uses a part of this module; a test fails by panicking"
+)]
 
 pub(crate) mod place;
 pub(crate) mod pty;
@@ -11,7 +15,7 @@ use std::process::{Child, Command, Output, Stdio};
 use quorlock_testkit::{RedisServer, eventually};
 use tempfile::TempDir;
 
-/// A user of the tool, with their own state directory.
+/// A user of the tool, with a home directory of their own.
 pub(crate) struct User {
     pub(crate) home: TempDir,
 }
@@ -24,7 +28,7 @@ impl User {
     pub(crate) fn quorlock(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
         command.args(arguments).env("XDG_STATE_HOME", self.home.path()).env("XDG_CONFIG_HOME", self.home.path());
-        // Without the variables of the user who runs the tests.
+        // The variables of the user who runs the tests must have no effect.
         let ours = |name: &str| name.starts_with("QUORLOCK_") || name == "NO_COLOR";
         for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
             command.env_remove(name);
@@ -37,28 +41,28 @@ impl User {
         self.quorlock(arguments).output().unwrap()
     }
 
-    /// Runs a command under the lock that reports its start, and ends when its stdin does.
+    /// Starts a run whose command ends when its stdin ends. Returns when the run holds the lock.
     pub(crate) fn hold(&self, arguments: &[&str]) -> Holder {
-        let script = "echo begun; read _";
+        let script = "echo started; read _";
         let all: Vec<&str> = arguments.iter().copied().chain(["--", "sh", "-c", script]).collect();
         let mut child = self.quorlock(&all).stdin(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "begun\n");
+        assert_eq!(line, "started\n");
         Holder(child)
     }
 }
 
-/// Servers of one cluster that can vote, and their URLs for `--nodes`.
+/// Starts the servers of a cluster that can vote. Returns the servers, and their URLs for `--nodes`.
 pub(crate) fn cluster(user: &User, size: usize) -> (Vec<RedisServer>, String) {
     let servers = RedisServer::start_many(size);
     let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
     let init = || user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success();
-    eventually("all nodes can be used", init);
+    eventually("nodes init succeeds", init);
     (servers, nodes)
 }
 
-/// A `quorlock run` that holds its lock until it is told to end.
+/// A `quorlock run` that holds its lock until `end` is called.
 pub(crate) struct Holder(pub(crate) Child);
 
 impl Holder {
@@ -84,9 +88,9 @@ pub(crate) fn stderr(output: &Output) -> String {
 }
 
 #[track_caller]
-pub(crate) fn assert_fails(output: &Output, code: i32, says: &str) {
+pub(crate) fn assert_fails(output: &Output, code: i32, message: &str) {
     assert_eq!(output.status.code(), Some(code), "{}", stderr(output));
-    assert!(stderr(output).contains(says), "{says:?} is not in: {}", stderr(output));
+    assert!(stderr(output).contains(message), "{message:?} is not in: {}", stderr(output));
 }
 
 pub(crate) fn is_alive(pid: &str) -> bool {

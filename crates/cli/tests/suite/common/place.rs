@@ -1,4 +1,4 @@
-//! The nodes of a test.
+//! A user, and the nodes of a test.
 
 use std::process::{Command, Output};
 
@@ -6,7 +6,7 @@ use quorlock_testkit::{RedisServer, eventually};
 
 use super::{User, cluster};
 
-/// A user with a file or with servers, which live as long as this.
+/// A user with a file or with servers. The servers end when this is dropped.
 pub(crate) struct Place {
     pub(crate) user: User,
     pub(crate) flags: Vec<String>,
@@ -18,35 +18,36 @@ impl Place {
         Self { user: User::new(), flags: Vec::new(), servers: Vec::new() }
     }
 
-    /// Three servers.
+    /// Starts three servers.
     pub(crate) fn servers() -> Self {
-        Self::of(3)
+        Self::with_servers(3)
     }
 
-    /// Servers of this number.
-    pub(crate) fn of(size: usize) -> Self {
+    /// Starts this number of servers.
+    pub(crate) fn with_servers(size: usize) -> Self {
         let user = User::new();
         let (servers, nodes) = cluster(&user, size);
         Self { user, flags: vec!["--nodes".into(), nodes], servers }
     }
 
-    /// Runs a claim on a file and on three servers.
-    pub(crate) fn both(claim: impl Fn(&Self)) {
-        claim(&Self::file());
-        claim(&Self::servers());
+    /// Runs a test on a file, and then on three servers.
+    pub(crate) fn on_both(test: impl Fn(&Self)) {
+        test(&Self::file());
+        test(&Self::servers());
     }
 
-    /// `quorlock` with these arguments.
+    /// Returns `quorlock` with these arguments.
     pub(crate) fn quorlock(&self, arguments: &[&str]) -> Command {
         let mut command = self.user.quorlock(&[]);
         command.args(&self.flags).args(arguments);
         command
     }
 
-    /// Runs the command, again while it ends without a quorum: on a busy machine the nodes may answer too late.
-    pub(crate) fn decided(&self, arguments: &[&str]) -> Output {
+    /// Runs the command, and repeats it while it ends without a quorum: on a busy machine the nodes may answer too
+    /// late.
+    pub(crate) fn run_with_quorum(&self, arguments: &[&str]) -> Output {
         let mut decided = None;
-        eventually("the nodes answer in time", || {
+        eventually("a quorum answers in time", || {
             let output = self.quorlock(arguments).output().unwrap();
             decided = Some(output).filter(|output| output.status.code() != Some(69));
             decided.is_some()
@@ -54,10 +55,10 @@ impl Place {
         decided.unwrap()
     }
 
-    /// Whether a run gets the lock without waiting. Retries if the nodes of a busy machine reply too late.
+    /// Returns whether a run gets the lock without waiting. Retries if the nodes of a busy machine answer too late.
     pub(crate) fn is_free(&self, name: &str) -> bool {
         let mut code = None;
-        eventually("the nodes decide", || {
+        eventually("a quorum answers in time", || {
             code = self.quorlock(&["run", name, "-n", "--", "true"]).output().unwrap().status.code();
             matches!(code, Some(0 | 75))
         });

@@ -30,20 +30,20 @@ impl Pty {
         let slave = rustix::fs::open(name.as_c_str(), flags, Mode::empty()).unwrap();
         let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&slave, size).unwrap();
-        let end = || slave.try_clone().unwrap();
-        let mut outer = Command::new("setsid");
-        outer
+        let tty = || slave.try_clone().unwrap();
+        let mut setsid = Command::new("setsid");
+        setsid
             .args(["--ctty", "--wait"])
             .arg(command.get_program())
             .args(command.get_args())
             .env("TERM", "xterm-256color");
         for (name, value) in command.get_envs() {
             match value {
-                Some(value) => outer.env(name, value),
-                None => outer.env_remove(name),
+                Some(value) => setsid.env(name, value),
+                None => setsid.env_remove(name),
             };
         }
-        let child = outer.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let child = setsid.stdin(tty()).stdout(tty()).stderr(tty()).spawn().unwrap();
         let screen = Arc::new(Mutex::new(vt100::Parser::new(24, 80, 0)));
         let master = File::from(master);
         let (mut written, shown) = (master.try_clone().unwrap(), Arc::clone(&screen));
@@ -56,23 +56,23 @@ impl Pty {
         Self { master, slave, child, screen }
     }
 
-    /// The text on the screen.
+    /// Returns the text on the screen.
     pub(crate) fn text(&self) -> String {
         self.screen.lock().unwrap().screen().contents()
     }
 
     /// Waits until this text is on the screen.
-    pub(crate) fn shows(&self, what: &str) {
-        self.shows_that(what, |text| text.contains(what));
+    pub(crate) fn wait_for_text(&self, text: &str) {
+        self.wait_until(text, |screen| screen.contains(text));
     }
 
     /// Waits until the text on the screen satisfies a condition.
-    pub(crate) fn shows_that(&self, what: &str, is_so: impl Fn(&str) -> bool) {
-        eventually(what, || is_so(&self.text()));
+    pub(crate) fn wait_until(&self, description: &str, condition: impl Fn(&str) -> bool) {
+        eventually(description, || condition(&self.text()));
     }
 
-    /// Whether the terminal is restored: main screen, visible cursor, and echo.
-    pub(crate) fn is_in_order(&self) -> bool {
+    /// Returns whether the terminal is restored: main screen, visible cursor, and echo.
+    pub(crate) fn is_restored(&self) -> bool {
         let echoes = tcgetattr(&self.slave).unwrap().local_modes.contains(LocalModes::ECHO | LocalModes::ICANON);
         let parser = self.screen.lock().unwrap();
         echoes && !parser.screen().alternate_screen() && !parser.screen().hide_cursor()
@@ -90,7 +90,7 @@ impl Pty {
 
 impl Drop for Pty {
     fn drop(&mut self) {
-        // It may have ended by itself. The hangup ends the processes that setsid has started.
+        // The command may have ended by itself. The hangup ends the processes that setsid has started.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -32,11 +32,11 @@ fn a_ttl_that_is_too_short_comes_with_advice_that_works() {
     assert!(user.run(&["run", "a", "--ttl", "4s", "--kill-grace", "333ms", "--", "true"]).status.success());
     let output = user.run(&["run", "a", "--ttl", "3s", "--kill-grace", "500ms", "--", "true"]);
     assert_fails(&output, 64, "use --ttl 4500ms");
-    assert!(!stderr(&output).contains("shorten"), "no grace is short enough: {}", stderr(&output));
+    assert!(!stderr(&output).contains("or --kill-grace"), "no grace is short enough: {}", stderr(&output));
 }
 
 #[test]
-fn a_command_that_cannot_run_has_the_exit_codes_of_a_shell() {
+fn a_command_that_cannot_be_started_has_the_exit_code_of_a_shell() {
     let user = User::new();
     assert_fails(&user.run(&["run", "a", "--", "no-such-command"]), 127, "cannot run no-such-command");
     assert_fails(&user.run(&["run", "a", "--", "/etc/passwd"]), 126, "cannot run /etc/passwd");
@@ -60,9 +60,9 @@ fn the_command_gets_its_stdin_its_arguments_and_the_lease() {
 }
 
 #[test]
-fn mistakes_are_named() {
+fn invalid_arguments_and_nodes_are_reported() {
     let user = User::new();
-    for (arguments, code, says) in [
+    for (arguments, code, message) in [
         (&["run", "a"][..], 64, "COMMAND"),
         (&["run", "a", "--ttl", "30", "--", "true"], 64, "30s or 30ms"),
         (&["run", "a", "--ttl", "5s", "--", "true"], 64, "at least 18s"),
@@ -85,7 +85,7 @@ fn mistakes_are_named() {
         (&["run", "a", "--nodes", "memory:", "--", "true"], 78, "memory:"),
         (&["nodes", "init"], 64, "--yes"),
     ] {
-        assert_fails(&user.run(arguments), code, says);
+        assert_fails(&user.run(arguments), code, message);
     }
     assert!(user.run(&["--help"]).status.success());
     assert!(user.run(&["--version"]).status.success());
@@ -119,10 +119,10 @@ fn a_new_cluster_reports_its_quarantine_and_init_ends_it() {
 
 #[test]
 fn an_even_number_of_nodes_causes_a_warning() {
-    let place = Place::of(4);
-    let said = |flags: &[&str]| stderr(&place.run(&[flags, &["a", "--", "true"]].concat()).output().unwrap());
-    assert_eq!(said(&[]), "quorlock: 4 nodes tolerate no more failures than 3: use an odd number\n");
-    assert_eq!(said(&["-q"]), "");
+    let place = Place::with_servers(4);
+    let warnings = |flags: &[&str]| stderr(&place.run(&[flags, &["a", "--", "true"]].concat()).output().unwrap());
+    assert_eq!(warnings(&[]), "quorlock: 4 nodes tolerate no more failures than 3: use an odd number\n");
+    assert_eq!(warnings(&["-q"]), "");
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn a_wrong_password_is_denied_and_not_shown() {
 }
 
 #[test]
-fn a_read_only_state_directory_is_a_configuration_error() {
+fn a_file_in_place_of_the_state_directory_is_a_configuration_error() {
     let user = User::new();
     let file = user.home.path().join("quorlock");
     std::fs::write(&file, "not a folder").unwrap();
@@ -143,7 +143,7 @@ fn a_read_only_state_directory_is_a_configuration_error() {
 }
 
 #[test]
-fn the_command_keeps_its_directory_and_finds_the_same_nodes() {
+fn the_command_keeps_its_directory_and_gets_an_absolute_path_of_the_file() {
     let user = User::new();
     let nodes = "sqlite:locks.db";
     let script = r#"pwd; cd /; echo "$QUORLOCK_NODES"; echo "$QUORLOCK_KIND ${QUORLOCK_OWNER:+owned}""#;

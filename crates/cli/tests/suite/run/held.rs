@@ -1,4 +1,4 @@
-//! Runs when another client holds the lock.
+//! A run whose lock is held by another client, and the result of a run.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Output, Stdio};
@@ -11,27 +11,27 @@ use crate::common::{assert_fails, stderr, stdout};
 
 #[test]
 fn a_held_lock_is_refused_with_its_holder() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let holder = place.hold(&["nightly", "--label", "the first"]);
-        // Enough for the second question, since when the lock is held.
+        // The deadline is long, so that the nodes also answer since when the lock has been held.
         let deadline = ["--node-deadline", "10s"];
-        let refused = place.decided(&[&["run", "nightly"], &deadline[..], &["--", "echo", "never"]].concat());
-        let holds = format!("(pid {}, the first) for ", holder.0.id());
-        assert_fails(&refused, 75, &holds);
+        let refused = place.run_with_quorum(&[&["run", "nightly"], &deadline[..], &["--", "echo", "never"]].concat());
+        let holder_text = format!("(pid {}, the first) for ", holder.0.id());
+        assert_fails(&refused, 75, &holder_text);
         assert!(stderr(&refused).contains("; its lease ends in "), "{}", stderr(&refused));
         assert!(stderr(&refused).contains("wait for it: --wait 5m    more: quorlock status nightly"));
         assert_eq!(stdout(&refused), "");
-        assert_fails(&place.decided(&["run", "nightly", "--wait", "1s", "--", "true"]), 75, "is held");
+        assert_fails(&place.run_with_quorum(&["run", "nightly", "--wait", "1s", "--", "true"]), 75, "is held");
         assert!(place.is_free("another"));
         assert_eq!(holder.end(), Some(0));
     });
 }
 
 #[test]
-fn if_held_selects_the_action() {
+fn if_held_decides_whether_a_run_fails_skips_or_waits() {
     let place = Place::file();
     let holder = place.hold(&["a"]);
-    let run = |flags: &[&str]| place.decided(&[&["run", "a"], flags, &["--", "echo", "never"]].concat());
+    let run = |flags: &[&str]| place.run_with_quorum(&[&["run", "a"], flags, &["--", "echo", "never"]].concat());
     assert_fails(&run(&["--if-held", "fail"]), 75, "a is held");
     assert_fails(&run(&["-n", "-E", "17"]), 17, "a is held");
     assert_fails(&run(&["-E", "0"]), 0, "a is held");
@@ -50,13 +50,14 @@ fn if_held_selects_the_action() {
 
 #[test]
 fn a_waiting_command_runs_when_the_lock_is_free() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let holder = place.hold(&["a"]);
         let mut waiter = place.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(waiter.stderr.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("quorlock: waiting for a, held by "), "{line}");
-        assert!(line.contains(", sh) for ") && line.contains("; you are 1st of 1, waited "), "{line}");
+        assert!(line.contains(", sh) for ") && line.contains("s left of its lease"), "{line}");
+        assert!(line.contains("; you are 1st of 1, waited "), "{line}");
         assert_eq!(holder.end(), Some(0));
         assert_eq!(stdout(&waiter.wait_with_output().unwrap()), "at last\n");
     });
@@ -68,14 +69,14 @@ fn a_waiter_reports_a_new_holder() {
     let first = place.hold(&["a", "--label", "one"]);
     let second = place.run(&["a", "--wait", "5m", "--label", "two", "--", "sh", "-c", "read _"]);
     let mut second = { second }.stdin(Stdio::piped()).spawn().unwrap();
-    let mut told = BufReader::new(second.stderr.take().unwrap()).lines();
-    assert!(told.next().unwrap().unwrap().contains(", one)"));
+    let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
+    assert!(lines.next().unwrap().unwrap().contains(", one)"));
     let mut third = place.run(&["a", "--wait", "5m", "--", "true"]).spawn().unwrap();
-    let mut told = BufReader::new(third.stderr.take().unwrap()).lines();
-    let line = told.next().unwrap().unwrap();
+    let mut lines = BufReader::new(third.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
     assert!(line.contains(", one)") && line.contains("you are 2nd of 2"), "{line}");
     assert_eq!(first.end(), Some(0));
-    let line = told.next().unwrap().unwrap();
+    let line = lines.next().unwrap().unwrap();
     assert!(line.contains(", two)"), "{line}");
     drop(second.stdin.take());
     assert!(second.wait().unwrap().code().is_some());
@@ -93,16 +94,16 @@ fn fifty_copies_run_one_at_a_time_and_in_order() {
             let copy = copy.to_string();
             let mut run = place.run(&["job", "--wait", "5m", "--", "sh", "-c", script, "sh", &copy]);
             let mut run = run.env("LOG", &log).spawn().unwrap();
-            // It has a queue position when it prints this, behind all runs that were started before.
+            // When the run prints this line, it has a queue position behind all runs that were started before.
             let mut line = String::new();
-            let mut told = BufReader::new(run.stderr.take().unwrap());
-            told.read_line(&mut line).unwrap();
+            let mut stderr = BufReader::new(run.stderr.take().unwrap());
+            stderr.read_line(&mut line).unwrap();
             assert!(line.contains("waiting for job"), "{line}");
-            (run, told)
+            (run, stderr)
         })
         .collect();
     assert_eq!(holder.end(), Some(0));
-    for (mut run, _told) in copies {
+    for (mut run, _stderr) in copies {
         assert!(run.wait().unwrap().success());
     }
     let expected: Vec<String> = (0..50).flat_map(|copy| [format!("begin {copy}"), format!("end {copy}")]).collect();
@@ -110,24 +111,24 @@ fn fifty_copies_run_one_at_a_time_and_in_order() {
 }
 
 #[test]
-fn a_lock_is_held_for_at_least_the_minimum_time() {
+fn a_lock_is_held_for_at_least_min_hold() {
     let place = Place::file();
-    let begun = Instant::now();
+    let started = Instant::now();
     let run = place.script(&["a", "--min-hold", "1500ms"], "echo $$; exit 3");
     eventually_gone(&run.first);
-    assert!(!place.is_free("a") || begun.elapsed() >= Duration::from_millis(1500));
+    assert!(!place.is_free("a") || started.elapsed() >= Duration::from_millis(1500));
     assert_eq!(run.code(), Some(3));
-    assert!(begun.elapsed() >= Duration::from_millis(1500));
+    assert!(started.elapsed() >= Duration::from_millis(1500));
 }
 
 #[test]
-fn a_signal_ends_the_minimum_time_and_keeps_the_result() {
+fn a_signal_ends_min_hold_and_keeps_the_exit_code() {
     let place = Place::file();
     let mut run = place.script(&["a", "--min-hold", "5m"], "echo $$; exit 3");
     eventually_gone(&run.first);
     assert!(!place.is_free("a"));
     // A signal at the moment of the command's death belongs to the command.
-    eventually("it ends", || {
+    eventually("the run ends", || {
         run.signal("TERM");
         run.child.try_wait().unwrap().is_some()
     });
@@ -146,11 +147,11 @@ fn the_result_can_be_printed_as_json() {
     let text = stdout(&output);
     let lines: Vec<&str> = text.lines().collect();
     let result = read();
-    assert_eq!(serde_json::from_str::<Value>(lines[2]).unwrap(), result, "--json prints the same");
+    assert_eq!(serde_json::from_str::<Value>(lines[2]).unwrap(), result, "--json and the result file differ");
     assert_eq!(result["fence"].to_string(), lines[0]);
     assert!(!result.to_string().contains(lines[1]), "the result must not contain the lease id");
-    let facts = [("v", "1"), ("name", "\"a\""), ("exit", "4"), ("outcome", "\"done\""), ("lost", "false")];
-    for (key, value) in facts {
+    let expected = [("v", "1"), ("name", "\"a\""), ("exit", "4"), ("outcome", "\"done\""), ("lost", "false")];
+    for (key, value) in expected {
         assert_eq!(result[key].to_string(), value, "{key} of {result}");
     }
     assert!(result["waited_ms"].is_u64() && result["held_ms"].is_u64(), "{result}");
@@ -164,27 +165,27 @@ fn the_result_can_be_printed_as_json() {
         assert!(reason.starts_with("a is held") && !reason.contains('\n'), "{result}");
     }
     let names = std::fs::read_dir(place.user.home.path()).unwrap().map(|entry| entry.unwrap().file_name());
-    assert!(names.filter(|name| name.to_str().unwrap().contains("result")).count() == 1, "nothing else is left");
+    assert!(names.filter(|name| name.to_str().unwrap().contains("result")).count() == 1, "a temporary file is left");
     drop(holder);
 }
 
 #[test]
 fn quiet_and_verbose_select_the_messages() {
     let place = Place::file();
-    let said = |flag: &[&str]| stderr(&place.run(&[&["a"], flag, &["--", "true"]].concat()).output().unwrap());
-    assert_eq!(said(&[]), "");
-    assert!(said(&["-v"]).contains("\nquorlock: a is ours with fence "), "{}", said(&["-v"]));
+    let run = |flag: &[&str]| stderr(&place.run(&[&["a"], flag, &["--", "true"]].concat()).output().unwrap());
+    assert_eq!(run(&[]), "");
+    assert!(run(&["-v"]).contains("\nquorlock: acquired a with fence "), "{}", run(&["-v"]));
     let _holder = place.hold(&["a"]);
-    assert_ne!(said(&["-q"]), "", "an error is an error");
+    assert_ne!(run(&["-q"]), "", "-q hides an error");
 }
 
 #[test]
-fn without_a_quorum_each_node_is_named() {
+fn without_a_quorum_a_run_names_every_node() {
     let place = Place::servers();
-    let waiting = |place: &Place| {
+    let start_waiter = |place: &Place| {
         let mut run = place.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
-        let mut told = BufReader::new(run.stderr.take().unwrap()).lines();
-        (told.next().unwrap().unwrap(), run)
+        let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
+        (lines.next().unwrap().unwrap(), run)
     };
     place.servers[0].freeze();
     place.servers[2].freeze();
@@ -195,8 +196,8 @@ fn without_a_quorum_each_node_is_named() {
     }
     let waited = place.run(&["a", "--wait", "2s", "--", "true"]).output().unwrap();
     assert_fails(&waited, 69, "no quorum for a");
-    assert_eq!(since_when(&waited), 3, "{}", stderr(&waited));
-    let (line, run) = waiting(&place);
+    assert_eq!(nodes_with_silence(&waited), 3, "{}", stderr(&waited));
+    let (line, run) = start_waiter(&place);
     assert!(line.contains("waiting for a: no quorum yet; redis://"), "{line}");
     place.servers[0].thaw();
     place.servers[2].thaw();
@@ -204,8 +205,8 @@ fn without_a_quorum_each_node_is_named() {
     assert_eq!(stdout(&run.wait_with_output().unwrap()), "at last\n");
 }
 
-/// The number of nodes that are listed with the duration of their silence.
-fn since_when(output: &Output) -> usize {
+/// Returns the number of nodes that are listed with the duration of their silence.
+fn nodes_with_silence(output: &Output) -> usize {
     let text = stderr(output);
     let listed = text.lines().skip_while(|line| !line.contains("no quorum for ")).skip(1);
     listed.filter(|line| line.starts_with("  redis://") && line.contains("; no vote for ")).count()

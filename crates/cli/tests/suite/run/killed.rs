@@ -1,4 +1,4 @@
-//! The wrapper is killed, or the command leaves processes behind.
+//! Runs whose wrapper is killed, and commands that leave processes behind.
 
 use std::io::Read;
 
@@ -7,13 +7,13 @@ use quorlock_testkit::eventually;
 use super::{Place, eventually_gone};
 use crate::common::stdout;
 
-/// A command with a grandchild, both of which ignore SIGTERM; it prints their ids.
-const DEAF: &str = "trap '' TERM HUP; sleep 1000 & echo $$ $!; wait; wait";
+/// A command that prints its own id and the id of its child. Both processes ignore SIGTERM.
+const STUBBORN: &str = "trap '' TERM HUP; sleep 1000 & echo $$ $!; wait; wait";
 
 #[test]
 fn the_command_and_its_descendants_die_with_the_wrapper() {
-    Place::both(|place| {
-        let mut run = place.script(&["a"], DEAF);
+    Place::on_both(|place| {
+        let mut run = place.script(&["a"], STUBBORN);
         run.child.kill().unwrap();
         eventually_gone(&run.first);
         run.child.wait().unwrap();
@@ -21,12 +21,12 @@ fn the_command_and_its_descendants_die_with_the_wrapper() {
 }
 
 #[test]
-fn a_killed_wrapper_frees_the_lock_once_its_command_has_ended() {
+fn the_lock_of_a_killed_wrapper_is_free_when_its_command_has_ended() {
     let place = Place::file();
-    let mut run = place.script(&["a", "--ttl", "60s"], DEAF);
+    let mut run = place.script(&["a", "--ttl", "60s"], STUBBORN);
     run.child.kill().unwrap();
     run.child.wait().unwrap();
-    // The ttl is a minute, but all processes of the lease are gone.
+    // The ttl is a minute, but a file frees a lock when all processes of its lease are gone.
     eventually("the lock is free", || place.is_free("a"));
     assert!(!crate::common::is_alive(run.first.split(' ').next().unwrap()));
     assert!(!crate::common::is_alive(run.first.split(' ').nth(1).unwrap()));
@@ -35,7 +35,7 @@ fn a_killed_wrapper_frees_the_lock_once_its_command_has_ended() {
 #[test]
 fn the_guard_ignores_signals() {
     let place = Place::file();
-    let mut run = place.script(&["a"], DEAF);
+    let mut run = place.script(&["a"], STUBBORN);
     let guard = guard_of(run.child.id());
     for name in ["TERM", "INT", "HUP", "USR1"] {
         crate::common::signal(guard, name);
@@ -51,16 +51,16 @@ fn leftover_processes_are_ended_before_the_release() {
     let place = Place::file();
     let script = "trap '' TERM; sleep 1000 > /dev/null 2>&1 & echo $!; exit 3";
     let mut run = place.script(&["a", "--kill-grace", "200ms"], script);
-    let mut said = String::new();
-    run.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-    assert!(said.contains("left processes behind"), "{said}");
-    let left = run.first.clone();
+    let mut text = String::new();
+    run.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+    assert!(text.contains("left processes behind"), "{text}");
+    let leftover = run.first.clone();
     assert_eq!(run.code(), Some(3));
-    assert!(!crate::common::is_alive(&left));
+    assert!(!crate::common::is_alive(&leftover));
 }
 
 #[test]
-fn processes_that_end_by_themselves_are_not_killed() {
+fn leftover_processes_that_end_by_themselves_are_not_killed() {
     let place = Place::file();
     let script = "(trap 'echo interrupted' TERM; sleep 0.3; echo to the end) & exit 0";
     let output = place.run(&["a", "--", "sh", "-c", script]).output().unwrap();
@@ -81,10 +81,10 @@ fn a_daemon_survives_the_release_of_the_lock() {
     crate::common::signal(daemon.parse().unwrap(), "KILL");
 }
 
-/// The wrapper's other child.
+/// Returns the id of the wrapper's guard.
 fn guard_of(wrapper: u32) -> u32 {
     let children = std::fs::read_to_string(format!("/proc/{wrapper}/task/{wrapper}/children")).unwrap();
-    let is_guardian =
+    let is_guard =
         |pid: &&str| std::fs::read(format!("/proc/{pid}/cmdline")).unwrap().starts_with(b"quorlock\0__guard");
-    children.split_whitespace().find(is_guardian).unwrap().parse().unwrap()
+    children.split_whitespace().find(is_guard).unwrap().parse().unwrap()
 }

@@ -11,22 +11,22 @@ use crate::common::{assert_fails, stderr, stdout};
 const QUORLOCK: &str = env!("CARGO_BIN_EXE_quorlock");
 
 #[test]
-fn shares_are_compatible_and_exclude_exclusive_runs() {
-    Place::both(|place| {
+fn shared_runs_are_compatible_and_exclude_exclusive_runs() {
+    Place::on_both(|place| {
         let (one, other) = (place.hold(&["a", "--shared"]), place.hold(&["a", "--shared"]));
         assert!(!place.is_free("a"));
         assert_eq!((one.end(), other.end()), (Some(0), Some(0)));
-        let alone = place.hold(&["a"]);
+        let exclusive = place.hold(&["a"]);
         assert_fails(&place.run(&["a", "--shared", "--", "true"]).output().unwrap(), 75, "a is held");
-        assert_eq!(alone.end(), Some(0));
+        assert_eq!(exclusive.end(), Some(0));
     });
 }
 
 #[test]
-fn as_many_commands_run_as_there_are_slots() {
-    Place::both(|place| {
-        let slot = |name: &str| place.script(&[name, "--slots", "2"], "echo $QUORLOCK_SLOT; exec sleep 1000");
-        let (one, other) = (slot("a"), slot("a"));
+fn at_most_as_many_commands_run_as_there_are_slots() {
+    Place::on_both(|place| {
+        let start = |name: &str| place.script(&[name, "--slots", "2"], "echo $QUORLOCK_SLOT; exec sleep 1000");
+        let (one, other) = (start("a"), start("a"));
         let mut slots = [one.first.clone(), other.first.clone()];
         slots.sort();
         assert_eq!(slots, ["0", "1"]);
@@ -41,22 +41,27 @@ fn as_many_commands_run_as_there_are_slots() {
 }
 
 #[test]
-fn a_nested_run_of_the_same_name_reenters() {
-    Place::both(|place| {
+fn a_nested_run_of_the_same_name_enters_the_lock_again() {
+    Place::on_both(|place| {
         let inner = r#"echo "$QUORLOCK_FENCE"; "$Q" run a -- sh -c 'echo "$QUORLOCK_FENCE"'; "$Q" run b -- "$Q" run a --shared -- echo deep"#;
         let after = r#"; env -u QUORLOCK_OUTER "$Q" run a -- echo never; echo $?"#;
         let mut run = place.run(&["a", "--", "sh", "-c", &format!("{inner}{after}")]);
         let output = run.env("Q", QUORLOCK).output().unwrap();
         let text = stdout(&output);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(lines[0], lines[1], "one fence for all entries: {}", stderr(&output));
-        assert_eq!(lines[2..], ["deep", "75"], "what the inner runs gave back was theirs: {}", stderr(&output));
+        assert_eq!(lines[0], lines[1], "the nested run has another fence: {}", stderr(&output));
+        assert_eq!(
+            lines[2..],
+            ["deep", "75"],
+            "a nested run has released the lock of its outer run: {}",
+            stderr(&output)
+        );
         assert!(place.is_free("a") && place.is_free("b"));
     });
 }
 
 #[test]
-fn a_nested_run_may_spell_its_nodes_differently() {
+fn a_nested_run_may_list_the_same_nodes_in_another_order() {
     let place = Place::servers();
     let other: Vec<String> = place.servers.iter().rev().map(|server| format!("redis://{}/0", server.addr())).collect();
     let inner = [QUORLOCK, "--nodes", &other.join(","), "run", "a", "--", "echo", "in"];
@@ -73,8 +78,8 @@ fn a_nested_run_on_other_nodes_is_independent() {
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
 }
 
-/// The environment of a run's command, for a process that outlives both.
-fn left_over(place: &Place, flags: &[&str]) -> Vec<(String, String)> {
+/// Returns the environment of a run's command after the run has ended, for a process that outlives the run.
+fn environment_after_run(place: &Place, flags: &[&str]) -> Vec<(String, String)> {
     let output = place.run(&[&["a"], flags, &["--", "env"]].concat()).output().unwrap();
     let text = stdout(&output);
     let ours = text.lines().filter(|line| line.starts_with("QUORLOCK_")).filter_map(|line| line.split_once('='));
@@ -82,46 +87,47 @@ fn left_over(place: &Place, flags: &[&str]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_process_that_outlives_its_run_cannot_reenter() {
-    Place::both(|place| {
-        let variables = left_over(place, &[]);
+fn a_process_that_outlives_its_run_cannot_enter_the_lock_again() {
+    Place::on_both(|place| {
+        let variables = environment_after_run(place, &[]);
         let mut run = place.run(&["a", "--", "sh", "-c", "echo begun; exec sleep 1000"]);
         let holder = Running::start(run.envs(variables.clone()));
         let output = place.run(&["a", "--", "echo", "never"]).envs(variables).output().unwrap();
         assert_fails(&output, 75, "a is held");
         holder.signal("TERM");
         assert_eq!(holder.code(), Some(143));
-        // It must not be refused because of how that run held the lock.
-        let output = place.run(&["a", "--", "echo", "in"]).envs(left_over(place, &["--shared"])).output().unwrap();
+        // The mode in which the ended run held the lock must not matter.
+        let output =
+            place.run(&["a", "--", "echo", "in"]).envs(environment_after_run(place, &["--shared"])).output().unwrap();
         assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
     });
 }
 
 #[test]
-fn a_process_that_outlives_its_run_cannot_reenter_after_an_outage() {
+fn processes_that_outlive_their_run_exclude_each_other_after_an_outage() {
     let place = Place::servers();
-    let variables = left_over(&place, &[]);
-    let alone = place.user.home.path().join("alone");
+    let variables = environment_after_run(&place, &[]);
+    let exclusion = place.user.home.path().join("exclusion");
     for server in &place.servers[..2] {
         server.freeze();
     }
-    let script = r#"mkdir "$ALONE" || echo two holders; read _; rmdir "$ALONE"; echo done"#;
+    let script = r#"mkdir "$EXCLUSION" || echo two holders; read _; rmdir "$EXCLUSION"; echo done"#;
     let start = || {
         let mut run = place.run(&["a", "--wait", "5m", "--", "sh", "-c", script]);
-        let mut child = run.envs(variables.clone()).env("ALONE", &alone).stdin(Stdio::piped()).spawn().unwrap();
+        let mut child = run.envs(variables.clone()).env("EXCLUSION", &exclusion).stdin(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut first).unwrap();
-        assert!(!first.is_empty(), "it waits for the nodes");
+        assert!(!first.is_empty(), "the run did not print that it waits for the nodes");
         child
     };
     let mut runs = [start(), start()];
     for server in &place.servers[..2] {
         server.thaw();
     }
-    eventually("one of them holds the lock, and the other waits for it", || {
+    eventually("one run holds the lock, and the other run waits", || {
         let status = place.quorlock(&["status", "a", "--json"]).output().unwrap();
-        let look: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
-        alone.exists() && look["waiting"] == 1
+        let lock: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
+        exclusion.exists() && lock["waiting"] == 1
     });
     for run in &mut runs {
         run.stdin = None;
@@ -168,15 +174,15 @@ fn the_environment_has_the_owner_and_the_slot() {
 #[test]
 fn a_nested_run_that_would_deadlock_is_refused() {
     let place = Place::file();
-    for (outer, inner, says) in [
-        (&["--shared"][..], &[][..], "with --shared: asked for alone"),
-        (&["--shared"], &["--slots", "2"], "asked for with --slots"),
-        (&[], &["--slots", "2"], "held by the run around this one, alone"),
+    for (outer, inner, message) in [
+        (&["--shared"][..], &[][..], "holds a shared lock on a: a nested run that asks for an exclusive lock"),
+        (&["--shared"], &["--slots", "2"], "that asks for a slot"),
+        (&[], &["--slots", "2"], "an outer run holds an exclusive lock on a"),
     ] {
         let run = [&["a"], outer, &["--", QUORLOCK, "run", "a", "--wait", "5m"], inner, &["--", "true"]].concat();
-        assert_fails(&place.run(&run).output().unwrap(), 64, says);
+        assert_fails(&place.run(&run).output().unwrap(), 64, message);
     }
-    // It must not wait for a lock that the outer run holds.
+    // The nested run must not wait for the slot that its outer run holds.
     let run = ["a", "--slots", "1", "--", QUORLOCK, "run", "a", "--slots", "1", "--wait", "5m", "--", "true"];
     assert_fails(&place.run(&run).output().unwrap(), 75, "a is held");
     let run = ["a", "--shared", "--", QUORLOCK, "run", "a", "--shared", "--wait", "5m", "--", "true"];

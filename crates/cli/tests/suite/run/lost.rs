@@ -1,4 +1,4 @@
-//! Losing the lock, and limits of the time that it is held.
+//! Runs that lose their lock, whose lock is broken, or that reach --max-hold.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{ChildStderr, Command};
@@ -12,20 +12,21 @@ use crate::common::stdout;
 const SHORT: [&str; 4] = ["--ttl", "4s", "--kill-grace", "200ms"];
 
 impl Place {
-    /// Makes renewals impossible.
-    fn freeze(&self) {
+    /// Freezes two of three servers, so that no lease can be renewed.
+    fn freeze_majority(&self) {
         self.servers[0].freeze();
         self.servers[1].freeze();
     }
 
-    /// Ends [`freeze`](Self::freeze).
-    fn thaw(&self) {
+    /// Ends [`freeze_majority`](Self::freeze_majority).
+    fn thaw_majority(&self) {
         self.servers[0].thaw();
         self.servers[1].thaw();
     }
 }
 
-fn said(stderr: Option<ChildStderr>) -> String {
+/// Reads all of stderr.
+fn read_all(stderr: Option<ChildStderr>) -> String {
     let mut text = String::new();
     stderr.unwrap().read_to_string(&mut text).unwrap();
     text
@@ -34,33 +35,33 @@ fn said(stderr: Option<ChildStderr>) -> String {
 #[test]
 fn a_command_is_dead_before_its_lock_can_be_granted_again() {
     let place = Place::servers();
-    // It ignores SIGTERM, and so does the grandchild that does the work.
+    // The command and its child both ignore SIGTERM.
     let script = "trap '' TERM; sleep 1000 & echo $$ $!; wait; wait";
     let mut run = place.script(&[&["a"], &SHORT[..]].concat(), script);
     let pids = run.first.clone();
     let stderr = run.child.stderr.take();
-    place.freeze();
+    place.freeze_majority();
     assert_eq!(run.code(), Some(79));
-    assert!(pids.split(' ').all(|pid| !crate::common::is_alive(pid)), "before the wrapper ends");
-    let text = said(stderr);
-    assert!(text.contains("a cannot be renewed: ending the command") && text.contains("the lease is lost"), "{text}");
+    assert!(pids.split(' ').all(|pid| !crate::common::is_alive(pid)), "a process outlives the wrapper");
+    let text = read_all(stderr);
+    assert!(text.contains("a cannot be renewed: ") && text.contains("the lease is lost"), "{text}");
 }
 
 #[test]
-fn exit_code_zero_after_a_loss_is_no_success() {
+fn a_run_that_lost_its_lock_fails_although_its_command_exits_with_zero() {
     let place = Place::servers();
     let path = place.user.home.path().join("result.json");
     let flags = [&["a", "--result-file", path.to_str().unwrap()], &SHORT[..]].concat();
     let mut run = place.script(&flags, "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done");
-    place.freeze();
-    assert_eq!(run.line(), "ending", "SIGTERM must come first");
+    place.freeze_majority();
+    assert_eq!(run.line(), "ending", "the command did not get SIGTERM first");
     assert_eq!(run.code(), Some(79));
     let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!((&result["outcome"], &result["lost"], &result["exit"]), (&"lost".into(), &true.into(), &79.into()));
 }
 
 #[test]
-fn on_lost_selects_the_action() {
+fn on_lost_decides_what_happens_to_the_command() {
     let place = Place::servers();
     let script = "trap 'echo asked' TERM; echo begun; while ! test -e \"$DONE\"; do sleep 0.02; done; echo done";
     let done = place.user.home.path().join("done");
@@ -69,8 +70,8 @@ fn on_lost_selects_the_action() {
         Running::start(place.run(&flags).env("DONE", &done))
     };
     let (mut ignored, mut killed) = (start("a", "ignore"), start("b", "kill"));
-    place.freeze();
-    assert_eq!(killed.line(), "", "it is not asked");
+    place.freeze_majority();
+    assert_eq!(killed.line(), "", "the command got SIGTERM");
     assert_eq!(killed.code(), Some(79));
     std::fs::write(&done, "").unwrap();
     assert_eq!(ignored.line(), "done");
@@ -78,7 +79,7 @@ fn on_lost_selects_the_action() {
 }
 
 #[test]
-fn a_limit_still_holds_after_renewals_failed_and_recovered() {
+fn max_hold_still_ends_a_command_after_a_failed_renewal_was_repaired() {
     let place = Place::servers();
     let path = place.user.home.path().join("result.json");
     let flags =
@@ -86,21 +87,21 @@ fn a_limit_still_holds_after_renewals_failed_and_recovered() {
     let script = "trap 'echo asked; trap \"echo asked; exit\" TERM' TERM; echo begun; while :; do sleep 0.02; done";
     let mut run = place.script(&flags, script);
     let stderr = run.child.stderr.take();
-    place.freeze();
+    place.freeze_majority();
     assert_eq!(run.line(), "asked");
-    place.thaw();
-    assert_eq!(run.line(), "asked", "by the limit");
+    place.thaw_majority();
+    assert_eq!(run.line(), "asked", "--max-hold did not end the command");
     assert_eq!(run.code(), Some(79));
-    let text = said(stderr);
+    let text = read_all(stderr);
     let order = ["a cannot be renewed: ending", "a was renewed", "a has been held for long enough: ending"];
-    let places = order.map(|part| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in: {text}")));
-    assert!(places.is_sorted(), "{text}");
+    let offsets = order.map(|part| text.find(part).unwrap_or_else(|| panic!("{part:?} is not in: {text}")));
+    assert!(offsets.is_sorted(), "{text}");
     let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!((&result["outcome"], &result["lost"]), (&"max-hold".into(), &false.into()));
 }
 
 #[test]
-fn a_command_that_was_told_to_end_is_no_success_although_the_lock_was_kept() {
+fn a_run_fails_if_its_command_was_asked_to_end_although_the_lock_was_renewed_later() {
     let place = Place::servers();
     let path = place.user.home.path().join("result.json");
     let flags = ["a", "--ttl", "18s", "--kill-grace", "5s", "--result-file", path.to_str().unwrap()];
@@ -108,18 +109,18 @@ fn a_command_that_was_told_to_end_is_no_success_although_the_lock_was_kept() {
     let done = place.user.home.path().join("done");
     let mut run = Running::start(place.run(&[&flags[..], &["--", "sh", "-c", script]].concat()).env("DONE", &done));
     let mut stderr = BufReader::new(run.child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    place.freeze();
+    place.freeze_majority();
     assert_eq!(run.line(), "asked");
-    place.thaw();
+    place.thaw_majority();
     assert!(stderr.any(|line| line.contains("a was renewed")));
     std::fs::write(&done, "").unwrap();
-    assert_eq!(run.code(), Some(79), "its own code may be that of a command that gave up");
+    assert_eq!(run.code(), Some(79), "the command may have stopped early with code 0");
     let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert_eq!((&result["outcome"], &result["lost"]), (&"asked-to-end".into(), &false.into()));
 }
 
 #[test]
-fn a_deleted_lock_is_noticed() {
+fn a_command_is_ended_when_its_lock_is_deleted() {
     let place = Place::servers();
     let run = place.script(&[&["a"], &SHORT[..]].concat(), "echo $$; exec sleep 1000");
     let pid = run.first.clone();
@@ -131,8 +132,8 @@ fn a_deleted_lock_is_noticed() {
 }
 
 #[test]
-fn the_maximum_hold_ends_the_command() {
-    Place::both(|place| {
+fn max_hold_ends_the_command() {
+    Place::on_both(|place| {
         let mut run = place.script(
             &["a", "--max-hold", "300ms"],
             "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done",
@@ -140,11 +141,11 @@ fn the_maximum_hold_ends_the_command() {
         assert_eq!(run.line(), "ending");
         let stderr = run.child.stderr.take();
         assert_eq!(run.code(), Some(79));
-        assert!(said(stderr).contains("a has been held for long enough"));
+        assert!(read_all(stderr).contains("a has been held for long enough"));
         let script = "trap '' TERM; echo $$; while :; do sleep 0.02; done";
-        let deaf = place.script(&["a", "--max-hold", "300ms", "--kill-grace", "200ms"], script);
-        let pid = deaf.first.clone();
-        assert_eq!(deaf.code(), Some(79));
+        let stubborn = place.script(&["a", "--max-hold", "300ms", "--kill-grace", "200ms"], script);
+        let pid = stubborn.first.clone();
+        assert_eq!(stubborn.code(), Some(79));
         assert!(!crate::common::is_alive(&pid));
         assert!(place.is_free("a"));
     });
@@ -158,37 +159,38 @@ fn break_lock(place: &Place, name: &str, now: bool) {
     runtime.block_on(async {
         let client = quorlock::Client::connect(nodes).await.unwrap();
         let target = client.inspect(name).await.unwrap().target().unwrap();
-        let what = quorlock::Break::new(target, "a test");
-        client.break_lock(name, if now { what.now() } else { what }).await.unwrap();
+        let request = quorlock::Break::new(target, "a test");
+        client.break_lock(name, if now { request.now() } else { request }).await.unwrap();
     });
 }
 
 #[test]
 fn a_broken_lock_ends_the_command_before_the_next_holder_starts() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let script = "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done";
         let mut run = place.script(&["a"], script);
         let stderr = run.child.stderr.take();
         break_lock(place, "a", false);
-        assert_eq!(run.line(), "ending", "the lock drains, so SIGTERM must come first");
+        assert_eq!(run.line(), "ending", "the command did not get SIGTERM, although the lock drains");
         assert_eq!(run.code(), Some(79));
-        let text = said(stderr);
+        let text = read_all(stderr);
         assert!(text.contains("a was broken: ending the command"), "{text}");
-        assert!(!place.is_free("a"), "it drains");
-        let deaf = place.script(&["b", "--kill-grace", "200ms"], "trap '' TERM; echo $$; while :; do sleep 0.02; done");
-        let pid = deaf.first.clone();
+        assert!(!place.is_free("a"), "the lock is free before the lease has ended");
+        let stubborn =
+            place.script(&["b", "--kill-grace", "200ms"], "trap '' TERM; echo $$; while :; do sleep 0.02; done");
+        let pid = stubborn.first.clone();
         break_lock(place, "b", false);
-        assert_eq!(deaf.code(), Some(79));
+        assert_eq!(stubborn.code(), Some(79));
         assert!(!crate::common::is_alive(&pid));
     });
 }
 
 #[test]
-fn a_lock_that_is_broken_now_kills_the_command_at_once() {
-    Place::both(|place| {
+fn a_break_with_now_kills_the_command_at_once() {
+    Place::on_both(|place| {
         let mut run = place.script(&["a"], "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
         break_lock(place, "a", true);
-        assert_eq!(run.line(), "", "it is not asked");
+        assert_eq!(run.line(), "", "the command got SIGTERM");
         assert_eq!(run.code(), Some(79));
         assert!(place.is_free("a"));
     });

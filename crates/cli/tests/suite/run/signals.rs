@@ -1,4 +1,4 @@
-//! Signals: to the wrapper, to the command, and while waiting.
+//! Signals to the wrapper while it waits, to the wrapper while the command runs, and to the command.
 
 use std::io::{BufRead, BufReader};
 
@@ -7,7 +7,7 @@ use crate::common::signal;
 
 #[test]
 fn signals_are_forwarded_to_the_command() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"] {
             let script = format!("trap 'echo got it; exit 9' {name}; echo begun; while :; do sleep 0.02; done");
             let mut run = place.script(&["a"], &script);
@@ -20,7 +20,7 @@ fn signals_are_forwarded_to_the_command() {
 }
 
 #[test]
-fn the_whole_process_group_gets_the_signal() {
+fn the_whole_process_group_of_the_command_gets_the_signal() {
     let place = Place::file();
     let mut run = place.script(&["a"], "sleep 1000 & echo $!; wait");
     run.signal("TERM");
@@ -31,7 +31,7 @@ fn the_whole_process_group_gets_the_signal() {
 }
 
 #[test]
-fn the_exit_code_of_a_killed_command_has_the_signal() {
+fn the_exit_code_of_a_killed_command_is_128_plus_the_signal() {
     let place = Place::file();
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("KILL", 137), ("USR1", 138)] {
         let run = place.script(&["a"], "echo $$; exec sleep 1000");
@@ -43,14 +43,14 @@ fn the_exit_code_of_a_killed_command_has_the_signal() {
 
 #[test]
 fn a_signal_during_a_wait_leaves_the_queue_at_once() {
-    Place::both(|place| {
+    Place::on_both(|place| {
         let holder = place.hold(&["a"]);
         for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
             let mut waiter = place.run(&["a", "--wait", "5m", "--", "echo", "never"]).spawn().unwrap();
-            let mut told = BufReader::new(waiter.stderr.take().unwrap());
+            let mut stderr = BufReader::new(waiter.stderr.take().unwrap());
             let mut line = String::new();
-            told.read_line(&mut line).unwrap();
-            assert!(line.contains("you are 1st of 1"), "the interrupted waiter is still in the queue: {line}");
+            stderr.read_line(&mut line).unwrap();
+            assert!(line.contains("you are 1st of 1"), "an interrupted waiter is still in the queue: {line}");
             signal(waiter.id(), name);
             assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(code), "{name}");
         }
@@ -68,7 +68,7 @@ fn a_stopped_command_keeps_its_lock_and_continues() {
     let pid = run.first.clone();
     signal(pid.parse().unwrap(), "STOP");
     let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    eventually("it stands still", || state().contains(") T "));
+    eventually("the command is stopped", || state().contains(") T "));
     assert!(!place.is_free("a"));
     std::fs::write(done, "").unwrap();
     signal(pid.parse().unwrap(), "CONT");

@@ -1,4 +1,4 @@
-//! Flags and exit codes.
+//! Flags and exit codes of `quorlock serve`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -13,7 +13,8 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use super::service::Service;
 use crate::common::{User, assert_fails, cluster, stderr, stdout};
 
-fn file(user: &User, name: &str, text: &str) -> String {
+/// Writes a file in the user's home. Returns its path.
+fn write_file(user: &User, name: &str, text: &str) -> String {
     let path = user.home.path().join(name);
     std::fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
@@ -27,7 +28,7 @@ fn a_hashed_token_in_the_clients_file_authenticates_its_client() {
     child.stdin.take().unwrap().write_all(TOKEN.as_bytes()).unwrap();
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
-    let clients = file(&user, "clients", &format!("billing {} lock *\n", stdout(&output).trim()));
+    let clients = write_file(&user, "clients", &format!("billing {} lock *\n", stdout(&output).trim()));
     let service = Service::with(&user, &["--clients", &clients]);
     service.lock(&json!({"name": "a"})).problem(401, "unauthenticated");
     service.post_as(TOKEN, "/v1/leases", &json!({"name": "a"})).expect(201);
@@ -38,7 +39,8 @@ fn a_certificate_and_its_key_enable_tls() {
     let user = User::new();
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap().self_signed(&key).unwrap();
-    let (cert, key) = (file(&user, "cert.pem", &certificate.pem()), file(&user, "key.pem", &key.serialize_pem()));
+    let (cert, key) =
+        (write_file(&user, "cert.pem", &certificate.pem()), write_file(&user, "key.pem", &key.serialize_pem()));
     let root = Certificate::from_pem(certificate.pem().as_bytes()).unwrap().to_owned();
     let trusting =
         || agent(Some(TlsConfig::builder().root_certs(RootCerts::new_with_certs(std::slice::from_ref(&root))).build()));
@@ -52,7 +54,7 @@ fn a_certificate_and_its_key_enable_tls() {
 #[test]
 fn an_error_in_the_clients_file_names_its_line() {
     let user = User::new();
-    let path = file(&user, "clients", "billing my-secret lock *\n");
+    let path = write_file(&user, "clients", "billing my-secret lock *\n");
     let refused = user.run(&["serve", "--clients", &path]);
     assert_fails(&refused, 78, "line 1");
     assert!(!stderr(&refused).contains("my-secret"));
@@ -64,7 +66,7 @@ fn an_error_in_the_clients_file_names_its_line() {
 fn listening_beyond_loopback_needs_authentication() {
     let user = User::new();
     let refused = user.run(&["serve", "--listen", "0.0.0.0:0"]);
-    assert_fails(&refused, 78, "there is no authentication");
+    assert_fails(&refused, 78, "needs authentication, because other hosts can reach it");
     let open = Service::with(&user, &["--listen", "0.0.0.0:0", "--danger-no-auth"]);
     assert!(open.address.starts_with("http://0.0.0.0:"));
 }
@@ -78,37 +80,38 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
-fn it_listens_on_a_host_name_and_explains_the_format_of_an_address() {
+fn the_address_may_be_a_host_name_and_its_format_is_explained() {
     let user = User::new();
     let service = Service::with(&user, &["--listen", "localhost:0"]);
     service.get("/healthz").expect(200);
-    for nowhere in ["7677", "localhost"] {
-        assert_fails(&user.run(&["serve", "--listen", nowhere]), 64, "127.0.0.1:7677, [::1]:7677 or localhost:7677");
+    for incomplete in ["7677", "localhost"] {
+        assert_fails(&user.run(&["serve", "--listen", incomplete]), 64, "127.0.0.1:7677, [::1]:7677 or localhost:7677");
     }
 }
 
 #[test]
-fn the_demo_has_its_own_nodes() {
+fn serve_demo_refuses_nodes() {
     let user = User::new();
     let refused = user.run(&["serve", "--demo", "--nodes", "redis://127.0.0.1:1"]);
     assert_fails(&refused, 64, "--demo has nodes of its own: leave out either --demo or --nodes");
 }
 
 #[test]
-fn the_demo_shows_activity() {
+fn serve_demo_has_many_locks_of_several_modes() {
     let user = User::new();
     let service = Service::with(&user, &["--demo"]);
     let nodes = service.get("/v1/nodes").expect(200).body;
     assert_eq!(nodes["total"], 5);
-    let busy = |page: &Value| {
-        let locks = page["locks"].as_array().unwrap();
+    let is_busy = |listing: &Value| {
+        let locks = listing["locks"].as_array().unwrap();
         let modes: std::collections::BTreeSet<_> = locks.iter().filter_map(|lock| lock["mode"].as_str()).collect();
         locks.len() >= 10 && modes.len() >= 3
     };
-    eventually("there is a lot going on", || busy(&service.get("/v1/locks").expect(200).body));
+    eventually("at least ten locks and three modes are listed", || is_busy(&service.get("/v1/locks").expect(200).body));
     service.lock(&json!({"name": "mine"})).expect(201);
 }
 
+/// Returns the status code of an HTTP reply.
 fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or("none")
 }
@@ -120,9 +123,9 @@ fn ask(stream: &mut TcpStream, path: &str) -> String {
     let (mut head, mut length) = (String::new(), 0);
     while !head.ends_with("\r\n\r\n") {
         let mut line = String::new();
-        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "it hung up behind {head:?}");
-        if let Some(told) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-            length = told.trim().parse().unwrap();
+        assert_ne!(reader.read_line(&mut line).unwrap(), 0, "the service closed the connection after {head:?}");
+        if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
+            length = value.trim().parse().unwrap();
         }
         head.push_str(&line);
     }
@@ -137,26 +140,26 @@ fn connections_leave_file_descriptors_for_the_nodes() {
     let user = User::new();
     let (servers, nodes) = cluster(&user, 3);
     let service = Service::with_files(&user, FILES, &["--nodes", &nodes]);
-    eventually("it warns that the limit is low", || {
-        service.log().contains("the limit of open files allows fewer connections")
+    eventually("the service warns that the limit is low", || {
+        service.log().contains("the limit of open files allows too few connections")
     });
     let mut first = TcpStream::connect(service.socket()).unwrap();
     assert_eq!(status(&ask(&mut first, "/readyz")), "200");
-    // Each sends a request, so that it may stay open.
-    let one = || {
+    // Each connection sends a request, so that the service keeps the connection open.
+    let connect = || {
         let mut stream = TcpStream::connect(service.socket()).unwrap();
         let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
         stream
     };
-    let crowd = || -> Vec<TcpStream> { (0..FILES).map(|_| one()).collect() };
-    let _held = crowd();
+    let connect_many = || -> Vec<TcpStream> { (0..FILES).map(|_| connect()).collect() };
+    let _first_connections = connect_many();
     servers[..2].iter().for_each(RedisServer::kill);
-    eventually("the nodes are gone", || status(&ask(&mut first, "/readyz")) == "503");
-    let _more = crowd();
+    eventually("the service has no quorum", || status(&ask(&mut first, "/readyz")) == "503");
+    let _more_connections = connect_many();
     servers[..2].iter().for_each(RedisServer::restart);
-    eventually("they are found again", || {
-        let told = ask(&mut first, "/readyz");
-        // Without their memory they do not vote yet, but they are reachable.
-        !told.contains("unreachable") && !told.contains("refused")
+    eventually("the service reaches all nodes again", || {
+        let reply = ask(&mut first, "/readyz");
+        // The restarted nodes lost their memory and do not vote yet, but they are reachable.
+        !reply.contains("unreachable") && !reply.contains("refused")
     });
 }

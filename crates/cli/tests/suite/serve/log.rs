@@ -1,4 +1,4 @@
-//! The log on stderr.
+//! The log of a service on stderr.
 
 use std::io::{BufRead, BufReader};
 
@@ -14,17 +14,19 @@ fn nodes_that_cannot_vote_are_named_at_the_start() {
     let (servers, nodes) = cluster(&user, 3);
     servers[1].kill();
     let service = Service::with(&user, &["--nodes", &nodes]);
-    let told = format!("1 of 3 nodes without a vote: {} unreachable: ", servers[1].url());
-    eventually("it is named", || service.log().contains(&told));
+    let warning = format!("1 of 3 nodes without a vote: {} unreachable: ", servers[1].url());
+    eventually("the log names the node", || service.log().contains(&warning));
     service.get("/readyz").expect(200);
 
-    // A client that knows the cluster would report that blank nodes lost their memory.
+    // End the service that knows the cluster: it would report that the blank nodes lost their memory.
     drop(service);
     servers[0].restart_empty();
     servers[2].restart_empty();
     servers[1].restart_empty();
     let new = Service::with(&user, &["--nodes", &nodes, "--log", "json"]);
-    eventually("what to do is told", || new.log().contains("if no lock can be outstanding: quorlock nodes init --yes"));
+    eventually("the log advises to run nodes init", || {
+        new.log().contains("if no lock can be outstanding: quorlock nodes init --yes")
+    });
     assert!(new.log().lines().all(|line| serde_json::from_str::<Value>(line).is_ok()), "{}", new.log());
 }
 
@@ -32,42 +34,42 @@ fn nodes_that_cannot_vote_are_named_at_the_start() {
 fn the_workers_of_the_demo_do_not_fill_the_log() {
     let user = User::new();
     let service = Service::with(&user, &["--demo"]);
-    eventually("one has lost its lock", || {
-        let past = service.get("/v1/history?limit=1000").expect(200).body;
-        past["events"].as_array().unwrap().iter().any(|event| event["what"] == "lost")
+    eventually("a worker has lost its lock", || {
+        let history = service.get("/v1/history?limit=1000").expect(200).body;
+        history["events"].as_array().unwrap().iter().any(|event| event["what"] == "lost")
     });
     assert!(!service.log().contains("lease lost"), "{}", service.log());
 }
 
 #[test]
-fn an_unread_log_loses_lines_and_blocks_nothing() {
+fn an_unread_log_drops_lines_and_does_not_block_the_service() {
     for (format, missing) in [("text", "lines are missing here"), ("json", "\"missing_lines\":")] {
         let user = User::new();
-        let (mut service, unread) = Service::unread(&user, &["--log", format]);
-        // More than a pipe buffers.
+        let (mut service, unread) = Service::with_unread_log(&user, &["--log", format]);
+        // The log of these requests does not fit into the buffer of the pipe.
         for _ in 0..2_000 {
             service.get("/healthz").expect(200);
         }
         let granted = service.lock(&json!({"name": "a"})).expect(201);
-        let (told, heard) = std::sync::mpsc::channel();
+        let (sender, receiver) = std::sync::mpsc::channel();
         std::thread::spawn(move || {
-            BufReader::new(unread).lines().map_while(Result::ok).try_for_each(|line| told.send(line))
+            BufReader::new(unread).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
         let mut lines = Vec::new();
-        eventually("it is told what is missing", || {
+        eventually("the log reports the missing lines", || {
             service.get("/healthz").expect(200);
-            lines.extend(heard.try_iter());
+            lines.extend(receiver.try_iter());
             lines.iter().any(|line| line.contains(missing))
         });
         service.release(&granted);
         service.signal("TERM");
         assert!(service.child.wait().unwrap().success());
-        lines.extend(heard.iter());
+        lines.extend(receiver.iter());
         let is_whole = |line: &String| {
-            let is_ours = line.contains("answered") || line.contains(missing) || line.contains("stopping");
-            is_ours && (format == "text" || serde_json::from_str::<Value>(line).is_ok())
+            let is_known = line.contains("answered") || line.contains(missing) || line.contains("stopping");
+            is_known && (format == "text" || serde_json::from_str::<Value>(line).is_ok())
         };
-        let odd: Vec<_> = lines.iter().filter(|line| !is_whole(line)).collect();
-        assert!(odd.is_empty(), "{odd:?}");
+        let damaged: Vec<_> = lines.iter().filter(|line| !is_whole(line)).collect();
+        assert!(damaged.is_empty(), "{damaged:?}");
     }
 }

@@ -22,39 +22,40 @@ impl Service {
         Self::with(user, &[])
     }
 
+    /// Starts a service with these arguments.
     pub(crate) fn with(user: &User, arguments: &[&str]) -> Self {
-        let listens = arguments.contains(&"--listen");
-        let listen: &[&str] = if listens { &[] } else { &["--listen", "127.0.0.1:0"] };
-        Self::of(user.quorlock(&[&["serve"], listen, arguments].concat()))
+        let has_address = arguments.contains(&"--listen");
+        let listen: &[&str] = if has_address { &[] } else { &["--listen", "127.0.0.1:0"] };
+        Self::from_command(user.quorlock(&[&["serve"], listen, arguments].concat()))
     }
 
     /// Starts a service that may open only this many files.
     pub(crate) fn with_files(user: &User, files: usize, arguments: &[&str]) -> Self {
-        let served = user.quorlock(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
+        let serve = user.quorlock(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"]);
-        command.arg(served.get_program()).args(served.get_args());
-        for (name, value) in served.get_envs() {
+        command.arg(serve.get_program()).args(serve.get_args());
+        for (name, value) in serve.get_envs() {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        Self::of(command)
+        Self::from_command(command)
     }
 
-    /// Starts a service whose log only the test reads.
-    pub(crate) fn unread(user: &User, arguments: &[&str]) -> (Self, ChildStderr) {
+    /// Starts a service. Its log is not read, except by the test.
+    pub(crate) fn with_unread_log(user: &User, arguments: &[&str]) -> (Self, ChildStderr) {
         let command = user.quorlock(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
-        Self::begin(command)
+        Self::spawn(command)
     }
 
-    fn of(command: Command) -> Self {
-        let (service, stderr) = Self::begin(command);
-        let kept = Arc::clone(&service.log);
+    fn from_command(command: Command) -> Self {
+        let (service, stderr) = Self::spawn(command);
+        let log = Arc::clone(&service.log);
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                let mut log = kept.lock().unwrap();
+                let mut log = log.lock().unwrap();
                 log.push_str(&line);
                 log.push('\n');
             }
@@ -62,7 +63,8 @@ impl Service {
         service
     }
 
-    fn begin(mut command: Command) -> (Self, ChildStderr) {
+    /// Starts the process, and waits until it prints its address.
+    fn spawn(mut command: Command) -> (Self, ChildStderr) {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut stderr = child.stderr.take().unwrap();

@@ -1,4 +1,4 @@
-//! Stopping: no new connections, waiters are dismissed, replies are completed.
+//! Stopping a service: it accepts no connections, ends all waits, and completes its replies.
 
 use std::net::TcpStream;
 use std::thread;
@@ -10,7 +10,7 @@ use super::service::Service;
 use crate::common::User;
 
 #[test]
-fn waiters_are_dismissed_and_leases_stay() {
+fn a_stopping_service_ends_all_waits_and_keeps_all_leases() {
     let user = User::new();
     let mut service = Service::start(&user);
     let granted = service.lock(&json!({"name": "a"})).expect(201);
@@ -20,7 +20,7 @@ fn waiters_are_dismissed_and_leases_stay() {
     following.until("snapshot");
     thread::scope(|scope| {
         let polling = scope.spawn(|| service.lock(&json!({"name": "a", "wait_ms": 600_000})));
-        eventually("both wait", || service.status("a")["waiting"] == 2);
+        eventually("both requests wait", || service.status("a")["waiting"] == 2);
         service.signal("TERM");
         polling.join().unwrap().problem(503, "draining");
     });

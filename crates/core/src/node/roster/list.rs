@@ -4,7 +4,7 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::quorum::{Quorum, QuorumError};
+use crate::terms::{Quorum, QuorumError};
 
 /// Identifies a cluster: random, given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

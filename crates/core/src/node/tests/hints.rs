@@ -1,16 +1,16 @@
-//! Who is told that it may be free, and who is left alone.
+//! Hints: which waiter learns that the lock may be free, and after which requests.
 
 use super::*;
-use crate::ticket::Parting;
 
 const X: Mode = Mode::EXCLUSIVE;
 
 impl Node {
-    fn hints(&mut self, request: &Request) -> Option<Waiter> {
+    /// Sends a request at `T`, and returns the waiter that gets a hint.
+    fn hint_after(&mut self, request: &Request) -> Option<Waiter> {
         self.answer(T, request).hint
     }
 
-    /// The queue has these waiters, in any order of arrival.
+    /// Adds these waiters to the queue, each with a mode and a ticket.
     fn with_queue(mut self, queue: &[(Mode, u64)]) -> Self {
         for (mode, ticket) in queue {
             self.record.keep_place(waiter(*mode, *ticket), NodeTime::wall(CLOCK));
@@ -18,137 +18,140 @@ impl Node {
         self
     }
 
-    /// These have entered, without tickets.
-    fn entered(by: &[(Mode, LeaseId)]) -> Self {
+    /// Returns a node with an entry for each of these attempts.
+    fn with_entries(entries: &[(Mode, LeaseId)]) -> Self {
         let mut node = Self::new();
-        for (mode, attempt) in by {
-            node.grants(T, &acquire_as(*mode, *attempt, CLOCK, None));
+        for (mode, attempt) in entries {
+            node.grant(T, &acquire_as(*mode, *attempt, CLOCK, None));
         }
         node
     }
 }
 
-fn parts(attempt: LeaseId, parting: Parting) -> Request {
-    Request::Release { attempt, tombstone: None, parting: Some(parting) }
-}
-
-fn leaves(attempt: LeaseId, mode: Mode, ticket: u64) -> Request {
-    parts(attempt, Parting::Leave(waiter(mode, ticket)))
-}
-
-fn yields(attempt: LeaseId, mode: Mode, ticket: u64) -> Request {
-    parts(attempt, Parting::Yield(waiter(mode, ticket)))
+#[test]
+fn a_release_gives_the_first_waiter_one_hint() {
+    let mut node = Node::with_vote().with_queue(&[(X, 20), (X, 10)]);
+    assert_eq!(node.hint_after(&release(A)), Some(hint(10)));
+    assert_eq!(node.hint_after(&release(A)), None, "the release is repeated");
+    assert_eq!(Node::with_vote().hint_after(&release(A)), None, "nobody waits");
+    let mut node = Node::with_vote().with_queue(&[(X, 10)]);
+    assert_eq!(node.hint_after(&release(B)), None, "B had no vote");
+    assert_eq!(node.hint_after(&release_with_tombstone(A, 500)), Some(hint(10)), "the release leaves a tombstone");
 }
 
 #[test]
-fn a_release_tells_the_first_in_queue_and_nobody_else() {
-    let mut node = Node::voted().with_queue(&[(X, 20), (X, 10)]);
-    assert_eq!(node.hints(&release(A)), Some(hint(10)));
-    assert_eq!(node.hints(&release(A)), None, "once");
-    assert_eq!(Node::voted().hints(&release(A)), None, "nobody waits");
-    let mut node = Node::voted().with_queue(&[(X, 10)]);
-    assert_eq!(node.hints(&release(B)), None, "nothing was taken back");
-    assert_eq!(node.hints(&bury(A, 500)), Some(hint(10)), "with a tombstone, too");
-}
-
-#[test]
-fn asking_renewing_and_looking_tell_nobody() {
-    let mut node = Node::voted().with_queue(&[(X, 10)]);
-    let requests = [acquire(A, CLOCK), renew(A, CLOCK, true), acquire(B, CLOCK), waits(X, B, 20), Request::Inspect];
+fn acquires_renewals_and_inspections_give_no_hints() {
+    let mut node = Node::with_vote().with_queue(&[(X, 10)]);
+    let requests =
+        [acquire(A, CLOCK), renew(A, CLOCK, true), acquire(B, CLOCK), acquire_queued(X, B, 20), Request::Inspect];
     for request in requests {
-        assert_eq!(node.hints(&request), None, "{request:?}");
+        assert_eq!(node.hint_after(&request), None, "{request:?}");
     }
 }
 
 #[test]
-fn the_last_exit_tells_the_first_in_queue() {
-    let mut node = Node::entered(&[(enters(OWNER), A), (enters(OWNER), B)]).with_queue(&[(enters(STRANGER), 10)]);
-    assert_eq!(node.hints(&release(A)), None);
-    assert_eq!(node.hints(&release(A)), None, "an exit that is repeated is no other exit");
-    assert_eq!(node.hints(&release(B)), Some(hint(10)));
+fn the_release_of_the_last_reentrant_entry_gives_a_hint() {
+    let mut node =
+        Node::with_entries(&[(reentrant(OWNER), A), (reentrant(OWNER), B)]).with_queue(&[(reentrant(STRANGER), 10)]);
+    assert_eq!(node.hint_after(&release(A)), None);
+    assert_eq!(node.hint_after(&release(A)), None, "the release is repeated, and B still has an entry");
+    assert_eq!(node.hint_after(&release(B)), Some(hint(10)));
 }
 
 #[test]
-fn a_writer_is_told_when_the_last_reader_is_gone() {
-    let mut node = Node::entered(&[(reads(OWNER), A), (reads(OWNER), B)]).with_queue(&[(X, 10), (reads(OWNER), 20)]);
-    assert_eq!(node.hints(&release(A)), None);
-    assert_eq!(node.hints(&release(B)), Some(hint(10)));
+fn a_writer_gets_a_hint_when_the_last_reader_has_left() {
+    let mut node =
+        Node::with_entries(&[(reader(OWNER), A), (reader(OWNER), B)]).with_queue(&[(X, 10), (reader(OWNER), 20)]);
+    assert_eq!(node.hint_after(&release(A)), None);
+    assert_eq!(node.hint_after(&release(B)), Some(hint(10)));
 }
 
 #[test]
-fn readers_wake_each_other_one_by_one() {
-    let queue = [(reads(OWNER), 10), (reads(OWNER), 20), (X, 30), (reads(OWNER), 40)];
-    let mut node = Node::voted().with_queue(&queue);
-    assert_eq!(node.hints(&release(A)), Some(waiter(reads(OWNER), 10)));
-    assert_eq!(node.hints(&waits(reads(OWNER), B, 10)), Some(waiter(reads(OWNER), 20)));
-    assert_eq!(node.hints(&waits(reads(OWNER), B, 10)), None, "a repeat makes no room");
-    assert_eq!(node.hints(&waits(reads(OWNER), C, 20)), None, "30 wants to write");
+fn the_grant_of_one_reader_gives_a_hint_to_the_next_reader() {
+    let queue = [(reader(OWNER), 10), (reader(OWNER), 20), (X, 30), (reader(OWNER), 40)];
+    let mut node = Node::with_vote().with_queue(&queue);
+    assert_eq!(node.hint_after(&release(A)), Some(waiter(reader(OWNER), 10)));
+    assert_eq!(node.hint_after(&acquire_queued(reader(OWNER), B, 10)), Some(waiter(reader(OWNER), 20)));
+    assert_eq!(node.hint_after(&acquire_queued(reader(OWNER), B, 10)), None, "B asks again");
+    assert_eq!(node.hint_after(&acquire_queued(reader(OWNER), C, 20)), None, "ticket 30 belongs to a writer");
     assert_eq!(node.queue(), [30, 40]);
 }
 
 #[test]
-fn slots_are_offered_for_as_long_as_there_are_any() {
+fn hints_follow_while_slots_are_free() {
     let two = slot(2, 0);
-    let mut node = Node::voted().with_queue(&[(two, 10), (two, 20), (two, 30)]);
-    assert_eq!(node.hints(&release(A)), Some(hint(10)));
-    assert_eq!(node.hints(&waits(two, B, 10)), Some(hint(20)));
-    assert_eq!(node.hints(&waits(two, C, 20)), None, "both are taken");
-    assert_eq!(node.hints(&release(B)), Some(hint(30)));
+    let mut node = Node::with_vote().with_queue(&[(two, 10), (two, 20), (two, 30)]);
+    assert_eq!(node.hint_after(&release(A)), Some(hint(10)));
+    assert_eq!(node.hint_after(&acquire_queued(two, B, 10)), Some(hint(20)));
+    assert_eq!(node.hint_after(&acquire_queued(two, C, 20)), None, "both slots are taken");
+    assert_eq!(node.hint_after(&release(B)), Some(hint(30)));
 }
 
 #[test]
-fn a_lone_holder_leaves_no_room() {
-    for mode in [X, enters(OWNER)] {
-        let mut node = Node::new().with_queue(&[(mode, 10), (enters(STRANGER), 20)]);
-        assert_eq!(node.hints(&waits(mode, A, 10)), None);
+fn the_grant_of_an_exclusive_or_reentrant_lock_gives_no_hint() {
+    for mode in [X, reentrant(OWNER)] {
+        let mut node = Node::new().with_queue(&[(mode, 10), (reentrant(STRANGER), 20)]);
+        assert_eq!(node.hint_after(&acquire_queued(mode, A, 10)), None);
     }
 }
 
 #[test]
-fn a_yield_tells_the_one_that_it_is_for() {
+fn a_yield_gives_a_hint_to_the_waiter_with_the_lower_ticket() {
     let mut node = Node::new();
-    node.grants(T, &waits(X, A, 20));
+    node.grant(T, &acquire_queued(X, A, 20));
     let mut node = node.with_queue(&[(X, 10), (X, 30)]);
-    assert_eq!(node.hints(&yields(A, X, 20)), Some(hint(10)));
-    assert_eq!(node.hints(&yields(A, X, 20)), None, "once");
+    assert_eq!(node.hint_after(&yield_vote(A, waiter(X, 20))), Some(hint(10)));
+    assert_eq!(node.hint_after(&yield_vote(A, waiter(X, 20))), None, "the yield is repeated");
     assert_eq!(node.queue(), [10, 20, 30]);
 }
 
 #[test]
-fn a_waiter_that_yields_does_not_wake_itself() {
+fn a_waiter_that_yields_gives_no_hint_to_itself_or_to_higher_tickets() {
     let mut node = Node::new();
-    node.grants(T, &waits(X, A, 20));
-    assert_eq!(node.hints(&yields(A, X, 20)), None);
-    node.grants(T, &waits(X, B, 20));
+    node.grant(T, &acquire_queued(X, A, 20));
+    assert_eq!(node.hint_after(&yield_vote(A, waiter(X, 20))), None);
+    node.grant(T, &acquire_queued(X, B, 20));
     let mut node = node.with_queue(&[(X, 30)]);
-    assert_eq!(node.hints(&yields(B, X, 20)), None, "30 would only be told to wait");
+    assert_eq!(
+        node.hint_after(&yield_vote(B, waiter(X, 20))),
+        None,
+        "ticket 30 could not get the vote before ticket 20"
+    );
 }
 
 #[test]
-fn the_first_that_leaves_tells_the_next() {
+fn when_the_first_waiter_leaves_the_next_one_gets_a_hint() {
     let mut node = Node::new().with_queue(&[(X, 10), (X, 20), (X, 30)]);
-    assert_eq!(node.hints(&leaves(B, X, 20)), None, "it was nobody's turn");
-    assert_eq!(node.hints(&leaves(B, X, 10)), Some(hint(30)));
-    assert_eq!(node.hints(&leaves(B, X, 10)), None, "once");
-    let mut held = Node::voted().with_queue(&[(X, 10), (X, 20)]);
-    assert_eq!(held.hints(&leaves(B, X, 10)), None, "the lock is not free");
-    let mut reading = Node::entered(&[(reads(OWNER), A)]).with_queue(&[(X, 10), (reads(OWNER), 20)]);
-    assert_eq!(reading.hints(&leaves(B, X, 10)), Some(waiter(reads(OWNER), 20)), "the writer was in the way");
+    assert_eq!(node.hint_after(&leave(B, waiter(X, 20))), None, "ticket 20 was not the first");
+    assert_eq!(node.hint_after(&leave(B, waiter(X, 10))), Some(hint(30)));
+    assert_eq!(node.hint_after(&leave(B, waiter(X, 10))), None, "ticket 10 has left already");
+    let mut held_node = Node::with_vote().with_queue(&[(X, 10), (X, 20)]);
+    assert_eq!(held_node.hint_after(&leave(B, waiter(X, 10))), None, "the lock is not free");
+    let mut node_with_reader = Node::with_entries(&[(reader(OWNER), A)]).with_queue(&[(X, 10), (reader(OWNER), 20)]);
+    assert_eq!(
+        node_with_reader.hint_after(&leave(B, waiter(X, 10))),
+        Some(waiter(reader(OWNER), 20)),
+        "the writer no longer blocks the reader"
+    );
 }
 
 #[test]
-fn a_holder_that_leaves_gives_up_its_place_as_well() {
+fn a_holder_that_leaves_gives_up_its_queue_position_too() {
     let mut node = Node::new();
-    node.grants(T, &waits(X, A, 10));
+    node.grant(T, &acquire_queued(X, A, 10));
     let mut node = node.with_queue(&[(X, 10), (X, 20)]);
-    assert_eq!(node.hints(&leaves(A, X, 10)), Some(hint(20)), "it is not told of its own release");
+    assert_eq!(
+        node.hint_after(&leave(A, waiter(X, 10))),
+        Some(hint(20)),
+        "the next waiter gets the hint, not the holder"
+    );
     assert_eq!(node.queue(), [20]);
 }
 
 #[test]
-fn a_waiter_whose_place_has_ended_gets_no_hint() {
+fn a_waiter_whose_queue_position_expired_gets_no_hint() {
     let mut node = Node::new();
-    node.grants(
+    node.grant(
         T,
         &Request::Acquire {
             attempt: A,
@@ -160,6 +163,6 @@ fn a_waiter_whose_place_has_ended_gets_no_hint() {
         },
     );
     let mut node = node.with_queue(&[(X, 10)]);
-    node.ask(T + 1, &waits(X, B, 20));
-    assert_eq!(node.answer(T + 5_001, &release(A)).hint, Some(hint(20)), "10 has not asked again");
+    node.ask(T + 1, &acquire_queued(X, B, 20));
+    assert_eq!(node.answer(T + 5_001, &release(A)).hint, Some(hint(20)), "ticket 10 has not asked again in time");
 }

@@ -1,12 +1,11 @@
 use super::*;
 use crate::digest::Digest;
-use crate::ticket::{QUEUE_LISTED_MAX, Waiting};
-use crate::vote::{HeldBy, Report};
+use crate::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 
 impl Node {
-    /// What a look finds. It changes nothing.
+    /// Inspects the name, and checks that the inspection changes nothing.
     pub(super) fn report(&mut self, millis: u64) -> Report {
-        self.record.lapse(NodeTime::wall(millis * 1_000));
+        self.record.remove_expired(NodeTime::wall(millis * 1_000));
         let before = self.record.clone();
         let answer = self.answer(millis, &Request::Inspect);
         assert_eq!((&self.record, answer.hint), (&before, None));
@@ -18,10 +17,10 @@ impl Node {
 }
 
 #[test]
-fn a_long_queue_is_listed_by_its_first() {
-    let mut node = Node::voted();
+fn an_inspection_lists_the_first_waiters_of_a_long_queue() {
+    let mut node = Node::with_vote();
     for at in 0..30 {
-        node.ask(T, &waits(Mode::EXCLUSIVE, LeaseId::from_bits(0x100 + u128::from(at)), 30 - at));
+        node.ask(T, &acquire_queued(Mode::EXCLUSIVE, LeaseId::from_bits(0x100 + u128::from(at)), 30 - at));
     }
     let report = node.report(T);
     assert_eq!((report.waiting, report.queue.len()), (30, QUEUE_LISTED_MAX));
@@ -29,15 +28,15 @@ fn a_long_queue_is_listed_by_its_first() {
 }
 
 #[test]
-fn a_blank_name_has_nothing_to_report() {
+fn the_report_of_an_unused_name_is_empty() {
     assert_eq!(Node::new().report(T), Report::default());
 }
 
 #[test]
-fn a_look_tells_who_holds_how_and_how_many_wait() {
-    let mut node = Node::voted();
-    node.ask(T, &waits(Mode::EXCLUSIVE, B, 10));
-    node.ask(T, &waits(reads(OWNER), C, 20));
+fn an_inspection_reports_the_holder_the_mode_and_the_waiters() {
+    let mut node = Node::with_vote();
+    node.ask(T, &acquire_queued(Mode::EXCLUSIVE, B, 10));
+    node.ask(T, &acquire_queued(reader(OWNER), C, 20));
     let (period, remaining) = (Period::Exclusive, Some(ms(700)));
     let held = Some(HeldBy { holder: Some(holder(A)), remaining, period, holds: 1, ..HeldBy::default() });
     let queue = [(10, false), (20, true)].map(|(since_micros, shared)| Waiting { since_micros, shared }).to_vec();
@@ -46,19 +45,19 @@ fn a_look_tells_who_holds_how_and_how_many_wait() {
 }
 
 #[test]
-fn a_look_counts_those_who_have_entered() {
-    let kinds = [
-        (enters(OWNER), Period::Reentrant(OWNER), CLOCK, CLOCK),
-        (reads(OWNER), Period::Shared, CLOCK + 1, CLOCK + 1_000),
+fn an_inspection_counts_the_entries() {
+    let modes = [
+        (reentrant(OWNER), Period::Reentrant(OWNER), CLOCK, CLOCK),
+        (reader(OWNER), Period::Shared, CLOCK + 1, CLOCK + 1_000),
         (slot(3, 0), Period::Slots(3), CLOCK + 1, CLOCK + 1_000),
     ];
-    for (mode, period, fence, since_micros) in kinds {
+    for (mode, period, fence, since_micros) in modes {
         let mut node = Node::new();
-        node.grants(T, &acquire_as(mode, A, CLOCK, None));
-        let joins = if mode == reads(OWNER) { reads(STRANGER) } else { mode };
-        node.grants(T + 1, &acquire_as(joins, B, CLOCK, None));
-        let held = |remaining, holds| {
-            let (holder, remaining) = (Some(holder(B)), Some(ms(remaining)));
+        node.grant(T, &acquire_as(mode, A, CLOCK, None));
+        let mode_of_b = if mode == reader(OWNER) { reader(STRANGER) } else { mode };
+        node.grant(T + 1, &acquire_as(mode_of_b, B, CLOCK, None));
+        let held = |remaining_ms, holds| {
+            let (holder, remaining) = (Some(holder(B)), Some(ms(remaining_ms)));
             Some(HeldBy { holder, remaining, period, holds, ..HeldBy::default() })
         };
         let fence = Fence::new(fence);
@@ -69,8 +68,8 @@ fn a_look_counts_those_who_have_entered() {
 }
 
 #[test]
-fn a_foreign_vote_has_no_name_but_a_digest() {
-    let mut node = Node::freed(50);
+fn an_inspection_identifies_a_plain_vote_by_its_digest() {
+    let mut node = Node::with_fence(50);
     node.ask(T, &Request::PlainAcquire { attempt: B, ttl: ttl(1_000) });
     let (period, digest) = (Period::Exclusive, Some(Digest::of(B)));
     let held = HeldBy { holder: None, remaining: Some(ms(1_000)), period, holds: 1, digest, broken: false };
@@ -78,7 +77,7 @@ fn a_foreign_vote_has_no_name_but_a_digest() {
 }
 
 #[test]
-fn a_node_in_quarantine_can_be_looked_at() {
-    let mut node = Node { life: Incarnation { floor: None, ..voting(0) }, ..Node::voted() };
+fn a_node_in_quarantine_can_be_inspected() {
+    let mut node = Node { life: Incarnation { floor: None, ..voting(0) }, ..Node::with_vote() };
     assert_eq!(node.report(T).fence, Fence::new(CLOCK));
 }

@@ -1,4 +1,5 @@
-//! Each kind against a model that knows only who conflicts with whom, who waits, and when things lapse.
+//! Compares a node with a model for random requests. The model knows which clients conflict, which of them wait, and
+//! when votes and queue positions expire.
 
 extern crate std;
 
@@ -8,182 +9,190 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::ticket::{ENTRY_LEASE, Parting};
-use crate::vote::{BreakMode, GrantedSlot, Target};
-use model::{Model, Says};
+use crate::request::{BreakMode, ENTRY_LEASE, Parting, Target};
+use crate::vote::GrantedSlot;
+use model::{Model, VoteKind};
 
-/// One request: how long after the last one, whose, and what.
-type Move = (u64, usize, Act);
+/// The milliseconds since the previous request, the client, and the request that the client sends.
+type TimedAction = (u64, usize, Action);
 
 #[derive(Clone, Copy, Debug)]
-enum Act {
+enum Action {
     Acquire {
-        ahead: i64,
-        ttl: u64,
+        /// The proposal minus the node's clock, in microseconds.
+        fence_offset: i64,
+        ttl_ms: u64,
         in_queue: bool,
-        start: u32,
+        first_slot: u32,
     },
-    /// `astray` asks for another slot than the one that is held.
     Renew {
-        ttl: u64,
+        ttl_ms: u64,
         repair: bool,
-        astray: bool,
+        /// Whether the request names another slot than the one that the client holds.
+        is_other_slot: bool,
     },
     Release,
     Leave,
     Yield,
-    /// By the fence that is stored, or by another.
     Break {
         mode: BreakMode,
-        wrong: bool,
+        /// Whether the request names another fence than the stored one.
+        is_wrong_fence: bool,
     },
 }
 
-fn moves(cast: usize) -> impl Strategy<Value = Vec<Move>> {
-    let ttl = || 100..3_000_u64;
-    let act = prop_oneof![
-        6 => (-40..40_i64, ttl(), any::<bool>(), 0..4_u32)
-            .prop_map(|(ahead, ttl, in_queue, start)| Act::Acquire { ahead, ttl, in_queue, start }),
-        2 => (ttl(), any::<bool>(), prop::bool::weighted(0.2))
-            .prop_map(|(ttl, repair, astray)| Act::Renew { ttl, repair, astray }),
-        2 => Just(Act::Release),
-        1 => Just(Act::Leave),
-        1 => Just(Act::Yield),
-        1 => (any::<bool>(), prop::bool::weighted(0.2)).prop_map(|(drain, wrong)| Act::Break {
+fn actions(clients: usize) -> impl Strategy<Value = Vec<TimedAction>> {
+    let ttl_ms = || 100..3_000_u64;
+    let action = prop_oneof![
+        6 => (-40..40_i64, ttl_ms(), any::<bool>(), 0..4_u32).prop_map(|(fence_offset, ttl_ms, in_queue, first_slot)| {
+            Action::Acquire { fence_offset, ttl_ms, in_queue, first_slot }
+        }),
+        2 => (ttl_ms(), any::<bool>(), prop::bool::weighted(0.2))
+            .prop_map(|(ttl_ms, repair, is_other_slot)| Action::Renew { ttl_ms, repair, is_other_slot }),
+        2 => Just(Action::Release),
+        1 => Just(Action::Leave),
+        1 => Just(Action::Yield),
+        1 => (any::<bool>(), prop::bool::weighted(0.2)).prop_map(|(drain, is_wrong_fence)| Action::Break {
             mode: if drain { BreakMode::Drain } else { BreakMode::Now },
-            wrong,
+            is_wrong_fence,
         }),
     ];
-    vec((prop_oneof![4 => 0..50_u64, 1 => 0..3_000_u64], 0..cast, act), 1..100)
+    vec((prop_oneof![4 => 0..50_u64, 1 => 0..3_000_u64], 0..clients, action), 1..100)
 }
 
-/// The order of the tickets is not that of the players.
-fn tickets(cast: usize) -> impl Strategy<Value = Vec<u64>> {
-    Just((1..=cast as u64).collect::<Vec<_>>()).prop_shuffle()
+/// Returns one ticket for each client, in random order.
+fn tickets(clients: usize) -> impl Strategy<Value = Vec<u64>> {
+    Just((1..=clients as u64).collect::<Vec<_>>()).prop_shuffle()
 }
 
-/// Plays the moves on a node and in the model, and compares. `told` says whether hints are sure to be good ones.
-fn play(cast: &[Mode], tickets: Vec<u64>, moves: Vec<Move>, told: bool) {
-    let mut model = Model::new(cast, tickets);
-    let (mut node, mut now) = (Node::new(), T);
-    for (wait, who, act) in moves {
-        now += wait;
-        model.lapse(now);
-        let attempt = LeaseId::from_bits(model.attempts[who]);
-        let waiter = waiter(cast[who], model.tickets[who]);
-        let (was_in, was_free) = (model.standing.contains_key(&who), model.standing.is_empty());
-        let (stored, clock) = (node.fence(), now * 1_000);
+/// Applies the actions to a node and to the model, and compares them after each action. `checks_hints` must be `false`
+/// for modes whose hints are not exact: a hint may be missing, or its waiter may be refused.
+fn compare_with_model(modes: &[Mode], tickets: Vec<u64>, actions: Vec<TimedAction>, checks_hints: bool) {
+    let mut model = Model::new(modes, tickets);
+    let (mut node, mut now_ms) = (Node::new(), T);
+    for (wait_ms, client, action) in actions {
+        now_ms += wait_ms;
+        model.remove_expired(now_ms);
+        let attempt = LeaseId::from_bits(model.attempts[client]);
+        let waiter = waiter(modes[client], model.tickets[client]);
+        let (had_vote, was_free) = (model.votes.contains_key(&client), model.votes.is_empty());
+        let (stored_fence, clock) = (node.fence(), now_ms * 1_000);
         let release = |parting| Request::Release { attempt, tombstone: None, parting };
-        let (request, expected) = match act {
-            Act::Acquire { ahead, ttl: millis, in_queue, start } => {
-                let mode = match cast[who] {
-                    Mode::Slot { permits, .. } => slot(permits, start),
+        let (request, expected) = match action {
+            Action::Acquire { fence_offset, ttl_ms, in_queue, first_slot } => {
+                let mode = match modes[client] {
+                    Mode::Slot { permits, .. } => slot(permits, first_slot),
                     mode => mode,
                 };
-                let (proposal, holder) = (Fence::new(clock.saturating_add_signed(ahead)), "".into());
+                let (proposal, holder) = (Fence::new(clock.saturating_add_signed(fence_offset)), "".into());
                 let waiter = in_queue.then_some(waiter);
-                let request = Request::Acquire { attempt, proposal, ttl: ttl(millis), holder, mode, waiter };
-                (request, model.expects_of_acquire(who, in_queue))
+                let request = Request::Acquire { attempt, proposal, ttl: ttl(ttl_ms), holder, mode, waiter };
+                (request, model.predict_acquire(client, in_queue))
             }
-            Act::Renew { ttl: millis, repair, astray } => {
-                let held = model.standing.get(&who).and_then(|stands| stands.slot).unwrap_or(0);
-                let mode = match cast[who] {
-                    Mode::Slot { permits, .. } => slot(permits, (held + u32::from(astray)) % permits),
+            Action::Renew { ttl_ms, repair, is_other_slot } => {
+                let held = model.votes.get(&client).and_then(|vote| vote.slot).unwrap_or(0);
+                let mode = match modes[client] {
+                    Mode::Slot { permits, .. } => slot(permits, (held + u32::from(is_other_slot)) % permits),
                     mode => mode,
                 };
                 let (fence, holder) = (Fence::new(clock), "".into());
-                let request = Request::Renew { attempt, fence, ttl: ttl(millis), repair, holder, mode };
-                (request, model.expects_of_renewal(who, mode, repair))
+                let request = Request::Renew { attempt, fence, ttl: ttl(ttl_ms), repair, holder, mode };
+                (request, model.predict_renewal(client, mode, repair))
             }
-            Act::Break { mode, wrong } => {
-                let target = Target::Fence(Fence::new(stored.unwrap_or(1) + u64::from(wrong)));
-                (Request::Break { target, mode }, model.expects_of_break(stored, wrong))
+            Action::Break { mode, is_wrong_fence } => {
+                let target = Target::Fence(Fence::new(stored_fence.unwrap_or(1) + u64::from(is_wrong_fence)));
+                (Request::Break { target, mode }, model.predict_break(stored_fence, is_wrong_fence))
             }
-            Act::Release | Act::Leave | Act::Yield => {
-                let parting = match act {
-                    Act::Leave => Some(Parting::Leave(waiter)),
-                    Act::Yield => Some(Parting::Yield(waiter)),
+            Action::Release | Action::Leave | Action::Yield => {
+                let parting = match action {
+                    Action::Leave => Some(Parting::Leave(waiter)),
+                    Action::Yield => Some(Parting::Yield(waiter)),
                     _ => None,
                 };
-                (release(parting), if was_in { Says::Grant } else { Says::Absent })
+                (release(parting), if had_vote { VoteKind::Grant } else { VoteKind::Absent })
             }
         };
-        let was_taken = !was_free || model.drained.is_some();
-        let answer = node.answer(now, &request);
-        assert_eq!(Says::of(&answer.vote), expected, "{request:?}");
+        let was_taken = !was_free || model.drains_until_ms.is_some();
+        let answer = node.answer(now_ms, &request);
+        assert_eq!(VoteKind::of(&answer.vote), expected, "{request:?}");
 
-        let is_granted = expected == Says::Grant;
-        let place = (who, now + ENTRY_LEASE.as_millis() as u64);
-        match act {
-            Act::Acquire { ttl, in_queue, .. } => {
+        let is_granted = expected == VoteKind::Grant;
+        let position = (client, now_ms + ENTRY_LEASE.as_millis() as u64);
+        match action {
+            Action::Acquire { ttl_ms, in_queue, .. } => {
                 if let Vote::Grant { fence, .. } = answer.vote {
-                    model.fences(who, fence.get(), stored, was_in, was_free);
-                    model.stands(who, now + ttl, &answer.vote, None);
+                    model.check_fence(client, fence.get(), stored_fence, had_vote, was_free);
+                    model.record_vote(client, now_ms + ttl_ms, &answer.vote, None);
                 }
-                let waits = matches!(expected, Says::Held | Says::Behind);
+                let must_wait = matches!(expected, VoteKind::Held | VoteKind::Behind);
                 match (in_queue, is_granted) {
-                    (true, true) => drop(model.queue.remove(&model.tickets[who])),
-                    (true, false) if waits => drop(model.queue.insert(model.tickets[who], place)),
+                    (true, true) => drop(model.queue.remove(&model.tickets[client])),
+                    (true, false) if must_wait => drop(model.queue.insert(model.tickets[client], position)),
                     _ => {}
                 }
             }
-            Act::Renew { ttl, .. } => {
-                if is_granted && !was_in {
-                    model.leases[who] += 1;
+            Action::Renew { ttl_ms, .. } => {
+                if is_granted && !had_vote {
+                    model.lease_counts[client] += 1;
                 }
-                model.stands(who, now + ttl, &answer.vote, Some(clock));
+                model.record_vote(client, now_ms + ttl_ms, &answer.vote, Some(clock));
             }
-            Act::Break { mode, .. } => {
-                if expected == Says::Broken {
-                    model.breaks(mode, |attempt| node.record.tombstones.contains_key(&LeaseId::from_bits(attempt)));
+            Action::Break { mode, .. } => {
+                if expected == VoteKind::Broken {
+                    let tombstones = &node.record.tombstones;
+                    model.apply_break(mode, |attempt| tombstones.contains_key(&LeaseId::from_bits(attempt)));
                 }
             }
-            Act::Release | Act::Leave | Act::Yield => {
-                model.standing.remove(&who);
-                match act {
-                    Act::Leave => drop(model.queue.remove(&model.tickets[who])),
-                    Act::Yield if was_in => drop(model.queue.insert(model.tickets[who], place)),
+            Action::Release | Action::Leave | Action::Yield => {
+                model.votes.remove(&client);
+                match action {
+                    Action::Leave => drop(model.queue.remove(&model.tickets[client])),
+                    Action::Yield if had_vote => drop(model.queue.insert(model.tickets[client], position)),
                     _ => {}
                 }
             }
         }
-        compare(&node, &model);
-        if told {
-            let freed = match act {
-                Act::Release | Act::Leave => was_in,
-                Act::Break { mode, wrong } => was_taken && mode == BreakMode::Now && !wrong,
+        check_state(&node, &model);
+        if checks_hints {
+            let was_released = match action {
+                Action::Release | Action::Leave => had_vote,
+                Action::Break { mode, is_wrong_fence } => was_taken && mode == BreakMode::Now && !is_wrong_fence,
                 _ => false,
             };
-            check_hint(&node, &model, now, answer.hint, freed);
+            check_hint(&node, &model, now_ms, answer.hint, was_released);
         }
     }
 }
 
-fn compare(node: &Node, model: &Model) {
-    let until = model.standing.values().map(|stands| stands.until).max().or(model.drained);
-    assert_eq!(node.vote().map(|(_, until)| until), until);
+fn check_state(node: &Node, model: &Model) {
+    let until_ms = model.votes.values().map(|vote| vote.until_ms).max().or(model.drains_until_ms);
+    assert_eq!(node.vote().map(|(_, until_ms)| until_ms), until_ms);
     assert_eq!(node.queue(), model.queue.keys().copied().collect::<Vec<_>>());
     for entry in &node.record.entries {
-        let who = model.attempts.iter().position(|attempt| entry.attempt == LeaseId::from_bits(*attempt));
-        let stands = who.and_then(|who| model.standing.get(&who));
-        let stands = stands.map(|stands| (stands.until, stands.slot, stands.fence));
-        assert_eq!(stands, Some((entry.until, entry.slot, entry.fence.get())));
+        let client = model.attempts.iter().position(|attempt| entry.attempt == LeaseId::from_bits(*attempt));
+        let vote = client.and_then(|client| model.votes.get(&client));
+        let vote = vote.map(|vote| (vote.until_ms, vote.slot, vote.fence));
+        assert_eq!(vote, Some((entry.until, entry.slot, entry.fence.get())));
     }
 }
 
-/// A hint is for the first waiter, who would get the vote; and after a release it is not forgotten.
-fn check_hint(node: &Node, model: &Model, now: u64, hint: Option<Waiter>, released: bool) {
-    let Some((ticket, (who, _))) = model.queue.first_key_value() else {
+/// Checks that a hint names the first waiter, and that this waiter would be granted. A release must send such a hint.
+fn check_hint(node: &Node, model: &Model, now_ms: u64, hint: Option<Waiter>, was_released: bool) {
+    let Some((ticket, (client, _))) = model.queue.first_key_value() else {
         assert_eq!(hint, None);
         return;
     };
-    let mut asked = Node { life: node.life.clone(), record: node.record.clone() };
-    let ask = waits(model.cast[*who], LeaseId::from_bits(99), *ticket);
-    let would_get_it = matches!(asked.ask(now, &ask), Vote::Grant { .. });
+    let mut copy = Node { life: node.life.clone(), record: node.record.clone() };
+    let request = acquire_queued(model.modes[*client], LeaseId::from_bits(99), *ticket);
+    let would_be_granted = matches!(copy.ask(now_ms, &request), Vote::Grant { .. });
     if let Some(hint) = hint {
-        assert_eq!((hint.ticket.at, would_get_it), (*ticket, true), "a hint that does not help");
+        assert_eq!(
+            (hint.ticket.at, would_be_granted),
+            (*ticket, true),
+            "the hint is for the wrong waiter or too early"
+        );
     }
-    assert!(hint.is_some() || !released || !would_get_it, "nobody was told");
+    assert!(hint.is_some() || !was_released || !would_be_granted, "the first waiter got no hint");
 }
 
 const REENTRANT: [Mode; 5] = [
@@ -205,28 +214,30 @@ const SEMAPHORE: [Mode; 5] = [Mode::Slot { permits: 3, slot: 0 }; 5];
 
 proptest! {
     #[test]
-    fn a_reentrant_lock_is_a_set_of_one_owners_entries(moves in moves(5), tickets in tickets(5)) {
-        play(&REENTRANT, tickets, moves, false);
+    fn all_entries_of_a_reentrant_lock_have_one_owner(actions in actions(5), tickets in tickets(5)) {
+        compare_with_model(&REENTRANT, tickets, actions, false);
     }
 
     #[test]
-    fn a_shared_lock_has_readers_or_one_writer(moves in moves(6), tickets in tickets(6)) {
-        play(&SHARED, tickets, moves, true);
+    fn a_shared_lock_has_readers_or_one_writer(actions in actions(6), tickets in tickets(6)) {
+        compare_with_model(&SHARED, tickets, actions, true);
     }
 
     #[test]
-    fn a_semaphore_has_no_more_holders_than_slots(moves in moves(5), tickets in tickets(5)) {
-        play(&SEMAPHORE, tickets, moves, true);
+    fn a_semaphore_has_no_more_holders_than_slots(actions in actions(5), tickets in tickets(5)) {
+        compare_with_model(&SEMAPHORE, tickets, actions, true);
     }
 
     #[test]
-    fn exclusive_waiters_are_served_in_order(moves in moves(4), tickets in tickets(4)) {
-        play(&[Mode::EXCLUSIVE; 4], tickets, moves, true);
+    fn exclusive_waiters_are_granted_in_ticket_order(actions in actions(4), tickets in tickets(4)) {
+        compare_with_model(&[Mode::EXCLUSIVE; 4], tickets, actions, true);
     }
 
     #[test]
-    fn kinds_keep_each_other_out(moves in moves(8), tickets in tickets(8)) {
-        let cast = [REENTRANT[0], REENTRANT[1], SHARED[0], SHARED[1], SHARED[3], SEMAPHORE[0], SEMAPHORE[1], slot(2, 0)];
-        play(&cast, tickets, moves, false);
+    fn clients_with_conflicting_modes_exclude_each_other(actions in actions(8), tickets in tickets(8)) {
+        let [reader, other_reader, _, writer, ..] = SHARED;
+        let [slot_of_3, ..] = SEMAPHORE;
+        let modes = [REENTRANT[0], REENTRANT[1], reader, other_reader, writer, slot_of_3, slot_of_3, slot(2, 0)];
+        compare_with_model(&modes, tickets, actions, false);
     }
 }

@@ -20,7 +20,7 @@ fn a_lock_works_without_a_runtime() {
 }
 
 #[test]
-fn a_waiting_thread_gets_the_lock_when_it_is_dropped() {
+fn a_waiting_thread_gets_the_lock_when_the_lease_is_dropped() {
     let client = Client::memory();
     let lease = client.lock("a").acquire().unwrap();
     let waiter = std::thread::spawn({
@@ -33,7 +33,7 @@ fn a_waiting_thread_gets_the_lock_when_it_is_dropped() {
 }
 
 #[test]
-fn a_lease_keeps_its_client_and_its_thread() {
+fn a_lease_keeps_its_client_open_and_its_thread_running() {
     let nodes = MemoryNodes::new(1);
     let connect = || Client::start(crate::Client::builder().memory(&nodes).connect()).unwrap();
     let lease = connect().lock("a").ttl(Duration::from_secs(2)).acquire().unwrap();
@@ -63,7 +63,7 @@ fn assert_renewed_twice(lease: &Lease) {
     let mut last = lease.validity();
     while renewals < 2 {
         std::thread::yield_now();
-        lease.ensure(Duration::from_millis(1)).expect("it is renewed in time");
+        lease.ensure(Duration::from_millis(1)).expect("the lease is renewed in time");
         let now = lease.validity();
         renewals += u32::from(now > last);
         last = now;
@@ -75,11 +75,11 @@ fn an_owner_enters_again_without_a_runtime() {
     let client = Client::memory();
     let lock = client.reentrant("a");
     let outer = lock.acquire().unwrap();
-    let same = Owner::parse(&lock.owner().reveal()).expect("what was revealed can be read");
+    let same = Owner::parse(&lock.owner().reveal()).expect("the revealed owner can be parsed");
     let inner = client.reentrant("a").owned_by(same).acquire_within(Duration::from_secs(5)).unwrap();
     assert_eq!(inner.fence().unwrap(), outer.fence().unwrap());
     outer.release().unwrap();
-    assert!(client.reentrant("a").try_acquire().unwrap().is_none(), "another owner, and one entry is left");
+    assert!(client.reentrant("a").try_acquire().unwrap().is_none(), "another owner must wait for the remaining entry");
     inner.release().unwrap();
     assert!(client.reentrant("a").try_acquire().unwrap().is_some());
 }
@@ -102,7 +102,7 @@ fn readers_share_and_a_writer_does_not_without_a_runtime() {
 }
 
 #[test]
-fn a_semaphore_has_so_many_slots_without_a_runtime() {
+fn a_semaphore_limits_its_holders_without_a_runtime() {
     let client = Client::memory();
     let workers = client.semaphore("a", 2);
     let (one, other) = (workers.acquire().unwrap(), workers.acquire().unwrap());
@@ -124,7 +124,10 @@ fn all_names_are_held_or_none_without_a_runtime() {
     assert_eq!(leases.fence("c"), Err(FenceError::NotHeld));
     leases.ensure(leases.validity() / 2).unwrap();
     assert!(client.all(["b", "c"]).try_acquire().unwrap().is_none());
-    assert!(client.lock("c").try_acquire().unwrap().is_some(), "nothing is held of those that could not be had");
+    assert!(
+        client.lock("c").try_acquire().unwrap().is_some(),
+        "a failed acquire of several names must hold none of them"
+    );
     leases.release().unwrap();
     let leases = client.all(["a", "b"]).acquire_within(Duration::from_secs(5)).unwrap();
     client.close(Duration::from_secs(5)).unwrap();
@@ -132,7 +135,7 @@ fn all_names_are_held_or_none_without_a_runtime() {
 }
 
 #[test]
-fn followers_hear_of_every_leader_without_a_runtime() {
+fn followers_see_every_leader_without_a_runtime() {
     let client = Client::memory();
     let election = client.election("a").ttl(Duration::from_secs(5));
     let mut changes = election.leader_changes();
@@ -145,32 +148,32 @@ fn followers_hear_of_every_leader_without_a_runtime() {
     let second = election.acquire_within(Duration::from_secs(5)).unwrap();
     assert_eq!(election.leader().unwrap().unwrap().term, second.fence().unwrap());
     // A poller may have missed the time without a leader.
-    let seen = changes.by_ref().flatten().next().expect("the client lives");
+    let seen = changes.by_ref().flatten().next().expect("the client is open");
     assert_eq!(seen.term, second.fence().unwrap());
     client.close(Duration::from_secs(5)).unwrap();
     assert_eq!(second.lost(), LostError::Closed);
-    assert_eq!(changes.next(), None, "it ends when the client is closed");
+    assert_eq!(changes.next(), None, "the changes end when the client is closed");
 }
 
 #[test]
-fn waiting_is_seen_and_counted_without_a_runtime() {
+fn a_waiter_is_observed_and_counted_without_a_runtime() {
     let client = Client::memory();
     let lease = client.lock("a").label("first").acquire().unwrap();
-    let (tell, told) = mpsc::channel();
-    let lock = client.lock("a").observe(move |progress| tell.send(progress.clone()).expect("somebody listens"));
+    let (sender, received) = mpsc::channel();
+    let lock = client.lock("a").observe(move |progress| sender.send(progress.clone()).expect("the receiver exists"));
     let waiter = std::thread::spawn(move || lock.acquire().map(|lease| lease.fence().unwrap()));
-    let Progress::Waiting(wait) = told.recv().unwrap() else { panic!("the lock is held") };
+    let Progress::Waiting(wait) = received.recv().unwrap() else { panic!("the lock is held") };
     assert_eq!((wait.place, wait.waiting, wait.holder.unwrap().label.as_str()), (Some(1), 1, "first"));
     let inspection = client.wait(client.inspect("a")).unwrap();
     assert_eq!((inspection.waiting(), inspection.holder().unwrap().1), (1, lease.fence().unwrap()));
     lease.release().unwrap();
     let fence = waiter.join().unwrap().unwrap();
-    assert_eq!(told.iter().last(), Some(Progress::Granted { fence: Some(fence) }));
+    assert_eq!(received.iter().last(), Some(Progress::Granted { fence: Some(fence) }));
     assert_eq!(client.stats().acquired, 2);
 }
 
 #[test]
-fn a_lease_is_handed_over_without_a_runtime() {
+fn a_detached_lease_is_used_by_another_client_without_a_runtime() {
     let nodes = MemoryNodes::new(1);
     let client = Client::start(crate::Client::builder().memory(&nodes).connect()).unwrap();
     let lease = client.lock("a").acquire().unwrap().detach().unwrap();

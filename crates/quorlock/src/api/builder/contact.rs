@@ -17,12 +17,12 @@ const LAZY_PATIENCE: Duration = Duration::from_secs(2);
 /// How long to wait for the other nodes after a majority can vote.
 const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
 
-/// Waits until all nodes have answered, or until a majority can vote and the others had a short grace period.
+/// Waits until all nodes have answered, or until a majority can vote and the other nodes had a short grace period.
 pub(super) async fn first_contact(client: &Client) -> Result<(), Failed> {
-    let heard = until(client, || pending(client) == 0 || has_majority(client) || are_too_few(client));
+    let answered = until(client, || pending_count(client) == 0 || has_majority(client) || is_hopeless(client));
     let _ = runtime::timeout(LAZY_PATIENCE, async {
-        heard.await;
-        stragglers(client).await;
+        answered.await;
+        await_stragglers(client).await;
     })
     .await;
     accept(client)
@@ -37,11 +37,11 @@ pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Resu
         }
         // Once every node has answered, waiting longer may be useless.
         let left = timeout.saturating_sub(runtime::since(began));
-        are_too_few(client) || pending(client) == 0 && quarantined_beyond(client, left) > can_miss(client)
+        is_hopeless(client) || pending_count(client) == 0 && quarantined_beyond(client, left) > missing_max(client)
     });
     let _ = runtime::timeout(timeout, decided).await;
     if has_majority(client) {
-        stragglers(client).await;
+        await_stragglers(client).await;
         return Ok(accept(client)?);
     }
     accept(client)?;
@@ -49,16 +49,16 @@ pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Resu
 }
 
 /// Waits a short grace period for nodes that have not answered.
-async fn stragglers(client: &Client) {
-    let everyone = until(client, || pending(client) == 0 || can_vote(client) == links(client).len());
+async fn await_stragglers(client: &Client) {
+    let everyone = until(client, || pending_count(client) == 0 || voting_count(client) == links(client).len());
     let _ = runtime::timeout(STRAGGLER_PATIENCE, everyone).await;
 }
 
 /// Waits until the condition holds. Checks it after every change of a link.
-async fn until(client: &Client, is_so: impl Fn() -> bool) {
+async fn until(client: &Client, condition: impl Fn() -> bool) {
     loop {
         let news: Vec<_> = links(client).iter().map(|link| Box::pin(link.news.notified())).collect();
-        if is_so() {
+        if condition() {
             return;
         }
         futures_util::future::select_all(news).await;
@@ -70,20 +70,20 @@ fn links(client: &Client) -> &[Arc<Link>] {
 }
 
 /// Returns the number of nodes that may be missing from a majority.
-fn can_miss(client: &Client) -> usize {
+fn missing_max(client: &Client) -> usize {
     links(client).len() - client.cluster().settings.quorum.majority()
 }
 
-fn pending(client: &Client) -> usize {
+fn pending_count(client: &Client) -> usize {
     links(client).iter().filter(|link| link.is_connecting()).count()
 }
 
-fn can_vote(client: &Client) -> usize {
+fn voting_count(client: &Client) -> usize {
     client.nodes().iter().filter(|(_, trouble)| trouble.is_none()).count()
 }
 
 fn has_majority(client: &Client) -> bool {
-    can_vote(client) >= client.cluster().settings.quorum.majority()
+    voting_count(client) >= client.cluster().settings.quorum.majority()
 }
 
 /// Returns each node that is unusable until an operator acts, with the reason.
@@ -92,9 +92,9 @@ fn unusable(client: &Client) -> Failed {
 }
 
 /// Returns whether every node has answered, and too many of them are unusable.
-fn are_too_few(client: &Client) -> bool {
-    let waiting = links(client).iter().filter(|link| waits(link));
-    waiting.count() == pending(client) && unusable(client).len() > can_miss(client)
+fn is_hopeless(client: &Client) -> bool {
+    let waiting = links(client).iter().filter(|link| is_waiting(link));
+    waiting.count() == pending_count(client) && unusable(client).len() > missing_max(client)
 }
 
 /// Returns the number of nodes that stay in quarantine for longer than this.
@@ -104,7 +104,7 @@ fn quarantined_beyond(client: &Client, left: Duration) -> usize {
 }
 
 /// Returns whether a node is reachable, and waits for other nodes before it may vote.
-fn waits(link: &Link) -> bool {
+fn is_waiting(link: &Link) -> bool {
     matches!(link.trouble(), Some(Silence::Waiting(_)))
 }
 
@@ -115,8 +115,8 @@ fn waits(link: &Link) -> bool {
 fn accept(client: &Client) -> Result<(), Failed> {
     let unusable = unusable(client);
     // If all other nodes wait for the unusable nodes, a minority of unusable nodes is too many.
-    let are_stuck = || links(client).iter().all(|link| link.refusal().is_some() || waits(link));
-    if unusable.len() <= can_miss(client) && (unusable.is_empty() || !are_stuck()) {
+    let are_stuck = || links(client).iter().all(|link| link.refusal().is_some() || is_waiting(link));
+    if unusable.len() <= missing_max(client) && (unusable.is_empty() || !are_stuck()) {
         return Ok(());
     }
     Err(unusable)

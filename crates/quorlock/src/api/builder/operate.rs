@@ -10,7 +10,7 @@ use crate::api::client::Client;
 use crate::cluster::admin;
 use crate::cluster::doctor::{self, Configured, Examination, Finding, Measure, Severity, Topic};
 use crate::error::{ConfigError, ReconfigureError};
-use crate::node::key::LockKey;
+use crate::node::LockKey;
 use crate::node::probe::Plan;
 use crate::platform::entropy;
 

@@ -1,10 +1,10 @@
 use super::*;
 use crate::error::AcquireError;
 
-async fn refused(builder: ClientBuilder) -> String {
+async fn config_error(builder: ClientBuilder) -> String {
     match builder.memory(&MemoryNodes::new(1)).connect().await {
         Err(ConnectError::Config(error)) => error.to_string(),
-        other => panic!("it was accepted: {other:?}"),
+        other => panic!("the settings were accepted: {other:?}"),
     }
 }
 
@@ -17,7 +17,7 @@ fn a_builder_does_not_show_passwords() {
 #[tokio::test]
 async fn settings_out_of_bounds_are_named() {
     let day = Duration::from_secs(86_400);
-    for (builder, says) in [
+    for (builder, setting) in [
         (Client::builder().max_ttl(day * 2), "max_ttl"),
         (Client::builder().max_clock_skew(Duration::MAX), "twice max_clock_skew"),
         (Client::builder().max_clock_step_back(Duration::MAX), "max_clock_step_back"),
@@ -32,8 +32,8 @@ async fn settings_out_of_bounds_are_named() {
         (Client::builder().renewals(Renewals::Watchdog { every: Some(Duration::ZERO), lifetime: day }), "renewal"),
         (Client::builder().renewals(Renewals::Watchdog { every: Some(day), lifetime: day }), "renewal"),
     ] {
-        let error = refused(builder).await;
-        assert!(error.contains(says), "{says:?} is not in: {error}");
+        let error = config_error(builder).await;
+        assert!(error.contains(setting), "{setting:?} is not in: {error}");
     }
 }
 
@@ -46,7 +46,7 @@ async fn a_ttl_too_short_for_the_clients_settings_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn an_impatient_retry_leaves_room_for_others() {
+async fn retries_without_delays_do_not_block_other_tasks() {
     let nodes = MemoryNodes::new(1);
     nodes.down(0);
     let retry = Retry { min: Duration::ZERO, max: Duration::ZERO, attempts: None };
@@ -58,7 +58,7 @@ async fn an_impatient_retry_leaves_room_for_others() {
 }
 
 #[tokio::test]
-async fn what_promotes_replicas_is_refused_among_several_nodes() {
+async fn a_node_that_promotes_replicas_must_be_the_only_node() {
     let urls = ["redis://a", "redis+sentinel://:hunter2@b/main?sentinel_password=hunter3", "redis://c"];
     let error = Client::builder().nodes(urls).connect().await.unwrap_err().to_string();
     assert!(error.starts_with("redis+sentinel://b:26379/main cannot be one of several nodes"), "{error}");

@@ -17,7 +17,7 @@ pub enum Severity {
     Wrong,
 }
 
-/// Shows one word.
+/// Shows the value as one lowercase word.
 impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{self:?}").to_lowercase())
@@ -53,7 +53,7 @@ pub enum Topic {
     Settings,
 }
 
-/// Shows one word.
+/// Shows the value as one lowercase word.
 impl fmt::Display for Topic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{self:?}").to_lowercase())
@@ -65,18 +65,18 @@ impl fmt::Display for Topic {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Finding {
-    /// How severe it is.
+    /// The severity of the finding.
     pub severity: Severity,
-    /// The topic.
+    /// The topic of the finding.
     pub topic: Topic,
     /// The finding in one sentence.
     pub text: String,
-    /// What to do about it, if anything.
+    /// What to do about the finding; `None` if nothing needs to be done.
     pub advice: Option<String>,
 }
 
 impl Finding {
-    /// Returns a finding. Empty advice counts as none.
+    /// Creates a finding. An empty `advice` means that there is no advice.
     pub(crate) fn new(severity: Severity, topic: Topic, text: impl Into<String>, advice: &str) -> Self {
         let advice = (!advice.is_empty()).then(|| advice.to_owned());
         Self { severity, topic, text: text.into(), advice }

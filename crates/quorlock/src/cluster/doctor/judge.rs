@@ -1,92 +1,94 @@
-//! The findings about one node by itself.
+//! The findings about a single node. Findings that depend on several nodes are in the module `together`.
 
 use quorlock_core::node::{Identity, Incarnation};
 
 use super::finding::Severity::{self, Note, Warning, Wrong};
 use super::finding::Topic;
-use super::{ExaminedNode, Measure, NodeState, life, quarantine, shorten, spell};
+use super::{ExaminedNode, Measure, NodeState, duration_text, life, quarantine_text, shorten};
 use crate::node::Trouble;
 use crate::node::probe::{FileFacts, Objection, Probe, Reading, RedisFacts};
 
-/// A clock whose rate differs from ours by more than this is worth a warning, even if the drift setting allows more.
+/// The largest difference of a node's clock rate from ours without a warning. The drift setting may allow a larger
+/// difference.
 const RATE_PPM_MAX: u64 = 10_000;
-/// Less free disk space than this is worth a warning.
-const FREE_MIN: u64 = 16 << 20;
-/// A server that uses more than this part of its memory may refuse locks soon.
-const FULL_PERCENT: u64 = 90;
+/// The least free disk space without a warning.
+const FREE_BYTES_MIN: u64 = 16 << 20;
+/// The largest part of its memory that a server may use without a warning.
+const USED_PERCENT_MAX: u64 = 90;
 
 /// Judges one node by its probe.
-pub(super) fn node(title: String, probe: &Probe, measure: &Measure) -> ExaminedNode {
-    let known = life(probe);
+pub(super) fn judge_node(title: String, probe: &Probe, measure: &Measure) -> ExaminedNode {
+    let life = life(probe);
     let readings = probe.first.iter().chain(&probe.last);
     let mut node = ExaminedNode {
         title,
-        state: known.map_or(NodeState::Blank, |life| living(life, probe.identity.as_ref())),
+        state: life.map_or(NodeState::Blank, |life| member_state(life, probe.identity.as_ref())),
         server: probe.server.clone(),
         run: probe.identity.as_ref().map(|identity| shorten(&identity.run)),
-        epoch: known.and_then(|life| life.epoch).map(|epoch| shorten(&format!("{:032x}", epoch.0))),
-        cluster: known.map(|life| shorten(&life.constants.cluster)),
-        restarts: known.map(|life| life.restarts),
+        epoch: life.and_then(|life| life.epoch).map(|epoch| shorten(&format!("{:032x}", epoch.0))),
+        cluster: life.map(|life| shorten(&life.constants.cluster)),
+        restarts: life.map(|life| life.restarts),
         round_trip: readings.map(Reading::round_trip).min(),
         skew_micros: None,
         rate_ppm: None,
         findings: Vec::new(),
     };
-    reach(&mut node, probe, measure);
+    check_reach(&mut node, probe, measure);
     if let Some(server) = &probe.server {
         let run = node.run.as_ref().map_or_else(String::new, |run| format!(", run {run}"));
-        node.find(Severity::Ok, Topic::Server, format!("{server}{run}"), "");
+        node.add(Severity::Ok, Topic::Server, format!("{server}{run}"), "");
     }
     if let Some(facts) = &probe.redis {
-        fitness(&mut node, facts);
-        access(&mut node, facts);
+        check_fitness(&mut node, facts);
+        check_access(&mut node, facts);
         if !facts.info.is_empty() {
-            memory(&mut node, facts);
-            replicas(&mut node, facts);
-            persistence(&mut node, facts, measure);
+            check_memory(&mut node, facts);
+            check_replicas(&mut node, facts);
+            check_persistence(&mut node, facts, measure);
         }
     }
     if let Some(facts) = &probe.file {
-        file(&mut node, facts, probe.trouble.is_some());
+        check_file(&mut node, facts, probe.trouble.is_some());
     }
-    vote(&mut node, known, measure);
-    rate(&mut node, probe, measure);
+    check_life(&mut node, life, measure);
+    check_clock_rate(&mut node, probe, measure);
     node
 }
 
-fn reach(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
+fn check_reach(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
     match &probe.trouble {
         Some(Trouble::Unreachable(why) | Trouble::Broken(why)) => {
             let advice = "start the server, or fix its address or the network";
             node.state = NodeState::Unreachable(why.clone());
-            node.find(Wrong, Topic::Reach, format!("it cannot be reached: {why}"), advice);
+            node.add(Wrong, Topic::Reach, format!("it cannot be reached: {why}"), advice);
         }
         Some(Trouble::Denied(why)) => {
-            let advice = "fix the username or password in its URL, or on the server";
+            let advice = "fix the username or password, here or on the server";
             node.state = NodeState::Denied(why.clone());
-            node.find(Wrong, Topic::Access, format!("access denied: {why}"), advice);
+            node.add(Wrong, Topic::Access, format!("access denied: {why}"), advice);
         }
         Some(Trouble::Unfit(why)) => {
             node.state = NodeState::Unfit(why.clone());
-            node.find(Wrong, Topic::Settings, format!("it cannot be used: {why}"), "");
+            node.add(Wrong, Topic::Settings, format!("it cannot be used: {why}"), "");
         }
         None => {}
     }
     let Some(fastest) = probe.first.iter().map(Reading::round_trip).min() else { return };
-    let (took, deadline) = (spell(fastest), measure.node_deadline);
+    let (took, deadline) = (duration_text(fastest), measure.node_deadline);
     let advice = "set a longer ttl or node deadline, or use a node that is closer";
     if fastest > deadline {
         let text = format!("a round trip takes {took}, and the node deadline is {deadline:?}");
-        node.find(Wrong, Topic::Reach, text, advice);
+        node.add(Wrong, Topic::Reach, text, advice);
     } else if fastest > deadline / 2 {
         let text = format!("a round trip takes {took}, more than half of the node deadline of {deadline:?}");
-        node.find(Warning, Topic::Reach, text, advice);
+        node.add(Warning, Topic::Reach, text, advice);
     } else {
-        node.find(Severity::Ok, Topic::Reach, format!("it answers within {took}"), "");
+        node.add(Severity::Ok, Topic::Reach, format!("it answers within {took}"), "");
     }
 }
 
-fn living(life: &Incarnation, identity: Option<&Identity>) -> NodeState {
+/// Returns the state of a node that belongs to a cluster.
+fn member_state(life: &Incarnation, identity: Option<&Identity>) -> NodeState {
     if life.suspended {
         NodeState::Suspended
     } else if life.epoch.is_none() || identity.is_some_and(|identity| life.is_replaced_by(identity)) {
@@ -99,13 +101,13 @@ fn living(life: &Incarnation, identity: Option<&Identity>) -> NodeState {
 }
 
 /// Checks that the server can be a node at all.
-fn fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
+fn check_fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
     let why = match &facts.unfit {
         None => return,
         Some(Trouble::Unfit(why)) => why,
         Some(trouble) => {
             let why = trouble.as_silence().to_string();
-            node.find(Wrong, Topic::Reach, why.clone(), "");
+            node.add(Wrong, Topic::Reach, why.clone(), "");
             node.state = NodeState::Unreachable(why);
             return;
         }
@@ -119,13 +121,13 @@ fn fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
             facts.field("master_port")
         );
         let advice = "remove it from the list of nodes, or make it independent: REPLICAOF NO ONE, and then FLUSHALL";
-        node.find(Wrong, Topic::Server, text, advice);
+        node.add(Wrong, Topic::Server, text, advice);
     } else if policy != "noeviction" {
         let text = format!("its maxmemory-policy is {policy}: it may forget a lock when its memory is full");
         let advice = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file";
-        node.find(Wrong, Topic::Memory, text, advice);
+        node.add(Wrong, Topic::Memory, text, advice);
     } else {
-        node.find(Wrong, Topic::Server, why, "");
+        node.add(Wrong, Topic::Server, why, "");
     }
 }
 
@@ -165,41 +167,41 @@ const OPTIONAL: [(&[&str], Severity, &str, &str); 6] = [
 ];
 
 /// Reports the commands that the server does not permit.
-fn access(node: &mut ExaminedNode, facts: &RedisFacts) {
+fn check_access(node: &mut ExaminedNode, facts: &RedisFacts) {
     let (denied, failed): (Vec<&Objection>, Vec<&Objection>) =
         facts.objections.iter().partition(|objection| is_denial(&objection.why));
     for objection in failed {
-        failure(node, objection);
+        report_failure(node, objection);
     }
-    let is_of = |commands: &[&str], objection: &Objection| commands.contains(&objection.command.as_str());
+    let is_one_of = |commands: &[&str], objection: &Objection| commands.contains(&objection.command.as_str());
     for (commands, severity, text, advice) in OPTIONAL {
-        if denied.iter().any(|objection| is_of(commands, objection)) {
-            node.find(severity, Topic::Access, text, advice);
+        if denied.iter().any(|objection| is_one_of(commands, objection)) {
+            node.add(severity, Topic::Access, text, advice);
         }
     }
-    let is_needed = |objection: &&Objection| !OPTIONAL.iter().any(|(commands, ..)| is_of(commands, objection));
+    let is_needed = |objection: &&Objection| !OPTIONAL.iter().any(|(commands, ..)| is_one_of(commands, objection));
     let needed = denied.into_iter().filter(is_needed);
     let (keys, commands): (Vec<&Objection>, Vec<&Objection>) =
         needed.partition(|objection| objection.on.is_some() && objection.why.contains("key"));
-    let (mut says, mut grants) = (Vec::new(), Vec::new());
+    let (mut actions, mut grants) = (Vec::new(), Vec::new());
     if !commands.is_empty() {
         let mut names: Vec<String> = commands.iter().map(|objection| objection.command.to_lowercase()).collect();
         names.sort_unstable();
         names.dedup();
         grants.extend(names.iter().map(|name| format!("+{}", name.replace(' ', "|"))));
-        says.push(format!("run {}", names.join(", ")));
+        actions.push(format!("run {}", names.join(", ")));
     }
     if !keys.is_empty() {
-        let on: Vec<&str> = keys.iter().filter_map(|objection| objection.on.as_deref()).collect();
+        let kinds: Vec<&str> = keys.iter().filter_map(|objection| objection.on.as_deref()).collect();
         grants.extend(["~quorlock:*".to_owned(), "~quorlock~*".to_owned()]);
-        says.push(format!("touch {}", on.join(", ")));
+        actions.push(format!("touch {}", kinds.join(", ")));
     }
-    if !says.is_empty() {
-        let text = format!("it does not let us {}", says.join(", nor "));
+    if !actions.is_empty() {
+        let text = format!("it does not permit us to {}", actions.join(", or to "));
         node.state = NodeState::Denied(text.clone());
-        node.find(Wrong, Topic::Access, text, &format!("ACL SETUSER <user> {}", grants.join(" ")));
+        node.add(Wrong, Topic::Access, text, &format!("ACL SETUSER <user> {}", grants.join(" ")));
     } else if facts.objections.is_empty() {
-        node.find(Severity::Ok, Topic::Access, "it permits all commands that locks need", "");
+        node.add(Severity::Ok, Topic::Access, "it permits all commands that locks need", "");
     }
 }
 
@@ -210,32 +212,33 @@ fn is_denial(why: &str) -> bool {
         .any(|words| why.contains(words))
 }
 
-fn failure(node: &mut ExaminedNode, Objection { command, why, .. }: &Objection) {
+/// Reports a command that failed for another reason than missing permissions.
+fn report_failure(node: &mut ExaminedNode, Objection { command, why, .. }: &Objection) {
     if why.starts_with("OOM") {
         let advice = "raise maxmemory, or remove other data";
-        node.find(Wrong, Topic::Memory, "its memory is full: it cannot grant locks", advice);
+        node.add(Wrong, Topic::Memory, "its memory is full: it cannot grant locks", advice);
     } else if why.starts_with("MISCONF") {
         let text = "it rejects writes because it cannot write a snapshot";
-        node.find(Wrong, Topic::Persistence, text, "see its log; is its disk full?");
+        node.add(Wrong, Topic::Persistence, text, "see its log; is its disk full?");
     } else {
-        node.find(Wrong, Topic::Server, format!("it answers {command} with an error: {why}"), "");
+        node.add(Wrong, Topic::Server, format!("it answers {command} with an error: {why}"), "");
     }
 }
 
-fn memory(node: &mut ExaminedNode, facts: &RedisFacts) {
+fn check_memory(node: &mut ExaminedNode, facts: &RedisFacts) {
     let number = |name| facts.field(name).parse::<u64>().unwrap_or(0);
-    let (used, most) = (number("used_memory"), number("maxmemory"));
+    let (used, max) = (number("used_memory"), number("maxmemory"));
     if facts.field("maxmemory_policy") != "noeviction" {
         return;
     }
-    if most == 0 {
-        node.find(Severity::Ok, Topic::Memory, "maxmemory-policy is noeviction; no memory limit is set", "");
-    } else if used.saturating_mul(100) > most.saturating_mul(FULL_PERCENT) {
-        let text = format!("it uses {} of {} of memory", mib(used), mib(most));
-        node.find(Warning, Topic::Memory, text, "raise maxmemory: a full server cannot grant locks");
+    if max == 0 {
+        node.add(Severity::Ok, Topic::Memory, "maxmemory-policy is noeviction; no memory limit is set", "");
+    } else if used.saturating_mul(100) > max.saturating_mul(USED_PERCENT_MAX) {
+        let text = format!("it uses {} of {} of memory", mib(used), mib(max));
+        node.add(Warning, Topic::Memory, text, "raise maxmemory: a full server cannot grant locks");
     } else {
-        let text = format!("maxmemory-policy is noeviction; it has {} of memory", mib(most));
-        node.find(Severity::Ok, Topic::Memory, text, "");
+        let text = format!("maxmemory-policy is noeviction; it has {} of memory", mib(max));
+        node.add(Severity::Ok, Topic::Memory, text, "");
     }
 }
 
@@ -243,16 +246,16 @@ fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
 
-fn replicas(node: &mut ExaminedNode, facts: &RedisFacts) {
+fn check_replicas(node: &mut ExaminedNode, facts: &RedisFacts) {
     let replicas: u32 = facts.field("connected_slaves").parse().unwrap_or(0);
     if replicas > 0 {
         let text = format!("it has {replicas} replica{}", if replicas == 1 { "" } else { "s" });
         let advice = "never promote a replica while this server may be running: the node would vote twice";
-        node.find(Note, Topic::Server, text, advice);
+        node.add(Note, Topic::Server, text, advice);
     }
 }
 
-fn persistence(node: &mut ExaminedNode, facts: &RedisFacts, measure: &Measure) {
+fn check_persistence(node: &mut ExaminedNode, facts: &RedisFacts, measure: &Measure) {
     let config = |name: &str| facts.config.get(name).map(String::as_str);
     let appends = config("appendonly").map_or(facts.field("aof_enabled") == "1", |value| value == "yes");
     let keeps = match (appends, config("appendfsync"), config("save")) {
@@ -274,67 +277,72 @@ fn persistence(node: &mut ExaminedNode, facts: &RedisFacts, measure: &Measure) {
         ),
         (false, true) => (Severity::Ok, format!("{keeps}, but it is still quarantined after a restart"), ""),
         (false, false) => {
-            (Note, format!("{keeps}, so it is quarantined for {} after a restart", quarantine(measure)), "")
+            (Note, format!("{keeps}, so it is quarantined for {} after a restart", quarantine_text(measure)), "")
         }
     };
-    node.find(severity, Topic::Persistence, text, advice);
+    node.add(severity, Topic::Persistence, text, advice);
 }
 
-fn file(node: &mut ExaminedNode, facts: &FileFacts, in_trouble: bool) {
+fn check_file(node: &mut ExaminedNode, facts: &FileFacts, has_trouble: bool) {
     let FileFacts { path, exists, system, volatile, size, free, journal } = facts;
     let system = system.unwrap_or("unknown");
     if *exists {
         let journal = journal.map_or_else(String::new, |journal| format!(", journal mode {journal}"));
-        node.find(Severity::Ok, Topic::File, format!("{path}: {size} bytes on {system}{journal}"), "");
-    } else if !in_trouble {
-        node.find(Note, Topic::File, format!("{path} does not exist yet: the first lock creates it, on {system}"), "");
+        node.add(Severity::Ok, Topic::File, format!("{path}: {size} bytes on {system}{journal}"), "");
+    } else if !has_trouble {
+        node.add(Note, Topic::File, format!("{path} does not exist yet: the first lock creates it, on {system}"), "");
     }
     if *volatile {
         let text = format!("{system} is lost when the machine restarts: fences may repeat");
-        node.find(Warning, Topic::File, text, "keep it on a disk");
+        node.add(Warning, Topic::File, text, "keep it on a disk");
     }
-    if let Some(free) = free.filter(|free| *free < FREE_MIN) {
-        node.find(Warning, Topic::File, format!("only {} are free there", mib(free)), "make room on that disk");
+    if let Some(free) = free.filter(|free| *free < FREE_BYTES_MIN) {
+        node.add(Warning, Topic::File, format!("only {} of its disk are free", mib(free)), "free disk space");
     }
 }
 
-/// Reports whether the node may vote, or when.
-fn vote(node: &mut ExaminedNode, known: Option<&Incarnation>, measure: &Measure) {
+/// Reports whether the node may vote, and if not, when it may vote.
+fn check_life(node: &mut ExaminedNode, life: Option<&Incarnation>, measure: &Measure) {
     let wait = "wait for it: quorlock nodes wait";
     match &node.state {
-        NodeState::Quarantined { left } if known.is_some_and(Incarnation::is_founding) => {
+        NodeState::Quarantined { left } if life.is_some_and(Incarnation::is_founding) => {
             let advice =
                 "wait for it: quorlock nodes wait; or, if no lock can be outstanding anywhere, quorlock nodes init";
-            node.find(Warning, Topic::Life, format!("it is new, and may vote in {}", spell(*left)), advice);
+            node.add(Warning, Topic::Life, format!("it is new, and may vote in {}", duration_text(*left)), advice);
         }
         NodeState::Quarantined { left } => {
-            node.find(Warning, Topic::Life, format!("it lost its memory, and may vote in {}", spell(*left)), wait);
+            node.add(
+                Warning,
+                Topic::Life,
+                format!("it lost its memory, and may vote in {}", duration_text(*left)),
+                wait,
+            );
         }
         NodeState::Restarted if measure.is_single() => {
-            node.find(Note, Topic::Life, "it restarted: it votes again when the next client connects", "");
+            node.add(Note, Topic::Life, "it restarted: it votes again when the next client connects", "");
         }
         NodeState::Restarted => {
-            let time = quarantine(measure);
+            let time = quarantine_text(measure);
             let text = format!("it lost its memory: when the next client connects, it is quarantined for {time}");
-            node.find(Warning, Topic::Life, text, wait);
+            node.add(Warning, Topic::Life, text, wait);
         }
         NodeState::Suspended => {
             let text = "a change of the cluster's constants was started but not finished: the node does not vote";
-            node.find(Wrong, Topic::Life, text, "run quorlock nodes reconfigure again");
+            node.add(Wrong, Topic::Life, text, "run quorlock nodes reconfigure again");
         }
-        NodeState::Voting => node.find(Severity::Ok, Topic::Life, "it may vote", ""),
+        NodeState::Voting => node.add(Severity::Ok, Topic::Life, "it may vote", ""),
         _ => {}
     }
     if let Some(restarts) = node.restarts.filter(|restarts| *restarts > 0) {
         let times = if restarts == 1 { "once".into() } else { format!("{restarts} times") };
-        node.find(Note, Topic::Life, format!("it restarted {times} since the cluster was created"), "");
+        node.add(Note, Topic::Life, format!("it restarted {times} since the cluster was created"), "");
     }
 }
 
-/// Computes the rate of its clock from two readings.
-fn rate(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
-    let sharpest = |readings: &[Reading]| readings.iter().copied().min_by_key(Reading::round_trip);
-    let (Some(first), Some(last)) = (sharpest(&probe.first), sharpest(&probe.last)) else { return };
+/// Computes the rate of the node's clock from an early and a late reading.
+fn check_clock_rate(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
+    let most_exact = |readings: &[Reading]| readings.iter().copied().min_by_key(Reading::round_trip);
+    let (Some(first), Some(last)) = (most_exact(&probe.first), most_exact(&probe.last)) else { return };
     let passed = last.sent.since(first.sent).as_micros() as i64;
     if passed <= 0 {
         return;
@@ -343,18 +351,18 @@ fn rate(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
     let ppm = ppm_of(last.offset().saturating_sub(first.offset()));
     let uncertainty = ppm_of((first.round_trip() + last.round_trip()).as_micros() as i64 / 2).unsigned_abs();
     node.rate_ppm = Some(ppm);
-    let surely = ppm.unsigned_abs().saturating_sub(uncertainty);
+    let certain_ppm = ppm.unsigned_abs().saturating_sub(uncertainty);
     let percent = |ppm: f64| ppm / 10_000.0;
-    let (by, doubt) = (percent(ppm as f64), percent(uncertainty as f64));
-    let text = format!("its clock runs {by:+.2} % against ours (within {doubt:.2} %)");
-    if surely > u64::from(measure.drift.ppm) {
+    let (rate, uncertainty) = (percent(ppm as f64), percent(uncertainty as f64));
+    let text = format!("its clock runs {rate:+.2} % relative to ours (within {uncertainty:.2} %)");
+    if certain_ppm > u64::from(measure.drift.ppm) {
         let allowed = percent(f64::from(measure.drift.ppm));
         let text = format!("{text}, more than the drift allowance of {allowed} %, or the clock was set");
         let advice = "let a time service slew the clock, and never step it while locks are held";
-        node.find(Wrong, Topic::Clock, text, advice);
-    } else if surely > RATE_PPM_MAX {
-        node.find(Warning, Topic::Clock, text, "check its time service");
+        node.add(Wrong, Topic::Clock, text, advice);
+    } else if certain_ppm > RATE_PPM_MAX {
+        node.add(Warning, Topic::Clock, text, "check its time service");
     } else {
-        node.find(Severity::Ok, Topic::Clock, text, "");
+        node.add(Severity::Ok, Topic::Clock, text, "");
     }
 }

@@ -11,19 +11,20 @@ fn measure() -> Measure {
     Measure { constants, drift: Drift::default(), node_deadline: Duration::from_millis(200) }
 }
 
-fn found(probe: &Probe) -> Vec<String> {
-    let node = judge::node("node".into(), probe, &measure());
+fn findings(probe: &Probe) -> Vec<String> {
+    let node = judge::judge_node("node".into(), probe, &measure());
     node.findings.iter().map(|finding| format!("{} {finding}", finding.topic)).collect()
 }
 
-/// Reads a clock this many microseconds after the start, with a round trip of two milliseconds.
-fn reading(after: u64, at_micros: u64) -> Vec<Reading> {
+/// Returns a reading of a node's clock, sent this many microseconds after the start, with a round trip of two
+/// milliseconds.
+fn reading(sent_micros: u64, at_micros: u64) -> Vec<Reading> {
     let moment = |micros: u64| Moment::from_nanos(micros * 1_000);
-    vec![Reading { sent: moment(after), heard: moment(after + 2_000), at_micros }]
+    vec![Reading { sent: moment(sent_micros), heard: moment(sent_micros + 2_000), at_micros }]
 }
 
 #[test]
-fn a_disk_that_is_nearly_full_and_a_file_that_will_not_last_are_told() {
+fn the_doctor_warns_of_a_full_disk_and_of_a_file_that_a_reboot_deletes() {
     let file = |free, volatile| FileFacts {
         path: "/locks.db".into(),
         exists: true,
@@ -33,29 +34,29 @@ fn a_disk_that_is_nearly_full_and_a_file_that_will_not_last_are_told() {
         free: Some(free),
         journal: Some("wal"),
     };
-    let says = |facts| found(&Probe { file: Some(facts), ..Probe::default() });
-    let good = says(file(1 << 30, false));
+    let findings_of = |facts| findings(&Probe { file: Some(facts), ..Probe::default() });
+    let good = findings_of(file(1 << 30, false));
     assert_eq!(good, ["file ok: /locks.db: 4096 bytes on tmpfs, journal mode wal"]);
-    assert!(says(file(1 << 20, false))[1].starts_with("file warning: only 1.0 MiB are free there"));
-    assert!(says(file(1 << 30, true))[1].contains("fences may repeat"));
+    assert!(findings_of(file(1 << 20, false))[1].starts_with("file warning: only 1.0 MiB of its disk are free"));
+    assert!(findings_of(file(1 << 30, true))[1].contains("fences may repeat"));
 }
 
 #[test]
-fn a_clock_is_as_fast_as_it_surely_is() {
+fn a_clock_rate_is_judged_by_the_part_that_exceeds_the_uncertainty() {
     let second = 1_000_000;
     for (gained, kind) in [(0, "ok"), (11_000, "ok"), (20_000, "warning"), (99_000, "warning"), (103_000, "wrong")] {
         let probe = Probe { first: reading(0, 0), last: reading(second, second + gained), ..Probe::default() };
-        let clock = found(&probe).into_iter().find(|line| line.starts_with("clock")).unwrap();
+        let clock = findings(&probe).into_iter().find(|line| line.starts_with("clock")).unwrap();
         assert!(clock.starts_with(&format!("clock {kind}: its clock runs +")), "{gained}: {clock}");
         assert!(clock.contains("(within 0.20 %)"), "{clock}");
     }
 }
 
 #[test]
-fn a_node_that_is_slow_is_judged_by_its_deadline() {
+fn a_round_trip_is_judged_by_the_node_deadline() {
     for (round_trip, kind) in [(90, "ok"), (120, "warning"), (250, "wrong")] {
         let (sent, heard) = (Moment::from_nanos(0), Moment::from_nanos(round_trip * 1_000_000));
-        let says = found(&Probe { first: vec![Reading { sent, heard, at_micros: 0 }], ..Probe::default() });
-        assert!(says[0].starts_with(&format!("reach {kind}")), "{says:?}");
+        let findings = findings(&Probe { first: vec![Reading { sent, heard, at_micros: 0 }], ..Probe::default() });
+        assert!(findings[0].starts_with(&format!("reach {kind}")), "{findings:?}");
     }
 }

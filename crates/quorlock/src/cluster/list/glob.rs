@@ -1,56 +1,57 @@
-//! Patterns for names: `*` matches any text, `?` any one character.
+//! Patterns for names: `*` matches any text, `?` matches any single character.
 
-/// A pattern: its literal prefix, and the rest.
+/// A pattern, split at the first `*` or `?`: the literal prefix, and the rest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Glob {
-    beginning: String,
+    prefix: String,
     rest: String,
 }
 
 impl Glob {
     pub(super) fn new(pattern: &str) -> Self {
-        let (beginning, rest) = pattern.split_at(pattern.find(['*', '?']).unwrap_or(pattern.len()));
-        Self { beginning: beginning.into(), rest: rest.into() }
+        let (prefix, rest) = pattern.split_at(pattern.find(['*', '?']).unwrap_or(pattern.len()));
+        Self { prefix: prefix.into(), rest: rest.into() }
     }
 
-    /// Matches every name with this prefix, in which stars and question marks are ordinary characters.
-    pub(super) fn beginning_with(beginning: &str) -> Self {
-        Self { beginning: beginning.into(), rest: "*".into() }
+    /// Returns a pattern for all names with this prefix. Stars and question marks in the prefix are ordinary
+    /// characters.
+    pub(super) fn beginning_with(prefix: &str) -> Self {
+        Self { prefix: prefix.into(), rest: "*".into() }
     }
 
     /// Returns the prefix that every matching name has.
-    pub(super) fn beginning(&self) -> &str {
-        &self.beginning
+    pub(super) fn prefix(&self) -> &str {
+        &self.prefix
     }
 
     pub(super) fn fits(&self, name: &str) -> bool {
-        let Some(behind) = name.strip_prefix(&self.beginning) else { return false };
-        let (mut pattern, mut rest) = (self.rest.as_str(), behind);
-        // The pattern after the last star, and the text that the star has not matched yet. When the rest fails to match,
-        // the star takes one more character.
+        let Some(mut text) = name.strip_prefix(&self.prefix) else { return false };
+        let mut pattern = self.rest.as_str();
+        // The pattern after the last star, and the text that the star has not matched yet. When this pattern does not
+        // match the text, the star matches one more character.
         let mut star: Option<(&str, &str)> = None;
         loop {
-            let (mut letters, mut wanted) = (rest.chars(), pattern.chars());
-            match (letters.next(), wanted.next()) {
+            let (mut text_chars, mut pattern_chars) = (text.chars(), pattern.chars());
+            match (text_chars.next(), pattern_chars.next()) {
                 (_, Some('*')) => {
-                    pattern = wanted.as_str();
-                    star = Some((pattern, rest));
+                    pattern = pattern_chars.as_str();
+                    star = Some((pattern, text));
                     continue;
                 }
                 (None, None) => return true,
-                (Some(letter), Some(wants)) if wants == '?' || wants == letter => {
-                    (rest, pattern) = (letters.as_str(), wanted.as_str());
+                (Some(actual), Some(expected)) if expected == '?' || expected == actual => {
+                    (text, pattern) = (text_chars.as_str(), pattern_chars.as_str());
                     continue;
                 }
                 _ => {}
             }
-            let Some((behind, swallowed)) = star else { return false };
-            let mut letters = swallowed.chars();
-            if letters.next().is_none() {
+            let Some((after_star, unmatched)) = star else { return false };
+            let mut unmatched = unmatched.chars();
+            if unmatched.next().is_none() {
                 return false;
             }
-            (pattern, rest) = (behind, letters.as_str());
-            star = Some((behind, rest));
+            (pattern, text) = (after_star, unmatched.as_str());
+            star = Some((after_star, text));
         }
     }
 }
@@ -65,15 +66,15 @@ mod tests {
     fn fits_slowly(pattern: &[char], name: &[char]) -> bool {
         match (pattern, name) {
             ([], []) => true,
-            (['*', rest @ ..], _) => (0..=name.len()).any(|taken| fits_slowly(rest, &name[taken..])),
+            (['*', pattern @ ..], _) => (0..=name.len()).any(|matched| fits_slowly(pattern, &name[matched..])),
             (['?', pattern @ ..], [_, name @ ..]) => fits_slowly(pattern, name),
-            ([wants, pattern @ ..], [letter, name @ ..]) => wants == letter && fits_slowly(pattern, name),
+            ([expected, pattern @ ..], [actual, name @ ..]) => expected == actual && fits_slowly(pattern, name),
             _ => false,
         }
     }
 
     #[test]
-    fn stars_and_question_marks_stand_for_letters() {
+    fn a_star_matches_any_text_and_a_question_mark_any_single_character() {
         for (pattern, name, fits) in [
             ("*", "", true),
             ("*", "anything at all", true),
@@ -94,25 +95,28 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_stands_for_itself() {
+    fn stars_and_question_marks_in_a_prefix_match_only_themselves() {
         let glob = Glob::beginning_with("a*?");
         assert_eq!(["a*?", "a*?b", "abc", "a*"].map(|name| glob.fits(name)), [true, true, false, false]);
-        assert_eq!(glob.beginning(), "a*?");
+        assert_eq!(glob.prefix(), "a*?");
     }
 
     #[test]
-    fn a_pattern_of_many_stars_takes_no_longer() {
+    fn a_pattern_with_many_stars_does_not_take_exponential_time() {
         let pattern = "*a".repeat(100);
         assert!(!Glob::new(&format!("{pattern}b")).fits(&"a".repeat(512)));
     }
 
     proptest! {
         #[test]
-        fn it_fits_what_the_definition_fits(pattern in "[ab\u{e9}*?]{0,8}", name in "[ab\u{e9}]{0,8}") {
-            let letters = |text: &str| text.chars().collect::<Vec<_>>();
+        fn a_pattern_matches_the_same_names_as_by_the_definition(
+            pattern in "[ab\u{e9}*?]{0,8}",
+            name in "[ab\u{e9}]{0,8}",
+        ) {
+            let chars = |text: &str| text.chars().collect::<Vec<_>>();
             let glob = Glob::new(&pattern);
-            prop_assert_eq!(glob.fits(&name), fits_slowly(&letters(&pattern), &letters(&name)));
-            prop_assert!(!glob.fits(&name) || name.starts_with(glob.beginning()));
+            prop_assert_eq!(glob.fits(&name), fits_slowly(&chars(&pattern), &chars(&name)));
+            prop_assert!(!glob.fits(&name) || name.starts_with(glob.prefix()));
         }
     }
 }

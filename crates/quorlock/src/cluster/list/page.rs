@@ -1,4 +1,4 @@
-//! A listing in pages. The work for each page is bounded, independently of the number of names and keys.
+//! Lists names page by page. The work for each page is bounded, however many names and keys there are.
 
 use std::sync::Arc;
 
@@ -6,19 +6,19 @@ use quorlock_core::name::Name;
 use quorlock_core::nodes::NODES_MAX;
 use quorlock_core::vote::Silence;
 
-use super::{Filter, INSPECTED_AT_ONCE, inspect_all, search};
+use super::{Filter, INSPECTED_AT_ONCE, inspect_all, search_page};
 use crate::cluster::Cluster;
 use crate::cluster::inspect::Inspection;
 use crate::error::{Operation, ReadError};
 
-/// The most searches for keys in one page.
+/// The largest number of searches for one page.
 const SEARCHES_MAX: usize = 20;
 
 /// Some of the names that are held or waited for, in the order in which the nodes keep their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListPage {
-    /// Each name, and its state on every node. The list may be empty even if there are more pages.
+    /// The names of this page, each with its state on every node. The list may be empty even if there are more pages.
     pub names: Vec<Inspection>,
     /// The cursor of the next page; `None` after the last page.
     pub next: Option<String>,
@@ -26,15 +26,15 @@ pub struct ListPage {
     pub missing: Vec<(String, Silence)>,
 }
 
-/// A position in a listing. The nodes are searched one after the other.
+/// A position in a listing. The listing searches the nodes one after the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Position {
     node: usize,
-    /// The nodes that could not be searched to their end, as a bit each.
+    /// The nodes whose search failed, as a bit each.
     failed: u32,
-    /// The node's cursor for the current page of keys.
+    /// The cursor of `node` for the current page of keys.
     cursor: String,
-    /// The last name of the current page of keys that was inspected.
+    /// The last inspected name of the current page of keys.
     inspected: String,
 }
 
@@ -75,11 +75,11 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
     }
     let mut at = Position::parse(position).ok_or(ReadError::InvalidCursor)?;
     let mut page = ListPage::default();
-    // Names that an earlier node has listed are included in the limit, because they are inspected again.
+    // Names that an earlier node has listed count too, because the listing inspects these names again.
     let mut inspections_left = filter.limit.max(INSPECTED_AT_ONCE);
     for _ in 0..SEARCHES_MAX {
         let Some(link) = cluster.links.get(at.node) else { return Ok(page) };
-        let (names, next) = match search(cluster, link, filter, at.cursor.clone()).await {
+        let (names, next) = match search_page(cluster, link, filter, at.cursor.clone()).await {
             Ok(found) => found,
             Err(silence) => {
                 page.missing.push((link.title.clone(), silence));
@@ -92,16 +92,16 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
         let inspected = at.inspected.clone();
         let mut names = names.into_iter().filter(|name| name.as_str() > inspected.as_str()).peekable();
         while names.peek().is_some() {
-            let room = (filter.limit - page.names.len()).min(inspections_left).min(INSPECTED_AT_ONCE);
-            if room == 0 {
+            let count = (filter.limit - page.names.len()).min(inspections_left).min(INSPECTED_AT_ONCE);
+            if count == 0 {
                 page.next = Some(at.to_text());
                 return Ok(page);
             }
-            let some: Vec<Name> = names.by_ref().take(room).collect();
-            inspections_left -= some.len();
-            let inspected = inspect_all(cluster, &some).await?;
-            page.names.extend(inspected.into_iter().filter(|one| !is_listed_before(one, &at)));
-            some[some.len() - 1].as_str().clone_into(&mut at.inspected);
+            let chunk: Vec<Name> = names.by_ref().take(count).collect();
+            inspections_left -= chunk.len();
+            let inspected = inspect_all(cluster, &chunk).await?;
+            page.names.extend(inspected.into_iter().filter(|inspection| !was_listed_before(inspection, &at)));
+            chunk[chunk.len() - 1].as_str().clone_into(&mut at.inspected);
         }
         at = at.advance(next);
     }
@@ -109,15 +109,15 @@ pub(crate) async fn list_page(cluster: &Arc<Cluster>, filter: &Filter, position:
     Ok(page)
 }
 
-/// Returns whether an earlier node has listed the name, which is so if that node still has it. Ignores nodes whose
-/// search failed, so names that such a node had already listed may be listed twice.
-fn is_listed_before(inspection: &Inspection, at: &Position) -> bool {
+/// Returns whether the listing of an earlier node contained the name. This is assumed if that node still has the name.
+/// Ignores nodes whose search failed, so the listing may contain a name of such a node twice.
+fn was_listed_before(inspection: &Inspection, at: &Position) -> bool {
     let earlier = inspection.nodes.iter().take(at.node).enumerate().filter(|(node, _)| !at.has_failed(*node));
     let mut reports = earlier.filter_map(|(_, (_, report))| report.as_ref().ok());
     reports.any(|report| report.held.is_some() || report.waiting > 0)
 }
 
-/// Returns an error if too few nodes are left to find every held name.
+/// Returns an error if the search failed on so many nodes that the others may not have every held name.
 fn check_quorum(cluster: &Cluster, page: &ListPage, at: &Position) -> Result<(), ReadError> {
     if at.failed.count_ones() as usize <= cluster.settings.quorum.spare() {
         return Ok(());

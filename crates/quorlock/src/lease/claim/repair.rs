@@ -1,19 +1,17 @@
-//! Repairs a detached lease: requests it from the nodes that do not have it yet. A lease that only a bare majority of
-//! the nodes has is lost when one of these nodes fails.
+//! Repairs a detached lease: requests the lease from the nodes that do not have it yet. A lease that only a bare
+//! majority of the nodes has is lost when one of these nodes fails.
 //!
 //! Only the client that won the lease can repair it, and only while the lease is surely valid: no other client knows
 //! that the lease was never lost.
 
 use std::sync::{Arc, MutexGuard};
 
-use quorlock_core::hold::Hold;
+use quorlock_core::hold::{Hold, Step};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::step::Step;
 use quorlock_core::time::Moment;
 
-use super::Claim;
-use super::stage::{ClaimState, Stage};
+use super::{Claim, ClaimState, Stage};
 use crate::detached::{DetachedLease, ops};
 use crate::error::LostError;
 use crate::link::Link;

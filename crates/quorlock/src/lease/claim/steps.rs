@@ -4,17 +4,14 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use quorlock_core::delivery::Release;
-use quorlock_core::hold::Hold;
-use quorlock_core::mode::Mode;
+use quorlock_core::hold::{Hold, Step, Won};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::step::{Step, Won};
-use quorlock_core::terms::Terms;
-use quorlock_core::ticket::Parting;
-use quorlock_core::vote::{Outcome, Request};
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::terms::{Mode, Terms};
+use quorlock_core::vote::Outcome;
 
-use super::Claim;
-use super::stage::{ClaimState, Stage};
+use super::{Claim, ClaimState, Stage};
 use crate::cluster::broadcast::Broadcast;
 use crate::error::LostError;
 use crate::link::{Sender, Voter};

@@ -1,13 +1,12 @@
 use std::sync::Mutex;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::{Channel, LeaseId, Name};
 use quorlock_core::node::{Epoch, Identity, Trust};
-use quorlock_core::quorum::Quorum;
+use quorlock_core::request::Request;
 use quorlock_core::rules::Rules;
-use quorlock_core::ticket::Channel;
+use quorlock_core::terms::Quorum;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::Request;
 
 use super::*;
 use crate::link::quarantine_records::Records;
@@ -15,13 +14,13 @@ use crate::link::{LinkConfig, Outages, Voter};
 use crate::node::Life;
 use crate::node::key::KeyTemplate;
 
-/// A session that counts its questions, and answers none.
-struct Mute {
+/// A session that counts its questions, and never answers.
+struct SilentSession {
     identity: Identity,
     questions: Arc<Mutex<usize>>,
 }
 
-impl Session for Mute {
+impl Session for SilentSession {
     fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -31,11 +30,11 @@ impl Session for Mute {
     }
 }
 
-/// The attempts whose votes have come.
+/// The attempts that got a vote.
 #[derive(Default)]
-struct Heard(Mutex<Vec<LeaseId>>);
+struct VotedAttempts(Mutex<Vec<LeaseId>>);
 
-impl Voter for Heard {
+impl Voter for VotedAttempts {
     fn vote(self: Arc<Self>, _: usize, attempt: LeaseId, _: u32, outcome: Outcome, _: Moment) {
         if let Outcome::Voted { .. } = outcome {
             self.0.lock().unwrap().push(attempt);
@@ -49,7 +48,7 @@ fn link() -> Arc<Link> {
         handshake_deadline: patience,
         silence_limit: patience,
         heartbeat: patience,
-        look: (patience, patience),
+        check_interval: (patience, patience),
         rules: Rules::default(),
         trust: Trust::Quarantine,
         claims: Arc::default(),
@@ -65,7 +64,7 @@ fn link() -> Arc<Link> {
 fn connect(link: &Link) -> Arc<Mutex<usize>> {
     let questions = Arc::default();
     let number = link.connections.fetch_add(1, Ordering::AcqRel) + 1;
-    let session = Box::new(Mute { identity: Identity::of_run("run"), questions: Arc::clone(&questions) });
+    let session = Box::new(SilentSession { identity: Identity::of_run("run"), questions: Arc::clone(&questions) });
     let mut inner = link.inner.lock();
     inner.delivery.connected(true);
     inner.connection = Some(Connection {
@@ -81,7 +80,7 @@ fn connect(link: &Link) -> Arc<Mutex<usize>> {
     questions
 }
 
-fn ask(link: &Link, attempt: u128, voter: &Arc<Heard>) {
+fn ask(link: &Link, attempt: u128, voter: &Arc<VotedAttempts>) {
     let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
     let request = Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(attempt), ttl });
     let key = Arc::new(KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().key(&Name::new("job").unwrap()).unwrap());
@@ -89,7 +88,7 @@ fn ask(link: &Link, attempt: u128, voter: &Arc<Heard>) {
     link.flush_now();
 }
 
-/// The test decides what happens before each step of the link.
+/// Tests that run other code between two steps of the link.
 #[cfg(feature = "sim")]
 mod interleaved {
     use std::cell::RefCell;
@@ -98,27 +97,28 @@ mod interleaved {
     use super::*;
     use crate::platform::sim;
 
-    /// What happens at a step, and the number of steps until then.
-    type Meanwhile = (usize, Box<dyn FnOnce()>);
+    /// The number of steps before the interruption, and the code that the interruption runs.
+    type Interruption = (usize, Box<dyn FnOnce()>);
 
     thread_local! {
-        static MEANWHILE: RefCell<Option<Meanwhile>> = const { RefCell::new(None) };
+        static INTERRUPTION: RefCell<Option<Interruption>> = const { RefCell::new(None) };
     }
 
     fn step() {
-        let meanwhile = MEANWHILE.take();
-        match meanwhile {
-            Some((0, happens)) => drop(panic::catch_unwind(AssertUnwindSafe(happens))),
-            Some((steps, happens)) => MEANWHILE.set(Some((steps - 1, happens))),
+        let interruption = INTERRUPTION.take();
+        match interruption {
+            Some((0, interrupt)) => drop(panic::catch_unwind(AssertUnwindSafe(interrupt))),
+            Some((steps, interrupt)) => INTERRUPTION.set(Some((steps - 1, interrupt))),
             None => {}
         }
     }
 
     #[test]
-    fn replies_that_are_taken_while_the_connection_is_replaced_answer_nothing_on_the_next() {
+    fn a_reply_on_a_replaced_connection_answers_no_request_of_the_next_connection() {
         let grant = || Answer::Votes(vec![Reply::Voted { vote: Vote::grant(Fence::new(1)), at_micros: None }]);
         for steps in 0.. {
-            let (link, first, second) = (link(), Arc::new(Heard::default()), Arc::new(Heard::default()));
+            let (link, first, second) =
+                (link(), Arc::new(VotedAttempts::default()), Arc::new(VotedAttempts::default()));
             connect(&link);
             ask(&link, 1, &first);
             let replaced = Arc::clone(&link);
@@ -128,13 +128,13 @@ mod interleaved {
                 connect(&replaced);
                 ask(&replaced, 2, &asked);
             };
-            MEANWHILE.set(Some((steps, Box::new(replace))));
-            // Where the link's mutex is held, nobody else can go on.
-            let turns = sim::interleave(step, || panic::resume_unwind(Box::new("the mutex is held")));
+            INTERRUPTION.set(Some((steps, Box::new(replace))));
+            // While the link's mutex is locked, no other code can run.
+            let turns = sim::interleave(step, || panic::resume_unwind(Box::new("the mutex is locked")));
             link.take(1, grant()).unwrap();
             drop(turns);
             assert_eq!(*second.0.lock().unwrap(), [], "after {steps} steps");
-            if MEANWHILE.take().is_some() {
+            if INTERRUPTION.take().is_some() {
                 assert!(steps > 1);
                 return;
             }
@@ -143,8 +143,8 @@ mod interleaved {
 }
 
 #[test]
-fn other_questions_do_not_hold_up_requests_for_votes() {
-    let (link, voter) = (link(), Arc::new(Heard::default()));
+fn other_questions_do_not_delay_requests_for_votes() {
+    let (link, voter) = (link(), Arc::new(VotedAttempts::default()));
     let questions = connect(&link);
     let _answers = [(); WINDOW_NEAR].map(|()| link.ask_node(Question::Recall(1)).unwrap());
     ask(&link, 1, &voter);
@@ -152,24 +152,24 @@ fn other_questions_do_not_hold_up_requests_for_votes() {
 }
 
 #[test]
-fn what_comes_while_a_larger_batch_is_under_way_to_a_near_node_is_one_batch() {
-    let near = |under_way, oldest, waiting| may_leave(under_way, oldest, waiting, || false);
-    assert!(near(1, ALONE, 1), "a release does not wait for the answer to its acquire");
-    assert!(!near(1, ALONE + 1, BATCH_MAX - 1));
-    assert!(near(1, ALONE + 1, BATCH_MAX), "a whole batch is worth sending");
+fn requests_are_collected_while_a_larger_batch_is_under_way_to_a_near_node() {
+    let near = |under_way, oldest, waiting| may_send(under_way, oldest, waiting, || false);
+    assert!(near(1, SMALL_BATCH, 1), "a release does not wait for the answer to its acquire");
+    assert!(!near(1, SMALL_BATCH + 1, BATCH_MAX - 1));
+    assert!(near(1, SMALL_BATCH + 1, BATCH_MAX), "a full batch is sent at once");
     assert!(!near(WINDOW_NEAR, 1, BATCH_MAX));
 }
 
 #[test]
-fn where_the_last_batch_had_several_callers_the_next_one_waits_for_them() {
-    assert!(!gathers(0, ALONE, 1), "a single caller does not wait for others");
-    assert!(gathers(0, ALONE + 1, 1));
-    assert!(!gathers(0, ALONE + 1, BATCH_MAX), "a whole batch is worth sending");
-    assert!(!gathers(1, ALONE + 1, 1), "answers are due, and their delivery sends the batch");
+fn a_batch_waits_for_other_callers_if_the_last_batch_had_several_requests() {
+    assert!(!must_gather(0, SMALL_BATCH, 1), "a single caller does not wait for others");
+    assert!(must_gather(0, SMALL_BATCH + 1, 1));
+    assert!(!must_gather(0, SMALL_BATCH + 1, BATCH_MAX), "a full batch is sent at once");
+    assert!(!must_gather(1, SMALL_BATCH + 1, 1), "a reply is due, and its delivery sends the batch");
 }
 
 #[test]
-fn to_a_node_that_is_far_more_is_under_way() {
-    assert!(may_leave(WINDOW_FAR - 1, BATCH_MAX, 1, || true));
-    assert!(!may_leave(WINDOW_FAR, 1, BATCH_MAX, || true));
+fn more_batches_may_be_under_way_to_a_far_node() {
+    assert!(may_send(WINDOW_FAR - 1, BATCH_MAX, 1, || true));
+    assert!(!may_send(WINDOW_FAR, 1, BATCH_MAX, || true));
 }

@@ -1,25 +1,25 @@
 use super::*;
 
 #[test]
-fn a_pulse_that_was_not_taken_says_nothing() {
+fn a_latency_without_round_trips_has_no_percentiles() {
     assert_eq!(Latency::new().round_trips(), None);
 }
 
 #[test]
-fn the_newest_round_trips_are_told_by_their_shares() {
-    let pulse = Latency::new();
-    (1..=100).for_each(|micros| pulse.took(Duration::from_micros(micros)));
+fn percentiles_are_those_of_the_newest_round_trips() {
+    let latency = Latency::new();
+    (1..=100).for_each(|micros| latency.record_trip(Duration::from_micros(micros)));
     let micros = Duration::from_micros;
-    assert_eq!(pulse.round_trips(), Some(RoundTrips { p50: micros(50), p99: micros(99) }));
-    (0..TRIPS_KEPT).for_each(|_| pulse.took(micros(7)));
-    assert_eq!(pulse.round_trips(), Some(RoundTrips { p50: micros(7), p99: micros(7) }));
+    assert_eq!(latency.round_trips(), Some(RoundTrips { p50: micros(50), p99: micros(99) }));
+    (0..TRIPS_KEPT).for_each(|_| latency.record_trip(micros(7)));
+    assert_eq!(latency.round_trips(), Some(RoundTrips { p50: micros(7), p99: micros(7) }));
 }
 
 #[test]
-fn a_life_under_another_name_is_a_restart() {
-    let pulse = Latency::new();
+fn another_epoch_counts_as_a_restart() {
+    let latency = Latency::new();
     for (epoch, restarts) in [(1, 0), (1, 0), (2, 1), (2, 1), (3, 2)] {
-        pulse.lives(Epoch(epoch));
-        assert_eq!(pulse.restarts(), restarts);
+        latency.record_epoch(Epoch(epoch));
+        assert_eq!(latency.restarts(), restarts);
     }
 }

@@ -31,22 +31,27 @@ fn cluster_of(admission: Admission) -> String {
 }
 
 #[test]
-fn a_new_cluster_is_founded_at_the_lowest_run_first() {
-    let m = membership(3);
+fn a_new_cluster_is_founded_first_on_the_node_with_the_lowest_run_id() {
+    let membership = membership(3);
     for (node, run) in ["b", "a", "c"].into_iter().enumerate() {
-        assert!(matches!(m.admit(node), Admission::Wait(_)));
-        m.note(node, run, None).unwrap();
+        assert!(matches!(membership.admit(node), Admission::Wait(_)));
+        membership.note(node, run, None).unwrap();
     }
-    assert!(matches!(m.admit(0), Admission::Wait(_)), "only the lowest run may be named first");
-    let Admission::Hello { constants, founders } = m.admit(1) else { panic!("the lowest run founds") };
+    assert!(
+        matches!(membership.admit(0), Admission::Wait(_)),
+        "the node with the lowest run id must be the first to get the cluster id"
+    );
+    let Admission::Hello { constants, founders } = membership.admit(1) else {
+        panic!("the node with the lowest run id was not admitted")
+    };
     assert_eq!(founders, "a,b,c");
-    m.note(1, "a", Some(&life(&m, "a", &constants.cluster, &founders))).unwrap();
-    assert_eq!(cluster_of(m.admit(0)), constants.cluster);
-    assert_eq!(cluster_of(m.admit(2)), constants.cluster);
+    membership.note(1, "a", Some(&life(&membership, "a", &constants.cluster, &founders))).unwrap();
+    assert_eq!(cluster_of(membership.admit(0)), constants.cluster);
+    assert_eq!(cluster_of(membership.admit(2)), constants.cluster);
 }
 
 #[test]
-fn a_founder_that_joins_the_majority_is_told_from_a_stranger_by_those_who_saw_all_nodes_blank() {
+fn a_client_that_saw_all_nodes_blank_recognizes_a_founder_that_joins_later() {
     let (quick, slow) = (membership(3), membership(3));
     for (node, run) in ["a", "b", "c"].into_iter().enumerate() {
         slow.note(node, run, None).unwrap();
@@ -55,78 +60,86 @@ fn a_founder_that_joins_the_majority_is_told_from_a_stranger_by_those_who_saw_al
         quick.note(node, run, Some(&life(&quick, run, "X", "a,b,c"))).unwrap();
     }
     quick.note(2, "c", None).unwrap();
-    let Admission::Hello { constants, founders } = quick.admit(2) else { panic!("a majority carries the name") };
+    let Admission::Hello { constants, founders } = quick.admit(2) else {
+        panic!("the node must join the cluster of the majority")
+    };
     slow.note(2, "c", Some(&life(&slow, "c", &constants.cluster, &founders))).unwrap();
-    assert!(matches!(slow.admit(2), Admission::Wait(_)), "it looks again at the first: {:?}", slow.admit(2));
+    assert!(
+        matches!(slow.admit(2), Admission::Wait(_)),
+        "the client must wait for the first founder: {:?}",
+        slow.admit(2)
+    );
 
     quick.note(2, "another", None).unwrap();
-    let Admission::Hello { founders, .. } = quick.admit(2) else { panic!("a majority carries the name") };
-    assert_eq!(founders, "", "a server that came later founded nothing");
+    let Admission::Hello { founders, .. } = quick.admit(2) else {
+        panic!("the node must join the cluster of the majority")
+    };
+    assert_eq!(founders, "", "a later server is not a founder");
 }
 
 #[test]
-fn a_blank_node_joins_the_majority_and_no_minority() {
-    let m = membership(3);
-    m.note(0, "a", Some(&life(&m, "a", "X", ""))).unwrap();
-    m.note(1, "b", None).unwrap();
-    assert!(matches!(m.admit(1), Admission::Wait(_)));
-    m.note(2, "c", None).unwrap();
-    assert!(matches!(m.admit(1), Admission::Refused(why) if why.contains("nodes init")));
-    m.note(2, "c", Some(&life(&m, "c", "X", ""))).unwrap();
-    assert_eq!(cluster_of(m.admit(1)), "X");
+fn a_blank_node_joins_a_majority_but_not_a_minority() {
+    let membership = membership(3);
+    membership.note(0, "a", Some(&life(&membership, "a", "X", ""))).unwrap();
+    membership.note(1, "b", None).unwrap();
+    assert!(matches!(membership.admit(1), Admission::Wait(_)));
+    membership.note(2, "c", None).unwrap();
+    assert!(matches!(membership.admit(1), Admission::Refused(why) if why.contains("nodes init")));
+    membership.note(2, "c", Some(&life(&membership, "c", "X", ""))).unwrap();
+    assert_eq!(cluster_of(membership.admit(1)), "X");
 }
 
 #[test]
-fn a_client_that_knew_the_majority_takes_back_nodes_that_lost_their_memory() {
-    let m = membership(3);
+fn nodes_that_lost_their_memory_rejoin_the_cluster_that_the_client_has_seen() {
+    let membership = membership(3);
     for (node, run) in ["a", "b", "c"].into_iter().enumerate() {
-        m.note(node, run, Some(&life(&m, run, "X", ""))).unwrap();
+        membership.note(node, run, Some(&life(&membership, run, "X", ""))).unwrap();
     }
     for (node, run) in ["a2", "b2"].into_iter().enumerate() {
-        m.note(node, run, None).unwrap();
-        assert_eq!(cluster_of(m.admit(node)), "X");
+        membership.note(node, run, None).unwrap();
+        assert_eq!(cluster_of(membership.admit(node)), "X");
     }
 }
 
 #[test]
 fn a_node_of_another_cluster_is_refused_with_both_names() {
-    let m = membership(3);
+    let membership = membership(3);
     for (node, (run, cluster)) in [("a", "X"), ("b", "X"), ("c", "Y")].into_iter().enumerate() {
-        m.note(node, run, Some(&life(&m, run, cluster, ""))).unwrap();
+        membership.note(node, run, Some(&life(&membership, run, cluster, ""))).unwrap();
     }
-    assert!(matches!(m.admit(2), Admission::Refused(why) if why.contains('X') && why.contains('Y')));
+    assert!(matches!(membership.admit(2), Admission::Refused(why) if why.contains('X') && why.contains('Y')));
 }
 
 #[test]
 fn one_server_is_not_counted_twice() {
-    let m = membership(3);
-    m.note(0, "same", None).unwrap();
-    assert!(m.note(1, "same", None).unwrap_err().contains("node 0"));
-    m.note(0, "same", None).expect("its own run again is fine");
+    let membership = membership(3);
+    membership.note(0, "same", None).unwrap();
+    assert!(membership.note(1, "same", None).unwrap_err().contains("node 0"));
+    membership.note(0, "same", None).expect("a node may report its run id again");
 }
 
 #[test]
 fn other_constants_are_refused_with_both_values() {
-    let m = membership(3);
+    let membership = membership(3);
     let other = Membership::new(Quorum::new(5).unwrap(), vec![String::new(); 5], constants(5, 60_000));
-    let why = m.note(0, "a", Some(&life(&other, "a", "X", ""))).unwrap_err();
-    assert!(why.contains("nodes of 3") && why.contains("with 5"), "{why}");
+    let why = membership.note(0, "a", Some(&life(&other, "a", "X", ""))).unwrap_err();
+    assert!(why.contains("lists 3 nodes") && why.contains("has 5"), "{why}");
     let other = Membership::new(Quorum::new(3).unwrap(), vec![String::new(); 3], constants(3, 90_000));
-    let why = m.note(0, "a", Some(&life(&other, "a", "X", ""))).unwrap_err();
+    let why = membership.note(0, "a", Some(&life(&other, "a", "X", ""))).unwrap_err();
     assert!(why.contains("60s") && why.contains("90s"), "{why}");
 }
 
 #[test]
-fn what_was_known_before_wakes_nobody() {
+fn a_repeated_note_wakes_no_waiting_link() {
     use futures_util::FutureExt;
-    let m = membership(3);
-    m.note(0, "a", None).unwrap();
-    let changed = m.changed();
-    m.note(0, "a", None).unwrap();
+    let membership = membership(3);
+    membership.note(0, "a", None).unwrap();
+    let changed = membership.changed();
+    membership.note(0, "a", None).unwrap();
     assert!(changed.now_or_never().is_none());
-    for (run, life) in [("a2", None), ("a2", Some(life(&m, "a2", "X", "")))] {
-        let changed = m.changed();
-        m.note(0, run, life.as_ref()).unwrap();
+    for (run, life) in [("a2", None), ("a2", Some(life(&membership, "a2", "X", "")))] {
+        let changed = membership.changed();
+        membership.note(0, run, life.as_ref()).unwrap();
         assert!(changed.now_or_never().is_some());
     }
 }

@@ -10,8 +10,8 @@ fn records() -> (tempfile::TempDir, Records) {
     (folder, records)
 }
 
-/// A sighting that began so long ago.
-fn ago(elapsed_micros: u64, passed: Duration) -> Sighting {
+/// Returns a sighting whose stopwatch has run for this long.
+fn sighting_ago(elapsed_micros: u64, passed: Duration) -> Sighting {
     let (boot, raw) = Stopwatch::start().started();
     let back = passed.as_nanos() as u64;
     Sighting { elapsed_micros, since: Stopwatch::resume(boot - back, raw - back).unwrap() }
@@ -22,11 +22,11 @@ fn recorded(records: &Records) -> String {
 }
 
 #[test]
-fn a_later_process_claims_the_time_since_the_first_one() {
+fn a_later_process_claims_the_time_since_the_sighting_of_the_first_process() {
     let (_folder, records) = records();
-    let first = ago(7, Duration::from_secs(1));
+    let first = sighting_ago(7, Duration::from_secs(1));
     assert!(records.resume(EPOCH, first).is_none(), "nothing was recorded before");
-    let later = records.resume(EPOCH, Sighting::new(20)).expect("the first one is recorded");
+    let later = records.resume(EPOCH, Sighting::new(20)).expect("the first sighting is recorded");
     assert!(later.claim() >= 1_000_007);
     assert_eq!(later.since.started(), first.since.started());
     assert!(records.resume(Epoch(1), Sighting::new(0)).is_none(), "another life of the node's memory");
@@ -35,7 +35,7 @@ fn a_later_process_claims_the_time_since_the_first_one() {
 #[test]
 fn a_record_gives_way_to_a_number_that_is_higher_than_its_claim() {
     let (_folder, records) = records();
-    records.resume(EPOCH, ago(0, Duration::from_millis(1)));
+    records.resume(EPOCH, sighting_ago(0, Duration::from_millis(1)));
     let before = recorded(&records);
     assert!(records.resume(EPOCH, Sighting::new(u64::MAX / 2)).is_none());
     assert_ne!(recorded(&records), before);
@@ -45,10 +45,10 @@ fn a_record_gives_way_to_a_number_that_is_higher_than_its_claim() {
 }
 
 #[test]
-fn nothing_is_claimed_from_a_record_that_is_damaged_or_by_other_clocks() {
+fn a_record_that_is_damaged_or_from_other_clocks_is_ignored() {
     let clocks = clock::identity().expect("tests run on Linux");
     let (boot, raw) = Stopwatch::start().started();
-    let sound = ago(5, Duration::from_secs(1)).encode(EPOCH, &clocks);
+    let sound = sighting_ago(5, Duration::from_secs(1)).encode(EPOCH, &clocks);
     assert!(Sighting::decode(&sound, EPOCH, &clocks).is_some());
     for cut in 0..sound.len() {
         assert!(Sighting::decode(&sound[..cut], EPOCH, &clocks).is_none(), "cut to {:?}", &sound[..cut]);
@@ -58,10 +58,13 @@ fn nothing_is_claimed_from_a_record_that_is_damaged_or_by_other_clocks() {
         let changed = format!("{}{other}{}", &sound[..digit], &sound[digit + 1..]);
         assert!(Sighting::decode(&changed, EPOCH, &clocks).is_none(), "{changed}");
     }
-    assert!(Sighting::decode(&sound, Epoch(1), &clocks).is_none(), "of another node, or of another life");
-    assert!(Sighting::decode(&sound, EPOCH, &format!("{clocks}0")).is_none(), "of another boot or time namespace");
-    let ahead = 3_600_000_000_000;
-    for (boot, raw) in [(boot + ahead, raw), (boot, raw + ahead)] {
+    assert!(Sighting::decode(&sound, Epoch(1), &clocks).is_none(), "the record is about another epoch");
+    assert!(
+        Sighting::decode(&sound, EPOCH, &format!("{clocks}0")).is_none(),
+        "the record is from another boot or time namespace"
+    );
+    let hour = 3_600_000_000_000;
+    for (boot, raw) in [(boot + hour, raw), (boot, raw + hour)] {
         let text = format!("{TITLE}\nepoch {:032x}\nclocks {clocks}\nboot {boot}\nraw {raw}\nelapsed 5\n", EPOCH.0);
         let text = format!("{text}sum {:016x}\n", checksum(&text));
         assert!(Sighting::decode(&text, EPOCH, &clocks).is_none(), "a clock went back");
@@ -72,7 +75,7 @@ fn nothing_is_claimed_from_a_record_that_is_damaged_or_by_other_clocks() {
 }
 
 #[test]
-fn the_slower_clock_counts() {
+fn a_claim_uses_the_slower_of_two_clocks() {
     let (boot, raw) = Stopwatch::start().started();
     let second = 1_000_000_000;
     for (boot, raw) in [(boot - 100 * second, raw - second), (boot - second, raw - 100 * second)] {
@@ -89,16 +92,16 @@ fn a_folder_keeps_the_newest_records() {
     }
     let kept = fs::read_dir(folder.path().join("quarantine")).unwrap().count();
     assert!(kept <= RECORDS_MAX, "{kept}");
-    assert!(records.read(Epoch(RECORDS_MAX as u128 + 4)).is_some(), "the last one");
+    assert!(records.read(Epoch(RECORDS_MAX as u128 + 4)).is_some(), "the newest record was deleted");
 }
 
 #[test]
-fn a_folder_that_cannot_be_used_is_like_none_and_is_named() {
+fn an_unusable_folder_is_reported_and_keeps_no_records() {
     let (folder, records) = records();
     let path = folder.path().join("quarantine");
     fs::write(&path, "a file").unwrap();
     let client = records.clone();
-    assert_eq!(client.trouble(), None, "it was not needed yet");
+    assert_eq!(client.trouble(), None, "the folder was not needed yet");
     for _ in 0..2 {
         assert!(records.resume(EPOCH, Sighting::new(0)).is_none());
         let trouble = client.trouble().unwrap();
@@ -106,7 +109,7 @@ fn a_folder_that_cannot_be_used_is_like_none_and_is_named() {
     }
     fs::remove_file(&path).unwrap();
     assert!(records.resume(EPOCH, Sighting::new(0)).is_none());
-    assert_eq!(client.trouble(), None, "it can be used again");
-    let none = Records::new(None);
-    assert!(none.resume(EPOCH, Sighting::new(0)).is_none() && none.trouble().is_none());
+    assert_eq!(client.trouble(), None, "the folder can be used again");
+    let without_folder = Records::new(None);
+    assert!(without_folder.resume(EPOCH, Sighting::new(0)).is_none() && without_folder.trouble().is_none());
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use quorlock_core::name::{LeaseId, Name};
 use quorlock_core::node::{Constants, NodeCommand};
-use quorlock_core::vote::Request;
+use quorlock_core::request::Request;
 use quorlock_testkit::eventually_async;
 
 use super::*;
@@ -13,14 +13,14 @@ async fn client(nodes: &MemoryNodes) -> Client {
     Client::builder().memory(nodes).node_deadline(Duration::from_millis(200)).connect_lazy().await.unwrap()
 }
 
-/// Who has the node's vote for this name is asked behind everything that the node was asked before.
+/// Returns whether a node has granted a vote for this name. The node first answers all earlier requests.
 async fn is_held(client: &Client, node: usize, name: &str) -> Option<bool> {
     let inspection = client.inspect(name).await.ok()?;
     Some(inspection.nodes[node].1.as_ref().ok()?.held.is_some())
 }
 
 #[tokio::test]
-async fn a_frozen_node_is_silent_and_a_thawed_one_answers_what_it_was_asked() {
+async fn a_frozen_node_is_silent_and_answers_pending_requests_after_a_thaw() {
     let nodes = MemoryNodes::new(1);
     let client = client(&nodes).await;
     nodes.freeze(0);
@@ -30,46 +30,46 @@ async fn a_frozen_node_is_silent_and_a_thawed_one_answers_what_it_was_asked() {
     let waiting = tokio::spawn(async move { lock.acquire().await });
     nodes.thaw(0);
     let lease = waiting.await.unwrap().unwrap();
-    // The acquire that nobody waited for was carried out, and so was the release behind it.
+    // The node executed the acquire that failed, and then its release.
     assert_eq!(is_held(&client, 0, "a").await, Some(false));
     assert_eq!(is_held(&client, 0, "b").await, Some(true));
     drop(lease);
 }
 
 #[tokio::test]
-async fn what_a_frozen_node_was_asked_is_done_although_the_asker_has_hung_up() {
+async fn a_thawed_node_executes_the_requests_of_a_client_that_has_disconnected() {
     let nodes = MemoryNodes::new(1);
-    let theirs = client(&nodes).await;
-    let lock = theirs.lock("a");
+    let disconnected = client(&nodes).await;
+    let lock = disconnected.lock("a");
     nodes.freeze(0);
-    let asking = tokio::spawn(async move { lock.acquire().await.map(drop) });
-    eventually_async("the node is asked", async || !nodes.nodes[0].state.lock().unread.is_empty()).await;
-    // The release that follows is lost with the connection.
-    let question = std::mem::take(&mut nodes.nodes[0].state.lock().unread);
-    asking.abort();
-    theirs.close(Duration::ZERO).await.unwrap_err();
-    nodes.nodes[0].state.lock().unread = question;
+    let acquire = tokio::spawn(async move { lock.acquire().await.map(drop) });
+    eventually_async("the acquire reaches the node", async || !nodes.nodes[0].state.lock().unanswered.is_empty()).await;
+    // The acquire is pending on the node. The release is lost with the connection.
+    let pending = std::mem::take(&mut nodes.nodes[0].state.lock().unanswered);
+    acquire.abort();
+    disconnected.close(Duration::ZERO).await.unwrap_err();
+    nodes.nodes[0].state.lock().unanswered = pending;
     nodes.thaw(0);
-    let ours = client(&nodes).await;
-    assert_eq!(is_held(&ours, 0, "a").await, Some(true));
+    let other = client(&nodes).await;
+    assert_eq!(is_held(&other, 0, "a").await, Some(true));
 }
 
 #[tokio::test]
-async fn a_frozen_node_takes_no_connections_until_it_is_thawed_or_started_anew() {
+async fn a_frozen_node_accepts_no_connection_before_it_is_thawed_or_restarted() {
     let nodes = MemoryNodes::new(1);
-    for goes_on in [MemoryNodes::thaw, MemoryNodes::restart_empty] {
+    for resume in [MemoryNodes::thaw, MemoryNodes::restart_empty] {
         nodes.freeze(0);
         let builder = Client::builder().memory(&nodes);
         let connecting = tokio::spawn(builder.connect_lazy());
         tokio::task::yield_now().await;
-        goes_on(&nodes, 0);
+        resume(&nodes, 0);
         let client = connecting.await.unwrap().unwrap();
-        eventually_async("the node can be asked", async || client.nodes()[0].1.is_none()).await;
+        eventually_async("the node is connected", async || client.nodes()[0].1.is_none()).await;
     }
 }
 
 #[test]
-fn tombstones_and_records_that_have_lapsed_are_swept() {
+fn expired_tombstones_and_records_are_swept() {
     let mut state = NodeMemory::new();
     let constants = Constants { cluster: "c".into(), nodes: 1, max_ttl_millis: 1_000, max_skew_micros: 0 };
     let init = NodeCommand::Init { identity: state.identity.clone(), fresh: Epoch(1), constants };

@@ -1,7 +1,6 @@
 //! Converts requests to commands, and values to replies. A hostile reply is at worst malformed: it causes no panic and
 //! yields no vote.
 
-mod bundle;
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzz;
 mod node_command;
@@ -13,22 +12,20 @@ use std::time::Duration;
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId, PERMITS_MAX, Period};
-use quorlock_core::name::Holder;
+use quorlock_core::name::{Holder, OwnerId};
 use quorlock_core::node::Epoch;
-use quorlock_core::ticket::QueuePosition;
-use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, Refusal, Request, Vote};
+use quorlock_core::request::Request;
+use quorlock_core::terms::{Mode, PERMITS_MAX, Period};
+use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, QueuePosition, Refusal, Vote};
 
-use super::commands::{DIGITS_MAX, decimal};
+use super::resp::{DIGITS_MAX, Value, decimal};
 use super::trouble::{describe, malformed};
-use super::value::Value;
 use crate::node::{Life, Message, Reply, Trouble};
-pub(super) use bundle::Bundles;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use fuzz::take_anything;
 pub(super) use node_command::{node_command, script_call, standing, standing_after, time_micros};
 use report::report;
-pub(super) use request::Writer;
+pub(super) use request::{Bundles, write_batch, write_request};
 pub(super) use search::{page, search};
 
 /// Returns the content that the epoch key has while the node's memory is in this life and may vote. For `None` the text
@@ -57,12 +54,12 @@ pub(super) fn replies(
     bundles: &Bundles,
     values: Vec<Value>,
 ) -> Result<Vec<Reply>, Trouble> {
-    let looks = looks_at_epoch(messages);
-    if values.len() != bundles.values(messages.len()) + usize::from(looks) {
+    let ends_with_read = reads_epoch(messages);
+    if values.len() != bundles.values(messages.len()) + usize::from(ends_with_read) {
         return Err(malformed("a batch"));
     }
-    let ends_with_mark = |life| values.last().and_then(Value::as_bytes).is_some_and(|last| is_epoch_text(last, life));
-    let same_life = life.is_some_and(|life| !looks || ends_with_mark(life));
+    let has_epoch_text = |life| values.last().and_then(Value::as_bytes).is_some_and(|last| is_epoch_text(last, life));
+    let same_life = life.is_some_and(|life| !ends_with_read || has_epoch_text(life));
     if *bundles == Bundles::default() {
         return messages.iter().zip(values).map(|(message, value)| reply(message, value, same_life)).collect();
     }
@@ -78,7 +75,7 @@ pub(super) fn replies(
             None => (None, values.next()),
         };
         replies.push(match (at, value.ok_or_else(|| malformed("a batch"))?) {
-            (Some(at), Value::Int(fence)) => granted_together(at, fence)?,
+            (Some(at), Value::Int(fence)) => bundled_grant(at, fence)?,
             (_, value) => reply(message, value, same_life)?,
         });
     }
@@ -86,7 +83,7 @@ pub(super) fn replies(
 }
 
 /// Parses a grant of a bundle, which consists of the fence only.
-fn granted_together(at: &Value, fence: i64) -> Result<Reply, Trouble> {
+fn bundled_grant(at: &Value, fence: i64) -> Result<Reply, Trouble> {
     let granted = || {
         let vote = Vote::grant(Fence::new(u64::try_from(fence).ok()?));
         Some(Reply::Voted { vote, at_micros: Some(unsigned(at)?) })
@@ -96,19 +93,19 @@ fn granted_together(at: &Value, fence: i64) -> Result<Reply, Trouble> {
 
 /// Returns whether a batch ends with a read of the epoch: a plain vote counts only if the server has not lost its
 /// memory. In a Cluster the epoch may be on another server; there, the connections to all masters detect a loss.
-fn looks_at_epoch(messages: &[Message]) -> bool {
-    let needs_look =
+fn reads_epoch(messages: &[Message]) -> bool {
+    let needs_read =
         |Message { key, request }: &Message| request.is_plain() && request.may_grant() && key.slot.is_none();
-    messages.iter().any(needs_look)
+    messages.iter().any(needs_read)
 }
 
 fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trouble> {
     if let Value::Error(error) = value {
         // A key of another type belongs to another program, so there is no vote of ours to extend or release.
-        if says(&error, "WRONGTYPE") && (message.request.is_release() || message.request.is_plain()) {
+        if has_code(&error, "WRONGTYPE") && (message.request.is_release() || message.request.is_plain()) {
             return Ok(plain(Some(Refusal::Absent)));
         }
-        if says(&error, "MOVED") {
+        if has_code(&error, "MOVED") {
             return Ok(Reply::Moved(describe(&error)));
         }
         return failed(&error).map(Reply::Failed);
@@ -143,11 +140,11 @@ const FATAL: [&str; 6] = ["NOSCRIPT", "READONLY", "NOAUTH", "CLUSTERDOWN", "MAST
 /// Describes an error. Fails if the error ends the connection.
 fn failed(error: &str) -> Result<String, Trouble> {
     let text = describe(error);
-    if FATAL.iter().any(|code| says(error, code)) { Err(Trouble::Broken(text)) } else { Ok(text) }
+    if FATAL.iter().any(|code| has_code(error, code)) { Err(Trouble::Broken(text)) } else { Ok(text) }
 }
 
 /// Returns whether the error has this code. Redis before 7 wraps a script's error in another error.
-fn says(error: &str, code: &str) -> bool {
+fn has_code(error: &str, code: &str) -> bool {
     let is_wrapped =
         || error.contains("user_script") && error.split(|c: char| !c.is_ascii_uppercase()).any(|word| word == code);
     super::trouble::code(error) == code || is_wrapped()

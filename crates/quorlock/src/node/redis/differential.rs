@@ -1,4 +1,5 @@
-//! The scripts against the core: the same requests at the same times, the same answers, the same state.
+//! Compares the scripts with the core: the same requests at the same times must get the same answers and leave the same
+//! state.
 
 mod model;
 mod seen;
@@ -7,8 +8,10 @@ mod steps;
 use ::redis::{Client, Connection, Script, Value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Answer, FenceNote, NodeCommand};
-use quorlock_core::ticket::{Channel, Handoff, Ticket, Waiter};
+use quorlock_core::request::{Ticket, Waiter};
+use quorlock_core::vote::Handoff;
 use quorlock_testkit::{Clock, RedisServer};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -18,37 +21,37 @@ use super::codec::Bundles;
 use super::scripts::{ServerKind, companion, companion_key, retired_key, tombstone_key};
 use crate::node::{Message, Reply, RequestReply};
 use model::{Model, State, attempts, channels, constants, owners};
-use seen::Seen;
-use steps::{CONSTANTS, Cast, Step, Visit, stories};
+use seen::StoredValues;
+use steps::{CONSTANTS, Command, RoleSet, Step, histories};
 
 const CASES: u32 = 300;
 
 #[test]
-fn the_scripts_do_what_the_core_does() {
+fn the_scripts_give_the_same_answers_and_store_the_same_state_as_the_core() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let clock = Clock::new();
     let server = RedisServer::builder().clock(&clock).start();
     let bench = std::cell::RefCell::new(runtime.block_on(Bench::open(&server, clock)));
     let config = Config { cases: CASES, failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
-        .run(&stories(), |(cast, first, steps)| bench.borrow_mut().run(&runtime, cast, first, steps))
+        .run(&histories(), |(roles, first, steps)| bench.borrow_mut().run(&runtime, roles, first, steps))
         .unwrap_or_else(|failure| panic!("{failure}"));
     let bundles = bench.borrow().bundles;
     assert!(
         bundles.into_iter().all(|bundles| bundles > CASES / 4),
-        "of releases, of acquires and of renewals there were {bundles:?}"
+        "too few bundles of releases, acquires and renewals: {bundles:?}"
     );
 }
 
-/// A server whose clock stands still, and sessions with it: one for each set of constants, one to listen on each
-/// channel.
+/// A server with a frozen clock, and sessions with the server: one for each set of constants, and one for the hints on
+/// each channel.
 struct Bench {
     clock: Clock,
     sessions: Vec<RequestReply>,
     listeners: Vec<Listener>,
-    /// Without a deadline: a machine that is busy must not look like a difference.
+    /// A connection without a deadline, so that a busy machine does not look like a difference.
     raw: Connection,
-    /// How many bundles were sent: of releases, of acquires, and of renewals.
+    /// The numbers of bundles that were sent: of releases, of acquires, and of renewals.
     bundles: [u32; 3],
 }
 
@@ -74,17 +77,17 @@ impl Bench {
         Self { clock, sessions, listeners, raw, bundles: [0; 3] }
     }
 
-    fn run(&mut self, runtime: &Runtime, cast: Cast, first: Visit, steps: Vec<Step>) -> TestCaseResult {
-        let mut model = Model::new(cast);
+    fn run(&mut self, runtime: &Runtime, roles: RoleSet, first: Command, steps: Vec<Step>) -> TestCaseResult {
+        let mut model = Model::new(roles);
         runtime.block_on(async {
             self.clock.freeze_at_micros(model.micros);
             self.wipe();
-            // Of a story that ended early.
+            // Discard the hints of a history that failed.
             self.hints().await;
-            for step in std::iter::once(Step::Visit(first)).chain(steps) {
+            for step in std::iter::once(Step::Command(first)).chain(steps) {
                 self.step(&mut model, &step).await?;
-                let (seen, expected) = (self.state(&model).await?, model.visible());
-                prop_assert_eq!(seen, expected, "after {:?}", step);
+                let (stored, expected) = (self.state(&model).await?, model.visible());
+                prop_assert_eq!(stored, expected, "after {:?}", step);
             }
             Ok(())
         })
@@ -96,7 +99,7 @@ impl Bench {
                 let before = model.micros;
                 model.pass(jump);
                 if model.micros < before {
-                    self.forget_lapsed(model, before);
+                    self.remove_expired(model, before);
                 }
                 self.clock.freeze_at_micros(model.micros);
             }
@@ -113,26 +116,25 @@ impl Bench {
                 let bundles = Bundles::of(&messages);
                 let counts = bundles.counts().map(|messages| u32::from(messages > 0));
                 self.bundles = std::array::from_fn(|kind| self.bundles[kind] + counts[kind]);
-                let replies = self.sessions[model.kin()].send(life, messages.clone()).await.unwrap();
+                let replies = self.sessions[model.constants_set()].send(life, messages.clone()).await.unwrap();
                 prop_assert_eq!(replies.len(), messages.len());
                 let mut hints = Vec::new();
                 for (at, ((reply, message), name)) in replies.into_iter().zip(messages).zip(names).enumerate() {
                     let Answer { vote, hint, handoff } = model.answer(life, name, &message.request);
                     let turn = bundles.turn(at);
                     hints.extend(hint.map(|Waiter { channel, ticket, .. }| (turn, (channel, ticket, handoff))));
-                    // The page's own commands and releases do not tell the time.
+                    // The replies to plain requests and to releases do not contain the time.
                     let is_silent = message.request.is_plain() || message.request.is_release();
                     let at_micros = (!is_silent).then_some(model.micros.unsigned_abs());
                     prop_assert_eq!(reply, Reply::Voted { vote, at_micros }, "to {:?} in {:?}", message, step);
                 }
-                // On each channel in the order in which the messages are sent: bundles overtake what is about other
-                // names.
+                // The hints of each channel arrive in the order in which the requests are sent. Bundles are sent first.
                 hints.sort_by_key(|(turn, (channel, ..))| (*channel, *turn));
                 let hints: Vec<_> = hints.into_iter().map(|(_, hint)| hint).collect();
                 prop_assert_eq!(self.hints().await, hints, "hints after {:?}", step);
             }
-            Step::Visit(visit) => {
-                let node_command = model.node_command(visit);
+            Step::Command(command) => {
+                let node_command = model.node_command(command);
                 let standing = self.sessions[0].node_command(node_command.clone()).await.unwrap();
                 prop_assert_eq!(standing, model.attend(&node_command), "to {:?}", node_command);
             }
@@ -167,19 +169,19 @@ impl Bench {
         command.arg(&words[1..]).exec(&mut self.raw).unwrap();
     }
 
-    /// What was published since the last time, channel by channel: it is heard before the answer to a later question.
+    /// Returns the hints since the last call, by channel. A hint arrives before the answer to a later question.
     async fn hints(&mut self) -> Vec<(Channel, Ticket, Option<Handoff>)> {
-        let mut heard = Vec::new();
+        let mut all = Vec::new();
         for Listener { channel, session, hints } in &mut self.listeners {
             session.node_command(NodeCommand::Look).await.unwrap();
-            let said = std::iter::from_fn(|| hints.try_recv().ok());
-            heard.extend(said.map(|(ticket, handoff)| (*channel, ticket, handoff)));
+            let new = std::iter::from_fn(|| hints.try_recv().ok());
+            all.extend(new.map(|(ticket, handoff)| (*channel, ticket, handoff)));
         }
-        heard
+        all
     }
 
-    /// Forgets what had lapsed by then, before the clock goes back: for the core, what has lapsed is gone.
-    fn forget_lapsed(&mut self, model: &Model, micros: i64) {
+    /// Deletes the records that expired at this time, before the clock goes back: the core has already deleted them.
+    fn remove_expired(&mut self, model: &Model, micros: i64) {
         let forget = Script::new(include_str!("differential/forget.lua"));
         for key in &model.keys {
             let mut run = forget.prepare_invoke();
@@ -192,7 +194,7 @@ impl Bench {
         }
     }
 
-    /// What the server has, read without the scripts but for its life; and nothing besides.
+    /// Returns the state of the server, and checks that it has no other keys. Reads only the life with a script.
     async fn state(&mut self, model: &Model) -> Result<State, TestCaseError> {
         let mut pipe = pipe();
         for (name, key) in model.keys.iter().enumerate() {
@@ -220,6 +222,6 @@ impl Bench {
         pipe.cmd("EXISTS").arg(ServerKind::Server.epoch_key()).cmd("DBSIZE");
         let values: Vec<Value> = pipe.query(&mut self.raw).unwrap();
         let life = self.sessions[0].node_command(NodeCommand::Look).await.unwrap().life;
-        Seen::new(values, model.micros.div_euclid(1_000)).state(life)
+        StoredValues::new(values, model.micros.div_euclid(1_000)).state(life)
     }
 }

@@ -3,9 +3,9 @@
 
 use quorlock_core::node::Identity;
 
+use super::resp::Value;
 use super::scripts::ServerKind;
 use super::trouble::{checked, malformed, readable};
-use super::value::Value;
 use crate::node::Trouble;
 use crate::node::url::Origin;
 
@@ -22,7 +22,7 @@ impl Origin {
 pub(super) fn identity(info: &str) -> Result<Identity, Trouble> {
     let run = field(info, "run_id");
     if run.is_empty() {
-        return Err(hidden("run_id"));
+        return Err(missing_field("run_id"));
     }
     Ok(Identity { run: run.to_owned(), promotion: promotion(info)? })
 }
@@ -31,15 +31,15 @@ pub(super) fn identity(info: &str) -> Result<Identity, Trouble> {
 fn promotion(info: &str) -> Result<String, Trouble> {
     let (id, offset) = (field(info, "master_replid2"), field(info, "second_repl_offset"));
     if id.is_empty() || !id.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-        return Err(hidden("master_replid2"));
+        return Err(missing_field("master_replid2"));
     }
     if offset.parse::<i64>().is_err() {
-        return Err(hidden("second_repl_offset"));
+        return Err(missing_field("second_repl_offset"));
     }
     Ok(if id.bytes().all(|byte| byte == b'0') { String::new() } else { format!("{id}:{offset}") })
 }
 
-fn hidden(field: &str) -> Trouble {
+fn missing_field(field: &str) -> Trouble {
     Trouble::Unfit(format!(
         "INFO does not show {field}: without this field, clients cannot detect that the server lost its memory"
     ))
@@ -61,7 +61,7 @@ pub(super) fn identify(info: &str, origin: &Origin) -> Result<Identity, Trouble>
     if (major, minor) < VERSION_MIN {
         return unfit(format!("Redis {} is too old: 6.2 or later is needed", readable(version)));
     }
-    is_master(origin, field("role"))?;
+    require_master(origin, field("role"))?;
     match (origin.server_kind(), field("cluster_enabled")) {
         (ServerKind::Cluster, "1") | (ServerKind::Server, "0" | "") => {}
         (ServerKind::Cluster, _) => return unfit("it is not part of a Redis Cluster".into()),
@@ -73,11 +73,11 @@ pub(super) fn identify(info: &str, origin: &Origin) -> Result<Identity, Trouble>
             );
         }
     }
-    never_evicts(field("maxmemory_policy"))?;
+    require_noeviction(field("maxmemory_policy"))?;
     identity(info)
 }
 
-fn is_master(origin: &Origin, role: &str) -> Result<(), Trouble> {
+fn require_master(origin: &Origin, role: &str) -> Result<(), Trouble> {
     match origin {
         _ if role == "master" => Ok(()),
         Origin::Server(_) => {
@@ -91,7 +91,7 @@ fn is_master(origin: &Origin, role: &str) -> Result<(), Trouble> {
 }
 
 /// Checks that the eviction policy is `noeviction`: eviction would silently delete votes.
-fn never_evicts(policy: &str) -> Result<(), Trouble> {
+fn require_noeviction(policy: &str) -> Result<(), Trouble> {
     if policy == "noeviction" {
         return Ok(());
     }
@@ -105,14 +105,14 @@ fn never_evicts(policy: &str) -> Result<(), Trouble> {
 /// other part of the identity, the run id, cannot change during a connection.
 pub(super) fn last_promotion(origin: &Origin, value: Value) -> Result<String, Trouble> {
     let info = info_text(value)?;
-    is_master(origin, field(&info, "role"))?;
+    require_master(origin, field(&info, "role"))?;
     promotion(&info)
 }
 
 /// Checks in the reply to `INFO memory` that the eviction policy is still `noeviction`. `CONFIG GET` would need another
 /// permission; the handshake needs the permission for `INFO` anyway.
 pub(super) fn check_never_evicts(value: Value) -> Result<(), Trouble> {
-    never_evicts(field(&info_text(value)?, "maxmemory_policy"))
+    require_noeviction(field(&info_text(value)?, "maxmemory_policy"))
 }
 
 /// Returns the text of a reply to `INFO`.

@@ -2,12 +2,13 @@
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::ticket::{Channel, Handoff, Ticket};
+use quorlock_core::name::Channel;
+use quorlock_core::request::Ticket;
+use quorlock_core::vote::Handoff;
 
-use super::commands::Commands;
+use super::resp::{Commands, Value};
 use super::scripts::{BROKEN_CHANNEL, ServerKind, hint_channel};
 use super::trouble::describe;
-use super::value::Value;
 use crate::node::Answer;
 
 /// Asks the server to push a message when the node's epoch is written or all keys are replaced.
@@ -15,8 +16,8 @@ pub(super) fn track(server_kind: ServerKind, commands: &mut Commands) {
     commands.command("CLIENT").words(&["TRACKING", "ON", "BCAST", "PREFIX", server_kind.epoch_key()]);
 }
 
-/// Logs that the server does not permit a subscription. The server can still vote.
-pub(super) fn note(title: &str, answer: &Value) {
+/// Logs if the reply to a subscription is a refusal. The server can still vote.
+pub(super) fn log_no_hints(title: &str, answer: &Value) {
     let reason = match answer {
         Value::Push(parts) if parts.first().and_then(Value::as_str) == Some("subscribe") => return,
         Value::Error(error) => describe(error),
@@ -25,29 +26,29 @@ pub(super) fn note(title: &str, answer: &Value) {
     tracing::info!(node = %title, %reason, "no hints: waiters and holders ask again at their own pace");
 }
 
-/// Logs that the server does not announce changes of its memory. The periodic check of the node detects the changes
-/// instead.
-pub(super) fn note_tracking(title: &str, answer: &Value) {
+/// Logs if the reply to the tracking command is a refusal. The periodic check of the node then detects changes of the
+/// server's memory.
+pub(super) fn log_no_tracking(title: &str, answer: &Value) {
     if let Value::Error(error) = answer {
         let reason = describe(error);
-        tracing::info!(node = %title, %reason, "no tracking: replaced data are noticed by the periodic look");
+        tracing::info!(node = %title, %reason, "no tracking: replaced data are noticed by the periodic check");
     }
 }
 
 /// Converts a push on one of our channels. Ignores every other push.
-pub(super) fn heard(channel: Channel, push: &[Value]) -> Option<Answer> {
+pub(super) fn parse_push(channel: Channel, push: &[Value]) -> Option<Answer> {
     match (push.first()?.as_str()?, push) {
         ("invalidate", _) => Some(Answer::MemoryChanged),
-        ("message", [_, on, said]) if on.as_str()? == hint_channel(channel) => hint(said.as_str()?),
-        ("message", [_, on, said]) if on.as_str()? == BROKEN_CHANNEL => Some(Answer::Broken(said.as_str()?.into())),
+        ("message", [_, name, text]) if name.as_str()? == hint_channel(channel) => hint(text.as_str()?),
+        ("message", [_, name, text]) if name.as_str()? == BROKEN_CHANNEL => Some(Answer::Broken(text.as_str()?.into())),
         _ => None,
     }
 }
 
 /// Parses a hint: a waiter's ticket and, if the node gave its vote to the waiter, the digest of the attempt and the
 /// fence.
-fn hint(said: &str) -> Option<Answer> {
-    let mut words = said.split(' ');
+fn hint(text: &str) -> Option<Answer> {
+    let mut words = text.split(' ');
     let ticket = Ticket::parse(words.next()?)?;
     let handoff = match (words.next(), words.next(), words.next()) {
         (None, ..) => None,

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use super::commands::Commands;
+use super::resp::{Commands, Value};
 use super::scripts::ServerKind;
 use super::trouble::describe;
-use super::value::Value;
 use crate::node::Answer;
 use crate::node::event::{Event, FIELDS, HISTORY_MAX};
 

@@ -1,5 +1,5 @@
-//! The scripts with arguments that no client of ours would send: an error or a refusal, and a record that is none the
-//! worse.
+//! Calls the scripts with arguments that no client of ours would send. The reply must be an error or a refusal, and the
+//! record must stay intact.
 
 mod node_commands;
 mod odd;
@@ -13,27 +13,27 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::{Channel, LeaseId, Name, OwnerId};
 use quorlock_core::node::{Constants, Epoch, NodeCommand};
-use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::request::{BreakMode, Parting, Request, Target, Ticket, Waiter};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{BreakMode, Refusal, Request, Target, Vote};
+use quorlock_core::vote::{Refusal, Vote};
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 
 use super::codec::Bundles;
-use super::commands::Commands;
+use super::resp::Commands;
 use super::scripts::{Script, ServerKind, companion, companion_key};
 use super::{RedisNode, codec};
-use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Life, Message, Reply, RequestReply, Search};
-use odd::{Call, Change, Odd, Which, changes};
+use crate::node::key::KeyTemplate;
+use crate::node::{Life, LockKey, Message, Reply, RequestReply, Search};
+use odd::{Argument, Call, Change, Replacement, changes};
 
 const HOLDER: u128 = 0xa;
 const HOSTILE: u128 = 0xb;
 const OTHER: u128 = 0xc;
-/// No clock is that early, and no code that high.
+/// Every clock and every fence is above this number, and every reply code is below it.
 const MICROS_MIN: i64 = 1_000_000;
 
 /// A name's state before the hostile call.
@@ -43,8 +43,8 @@ enum Before {
     Held,
     HeldAndWaitedFor,
     Shared,
-    Waited,
-    /// By the hostile one itself.
+    WaitedFor,
+    /// Held by the hostile client.
     Own,
 }
 
@@ -73,12 +73,12 @@ fn release(attempt: u128, at: Option<u64>) -> Request {
     Request::Release { attempt, tombstone: None, parting }
 }
 
-/// What a hostile client begins with.
+/// A valid question, whose arguments a hostile client then changes.
 #[derive(Clone, Debug)]
 enum Question {
-    /// A request as ours would send it, for an attempt of its own.
-    Ask(Request),
-    /// Which names are there?
+    /// A request of the hostile client for its own attempt.
+    Vote(Request),
+    /// A search for names.
     Search,
 }
 
@@ -112,9 +112,10 @@ fn questions() -> Vec<Question> {
         Request::PlainExtend { attempt, ttl: ttl() },
         Request::PlainRelease { attempt },
     ];
-    requests.map(Question::Ask).into_iter().chain([Question::Search]).collect()
+    requests.map(Question::Vote).into_iter().chain([Question::Search]).collect()
 }
 
+/// A node, with a session of a client, and a connection for the changed calls.
 struct Bench {
     node: RedisNode,
     session: RequestReply,
@@ -141,7 +142,7 @@ impl Bench {
         Self { node, session, life, raw, template: KeyTemplate::new(KeyTemplate::DEFAULT).unwrap(), names: 0 }
     }
 
-    /// The vote, in an answer that is read as any client would.
+    /// Sends a request, and parses the reply as every client does.
     async fn ask(&mut self, key: &Arc<LockKey>, request: Request) -> Result<Vote, TestCaseError> {
         let message = Message { key: Arc::clone(key), request: Arc::new(request) };
         match self.session.send(Some(self.life), vec![message.clone()]).await {
@@ -152,15 +153,16 @@ impl Bench {
                 }
             },
             Err(trouble) => {
-                // For the search of a shorter story.
+                // Reconnect, so that proptest can look for a shorter failing case.
                 self.session = RequestReply::open(&self.node, Channel(0)).await.unwrap();
                 Err(TestCaseError::fail(format!("{message:?} ends the connection: {trouble:?}")))
             }
         }
     }
 
-    /// `together` with a request about another name, if such requests are.
-    async fn run(&mut self, before: Before, question: &Question, changes: &[Change], together: bool) -> TestCaseResult {
+    /// Tests one changed question. If `bundled` is set, sends the request together with a request about another name,
+    /// unless such requests cannot be bundled.
+    async fn run(&mut self, before: Before, question: &Question, changes: &[Change], bundled: bool) -> TestCaseResult {
         self.names += 1;
         let name = Name::new(&format!("name-{}", self.names)).unwrap();
         let key = Arc::new(self.template.key(&name).unwrap());
@@ -169,7 +171,7 @@ impl Bench {
             Before::Held => (true, false, Mode::EXCLUSIVE),
             Before::HeldAndWaitedFor => (true, true, Mode::EXCLUSIVE),
             Before::Shared => (true, false, Mode::Shared { owner: OwnerId::from_bits(HOLDER), reenters: false }),
-            Before::Waited => (false, true, Mode::EXCLUSIVE),
+            Before::WaitedFor => (false, true, Mode::EXCLUSIVE),
         };
         let first = self.ask(&key, acquire(HOLDER, Fence::new(1), mode, None)).await?;
         let Vote::Grant { fence, .. } = first else { return Err(TestCaseError::fail(format!("{first:?}"))) };
@@ -183,12 +185,12 @@ impl Bench {
             self.ask(&key, acquire(HOSTILE, Fence::new(1), mode, None)).await?;
         }
 
-        let answer = self.provoke(&key, question, changes, together);
-        let given = granted(&answer);
+        let answer = self.provoke(&key, question, changes, bundled);
+        let hostile_fence = granted_fence(&answer);
         let is_shared = matches!(before, Before::Shared);
-        prop_assert!(!held || is_shared || given.is_none(), "granted what is held: {:?}", answer);
+        prop_assert!(!held || is_shared || hostile_fence.is_none(), "granted a lock that is held: {:?}", answer);
 
-        // All other clients go on.
+        // All other clients can still use the name.
         let Vote::Report(report) = self.ask(&key, Request::Inspect).await? else { panic!("not a report") };
         prop_assert!(report.fence >= fence, "the fence went back to {:?}", report.fence);
         if held {
@@ -205,37 +207,37 @@ impl Bench {
             self.ask(&key, release(HOLDER, None)).await?;
         }
         self.ask(&key, release(HOSTILE, Some(5))).await?;
-        // With the lowest of all tickets.
-        let last = self.ask(&key, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, Some(0))).await?;
-        match last {
-            Vote::Grant { fence: last, .. } => {
-                let highest = given.map_or(fence, |given| fence.max(Fence::new(given.unsigned_abs())));
-                prop_assert!(last > highest, "{:?} is not above {:?}", last, highest);
+        // The lowest possible ticket precedes all others.
+        let last_vote = self.ask(&key, acquire(OTHER, Fence::new(1), Mode::EXCLUSIVE, Some(0))).await?;
+        match last_vote {
+            Vote::Grant { fence: last_fence, .. } => {
+                let highest = hostile_fence.map_or(fence, |given| fence.max(Fence::new(given.unsigned_abs())));
+                prop_assert!(last_fence > highest, "{:?} is not above {:?}", last_fence, highest);
             }
-            _ => return Err(TestCaseError::fail(format!("{last:?} to the first waiter"))),
+            _ => return Err(TestCaseError::fail(format!("the first waiter got {last_vote:?}"))),
         }
         self.ask(&key, release(OTHER, Some(0))).await?;
         Ok(())
     }
 
     /// Calls the script of a request with some of its arguments changed.
-    fn provoke(&mut self, key: &Arc<LockKey>, question: &Question, changes: &[Change], together: bool) -> Value {
-        let beside = Name::new(&format!("beside-{}", self.names)).unwrap();
-        let beside = Arc::new(self.template.key(&beside).unwrap());
-        let (mut call, retention) = call(self.life, [key, &beside], question, together);
-        // A caller that can name other keys can do anything: the keys stay, and so does the retention of fences.
-        let keys = [key.text.as_bytes(), beside.text.as_bytes()];
+    fn provoke(&mut self, key: &Arc<LockKey>, question: &Question, changes: &[Change], bundled: bool) -> Value {
+        let second_name = Name::new(&format!("second-{}", self.names)).unwrap();
+        let second_key = Arc::new(self.template.key(&second_name).unwrap());
+        let (mut call, retention) = call(self.life, [key, &second_key], question, bundled);
+        // Keep the keys, because a caller that can name other keys can do anything. Also keep the retention of fences.
+        let keys = [key.text.as_bytes(), second_key.text.as_bytes()];
         call.change(changes, |number, word| retention == Some(number) || keys.contains(&word));
-        // What is missing may be noticed by the server, too.
+        // If an argument is missing, the server itself may refuse the call.
         self.raw.req_command(&call.command()).unwrap_or(Value::Nil)
     }
 }
 
-/// A question as our own clients would ask it, and which of its arguments says how long fences are remembered.
-fn call(life: Life, [key, beside]: [&Arc<LockKey>; 2], question: &Question, together: bool) -> (Call, Option<usize>) {
+/// Returns the call that our clients send for a question, and the number of its argument with the retention of fences.
+fn call(life: Life, [key, other]: [&Arc<LockKey>; 2], question: &Question, bundled: bool) -> (Call, Option<usize>) {
     let mut commands = Commands::default();
     let request = match question {
-        Question::Ask(request) => request,
+        Question::Vote(request) => request,
         Question::Search => {
             let span = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().span("");
             codec::search(ServerKind::Server, &Search { span, after: String::new() }, "0", &mut commands);
@@ -243,29 +245,29 @@ fn call(life: Life, [key, beside]: [&Arc<LockKey>; 2], question: &Question, toge
         }
     };
     let message = |key: &Arc<LockKey>| Message { key: Arc::clone(key), request: Arc::new(request.clone()) };
-    let mut messages = vec![message(key), message(beside)];
-    let is_bundle = together && Bundles::of(&messages) != Bundles::default();
+    let mut messages = vec![message(key), message(other)];
+    let is_bundle = bundled && Bundles::of(&messages) != Bundles::default();
     messages.truncate(if is_bundle { 2 } else { 1 });
     let (epoch_text, constants) = (codec::epoch_text(Some(life)), constants());
-    codec::Writer { epoch_text: &epoch_text, constants: &constants }.write_batch(&messages, &mut commands);
+    codec::write_batch(&messages, &epoch_text, &constants, &mut commands);
     let is_vote = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
     (Call::read(commands.as_bytes()), is_vote.then_some(if is_bundle { 4 } else { 6 }))
 }
 
-/// The fence of an answer that is a grant.
-fn granted(answer: &Value) -> Option<i64> {
+/// Returns the fence of a reply that is a grant.
+fn granted_fence(answer: &Value) -> Option<i64> {
     let Value::Array(parts) = answer else { return None };
     match parts.as_slice() {
-        // Of two names, behind the node's clock, that of the first.
+        // The reply to a bundle of two requests is the node's clock, followed by a value for each request.
         [Value::Int(1), _, Value::Int(fence), ..] | [Value::Int(MICROS_MIN..), Value::Int(fence @ MICROS_MIN..), _] => {
             Some(*fence)
         }
-        [Value::Int(MICROS_MIN..), first @ Value::Array(_), _] => granted(first),
+        [Value::Int(MICROS_MIN..), first @ Value::Array(_), _] => granted_fence(first),
         _ => None,
     }
 }
 
-fn bench(runtime: &Runtime, server: &RedisServer) -> Bench {
+fn open_bench(runtime: &Runtime, server: &RedisServer) -> Bench {
     runtime.block_on(Bench::open(server))
 }
 
@@ -274,14 +276,14 @@ fn runtime() -> Runtime {
 }
 
 #[test]
-fn no_script_is_spared() {
+fn every_script_is_called_with_changed_arguments() {
     let life = Life { epoch: Epoch(7), floor: Fence::new(1) };
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     let keys = ["a", "b"].map(|name| Arc::new(template.key(&Name::new(name).unwrap()).unwrap()));
     let mut provoked: BTreeSet<String> = node_commands::calls().map(|call| call.sha().to_owned()).collect();
     for question in questions() {
-        for together in [false, true] {
-            provoked.insert(call(life, keys.each_ref(), &question, together).0.sha().to_owned());
+        for bundled in [false, true] {
+            provoked.insert(call(life, keys.each_ref(), &question, bundled).0.sha().to_owned());
         }
     }
     let all: BTreeSet<String> = ServerKind::Server.scripts().iter().map(|script| script.sha.clone()).collect();
@@ -289,53 +291,59 @@ fn no_script_is_spared() {
 }
 
 #[test]
-fn odd_arguments_leave_every_record_as_it_should_be() {
+fn changed_arguments_leave_every_record_intact() {
     let (runtime, server) = (runtime(), RedisServer::start());
-    let bench = std::cell::RefCell::new(bench(&runtime, &server));
-    let before =
-        select(vec![Before::Free, Before::Held, Before::HeldAndWaitedFor, Before::Shared, Before::Waited, Before::Own]);
-    let story = (before, select(questions()), changes(), any::<bool>());
+    let bench = std::cell::RefCell::new(open_bench(&runtime, &server));
+    let before = select(vec![
+        Before::Free,
+        Before::Held,
+        Before::HeldAndWaitedFor,
+        Before::Shared,
+        Before::WaitedFor,
+        Before::Own,
+    ]);
+    let case = (before, select(questions()), changes(), any::<bool>());
     let config = Config { failure_persistence: None, ..Config::default() };
     TestRunner::new(config)
-        .run(&story, |(before, question, changes, together)| {
-            runtime.block_on(bench.borrow_mut().run(before, &question, &changes, together))
+        .run(&case, |(before, question, changes, bundled)| {
+            runtime.block_on(bench.borrow_mut().run(before, &question, &changes, bundled))
         })
         .unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
-fn arguments_that_once_did_harm_do_none() {
+fn arguments_that_once_damaged_a_record_are_harmless() {
     let (runtime, server) = (runtime(), RedisServer::start());
-    let mut bench = bench(&runtime, &server);
+    let mut bench = open_bench(&runtime, &server);
     let owner = OwnerId::from_bits(HOSTILE);
     let (alone, reentrant) = (Mode::EXCLUSIVE, Mode::Reentrant { owner });
     let slot = Mode::Slot { permits: 3, slot: 1 };
     let micros = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_micros();
     for (mode, number, value) in [
-        // Fences that were forgotten, since they were stored as they came.
+        // Fences that were stored without a check, and could not be read later.
         (alone, 3, "nan".to_owned()),
         (alone, 3, format!("{:e}", micros + 1_000_000)),
         (alone, 3, format!("{:#x}", micros + 1_000_000)),
         (alone, 3, format!(" {}", micros + 1_000_000)),
-        // No limit for fences.
+        // A max clock skew that did not limit fences.
         (alone, 5, "nan".into()),
-        // Entries that never ended, or could not be read.
+        // Entries that never expired, or could not be read.
         (reentrant, 4, "nan".into()),
         (reentrant, 4, "1e15".into()),
         (reentrant, 9, String::new()),
         (slot, 11, "1.5".into()),
-        // Places that could not be compared with others.
+        // Queue positions that could not be compared with others.
         (alone, 8, "0000000000000001-zzzzzzzzzzzzzzzz x 00000000000000000000000000000001".into()),
         (reentrant, 8, "0000000000000001-0000000000000001 x".into()),
     ] {
-        for before in [Before::Free, Before::Held, Before::Shared, Before::Waited] {
-            let question = Question::Ask(acquire(HOSTILE, Fence::new(1), mode, Some(5)));
-            let changes = [(Which::Number(number), Odd::Value(value.clone().into_bytes()))];
+        for before in [Before::Free, Before::Held, Before::Shared, Before::WaitedFor] {
+            let question = Question::Vote(acquire(HOSTILE, Fence::new(1), mode, Some(5)));
+            let changes = [(Argument::Number(number), Replacement::Value(value.clone().into_bytes()))];
             let done = runtime.block_on(bench.run(before, &question, &changes, false));
             done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of {mode:?}, {before:?}: {error}"));
         }
     }
-    // The same, of one who asks together with another: its arguments are in another order.
+    // The same arguments of a bundled request, where they have other numbers.
     for (number, value) in [
         (2, "nan".to_owned()),
         (2, "1e15".into()),
@@ -347,53 +355,54 @@ fn arguments_that_once_did_harm_do_none() {
         (8, format!(" {}", micros + 1_000_000)),
         (9, "0000000000000001-zzzzzzzzzzzzzzzz x 00000000000000000000000000000001".into()),
     ] {
-        for before in [Before::Free, Before::Held, Before::Shared, Before::Waited] {
-            let question = Question::Ask(acquire(HOSTILE, Fence::new(1), alone, Some(5)));
-            let changes = [(Which::Number(number), Odd::Value(value.clone().into_bytes()))];
+        for before in [Before::Free, Before::Held, Before::Shared, Before::WaitedFor] {
+            let question = Question::Vote(acquire(HOSTILE, Fence::new(1), alone, Some(5)));
+            let changes = [(Argument::Number(number), Replacement::Value(value.clone().into_bytes()))];
             let done = runtime.block_on(bench.run(before, &question, &changes, true));
-            done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of several, {before:?}: {error}"));
+            done.unwrap_or_else(|error| panic!("{value:?} as argument {number} of a bundle, {before:?}: {error}"));
         }
     }
     // The holder's text is unreadable, but the lock counts as held.
-    let unreadable = [(Which::Number(7), Odd::Value(b"7 \xff\xfe label".to_vec()))];
-    let question = Question::Ask(acquire(HOSTILE, Fence::new(1), alone, None));
+    let unreadable = [(Argument::Number(7), Replacement::Value(b"7 \xff\xfe label".to_vec()))];
+    let question = Question::Vote(acquire(HOSTILE, Fence::new(1), alone, None));
     runtime.block_on(bench.run(Before::Free, &question, &unreadable, false)).unwrap();
 }
 
-/// Where renewals only move the end of what stands, an end that is now or past would be a loss that looks like a grant.
+/// A bundled renewal only moves the expiry of the stored vote. If the new expiry were not in the future, the server
+/// would delete the vote, although the reply looks like a grant.
 #[test]
-fn a_renewal_by_no_time_ends_nothing() {
+fn a_renewal_with_an_invalid_ttl_deletes_no_vote() {
     let (runtime, server) = (runtime(), RedisServer::start());
-    let mut bench = bench(&runtime, &server);
+    let mut bench = open_bench(&runtime, &server);
     let key = Arc::new(bench.template.key(&Name::new("name").unwrap()).unwrap());
-    let beside = Arc::new(bench.template.key(&Name::new("beside").unwrap()).unwrap());
+    let second_key = Arc::new(bench.template.key(&Name::new("second").unwrap()).unwrap());
     runtime.block_on(bench.ask(&key, acquire(HOSTILE, Fence::new(1), Mode::EXCLUSIVE, None))).unwrap();
-    // Somebody else's doing: a vote that does not end by itself.
+    // Another program has removed the expiry of the vote.
     server.command(&["PERSIST", &key.text]);
     let (attempt, fence, holder) = (LeaseId::from_bits(HOSTILE), Fence::new(1), "7 host label".into());
     let renew = Request::Renew { attempt, fence, ttl: ttl(), repair: true, holder, mode: Mode::EXCLUSIVE };
     for (number, value) in [(2, "0"), (2, "000"), (2, "-1"), (2, ""), (4, "0"), (4, "00"), (4, "-5"), (4, "x"), (4, "")]
     {
-        let (mut call, _) = call(bench.life, [&key, &beside], &Question::Ask(renew.clone()), true);
+        let (mut call, _) = call(bench.life, [&key, &second_key], &Question::Vote(renew.clone()), true);
         assert_eq!(call.sha(), ServerKind::Server.sha(Script::RenewAll));
-        call.change(&[(Which::Number(number), Odd::Value(value.into()))], |_, _| false);
+        call.change(&[(Argument::Number(number), Replacement::Value(value.into()))], |_, _| false);
         let answer: Value = bench.raw.req_command(&call.command()).unwrap();
-        assert_eq!(granted(&answer), None, "{value:?} as argument {number}: {answer:?}");
+        assert_eq!(granted_fence(&answer), None, "{value:?} as argument {number}: {answer:?}");
         let kept = [key.text.clone(), companion_key(companion::FENCE, &key)].map(|key| server.cli(&["EXISTS", &key]));
         assert_eq!(kept, ["1", "1"], "after {value:?} as argument {number}");
     }
-    let (call, _) = call(bench.life, [&key, &beside], &Question::Ask(renew), true);
+    let (call, _) = call(bench.life, [&key, &second_key], &Question::Vote(renew), true);
     let answer: Value = bench.raw.req_command(&call.command()).unwrap();
-    assert!(granted(&answer).is_some(), "{answer:?}");
+    assert!(granted_fence(&answer).is_some(), "{answer:?}");
 }
 
 #[test]
-fn a_stranger_may_sign_in_words_that_look_like_ours() {
+fn a_vote_of_another_program_that_looks_like_ours_counts_as_held() {
     let (runtime, server) = (runtime(), RedisServer::start());
-    let mut bench = bench(&runtime, &server);
-    let signed = "0123456789abcdef".repeat(2);
+    let mut bench = open_bench(&runtime, &server);
+    let lease_id = "0123456789abcdef".repeat(2);
     for (number, value) in
-        ["r ab", "s", "k 12 zz", &format!("r {signed}"), &format!("k {signed} ff"), &format!("s {signed} 1")]
+        ["r ab", "s", "k 12 zz", &format!("r {lease_id}"), &format!("k {lease_id} ff"), &format!("s {lease_id} 1")]
             .into_iter()
             .enumerate()
     {

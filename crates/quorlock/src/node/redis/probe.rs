@@ -2,21 +2,18 @@
 
 use std::time::Duration;
 
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::NodeCommand;
-use quorlock_core::ticket::Channel;
 
-use super::commands::Commands;
 use super::fitness::{field, identify, identity, info_text};
+use super::resp::{Commands, Value};
 use super::scripts::{BROKEN_CHANNEL, PROBE, ServerKind, companion, companion_key, hint_channel, tombstone_key};
 use super::trouble::{checked, describe, malformed};
-use super::value::Value;
 use super::wire::Connecting;
 use super::{codec, hints, login};
-use crate::node::key::LockKey;
 use crate::node::probe::{Objection, Plan, Probe, READINGS, Reading, RedisFacts};
 use crate::node::url::Origin;
-use crate::node::{STEP_DEADLINE, Trouble, within};
+use crate::node::{LockKey, STEP_DEADLINE, Trouble, within};
 use crate::platform::{clock, entropy};
 
 /// Settings that `INFO` does not report.
@@ -25,11 +22,11 @@ const SETTINGS: [&str; 5] = ["maxmemory", "maxmemory-policy", "appendonly", "app
 /// Collects all facts about the server that this login may read.
 pub(super) async fn examine(origin: &Origin, deadline: Duration, plan: &Plan) -> Probe {
     let mut probe = Probe::default();
-    probe.trouble = look(origin, deadline, plan, &mut probe).await.err();
+    probe.trouble = collect_facts(origin, deadline, plan, &mut probe).await.err();
     probe
 }
 
-async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Probe) -> Result<(), Trouble> {
+async fn collect_facts(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Probe) -> Result<(), Trouble> {
     let server = match origin {
         Origin::Server(server) => server.clone(),
         Origin::Sentinels(sentinels) => sentinels.master(deadline).await?.0,
@@ -82,6 +79,7 @@ async fn look(origin: &Origin, deadline: Duration, plan: &Plan, probe: &mut Prob
     visit.listen(facts).await
 }
 
+/// A connection for an examination.
 struct Visit {
     connection: Connecting,
     /// The commands to send next.
@@ -139,8 +137,8 @@ impl Visit {
         ];
         for (key, pattern) in keys {
             let answer = self.ask("EVALSHA", &[&PROBE.sha, "1", &key, &channel]).await?;
-            if let Some(Value::Array(said)) = facts.object("EVALSHA", Some(format!("keys of {pattern}")), answer) {
-                for pair in said.chunks(2) {
+            if let Some(Value::Array(refusals)) = facts.object("EVALSHA", Some(format!("keys of {pattern}")), answer) {
+                for pair in refusals.chunks(2) {
                     let [Value::Text(command), Value::Text(why)] = pair else { continue };
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
                     facts.note(Objection { command: text(command), on: None, why: text(why) });

@@ -4,12 +4,11 @@ mod include;
 
 use std::sync::LazyLock;
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::name::LeaseId;
-use quorlock_core::ticket::Channel;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use sha1_smol::Sha1;
 
-use crate::node::key::{LockKey, RESERVED_PREFIX};
+use crate::node::LockKey;
+use crate::node::key::RESERVED_PREFIX;
 use include::include;
 
 /// The fields of the meta key, in the order of the script's reply.
@@ -28,12 +27,12 @@ pub(crate) const META_FIELDS: [&str; 11] = [
 ];
 
 /// A script and its SHA-1.
-pub(crate) struct Loaded {
+pub(crate) struct LoadedScript {
     pub(crate) source: String,
     pub(crate) sha: String,
 }
 
-impl Loaded {
+impl LoadedScript {
     fn new(body: &str, server_kind: ServerKind) -> Self {
         let source = include(body, server_kind);
         Self { sha: Sha1::from(&source).digest().to_string(), source }
@@ -70,14 +69,14 @@ scripts! {
     PlainReleaseAll: "scripts/plain_release_all.lua",
 }
 
-static SCRIPTS: LazyLock<[Loaded; BODIES.len()]> =
-    LazyLock::new(|| BODIES.map(|body| Loaded::new(body, ServerKind::Server)));
-static CLUSTER_SCRIPTS: LazyLock<[Loaded; BODIES.len()]> =
-    LazyLock::new(|| BODIES.map(|body| Loaded::new(body, ServerKind::Cluster)));
+static SCRIPTS: LazyLock<[LoadedScript; BODIES.len()]> =
+    LazyLock::new(|| BODIES.map(|body| LoadedScript::new(body, ServerKind::Server)));
+static CLUSTER_SCRIPTS: LazyLock<[LoadedScript; BODIES.len()]> =
+    LazyLock::new(|| BODIES.map(|body| LoadedScript::new(body, ServerKind::Cluster)));
 
 /// The script that tries commands for `quorlock doctor`. Only the doctor loads it.
-pub(crate) static PROBE: LazyLock<Loaded> =
-    LazyLock::new(|| Loaded::new(include_str!("scripts/probe.lua"), ServerKind::Server));
+pub(crate) static PROBE: LazyLock<LoadedScript> =
+    LazyLock::new(|| LoadedScript::new(include_str!("scripts/probe.lua"), ServerKind::Server));
 
 /// The kind of server that the scripts run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,7 +99,7 @@ impl ServerKind {
         }
     }
 
-    pub(crate) fn scripts(self) -> &'static [Loaded] {
+    pub(crate) fn scripts(self) -> &'static [LoadedScript] {
         // Not `pick`: that would also expand the scripts that are not used.
         match self {
             Self::Server => &*SCRIPTS,
@@ -182,11 +181,12 @@ pub(crate) fn hint_channel(channel: Channel) -> String {
 mod tests {
     use super::*;
 
-    /// The longest argument that a server accepts before authentication. A longer one closes the connection.
+    /// The longest argument that a server accepts before authentication. If an argument is longer, the server closes
+    /// the connection.
     const WORD_MAX: usize = 16 * 1_024;
 
     #[test]
-    fn every_script_is_a_word_that_may_be_said_before_the_password_is_known() {
+    fn every_script_is_short_enough_to_be_sent_before_authentication() {
         for script in ServerKind::Server.scripts().iter().chain(ServerKind::Cluster.scripts()) {
             let length = script.source.len();
             assert!(length < WORD_MAX * 7 / 8, "{length} bytes: {}", &script.source[..100]);

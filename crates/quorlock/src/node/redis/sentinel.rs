@@ -12,24 +12,24 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::commands::Commands;
+use super::resp::{Commands, Value};
 use super::seeds::ask_all;
-use super::value::Value;
 use super::wire::Connecting;
 use super::{hello, malformed};
 use crate::node::url::{Address, Sentinels, Server};
 use crate::node::{Answer, Inbox, Trouble};
 
 /// The channel on which sentinels announce a new master: `<service> <old host> <old port> <new host> <new port>`.
-const SWITCH: &str = "+switch-master";
-/// The delay between a sentinel's answer and the next poll, and also the time limit of a poll. Twice this time is less
-/// than a link's heartbeat, so that a change is noticed within one heartbeat even if the sentinel hangs.
-const BEAT: Duration = Duration::from_secs(1);
-const ANSWER: Duration = Duration::from_millis(500);
+const SWITCH_CHANNEL: &str = "+switch-master";
+/// The delay between a sentinel's answer and the next poll. This delay and [`POLL_DEADLINE`] together are less than a
+/// link's heartbeat, so that a change is noticed within one heartbeat even if the sentinel hangs.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// The time limit of a poll.
+const POLL_DEADLINE: Duration = Duration::from_millis(500);
 /// The time limit when all sentinels are asked at once. The first answer is used, so the limit can be generous.
-const ROUND: Duration = Duration::from_secs(5);
+const ROUND_DEADLINE: Duration = Duration::from_secs(5);
 /// The shortest time between two rounds of asking all sentinels.
-const PAUSE: Duration = Duration::from_millis(250);
+const ROUND_PAUSE: Duration = Duration::from_millis(250);
 
 impl Sentinels {
     /// Asks for the master. Also returns the connection to the sentinel that answered, which was subscribed to changes
@@ -38,7 +38,7 @@ impl Sentinels {
         ask_all(&self.hosts, deadline, |mut connecting, sentinel| async move {
             let mut commands = Commands::default();
             hello(&sentinel, &mut commands);
-            commands.command("SUBSCRIBE").word(SWITCH);
+            commands.command("SUBSCRIBE").word(SWITCH_CHANNEL);
             self.ask_master(&mut commands);
             let named = connecting.query(&mut commands).await?.pop().unwrap_or(Value::Nil);
             if named == Value::Nil {
@@ -59,20 +59,20 @@ impl Sentinels {
         let sentinels = Arc::clone(self);
         let mut watch = JoinSet::new();
         watch.spawn(async move {
-            let mut listened = Some(sentinel);
+            let mut polled = Some(sentinel);
             loop {
-                if let Some(sentinel) = listened.take()
+                if let Some(sentinel) = polled.take()
                     && sentinels.names_another(sentinel, &master).await
                 {
                     break;
                 }
-                match sentinels.master(ROUND).await {
-                    Ok((named, sentinel)) if named.address == master => listened = Some(sentinel),
+                match sentinels.master(ROUND_DEADLINE).await {
+                    Ok((named, sentinel)) if named.address == master => polled = Some(sentinel),
                     Ok(_) => break,
                     // Continue: the master may work well without its sentinels.
                     Err(_) => {}
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(ROUND_PAUSE).await;
             }
             inbox.deliver(Answer::End(Trouble::Broken("its sentinels name another master".into())));
         });
@@ -82,16 +82,17 @@ impl Sentinels {
     /// Subscribes to this sentinel and polls it. Returns true once it names another master, and false if it is silent,
     /// gone, or no longer knows the service.
     async fn names_another(&self, sentinel: Connecting, master: &Address) -> bool {
-        let (values, mut heard) = mpsc::unbounded_channel();
-        let wire = sentinel.start(move |value| value.is_ok_and(|value| values.send(value).is_ok()));
-        let (mut asked, mut due) = (false, Instant::now());
+        let (values, mut received) = mpsc::unbounded_channel();
+        let mut tasks = JoinSet::new();
+        let wire = sentinel.start(&mut tasks, move |value| value.is_ok_and(|value| values.send(value).is_ok()));
+        let (mut is_asked, mut due) = (false, Instant::now());
         loop {
             tokio::select! {
-                value = heard.recv() => {
+                value = received.recv() => {
                     let named = match value {
                         Some(Value::Push(parts)) => switched(&self.service, &parts),
                         Some(value) => {
-                            (asked, due) = (false, Instant::now() + BEAT);
+                            (is_asked, due) = (false, Instant::now() + POLL_INTERVAL);
                             let Some(named) = parse_address(&value) else { return false };
                             Some(named)
                         }
@@ -102,10 +103,10 @@ impl Sentinels {
                     }
                 }
                 () = tokio::time::sleep_until(due) => {
-                    if asked {
+                    if is_asked {
                         return false;
                     }
-                    (asked, due) = (true, Instant::now() + ANSWER);
+                    (is_asked, due) = (true, Instant::now() + POLL_DEADLINE);
                     let mut commands = Commands::default();
                     self.ask_master(&mut commands);
                     wire.send(commands.as_bytes());
@@ -123,8 +124,8 @@ fn parse_address(value: &Value) -> Option<Address> {
 
 /// Returns the new master of the service, if the push announces one.
 fn switched(service: &str, push: &[Value]) -> Option<Address> {
-    let [kind, _, said] = push else { return None };
-    let words: Vec<&str> = said.as_str()?.split(' ').collect();
+    let [kind, _, text] = push else { return None };
+    let words: Vec<&str> = text.as_str()?.split(' ').collect();
     let [name, _, _, host, port] = words.as_slice() else { return None };
     let is_ours = kind.as_str() == Some("message") && *name == service;
     is_ours.then_some(Address::Tcp((*host).to_owned(), port.parse().ok()?))

@@ -9,13 +9,12 @@ use std::sync::Arc;
 use quorlock_core::node::{Constants, Identity};
 use tokio::task::JoinSet;
 
-use super::codec::{self, Bundles, Writer};
-use super::commands::Commands;
+use super::codec::{self, Bundles};
 use super::fitness::{check_never_evicts, last_promotion};
+use super::resp::{Commands, Value};
 use super::scripts::ServerKind;
 use super::shards::Shards;
 use super::slot::Slot;
-use super::value::Value;
 use super::wire::{Connecting, Wire};
 use super::{hints, history};
 use crate::node::url::Origin;
@@ -24,11 +23,11 @@ use crate::platform::sync::Mutex;
 
 pub(super) struct RedisSession {
     /// The connections, one to each master. The index of a connection is called its *lane*.
-    wires: Vec<Wire>,
+    wires: Vec<Arc<Wire>>,
     /// The commands of one question, by lane. Empty between questions; kept to reuse the buffers.
     commands: Vec<Commands>,
     /// The lane on which each value of the answer will arrive, in the order in which the answer uses the values.
-    route: Vec<usize>,
+    lanes: Vec<usize>,
     /// The life of the node's memory in which the last votes were requested, and the content of the epoch key in that
     /// life. Kept to format the content only once.
     epoch_text: (Option<Life>, String),
@@ -37,8 +36,9 @@ pub(super) struct RedisSession {
     inflight: Arc<Inflight>,
     constants: Constants,
     identity: Identity,
-    /// The task that watches the sentinels, if there are any. Dropping the session ends the task.
-    _watch: JoinSet<()>,
+    /// The task of each connection, and the task that watches the sentinels, if there are any. Dropping the session
+    /// ends the tasks.
+    _tasks: JoinSet<()>,
 }
 
 impl RedisSession {
@@ -49,7 +49,7 @@ impl RedisSession {
         origin: Arc<Origin>,
         inbox: Inbox,
         constants: Constants,
-        watch: JoinSet<()>,
+        mut tasks: JoinSet<()>,
     ) -> Self {
         let run = join(masters.iter().map(|(_, master)| master.run.as_str()));
         let promotion = join(masters.iter().map(|(_, master)| master.promotion.as_str()));
@@ -57,34 +57,33 @@ impl RedisSession {
         let inflight = Arc::new(Inflight::new(inbox, masters.len(), run.clone(), origin));
         let start = |(lane, (connecting, _)): (usize, (Connecting, _))| {
             let inflight = Arc::clone(&inflight);
-            connecting.start(move |value| inflight.receive(lane, value))
+            connecting.start(&mut tasks, move |value| inflight.receive(lane, value))
         };
-        let wires: Vec<Wire> = masters.into_iter().enumerate().map(start).collect();
+        let wires: Vec<Arc<Wire>> = masters.into_iter().enumerate().map(start).collect();
         let commands = wires.iter().map(|_| Commands::default()).collect();
-        let (route, epoch_text, identity) = (Vec::new(), (None, String::new()), Identity { run, promotion });
-        Self { wires, commands, route, epoch_text, shards, server_kind, inflight, constants, identity, _watch: watch }
+        let (lanes, epoch_text, identity) = (Vec::new(), (None, String::new()), Identity { run, promotion });
+        Self { wires, commands, lanes, epoch_text, shards, server_kind, inflight, constants, identity, _tasks: tasks }
     }
 
-    /// Writes the commands of a question to `commands`, and the lanes of the expected values to `route`. Returns which
-    /// requests share a command.
+    /// Writes the commands of a question to `commands`, and the lane of each expected value to `lanes`. Returns
+    /// which requests share a command.
     fn write(&mut self, question: &Question) -> Bundles {
-        let Self { commands, route, epoch_text, shards, server_kind, .. } = self;
+        let Self { commands, lanes, epoch_text, shards, server_kind, constants, .. } = self;
         let server_kind = *server_kind;
-        route.clear();
+        lanes.clear();
         if let Question::Votes(life, messages) = question {
             if epoch_text.0 != *life {
                 *epoch_text = (*life, codec::epoch_text(*life));
             }
-            let writer = Writer { epoch_text: &epoch_text.1, constants: &self.constants };
             if server_kind == ServerKind::Server {
-                let bundles = writer.write_batch(messages, &mut commands[0]);
-                route.resize(commands[0].len(), 0);
+                let bundles = codec::write_batch(messages, &epoch_text.1, constants, &mut commands[0]);
+                lanes.resize(commands[0].len(), 0);
                 return bundles;
             }
             for message in messages {
                 let lane = shards.lane(message.key.slot.unwrap_or_else(|| Slot::of(&message.key.text)));
-                writer.write(message, &mut commands[lane]);
-                route.push(lane);
+                codec::write_request(message, &epoch_text.1, constants, &mut commands[lane]);
+                lanes.push(lane);
             }
             return Bundles::default();
         }
@@ -94,20 +93,20 @@ impl RedisSession {
             Question::Votes(..) => {}
             Question::NodeCommand(command) => codec::node_command(server_kind, command, &mut commands[lane]),
             Question::Search(search) => {
-                let (of_search, cursor) = parse_bookmark(&search.after, commands.len());
-                lane = of_search;
+                let (search_lane, cursor) = parse_bookmark(&search.after, commands.len());
+                lane = search_lane;
                 codec::search(server_kind, search, cursor, &mut commands[lane]);
             }
             Question::Note(events) => history::note(server_kind, events, &mut commands[lane]),
             Question::Recall(limit) => history::recall(server_kind, *limit, &mut commands[lane]),
         }
-        route.resize(commands[lane].len(), lane);
+        lanes.resize(commands[lane].len(), lane);
         if let Question::NodeCommand(_) = question {
             // The configuration may have changed since the handshake. Redis 6.2 accepts one section per command.
             for section in ["replication", "memory"] {
                 for (lane, commands) in commands.iter_mut().enumerate() {
                     commands.command("INFO").word(section);
-                    route.push(lane);
+                    lanes.push(lane);
                 }
             }
         }
@@ -123,7 +122,7 @@ impl Session for RedisSession {
     fn ask(&mut self, question: Question) {
         let bundles = self.write(&question);
         // Register the question before sending it: the reply may arrive at once.
-        self.inflight.expect(question, bundles, &self.route);
+        self.inflight.expect(question, bundles, &self.lanes);
         for (wire, commands) in self.wires.iter().zip(&mut self.commands).filter(|(_, commands)| commands.len() > 0) {
             wire.send(commands.as_bytes());
             commands.clear();
@@ -145,11 +144,12 @@ struct Inflight {
 struct PendingQuestions {
     /// Oldest first.
     questions: VecDeque<Expected>,
-    /// How many questions were answered. This is also the number of the oldest question: numbers start at zero.
+    /// How many questions were answered. Questions are numbered from zero, so this is also the number of the oldest
+    /// question.
     answered: u64,
     /// The values that each lane expects, the next one first: the number of the question, and the index of the value in
     /// its answer.
-    lanes: Vec<VecDeque<(u64, usize)>>,
+    values_by_lane: Vec<VecDeque<(u64, usize)>>,
     /// Whether a task is delivering answers. That task also delivers the answers that other tasks complete in the
     /// meantime: concurrent deliveries could change the order of the answers.
     is_delivering: bool,
@@ -166,19 +166,19 @@ struct Expected {
 
 impl Inflight {
     fn new(inbox: Inbox, lanes: usize, run: String, origin: Arc<Origin>) -> Self {
-        let pending = PendingQuestions { lanes: vec![VecDeque::new(); lanes], ..PendingQuestions::default() };
+        let pending = PendingQuestions { values_by_lane: vec![VecDeque::new(); lanes], ..PendingQuestions::default() };
         Self { inbox, run, origin, pending: Mutex::new(pending) }
     }
 
-    /// Registers a question that expects a value on each lane of the route.
-    fn expect(&self, question: Question, bundles: Bundles, route: &[usize]) {
+    /// Registers a question that expects one value on each of these lanes.
+    fn expect(&self, question: Question, bundles: Bundles, lanes: &[usize]) {
         let mut pending = self.pending.lock();
         let number = pending.answered + pending.questions.len() as u64;
-        for (index, lane) in route.iter().enumerate() {
-            pending.lanes[*lane].push_back((number, index));
+        for (index, lane) in lanes.iter().enumerate() {
+            pending.values_by_lane[*lane].push_back((number, index));
         }
-        let values = route.iter().map(|_| Value::Nil).collect();
-        pending.questions.push_back(Expected { question, bundles, values, missing: route.len() });
+        let values = lanes.iter().map(|_| Value::Nil).collect();
+        pending.questions.push_back(Expected { question, bundles, values, missing: lanes.len() });
     }
 
     /// Handles a value that a connection has read, or its error. Returns whether the connection should continue
@@ -186,7 +186,7 @@ impl Inflight {
     fn receive(&self, lane: usize, value: io::Result<Value>) -> bool {
         let accepted = match value {
             Ok(Value::Push(parts)) => {
-                if let Some(answer) = hints::heard(self.inbox.channel, &parts) {
+                if let Some(answer) = hints::parse_push(self.inbox.channel, &parts) {
                     self.inbox.deliver(answer);
                 }
                 Ok(())
@@ -209,7 +209,7 @@ impl Inflight {
         }
         pending.is_delivering = true;
         while let Some(complete) = pending.pop() {
-            let lanes = pending.lanes.len();
+            let lanes = pending.values_by_lane.len();
             drop(pending);
             // Release the mutex first: the receiver may ask the next question at once.
             self.inbox.deliver(self.answer(complete, lanes).unwrap_or_else(Answer::End));
@@ -250,7 +250,7 @@ impl Inflight {
 impl PendingQuestions {
     /// Stores a value with its question. Returns `None` if no question expects a value on this lane.
     fn fill(&mut self, lane: usize, value: Value) -> Option<()> {
-        let (number, index) = self.lanes[lane].pop_front()?;
+        let (number, index) = self.values_by_lane[lane].pop_front()?;
         let question = self.questions.get_mut(usize::try_from(number - self.answered).ok()?)?;
         question.values[index] = value;
         question.missing -= 1;

@@ -1,10 +1,9 @@
 //! The masters of a Redis Cluster, and which hash slots each of them has.
 
-use super::commands::Commands;
 use super::hello;
+use super::resp::{Commands, Value};
 use super::slot::{SLOTS, Slot};
 use super::trouble::malformed;
-use super::value::Value;
 use super::wire::Connecting;
 use crate::node::Trouble;
 use crate::node::url::{Address, Server};

@@ -50,19 +50,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_where_the_specification_says() {
+    fn keys_have_the_slots_of_the_specification() {
         // The replies of a server to `CLUSTER KEYSLOT`.
         for (key, slot) in [("123456789", 12_739), ("", 0), ("foo", 12_182), ("{user1000}.following", 3_443)] {
             assert_eq!(Slot::of(key), Slot(slot), "{key}");
         }
         assert_eq!(Slot::of("{user1000}.following"), Slot::of("user1000"));
-        assert_ne!(Slot::of("foo{}{bar}"), Slot::of("bar"), "nothing in the first braces: all of it counts");
+        assert_ne!(Slot::of("foo{}{bar}"), Slot::of("bar"), "the first hash tag is empty, so the whole key is hashed");
         assert_eq!(Slot::of("foo{{bar}}zap"), Slot::of("{bar"));
         assert_eq!(Slot::of("foo{bar}{zap}"), Slot::of("bar"));
     }
 
     #[test]
-    fn every_slot_has_a_tag_of_its_own() {
+    fn the_tag_of_every_slot_hashes_to_that_slot() {
         for index in 0..SLOTS {
             let slot = Slot(index);
             assert_eq!(Slot::of(&format!("quorlock~x:{{{}}}:{{other}}", slot.tag())), slot);

@@ -7,7 +7,8 @@ use quorlock_core::name::Name;
 use super::fitness::{check_never_evicts, last_promotion};
 use super::scripts::ServerKind;
 use super::*;
-use crate::node::key::{KeyTemplate, LockKey};
+use crate::node::LockKey;
+use crate::node::key::KeyTemplate;
 use crate::node::url::NodeUrl;
 
 const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
@@ -18,7 +19,7 @@ fn origin(url: &str) -> Origin {
 }
 
 #[test]
-fn a_master_is_known_by_its_run_and_its_promotion() {
+fn the_identity_of_a_master_is_its_run_id_and_its_promotion() {
     assert_eq!(identify(MASTER, &origin("redis://h")), Ok(Identity::of_run("abc")), "zeros are no promotion");
     let promoted = MASTER.replace("replid2:0000", "replid2:0b00").replace("offset:-1", "offset:15");
     let identity = Identity { run: "abc".into(), promotion: "0b00:15".into() };
@@ -31,7 +32,7 @@ fn a_master_is_known_by_its_run_and_its_promotion() {
 
 #[test]
 fn unfit_servers_are_refused_with_the_reason() {
-    for (from, to, says) in [
+    for (old, new, reason) in [
         ("7.0.15", "6.0.9", "6.2"),
         ("role:master", "role:slave", "replica"),
         ("cluster_enabled:0", "cluster_enabled:1", "Cluster"),
@@ -41,25 +42,25 @@ fn unfit_servers_are_refused_with_the_reason() {
         ("master_replid2:0000", "master_replid2:a+b", "master_replid2"),
         ("second_repl_offset:-1\r\n", "", "second_repl_offset"),
     ] {
-        let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(from, to), &origin("redis://h")) else {
-            panic!("{to} was accepted")
+        let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(old, new), &origin("redis://h")) else {
+            panic!("{new} was accepted")
         };
-        assert!(why.contains(says), "{why}");
+        assert!(why.contains(reason), "{why}");
     }
 }
 
 #[test]
-fn a_server_that_may_forget_by_now_is_refused_like_one_that_always_did() {
-    let says = |text: &str| check_never_evicts(Value::Text(text.into()));
-    assert_eq!(says(MASTER), Ok(()));
-    let Err(Trouble::Unfit(why)) = says(&MASTER.replace("noeviction", "volatile-ttl")) else { panic!("it was kept") };
+fn a_server_that_starts_to_evict_keys_is_refused() {
+    let check = |text: &str| check_never_evicts(Value::Text(text.into()));
+    assert_eq!(check(MASTER), Ok(()));
+    let Err(Trouble::Unfit(why)) = check(&MASTER.replace("noeviction", "volatile-ttl")) else { panic!("accepted") };
     assert!(why.contains("volatile-ttl"), "{why}");
-    assert!(matches!(says("# Memory\r\n"), Err(Trouble::Unfit(_))), "it does not say");
-    assert!(matches!(check_never_evicts(Value::Okay), Err(Trouble::Broken(_))), "it says something else");
+    assert!(matches!(check("# Memory\r\n"), Err(Trouble::Unfit(_))), "the reply has no eviction policy");
+    assert!(matches!(check_never_evicts(Value::Okay), Err(Trouble::Broken(_))), "the reply is not INFO");
 }
 
 #[test]
-fn what_a_failover_leaves_for_a_while_is_not_the_operators_mistake() {
+fn a_server_that_a_failover_demoted_is_unreachable_and_not_unfit() {
     let replica = MASTER.replace("role:master", "role:slave");
     assert!(matches!(identify(&replica, &origin("redis+sentinel://h/s")), Err(Trouble::Unreachable(_))));
     let member = MASTER.replace("cluster_enabled:0", "cluster_enabled:1");
@@ -71,7 +72,7 @@ fn what_a_failover_leaves_for_a_while_is_not_the_operators_mistake() {
 }
 
 impl RedisNode {
-    /// The node of a URL.
+    /// Returns the node of this URL.
     pub(super) fn at(url: &str, constants: Constants) -> Self {
         let Ok(NodeUrl::Redis(origin)) = NodeUrl::parse(url, None) else { panic!("{url}") };
         Self::new(origin, constants, Duration::from_secs(60))

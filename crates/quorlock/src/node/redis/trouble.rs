@@ -2,7 +2,7 @@
 
 use quorlock_core::name::cut;
 
-use super::value::Value;
+use super::resp::Value;
 use crate::node::Trouble;
 
 /// The longest quotation of a server's text, in bytes.

@@ -12,7 +12,7 @@ pub fn watch_requests(watcher: Watcher) {
     let _ = WATCHER.set(watcher);
 }
 
-pub(crate) fn tell_requests<'a>(sent: impl Iterator<Item = (&'a str, bool)>) {
+pub(crate) fn notify_watcher<'a>(sent: impl Iterator<Item = (&'a str, bool)>) {
     if let Some(watcher) = WATCHER.get() {
         sent.for_each(|(key, together)| watcher(key, together));
     }

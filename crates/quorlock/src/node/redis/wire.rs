@@ -16,9 +16,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
-use super::commands::Commands;
+use super::resp::{Commands, Parser, Value};
 use super::trouble::checked;
-use super::value::{Parser, Value};
 use crate::node::Trouble;
 use crate::node::url::{Address, Server};
 use crate::platform::sync::Mutex;
@@ -93,49 +92,31 @@ impl Connecting {
     }
 
     /// Starts the connection's task. It calls `receive` with each value, or with the error that ended the connection;
-    /// `receive` returns whether to continue.
-    pub(super) fn start(self, mut receive: impl FnMut(io::Result<Value>) -> bool + Send + 'static) -> Wire {
+    /// `receive` returns whether to continue. Ending the task closes the connection.
+    pub(super) fn start(
+        self,
+        tasks: &mut JoinSet<()>,
+        mut receive: impl FnMut(io::Result<Value>) -> bool + Send + 'static,
+    ) -> Arc<Wire> {
         let Self { mut reader, mut parser, socket, tls } = self;
-        let outgoing = Arc::new(Outgoing { socket, queue: Mutex::default(), more: Notify::new() });
-        let rest = Arc::clone(&outgoing);
-        let mut task = JoinSet::new();
-        task.spawn(async move {
+        let wire = Arc::new(Wire { socket, queue: Mutex::default(), more: Notify::new() });
+        let task_wire = Arc::clone(&wire);
+        tasks.spawn(async move {
             let ended = tokio::select! {
                 ended = read(&mut reader, &mut parser, &mut receive) => ended,
-                Err(error) = rest.write(tls) => Err(error),
+                Err(error) = task_wire.write(tls) => Err(error),
             };
             if let Err(error) = ended {
                 receive(Err(error));
             }
         });
-        Wire { outgoing, _task: task }
+        wire
     }
 }
 
-/// A running connection. Dropping it closes it.
+/// The sending half of a running connection.
 pub(super) struct Wire {
-    outgoing: Arc<Outgoing>,
-    _task: JoinSet<()>,
-}
-
-impl Wire {
-    /// Sends bytes after those of earlier calls, without waiting.
-    pub(super) fn send(&self, bytes: &[u8]) {
-        let Outgoing { socket, queue, more } = &*self.outgoing;
-        let mut queue = queue.lock();
-        let mut written = 0;
-        if let Some(socket) = socket.as_ref().filter(|_| queue.bytes.is_empty() && !queue.busy) {
-            // On an error, write nothing: the connection's task gets the same error and reports it.
-            written = socket.try_write(bytes).unwrap_or(0);
-        }
-        if written < bytes.len() {
-            queue.bytes.extend_from_slice(&bytes[written..]);
-            more.notify_one();
-        }
-    }
-}
-
-struct Outgoing {
+    /// `None` for TLS.
     socket: Option<Socket>,
     queue: Mutex<Queue>,
     /// Notified when bytes enter the queue.
@@ -145,11 +126,25 @@ struct Outgoing {
 #[derive(Default)]
 struct Queue {
     bytes: Vec<u8>,
-    /// Whether the task is writing bytes that it took from the queue. While it is, new bytes must wait.
-    busy: bool,
+    /// Whether the task is writing bytes that it took from the queue. New bytes must then wait.
+    is_busy: bool,
 }
 
-impl Outgoing {
+impl Wire {
+    /// Sends bytes after those of earlier calls, without waiting.
+    pub(super) fn send(&self, bytes: &[u8]) {
+        let mut queue = self.queue.lock();
+        let mut written = 0;
+        if let Some(socket) = self.socket.as_ref().filter(|_| queue.bytes.is_empty() && !queue.is_busy) {
+            // On an error, write nothing: the connection's task gets the same error and reports it.
+            written = socket.try_write(bytes).unwrap_or(0);
+        }
+        if written < bytes.len() {
+            queue.bytes.extend_from_slice(&bytes[written..]);
+            self.more.notify_one();
+        }
+    }
+
     /// Writes queued bytes until a write fails.
     async fn write(&self, mut tls: Option<TlsWriter>) -> io::Result<Infallible> {
         loop {
@@ -157,7 +152,7 @@ impl Outgoing {
             loop {
                 let bytes = {
                     let mut queue = self.queue.lock();
-                    queue.busy = !queue.bytes.is_empty();
+                    queue.is_busy = !queue.bytes.is_empty();
                     std::mem::take(&mut queue.bytes)
                 };
                 if bytes.is_empty() {

@@ -1,7 +1,7 @@
-//! Reads and validates values from rows, and runs statements.
+//! Runs statements, and reads and validates the values of rows.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::ticket::Ticket;
+use quorlock_core::request::Ticket;
 use rusqlite::types::FromSql;
 use rusqlite::{Connection, Params, Row};
 
@@ -19,6 +19,7 @@ impl StoredRow<'_> {
         self.row.get(index).map_err(|_| self.damage(index))
     }
 
+    /// Reads a bool, stored as 0 or 1.
     pub(super) fn flag(&self, index: usize) -> Result<bool, Fault> {
         match self.get(index)? {
             0 => Ok(false),
@@ -42,6 +43,7 @@ impl StoredRow<'_> {
         self.parsed_unless_null(index, parse)?.ok_or_else(|| self.damage(index))
     }
 
+    /// Parses a text value. Returns `None` if it is NULL.
     pub(super) fn parsed_unless_null<T>(
         &self,
         index: usize,
@@ -50,6 +52,7 @@ impl StoredRow<'_> {
         self.get::<Option<String>>(index)?.map(|text| parse(&text).ok_or_else(|| self.damage(index))).transpose()
     }
 
+    /// Returns the error for an invalid value in a column.
     pub(super) fn damage(&self, index: usize) -> Fault {
         let column = self.row.as_ref().column_name(index).unwrap_or_default().to_owned();
         Fault::Damaged { table: self.table, column }

@@ -1,22 +1,22 @@
-//! Releases the locks and queue positions of dead processes.
+//! Finds the votes and queue positions of dead processes.
 
 use std::collections::HashMap;
 
-use quorlock_core::mode::Period;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Record;
-use quorlock_core::ticket::Parting;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::terms::Period;
+use quorlock_core::vote::{Refusal, Vote};
 use rusqlite::Connection;
 
 use crate::node::sqlite::column::{StoredRow, read_all};
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::processes::Processes;
 
-/// Returns whether to look for dead processes: if the node refused the request because of other holders or waiters.
-pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
-    let asks = matches!(request, Request::Acquire { .. } | Request::PlainAcquire { .. });
-    let in_the_way = matches!(
+/// Returns whether the node refused an acquire because of other holders or waiters, which may be dead processes.
+pub(super) fn is_refused_for_others(request: &Request, vote: &Vote) -> bool {
+    let is_acquire = matches!(request, Request::Acquire { .. } | Request::PlainAcquire { .. });
+    let has_others = matches!(
         vote,
         Vote::Refusal(
             Refusal::Held { .. }
@@ -26,12 +26,14 @@ pub(super) fn may_matter(request: &Request, vote: &Vote) -> bool {
                 | Refusal::Upgrade
         )
     );
-    asks && in_the_way
+    is_acquire && has_others
 }
 
-/// Returns the releases that dead processes owe for a name, waiters first. A dead holder's release leaves `tombstone`.
+/// Returns the releases that dead processes would have to send for a name, first the releases of waiters. The release
+/// of a dead holder leaves a tombstone that lasts `tombstone` milliseconds.
 ///
-/// Checks only the head of the queue: a dead waiter behind a live one blocks nobody yet.
+/// Stops at the first waiter in the queue that is not dead: a dead waiter after this waiter does not block a request
+/// yet.
 pub(super) fn releases_owed(
     connection: &Connection,
     key: &str,
@@ -40,15 +42,15 @@ pub(super) fn releases_owed(
     tombstone: Option<u64>,
 ) -> Result<Vec<Request>, Fault> {
     let mut known: HashMap<String, bool> = HashMap::new();
-    let mut is_dead = |table, behind: Option<String>| -> Result<bool, Fault> {
-        // A row without a list of processes does not depend on any process.
-        let Some(behind) = behind else { return Ok(false) };
-        if let Some(is_dead) = known.get(&behind) {
+    let mut is_dead = |table, list: Option<String>| -> Result<bool, Fault> {
+        // A row without a list of processes depends on no process.
+        let Some(list) = list else { return Ok(false) };
+        if let Some(is_dead) = known.get(&list) {
             return Ok(*is_dead);
         }
         let damage = || Fault::Damaged { table, column: "processes".into() };
-        let is_dead = processes.are_gone(&behind).ok_or_else(damage)?;
-        known.insert(behind, is_dead);
+        let is_dead = processes.are_dead(&list).ok_or_else(damage)?;
+        known.insert(list, is_dead);
         Ok(is_dead)
     };
     let mut owed = Vec::new();
@@ -63,7 +65,7 @@ pub(super) fn releases_owed(
                 break;
             }
             if let Some(place) = record.queue.iter().find(|place| place.waiter.ticket == ticket) {
-                // If the same waiter has a vote, that vote is released separately, like that of a dead holder.
+                // A vote of this waiter is released below, like the vote of a dead holder.
                 let (attempt, parting) = (LeaseId::from_bits(0), Some(Parting::Leave(place.waiter)));
                 owed.push(Request::Release { attempt, tombstone: None, parting });
             }
@@ -77,8 +79,8 @@ pub(super) fn releases_owed(
         }
     };
     let holder = |row: &StoredRow<'_>| Ok((row.parsed(0, LeaseId::parse)?, row.get(1)?));
-    for (attempt, behind) in read_all(connection, table, sql, [key], holder)? {
-        if is_dead(table, behind)? {
+    for (attempt, list) in read_all(connection, table, sql, [key], holder)? {
+        if is_dead(table, list)? {
             owed.push(Request::Release { attempt, tombstone, parting: None });
         }
     }

@@ -1,4 +1,4 @@
-//! Errors of the file, and what they mean for a link.
+//! Errors of the file, and their conversion to errors of the node.
 
 use std::path::Path;
 
@@ -7,17 +7,17 @@ use rusqlite::ErrorCode;
 use crate::node::Trouble;
 use crate::node::sqlite::file;
 
-/// The reason why a transaction, or opening the file, failed. Never contains a stored value, because some values are
-/// secret.
+/// The reason why a transaction failed, or why the file could not be opened. Never contains a stored value, because
+/// some values are secret.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Fault {
     /// An error of SQLite.
     #[error("{0}")]
     Sqlite(#[from] rusqlite::Error),
-    /// A column holds a value that we never write.
+    /// A column contains a value that this program never writes.
     #[error("the file is damaged: table {table}, column {column}")]
     Damaged { table: &'static str, column: String },
-    /// The path names another file now, or none.
+    /// The path now names another file, or no file.
     #[error("the file was moved, replaced or deleted while it was open")]
     Moved,
     /// The file cannot be a node.
@@ -26,7 +26,7 @@ pub(super) enum Fault {
 }
 
 impl Fault {
-    /// Returns whether another process holds the file, so that a retry may succeed.
+    /// Returns whether another process has locked the file, so that a retry may succeed.
     pub(super) fn is_busy(&self) -> bool {
         matches!(
             self.code(),
@@ -39,15 +39,15 @@ impl Fault {
         self.is_busy() || self.code() == Some(ErrorCode::DiskFull)
     }
 
-    /// Converts an error that occurred while opening the file.
-    pub(super) fn at_opening(&self, path: &Path) -> Trouble {
+    /// Converts an error that occurred while the file was opened.
+    pub(super) fn to_open_trouble(&self, path: &Path) -> Trouble {
         let text = format!("{}: {self}", path.display());
         match self.code() {
             _ if self.is_transient() => Trouble::Unreachable(text),
             Some(ErrorCode::NotADatabase) => {
                 Trouble::Unfit(format!("{}: it is not an SQLite database", path.display()))
             }
-            // SQLite also reports this error if the process is out of file descriptors, which is temporary.
+            // SQLite also reports `CannotOpen` if the process has no free file descriptor, which is temporary.
             Some(ErrorCode::CannotOpen) if !file::is_forbidden(path) => Trouble::Unreachable(text),
             Some(ErrorCode::SystemIoFailure | ErrorCode::OutOfMemory) => Trouble::Unreachable(text),
             _ => Trouble::Unfit(text),

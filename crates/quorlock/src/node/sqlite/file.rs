@@ -1,4 +1,4 @@
-//! Creates and checks the file before SQLite opens it. Rejects file systems where locks do not work.
+//! Creates and checks the file before SQLite opens it. Rejects file systems on which file locks do not work.
 
 use std::fs::{DirBuilder, File};
 use std::io;
@@ -25,29 +25,29 @@ pub(super) fn prepare(path: &Path) -> Result<(), Trouble> {
         .recursive(true)
         .mode(DIRECTORY_MODE)
         .create(directory)
-        .map_err(|error| trouble(directory, "cannot make the directory", &error))?;
-    refuse_network(directory)?;
+        .map_err(|error| trouble(directory, "cannot create the directory", &error))?;
+    reject_network_file_system(directory)?;
     match mknodat(CWD, path, FileType::RegularFile, FILE_MODE, 0) {
         Ok(()) | Err(Errno::EXIST) => {}
-        Err(error) => return Err(trouble(path, "cannot make the file", &error.into())),
+        Err(error) => return Err(trouble(path, "cannot create the file", &error.into())),
     }
-    refuse_network(path)?;
-    let found = std::fs::metadata(path).map_err(|error| trouble(path, "cannot look at the file", &error))?;
-    if !found.is_file() {
+    reject_network_file_system(path)?;
+    let metadata = std::fs::metadata(path).map_err(|error| trouble(path, "cannot inspect the file", &error))?;
+    if !metadata.is_file() {
         return Err(unfit(path, "it is not a regular file"));
     }
-    if (1..DATABASE_BYTES_MIN).contains(&found.len()) && !companion(path, "-journal").exists() {
+    if (1..DATABASE_BYTES_MIN).contains(&metadata.len()) && !with_suffix(path, "-journal").exists() {
         // SQLite would treat such a file as empty.
         return Err(unfit(path, "it is not an SQLite database"));
     }
-    if found.nlink() > 1 {
-        // SQLite derives the name of its log from the file name, so each hard link would get its own log.
-        return Err(unfit(path, "it has several names (hard links), and locks need it to have one"));
+    if metadata.nlink() > 1 {
+        // SQLite derives the name of the log from the name of the file, so each hard link would get its own log.
+        return Err(unfit(path, "it has several names (hard links): remove all names except one"));
     }
     Ok(())
 }
 
-/// Returns whether missing permissions explain why the file, or its log, cannot be opened.
+/// Returns whether the permissions do not allow this process to open the file or its log.
 pub(super) fn is_forbidden(path: &Path) -> bool {
     let lacks = |path: &Path, needed| {
         matches!(access(path, needed), Err(Errno::ACCESS | Errno::PERM | Errno::ROFS | Errno::NOENT | Errno::NOTDIR))
@@ -55,23 +55,24 @@ pub(super) fn is_forbidden(path: &Path) -> bool {
     lacks(path, Access::READ_OK | Access::WRITE_OK) || lacks(directory(path), Access::WRITE_OK | Access::EXEC_OK)
 }
 
-/// Syncs the directory entries of the file and, where permitted, of its parent directories. Any of these entries may be
-/// new.
-pub(super) fn sync_names(path: &Path) -> io::Result<()> {
+/// Syncs the directory entry of the file and, where permitted, the entries of the directories above. Any of these
+/// entries may be new.
+pub(super) fn sync_directories(path: &Path) -> io::Result<()> {
     File::open(directory(path))?.sync_all()?;
     for ancestor in path.ancestors().skip(2) {
-        // Best effort: we cannot have created a directory that we may not read.
+        // Ignore a failure: this process cannot have created a directory that it may not read.
         let _ = File::open(ancestor).and_then(|directory| directory.sync_all());
     }
     Ok(())
 }
 
-/// Returns the size of the write-ahead log.
+/// Returns the size of the write-ahead log, or zero if there is no log.
 pub(super) fn log_bytes(path: &Path) -> u64 {
-    std::fs::metadata(companion(path, "-wal")).map_or(0, |log| log.len())
+    std::fs::metadata(with_suffix(path, "-wal")).map_or(0, |log| log.len())
 }
 
-fn companion(path: &Path, suffix: &str) -> PathBuf {
+/// Returns the path of a file that SQLite keeps beside the database.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
@@ -81,14 +82,15 @@ fn directory(path: &Path) -> &Path {
     path.parent().unwrap_or(path)
 }
 
-fn refuse_network(path: &Path) -> Result<(), Trouble> {
-    let found = statfs(path).map_err(|error| trouble(path, "cannot look at the file system", &error.into()))?;
-    let (name, true) = file_system(i128::from(found.f_type)) else { return Ok(()) };
-    let why = "where locks and shared memory do not work: use a local one";
+fn reject_network_file_system(path: &Path) -> Result<(), Trouble> {
+    let stat = statfs(path).map_err(|error| trouble(path, "cannot inspect the file system", &error.into()))?;
+    let (name, true) = file_system(i128::from(stat.f_type)) else { return Ok(()) };
+    let why = "where file locks and shared memory do not work: use a local file system";
     Err(unfit(path, &format!("it is on a network file system ({name}), {why}")))
 }
 
-/// Returns the name of a file system by its `statfs` magic number, if it is known, and whether it is on a network.
+/// Returns the name of the file system with this `statfs` magic number, and whether the file system is on a network. An
+/// unknown file system counts as local.
 pub(super) fn file_system(magic: i128) -> (&'static str, bool) {
     // The kernel's magic numbers have 32 bits; their sign depends on the architecture.
     match magic as u32 {
@@ -121,7 +123,7 @@ fn unfit(path: &Path, why: &str) -> Trouble {
     Trouble::Unfit(format!("{}: {why}", path.display()))
 }
 
-/// Classifies an error as temporary or permanent.
+/// Converts an error, depending on whether it is temporary or permanent.
 fn trouble(path: &Path, what: &str, error: &io::Error) -> Trouble {
     use io::ErrorKind::{Interrupted, OutOfMemory, QuotaExceeded, ResourceBusy, StorageFull};
     let text = format!("{}: {what}: {error}", path.display());

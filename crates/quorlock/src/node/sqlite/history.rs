@@ -1,4 +1,4 @@
-//! The event history as a table, limited to about `HISTORY_MAX` rows.
+//! The history of events, in a table of at most about `HISTORY_MAX` rows.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::node::event::{Event, FIELDS, HISTORY_MAX};
 use crate::node::sqlite::column::run;
 use crate::node::sqlite::fault::Fault;
 
-/// Adds events, and deletes the oldest ones beyond the limit.
+/// Adds events, and deletes the oldest events above the limit.
 pub(super) fn note(connection: &Connection, events: &[Arc<Event>]) -> Result<(), Fault> {
     let mut insert = connection.prepare_cached(
         "INSERT INTO history(id, at, name, what, fence, holder, mode, reason) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
@@ -23,7 +23,7 @@ pub(super) fn note(connection: &Connection, events: &[Arc<Event>]) -> Result<(),
     run(connection, sql, params![connection.last_insert_rowid(), HISTORY_MAX])
 }
 
-/// Reads the newest events. Skips rows that another program wrote.
+/// Reads the newest events. Skips invalid rows, which this program has not written.
 pub(super) fn recall(connection: &Connection, limit: usize) -> Result<Vec<Event>, Fault> {
     let mut statement = connection.prepare_cached(
         "SELECT id, at, name, what, fence, holder, mode, reason FROM history ORDER BY seq DESC LIMIT ?1",

@@ -1,26 +1,27 @@
-//! Hints between sessions. A hint says that a lock may be free now, or that it was broken. A release writes a hint row
-//! for the first waiter. A break writes one row that every session reads. Sessions with waiters or holders poll for
+//! Hints between sessions. A hint says that a lock may be free now, or that a lock was broken. A release writes a hint
+//! row for the first waiter. A break writes one row that every session reads. Sessions with waiters or leases poll for
 //! these rows.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::node::NodeTime;
-use quorlock_core::ticket::{Channel, ENTRY_LEASE, Parting, QueuePosition, Ticket, Waiter};
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{ENTRY_LEASE, Parting, Request, Ticket, Waiter};
+use quorlock_core::vote::{QueuePosition, Refusal, Vote};
 use rusqlite::{Connection, params};
 
 use crate::node::sqlite::column::{read_all, run};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{Answer, Inbox, Message, Reply};
 
-/// The longest delay until a hint is noticed while this session has a waiter.
-pub(super) const NOTICE_WITHIN: Duration = Duration::from_millis(2);
-/// The longest delay until a break is noticed while this session only holds.
-const BREAK_NOTICE_WITHIN: Duration = Duration::from_millis(100);
-/// The channel of hint rows for broken locks. Their ticket is the lock's key, and every session reads them.
-pub(super) const BROKEN: &str = "broken";
+/// The time between two polls while this session has a waiter.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
+/// The time between two polls while this session has leases, but no waiter: only breaks matter then.
+const BREAK_POLL_INTERVAL: Duration = Duration::from_millis(100);
+/// The channel of hint rows for broken locks. Every session reads these rows. The column `ticket` contains the lock's
+/// key.
+const BROKEN_CHANNEL: &str = "broken";
 /// The channel of sessions that receive no hints.
 const NOBODY: Channel = Channel(0);
 
@@ -30,80 +31,81 @@ pub(super) struct Listener {
     /// This session's waiters, and when the queue position of each expires.
     waiters: HashMap<Ticket, u64>,
     /// This session's leases, and when the vote of each expires unless it is renewed.
-    holds: HashMap<LeaseId, u64>,
-    /// The time of the last poll.
-    looked: Instant,
-    /// SQLite's `data_version` when hints were last read. It changes when another connection commits.
+    leases: HashMap<LeaseId, u64>,
+    last_poll: Instant,
+    /// SQLite's `data_version` when hints were last read. The version changes when another connection commits.
     version: Option<i64>,
-    /// The last hint that was read, for any session.
-    read: i64,
-    /// The last hint that was delivered but not deleted yet.
-    told: Option<i64>,
+    /// The number of the last hint row that was read, for any session.
+    last_read: i64,
+    /// The number of the last hint row that was delivered but not deleted yet.
+    last_delivered: Option<i64>,
 }
 
 impl Listener {
     /// Creates a listener for this client's hints.
     pub(super) fn new(inbox: Inbox) -> Self {
-        let (waiters, holds) = (HashMap::new(), HashMap::new());
-        Self { inbox, waiters, holds, looked: Instant::now(), version: None, read: 0, told: None }
+        let (waiters, leases) = (HashMap::new(), HashMap::new());
+        Self { inbox, waiters, leases, last_poll: Instant::now(), version: None, last_read: 0, last_delivered: None }
     }
 
-    /// Returns the time until the next poll, or `None` if this session has no waiters and no holders.
-    pub(super) fn due_in(&self) -> Option<Duration> {
+    /// Returns the time until the next poll, or `None` if this session has no waiters and no leases.
+    pub(super) fn next_poll_in(&self) -> Option<Duration> {
         if !self.waiters.is_empty() {
-            Some(NOTICE_WITHIN)
-        } else if !self.holds.is_empty() {
-            Some(BREAK_NOTICE_WITHIN.saturating_sub(self.looked.elapsed()))
+            Some(POLL_INTERVAL)
+        } else if !self.leases.is_empty() {
+            Some(BREAK_POLL_INTERVAL.saturating_sub(self.last_poll.elapsed()))
         } else {
             None
         }
     }
 
-    /// Returns whether a poll is due, even if the queue of questions is not empty.
-    pub(super) fn is_due(&self) -> bool {
-        !self.waiters.is_empty() || self.due_in() == Some(Duration::ZERO)
+    /// Returns whether the session must poll even if the queue of questions is not empty.
+    pub(super) fn is_poll_due(&self) -> bool {
+        !self.waiters.is_empty() || self.next_poll_in() == Some(Duration::ZERO)
     }
 
-    /// Writes a row that tells all other clients that a lock was broken. Returns the message for this client, to
-    /// deliver after the commit.
-    pub(super) fn announce(transaction: &Connection, key: &str, now: NodeTime) -> Result<Answer, Fault> {
-        leave(transaction, BROKEN, key, now)?;
+    /// Writes a hint to all other clients that a lock was broken. Returns the same hint for this client, to deliver
+    /// after the commit.
+    pub(super) fn publish_break(transaction: &Connection, key: &str, now: NodeTime) -> Result<Answer, Fault> {
+        write_hint(transaction, BROKEN_CHANNEL, key, now)?;
         Ok(Answer::Broken(key.into()))
     }
 
-    /// Writes a hint that is for another client. Returns a hint that is for this client, to deliver after the commit.
-    pub(super) fn leave(
+    /// Writes a hint for a waiter of another client. Returns a hint for a waiter of this client, to deliver after the
+    /// commit.
+    pub(super) fn publish_hint(
         &self,
         transaction: &Connection,
-        hint: Option<Waiter>,
+        waiter: Option<Waiter>,
         now: NodeTime,
     ) -> Result<Option<Answer>, Fault> {
-        let Some(hint) = hint.filter(|hint| hint.channel != NOBODY) else { return Ok(None) };
-        if hint.channel == self.inbox.channel {
-            return Ok(Some(Answer::Hint(hint.ticket, None)));
+        let Some(waiter) = waiter.filter(|waiter| waiter.channel != NOBODY) else { return Ok(None) };
+        if waiter.channel == self.inbox.channel {
+            return Ok(Some(Answer::Hint(waiter.ticket, None)));
         }
-        leave(transaction, &hint.channel.digits(), &hint.ticket.to_string(), now)?;
+        write_hint(transaction, &waiter.channel.digits(), &waiter.ticket.to_string(), now)?;
         Ok(None)
     }
 
-    /// Deletes this client's delivered hints. If the transaction fails, the sweep deletes them later.
-    pub(super) fn tidy(&mut self, transaction: &Connection) -> Result<(), Fault> {
-        let Some(told) = self.told.take() else { return Ok(()) };
+    /// Deletes the hints that were delivered to this client. If the transaction fails, a sweep deletes these hints
+    /// later.
+    pub(super) fn delete_delivered(&mut self, transaction: &Connection) -> Result<(), Fault> {
+        let Some(last) = self.last_delivered.take() else { return Ok(()) };
         let sql = "DELETE FROM hint WHERE seq <= ?1 AND channel = ?2";
-        run(transaction, sql, params![told, self.inbox.channel.digits()])
+        run(transaction, sql, params![last, self.inbox.channel.digits()])
     }
 
-    /// Updates the waiters and holders from the requests and replies of a committed transaction.
-    pub(super) fn learn<'a>(&mut self, answered: impl IntoIterator<Item = (&'a Message, &'a Reply)>, now: NodeTime) {
+    /// Updates the waiters and leases from the requests and replies of a committed transaction.
+    pub(super) fn update<'a>(&mut self, answered: impl IntoIterator<Item = (&'a Message, &'a Reply)>, now: NodeTime) {
         if self.inbox.channel == NOBODY {
             return;
         }
         for (message, reply) in answered {
             let Reply::Voted { vote, .. } = reply else { continue };
             let request = &*message.request;
-            // The holds of a retired owner expire by themselves.
+            // Leases of a retired owner stay until they expire, which costs only some polls.
             if let Request::Release { attempt, .. } | Request::PlainRelease { attempt } = request {
-                self.holds.remove(attempt);
+                self.leases.remove(attempt);
             }
             if let (
                 Request::Acquire { attempt, ttl, .. }
@@ -113,14 +115,14 @@ impl Listener {
                 Vote::Grant { .. },
             ) = (request, vote)
             {
-                self.holds.insert(*attempt, now.life_millis.saturating_add(ttl.as_millis()));
+                self.leases.insert(*attempt, now.life_millis.saturating_add(ttl.as_millis()));
             }
             match (request, vote) {
                 (Request::Acquire { waiter: Some(waiter), .. }, Vote::Refusal(refusal)) if is_in_queue(refusal) => {
-                    self.expect(*waiter, now);
+                    self.add_waiter(*waiter, now);
                 }
                 (Request::Release { parting: Some(Parting::Yield(waiter)), .. }, Vote::Grant { .. }) => {
-                    self.expect(*waiter, now);
+                    self.add_waiter(*waiter, now);
                 }
                 (Request::Acquire { waiter: Some(waiter), .. }, Vote::Grant { .. })
                 | (Request::Release { parting: Some(Parting::Leave(waiter)), .. }, _) => {
@@ -131,40 +133,40 @@ impl Listener {
         }
     }
 
-    fn expect(&mut self, waiter: Waiter, now: NodeTime) {
+    fn add_waiter(&mut self, waiter: Waiter, now: NodeTime) {
         if waiter.channel == self.inbox.channel {
-            self.waiters.insert(waiter.ticket, lapse(now));
+            self.waiters.insert(waiter.ticket, position_end(now));
         }
     }
 
-    /// Delivers hints that other sessions have written for this client. First checks whether another connection has
-    /// committed anything. This check takes no lock and little time.
-    pub(super) fn listen(&mut self, connection: &Connection, now: NodeTime) {
-        self.looked = Instant::now();
+    /// Delivers hints that other sessions have written for this client.
+    pub(super) fn poll(&mut self, connection: &Connection, now: NodeTime) {
+        self.last_poll = Instant::now();
         self.waiters.retain(|_, until| now.life_millis <= *until);
-        self.holds.retain(|_, until| now.life_millis <= *until);
-        if self.hear(connection, now).is_err_and(|fault| !fault.is_transient()) {
-            // Waiters also retry without hints. If the file is damaged, their next request reports it.
+        self.leases.retain(|_, until| now.life_millis <= *until);
+        if self.read_hints(connection, now).is_err_and(|fault| !fault.is_transient()) {
+            // Waiters also retry without hints. If the file is damaged, the next request reports the damage.
             self.waiters.clear();
-            self.holds.clear();
+            self.leases.clear();
         }
     }
 
-    fn hear(&mut self, connection: &Connection, now: NodeTime) -> Result<(), Fault> {
-        // Read the version before the hints. Then a commit between the two reads is seen twice, and not missed.
+    fn read_hints(&mut self, connection: &Connection, now: NodeTime) -> Result<(), Fault> {
+        // Reading the version takes no lock and little time. Read the version before the hints: a commit between the
+        // two reads then causes a second read of the hints, and no hint is missed.
         let version = connection.prepare_cached("PRAGMA data_version")?.query_row([], |row| row.get(0))?;
         if self.version == Some(version) {
             return Ok(());
         }
         let own = self.inbox.channel.digits();
         let sql = "SELECT seq, channel, ticket FROM hint WHERE seq > ?1 AND until >= ?2";
-        read_all(connection, "hint", sql, (self.read, now.life_millis), |row| {
-            self.read = row.get(0)?;
+        read_all(connection, "hint", sql, (self.last_read, now.life_millis), |row| {
+            self.last_read = row.get(0)?;
             let channel: String = row.get(1)?;
-            if channel == BROKEN {
+            if channel == BROKEN_CHANNEL {
                 self.inbox.deliver(Answer::Broken(row.get(2)?));
             } else if channel == own {
-                self.told = Some(self.read);
+                self.last_delivered = Some(self.last_read);
                 self.inbox.deliver(Answer::Hint(row.parsed(2, Ticket::parse)?, None));
             }
             Ok(())
@@ -175,12 +177,12 @@ impl Listener {
 }
 
 /// Writes a hint row. The row expires after the same time as a queue position.
-fn leave(transaction: &Connection, channel: &str, ticket: &str, now: NodeTime) -> Result<(), Fault> {
+fn write_hint(transaction: &Connection, channel: &str, ticket: &str, now: NodeTime) -> Result<(), Fault> {
     let sql = "INSERT INTO hint(channel, ticket, until) VALUES (?1, ?2, ?3)";
-    run(transaction, sql, params![channel, ticket, lapse(now)])
+    run(transaction, sql, params![channel, ticket, position_end(now)])
 }
 
-/// Returns whether a waiter that got this refusal is in the queue.
+/// Returns whether a waiter whose request was refused for this reason is in the queue.
 fn is_in_queue(refusal: &Refusal) -> bool {
     matches!(
         refusal,
@@ -189,6 +191,7 @@ fn is_in_queue(refusal: &Refusal) -> bool {
     )
 }
 
-fn lapse(now: NodeTime) -> u64 {
+/// Returns when a queue position that is taken or extended now will expire.
+fn position_end(now: NodeTime) -> u64 {
     now.life_millis.saturating_add(ENTRY_LEASE.as_millis() as u64)
 }

@@ -1,25 +1,26 @@
 //! Loads and saves the record of one name.
 //!
-//! Entries (one for each holder of a lock that allows several) and queue positions have their own tables. Entries are
-//! read only if the vote is not exclusive. Queue positions are read only if the record is marked as waited for.
+//! Entries and queue positions have their own tables. A lock that allows several holders has an entry for each holder.
+//! Entries are read only if the vote is not exclusive, and queue positions only if the row of the record says that
+//! there are waiters.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use quorlock_core::mode::{OwnerId, Period};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use quorlock_core::node::{Entry, FenceNote, Place, Record, VoteNote};
-use quorlock_core::ticket::{Channel, Ticket, Waiter};
-use quorlock_core::vote::Request;
+use quorlock_core::request::{Request, Ticket, Waiter};
+use quorlock_core::terms::Period;
 use rusqlite::{Connection, params};
 
 use crate::node::sqlite::column::{read_all, read_first, run};
 use crate::node::sqlite::fault::Fault;
 
-/// Loads a name's record. Of the tombstones, of which there may be many, loads only those that concern the request.
+/// Loads a name's record. There may be many tombstones, so this function loads only the tombstones that concern the
+/// request.
 pub(super) fn load(connection: &Connection, key: &str, request: &Request) -> Result<Record, Fault> {
-    let mut record = load_standing(connection, key)?;
+    let mut record = load_without_tombstones(connection, key)?;
     // Plain requests ignore tombstones.
-    if request.needs_life() && !request.is_plain() {
+    if request.needs_epoch() && !request.is_plain() {
         let attempt = request.attempt();
         let sql = "SELECT until FROM tombstone WHERE attempt = ?1";
         let until = read_first(connection, "tombstone", sql, [attempt.reveal()], |row| row.get(0))?;
@@ -34,7 +35,7 @@ pub(super) fn load(connection: &Connection, key: &str, request: &Request) -> Res
 }
 
 /// Loads a name's record without tombstones.
-pub(super) fn load_standing(connection: &Connection, key: &str) -> Result<Record, Fault> {
+pub(super) fn load_without_tombstones(connection: &Connection, key: &str) -> Result<Record, Fault> {
     let sql = "SELECT vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
         FROM record WHERE key = ?1";
     let record = read_first(connection, "record", sql, [key], |row| {
@@ -67,30 +68,30 @@ pub(super) fn load_standing(connection: &Connection, key: &str) -> Result<Record
 
 /// Writes the changes to a name's record. Deletes a record that has become empty.
 ///
-/// `behind` lists the processes that keep new rows alive. An existing row keeps its list, because a short-lived process
-/// may extend a lease. There is one exception: a new list that starts with the whole stored list replaces the stored
-/// list.
+/// `processes` lists the processes that keep new rows alive. An existing row keeps its list, because a short-lived
+/// process may extend a lease. The only exception is a list that starts with the whole stored list: it replaces the
+/// stored list.
 pub(super) fn save(
     connection: &Connection,
     key: &str,
     before: &Record,
     record: &Record,
-    behind: Option<&str>,
+    processes: Option<&str>,
 ) -> Result<(), Fault> {
-    let is_marked = |record: &Record| !record.queue.is_empty();
+    let has_queue = |record: &Record| !record.queue.is_empty();
     if record.is_empty() {
         run(connection, "DELETE FROM record WHERE key = ?1", params![key])?;
-    } else if (&before.vote, &before.fence, is_marked(before)) != (&record.vote, &record.fence, is_marked(record)) {
-        save_row(connection, key, record, behind)?;
+    } else if (&before.vote, &before.fence, has_queue(before)) != (&record.vote, &record.fence, has_queue(record)) {
+        save_row(connection, key, record, processes)?;
     }
-    save_entries(connection, key, &before.entries, &record.entries, behind)?;
-    save_queue(connection, key, &before.queue, &record.queue, behind)?;
+    save_entries(connection, key, &before.entries, &record.entries, processes)?;
+    save_queue(connection, key, &before.queue, &record.queue, processes)?;
     save_tombstones(connection, key, before, record)
 }
 
-fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<&str>) -> Result<(), Fault> {
+fn save_row(connection: &Connection, key: &str, record: &Record, processes: Option<&str>) -> Result<(), Fault> {
     let (vote, fence) = (record.vote.as_ref(), record.fence.as_ref());
-    // If there are entries, each entry has its own list of processes.
+    // If there are entries, each entry has its own list of processes, and the row of the record has none.
     let is_exclusive = vote.is_some_and(|vote| vote.period == Period::Exclusive);
     let sql = "INSERT INTO record(
             key, vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting, processes
@@ -111,7 +112,7 @@ fn save_row(connection: &Connection, key: &str, record: &Record, behind: Option<
         fence.map(|note| &note.holder),
         fence.map(|note| note.until),
         !record.queue.is_empty(),
-        behind.filter(|_| is_exclusive),
+        processes.filter(|_| is_exclusive),
     ];
     run(connection, sql, params)
 }
@@ -134,7 +135,7 @@ fn save_entries(
     key: &str,
     before: &[Entry],
     after: &[Entry],
-    behind: Option<&str>,
+    processes: Option<&str>,
 ) -> Result<(), Fault> {
     let (removed, written) = changes(before, after, |entry| entry.attempt);
     for entry in removed {
@@ -148,7 +149,7 @@ fn save_entries(
                 processes = CASE WHEN substr(?6, 1, length(processes) + 1) = processes || ' '
                     THEN ?6 ELSE processes END";
         let owner = owner.map(OwnerId::reveal);
-        run(connection, sql, params![key, attempt.reveal(), owner, slot, until, behind, fence.get()])?;
+        run(connection, sql, params![key, attempt.reveal(), owner, slot, until, processes, fence.get()])?;
     }
     Ok(())
 }
@@ -166,7 +167,7 @@ fn save_queue(
     key: &str,
     before: &[Place],
     after: &[Place],
-    behind: Option<&str>,
+    processes: Option<&str>,
 ) -> Result<(), Fault> {
     let (removed, written) = changes(before, after, |place| place.waiter.ticket);
     for Place { waiter: Waiter { ticket, .. }, .. } in removed {
@@ -178,12 +179,12 @@ fn save_queue(
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
             ON CONFLICT(key, at, id) DO UPDATE SET channel = ?4, shared = ?5, until = ?6";
         let (id, channel) = (ticket.id_digits(), channel.digits());
-        run(connection, sql, params![key, ticket.at, id, channel, shared, until, behind])?;
+        run(connection, sql, params![key, ticket.at, id, channel, shared, until, processes])?;
     }
     Ok(())
 }
 
-/// Returns the removed rows, and the new or changed rows.
+/// Compares two lists of rows. Returns the removed rows, and the new or changed rows.
 fn changes<'a, T: PartialEq, K: Ord>(
     before: &'a [T],
     after: &'a [T],
@@ -198,9 +199,10 @@ fn changes<'a, T: PartialEq, K: Ord>(
     (removed.collect(), after.iter().filter(|row| old.get(&key(row)) != Some(row)).collect())
 }
 
-/// Writes new and extended tombstones. Keeps a tombstone in the file that was not loaded and lasts longer.
+/// Writes new and extended tombstones. If the file contains a tombstone that was not loaded and lasts longer, the
+/// longer tombstone stays.
 fn save_tombstones(connection: &Connection, key: &str, before: &Record, record: &Record) -> Result<(), Fault> {
-    // The client chooses the tombstone's duration; cap it at the largest value that SQLite can store.
+    // The client chooses the duration of the tombstone. Limit the end to the largest value that SQLite can store.
     let capped = |until: u64| i64::try_from(until).unwrap_or(i64::MAX);
     for (attempt, until) in record.tombstones.iter().filter(|(of, until)| before.tombstones.get(of) != Some(until)) {
         let sql = "INSERT INTO tombstone(attempt, until) VALUES (?1, ?2)

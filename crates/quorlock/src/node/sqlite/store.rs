@@ -1,4 +1,4 @@
-//! The tables, the node's own state, and the sweep of lapsed rows.
+//! The tables, the row of the node itself, and the sweep of expired rows.
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime};
@@ -8,29 +8,29 @@ use crate::node::sqlite::column::{StoredRow, read_first, run};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{PAGE_MAX, PAGE_STEPS_MAX, Page, Search};
 
-/// The most records, hints and tombstones of each kind that one sweep visits.
+/// The largest number of rows of each table that one sweep visits.
 pub(super) const SWEEP_MAX: u32 = 1_000;
 
 const SCHEMA: &str = include_str!("schema.sql");
 
-/// The node's own state in the file.
+/// The row of the node itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NodeNote {
-    /// The reserve: a number above every fence ever granted. It is on disk before [`sure`](Self::sure) is raised to it.
+pub(super) struct NodeRow {
+    /// A number above every fence that was ever granted. See the module [`reserve`](super::reserve).
     pub(super) reserve: u64,
-    /// A reserve that is known to be on disk. If the process that raised `reserve` crashed, other processes may see the
-    /// new value although it was never synced.
-    pub(super) sure: u64,
-    /// The last key that the sweep visited.
+    /// A reserve that is certainly on disk (column `sure`). The latest `reserve` may not be on disk: if the process
+    /// that raised the reserve crashed, other processes may read a value that was never synced.
+    pub(super) synced_reserve: u64,
+    /// The key of the last record that a sweep visited.
     pub(super) swept: String,
     /// The node's incarnation; `None` if the node is blank.
     pub(super) life: Option<Incarnation>,
 }
 
-impl NodeNote {
-    /// Returns the lowest fence that must be kept. Lower stored fences can be forgotten, because all later fences are
-    /// at or above the result.
-    pub(super) fn forgettable(&self, now: NodeTime) -> Fence {
+impl NodeRow {
+    /// Returns the lowest fence that must be kept. A lower stored fence can be deleted, because all later fences are at
+    /// or above the result.
+    pub(super) fn lowest_kept_fence(&self, now: NodeTime) -> Fence {
         self.life.as_ref().map_or(Fence::default(), |life| {
             let clock = Fence::new(now.wall_micros.saturating_sub(life.constants.max_skew_micros));
             life.floor.unwrap_or_default().max(clock)
@@ -44,8 +44,8 @@ pub(super) fn create(connection: &Connection, reserve: u64) -> Result<(), Fault>
     run(connection, "INSERT INTO node(id, reserve, sure, swept) VALUES (1, ?1, 0, '')", params![reserve])
 }
 
-/// Loads the node's own state.
-pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
+/// Loads the row of the node.
+pub(super) fn load_node(connection: &Connection) -> Result<NodeRow, Fault> {
     let sql = "SELECT reserve, sure, swept, run, epoch, floor, elapsed,
         cluster, nodes, max_ttl, max_clock_skew, founders, quarantine, suspended, restarts FROM node WHERE id = 1";
     let node = read_first(connection, "node", sql, [], |row| {
@@ -68,18 +68,18 @@ pub(super) fn load_node(connection: &Connection) -> Result<NodeNote, Fault> {
                 restarts: row.get(14)?,
             }),
         };
-        Ok(NodeNote { reserve: row.get(0)?, sure: row.get(1)?, swept: row.get(2)?, life })
+        Ok(NodeRow { reserve: row.get(0)?, synced_reserve: row.get(1)?, swept: row.get(2)?, life })
     })?;
     node.ok_or(Fault::Damaged { table: "node", column: "id".into() })
 }
 
-/// Saves the node's own state if it has changed.
-pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeNote) -> Result<(), Fault> {
+/// Saves the row of the node if it has changed.
+pub(super) fn save_node(connection: &Connection, before: &NodeRow, node: &NodeRow) -> Result<(), Fault> {
     if before == node {
         return Ok(());
     }
     let sql = "UPDATE node SET reserve = ?1, sure = ?2, swept = ?3 WHERE id = 1";
-    run(connection, sql, params![node.reserve, node.sure, node.swept])?;
+    run(connection, sql, params![node.reserve, node.synced_reserve, node.swept])?;
     let Some(life) = node.life.as_ref().filter(|_| before.life != node.life) else { return Ok(()) };
     let constants = &life.constants;
     let sql = "UPDATE node SET run = ?1, epoch = ?2, floor = ?3, elapsed = ?4,
@@ -102,7 +102,7 @@ pub(super) fn save_node(connection: &Connection, before: &NodeNote, node: &NodeN
     run(connection, sql, params)
 }
 
-/// Deletes all votes, fences, waiters, hints and tombstones.
+/// Deletes everything except the row of the node and the history: votes, fences, waiters, hints and tombstones.
 pub(super) fn wipe(connection: &Connection) -> Result<(), Fault> {
     for table in ["record", "entry", "place", "hint", "tombstone", "retired"] {
         connection.execute(&format!("DELETE FROM {table}"), [])?;
@@ -110,17 +110,18 @@ pub(super) fn wipe(connection: &Connection) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Deletes lapsed rows among the records after those of the last sweep, and among the oldest hints and tombstones.
-pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime) -> Result<(), Fault> {
-    let (life_millis, forgettable) = (now.life_millis, node.forgettable(now).get());
+/// Deletes expired rows: among the next records after the last sweep, with their entries and queue positions, and among
+/// the oldest hints and tombstones.
+pub(super) fn sweep(connection: &Connection, node: &mut NodeRow, now: NodeTime) -> Result<(), Fault> {
+    let (life_millis, lowest_kept_fence) = (now.life_millis, node.lowest_kept_fence(now).get());
     let last = connection
         .prepare_cached("SELECT key FROM record WHERE key > ?1 ORDER BY key LIMIT 1 OFFSET ?2")?
         .query_row(params![node.swept, SWEEP_MAX - 1], |row| row.get::<_, String>(0))
         .optional()?;
-    for (table, marked) in [("entry", "period IS NOT NULL"), ("place", "waiting <> 0")] {
+    for (table, has_rows) in [("entry", "period IS NOT NULL"), ("place", "waiting <> 0")] {
         let sql = format!(
             "DELETE FROM {table} WHERE until < ?3 AND key IN (SELECT key FROM
-                (SELECT key, period, waiting FROM record WHERE key > ?1 ORDER BY key LIMIT ?2) WHERE {marked})"
+                (SELECT key, period, waiting FROM record WHERE key > ?1 ORDER BY key LIMIT ?2) WHERE {has_rows})"
         );
         run(connection, &sql, params![node.swept, SWEEP_MAX, life_millis])?;
     }
@@ -128,7 +129,7 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeNote, now: NodeTime)
         AND (vote_until IS NULL OR vote_until < ?3)
         AND (fence_until IS NULL OR (fence_until < ?3 AND fence < ?4))
         AND (waiting = 0 OR NOT EXISTS (SELECT 1 FROM place WHERE place.key = record.key))";
-    run(connection, sql, params![node.swept, SWEEP_MAX, life_millis, forgettable])?;
+    run(connection, sql, params![node.swept, SWEEP_MAX, life_millis, lowest_kept_fence])?;
     node.swept = last.unwrap_or_default();
     for sql in [
         "DELETE FROM tombstone WHERE attempt IN
@@ -150,7 +151,7 @@ pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) ->
             WHERE key >= ?1 AND key > ?2 ORDER BY key LIMIT ?4",
     )?;
     let mut rows = statement.query(params![from, search.after, now.life_millis, PAGE_MAX * PAGE_STEPS_MAX])?;
-    let (mut page, mut looked_at) = (Page::default(), 0);
+    let (mut page, mut visited) = (Page::default(), 0);
     while let Some(row) = rows.next()? {
         let row = StoredRow { row, table: "record" };
         let key: String = row.get(0)?;
@@ -158,8 +159,8 @@ pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) ->
         if !key.starts_with(&search.span.start) {
             return Ok(Page { next: None, ..page });
         }
-        looked_at += 1;
-        page.next = (looked_at == PAGE_MAX * PAGE_STEPS_MAX).then(|| key.clone());
+        visited += 1;
+        page.next = (visited == PAGE_MAX * PAGE_STEPS_MAX).then(|| key.clone());
         if row.get::<Option<bool>>(1)? == Some(true) && search.span.fits(&key) {
             page.keys.push(key.clone());
         }

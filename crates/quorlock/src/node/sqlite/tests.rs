@@ -1,4 +1,4 @@
-//! What is promised of an SQLite node.
+//! Tests of SQLite nodes, and their helpers.
 
 mod crash;
 mod damage;
@@ -18,112 +18,115 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
-use quorlock_core::name::{Holder, LeaseId, Name};
+use quorlock_core::name::{Channel, Holder, LeaseId, Name};
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, NodeTime, Standing, Trust};
-use quorlock_core::ticket::{Channel, Handoff, Parting, Ticket, Waiter};
+use quorlock_core::request::{Parting, Request, Ticket, Waiter};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::vote::{Handoff, Refusal, Vote};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
-use crate::node::key::{KeyTemplate, LockKey};
-use crate::node::{Life, Message, Question, Reply, RequestReply};
+use crate::node::key::KeyTemplate;
+use crate::node::{Life, LockKey, Message, Question, Reply, RequestReply};
 
-/// When the tests begin, by the wall clock: 2025-01-01.
+/// The start of each test by the wall clock: 2025-01-01.
 const START_MICROS: u64 = 1_735_689_600_000_000;
 const HOUR_MILLIS: u64 = 3_600_000;
 const MAX_SKEW_MICROS: u64 = 10_000_000;
 
 impl SqliteNode {
-    fn with_boot_id(path: &Path, boot: &str, clock: &Hands) -> Self {
+    fn with_boot_id(path: &Path, boot: &str, clock: &TestClock) -> Self {
         let clock = clock.clone();
         let clock: Clock = Arc::new(move || clock.read());
         Self { boot: Some((boot.into(), clock)), ..Self::new(path.into(), Processes::default()) }
     }
 }
 
-/// A clock that stands still unless it is moved, and counts how often it was read.
+/// A clock that only tests advance. The clock counts how often it was read.
 #[derive(Clone, Default)]
-struct Hands {
+struct TestClock {
     millis: Arc<AtomicU64>,
-    read: Arc<AtomicU64>,
+    readings: Arc<AtomicU64>,
 }
 
-impl Hands {
+impl TestClock {
     fn read(&self) -> NodeTime {
-        self.read.fetch_add(1, Ordering::SeqCst);
+        self.readings.fetch_add(1, Ordering::SeqCst);
         self.peek()
     }
 
+    /// Reads the clock without counting the reading.
     fn peek(&self) -> NodeTime {
         let millis = self.millis.load(Ordering::SeqCst);
         NodeTime { wall_micros: START_MICROS + millis * 1_000, life_millis: 1_000 + millis }
     }
 
+    /// Advances the clock.
     fn pass(&self, millis: u64) {
         self.millis.fetch_add(millis, Ordering::SeqCst);
     }
 
     fn readings(&self) -> u64 {
-        self.read.load(Ordering::SeqCst)
+        self.readings.load(Ordering::SeqCst)
     }
 }
 
-/// A directory with a file in it that is a node.
-struct Ground {
+/// A directory with the file of an SQLite node.
+struct TestFile {
     directory: tempfile::TempDir,
-    clock: Hands,
+    clock: TestClock,
 }
 
-impl Ground {
+impl TestFile {
     fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), clock: Hands::default() }
+        Self { directory: tempfile::tempdir().unwrap(), clock: TestClock::default() }
     }
 
     fn path(&self) -> PathBuf {
         self.directory.path().join("locks.db")
     }
 
-    /// A session that has said hello.
-    fn session(&self, boot: &str) -> Handled {
-        Handled::new(self.open(boot).unwrap())
+    /// Opens a session, and completes the handshake.
+    fn session(&self, boot: &str) -> TestSession {
+        TestSession::new(self.open(boot).unwrap())
     }
 
     fn open(&self, boot: &str) -> Result<RequestReply, Trouble> {
         open(&SqliteNode::with_boot_id(&self.path(), boot, &self.clock))
     }
 
-    /// A session that has said hello, the hints that it hears, and the clock that it alone reads.
-    fn listener(&self, channel: Channel) -> Listening {
-        self.listener_of(channel, Processes::default())
+    /// Opens a session that receives hints on this channel. Only this session reads the clock of the result.
+    fn listener(&self, channel: Channel) -> TestListener {
+        self.listener_with(channel, Processes::default())
     }
 
-    /// The same, and these processes stand behind it.
-    fn listener_of(&self, channel: Channel, processes: Processes) -> Listening {
-        let clock = Hands { millis: Arc::clone(&self.clock.millis), ..Hands::default() };
+    /// Like [`listener`](Self::listener), but these processes keep the session's leases alive.
+    fn listener_with(&self, channel: Channel, processes: Processes) -> TestListener {
+        let clock = TestClock { millis: Arc::clone(&self.clock.millis), ..TestClock::default() };
         let node = SqliteNode { processes, ..SqliteNode::with_boot_id(&self.path(), "boot", &clock) };
-        let (session, heard) = wait(RequestReply::listening(&node, channel)).unwrap();
-        Listening { session: Handled::new(session), channel, heard, clock }
+        let (session, hints) = wait(RequestReply::listening(&node, channel)).unwrap();
+        TestListener { session: TestSession::new(session), channel, hints, clock }
     }
 
+    /// Returns the number of rows of a table.
     fn count(&self, table: &str) -> i64 {
-        self.other().query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
+        self.connect().query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
     }
 
-    /// Another program's view of the file.
-    fn other(&self) -> rusqlite::Connection {
+    /// Opens the file like another program.
+    fn connect(&self) -> rusqlite::Connection {
         rusqlite::Connection::open(self.path()).unwrap()
     }
 }
 
 /// A session after its handshake.
-struct Handled {
+struct TestSession {
     session: RequestReply,
     known: Incarnation,
 }
 
-impl Handled {
+impl TestSession {
     fn new(mut session: RequestReply) -> Self {
         let known = hello(&mut session).life.unwrap();
         Self { session, known }
@@ -133,12 +136,12 @@ impl Handled {
         Life { epoch: self.known.epoch.unwrap(), floor: self.known.floor.unwrap() }
     }
 
-    /// Puts a batch on its way.
+    /// Sends a batch, without waiting for the replies.
     fn post(&mut self, messages: Vec<Message>) {
         self.session.post(Question::Votes(Some(self.life()), messages));
     }
 
-    /// The answer to the oldest batch.
+    /// Waits for the replies to the oldest unanswered batch.
     fn replies(&mut self) -> Result<Vec<Reply>, Trouble> {
         wait(self.session.replies())
     }
@@ -157,7 +160,7 @@ impl Handled {
         self.ask(name, acquire(attempt))
     }
 
-    /// Acquires and releases, and gives the fence.
+    /// Acquires and releases the lock, and returns the fence.
     fn fence(&mut self, name: &str, attempt: u128) -> Fence {
         let vote = self.acquire(name, attempt);
         self.ask(name, release(attempt));
@@ -165,39 +168,39 @@ impl Handled {
     }
 }
 
-/// A session with an ear.
-struct Listening {
-    session: Handled,
+/// A session that receives hints.
+struct TestListener {
+    session: TestSession,
     channel: Channel,
-    heard: UnboundedReceiver<(Ticket, Option<Handoff>)>,
-    clock: Hands,
+    hints: UnboundedReceiver<(Ticket, Option<Handoff>)>,
+    clock: TestClock,
 }
 
-impl Listening {
+impl TestListener {
     fn waiter(&self, ticket: Ticket) -> Waiter {
         Waiter { ticket, channel: self.channel, shared: false }
     }
 
-    /// Asks, and waits in the queue if it is refused.
+    /// Asks for the lock, with a position in the queue if the node refuses.
     fn queue(&mut self, name: &str, attempt: u128, ticket: Ticket) -> Vote {
-        let request = asking(attempt, Mode::EXCLUSIVE, Some(self.waiter(ticket)));
+        let request = acquire_as(attempt, Mode::EXCLUSIVE, Some(self.waiter(ticket)));
         self.session.ask(name, request)
     }
 
     fn leave(&mut self, name: &str, attempt: u128, ticket: Ticket) -> Vote {
-        let request = parting(attempt, Parting::Leave(self.waiter(ticket)));
+        let request = release_with_parting(attempt, Parting::Leave(self.waiter(ticket)));
         self.session.ask(name, request)
     }
 
-    /// The thread has delivered everything that came before.
+    /// Waits until the thread has delivered everything that was sent before.
     fn settle(&mut self) {
         wait(self.session.session.node_command(NodeCommand::Look)).unwrap();
     }
 
-    /// Every hint so far.
-    fn all_heard(&mut self) -> Vec<Ticket> {
+    /// Returns all hints that were received and not read yet.
+    fn all_hints(&mut self) -> Vec<Ticket> {
         self.settle();
-        std::iter::from_fn(|| self.heard.try_recv().ok()).map(|(ticket, _)| ticket).collect()
+        std::iter::from_fn(|| self.hints.try_recv().ok()).map(|(ticket, _)| ticket).collect()
     }
 }
 
@@ -227,10 +230,10 @@ fn holder() -> Arc<str> {
 }
 
 fn acquire(attempt: u128) -> Request {
-    asking(attempt, Mode::EXCLUSIVE, None)
+    acquire_as(attempt, Mode::EXCLUSIVE, None)
 }
 
-fn asking(attempt: u128, mode: Mode, waiter: Option<Waiter>) -> Request {
+fn acquire_as(attempt: u128, mode: Mode, waiter: Option<Waiter>) -> Request {
     let (attempt, proposal, ttl) = (LeaseId::from_bits(attempt), Fence::default(), ttl(30_000));
     Request::Acquire { attempt, proposal, ttl, holder: holder(), mode, waiter }
 }
@@ -239,15 +242,15 @@ fn release(attempt: u128) -> Request {
     Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: None, parting: None }
 }
 
-fn parting(attempt: u128, parting: Parting) -> Request {
+fn release_with_parting(attempt: u128, parting: Parting) -> Request {
     Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: None, parting: Some(parting) }
 }
 
-fn tombstoning(attempt: u128, millis: u64) -> Request {
+fn release_with_tombstone(attempt: u128, millis: u64) -> Request {
     Request::Release { attempt: LeaseId::from_bits(attempt), tombstone: Some(millis), parting: None }
 }
 
-/// A session that nobody listens to.
+/// Opens a session that receives no hints.
 fn open(node: &SqliteNode) -> Result<RequestReply, Trouble> {
     wait(RequestReply::open(node, Channel(0)))
 }

@@ -1,44 +1,45 @@
-//! The thread that owns the SQLite connection, and the contents of one transaction.
+//! The thread that owns the SQLite connection. The thread answers questions in transactions.
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Epoch, Identity, NodeCommand, NodeTime, Record, Standing, apply, attend};
-use quorlock_core::ticket::Waiter;
-use quorlock_core::vote::{Refusal, Request, Vote};
+use quorlock_core::request::{Request, Waiter};
+use quorlock_core::vote::{Refusal, Vote};
 use rusqlite::{Connection, Transaction};
 
 use crate::node::sqlite::fault::Fault;
 use crate::node::sqlite::listener::Listener;
 use crate::node::sqlite::processes::Processes;
-use crate::node::sqlite::store::{self, NodeNote};
+use crate::node::sqlite::store::{self, NodeRow};
 use crate::node::sqlite::{Clock, database, dead, file, history, record, reserve};
 use crate::node::{Answer, Inbox, Message, Question, Reply, Trouble};
 use crate::platform::entropy;
 
 /// The approximate limit on the number of requests per transaction.
 const MESSAGES_MAX: usize = 1_024;
-/// The number of requests between two sweeps. A sweep visits twice as many records, so it keeps up with any growth.
+/// The number of requests between two sweeps. A sweep visits twice as many records, so the sweeps visit records faster
+/// than requests can create them.
 const SWEEP_EVERY: u32 = store::SWEEP_MAX / 2;
 /// The number of transactions between two checkpoints.
 const CHECKPOINT_EVERY: u32 = 256;
 
-/// Returns the requests for votes in a question.
+/// Returns the vote requests in a question.
 fn messages(question: &Question) -> &[Message] {
     if let Question::Votes(_, messages) = question { messages } else { &[] }
 }
 
-/// Returns the requests for votes in a question, with their replies.
+/// Returns the vote requests in a question, each with its reply.
 fn replies<'a>((question, answer): (&'a Question, &'a Answer)) -> impl Iterator<Item = (&'a Message, &'a Reply)> {
     let replies = if let Answer::Votes(replies) = answer { replies.as_slice() } else { &[] };
     messages(question).iter().zip(replies)
 }
 
 /// Returns the answer to a question after the transaction was rolled back.
-fn failure(question: &Question, transient: bool, text: String) -> Answer {
+fn failure(question: &Question, is_transient: bool, text: String) -> Answer {
     match question {
-        _ if !transient => Answer::End(Trouble::Broken(text)),
+        _ if !is_transient => Answer::End(Trouble::Broken(text)),
         Question::NodeCommand(_) => Answer::End(Trouble::Unreachable(text)),
         Question::Votes(_, messages) => Answer::Votes(vec![Reply::Failed(text); messages.len()]),
         Question::Search(_) | Question::Note(_) | Question::Recall(_) => Answer::Failed(text),
@@ -56,10 +57,10 @@ pub(super) struct Worker {
     listener: Listener,
     /// The highest reserve that this connection has synced to disk.
     synced: u64,
-    /// Requests since the last sweep.
-    unswept: u32,
-    /// Transactions since the last checkpoint.
-    unwritten: u32,
+    /// The number of requests since the last sweep.
+    unswept_requests: u32,
+    /// The number of transactions since the last checkpoint.
+    commits_in_log: u32,
 }
 
 impl Worker {
@@ -73,14 +74,14 @@ impl Worker {
     ) -> Result<Self, Trouble> {
         file::prepare(&path)?;
         let opened = database::open(&path, clock().wall_micros);
-        let (connection, synced) = opened.map_err(|fault| fault.at_opening(&path))?;
-        // Start at a random count, so that processes that make only a few requests also sweep sometimes.
-        let unswept = (entropy::bits() % u128::from(SWEEP_EVERY)) as u32;
-        // Such processes never reach a checkpoint either, and a process that opens the file alone must read the whole
-        // log. So run a checkpoint early if the log is long.
-        let unwritten = if file::log_bytes(&path) > database::LOG_BYTES_MAX { CHECKPOINT_EVERY } else { 0 };
+        let (connection, synced) = opened.map_err(|fault| fault.to_open_trouble(&path))?;
+        // Start at a random count: a process that sends only a few requests must also sweep sometimes.
+        let unswept_requests = (entropy::bits() % u128::from(SWEEP_EVERY)) as u32;
+        // Such a process would never run a checkpoint either. If the log is long, run a checkpoint after the first
+        // transaction.
+        let commits_in_log = if file::log_bytes(&path) > database::LOG_BYTES_MAX { CHECKPOINT_EVERY } else { 0 };
         let listener = Listener::new(inbox.clone());
-        Ok(Self { connection, path, boot, processes, clock, inbox, listener, synced, unswept, unwritten })
+        Ok(Self { connection, path, boot, processes, clock, inbox, listener, synced, unswept_requests, commits_in_log })
     }
 
     /// Runs until the session is dropped and every queued question is answered.
@@ -88,31 +89,32 @@ impl Worker {
         loop {
             match self.next(queue) {
                 Ok(first) => {
-                    self.work(first, queue);
+                    self.answer_queued(first, queue);
                     // Poll for hints even if the queue of questions never becomes empty.
-                    if self.listener.is_due() {
-                        self.listen();
+                    if self.listener.is_poll_due() {
+                        self.poll_hints();
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => self.listen(),
+                Err(RecvTimeoutError::Timeout) => self.poll_hints(),
                 Err(RecvTimeoutError::Disconnected) => return,
             }
         }
     }
 
-    fn listen(&mut self) {
-        self.listener.listen(&self.connection, (self.clock)());
+    fn poll_hints(&mut self) {
+        self.listener.poll(&self.connection, (self.clock)());
     }
 
     /// Waits for the next question, or until the next poll for hints is due.
     fn next(&self, queue: &Receiver<Question>) -> Result<Question, RecvTimeoutError> {
-        match self.listener.due_in() {
+        match self.listener.next_poll_in() {
             Some(time) => queue.recv_timeout(time),
             None => queue.recv().map_err(|_| RecvTimeoutError::Disconnected),
         }
     }
 
-    fn work(&mut self, first: Question, queue: &Receiver<Question>) {
+    /// Answers `first` and the questions that are queued by then.
+    fn answer_queued(&mut self, first: Question, queue: &Receiver<Question>) {
         let mut questions = vec![first];
         let (answers, hints) = self.transact(&mut questions, queue).unwrap_or_else(|fault| {
             gather(&mut questions, queue);
@@ -125,11 +127,11 @@ impl Worker {
         for answer in answers.into_iter().chain(hints) {
             self.inbox.deliver(answer);
         }
-        self.write_back();
+        self.checkpoint_if_due();
     }
 
-    /// Executes these questions, and those that are queued by then, in one transaction. Returns the answers, and the
-    /// hints for this client.
+    /// Executes these questions in one transaction, together with the questions that are queued when the transaction
+    /// starts. Returns the answers, and the hints for this client.
     fn transact(
         &mut self,
         questions: &mut Vec<Question>,
@@ -140,7 +142,7 @@ impl Worker {
         let mut now = (self.clock)();
         let mut before = store::load_node(&transaction)?;
         let may_grant = questions.iter().flat_map(messages).any(|message| message.request.may_grant());
-        if may_grant && before.sure.max(self.synced) < reserve::needed(&before, now) {
+        if may_grant && before.synced_reserve.max(self.synced) < reserve::needed(&before, now) {
             transaction.rollback()?;
             self.synced = self.synced.max(reserve::raise(&self.connection, &self.clock)?);
             transaction = database::begin_here(&self.connection)?;
@@ -149,7 +151,7 @@ impl Worker {
         }
         let mut node = before.clone();
         if may_grant {
-            node.sure = node.sure.max(self.synced.min(node.reserve));
+            node.synced_reserve = node.synced_reserve.max(self.synced.min(node.reserve));
         }
         let (mut answers, mut hints) = (Vec::with_capacity(questions.len()), Vec::new());
         for question in &*questions {
@@ -170,9 +172,9 @@ impl Worker {
                     for message in messages {
                         let (reply, hint) =
                             answer(&transaction, &node, &self.boot, &self.processes, message, epoch, now)?;
-                        hints.extend(self.listener.leave(&transaction, hint, now)?);
+                        hints.extend(self.listener.publish_hint(&transaction, hint, now)?);
                         if let Reply::Voted { vote: Vote::Broken { .. }, .. } = reply {
-                            hints.push(Listener::announce(&transaction, &message.key.text, now)?);
+                            hints.push(Listener::publish_break(&transaction, &message.key.text, now)?);
                         }
                         replies.push(reply);
                     }
@@ -180,33 +182,33 @@ impl Worker {
                 }
             });
         }
-        let changing = questions.iter().flat_map(messages).filter(|message| !message.request.is_look()).count();
-        self.unswept = self.unswept.saturating_add(changing as u32);
-        if self.unswept >= SWEEP_EVERY {
-            self.unswept = 0;
+        let writes = questions.iter().flat_map(messages).filter(|message| !message.request.is_read_only()).count();
+        self.unswept_requests = self.unswept_requests.saturating_add(writes as u32);
+        if self.unswept_requests >= SWEEP_EVERY {
+            self.unswept_requests = 0;
             store::sweep(&transaction, &mut node, now)?;
         }
         store::save_node(&transaction, &before, &node)?;
-        if changing > 0 {
-            self.listener.tidy(&transaction)?;
+        if writes > 0 {
+            self.listener.delete_delivered(&transaction)?;
         }
         transaction.commit()?;
-        self.listener.learn(questions.iter().zip(&answers).flat_map(replies), now);
+        self.listener.update(questions.iter().zip(&answers).flat_map(replies), now);
         Ok((answers, hints))
     }
 
-    /// Runs a checkpoint once in [`CHECKPOINT_EVERY`] transactions, after the replies were sent.
-    fn write_back(&mut self) {
-        self.unwritten += 1;
-        if self.unwritten >= CHECKPOINT_EVERY {
-            self.unwritten = 0;
-            // Ignore a failure: the next transaction that needs the disk fails too and reports the error.
+    /// Counts a transaction, and runs a checkpoint after every [`CHECKPOINT_EVERY`] transactions.
+    fn checkpoint_if_due(&mut self) {
+        self.commits_in_log += 1;
+        if self.commits_in_log >= CHECKPOINT_EVERY {
+            self.commits_in_log = 0;
+            // Ignore a failure: the next transaction that needs the disk fails too, and reports the error.
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         }
     }
 }
 
-/// Adds queued questions, up to the limit.
+/// Adds queued questions until there are about [`MESSAGES_MAX`] requests.
 fn gather(questions: &mut Vec<Question>, queue: &Receiver<Question>) {
     let size = |question: &Question| messages(question).len().max(1);
     let mut gathered: usize = questions.iter().map(size).sum();
@@ -219,7 +221,7 @@ fn gather(questions: &mut Vec<Question>, queue: &Receiver<Question>) {
 
 fn run_node_command(
     transaction: &Transaction<'_>,
-    node: &mut NodeNote,
+    node: &mut NodeRow,
     node_command: &NodeCommand,
     now: NodeTime,
 ) -> Result<Standing, Fault> {
@@ -242,7 +244,7 @@ fn run_node_command(
 
 fn answer(
     transaction: &Transaction<'_>,
-    node: &NodeNote,
+    node: &NodeRow,
     boot: &str,
     processes: &Processes,
     message: &Message,
@@ -252,19 +254,18 @@ fn answer(
     let Some(life) = &node.life else { return Ok((Reply::Failed("the node is blank".into()), None)) };
     let (key, request) = (message.key.text.as_str(), &*message.request);
     let voted = |vote| Reply::Voted { vote, at_micros: Some(now.wall_micros) };
-    if life.identity.run != boot && request.needs_life() {
+    if life.identity.run != boot && request.needs_epoch() {
         return Ok((voted(Vote::Refusal(Refusal::WrongEpoch)), None));
     }
     let mut record = record::load(transaction, key, request)?;
-    if let Some(note) = record.fence.as_mut().filter(|note| note.fence >= node.forgettable(now)) {
-        // Keep the fence as long as a later fence could be lower: the fence may be far ahead of the clock, because of
-        // the floor.
+    if let Some(note) = record.fence.as_mut().filter(|note| note.fence >= node.lowest_kept_fence(now)) {
+        // Keep the fence while a later fence could be lower. The floor may have put the fence far ahead of the clock.
         note.until = note.until.max(now.life_millis);
     }
-    // A waiter of another process may be dead, so never grant it the vote by a handoff. It gets a hint and then asks.
+    // A waiter of another process may be dead. So never hand the vote to a waiter: a waiter gets a hint, and then asks.
     let ask = |record: &mut Record, request: &Request| apply(life, record, request, epoch, now, |_| false);
-    if request.is_look() {
-        // A read-only request must not write: it deletes neither lapsed rows nor the rows of dead processes.
+    if request.is_read_only() {
+        // A read-only request must not write. It shows the state without the dead processes, but deletes no rows.
         for release in dead::releases_owed(transaction, key, &record, processes, None)? {
             ask(&mut record, &release);
         }
@@ -272,7 +273,7 @@ fn answer(
     }
     let before = record.clone();
     let mut answer = ask(&mut record, request);
-    if dead::may_matter(request, &answer.vote) {
+    if dead::is_refused_for_others(request, &answer.vote) {
         let tombstone = Some(life.constants.max_ttl_millis);
         let owed = dead::releases_owed(transaction, key, &before, processes, tombstone)?;
         if !owed.is_empty() {
@@ -283,24 +284,24 @@ fn answer(
             }
             answer = ask(&mut record, request);
             if matches!(answer.vote, Vote::Refusal(_)) {
-                // As after any release, the next waiter may be able to acquire the lock and must be told.
+                // As after any release, the next waiter may be able to acquire the lock, and needs a hint.
                 answer.hint = hint;
             }
         }
     }
     if let Vote::Grant { fence, .. } = answer.vote
         && request.may_grant()
-        && fence.get() >= node.sure
+        && fence.get() >= node.synced_reserve
     {
-        // Nothing has been written yet.
-        let why = format!("fence {fence} is not below the reserve of {}: not granted", node.sure);
+        // Nothing has been written for this request yet.
+        let why = format!("fence {fence} is not below the reserve of {}: not granted", node.synced_reserve);
         return Ok((Reply::Failed(why), None));
     }
     record.forget_requests();
     if record != before {
-        // A broken lock's remaining row must not depend on processes: the client that broke the lock does not hold it.
-        let behind = processes.behind().filter(|_| !matches!(request, Request::Break { .. }));
-        record::save(transaction, key, &before, &record, behind.as_deref())?;
+        // The row of a broken lock must not depend on the processes of the client that broke the lock.
+        let list = processes.list().filter(|_| !matches!(request, Request::Break { .. }));
+        record::save(transaction, key, &before, &record, list.as_deref())?;
     }
     Ok((voted(answer.vote), answer.hint))
 }

@@ -65,24 +65,28 @@ fn a_cluster_is_parsed_from_its_url() {
 }
 
 #[test]
-fn a_login_from_elsewhere_is_for_urls_without_a_password() {
-    let other = Some(login("me", "pw"));
+fn the_default_login_applies_to_urls_without_a_password() {
+    let default = Some(login("me", "pw"));
     for (url, expected) in [
-        ("redis://a", other.clone()),
+        ("redis://a", default.clone()),
         ("redis://:own@a", Some(login("default", "own"))),
-        ("redis+unix:/s", other.clone()),
-        ("redis+cluster://a", other.clone()),
+        ("redis+unix:/s", default.clone()),
+        ("redis+cluster://a", default.clone()),
     ] {
-        let found = match NodeUrl::parse(url, other.as_ref()) {
+        let found = match NodeUrl::parse(url, default.as_ref()) {
             Ok(NodeUrl::Redis(Origin::Server(server))) => server.login,
             Ok(NodeUrl::Redis(Origin::Cluster(seeds))) => seeds[0].login.clone(),
             other => panic!("{url}: {other:?}"),
         };
         assert_eq!(found, expected, "{url}");
     }
-    let url = NodeUrl::parse("redis+sentinel://a/main", other.as_ref());
+    let url = NodeUrl::parse("redis+sentinel://a/main", default.as_ref());
     let Ok(NodeUrl::Redis(Origin::Sentinels(sentinels))) = url else { panic!("{url:?}") };
-    assert_eq!((&sentinels.login, &sentinels.hosts[0].login), (&other, &None), "it is the master's");
+    assert_eq!(
+        (&sentinels.login, &sentinels.hosts[0].login),
+        (&default, &None),
+        "the login is for the master, not for the sentinels"
+    );
 }
 
 #[test]
@@ -100,24 +104,24 @@ fn a_url_is_shown_without_login_and_settings() {
 }
 
 #[test]
-fn an_error_says_what_is_wrong_and_what_to_write() {
-    for (url, says) in [
+fn the_error_of_a_url_says_what_is_wrong_and_what_to_write() {
+    for (url, expected) in [
         ("a", "use redis://"),
         ("valkey://a", "use redis://"),
         ("10.0.0.1:6379", "use redis://"),
         ("sqlite:", "write sqlite:/var"),
         ("redis:a", "write redis://host:6379"),
-        ("redis://", "host 1: its name is missing"),
-        ("redis://:7", "host 1: its name is missing"),
+        ("redis://", "the host name is missing"),
+        ("redis://:7", "the host name is missing"),
         ("redis://0.0.0.0", "not the address"),
-        ("redis://a:x", "host 1: its port must be a number from 1 to 65535"),
-        ("redis://a:0", "host 1: its port"),
-        ("redis://a:+1", "host 1: its port"),
-        ("redis://a:65536", "host 1: its port"),
-        ("redis://a b", "host names do not have"),
+        ("redis://a:x", "the port must be a number from 1 to 65535"),
+        ("redis://a:0", "the port must be"),
+        ("redis://a:+1", "the port must be"),
+        ("redis://a:65536", "the port must be"),
+        ("redis://a b", "not allowed in host names"),
         ("redis://::1", "in brackets"),
         ("redis://[a]", "brackets are for IPv6"),
-        ("redis://a,b", "it names 2 servers"),
+        ("redis://a,b", "it contains 2 hosts"),
         ("redis://a/x", "database must be a number"),
         ("redis://a/-1", "database must be a number"),
         ("redis://a?tls=true", "known here: none"),
@@ -131,25 +135,25 @@ fn an_error_says_what_is_wrong_and_what_to_write() {
         ("redis+sentinel://a", "no service"),
         ("redis+sentinel://a/", "no service"),
         ("redis+sentinel://a/main/3", "no service"),
-        ("redis+sentinel://a,,b/main", "host 2: its name is missing"),
+        ("redis+sentinel://a,,b/main", "host 2: the host name is missing"),
         ("redis+sentinel://a/main?db=x", "database must be a number"),
         ("redis+sentinel://a/main?tls=perhaps", "tls must be true or false"),
         ("redis+sentinel://a/main?sentinel_username=me", "add sentinel_password=.."),
         ("redis+sentinel://a/main?password=x", "known here: db, tls, sentinel_username, sentinel_password"),
         ("redis+sentinel://a/main?tls", "write name=value"),
-        ("redis+sentinel://a/main?db=1&db=1", "there twice"),
+        ("redis+sentinel://a/main?db=1&db=1", "given twice"),
         ("rediss+sentinel://a/main", "redis+sentinel://..?tls=true"),
         ("redis+cluster://a/3", "no databases"),
         ("redis+cluster://a?db=3", "known here: tls"),
         (&format!("redis+cluster://{}", ["a"; 65].join(",")), "at most 64"),
     ] {
         let error = parse(url).expect_err(url);
-        assert!(error.contains(says), "{url}: {error}");
+        assert!(error.contains(expected), "{url}: {error}");
     }
 }
 
 #[test]
-fn an_error_repeats_no_part_that_may_be_a_password() {
+fn the_error_of_a_url_repeats_no_part_that_may_be_a_password() {
     for url in [
         "redis+sentinel:hunter2",
         "redis://hunter2@a",
@@ -165,8 +169,48 @@ fn an_error_repeats_no_part_that_may_be_a_password() {
         "redis+sentinel://:hunter2%ff@a",
         "redis+unix:s?pass=hunter2",
     ] {
-        let words = format!("{} {}", mask_url(url), parse(url).expect_err(url));
-        assert!(!words.contains("hun") && !words.contains("ter2"), "{url}: {words}");
+        let shown = format!("{} {}", mask_url(url), parse(url).expect_err(url));
+        assert!(!shown.contains("hun") && !shown.contains("ter2"), "{url}: {shown}");
+    }
+}
+
+#[test]
+fn an_error_numbers_the_hosts_only_if_there_are_several() {
+    assert!(parse("redis://127.0.0.1:99999").unwrap_err().starts_with("the port must be"));
+    assert!(parse("redis+cluster://a,127.0.0.1:99999").unwrap_err().starts_with("host 2: the port must be"));
+}
+
+#[test]
+fn a_list_of_urls_in_one_url_is_recognized() {
+    for url in [
+        "redis://127.0.0.1:17201,redis://127.0.0.1:17202",
+        "redis://:hunter2@a,redis://:hunter2@b",
+        "redis://a,rediss://b/1",
+        "redis+cluster://a,redis+cluster://b",
+    ] {
+        let error = parse(url).expect_err(url);
+        assert!(error.contains("pass each URL as an item of its own") && !error.contains("hunter2"), "{url}: {error}");
+        assert!(!mask_url(url).contains("hunter2"), "{}", mask_url(url));
+    }
+    assert_eq!(server("redis://:a,redis@h").login, Some(login("default", "a,redis")), "a comma in a password is valid");
+}
+
+#[test]
+fn a_wrong_port_is_shown_only_after_text_that_cannot_be_a_username() {
+    for url in ["redis://127.0.0.1:99999", "redis://[::1]:0", "redis://localhost:99999", "redis+cluster://a,10.0.0.1:0"]
+    {
+        assert_eq!(mask_url(url), url);
+    }
+    for (url, masked) in [
+        ("redis://me:99999", "redis://me:***"),
+        ("redis://127.0.0.1:hunter2", "redis://127.0.0.1:***"),
+        ("redis://127.0.0.1:123456", "redis://127.0.0.1:***"),
+        ("redis://127.0.0.1:1:99999", "redis://127.0.0.1:***"),
+        ("redis://:99999@127.0.0.1:99999", "redis://:***@127.0.0.1:99999"),
+        ("redis://[me]:99999", "redis://***"),
+        ("redis://::1:99999", "redis://:***"),
+    ] {
+        assert_eq!(mask_url(url), masked);
     }
 }
 
@@ -187,7 +231,7 @@ fn passwords_are_masked() {
         ("me:pw@h:1", "***@h:1"),
         ("10.0.0.1:6379", "10.0.0.1:6379"),
         ("redis://a:port", "redis://a:***"),
-        // Both parts of a URL with a comma in its password.
+        // Both parts of a URL that was split at a comma in the password.
         ("redis://me:p", "redis://me:***"),
         ("w@h:1", "***@h:1"),
     ] {

@@ -1,41 +1,42 @@
 use super::*;
 use tokio::sync::mpsc;
 
-struct Bell {
+/// A target that sends its number when it is called.
+struct NumberedTarget {
     number: u32,
-    again: Mutex<Option<Moment>>,
-    rung: mpsc::UnboundedSender<u32>,
+    next: Mutex<Option<Moment>>,
+    calls: mpsc::UnboundedSender<u32>,
 }
 
-impl Timed for Bell {
+impl Timed for NumberedTarget {
     fn tick(self: Arc<Self>, _now: Moment) -> Option<Moment> {
-        let _ = self.rung.send(self.number);
-        self.again.lock().take()
+        let _ = self.calls.send(self.number);
+        self.next.lock().take()
     }
 }
 
-fn weak(bell: &Arc<Bell>) -> Weak<dyn Timed> {
-    let weak: Weak<Bell> = Arc::downgrade(bell);
+fn weak(target: &Arc<NumberedTarget>) -> Weak<dyn Timed> {
+    let weak: Weak<NumberedTarget> = Arc::downgrade(target);
     weak
 }
 
 #[tokio::test]
-async fn calls_come_in_the_order_of_their_moments() {
+async fn targets_are_called_in_the_order_of_their_moments() {
     let timers = Arc::new(Timers::default());
     let task = tokio::spawn(Arc::clone(&timers).run());
-    let (rung, mut heard) = mpsc::unbounded_channel();
-    let bell = |number| Arc::new(Bell { number, again: Mutex::default(), rung: rung.clone() });
-    let (late, early, never) = (bell(2), bell(1), bell(9));
+    let (calls, mut called) = mpsc::unbounded_channel();
+    let target = |number| Arc::new(NumberedTarget { number, next: Mutex::default(), calls: calls.clone() });
+    let (late, early, dropped) = (target(2), target(1), target(9));
     let start = clock::now();
     assert!(timers.at(start + Duration::from_millis(40), weak(&late)).is_some());
-    assert!(timers.at(start + Duration::from_millis(30), weak(&never)).is_some());
+    assert!(timers.at(start + Duration::from_millis(30), weak(&dropped)).is_some());
     assert!(timers.at(start + Duration::from_millis(20), weak(&early)).is_some());
     assert_eq!(timers.to_come(), 3);
-    drop(never);
+    drop(dropped);
     assert_eq!(timers.to_come(), 2);
-    *early.again.lock() = Some(start + Duration::from_millis(60));
+    *early.next.lock() = Some(start + Duration::from_millis(60));
     for expected in [1, 2, 1] {
-        assert_eq!(heard.recv().await, Some(expected));
+        assert_eq!(called.recv().await, Some(expected));
     }
     assert!(clock::now() >= start + Duration::from_millis(60));
     assert_eq!(timers.to_come(), 0);
@@ -43,29 +44,30 @@ async fn calls_come_in_the_order_of_their_moments() {
     task.await.unwrap();
 }
 
-struct Nobody;
+/// A target that does nothing.
+struct IdleTarget;
 
-impl Timed for Nobody {
+impl Timed for IdleTarget {
     fn tick(self: Arc<Self>, _now: Moment) -> Option<Moment> {
         None
     }
 }
 
-fn add(queue: &mut CallQueue, at: u64, whom: &Arc<Nobody>) -> Call {
-    let whom: Weak<Nobody> = Arc::downgrade(whom);
-    queue.add(Moment::from_nanos(at), whom)
+fn add(queue: &mut CallQueue, at: u64, target: &Arc<IdleTarget>) -> Call {
+    let target: Weak<IdleTarget> = Arc::downgrade(target);
+    queue.add(Moment::from_nanos(at), target)
 }
 
 #[test]
-fn a_call_that_is_cancelled_does_not_come_and_keeps_nothing() {
-    let (mut queue, whom) = (CallQueue::default(), Arc::new(Nobody));
-    let first = add(&mut queue, 1, &whom);
-    add(&mut queue, 2, &whom);
+fn a_cancelled_call_does_not_run_and_drops_its_reference_to_the_target() {
+    let (mut queue, target) = (CallQueue::default(), Arc::new(IdleTarget));
+    let first = add(&mut queue, 1, &target);
+    add(&mut queue, 2, &target);
     assert!(queue.calls.remove(&first).is_some());
-    assert_eq!((Arc::weak_count(&whom), queue.next()), (1, Some(Moment::from_nanos(2))));
-    add(&mut queue, 3, &whom);
+    assert_eq!((Arc::weak_count(&target), queue.next()), (1, Some(Moment::from_nanos(2))));
+    add(&mut queue, 3, &target);
     assert!(queue.calls.remove(&first).is_none());
-    assert_eq!(Arc::weak_count(&whom), 2);
+    assert_eq!(Arc::weak_count(&target), 2);
     for expected in [2, 3] {
         assert_eq!(queue.next(), Some(Moment::from_nanos(expected)));
         assert!(queue.take_due(Moment::from_nanos(expected - 1)).is_none());
@@ -75,28 +77,28 @@ fn a_call_that_is_cancelled_does_not_come_and_keeps_nothing() {
 }
 
 #[test]
-fn calls_of_the_same_moment_come_in_the_order_of_asking() {
+fn calls_of_the_same_moment_run_in_the_order_in_which_they_were_scheduled() {
     let mut queue = CallQueue::default();
-    let all: Vec<_> = (0..50).map(|_| Arc::new(Nobody)).collect();
-    let before: Vec<Call> = all.iter().map(|whom| add(&mut queue, 7, whom)).collect();
-    for call in before {
+    let all: Vec<_> = (0..50).map(|_| Arc::new(IdleTarget)).collect();
+    let cancelled: Vec<Call> = all.iter().map(|target| add(&mut queue, 7, target)).collect();
+    for call in cancelled {
         queue.calls.remove(&call);
     }
-    for whom in &all {
-        add(&mut queue, 7, whom);
+    for target in &all {
+        add(&mut queue, 7, target);
     }
     for expected in &all {
-        let expected: Weak<dyn Timed> = Arc::downgrade(expected) as Weak<Nobody>;
+        let expected: Weak<dyn Timed> = Arc::downgrade(expected) as Weak<IdleTarget>;
         let called = queue.take_due(Moment::from_nanos(7)).unwrap();
         assert!(called.ptr_eq(&expected));
     }
 }
 
 #[test]
-fn nobody_wakes_up_for_those_who_are_gone() {
-    let (mut queue, alive) = (CallQueue::default(), Arc::new(Nobody));
+fn the_task_does_not_wake_up_for_dropped_targets() {
+    let (mut queue, alive) = (CallQueue::default(), Arc::new(IdleTarget));
     for at in 1..10 {
-        add(&mut queue, at, &Arc::new(Nobody));
+        add(&mut queue, at, &Arc::new(IdleTarget));
     }
     add(&mut queue, 20, &alive);
     assert_eq!(queue.next(), Some(Moment::from_nanos(20)));
@@ -106,15 +108,15 @@ fn nobody_wakes_up_for_those_who_are_gone() {
 }
 
 #[test]
-fn those_who_are_gone_take_no_room() {
-    let (mut queue, alive) = (CallQueue::default(), Arc::new(Nobody));
+fn calls_of_dropped_targets_are_swept() {
+    let (mut queue, alive) = (CallQueue::default(), Arc::new(IdleTarget));
     add(&mut queue, 1_000_000, &alive);
     for at in 0..100_000 {
-        let call = add(&mut queue, at, &Arc::new(Nobody));
+        let call = add(&mut queue, at, &Arc::new(IdleTarget));
         if at % 2 == 0 {
             queue.calls.remove(&call);
         }
     }
     assert!(queue.calls.len() <= SWEEP_MIN + 4, "{}", queue.calls.len());
-    assert_eq!(queue.calls.values().filter(|whom| whom.strong_count() > 0).count(), 1);
+    assert_eq!(queue.calls.values().filter(|target| target.strong_count() > 0).count(), 1);
 }

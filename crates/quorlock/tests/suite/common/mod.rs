@@ -1,9 +1,10 @@
-//! A cluster of real servers with short timeouts, for the tests that need to wait for them.
-#![allow(dead_code, unreachable_pub, reason = "floods.rs uses a part of this")]
+//! Servers and clients for all tests. The clients of this module have short timeouts, for tests that wait until they
+//! pass.
+#![allow(dead_code, unreachable_pub, reason = "floods.rs uses only a part of this module")]
 
-pub mod draw;
-pub mod long;
+pub mod long_leases;
 pub mod observe;
+pub mod random;
 
 use std::time::Duration;
 
@@ -12,19 +13,19 @@ use quorlock_testkit::RedisServer;
 
 /// The maximum ttl of test clusters. A quarantine lasts a tenth longer.
 pub const MAX_TTL: Duration = Duration::from_secs(3);
-/// The usual ttl: long enough for a busy machine, short enough to wait for its end.
+/// The ttl of most leases: long enough for a busy machine, short enough for a test to wait until a lease expires.
 pub const TTL: Duration = Duration::from_secs(2);
 
-/// Real servers, and clients for them.
+/// Real servers that form a cluster.
 pub struct Cluster {
     pub servers: Vec<RedisServer>,
 }
 
 impl Cluster {
-    /// Starts servers, and initializes a cluster, so that they can vote at once.
-    pub async fn ready(nodes: usize) -> Self {
+    /// Starts servers, and initializes them as a cluster, so that they can vote at once.
+    pub async fn start(nodes: usize) -> Self {
         let cluster = Self { servers: RedisServer::start_many(nodes) };
-        cluster.builder().init_cluster().await.expect("a new cluster can be declared");
+        cluster.builder().init_cluster().await.expect("a new cluster can be initialized");
         cluster
     }
 
@@ -37,29 +38,33 @@ impl Cluster {
         builder().nodes(self.urls())
     }
 
+    /// A client of this cluster, which may not have reached the nodes yet.
     pub async fn client(&self) -> Client {
-        self.builder().connect_lazy().await.expect("the cluster is fit")
+        self.builder().connect_lazy().await.expect("no node is unfit")
     }
 
-    /// The lock keys on a node, without companion keys.
+    /// The keys of votes on a node, without the other keys of quorlock.
     pub fn lock_keys(&self, node: usize) -> Vec<String> {
         lock_keys(&self.servers[node])
     }
 }
 
-/// The lock keys on a server, without companion keys.
+/// The keys of votes on a server, without the other keys of quorlock.
 pub fn lock_keys(server: &RedisServer) -> Vec<String> {
     server.keys("*").into_iter().filter(|key| !key.starts_with("quorlock~")).collect()
 }
 
-/// The arguments with which a test binary runs only this ignored test (its path with the crate's name).
-pub fn only(test: &str) -> [&str; 4] {
-    let (_, path) = test.split_once("::").expect("a path with the name of the crate");
+/// The arguments with which the test binary runs only this ignored test. The path of the test begins with the crate's
+/// name.
+pub fn args_to_run(test: &str) -> [&str; 4] {
+    let (_, path) = test.split_once("::").expect("the path begins with the name of the crate");
     ["--exact", path, "--ignored", "--nocapture"]
 }
 
-/// A builder with short timeouts. A rule that `QUORLOCK_WITHOUT` names is switched off; the test that guards it must
-/// then fail.
+/// A builder with short timeouts.
+///
+/// If `QUORLOCK_WITHOUT` names a rule of the protocol, the client ignores this rule, and the tests that guard the rule
+/// must fail.
 pub fn builder() -> ClientBuilder {
     let builder = Client::builder()
         .ttl(TTL)
@@ -67,18 +72,18 @@ pub fn builder() -> ClientBuilder {
         .max_clock_skew(Duration::from_secs(1))
         .max_clock_step_back(Duration::from_secs(1))
         .node_deadline(Duration::from_millis(500));
-    without_a_rule(builder)
+    apply_mutant(builder)
 }
 
 #[cfg(feature = "mutants")]
-fn without_a_rule(builder: ClientBuilder) -> ClientBuilder {
-    let Ok(wanted) = std::env::var("QUORLOCK_WITHOUT") else { return builder };
-    let rule = quorlock::Rule::ALL.into_iter().find(|(name, _)| *name == wanted);
-    let (_, rule) = rule.unwrap_or_else(|| panic!("QUORLOCK_WITHOUT: no rule is called {wanted:?}"));
+fn apply_mutant(builder: ClientBuilder) -> ClientBuilder {
+    let Ok(name) = std::env::var("QUORLOCK_WITHOUT") else { return builder };
+    let rule = quorlock::Rule::ALL.into_iter().find(|(rule_name, _)| *rule_name == name);
+    let (_, rule) = rule.unwrap_or_else(|| panic!("QUORLOCK_WITHOUT: no rule is called {name:?}"));
     builder.rules(quorlock::Rules::without(rule))
 }
 
 #[cfg(not(feature = "mutants"))]
-fn without_a_rule(builder: ClientBuilder) -> ClientBuilder {
+fn apply_mutant(builder: ClientBuilder) -> ClientBuilder {
     builder
 }

@@ -1,76 +1,79 @@
-//! Observes nodes through a client, and through their own keys.
+//! Observes nodes: their silences, which a client reports, and their state, which is in keys of the server.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use quorlock::{Client, Silence};
 use quorlock_testkit::{RedisServer, Reply, eventually_async};
 
-/// The state of a node's memory on the server.
+/// The state that a node has stored on its server.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct StoredState {
     /// The epoch, in hexadecimal digits.
     pub epoch: String,
-    /// The node grants only higher fences; `None` while it must not vote.
+    /// The node grants only fences above the floor. `None` while the node must not vote.
     pub floor: Option<u64>,
-    /// The name of its cluster.
+    /// The name of the node's cluster.
     pub cluster: String,
-    /// The part of the quarantine that has passed.
-    pub elapsed: Duration,
-    /// Whether the node has a vote for the name, read atomically with the rest.
-    pub voted: bool,
+    /// The time that clients have claimed of the node's quarantine.
+    pub quarantine_elapsed: Duration,
+    /// Whether the node has a vote for the name.
+    pub has_vote: bool,
 }
 
-/// Reads a node's state and its vote for `name` atomically; `None` if the node is blank.
-pub fn life(server: &RedisServer, name: &str) -> Option<Life> {
-    let look = "return {redis.call('GET', KEYS[1]) or '', redis.call('HGET', KEYS[2], 'cluster') or '',
-                redis.call('HGET', KEYS[2], 'elapsed') or '0', tostring(redis.call('EXISTS', KEYS[3]))}";
-    let vote = format!("quorlock:{name}");
-    let reply = server.command(&["EVAL", look, "3", "quorlock~epoch", "quorlock~meta", &vote]).strings();
-    let [mark, cluster, elapsed, voted] = reply.as_slice() else { panic!("four strings, not {reply:?}") };
-    let mut mark = mark.split(' ').filter(|part| !part.is_empty());
-    Some(Life {
-        epoch: mark.next()?.to_owned(),
-        floor: mark.next().map(|floor| floor.parse().expect("a floor is a number")),
+/// Reads the state of a node, and whether the node has a vote for `name`, in one step. Returns `None` if the node is
+/// blank.
+pub fn stored_state(server: &RedisServer, name: &str) -> Option<StoredState> {
+    let script = "return {redis.call('GET', KEYS[1]) or '', redis.call('HGET', KEYS[2], 'cluster') or '',
+                  redis.call('HGET', KEYS[2], 'elapsed') or '0', tostring(redis.call('EXISTS', KEYS[3]))}";
+    let lock_key = format!("quorlock:{name}");
+    let reply = server.command(&["EVAL", script, "3", "quorlock~epoch", "quorlock~meta", &lock_key]).strings();
+    let [epoch_and_floor, cluster, quarantine_elapsed, has_vote] = reply.as_slice() else {
+        panic!("the reply is not four strings: {reply:?}")
+    };
+    let mut epoch_and_floor = epoch_and_floor.split(' ').filter(|part| !part.is_empty());
+    Some(StoredState {
+        epoch: epoch_and_floor.next()?.to_owned(),
+        floor: epoch_and_floor.next().map(|floor| floor.parse().expect("a floor is a number")),
         cluster: cluster.clone(),
-        elapsed: Duration::from_micros(elapsed.parse().expect("a number of microseconds")),
-        voted: voted == "1",
+        quarantine_elapsed: Duration::from_micros(quarantine_elapsed.parse().expect("the elapsed time is a number")),
+        has_vote: has_vote == "1",
     })
 }
 
 /// The fence that a server has stored for a name.
 pub fn stored_fence(server: &RedisServer, name: &str) -> Option<u64> {
-    let note = server.command(&["GET", &fence_key(name)]);
-    let (fence, _) = note.as_str()?.split_once(' ')?;
+    let record = server.command(&["GET", &fence_key(name)]);
+    let (fence, _) = record.as_str()?.split_once(' ')?;
     Some(fence.parse().expect("a stored fence is a number"))
 }
 
-/// Raises the fence that a server has stored for a name, like a round that reached no other node.
-pub fn lift_fence(server: &RedisServer, name: &str, fence: u64) {
-    let note = format!("{fence} {:032x} {fence} ", 0);
-    assert_eq!(server.command(&["SET", &fence_key(name), &note]), Reply::Status("OK".into()));
+/// Raises the fence that a server has stored for a name, like a round that reached only this server.
+pub fn raise_stored_fence(server: &RedisServer, name: &str, fence: u64) {
+    let record = format!("{fence} {:032x} {fence} ", 0);
+    assert_eq!(server.command(&["SET", &fence_key(name), &record]), Reply::Status("OK".into()));
 }
 
 fn fence_key(name: &str) -> String {
     format!("quorlock~fence:quorlock:{name}")
 }
 
-/// The wall clock, in microseconds: the source of fences.
+/// The wall clock in microseconds, from which nodes derive fences.
 pub fn wall_micros() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later than 1970").as_micros() as u64
+    SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970").as_micros() as u64
 }
 
-/// The silence that a client reports for a node.
-pub fn trouble(client: &Client, node: usize) -> Option<Silence> {
+/// The silence of a node that a client reports; `None` if the node can vote.
+pub fn silence_of(client: &Client, node: usize) -> Option<Silence> {
     client.nodes().swap_remove(node).1
 }
 
-/// Waits until a client can use the node.
-pub async fn healthy(client: &Client, node: usize) {
-    eventually_async(&format!("node {node} to vote"), async || trouble(client, node).is_none()).await;
+/// Waits until the client knows that the node can vote.
+pub async fn wait_until_node_votes(client: &Client, node: usize) {
+    eventually_async(&format!("node {node} to vote"), async || silence_of(client, node).is_none()).await;
 }
 
-/// Waits until a client has noticed that the node lost its memory.
-pub async fn quarantined(client: &Client, node: usize) {
-    let is_quarantined = async || trouble(client, node).is_some_and(|why| why.quarantine_left().is_some());
+/// Waits until the client has noticed that the node lost its memory.
+pub async fn wait_until_quarantined(client: &Client, node: usize) {
+    let is_quarantined = async || silence_of(client, node).is_some_and(|silence| silence.quarantine_left().is_some());
     eventually_async(&format!("node {node} to be quarantined"), is_quarantined).await;
 }

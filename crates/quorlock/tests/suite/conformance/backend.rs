@@ -1,4 +1,4 @@
-//! The kinds of nodes, and independent clients for them.
+//! The kinds of nodes, and clients for them.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::common;
-pub(crate) use crate::common::long::LONG;
-use crate::common::long::connected;
+pub(crate) use crate::common::long_leases::LONG;
+use crate::common::long_leases::connect_to_all;
 
-/// Short enough to wait for its end, long enough to be acquired on a busy machine.
+/// A ttl that is short enough to wait until a lease expires, and long enough to acquire on a busy machine.
 pub(crate) const SHORT: Duration = Duration::from_millis(600);
-/// Short enough to wait for a multiple of it, long enough to be renewed on a busy machine.
-pub(crate) const BRISK: Duration = Duration::from_millis(2_500);
+/// A ttl that is short enough to wait for a multiple of it, and long enough for renewals on a busy machine.
+pub(crate) const MEDIUM: Duration = Duration::from_millis(2_500);
 
 /// The kind of node, and the number of nodes.
 #[derive(Clone, Copy, Debug)]
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     Cluster,
 }
 
-/// Nodes that are ready to vote.
+/// A cluster of nodes that can vote.
 pub(crate) struct Backend {
     nodes: Nodes,
     count: usize,
@@ -56,7 +56,7 @@ impl Backend {
         backend
     }
 
-    /// Deletes all data on the servers, and initializes them again.
+    /// Deletes all data on the servers, and initializes the cluster again.
     pub(crate) async fn empty(&self) {
         for server in self.servers() {
             assert_eq!(server.command(&["FLUSHALL"]).as_str(), Some("OK"));
@@ -64,7 +64,7 @@ impl Backend {
         self.builder().init_cluster().await.unwrap();
     }
 
-    /// The Redis servers that hold the data.
+    /// The Redis servers that store the votes.
     fn servers(&self) -> &[RedisServer] {
         match &self.nodes {
             Nodes::Redis(servers) => servers,
@@ -74,11 +74,15 @@ impl Backend {
         }
     }
 
-    /// A builder with leases that outlast the test, and short retries.
+    /// A builder with a ttl that is longer than any claim takes, and with short retries.
     pub(crate) fn builder(&self) -> ClientBuilder {
         let retry = Retry { min: Duration::from_millis(1), max: Duration::from_millis(20), attempts: None };
-        let builder =
-            common::builder().ttl(LONG).max_ttl(LONG).node_deadline(Duration::from_secs(10)).retry(retry).label("us");
+        let builder = common::builder()
+            .ttl(LONG)
+            .max_ttl(LONG)
+            .node_deadline(Duration::from_secs(10))
+            .retry(retry)
+            .label("the client");
         match &self.nodes {
             Nodes::Memory(nodes) => builder.memory(nodes),
             Nodes::Sqlite(folder) => builder.nodes([format!("sqlite:{}", folder.path().join("locks").display())]),
@@ -88,100 +92,103 @@ impl Backend {
         }
     }
 
-    /// A client with its own connections to all nodes: `connect` waits only for a majority.
+    /// A client that is connected to all nodes. (`connect` waits only for a majority.)
     pub(crate) async fn client(&self) -> Client {
-        connected(self.builder()).await
+        connect_to_all(self.builder()).await
     }
 
-    /// Two clients that compete.
+    /// Two competing clients, which the claims call `ours` and `theirs`.
     pub(crate) async fn rivals(&self) -> (Client, Client) {
         tokio::join!(self.client(), self.client())
     }
 
-    /// The number of nodes and of a majority.
+    /// The number of nodes, and the size of a majority.
     pub(crate) fn quorum(&self) -> (usize, usize) {
         (self.count, self.count / 2 + 1)
     }
 
-    /// The keys of locks on Redis servers.
-    pub(crate) fn traces(&self) -> Vec<String> {
+    /// All keys on the Redis servers, except for those about the node itself.
+    pub(crate) fn lock_keys(&self) -> Vec<String> {
         let is_of_a_lock = |key: &String| !key.ends_with("epoch") && !key.ends_with("meta");
         self.servers().iter().flat_map(|server| server.keys("*")).filter(is_of_a_lock).collect()
     }
 }
 
-/// Waits for a lock that is about to be released: without the release it would outlast the test.
-pub(crate) async fn takes_over(client: &Client, name: &str) -> Lease {
+/// Acquires a lock that is free or about to be released. If the lock is not released, the test fails, because its lease
+/// outlasts the test.
+pub(crate) async fn take_over(client: &Client, name: &str) -> Lease {
     client.lock(name).acquire().await.unwrap()
 }
 
 /// Checks that another client holds the lock.
-pub(crate) async fn is_held(client: &Client, name: &str) {
+pub(crate) async fn assert_held(client: &Client, name: &str) {
     assert!(client.lock(name).try_acquire().await.unwrap().is_none(), "{name} is free");
 }
 
-/// Checks, without waiting, that the lock is free, and leaves it free on every node.
-pub(crate) async fn is_free(client: &Client, name: &str) {
+/// Checks, without waiting, that the lock is free. The lock is free on every node afterwards.
+pub(crate) async fn assert_free(client: &Client, name: &str) {
     let lease = client.lock(name).try_acquire().await.unwrap();
     lease.unwrap_or_else(|| panic!("{name} is held")).release().await.unwrap();
-    held_by(client, name, 0).await;
+    wait_for_holders(client, name, 0).await;
 }
 
-/// Waits until every node reports this: a majority decides, and the other nodes follow.
-pub(crate) async fn everywhere(client: &Client, name: &str, what: &str, fits: impl Fn(&Report) -> bool) {
-    eventually_async(&format!("{name} to be {what} on every node"), async || {
-        let found = client.inspect(name).await.unwrap();
-        found.nodes.iter().all(|(_, said)| said.as_ref().is_ok_and(&fits))
+/// Waits until the reports of all nodes match. A request returns when a majority has answered, so the other nodes may
+/// execute it later.
+pub(crate) async fn wait_for_all_nodes(client: &Client, name: &str, state: &str, is_match: impl Fn(&Report) -> bool) {
+    eventually_async(&format!("{name} to be {state} on every node"), async || {
+        let inspection = client.inspect(name).await.unwrap();
+        inspection.nodes.iter().all(|(_, report)| report.as_ref().is_ok_and(&is_match))
     })
     .await;
 }
 
-/// Waits until every node has this number of holders.
-pub(crate) async fn held_by(client: &Client, name: &str, holds: u32) {
-    let held = |report: &Report| report.held.as_ref().map_or(0, |held| held.holds);
-    everywhere(client, name, &format!("held by {holds}"), |report| held(report) == holds).await;
+/// Waits until every node reports this number of holders.
+pub(crate) async fn wait_for_holders(client: &Client, name: &str, count: u32) {
+    let holders = |report: &Report| report.held.as_ref().map_or(0, |held| held.holds);
+    wait_for_all_nodes(client, name, &format!("held by {count}"), |report| holders(report) == count).await;
 }
 
-/// Waits until every node has this number of waiters.
-pub(crate) async fn queued_again(client: &Client, name: &str, waiting: u32) {
-    everywhere(client, name, &format!("waited for by {waiting}"), |report| report.waiting == waiting).await;
+/// Waits until every node reports this number of waiters.
+pub(crate) async fn wait_for_waiters(client: &Client, name: &str, count: u32) {
+    wait_for_all_nodes(client, name, &format!("waited for by {count}"), |report| report.waiting == count).await;
 }
 
-/// Checks the number of waiters on every node without waiting, because an abandoned queue position expires anyway.
-/// Links keep the order, so this comes after all earlier requests of the client.
-pub(crate) async fn is_waited_for(client: &Client, name: &str, waiting: u32) {
-    for (node, said) in client.inspect(name).await.unwrap().nodes {
-        assert_eq!(said.unwrap().waiting, waiting, "waiting for {name} on {node}");
+/// Checks the number of waiters on every node. Does not wait, because an abandoned queue position expires at some time.
+/// Links keep the order of requests, so the nodes have executed all earlier requests of this client.
+pub(crate) async fn assert_waiters(client: &Client, name: &str, count: u32) {
+    for (node, report) in client.inspect(name).await.unwrap().nodes {
+        assert_eq!(report.unwrap().waiting, count, "the number of waiters for {name} on {node}");
     }
 }
 
-/// Makes a client wait for a name, as number `place` in the queue on every node.
-pub(crate) async fn queue<T: Send + 'static>(
-    client: &Client,
+/// Runs an acquire in a task, and waits until it has the last of `position` positions in the queue of every node. Any
+/// client can be the observer.
+pub(crate) async fn enqueue<T: Send + 'static>(
+    observer: &Client,
     name: &str,
-    place: u32,
+    position: u32,
     acquire: impl Future<Output = Result<T, AcquireError>> + Send + 'static,
 ) -> JoinHandle<T> {
-    // A node that does not know the holder yet would grant a vote instead of a queue position.
-    everywhere(client, name, "held", |report| report.held.is_some()).await;
+    // A node that does not have the vote of the holder yet would grant its vote instead of a queue position.
+    wait_for_all_nodes(observer, name, "held", |report| report.held.is_some()).await;
     let task = tokio::spawn(async move { acquire.await.unwrap() });
-    queued_again(client, name, place).await;
+    wait_for_waiters(observer, name, position).await;
     task
 }
 
-/// Runs work for a client that then stops together with its runtime, without releasing anything.
+/// Runs `work` with a client that crashes afterwards: the client and its runtime stop, and release nothing.
 pub(crate) async fn crash_after<T>(builder: ClientBuilder, work: impl AsyncFnOnce(&Client) -> T + Send + 'static) {
-    let (done, crashed) = oneshot::channel();
+    let (crash, crashed) = oneshot::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        let kept = runtime.block_on(async {
+        let leaked = runtime.block_on(async {
             let client = builder.connect().await.unwrap();
-            let kept = work(&client).await;
-            (client, kept)
+            let result = work(&client).await;
+            (client, result)
         });
-        // Dropping them would release what they hold.
-        std::mem::forget((runtime, kept));
-        let _ = done.send(());
+        // Dropping the client or its leases would release the leases.
+        std::mem::forget((runtime, leaked));
+        let _ = crash.send(());
     });
     crashed.await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! One leader at a time.
+//! Elections: there is one leader at a time.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -6,13 +6,15 @@ use std::time::Duration;
 use futures_util::{FutureExt, StreamExt};
 use quorlock::{AcquireError, Leader, LostError};
 
-use crate::conformance::backend::{Backend, LONG, SHORT, held_by, is_held, is_waited_for, queue, takes_over};
+use crate::conformance::backend::{
+    Backend, LONG, SHORT, assert_held, assert_waiters, enqueue, take_over, wait_for_holders,
+};
 
-pub(crate) async fn the_next_leads_when_the_leader_steps_down(backend: &Backend) {
+pub(crate) async fn the_next_candidate_leads_when_the_leader_steps_down(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let first = ours.election("a").acquire().await.unwrap();
     let candidate = theirs.election("a");
-    let campaign = queue(&ours, "a", 1, async move { candidate.acquire().await }).await;
+    let campaign = enqueue(&ours, "a", 1, async move { candidate.acquire().await }).await;
     assert!(first.ensure(Duration::ZERO).is_ok() && !campaign.is_finished());
     assert!(first.lost().now_or_never().is_none());
     let term = first.fence().unwrap();
@@ -26,38 +28,38 @@ pub(crate) async fn the_next_leads_when_the_leader_steps_down(backend: &Backend)
 pub(crate) async fn the_leader_is_known_by_its_label(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     assert_eq!(theirs.election("a").leader().await.unwrap(), None);
-    let leadership = ours.election("a").label("the one").acquire().await.unwrap();
+    let leadership = ours.election("a").label("label of the holder").acquire().await.unwrap();
     let leader = theirs.election("a").leader().await.unwrap().unwrap();
-    assert_eq!(leader.holder.unwrap().label, "the one");
+    assert_eq!(leader.holder.unwrap().label, "label of the holder");
     assert_eq!(leader.term, leadership.fence().unwrap());
     match theirs.election("a").acquire_within(SHORT).await {
-        Err(AcquireError::WaitTimeout(error)) => assert_eq!(error.holder.unwrap().label, "the one"),
-        other => panic!("there must be a leader: {other:?}"),
+        Err(AcquireError::WaitTimeout(error)) => assert_eq!(error.holder.unwrap().label, "label of the holder"),
+        other => panic!("there is no leader: {other:?}"),
     }
     leadership.release().await.unwrap();
-    held_by(&ours, "a", 0).await;
+    wait_for_holders(&ours, "a", 0).await;
     assert_eq!(theirs.election("a").leader().await.unwrap(), None);
 }
 
-pub(crate) async fn a_follower_learns_of_changes(backend: &Backend) {
+pub(crate) async fn a_follower_learns_of_every_leader(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    // Polls three times in a ttl.
+    // The stream reads the nodes three times in a ttl.
     let mut changes = pin!(theirs.election("a").ttl(SHORT).leader_changes());
     assert_eq!(changes.next().await, Some(None));
-    let mut last = None;
-    for label in ["one", "other"] {
+    let mut last_term = None;
+    for label in ["first", "second"] {
         let leadership = ours.election("a").label(label).acquire().await.unwrap();
         let Leader { holder, term, .. } = changes.next().await.unwrap().expect("there is a leader");
         assert_eq!((holder.unwrap().label.as_str(), Ok(term)), (label, leadership.fence()));
-        assert!(last.replace(term) < Some(term));
+        assert!(last_term.replace(term) < Some(term));
         leadership.release().await.unwrap();
         assert_eq!(changes.next().await, Some(None));
     }
     theirs.close(LONG).await.unwrap();
-    assert_eq!(changes.next().await, None, "it ends when the client is closed");
+    assert_eq!(changes.next().await, None, "the stream did not end when its client was closed");
 }
 
-pub(crate) async fn a_disconnected_leader_stops_leading(backend: &Backend) {
+pub(crate) async fn a_leader_whose_client_is_closed_stops_leading(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let leadership = ours.election("a").acquire().await.unwrap();
     ours.close(LONG).await.unwrap();
@@ -71,12 +73,12 @@ pub(crate) async fn a_cancelled_candidacy_leaves_the_queue(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let leadership = ours.election("a").acquire().await.unwrap();
     let candidate = theirs.election("a");
-    let campaign = queue(&ours, "a", 1, async move { candidate.acquire().await }).await;
+    let campaign = enqueue(&ours, "a", 1, async move { candidate.acquire().await }).await;
     campaign.abort();
     assert!(campaign.await.unwrap_err().is_cancelled());
-    is_waited_for(&theirs, "a", 0).await;
+    assert_waiters(&theirs, "a", 0).await;
     assert!(matches!(theirs.election("a").acquire_within(Duration::ZERO).await, Err(AcquireError::Held(_))));
-    is_held(&theirs, "a").await;
+    assert_held(&theirs, "a").await;
     leadership.release().await.unwrap();
-    takes_over(&theirs, "a").await.release().await.unwrap();
+    take_over(&theirs, "a").await.release().await.unwrap();
 }

@@ -3,7 +3,7 @@
 use futures_util::future::join_all;
 use quorlock::{Client, Filter, LIST_MAX, Listing, NAME_BYTES_MAX};
 
-use crate::conformance::backend::{Backend, held_by, is_free, queue};
+use crate::conformance::backend::{Backend, assert_free, enqueue, wait_for_holders};
 
 async fn list(client: &Client, glob: &str) -> Listing {
     let listing = client.list(&Filter::new(glob)).await.unwrap();
@@ -26,11 +26,11 @@ pub(crate) async fn names_with_holders_or_waiters_are_listed(backend: &Backend) 
     let _share = ours.rw("shared").read().acquire().await.unwrap();
     let _slot = ours.semaphore("slot", 2).acquire().await.unwrap();
     ours.lock("free again").acquire().await.unwrap().release().await.unwrap();
-    is_free(&theirs, "free again").await;
-    let waiting = theirs.lock("exclusive");
-    let waiter = queue(&theirs, "exclusive", 1, async move { waiting.acquire().await }).await;
+    assert_free(&theirs, "free again").await;
+    let waiting_lock = theirs.lock("exclusive");
+    let waiter = enqueue(&theirs, "exclusive", 1, async move { waiting_lock.acquire().await }).await;
     for name in ["plain", "reentrant", "shared", "slot"] {
-        held_by(&theirs, name, 1).await;
+        wait_for_holders(&theirs, name, 1).await;
     }
     let listing = list(&theirs, "*").await;
     let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
@@ -49,7 +49,7 @@ pub(crate) async fn a_filter_selects_names(backend: &Backend) {
     for name in ["invoices/1", "invoices/22", "orders/1", "in*"] {
         leases.push(client.lock(name).acquire().await.unwrap());
     }
-    for (glob, found) in [
+    for (glob, expected) in [
         ("invoices/*", vec!["invoices/1", "invoices/22"]),
         ("invoices/?", vec!["invoices/1"]),
         ("*/1", vec!["invoices/1", "orders/1"]),
@@ -58,7 +58,7 @@ pub(crate) async fn a_filter_selects_names(backend: &Backend) {
         ("order", vec![]),
         ("", vec![]),
     ] {
-        assert_eq!(names(&client, glob).await, found, "{glob:?}");
+        assert_eq!(names(&client, glob).await, expected, "{glob:?}");
     }
 }
 
@@ -77,25 +77,25 @@ pub(crate) async fn every_name_can_be_listed(backend: &Backend) {
     }
 }
 
-pub(crate) async fn a_listing_continues_page_by_page_and_ends_at_its_limit(backend: &Backend) {
-    const MANY: usize = 1_100;
+pub(crate) async fn a_listing_reads_several_pages_and_ends_at_its_limit(backend: &Backend) {
+    const NAMES: usize = 1_100;
     let client = backend.client().await;
-    let all: Vec<String> = (0..MANY).map(|number| format!("name {number:04}")).collect();
+    let all: Vec<String> = (0..NAMES).map(|number| format!("name {number:04}")).collect();
     let mut leases = Vec::new();
-    for some in all.chunks(100) {
-        let locks: Vec<_> = some.iter().map(|name| client.lock(name)).collect();
+    for chunk in all.chunks(100) {
+        let locks: Vec<_> = chunk.iter().map(|name| client.lock(name)).collect();
         leases.extend(join_all(locks.iter().map(quorlock::Lock::acquire)).await.into_iter().map(Result::unwrap));
     }
     let listing = client.list(&Filter::new("*").limit(LIST_MAX)).await.unwrap();
     let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
     assert_eq!((found, listing.is_cut), (all.iter().map(String::as_str).collect(), false));
-    let exactly = client.list(&Filter::new("*").limit(MANY)).await.unwrap();
-    assert_eq!((exactly.names.len(), exactly.is_cut), (MANY, false));
+    let exact = client.list(&Filter::new("*").limit(NAMES)).await.unwrap();
+    assert_eq!((exact.names.len(), exact.is_cut), (NAMES, false));
     let cut = client.list(&Filter::new("name 0*").limit(10)).await.unwrap();
     assert_eq!((cut.names.len(), cut.is_cut), (10, true));
 }
 
-pub(crate) async fn a_listing_continues_page_by_page(backend: &Backend) {
+pub(crate) async fn pages_contain_all_matching_names(backend: &Backend) {
     let client = backend.client().await;
     let names: Vec<String> = (0..7).map(|number| format!("in*/{number}")).collect();
     let mut leases = Vec::new();
@@ -112,8 +112,8 @@ pub(crate) async fn a_listing_continues_page_by_page(backend: &Backend) {
     }
     found.sort_unstable();
     assert_eq!(found, names);
-    let some = ["in*/3", "*/5", "out"].map(Filter::new);
-    let listing = client.list(&Filter::beginning_with("in*/").among(&some)).await.unwrap();
+    let filters = ["in*/3", "*/5", "out"].map(Filter::new);
+    let listing = client.list(&Filter::beginning_with("in*/").among(&filters)).await.unwrap();
     let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
     assert_eq!(found, ["in*/3", "in*/5"]);
 }

@@ -1,10 +1,10 @@
-//! Valid and invalid names and settings, which are checked before anything is sent.
+//! Valid and invalid names and ttls. The client checks them before it sends anything to a node.
 
 use std::time::Duration;
 
 use quorlock::{AcquireError, ConfigError, ConnectError, Lock, NAME_BYTES_MAX, NameError, TTL_MIN};
 
-use crate::conformance::backend::{Backend, LONG, is_held};
+use crate::conformance::backend::{Backend, LONG, assert_held};
 
 pub(crate) async fn every_valid_name_can_be_locked(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
@@ -15,7 +15,7 @@ pub(crate) async fn every_valid_name_can_be_locked(backend: &Backend) {
     for name in odd.into_iter().chain([longest.as_str(), &longest_wide]) {
         let lease = ours.lock(name).acquire().await.unwrap();
         assert_eq!(lease.name().as_str(), name);
-        is_held(&theirs, name).await;
+        assert_held(&theirs, name).await;
         lease.release().await.unwrap();
         theirs.lock(name).acquire().await.unwrap().release().await.unwrap();
     }
@@ -24,7 +24,7 @@ pub(crate) async fn every_valid_name_can_be_locked(backend: &Backend) {
 pub(crate) async fn names_are_compared_by_bytes(backend: &Backend) {
     let client = backend.client().await;
     let mut leases = Vec::new();
-    // The last two look the same: one character, or a letter with a combining accent.
+    // The last two names look the same: one is a single character, the other a letter with a combining accent.
     for name in ["a", "A", "a ", " a", "a\n", "a\0", "aa", "\u{e9}", "e\u{301}"] {
         leases.push(client.lock(name).try_acquire().await.unwrap().unwrap());
     }
@@ -36,28 +36,28 @@ pub(crate) async fn names_are_compared_by_bytes(backend: &Backend) {
 pub(crate) async fn an_invalid_name_is_refused(backend: &Backend) {
     let client = backend.client().await;
     let too_long = NAME_BYTES_MAX + 1;
-    for (name, why) in [
+    for (name, error) in [
         (String::new(), NameError::Empty),
         ("x".repeat(too_long), NameError::TooLong { bytes: too_long }),
-        // As many characters as bytes are allowed, but more bytes.
+        // The number of characters is within the limit, but the number of bytes is not.
         ("\u{e9}".repeat(NAME_BYTES_MAX), NameError::TooLong { bytes: NAME_BYTES_MAX * 2 }),
     ] {
-        refuses(&client.lock(&name), &ConfigError::Name(why)).await;
-        refuses(&client.lock(&name).plain(), &ConfigError::Name(why)).await;
+        assert_refused(&client.lock(&name), &ConfigError::Name(error)).await;
+        assert_refused(&client.lock(&name).plain(), &ConfigError::Name(error)).await;
     }
-    assert_eq!(backend.traces(), [""; 0]);
+    assert_eq!(backend.lock_keys(), [""; 0]);
 }
 
 pub(crate) async fn a_ttl_out_of_bounds_is_refused(backend: &Backend) {
     let client = backend.client().await;
-    let hair = Duration::from_nanos(1);
-    for ttl in [Duration::ZERO, TTL_MIN.saturating_sub(hair), LONG + hair, Duration::MAX] {
+    let nanosecond = Duration::from_nanos(1);
+    for ttl in [Duration::ZERO, TTL_MIN.saturating_sub(nanosecond), LONG + nanosecond, Duration::MAX] {
         let error = quorlock::TtlError { ttl, max_ttl: LONG };
-        refuses(&client.lock("a").ttl(ttl), &ConfigError::Ttl(error)).await;
+        assert_refused(&client.lock("a").ttl(ttl), &ConfigError::Ttl(error)).await;
         let connected = backend.builder().ttl(ttl).connect().await;
         assert_eq!(connected.unwrap_err(), ConnectError::Config(ConfigError::Ttl(error)));
     }
-    assert_eq!(backend.traces(), [""; 0]);
+    assert_eq!(backend.lock_keys(), [""; 0]);
 }
 
 pub(crate) async fn the_smallest_and_the_largest_ttl_are_accepted(backend: &Backend) {
@@ -69,11 +69,11 @@ pub(crate) async fn the_smallest_and_the_largest_ttl_are_accepted(backend: &Back
     }
 }
 
-/// Every kind of acquire returns this error.
-async fn refuses(lock: &Lock, why: &ConfigError) {
-    let why = AcquireError::Config(why.clone());
-    assert_eq!(lock.try_acquire().await.unwrap_err(), why);
-    assert_eq!(lock.acquire().await.unwrap_err(), why);
-    assert_eq!(lock.acquire_within(LONG).await.unwrap_err(), why);
-    assert_eq!(lock.run(async |_| ()).await.unwrap_err(), why.into());
+/// Checks that every method that acquires this lock returns this error.
+async fn assert_refused(lock: &Lock, error: &ConfigError) {
+    let error = AcquireError::Config(error.clone());
+    assert_eq!(lock.try_acquire().await.unwrap_err(), error);
+    assert_eq!(lock.acquire().await.unwrap_err(), error);
+    assert_eq!(lock.acquire_within(LONG).await.unwrap_err(), error);
+    assert_eq!(lock.run(async |_| ()).await.unwrap_err(), error.into());
 }

@@ -1,29 +1,38 @@
-//! Many readers or one writer.
+//! Read-write locks: many readers or one writer hold the lock.
 
 use std::time::Instant;
 
 use quorlock::{AcquireError, Client};
 
 use crate::conformance::backend::{
-    Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, is_waited_for, queue, takes_over,
+    Backend, LONG, SHORT, assert_free, assert_held, assert_waiters, crash_after, enqueue, take_over, wait_for_holders,
 };
 
-pub(crate) async fn many_read_or_one_writes(backend: &Backend) {
+pub(crate) async fn many_readers_or_one_writer_hold_the_lock(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lock = ours.rw("a");
     let mut readers = vec![lock.read().acquire().await.unwrap(), lock.read().try_acquire().await.unwrap().unwrap()];
     readers.push(theirs.rw("a").read().try_acquire().await.unwrap().unwrap());
     readers.push(theirs.rw("a").read().acquire().await.unwrap());
-    assert!(theirs.rw("a").write().try_acquire().await.unwrap().is_none(), "four are reading");
+    assert!(
+        theirs.rw("a").write().try_acquire().await.unwrap().is_none(),
+        "a writer got the lock while four readers held it"
+    );
     for reader in readers {
         reader.release().await.unwrap();
     }
-    held_by(&ours, "a", 0).await;
+    wait_for_holders(&ours, "a", 0).await;
 
     let writer = theirs.rw("a").write().try_acquire().await.unwrap().unwrap();
     for client in [&ours, &theirs] {
-        assert!(client.rw("a").read().try_acquire().await.unwrap().is_none(), "one is writing");
-        assert!(client.rw("a").write().try_acquire().await.unwrap().is_none(), "one is writing");
+        assert!(
+            client.rw("a").read().try_acquire().await.unwrap().is_none(),
+            "a client got the lock while a writer held it"
+        );
+        assert!(
+            client.rw("a").write().try_acquire().await.unwrap().is_none(),
+            "a client got the lock while a writer held it"
+        );
     }
     writer.release().await.unwrap();
     assert!(lock.read().try_acquire().await.unwrap().is_some());
@@ -33,10 +42,16 @@ pub(crate) async fn readers_and_exclusive_locks_exclude_each_other(backend: &Bac
     let (ours, theirs) = backend.rivals().await;
     for lock in [theirs.lock("a"), theirs.lock("a").plain()] {
         let reader = ours.rw("a").read().acquire().await.unwrap();
-        assert!(lock.try_acquire().await.unwrap().is_none(), "there is a reader");
+        assert!(
+            lock.try_acquire().await.unwrap().is_none(),
+            "an exclusive lock was granted while a reader held the name"
+        );
         reader.release().await.unwrap();
         let lease = lock.acquire().await.unwrap();
-        assert!(ours.rw("a").read().try_acquire().await.unwrap().is_none(), "there is an exclusive holder");
+        assert!(
+            ours.rw("a").read().try_acquire().await.unwrap().is_none(),
+            "a reader got the lock while an exclusive holder had it"
+        );
         lease.release().await.unwrap();
     }
 }
@@ -45,11 +60,11 @@ pub(crate) async fn a_waiting_writer_is_not_overtaken_by_readers(backend: &Backe
     let (ours, theirs) = backend.rivals().await;
     let first = ours.rw("a").read().acquire().await.unwrap();
     let (writer, reader) = (theirs.rw("a"), ours.rw("a"));
-    let writing = queue(&ours, "a", 1, async move { writer.write().acquire().await }).await;
-    assert!(ours.rw("a").read().try_acquire().await.unwrap().is_none(), "a writer waits");
-    let reading = queue(&ours, "a", 2, async move { reader.read().acquire().await }).await;
+    let writing = enqueue(&ours, "a", 1, async move { writer.write().acquire().await }).await;
+    assert!(ours.rw("a").read().try_acquire().await.unwrap().is_none(), "a reader overtook a waiting writer");
+    let reading = enqueue(&ours, "a", 2, async move { reader.read().acquire().await }).await;
     first.release().await.unwrap();
-    // If the reader had been let in, it would stay, and the writer would wait forever.
+    // If the second reader had overtaken the writer, it would hold the lock, and the writer would wait forever.
     let written = writing.await.unwrap();
     assert!(!reading.is_finished());
     let fence = written.fence().unwrap();
@@ -57,13 +72,13 @@ pub(crate) async fn a_waiting_writer_is_not_overtaken_by_readers(backend: &Backe
     assert!(reading.await.unwrap().fence().unwrap() > fence);
 }
 
-pub(crate) async fn readers_that_waited_enter_together(backend: &Backend) {
+pub(crate) async fn waiting_readers_get_the_lock_together(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let writer = ours.rw("a").write().acquire().await.unwrap();
     let mut reading = Vec::new();
-    for (place, client) in (1..).zip([&ours, &theirs, &theirs]) {
+    for (position, client) in (1..).zip([&ours, &theirs, &theirs]) {
         let reader = client.rw("a");
-        reading.push(queue(&ours, "a", place, async move { reader.read().acquire().await }).await);
+        reading.push(enqueue(&ours, "a", position, async move { reader.read().acquire().await }).await);
     }
     writer.release().await.unwrap();
     let mut readers = Vec::new();
@@ -73,96 +88,108 @@ pub(crate) async fn readers_that_waited_enter_together(backend: &Backend) {
     for reader in &readers {
         reader.extend().await.unwrap();
     }
-    is_held(&ours, "a").await;
+    assert_held(&ours, "a").await;
 }
 
-pub(crate) async fn an_upgrade_is_refused_at_once(backend: &Backend) {
+pub(crate) async fn an_upgrade_from_read_to_write_is_refused_at_once(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let owner = ours.new_owner();
-    let (lock, elsewhere) = (ours.rw("a").owned_by(owner), theirs.rw("a").owned_by(owner));
+    let (lock, same_owner) = (ours.rw("a").owned_by(owner), theirs.rw("a").owned_by(owner));
     let reader = lock.read().acquire().await.unwrap();
-    // A node that does not have the share yet does not know its owner.
-    held_by(&ours, "a", 1).await;
-    for lock in [&lock, &elsewhere] {
-        for told in [lock.write().try_acquire().await.unwrap_err(), lock.write().acquire().await.unwrap_err()] {
-            assert!(matches!(&told, AcquireError::UpgradeUnsupported { name } if name.as_str() == "a"), "{told}");
+    // A node that does not have the read lease yet does not know that the owner is a reader.
+    wait_for_holders(&ours, "a", 1).await;
+    for lock in [&lock, &same_owner] {
+        for error in [lock.write().try_acquire().await.unwrap_err(), lock.write().acquire().await.unwrap_err()] {
+            assert!(matches!(&error, AcquireError::UpgradeUnsupported { name } if name.as_str() == "a"), "{error}");
         }
         assert!(matches!(lock.write().acquire_within(LONG).await, Err(AcquireError::UpgradeUnsupported { .. })));
-        assert!(lock.read().try_acquire().await.unwrap().is_some(), "it may read twice");
+        assert!(lock.read().try_acquire().await.unwrap().is_some(), "the owner could not read twice");
     }
     reader.extend().await.unwrap();
-    is_waited_for(&theirs, "a", 0).await;
+    assert_waiters(&theirs, "a", 0).await;
     reader.release().await.unwrap();
-    held_by(&theirs, "a", 0).await;
+    wait_for_holders(&theirs, "a", 0).await;
     lock.write().acquire().await.unwrap().release().await.unwrap();
 }
 
-pub(crate) async fn a_clone_has_another_owner(backend: &Backend) {
+pub(crate) async fn a_clone_of_a_read_write_lock_has_another_owner(backend: &Backend) {
     let client = backend.client().await;
     let lock = client.rw("a");
     let reader = lock.read().acquire().await.unwrap();
     let other = lock.clone();
-    assert!(other.write().try_acquire().await.unwrap().is_none(), "a clone has another owner");
-    let writing = queue(&client, "a", 1, async move { other.write().acquire().await }).await;
+    assert!(other.write().try_acquire().await.unwrap().is_none(), "the owner of a clone got the write lock");
+    let writing = enqueue(&client, "a", 1, async move { other.write().acquire().await }).await;
     reader.release().await.unwrap();
     writing.await.unwrap().release().await.unwrap();
 }
 
-pub(crate) async fn a_forgotten_share_ends_with_its_own_ttl(backend: &Backend) {
+pub(crate) async fn a_read_lease_of_a_crashed_client_ends_with_its_own_ttl(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let longer = ours.rw("a").read().acquire().await.unwrap();
+    let long_lease = ours.rw("a").read().acquire().await.unwrap();
     let before = Instant::now();
     let read = async |client: &Client| client.rw("a").ttl(SHORT).read().acquire().await.unwrap();
     crash_after(backend.builder(), read).await;
-    // The longer share would have lasted much longer.
-    longer.release().await.unwrap();
+    // The ttl of this lease is much longer, so only the lease of the crashed client blocks the lock from here on.
+    long_lease.release().await.unwrap();
     let _writer = theirs.rw("a").write().acquire().await.unwrap();
-    assert!(before.elapsed() >= SHORT, "the share was not in the way");
+    assert!(before.elapsed() >= SHORT, "the read lease of the crashed client did not block the lock");
 }
 
-pub(crate) async fn a_forgotten_share_does_not_affect_the_others(backend: &Backend) {
+pub(crate) async fn a_read_lease_of_a_crashed_client_does_not_affect_the_other_readers(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let reader = ours.rw("a").read().acquire().await.unwrap();
     let read = async |client: &Client| client.rw("a").ttl(SHORT).read().acquire().await.unwrap();
     crash_after(backend.builder(), read).await;
-    held_by(&ours, "a", 1).await;
-    assert!(theirs.rw("a").write().try_acquire().await.unwrap().is_none(), "one is still reading");
+    wait_for_holders(&ours, "a", 1).await;
+    assert!(
+        theirs.rw("a").write().try_acquire().await.unwrap().is_none(),
+        "a writer got the lock while a reader held it"
+    );
     reader.extend().await.unwrap();
     reader.release().await.unwrap();
-    is_free(&theirs, "a").await;
+    assert_free(&theirs, "a").await;
 }
 
 pub(crate) async fn fences_grow_from_readers_to_writers_and_back(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let mut last = None;
+    let mut last_writer = None;
     for _ in 0..3 {
         let mut readers = Vec::new();
         for lock in [ours.rw("a"), theirs.rw("a"), ours.rw("a")] {
             readers.push(lock.read().try_acquire().await.unwrap().unwrap());
         }
         let fences: Vec<_> = readers.iter().map(|reader| reader.fence().unwrap()).collect();
-        assert!(fences.iter().all(|fence| Some(*fence) > last), "a reader is above all earlier writers");
+        assert!(
+            fences.iter().all(|fence| Some(*fence) > last_writer),
+            "the fence of a reader is not above the fences of earlier writers"
+        );
         drop(readers);
-        let writer = takes_over(&theirs, "a").await;
+        let writer = take_over(&theirs, "a").await;
         let fence = writer.fence().unwrap();
-        assert!(fences.iter().all(|reader| *reader < fence), "a writer is above all earlier readers");
-        last = Some(fence);
+        assert!(
+            fences.iter().all(|reader| *reader < fence),
+            "the fence of a writer is not above the fences of earlier readers"
+        );
+        last_writer = Some(fence);
         writer.release().await.unwrap();
     }
 }
 
-pub(crate) async fn an_owner_that_reads_reads_again_at_once_with_the_same_fence(backend: &Backend) {
+pub(crate) async fn a_reader_with_an_owner_reads_again_at_once_with_the_same_fence(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let (reader, party) = (ours.rw("a").owned_by(ours.new_owner()), theirs.rw("a"));
-    let first = reader.read().acquire().await.unwrap();
-    let other = party.read().acquire().await.unwrap();
-    held_by(&ours, "a", 2).await;
+    let (owned, unowned) = (ours.rw("a").owned_by(ours.new_owner()), theirs.rw("a"));
+    let first = owned.read().acquire().await.unwrap();
+    let other = unowned.read().acquire().await.unwrap();
+    wait_for_holders(&ours, "a", 2).await;
     let writer = theirs.rw("a");
-    let writing = queue(&ours, "a", 1, async move { writer.write().acquire().await }).await;
-    let again = reader.read().try_acquire().await.unwrap().expect("it reads already");
+    let writing = enqueue(&ours, "a", 1, async move { writer.write().acquire().await }).await;
+    let again = owned.read().try_acquire().await.unwrap().expect("the owner reads already");
     assert_eq!(again.fence().unwrap(), first.fence().unwrap());
     assert_ne!(again.fence().unwrap(), other.fence().unwrap());
-    assert!(party.read().try_acquire().await.unwrap().is_none(), "a party without an owner waits behind the writer");
+    assert!(
+        unowned.read().try_acquire().await.unwrap().is_none(),
+        "a reader without an owner overtook the waiting writer"
+    );
     first.release().await.unwrap();
     other.release().await.unwrap();
     again.extend().await.unwrap();

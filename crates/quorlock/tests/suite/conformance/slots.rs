@@ -1,4 +1,4 @@
-//! The semaphore: a limited number of holders.
+//! Semaphores: a limited number of clients hold the lock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,47 +6,58 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use quorlock::{AcquireError, Client, ConfigError, Lease, PERMITS_MAX};
 
-use crate::conformance::backend::{Backend, LONG, SHORT, crash_after, held_by, is_free, is_held, queue};
+use crate::conformance::backend::{
+    Backend, LONG, SHORT, assert_free, assert_held, crash_after, enqueue, wait_for_holders,
+};
 
-pub(crate) async fn a_semaphore_has_at_most_its_permits_of_holders(backend: &Backend) {
+pub(crate) async fn a_semaphore_has_at_most_as_many_holders_as_permits(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let mut leases = Vec::new();
     for client in [&ours, &theirs, &ours] {
         leases.push(client.semaphore("a", 3).acquire().await.unwrap());
-        held_by(client, "a", leases.len() as u32).await;
+        wait_for_holders(client, "a", leases.len() as u32).await;
     }
     assert_eq!(slots(&leases), BTreeSet::from([0, 1, 2]));
     for client in [&ours, &theirs] {
-        assert!(client.semaphore("a", 3).try_acquire().await.unwrap().is_none(), "three have it");
+        assert!(
+            client.semaphore("a", 3).try_acquire().await.unwrap().is_none(),
+            "a fourth client got one of three permits"
+        );
     }
-    let free = leases.remove(1);
-    let slot = free.slot();
-    free.release().await.unwrap();
-    held_by(&ours, "a", 2).await;
+    let removed = leases.remove(1);
+    let slot = removed.slot();
+    removed.release().await.unwrap();
+    wait_for_holders(&ours, "a", 2).await;
     let next = ours.semaphore("a", 3).try_acquire().await.unwrap().unwrap();
     assert_eq!(next.slot(), slot);
-    assert!(theirs.semaphore("a", 3).try_acquire().await.unwrap().is_none(), "three have it again");
+    assert!(
+        theirs.semaphore("a", 3).try_acquire().await.unwrap().is_none(),
+        "a fourth client got one of three permits"
+    );
     for lease in leases.iter().chain([&next]) {
         lease.extend().await.unwrap();
     }
 }
 
-pub(crate) async fn a_release_lets_the_next_in(backend: &Backend) {
+pub(crate) async fn a_released_slot_goes_to_the_next_waiter(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let semaphore = ours.semaphore("a", 2);
-    let (one, other) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
-    held_by(&ours, "a", 2).await;
+    let (first, second) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
+    wait_for_holders(&ours, "a", 2).await;
     let next = theirs.semaphore("a", 2);
-    let waiting = queue(&ours, "a", 1, async move { next.acquire().await }).await;
-    assert!(ours.semaphore("a", 2).try_acquire().await.unwrap().is_none(), "two have it and one waits");
-    let slot = one.slot();
-    one.release().await.unwrap();
+    let waiting = enqueue(&ours, "a", 1, async move { next.acquire().await }).await;
+    assert!(
+        ours.semaphore("a", 2).try_acquire().await.unwrap().is_none(),
+        "a client overtook the waiter, or got a third permit"
+    );
+    let slot = first.slot();
+    first.release().await.unwrap();
     let next = waiting.await.unwrap();
     assert_eq!(next.slot(), slot);
-    other.extend().await.unwrap();
+    second.extend().await.unwrap();
 }
 
-pub(crate) async fn each_slot_has_a_fence_of_its_own(backend: &Backend) {
+pub(crate) async fn each_slot_has_its_own_fence(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let mut leases = Vec::new();
     for client in [&ours, &theirs, &ours, &theirs] {
@@ -55,24 +66,24 @@ pub(crate) async fn each_slot_has_a_fence_of_its_own(backend: &Backend) {
     assert!(leases.is_sorted_by(|earlier, later| earlier.fence().unwrap() < later.fence().unwrap()), "{leases:?}");
 }
 
-pub(crate) async fn another_number_of_permits_is_refused_with_both_numbers(backend: &Backend) {
+pub(crate) async fn a_semaphore_with_another_number_of_permits_is_refused(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.semaphore("a", 17).acquire().await.unwrap();
-    held_by(&ours, "a", 1).await;
-    let differs = theirs.semaphore("a", 23);
-    let told = [
-        differs.try_acquire().await.unwrap_err(),
-        differs.acquire().await.unwrap_err(),
-        differs.acquire_within(LONG).await.unwrap_err(),
+    wait_for_holders(&ours, "a", 1).await;
+    let mismatched = theirs.semaphore("a", 23);
+    let errors = [
+        mismatched.try_acquire().await.unwrap_err(),
+        mismatched.acquire().await.unwrap_err(),
+        mismatched.acquire_within(LONG).await.unwrap_err(),
     ];
-    for error in told {
+    for error in errors {
         assert!(matches!(&error, AcquireError::SlotsMismatch { requested: 23, in_use: 17, .. }), "{error:?}");
         let text = error.to_string();
         assert!(text.contains("17") && text.contains("23") && text.contains("\"a\""), "{text}");
     }
     lease.release().await.unwrap();
-    held_by(&ours, "a", 0).await;
-    let lease = differs.try_acquire().await.unwrap().unwrap();
+    wait_for_holders(&ours, "a", 0).await;
+    let lease = mismatched.try_acquire().await.unwrap().unwrap();
     let error = ours.semaphore("a", 17).try_acquire().await.unwrap_err();
     assert!(matches!(error, AcquireError::SlotsMismatch { requested: 17, in_use: 23, .. }), "{error:?}");
     lease.extend().await.unwrap();
@@ -87,7 +98,7 @@ pub(crate) async fn a_number_of_permits_out_of_bounds_is_refused(backend: &Backe
             assert!(error.to_string().contains(&permits.to_string()), "{error}");
         }
     }
-    assert_eq!(backend.traces(), [""; 0]);
+    assert_eq!(backend.lock_keys(), [""; 0]);
     for permits in [1, PERMITS_MAX] {
         let lease = client.semaphore("a", permits).try_acquire().await.unwrap().unwrap();
         assert!(lease.slot() < Some(permits));
@@ -95,35 +106,35 @@ pub(crate) async fn a_number_of_permits_out_of_bounds_is_refused(backend: &Backe
     }
 }
 
-pub(crate) async fn one_permit_is_an_exclusive_lock(backend: &Backend) {
+pub(crate) async fn a_semaphore_with_one_permit_is_an_exclusive_lock(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
-    let mut last = None;
+    let mut last_fence = None;
     for (client, other) in [(&ours, &theirs), (&theirs, &ours), (&ours, &theirs)] {
         let lease = client.semaphore("a", 1).acquire().await.unwrap();
         assert_eq!(lease.slot(), Some(0));
-        assert!(last.replace(lease.fence().unwrap()) < lease.fence().ok());
+        assert!(last_fence.replace(lease.fence().unwrap()) < lease.fence().ok());
         assert!(other.semaphore("a", 1).try_acquire().await.unwrap().is_none());
         assert!(client.semaphore("a", 1).try_acquire().await.unwrap().is_none());
-        is_held(other, "a").await;
+        assert_held(other, "a").await;
         lease.release().await.unwrap();
-        is_free(other, "a").await;
+        assert_free(other, "a").await;
     }
 }
 
-pub(crate) async fn all_waiters_for_slots_are_served(backend: &Backend) {
+pub(crate) async fn all_waiters_get_a_slot(backend: &Backend) {
     const PERMITS: u32 = 2;
-    let taken: Arc<[AtomicU32; PERMITS as usize]> = Arc::default();
+    let holders: Arc<[AtomicU32; PERMITS as usize]> = Arc::default();
     let mut tasks = Vec::new();
     for _ in 0..5 {
-        let (client, taken) = (backend.client().await, Arc::clone(&taken));
+        let (client, holders) = (backend.client().await, Arc::clone(&holders));
         tasks.push(tokio::spawn(async move {
             for _ in 0..6 {
                 let lease = client.semaphore("a", PERMITS).acquire().await.unwrap();
-                let slot = &taken[lease.slot().unwrap() as usize];
-                assert_eq!(slot.fetch_add(1, Ordering::SeqCst), 0, "two have one slot");
+                let slot = &holders[lease.slot().unwrap() as usize];
+                assert_eq!(slot.fetch_add(1, Ordering::SeqCst), 0, "two clients have the same slot");
                 tokio::task::yield_now().await;
-                assert_eq!(slot.fetch_sub(1, Ordering::SeqCst), 1, "two have one slot");
-                // Some slots are released, some are dropped.
+                assert_eq!(slot.fetch_sub(1, Ordering::SeqCst), 1, "two clients have the same slot");
+                // About half of the leases are released, and the others are dropped.
                 if lease.fence().unwrap().get() % 2 == 0 {
                     lease.release().await.unwrap();
                 }
@@ -139,12 +150,12 @@ pub(crate) async fn a_crashed_holder_frees_its_slot_and_no_other(backend: &Backe
     let (ours, theirs) = backend.rivals().await;
     let semaphore = ours.semaphore("a", 2);
     let lease = semaphore.acquire().await.unwrap();
-    held_by(&ours, "a", 1).await;
+    wait_for_holders(&ours, "a", 1).await;
     let hold = async |client: &Client| client.semaphore("a", 2).ttl(SHORT).acquire().await.unwrap();
     crash_after(backend.builder(), hold).await;
     let next = theirs.semaphore("a", 2).acquire().await.unwrap();
     assert_ne!(next.slot(), lease.slot());
-    assert!(semaphore.try_acquire().await.unwrap().is_none(), "two have it");
+    assert!(semaphore.try_acquire().await.unwrap().is_none(), "a third client got one of two permits");
     lease.extend().await.unwrap();
 }
 

@@ -1,5 +1,5 @@
-//! Wrong wall clocks: that of a client does not matter unless it is set while a lease is held; that of a node is
-//! noticed.
+//! Wrong wall clocks. A wrong clock of a client does not matter. Clients report a node with a wrong clock, and its
+//! votes do not count.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -9,29 +9,31 @@ use std::time::Duration;
 use quorlock::{AcquireError, Client, Lease, NodeVote, Retry, Silence};
 use quorlock_testkit::{Clock, RedisServer};
 
-use crate::common::long::{noticed, voting};
+use crate::common::long_leases::{wait_for_silence, wait_until_all_vote};
 use crate::common::observe::wall_micros;
 use crate::common::{Cluster, builder, lock_keys};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const HOUR_MICROS: i64 = 3_600_000_000;
 const NAME: &str = "clocks";
+/// How often each process acquires the lock.
 const TURNS: usize = 25;
 /// Only a failing test waits this long.
 const PATIENCE: Duration = Duration::from_secs(60);
 const URLS: &str = "QUORLOCK_TEST_URLS";
+/// A file to which every holder appends a line.
 const LEDGER: &str = "QUORLOCK_TEST_LEDGER";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_with_a_wrong_clock_lock_as_usual() {
-    let cluster = Cluster::ready(3).await;
-    let ledger = tempfile::NamedTempFile::new().expect("the temporary folder takes a file");
-    let path = ledger.path().to_str().expect("it is UTF-8");
+async fn clients_with_a_wrong_clock_acquire_and_release_as_usual() {
+    let cluster = Cluster::start(3).await;
+    let ledger = tempfile::NamedTempFile::new().expect("a temporary file can be created");
+    let path = ledger.path().to_str().expect("the path is UTF-8");
     let (ahead, behind) = (Clock::new(), Clock::new());
     ahead.set_offset_micros(HOUR_MICROS);
     behind.set_offset_micros(-HOUR_MICROS);
-    let children: Vec<Child> = [&ahead, &behind].map(|clock| child(clock, &cluster, path)).into();
-    take_turns(&cluster.client().await, path).await;
+    let children: Vec<Child> = [&ahead, &behind].map(|clock| start_child(clock, &cluster, path)).into();
+    acquire_repeatedly(&cluster.client().await, path).await;
     for child in children {
         let output = child.wait_with_output().expect("a child ends");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
@@ -39,96 +41,103 @@ async fn clients_with_a_wrong_clock_lock_as_usual() {
 
     let mut text = String::new();
     File::open(path).and_then(|mut file| file.read_to_string(&mut text)).expect("the ledger can be read");
-    let lines: Vec<(u64, u64)> = text.lines().map(parse).collect();
-    assert!(lines.is_sorted_by(|earlier, later| earlier.0 < later.0), "out of order: {text}");
+    let lines: Vec<(u64, u64)> = text.lines().map(parse_line).collect();
+    assert!(lines.is_sorted_by(|earlier, later| earlier.0 < later.0), "the fences do not grow: {text}");
     let now = wall_micros();
-    let by_clock = |is: &dyn Fn(u64) -> bool| lines.iter().filter(|(_, clock)| is(*clock)).count();
-    let half = HOUR.as_micros() as u64 / 2;
-    assert_eq!(by_clock(&|clock| clock > now + half), TURNS, "the child whose clock is ahead");
-    assert_eq!(by_clock(&|clock| clock < now - half), TURNS, "the child whose clock is behind");
+    let count_lines = |is_match: &dyn Fn(u64) -> bool| lines.iter().filter(|(_, clock)| is_match(*clock)).count();
+    let half_hour = HOUR.as_micros() as u64 / 2;
+    assert_eq!(count_lines(&|clock| clock > now + half_hour), TURNS, "lines of the child whose clock is ahead");
+    assert_eq!(count_lines(&|clock| clock < now - half_hour), TURNS, "lines of the child whose clock is behind");
     assert_eq!(lines.len(), 3 * TURNS);
 }
 
-/// This test binary as a separate client with another clock.
-fn child(clock: &Clock, cluster: &Cluster, ledger: &str) -> Child {
-    let program = std::env::current_exe().expect("a process has a program");
+/// Starts this test binary as a client with another wall clock.
+fn start_child(clock: &Clock, cluster: &Cluster, ledger: &str) -> Child {
+    let program = std::env::current_exe().expect("the path of the test binary is known");
     Command::new(program)
-        .args(crate::common::only(concat!(module_path!(), "::a_child_takes_its_turns")))
+        .args(crate::common::args_to_run(concat!(module_path!(), "::child_process")))
         .envs(clock.envs())
         .env(URLS, cluster.urls().join(" "))
         .env(LEDGER, ledger)
         .stdout(Stdio::piped())
         .spawn()
-        .expect("a test binary can be started")
+        .expect("the test binary can be started")
 }
 
 #[tokio::test]
-#[ignore = "only of use to the test that starts it in a process of its own"]
-async fn a_child_takes_its_turns() {
+#[ignore = "another test runs this test in a child process"]
+async fn child_process() {
     let (Ok(urls), Ok(ledger)) = (std::env::var(URLS), std::env::var(LEDGER)) else { return };
-    let client = builder().nodes(urls.split(' ')).connect_lazy().await.expect("the cluster is fit");
-    take_turns(&client, &ledger).await;
+    let client = builder().nodes(urls.split(' ')).connect_lazy().await.expect("no node is unfit");
+    acquire_repeatedly(&client, &ledger).await;
 }
 
-async fn take_turns(client: &Client, ledger: &str) {
-    voting(client).await;
+async fn acquire_repeatedly(client: &Client, ledger: &str) {
+    wait_until_all_vote(client).await;
     for _ in 0..TURNS {
-        let lease = client.lock(NAME).acquire_within(PATIENCE).await.expect("everyone gets a turn");
-        enter(&lease, ledger);
+        let lease = client.lock(NAME).acquire_within(PATIENCE).await.expect("every client gets the lock");
+        write_line(&lease, ledger);
         lease.release().await.expect("all nodes answer");
     }
 }
 
-/// Writes a line under the lock: the fence, and the time by this process's clock.
-fn enter(lease: &Lease, ledger: &str) {
-    let mut file = OpenOptions::new().append(true).open(ledger).expect("the ledger is there");
-    let fence = lease.fence().expect("it holds");
+/// Appends a line to the ledger: the fence, and the wall clock of this process.
+fn write_line(lease: &Lease, ledger: &str) {
+    let mut file = OpenOptions::new().append(true).open(ledger).expect("the ledger file exists");
+    let fence = lease.fence().expect("the lease is held");
     file.write_all(format!("{fence} {}\n", wall_micros()).as_bytes()).expect("the ledger can be written");
 }
 
-fn parse(line: &str) -> (u64, u64) {
-    let (fence, clock) = line.split_once(' ').expect("two numbers");
-    (fence.parse().expect("a fence"), clock.parse().expect("a time"))
+fn parse_line(line: &str) -> (u64, u64) {
+    let (fence, clock) = line.split_once(' ').expect("a line has two numbers");
+    (fence.parse().expect("the fence is a number"), clock.parse().expect("the time is a number"))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_ahead_is_reported_and_does_not_vote() {
-    reports(HOUR_MICROS).await;
+    expect_skew_report(HOUR_MICROS).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_clock_is_behind_is_reported_and_does_not_vote() {
-    reports(-HOUR_MICROS).await;
+    expect_skew_report(-HOUR_MICROS).await;
 }
 
-async fn reports(offset: i64) {
+/// Checks that clients report a node whose clock has this offset, and that the votes of this node do not count.
+async fn expect_skew_report(offset_micros: i64) {
     let clock = Clock::new();
-    clock.set_offset_micros(offset);
+    clock.set_offset_micros(offset_micros);
     let mut servers = RedisServer::start_many(2);
     servers.push(RedisServer::builder().clock(&clock).start());
     let cluster = Cluster { servers };
     let client = cluster.client().await;
-    client.init_cluster().await.expect("a new cluster can be declared");
-    let is_skewed = |why: &Silence| matches!(why, Silence::Skewed(skew) if (skew - offset).abs() < HOUR_MICROS / 2);
-    noticed(&client, 2, is_skewed).await;
-    assert!(client.nodes()[..2].iter().all(|(_, trouble)| trouble.is_none()), "{:?}", client.nodes());
+    client.init_cluster().await.expect("a new cluster can be initialized");
+    let is_skewed =
+        |silence: &Silence| matches!(silence, Silence::Skewed(skew) if (skew - offset_micros).abs() < HOUR_MICROS / 2);
+    wait_for_silence(&client, 2, is_skewed).await;
+    assert!(client.nodes()[..2].iter().all(|(_, silence)| silence.is_none()), "{:?}", client.nodes());
 
     // The other nodes continue, with fences from their own clocks.
     let lock = client.lock(NAME);
     for _ in 0..20 {
         let lease = lock.acquire().await.expect("two nodes are a majority");
-        let fence = lease.fence().expect("it holds").get();
-        assert!(fence.abs_diff(wall_micros()) < HOUR.as_micros() as u64 / 2, "{fence} is not of their clocks");
-        assert!(lock_keys(&cluster.servers[2]).is_empty(), "it was asked");
+        let fence = lease.fence().expect("the lease is held").get();
+        assert!(
+            fence.abs_diff(wall_micros()) < HOUR.as_micros() as u64 / 2,
+            "fence {fence} does not come from the clocks of the other nodes"
+        );
+        assert!(lock_keys(&cluster.servers[2]).is_empty(), "the skewed node has a vote");
         lease.release().await.expect("two nodes answer");
     }
 
-    // If its vote were needed, the error must say why it does not count.
+    // If the vote of the skewed node is needed, the error must say why this vote does not count.
     cluster.servers[0].kill();
-    noticed(&client, 0, |why| !is_skewed(why)).await;
-    let Err(error @ AcquireError::NoQuorum { .. }) = lock.retry(Retry::ONCE).acquire().await else { panic!("won") };
+    wait_for_silence(&client, 0, |silence| !is_skewed(silence)).await;
+    let Err(error @ AcquireError::NoQuorum { .. }) = lock.retry(Retry::ONCE).acquire().await else {
+        panic!("the lock was acquired")
+    };
     let AcquireError::NoQuorum { tally, .. } = &error else { unreachable!("matched above") };
-    assert!(matches!(&tally.votes[2], NodeVote::Silent(why) if is_skewed(why)), "{error}");
+    assert!(matches!(&tally.votes[2], NodeVote::Silent(silence) if is_skewed(silence)), "{error}");
     assert!(error.to_string().contains("skewed"), "{error}");
 }
 
@@ -139,11 +148,11 @@ async fn a_node_votes_again_once_its_clock_is_corrected() {
     servers.push(RedisServer::builder().clock(&clock).start());
     let cluster = Cluster { servers };
     let client = cluster.client().await;
-    client.init_cluster().await.expect("a new cluster can be declared");
-    voting(&client).await;
+    client.init_cluster().await.expect("a new cluster can be initialized");
+    wait_until_all_vote(&client).await;
     clock.set_offset_micros(-HOUR_MICROS);
-    noticed(&client, 2, |why| matches!(why, Silence::Skewed(_))).await;
+    wait_for_silence(&client, 2, |silence| matches!(silence, Silence::Skewed(_))).await;
     drop(client.lock(NAME).acquire().await.expect("two nodes are a majority"));
     clock.set_offset_micros(0);
-    voting(&client).await;
+    wait_until_all_vote(&client).await;
 }

@@ -1,85 +1,90 @@
-//! Replies to commands with several requests: a list with one error grants nothing.
+//! Invalid replies to commands with several requests: one invalid element makes the whole reply invalid.
 
 use futures_util::future::join_all;
 use quorlock::{Client, Lease};
 
-use super::fake::{Bundle, Deed, Fake, From, now};
-use super::malice::Malice;
+use super::fake::{Behavior, Bundle, Fake, Stage, now};
+use super::invalid_replies::InvalidReply;
 use super::resp::{array, bulk, group, int, push};
-use super::{IMPATIENT, constants, for_each, try_lock};
-use crate::common::long::{self, Wired};
+use super::{SHORT_DEADLINE, constants, for_each, try_lock};
+use crate::common::long_leases::{self, ProxiedCluster};
 use crate::common::{builder, observe};
 
-/// Enough for some requests to share a command.
+/// The number of concurrent acquires: enough that some of them share a command.
 const CALLERS: usize = 24;
 
-/// A reply that is nearly valid, from the clock and the proposed fences.
-type Mangle = fn(i64, &[i64]) -> Vec<u8>;
+/// Makes a reply that is nearly valid, from the clock and the proposed fences.
+type MakeReply = fn(i64, &[i64]) -> Vec<u8>;
 
-/// Acquires all at once, each with a name of its own.
+/// Acquires several locks with different names at once. Returns the leases.
 async fn acquire_together(client: &Client, name: &str) -> Vec<Lease> {
     let names: Vec<String> = (0..CALLERS).map(|caller| format!("{name}-{caller}")).collect();
     join_all(names.iter().map(|name| try_lock(client, name, false))).await.into_iter().flatten().collect()
 }
 
-fn ints(clock: i64, fences: &[i64]) -> Vec<Vec<u8>> {
+/// The elements of a valid reply.
+fn elements(clock: i64, fences: &[i64]) -> Vec<Vec<u8>> {
     [&[clock], fences].concat().into_iter().map(int).collect()
 }
 
-/// The same list with another last element.
-fn ending(clock: i64, fences: &[i64], last: Vec<u8>) -> Vec<u8> {
-    let mut parts = ints(clock, fences);
-    parts.pop();
-    parts.push(last);
-    array(&parts)
+/// A valid reply whose last element is replaced.
+fn with_last(clock: i64, fences: &[i64], last: Vec<u8>) -> Vec<u8> {
+    let mut elements = elements(clock, fences);
+    elements.pop();
+    elements.push(last);
+    array(&elements)
 }
 
-const MANGLED: [(&str, Mangle); 19] = [
-    ("one yes for all", |_, _| int(1)),
-    ("one word for all", |_, _| b"+OK\r\n".to_vec()),
-    ("nothing for all", |_, _| b"_\r\n".to_vec()),
-    ("an error for all", |_, _| b"-ERR no\r\n".to_vec()),
-    ("nobody's fences", |clock, _| array(&[int(clock)])),
-    ("fences without a clock", |_, fences| array(&ints(0, fences)[1..])),
-    ("fences with a clock in a text", |clock, fences| {
-        array(&[vec![bulk(&clock.to_string())], ints(0, fences)[1..].to_vec()].concat())
+const NEARLY_VALID: [(&str, MakeReply); 19] = [
+    ("one grant instead of a list", |_, _| int(1)),
+    ("one status instead of a list", |_, _| b"+OK\r\n".to_vec()),
+    ("a null instead of a list", |_, _| b"_\r\n".to_vec()),
+    ("an error instead of a list", |_, _| b"-ERR no\r\n".to_vec()),
+    ("a clock without fences", |clock, _| array(&[int(clock)])),
+    ("fences without a clock", |_, fences| array(&elements(0, fences)[1..])),
+    ("fences with a clock as a string", |clock, fences| {
+        array(&[vec![bulk(&clock.to_string())], elements(0, fences)[1..].to_vec()].concat())
     }),
-    ("fences before time", |_, fences| array(&ints(-1, fences))),
-    ("a fence too few", |clock, fences| array(&ints(clock, &fences[1..]))),
-    ("a fence too many", |clock, fences| array(&ints(clock, &[fences, &[1]].concat()))),
-    ("fences as a set", |clock, fences| group('~', &ints(clock, fences))),
-    ("fences as a push", |clock, fences| push(&[vec![bulk("message")], ints(clock, fences)].concat())),
-    ("fences inside a list", |clock, fences| array(&[array(&ints(clock, fences))])),
-    ("fences, the last in a text", |clock, fences| ending(clock, fences, bulk("1"))),
-    ("fences, the last below nothing", |clock, fences| ending(clock, fences, int(-1))),
-    ("fences, the last of all numbers in the end", |clock, fences| ending(clock, fences, int(i64::MIN))),
-    ("fences, and nothing in the end", |clock, fences| ending(clock, fences, b"_\r\n".to_vec())),
-    ("fences, and a code without words in the end", |clock, fences| ending(clock, fences, array(&[int(1)]))),
-    ("fences, and a list in a list in the end", |clock, fences| ending(clock, fences, array(&[array(&[int(1)])]))),
+    ("fences with a negative clock", |_, fences| array(&elements(-1, fences))),
+    ("one fence too few", |clock, fences| array(&elements(clock, &fences[1..]))),
+    ("one fence too many", |clock, fences| array(&elements(clock, &[fences, &[1]].concat()))),
+    ("fences as a set", |clock, fences| group('~', &elements(clock, fences))),
+    ("fences as a push", |clock, fences| push(&[vec![bulk("message")], elements(clock, fences)].concat())),
+    ("fences in a nested list", |clock, fences| array(&[array(&elements(clock, fences))])),
+    ("fences, of which the last is a string", |clock, fences| with_last(clock, fences, bulk("1"))),
+    ("fences, of which the last is negative", |clock, fences| with_last(clock, fences, int(-1))),
+    ("fences, of which the last is the lowest 64-bit number", |clock, fences| with_last(clock, fences, int(i64::MIN))),
+    ("fences, of which the last is null", |clock, fences| with_last(clock, fences, b"_\r\n".to_vec())),
+    ("fences, of which the last is a list with a grant code only", |clock, fences| {
+        with_last(clock, fences, array(&[int(1)]))
+    }),
+    ("fences, of which the last is a nested list", |clock, fences| {
+        with_last(clock, fences, array(&[array(&[int(1)])]))
+    }),
 ];
 
-/// Sends this to commands with several requests, and "held" to all others.
-fn mangled() -> Vec<Malice> {
-    MANGLED
-        .map(|(name, mangle)| {
-            let say = move |words: &[Vec<u8>]| match Bundle::of(words) {
-                Some(Bundle::Acquires(proposals)) => mangle(now(), &proposals),
+/// Fakes that send a nearly valid reply to a command with several requests, and refuse single requests.
+fn nearly_valid_replies() -> Vec<InvalidReply> {
+    NEARLY_VALID
+        .map(|(name, make_reply)| {
+            let reply = move |words: &[Vec<u8>]| match Bundle::parse(words) {
+                Some(Bundle::Acquires(proposals)) => make_reply(now(), &proposals),
                 Some(Bundle::Releases(count)) => array(&vec![int(1); count]),
                 None if words[0] == b"EVALSHA" && words[2] == b"6" => {
                     array(&[int(0), int(now()), int(1_000), int(1), bulk(""), int(0), int(0), int(0)])
                 }
                 None => int(1),
             };
-            (name.to_owned(), Deed::mangle(say))
+            (name.to_owned(), Behavior::compute(reply))
         })
         .to_vec()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_well_behaved_fake_grants_requests_of_one_command() {
-    let fake = Fake::start(None, From::Vote, Deed::Behave).await;
-    let client = long::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
-    long::soon(async {
+async fn a_well_behaved_fake_grants_several_requests_of_one_command() {
+    let fake = Fake::start(None, Stage::Vote, Behavior::BehaveWell).await;
+    let client = long_leases::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
+    long_leases::expect_soon(async {
         while fake.bundles() == 0 {
             assert_eq!(acquire_together(&client, "job").await.len(), CALLERS);
         }
@@ -88,36 +93,36 @@ async fn a_well_behaved_fake_grants_requests_of_one_command() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_list_with_one_error_grants_nothing() {
-    for_each(mangled(), &[From::Vote], async |_, named, from, deed| {
-        let fake = Fake::start(None, from, deed).await;
-        let client = builder().node_deadline(IMPATIENT).nodes([fake.url()]).connect_lazy().await.unwrap();
-        observe::healthy(&client, 0).await;
-        // The first request is sent alone.
+async fn a_reply_with_one_invalid_element_grants_no_request_of_its_command() {
+    for_each(nearly_valid_replies(), &[Stage::Vote], async |_, case, stage, behavior| {
+        let fake = Fake::start(None, stage, behavior).await;
+        let client = builder().node_deadline(SHORT_DEADLINE).nodes([fake.url()]).connect_lazy().await.unwrap();
+        observe::wait_until_node_votes(&client, 0).await;
+        // The link may send each request alone, so acquire until some requests have shared a command.
         while fake.bundles() == 0 {
-            let won = acquire_together(&client, "job").await;
-            assert!(won.is_empty(), "{named}: {won:?}");
+            let leases = acquire_together(&client, "job").await;
+            assert!(leases.is_empty(), "{case}: {leases:?}");
         }
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn requests_of_one_command_win_by_a_well_behaved_majority() {
-    let cluster = Wired::ready(3).await;
-    for_each(mangled(), &[From::Vote], async |index, named, from, deed| {
-        let fake = Fake::start(Some(constants(&cluster.servers[0])), from, deed).await;
+async fn a_well_behaved_majority_grants_all_requests_of_one_command() {
+    let cluster = ProxiedCluster::start(3).await;
+    for_each(nearly_valid_replies(), &[Stage::Vote], async |index, case, stage, behavior| {
+        let fake = Fake::start(Some(constants(&cluster.servers[0])), stage, behavior).await;
         let nodes = [fake.url(), cluster.servers[1].url(), cluster.servers[2].url()];
-        let client = long::builder().nodes(nodes).connect_lazy().await.unwrap();
+        let client = long_leases::builder().nodes(nodes).connect_lazy().await.unwrap();
         for node in [1, 2] {
-            observe::healthy(&client, node).await;
+            observe::wait_until_node_votes(&client, node).await;
         }
         while fake.bundles() == 0 {
-            let won = acquire_together(&client, &format!("job-{index}")).await;
-            assert_eq!(won.len(), CALLERS, "{named}");
-            join_all(won.into_iter().map(Lease::release)).await;
+            let leases = acquire_together(&client, &format!("job-{index}")).await;
+            assert_eq!(leases.len(), CALLERS, "{case}");
+            join_all(leases.into_iter().map(Lease::release)).await;
         }
     })
     .await;
-    cluster.cleared().await;
+    cluster.wait_until_unlocked().await;
 }

@@ -1,5 +1,5 @@
-//! A fake server that completes the handshake like a node, and can misbehave from any point on.
-#![allow(dead_code, reason = "floods.rs uses a part of this")]
+//! A fake server that answers like a node at first, and misbehaves from a chosen stage of a connection on.
+#![allow(dead_code, reason = "floods.rs uses only a part of this module")]
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,130 +10,133 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-use super::resp::{array, bulk, command, int, push};
+use super::resp::{array, bulk, int, parse_command, push};
 
-/// The stage from which a fake misbehaves. It answers everything before like a node.
+/// A stage of a connection. A fake answers like a node before the stage at which it begins to misbehave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum From {
-    /// From the first byte of a connection.
+pub(crate) enum Stage {
+    /// The handshake, from the first byte of the connection on.
     Greeting,
-    /// From the first command about the node.
+    /// Commands about the state of the node.
     NodeCommand,
-    /// From the first other command: votes, releases, inspections.
+    /// All other commands: votes, releases, inspections.
     Vote,
 }
 
-/// The behaviour of a fake.
+/// How a fake answers a command.
 #[derive(Clone)]
-pub(crate) enum Deed {
+pub(crate) enum Behavior {
     /// Replies like a node that grants everything.
-    Behave,
+    BehaveWell,
     /// Sends these bytes instead of a reply.
-    Say(Vec<u8>),
+    Send(Vec<u8>),
     /// Sends these bytes after a valid reply.
-    Add(Vec<u8>),
+    Append(Vec<u8>),
     /// Sends these bytes and closes the connection.
-    SayAndLeave(Vec<u8>),
-    /// Sends these bytes one by one.
-    Drip(Vec<u8>),
-    /// Sends the first bytes once, and the second until the client disconnects.
+    SendAndClose(Vec<u8>),
+    /// Sends these bytes one by one, with a pause after each byte.
+    Trickle(Vec<u8>),
+    /// Sends the first bytes once, and then repeats the second bytes until the client disconnects.
     Flood(Vec<u8>, Vec<u8>),
-    /// Sends the result of this function.
-    Mangle(Mangle),
+    /// Sends the result of this function of the command.
+    Compute(ReplyFn),
 }
 
-/// Maps the words of a command to a reply.
-pub(crate) type Mangle = Arc<dyn Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync>;
+/// Returns the reply to a command, which is given as its words.
+pub(crate) type ReplyFn = Arc<dyn Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync>;
 
-impl Deed {
-    pub(crate) fn mangle(mangle: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> Self {
-        Self::Mangle(Arc::new(mangle))
+impl Behavior {
+    pub(crate) fn compute(reply: impl Fn(&[Vec<u8>]) -> Vec<u8> + Send + Sync + 'static) -> Self {
+        Self::Compute(Arc::new(reply))
     }
 }
 
-/// A fake server, which stops when it is dropped.
+/// A fake server. Dropping it stops the server.
 pub(crate) struct Fake {
     addr: SocketAddr,
-    told: Arc<Told>,
+    state: Arc<FakeState>,
     task: JoinHandle<()>,
 }
 
 /// The state of a fake.
-struct Told {
-    /// The constants of its cluster: name, nodes, `max_ttl` and `max_clock_skew`.
+struct FakeState {
+    /// The constants of the cluster: its name, the number of nodes, `max_ttl` and `max_clock_skew`. `None` if the fake
+    /// is blank.
     constants: Mutex<Option<[String; 4]>>,
-    /// Its run id.
-    run: String,
-    manners: Mutex<(From, Deed)>,
-    /// The number of misbehaved replies.
-    deeds: AtomicUsize,
-    /// The number of commands with several names.
+    run_id: String,
+    /// The first stage at which the fake misbehaves, and the behavior from this stage on.
+    misbehavior: Mutex<(Stage, Behavior)>,
+    /// The number of invalid replies that the fake has sent.
+    invalid_reply_count: AtomicUsize,
+    /// The number of commands with several requests.
     bundles: AtomicUsize,
-    /// The number of bytes that clients have read of the longest flood, and of all floods.
-    flooded: AtomicU64,
-    pushed: AtomicU64,
-    /// The number of floods that a client ended.
+    /// The number of bytes that clients have read of the longest flood.
+    longest_flood: AtomicU64,
+    /// The number of bytes that clients have read of all floods.
+    flooded_bytes: AtomicU64,
+    /// The number of floods that ended because the client disconnected.
     floods_ended: AtomicUsize,
 }
 
 impl Fake {
-    /// Starts a fake that belongs to a cluster with these constants, or is blank.
-    pub(crate) async fn start(constants: Option<[String; 4]>, from: From, deed: Deed) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("there is a free port");
-        let addr = listener.local_addr().expect("it is bound");
-        let manners = Mutex::new((from, deed));
-        let told = Arc::new(Told {
+    /// Starts a fake that belongs to a cluster with these constants, or is blank. The fake misbehaves from
+    /// `first_stage` on.
+    pub(crate) async fn start(constants: Option<[String; 4]>, first_stage: Stage, behavior: Behavior) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let addr = listener.local_addr().expect("the socket is bound");
+        let misbehavior = Mutex::new((first_stage, behavior));
+        let state = Arc::new(FakeState {
             constants: Mutex::new(constants),
-            run: format!("fake-{}", addr.port()),
-            manners,
-            deeds: AtomicUsize::new(0),
+            run_id: format!("fake-{}", addr.port()),
+            misbehavior,
+            invalid_reply_count: AtomicUsize::new(0),
             bundles: AtomicUsize::new(0),
-            flooded: AtomicU64::new(0),
-            pushed: AtomicU64::new(0),
+            longest_flood: AtomicU64::new(0),
+            flooded_bytes: AtomicU64::new(0),
             floods_ended: AtomicUsize::new(0),
         });
-        let shared = Arc::clone(&told);
+        let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let shared = Arc::clone(&shared);
-                tokio::spawn(async move { shared.talk(stream).await });
+                tokio::spawn(async move { shared.serve(stream).await });
             }
         });
-        Self { addr, told, task }
+        Self { addr, state, task }
     }
 
     pub(crate) fn url(&self) -> String {
         format!("redis://{}", self.addr)
     }
 
-    /// Changes the behaviour.
-    pub(crate) fn turn(&self, from: From, deed: Deed) {
-        *self.told.manners.lock().expect("the mutex is not poisoned") = (from, deed);
+    /// Changes how the fake misbehaves, and from which stage on.
+    pub(crate) fn misbehave(&self, first_stage: Stage, behavior: Behavior) {
+        *self.state.misbehavior.lock().expect("the mutex is not poisoned") = (first_stage, behavior);
     }
 
-    /// The number of misbehaved replies.
-    pub(crate) fn deeds(&self) -> usize {
-        self.told.deeds.load(Ordering::Acquire)
+    /// The number of invalid replies that the fake has sent.
+    pub(crate) fn invalid_reply_count(&self) -> usize {
+        self.state.invalid_reply_count.load(Ordering::Acquire)
     }
 
     /// The number of bytes that clients have read of the longest flood.
-    pub(crate) fn flooded(&self) -> u64 {
-        self.told.flooded.load(Ordering::Acquire)
+    pub(crate) fn longest_flood(&self) -> u64 {
+        self.state.longest_flood.load(Ordering::Acquire)
     }
 
-    /// The number of commands with several names.
+    /// The number of commands with several requests.
     pub(crate) fn bundles(&self) -> usize {
-        self.told.bundles.load(Ordering::Acquire)
+        self.state.bundles.load(Ordering::Acquire)
     }
 
     /// The number of bytes that clients have read of all floods.
-    pub(crate) fn pushed(&self) -> u64 {
-        self.told.pushed.load(Ordering::Acquire)
+    pub(crate) fn flooded_bytes(&self) -> u64 {
+        self.state.flooded_bytes.load(Ordering::Acquire)
     }
 
-    /// The number of floods that a client ended.
+    /// The number of floods that ended because the client disconnected.
     pub(crate) fn floods_ended(&self) -> usize {
-        self.told.floods_ended.load(Ordering::Acquire)
+        self.state.floods_ended.load(Ordering::Acquire)
     }
 }
 
@@ -143,89 +146,92 @@ impl Drop for Fake {
     }
 }
 
-/// The longest pause between two bytes of a drip.
-const DRIP: Duration = Duration::from_millis(5);
+/// The pause between two bytes of [`Behavior::Trickle`].
+const TRICKLE_PAUSE: Duration = Duration::from_millis(5);
 
-impl Told {
-    async fn talk(&self, mut stream: TcpStream) {
-        let (mut bytes, mut room, mut last) = (Vec::new(), vec![0; 64 * 1024], Vec::new());
+impl FakeState {
+    async fn serve(&self, mut stream: TcpStream) {
+        let (mut bytes, mut buffer, mut last_command) = (Vec::new(), vec![0; 64 * 1024], Vec::new());
         loop {
-            while let Some((words, length)) = command(&bytes) {
+            while let Some((words, length)) = parse_command(&bytes) {
                 bytes.drain(..length);
-                // A command about the node ends with the epoch; any other GET is about votes.
-                let stage = if words[0] == b"GET" && last == b"HMGET" { From::NodeCommand } else { stage(&words) };
-                last.clone_from(&words[0]);
+                // A GET after an HMGET reads the epoch of the node. Any other GET belongs to a vote.
+                let stage =
+                    if words[0] == b"GET" && last_command == b"HMGET" { Stage::NodeCommand } else { stage_of(&words) };
+                last_command.clone_from(&words[0]);
                 if self.answer(&mut stream, stage, &words).await.is_none() {
                     return;
                 }
             }
-            match stream.read(&mut room).await {
-                Ok(length @ 1..) => bytes.extend(&room[..length]),
+            match stream.read(&mut buffer).await {
+                Ok(length @ 1..) => bytes.extend(&buffer[..length]),
                 _ => return,
             }
         }
     }
 
-    /// Returns `None` when the connection is over.
-    async fn answer(&self, stream: &mut TcpStream, stage: From, words: &[Vec<u8>]) -> Option<()> {
-        let (from, deed) = self.manners.lock().expect("the mutex is not poisoned").clone();
-        let misbehaves = stage == from || from == From::Greeting || (from, stage) == (From::NodeCommand, From::Vote);
-        let honest = self.behave(words);
-        let deed = if misbehaves { deed } else { Deed::Behave };
-        if !matches!(deed, Deed::Behave) {
-            self.deeds.fetch_add(1, Ordering::AcqRel);
+    /// Answers a command. Returns `None` if the connection has ended.
+    async fn answer(&self, stream: &mut TcpStream, stage: Stage, words: &[Vec<u8>]) -> Option<()> {
+        let (first_stage, behavior) = self.misbehavior.lock().expect("the mutex is not poisoned").clone();
+        let misbehaves = stage == first_stage
+            || first_stage == Stage::Greeting
+            || (first_stage, stage) == (Stage::NodeCommand, Stage::Vote);
+        let valid = self.valid_reply(words);
+        let behavior = if misbehaves { behavior } else { Behavior::BehaveWell };
+        if !matches!(behavior, Behavior::BehaveWell) {
+            self.invalid_reply_count.fetch_add(1, Ordering::AcqRel);
         }
-        match deed {
-            Deed::Behave => stream.write_all(&honest).await.ok(),
-            Deed::Say(said) => stream.write_all(&said).await.ok(),
-            Deed::Add(more) => stream.write_all(&[honest, more].concat()).await.ok(),
-            Deed::SayAndLeave(said) => {
-                // The connection is closed in any case.
-                let _ = stream.write_all(&said).await;
+        match behavior {
+            Behavior::BehaveWell => stream.write_all(&valid).await.ok(),
+            Behavior::Send(reply) => stream.write_all(&reply).await.ok(),
+            Behavior::Append(surplus) => stream.write_all(&[valid, surplus].concat()).await.ok(),
+            Behavior::SendAndClose(reply) => {
+                // If the write fails, the client has closed the connection already.
+                let _ = stream.write_all(&reply).await;
                 None
             }
-            Deed::Drip(said) => {
-                for byte in said {
+            Behavior::Trickle(reply) => {
+                for byte in reply {
                     stream.write_all(&[byte]).await.ok()?;
-                    tokio::time::sleep(DRIP).await;
+                    tokio::time::sleep(TRICKLE_PAUSE).await;
                 }
                 Some(())
             }
-            Deed::Flood(first, then) => {
+            Behavior::Flood(first, repeated) => {
                 stream.write_all(&first).await.ok()?;
                 let mut flooded = 0;
-                while let Ok(taken) = stream.write(&then[flooded % then.len()..]).await {
-                    flooded += taken;
-                    self.pushed.fetch_add(taken as u64, Ordering::AcqRel);
-                    self.flooded.fetch_max(flooded as u64, Ordering::AcqRel);
+                while let Ok(written) = stream.write(&repeated[flooded % repeated.len()..]).await {
+                    flooded += written;
+                    self.flooded_bytes.fetch_add(written as u64, Ordering::AcqRel);
+                    self.longest_flood.fetch_max(flooded as u64, Ordering::AcqRel);
                 }
                 self.floods_ended.fetch_add(1, Ordering::AcqRel);
                 None
             }
-            Deed::Mangle(mangle) => stream.write_all(&mangle(words)).await.ok(),
+            Behavior::Compute(reply) => stream.write_all(&reply(words)).await.ok(),
         }
     }
 
     /// The reply of a node that grants everything.
-    fn behave(&self, words: &[Vec<u8>]) -> Vec<u8> {
+    fn valid_reply(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
-        if let Some(bundle) = Bundle::of(words) {
+        if let Some(bundle) = Bundle::parse(words) {
             self.bundles.fetch_add(1, Ordering::AcqRel);
-            return bundle.granted();
+            return bundle.grant();
         }
         match word(0).as_str() {
             "HELLO" => b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec(),
             "INFO" => bulk(&format!(
                 "redis_version:7.4.0\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n\
                  run_id:{run}\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\n",
-                run = self.run
+                run = self.run_id
             )),
             "SCRIPT" => bulk(&"0".repeat(40)),
             "SUBSCRIBE" => push(&[bulk("subscribe"), bulk(&word(1)), int(1)]),
             "GET" if self.constants.lock().expect("the mutex is not poisoned").is_none() => b"_\r\n".to_vec(),
-            "GET" => bulk(MARK),
+            "GET" => bulk(EPOCH_AND_FLOOR),
             "TIME" => array(&[bulk(&(now() / 1_000_000).to_string()), bulk(&(now() % 1_000_000).to_string())]),
-            "HMGET" => array(&self.standing()[1..].iter().map(|word| bulk(word)).collect::<Vec<_>>()),
+            "HMGET" => array(&self.stored_fields()[1..].iter().map(|word| bulk(word)).collect::<Vec<_>>()),
             "CLIENT" | "SET" => b"+OK\r\n".to_vec(),
             "EVALSHA" => match word(2).as_str() {
                 "2" => self.node_command(words),
@@ -237,7 +243,7 @@ impl Told {
         }
     }
 
-    /// The state of a node that can vote, in the cluster that the client initialized.
+    /// The reply of a node that can vote. A blank fake joins the cluster that the client initializes.
     fn node_command(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
         if word(5) == "hello" {
@@ -245,24 +251,36 @@ impl Told {
             *self.constants.lock().expect("the mutex is not poisoned") = Some(constants);
         }
         let mut parts = vec![int(1), int(now())];
-        parts.extend(self.standing().iter().map(|word| bulk(word)));
+        parts.extend(self.stored_fields().iter().map(|word| bulk(word)));
         array(&parts)
     }
 
-    /// The epoch mark, and the fields of meta.
-    fn standing(&self) -> Vec<String> {
+    /// The stored epoch and floor, and then the other fields of the node's state.
+    fn stored_fields(&self) -> Vec<String> {
         match &*self.constants.lock().expect("the mutex is not poisoned") {
             None => vec![String::new(); 12],
             Some([cluster, nodes, max_ttl, max_clock_skew]) => {
-                let words =
-                    [MARK, &self.run, cluster, nodes, max_ttl, max_clock_skew, "0", "", "3300000", "0", "0", ""];
+                let words = [
+                    EPOCH_AND_FLOOR,
+                    &self.run_id,
+                    cluster,
+                    nodes,
+                    max_ttl,
+                    max_clock_skew,
+                    "0",
+                    "",
+                    "3300000",
+                    "0",
+                    "0",
+                    "",
+                ];
                 words.map(str::to_owned).to_vec()
             }
         }
     }
 }
 
-/// A command with several names.
+/// A command with several requests.
 pub(crate) enum Bundle {
     /// The fences that the acquires propose.
     Acquires(Vec<i64>),
@@ -271,23 +289,23 @@ pub(crate) enum Bundle {
 }
 
 impl Bundle {
-    /// Recognized by its arguments: each request begins with the key of a lock.
-    pub(crate) fn of(words: &[Vec<u8>]) -> Option<Self> {
+    /// Parses a command with several requests. In its arguments, each request begins with the key of a lock.
+    pub(crate) fn parse(words: &[Vec<u8>]) -> Option<Self> {
         let arguments = words.get(3..).filter(|_| words[0] == b"EVALSHA" && words[2] == b"0")?;
-        let each = |from: usize, length: usize| {
-            let all = arguments.get(from..)?.chunks(length);
-            let is_one = |one: &[Vec<u8>]| one.len() == length && one[0].starts_with(b"quorlock:");
-            (all.len() > 1 && all.clone().all(is_one)).then_some(all)
+        let parse_requests = |start: usize, length: usize| {
+            let requests = arguments.get(start..)?.chunks(length);
+            let is_request = |words: &[Vec<u8>]| words.len() == length && words[0].starts_with(b"quorlock:");
+            (requests.len() > 1 && requests.clone().all(is_request)).then_some(requests)
         };
-        if let Some(asked) = each(5, 4) {
-            let proposal = |asked: &[Vec<u8>]| String::from_utf8_lossy(&asked[2]).parse().unwrap_or(0);
-            return Some(Self::Acquires(asked.map(proposal).collect()));
+        if let Some(acquires) = parse_requests(5, 4) {
+            let proposal = |acquire: &[Vec<u8>]| String::from_utf8_lossy(&acquire[2]).parse().unwrap_or(0);
+            return Some(Self::Acquires(acquires.map(proposal).collect()));
         }
-        each(0, 2).map(|released| Self::Releases(released.len()))
+        parse_requests(0, 2).map(|releases| Self::Releases(releases.len()))
     }
 
     /// The reply of a node that grants everything.
-    fn granted(&self) -> Vec<u8> {
+    fn grant(&self) -> Vec<u8> {
         match self {
             Self::Acquires(proposals) => {
                 array(&[vec![int(now())], proposals.iter().map(|fence| int(*fence)).collect()].concat())
@@ -297,10 +315,10 @@ impl Bundle {
     }
 }
 
-/// The epoch mark of every fake.
-pub(crate) const MARK: &str = "0000000000000000000000000000000e 7";
+/// The stored epoch and floor of every fake.
+pub(crate) const EPOCH_AND_FLOOR: &str = "0000000000000000000000000000000e 7";
 
-/// A grant of the proposed fence.
+/// A reply that grants the proposed fence.
 pub(crate) fn grant(words: &[Vec<u8>]) -> Vec<u8> {
     array(&[int(1), int(now()), int(proposal(words))])
 }
@@ -311,15 +329,16 @@ pub(crate) fn proposal(words: &[Vec<u8>]) -> i64 {
     words.get(3 + keys + 2).and_then(|fence| String::from_utf8_lossy(fence).parse().ok()).unwrap_or(0)
 }
 
-/// The wall clock, as in a node's replies.
+/// The wall clock in microseconds, like the clock in a node's replies.
 pub(crate) fn now() -> i64 {
-    i64::try_from(crate::common::observe::wall_micros()).expect("a few thousand years are left")
+    i64::try_from(crate::common::observe::wall_micros()).expect("the time fits 64 bits")
 }
 
-fn stage(words: &[Vec<u8>]) -> From {
+/// The stage to which a command belongs, unless it is a GET after an HMGET.
+fn stage_of(words: &[Vec<u8>]) -> Stage {
     match (words.first().map(Vec::as_slice), words.get(2).map(Vec::as_slice)) {
-        (Some(b"CLIENT" | b"HELLO" | b"INFO" | b"SCRIPT" | b"SUBSCRIBE"), _) => From::Greeting,
-        (Some(b"EVALSHA"), Some(b"2")) | (Some(b"HMGET" | b"TIME"), _) => From::NodeCommand,
-        _ => From::Vote,
+        (Some(b"CLIENT" | b"HELLO" | b"INFO" | b"SCRIPT" | b"SUBSCRIBE"), _) => Stage::Greeting,
+        (Some(b"EVALSHA"), Some(b"2")) | (Some(b"HMGET" | b"TIME"), _) => Stage::NodeCommand,
+        _ => Stage::Vote,
     }
 }

@@ -1,54 +1,56 @@
-//! How a quarantine ends: each client claims the time that it has counted on its own clock, and the highest claim
-//! counts.
+//! The end of a quarantine. Each client claims the time of the quarantine that it has counted on its own clock, and the
+//! node keeps the highest claim.
 
 use std::time::{Duration, Instant};
 
 use quorlock::{AcquireError, ClientBuilder, Retry};
 use quorlock_testkit::{Aof, Proxy, RedisServer, eventually_async};
 
-use crate::common::long::{connected, voting};
-use crate::common::observe::{healthy, life, quarantined};
+use crate::common::long_leases::{connect_to_all, wait_until_all_vote};
+use crate::common::observe::{stored_state, wait_until_node_votes, wait_until_quarantined};
 use crate::common::{Cluster, MAX_TTL};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn short_lived_clients_end_a_quarantine_together() {
-    let cluster = Cluster::ready(3).await;
+    let cluster = Cluster::start(3).await;
     let server = &cluster.servers[2];
     let restarted = Instant::now();
     server.restart_empty();
 
-    let share = MAX_TTL / 3;
-    let (mut elapsed, mut shares) = (Duration::ZERO, Vec::new());
+    let third = MAX_TTL / 3;
+    let (mut elapsed, mut claims) = (Duration::ZERO, Vec::new());
     loop {
-        // Each client counts a part, the next one continues, and none of them counts the whole.
+        // Each client counts at least a third of the quarantine and is dropped. The next client continues from its
+        // claim.
         let client = cluster.client().await;
-        let mut now = None;
-        eventually_async("time to pass", async || {
-            now = life(server, "").filter(|life| life.floor.is_some() || life.elapsed >= elapsed + share);
-            now.is_some()
+        let mut current = None;
+        eventually_async("the client to claim a third of the quarantine", async || {
+            current = stored_state(server, "")
+                .filter(|state| state.floor.is_some() || state.quarantine_elapsed >= elapsed + third);
+            current.is_some()
         })
         .await;
         drop(client);
-        let now = now.expect("waited for");
-        assert!(now.elapsed >= elapsed, "no claim is forgotten");
-        shares.push(now.elapsed.saturating_sub(elapsed));
-        elapsed = now.elapsed;
-        if now.floor.is_some() {
+        let current = current.expect("the wait has set this value");
+        assert!(current.quarantine_elapsed >= elapsed, "the node forgot a claim");
+        claims.push(current.quarantine_elapsed.saturating_sub(elapsed));
+        elapsed = current.quarantine_elapsed;
+        if current.floor.is_some() {
             break;
         }
     }
-    assert!(shares.len() > 1, "one client alone saw it all: {shares:?}");
-    assert!(elapsed >= MAX_TTL && restarted.elapsed() >= MAX_TTL, "it may vote after {elapsed:?}");
+    assert!(claims.len() > 1, "one client counted the whole quarantine: {claims:?}");
+    assert!(elapsed >= MAX_TTL && restarted.elapsed() >= MAX_TTL, "the node may vote after {elapsed:?}");
 
     let client = cluster.client().await;
-    voting(&client).await;
+    wait_until_all_vote(&client).await;
     cluster.servers[0].kill();
     drop(client.lock("after").acquire().await.expect("the node votes again"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn claims_of_many_clients_about_the_same_time_count_once() {
-    let cluster = Cluster::ready(3).await;
+async fn claims_of_concurrent_clients_are_not_added_up() {
+    let cluster = Cluster::start(3).await;
     let mut clients = Vec::new();
     for _ in 0..6 {
         clients.push(cluster.client().await);
@@ -57,38 +59,43 @@ async fn claims_of_many_clients_about_the_same_time_count_once() {
     let restarted = Instant::now();
     cluster.servers[2].restart_empty();
     for client in &clients {
-        // An acquire makes the client notice at once.
+        // A request makes the client notice at once that the node has lost its memory.
         drop(client.lock("meanwhile").try_acquire().await);
     }
     for client in &clients {
-        quarantined(client, 2).await;
+        wait_until_quarantined(client, 2).await;
     }
     for client in &clients {
-        healthy(client, 2).await;
+        wait_until_node_votes(client, 2).await;
     }
-    let (elapsed, passed) = (life(&cluster.servers[2], "").expect("it is alive").elapsed, restarted.elapsed());
-    assert!(elapsed <= passed, "{elapsed:?} in {passed:?}");
+    let (elapsed, passed) = (
+        stored_state(&cluster.servers[2], "").expect("the node belongs to a cluster").quarantine_elapsed,
+        restarted.elapsed(),
+    );
+    assert!(elapsed <= passed, "clients claimed {elapsed:?}, but only {passed:?} have passed");
 
     cluster.servers[0].kill();
     for client in &clients {
-        let lease = client.lock("after").acquire().await.expect("the node votes for all");
-        lease.release().await.expect("and takes its vote back");
+        let lease = client.lock("after").acquire().await.expect("the node votes for all clients");
+        lease.release().await.expect("the nodes accept the release");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_that_lost_all_memory_recovers_by_itself() {
-    let cluster = Cluster::ready(3).await;
+    let cluster = Cluster::start(3).await;
     let proxies: Vec<Proxy> = cluster.servers.iter().map(|server| Proxy::start(server.addr())).collect();
-    let client = connected(cluster.builder().nodes(proxies.iter().map(Proxy::url))).await;
+    let client = connect_to_all(cluster.builder().nodes(proxies.iter().map(Proxy::url))).await;
     let lock = client.lock("all").retry(Retry::ONCE);
     let lease = lock.acquire().await.expect("all nodes vote");
-    let fence = lease.fence().expect("it holds");
+    let fence = lease.fence().expect("the lease is held");
     lease.release().await.expect("all nodes answer");
-    let names = || cluster.servers.iter().map(|server| life(server, "").expect("it is alive").cluster);
-    let before: Vec<String> = names().collect();
+    let cluster_names = || {
+        cluster.servers.iter().map(|server| stored_state(server, "").expect("the node belongs to a cluster").cluster)
+    };
+    let before: Vec<String> = cluster_names().collect();
 
-    // Slow enough for all nodes to be seen as blank before the first is initialized again.
+    // Delay the requests, so that the client finds all nodes blank before it initializes the first node again.
     let slow_down = |delay| proxies.iter().for_each(|proxy| proxy.delay(delay));
     slow_down(Duration::from_millis(100));
     cluster.servers.iter().for_each(RedisServer::kill);
@@ -99,7 +106,7 @@ async fn a_cluster_that_lost_all_memory_recovers_by_itself() {
         }
     });
     let (mut next, mut were_quarantined) = (None, false);
-    eventually_async("the lock to be won again", async || {
+    eventually_async("the client to acquire the lock again", async || {
         match lock.acquire().await {
             Ok(lease) => next = lease.fence().ok(),
             Err(error) if error.to_string().contains("3 quarantined") => {
@@ -111,72 +118,74 @@ async fn a_cluster_that_lost_all_memory_recovers_by_itself() {
         next.is_some()
     })
     .await;
-    assert!(were_quarantined, "the errors say why");
-    assert!(restarted.elapsed() >= MAX_TTL, "they vote {:?} after the restart", restarted.elapsed());
-    assert!(names().eq(before), "they are the cluster that they were");
-    assert!(next > Some(fence), "{next:?} after {fence}");
+    assert!(were_quarantined, "no error reported the quarantine");
+    assert!(restarted.elapsed() >= MAX_TTL, "the nodes vote {:?} after the restart", restarted.elapsed());
+    assert!(cluster_names().eq(before), "the name of the cluster changed");
+    assert!(next > Some(fence), "fence {next:?} after fence {fence}");
 }
 
-/// Connects for one attempt, like a command that cron starts.
-async fn short_run(builder: ClientBuilder) -> (Result<(), AcquireError>, Vec<Option<Duration>>) {
-    let client = builder.connect_lazy().await.expect("the cluster is fit");
-    let left = client.nodes().into_iter().map(|(_, trouble)| trouble?.quarantine_left()).collect();
-    let won = match client.lock("cron").retry(Retry::ONCE).acquire().await {
+/// Connects, tries once to acquire, and closes the client, like a command that cron starts. Returns the result of the
+/// attempt, and the remaining quarantine of each node.
+async fn run_once(builder: ClientBuilder) -> (Result<(), AcquireError>, Vec<Option<Duration>>) {
+    let client = builder.connect_lazy().await.expect("no node is unfit");
+    let remaining = client.nodes().into_iter().map(|(_, silence)| silence?.quarantine_left()).collect();
+    let result = match client.lock("cron").retry(Retry::ONCE).acquire().await {
         Ok(lease) => lease.release().await.map_err(|error| panic!("{error}")),
         Err(error) => Err(error),
     };
-    client.close(Duration::from_secs(5)).await.expect("nothing is owed for long");
-    (won, left)
+    client.close(Duration::from_secs(5)).await.expect("all releases can be delivered");
+    (result, remaining)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn short_runs_end_a_quarantine_with_a_state_folder() {
+async fn short_runs_with_a_state_folder_end_a_quarantine_together() {
     let cluster = Cluster { servers: RedisServer::builder().aof(Aof::Always).start_many(3) };
-    cluster.client().await.init_cluster().await.expect("a new cluster can be declared");
-    let state = tempfile::tempdir().expect("a temporary folder");
+    cluster.client().await.init_cluster().await.expect("a new cluster can be initialized");
+    let state = tempfile::tempdir().expect("a temporary folder can be created");
     let restarted = Instant::now();
     cluster.servers[1..].iter().for_each(RedisServer::restart);
-    let (mut least, mut losses) = (Duration::MAX, 0);
-    eventually_async("a short run to win", async || {
-        let (won, left) = short_run(cluster.builder().state_folder(state.path())).await;
-        if let Some(left) = left[1] {
-            assert!(left <= least, "the time left only shrinks: {left:?} after {least:?}");
-            least = left;
+    let (mut shortest, mut failures) = (Duration::MAX, 0);
+    eventually_async("a run to acquire the lock", async || {
+        let (result, remaining) = run_once(cluster.builder().state_folder(state.path())).await;
+        if let Some(remaining) = remaining[1] {
+            assert!(remaining <= shortest, "the remaining quarantine grew: {remaining:?} after {shortest:?}");
+            shortest = remaining;
         }
-        losses += u32::from(won.is_err());
-        won.is_ok()
+        failures += u32::from(result.is_err());
+        result.is_ok()
     })
     .await;
-    assert!(restarted.elapsed() >= MAX_TTL, "won {:?} after the restart", restarted.elapsed());
-    assert!(losses > 1 && least < MAX_TTL, "{losses} runs reported {least:?} and more");
-    // A run may end before a slow node has replied, and leave its record to the next run.
-    eventually_async("a run to win, and no record to be left", async || {
-        let (won, _) = short_run(cluster.builder().state_folder(state.path())).await;
-        won.is_ok() && state.path().join("quarantine").read_dir().expect("it was made").count() == 0
+    assert!(restarted.elapsed() >= MAX_TTL, "a run acquired the lock {:?} after the restart", restarted.elapsed());
+    assert!(failures > 1 && shortest < MAX_TTL, "{failures} runs failed, with {shortest:?} of quarantine or more");
+    // A run may end before a slow node has replied. It then leaves its record of the quarantine to the next run.
+    eventually_async("a run to acquire the lock and to leave no record", async || {
+        let (result, _) = run_once(cluster.builder().state_folder(state.path())).await;
+        result.is_ok()
+            && state.path().join("quarantine").read_dir().expect("the client has created the folder").count() == 0
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_record_of_an_earlier_incarnation_does_not_count() {
-    let cluster = Cluster::ready(3).await;
-    let state = tempfile::tempdir().expect("a temporary folder");
+async fn a_record_of_a_quarantine_does_not_count_for_a_later_incarnation() {
+    let cluster = Cluster::start(3).await;
+    let state = tempfile::tempdir().expect("a temporary folder can be created");
     let server = &cluster.servers[2];
     let builder = || cluster.builder().state_folder(state.path());
     server.restart_empty();
     eventually_async("half of the quarantine to pass", async || {
-        drop(short_run(builder()).await);
-        life(server, "").is_some_and(|life| life.elapsed >= MAX_TTL / 2)
+        drop(run_once(builder()).await);
+        stored_state(server, "").is_some_and(|state| state.quarantine_elapsed >= MAX_TTL / 2)
     })
     .await;
     let restarted = Instant::now();
     server.restart_empty();
     eventually_async("the node to vote again", async || {
-        drop(short_run(builder()).await);
-        let Some(life) = life(server, "") else { return false };
-        assert!(life.elapsed <= restarted.elapsed(), "{life:?} after {:?}", restarted.elapsed());
-        life.floor.is_some()
+        drop(run_once(builder()).await);
+        let Some(state) = stored_state(server, "") else { return false };
+        assert!(state.quarantine_elapsed <= restarted.elapsed(), "{state:?} after {:?}", restarted.elapsed());
+        state.floor.is_some()
     })
     .await;
-    assert!(restarted.elapsed() >= MAX_TTL, "it may vote {:?} after its restart", restarted.elapsed());
+    assert!(restarted.elapsed() >= MAX_TTL, "the node may vote {:?} after its restart", restarted.elapsed());
 }

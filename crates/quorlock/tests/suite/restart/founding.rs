@@ -1,30 +1,30 @@
-//! New clusters: blank nodes that clients initialize, and nodes that an operator initializes.
+//! New clusters: clients make a cluster of blank nodes, or an operator initializes the nodes.
 
 use std::collections::BTreeSet;
 
 use quorlock::{Client, ConnectError, ReconfigureError, Retry};
 use quorlock_testkit::{RedisServer, Reply};
 
-use crate::common::long::voting;
-use crate::common::observe::life;
+use crate::common::long_leases::wait_until_all_vote;
+use crate::common::observe::stored_state;
 use crate::common::{Cluster, builder};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clients_that_find_blank_nodes_at_the_same_time_found_one_cluster() {
+async fn clients_that_connect_to_blank_nodes_at_the_same_time_create_one_cluster() {
     let cluster = Cluster { servers: RedisServer::start_many(5) };
     let connecting: Vec<_> = (0..6).map(|_| tokio::spawn(cluster.builder().connect_lazy())).collect();
     let mut clients: Vec<Client> = Vec::new();
     for connected in connecting {
         let connected: Result<_, ConnectError> = connected.await.expect("connect does not panic");
-        clients.push(connected.expect("all of them are welcome"));
+        clients.push(connected.expect("every client can connect"));
     }
-    // A new cluster serves a quarantine, because a blank node may have been wiped a moment ago.
+    // A new cluster serves a quarantine, because a blank node may have lost its memory just before.
     for client in &clients {
-        voting(client).await;
+        wait_until_all_vote(client).await;
     }
-    let lives = cluster.servers.iter().map(|server| life(server, "").expect("it was founded"));
-    let names: BTreeSet<String> = lives.map(|life| life.cluster).collect();
-    assert_eq!(names.len(), 1, "one cluster: {names:?}");
+    let states = cluster.servers.iter().map(|server| stored_state(server, "").expect("the node belongs to a cluster"));
+    let names: BTreeSet<String> = states.map(|state| state.cluster).collect();
+    assert_eq!(names.len(), 1, "the nodes belong to different clusters: {names:?}");
 
     let lease = clients[0].lock("first").acquire().await.expect("all nodes vote");
     for other in &clients[1..] {
@@ -35,38 +35,41 @@ async fn clients_that_find_blank_nodes_at_the_same_time_found_one_cluster() {
 
 #[tokio::test]
 async fn init_needs_every_node_and_changes_nothing_otherwise() {
-    let cluster = Cluster::ready(3).await;
+    let cluster = Cluster::start(3).await;
     let client = cluster.client().await;
     cluster.servers[2].kill();
-    let (before, blank) = (memory(&cluster.servers[..2]), RedisServer::start_many(3));
+    let (before, blank) = (node_data(&cluster.servers[..2]), RedisServer::start_many(3));
     blank[2].kill();
-    let newcomer =
-        builder().nodes(blank.iter().map(RedisServer::url)).connect_lazy().await.expect("nothing is wrong yet");
+    let new_client = builder()
+        .nodes(blank.iter().map(RedisServer::url))
+        .connect_lazy()
+        .await
+        .expect("connect_lazy accepts unreachable nodes");
 
-    for (client, missing) in [(&client, &cluster.servers[2]), (&newcomer, &blank[2])] {
+    for (client, missing) in [(&client, &cluster.servers[2]), (&new_client, &blank[2])] {
         let Err(ReconfigureError::Failed { nodes: failed }) = client.init_cluster().await else {
-            panic!("a node is missing")
+            panic!("init_cluster succeeded without a node")
         };
         let names: Vec<&str> = failed.iter().map(|(title, _)| title.as_str()).collect();
         assert_eq!(names, [missing.url()]);
     }
-    assert_eq!(memory(&cluster.servers[..2]), before);
+    assert_eq!(node_data(&cluster.servers[..2]), before);
     for server in &blank[..2] {
         assert_eq!(server.keys("*"), Vec::<String>::new());
     }
 }
 
-/// Everything that the servers store about themselves.
-fn memory(servers: &[RedisServer]) -> Vec<[Reply; 2]> {
-    let ask = |server: &RedisServer| {
+/// All data that the servers store about themselves as nodes.
+fn node_data(servers: &[RedisServer]) -> Vec<[Reply; 2]> {
+    let read = |server: &RedisServer| {
         [server.command(&["GET", "quorlock~epoch"]), server.command(&["HGETALL", "quorlock~meta"])]
     };
-    servers.iter().map(ask).collect()
+    servers.iter().map(read).collect()
 }
 
 #[tokio::test]
-async fn when_init_returns_all_nodes_vote() {
-    let cluster = Cluster::ready(3).await;
+async fn all_nodes_vote_when_init_returns() {
+    let cluster = Cluster::start(3).await;
     let client = cluster.client().await;
     let lock = client.lock("at once").retry(Retry::ONCE);
     for _ in 0..20 {

@@ -1,4 +1,4 @@
-//! Nodes that restart with old data: the votes and fences in it must not count.
+//! Nodes that restart with old data. The votes in old data must not count, and fences must still grow.
 
 use std::time::Duration;
 
@@ -6,7 +6,9 @@ use quorlock::{Client, Fence};
 use quorlock_testkit::{Aof, Clock, Proxy, RedisServer, eventually_async};
 
 use crate::common::builder;
-use crate::common::observe::{healthy, life, lift_fence, quarantined, stored_fence, wall_micros};
+use crate::common::observe::{
+    raise_stored_fence, stored_fence, stored_state, wait_until_node_votes, wait_until_quarantined, wall_micros,
+};
 
 const NAME: &str = "kept";
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
@@ -16,123 +18,127 @@ fn urls(servers: &[RedisServer]) -> Vec<String> {
 }
 
 async fn connect(urls: &[String]) -> Client {
-    builder().nodes(urls).connect_lazy().await.expect("the cluster is fit")
+    builder().nodes(urls).connect_lazy().await.expect("no node is unfit")
 }
 
-async fn take_turn(client: &Client) -> u64 {
-    let lease = client.lock(NAME).acquire().await.expect("no limit is set");
-    let fence = lease.fence().map(Fence::get).expect("it holds");
+/// Acquires and releases the lock, and returns the fence.
+async fn next_fence(client: &Client) -> u64 {
+    let lease = client.lock(NAME).acquire().await.expect("acquire has no time limit");
+    let fence = lease.fence().map(Fence::get).expect("the lease is held");
     lease.release().await.expect("a majority answers");
     fence
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_restart_with_its_append_only_file_is_noticed() {
+async fn a_restart_from_an_append_only_file_is_noticed() {
     let servers = RedisServer::builder().aof(Aof::Always).start_many(3);
     let client = connect(&urls(&servers)).await;
-    client.init_cluster().await.expect("a new cluster can be declared");
+    client.init_cluster().await.expect("a new cluster can be initialized");
     let lease = client.lock(NAME).acquire().await.expect("all nodes vote");
-    let last = lease.fence().map(Fence::get).expect("it holds");
-    let before = life(&servers[2], NAME).expect("it was declared");
+    let fence = lease.fence().map(Fence::get).expect("the lease is held");
+    let before = stored_state(&servers[2], NAME).expect("the node belongs to a cluster");
     assert!(before.floor.is_some());
 
     servers[2].restart();
-    quarantined(&client, 2).await;
-    let after = life(&servers[2], NAME).expect("it was taken in again");
-    assert_ne!(after.epoch, before.epoch, "the restart went unnoticed");
+    wait_until_quarantined(&client, 2).await;
+    let after = stored_state(&servers[2], NAME).expect("the node belongs to the cluster again");
+    assert_ne!(after.epoch, before.epoch, "the client did not notice the restart");
     assert_eq!(after.cluster, before.cluster);
-    assert_eq!(stored_fence(&servers[2], NAME), Some(last), "the file was read");
-    lease.release().await.expect("the other two answer");
+    assert_eq!(stored_fence(&servers[2], NAME), Some(fence), "the node did not read its file");
+    lease.release().await.expect("the other two nodes answer");
 
-    healthy(&client, 2).await;
+    wait_until_node_votes(&client, 2).await;
     servers[0].kill();
-    assert!(take_turn(&client).await > last);
+    assert!(next_fence(&client).await > fence);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fence_of_an_old_snapshot_is_not_reused() {
-    forgets_a_fence(&RedisServer::builder().rdb().start_many(3), || {}).await;
+    restart_without_a_fence(&RedisServer::builder().rdb().start_many(3), || {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fences_grow_when_the_nodes_clocks_step_back_at_a_restart() {
     let clock = Clock::new();
     let servers = RedisServer::builder().rdb().clock(&clock).start_many(3);
-    forgets_a_fence(&servers, || clock.set_offset_micros(-900_000)).await;
+    restart_without_a_fence(&servers, || clock.set_offset_micros(-900_000)).await;
 }
 
-/// A lease on A and C has a fence ahead of the clocks. C restarts from a snapshot without that fence, and B never had
-/// it; then B and C decide.
-async fn forgets_a_fence(servers: &[RedisServer], meanwhile: impl FnOnce()) {
-    let [a, b, c] = servers else { panic!("three of them") };
-    let everyone = connect(&urls(servers)).await;
-    everyone.init_cluster().await.expect("a new cluster can be declared");
-    let early = take_turn(&everyone).await;
+/// Three nodes, A to C. A and C grant a lease with a fence above the clocks, which B never gets. C restarts from a
+/// snapshot without this fence. A dies, so B and C grant the next lease, whose fence must be higher.
+async fn restart_without_a_fence(servers: &[RedisServer], before_restart: impl FnOnce()) {
+    let [a, b, c] = servers else { panic!("there are not three servers") };
+    let client = connect(&urls(servers)).await;
+    client.init_cluster().await.expect("a new cluster can be initialized");
+    let early = next_fence(&client).await;
     c.save();
-    let before = life(c, NAME).expect("it was declared");
+    let before = stored_state(c, NAME).expect("the node belongs to a cluster");
 
-    let wall = Proxy::start(b.addr());
-    wall.refuse(true);
-    let without_b = connect(&[a.url(), wall.url(), c.url()]).await;
-    let ahead = wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 8 / 10;
-    lift_fence(a, NAME, ahead);
-    lift_fence(c, NAME, ahead);
-    let last = take_turn(&without_b).await;
-    assert!(last > ahead && stored_fence(b, NAME) < Some(last), "B does not know {last}");
+    let proxy_of_b = Proxy::start(b.addr());
+    proxy_of_b.refuse(true);
+    let without_b = connect(&[a.url(), proxy_of_b.url(), c.url()]).await;
+    let high_fence = wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 8 / 10;
+    raise_stored_fence(a, NAME, high_fence);
+    raise_stored_fence(c, NAME, high_fence);
+    let last = next_fence(&without_b).await;
+    assert!(last > high_fence && stored_fence(b, NAME) < Some(last), "B has stored fence {last}");
 
     c.kill();
-    meanwhile();
+    before_restart();
     c.restart();
-    assert_eq!(stored_fence(c, NAME), Some(early), "the snapshot is old");
-    quarantined(&everyone, 2).await;
-    let after = life(c, NAME).expect("it was taken in again");
-    assert!(after.epoch != before.epoch && after.floor.is_none(), "the restart went unnoticed");
+    assert_eq!(stored_fence(c, NAME), Some(early), "the snapshot is not old");
+    wait_until_quarantined(&client, 2).await;
+    let after = stored_state(c, NAME).expect("the node belongs to the cluster again");
+    assert!(after.epoch != before.epoch && after.floor.is_none(), "the client did not notice the restart");
 
-    healthy(&everyone, 2).await;
-    let floor = life(c, NAME).and_then(|life| life.floor).expect("it may vote");
-    assert!(floor > last, "it may give out fences from {floor} on, but {last} was given");
+    wait_until_node_votes(&client, 2).await;
+    let floor = stored_state(c, NAME).and_then(|state| state.floor).expect("the node may vote");
+    assert!(floor > last, "the floor {floor} is not above the granted fence {last}");
     a.kill();
-    let next = take_turn(&everyone).await;
-    assert!(next > last, "{next} after {last}");
+    let next = next_fence(&client).await;
+    assert!(next > last, "fence {next} after fence {last}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_single_node_votes_at_once_from_an_old_snapshot_and_its_fences_grow() {
-    survives_with_one_node(&RedisServer::builder().rdb().start(), || {}).await;
+    restart_single_node(&RedisServer::builder().rdb().start(), || {}).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_single_nodes_fences_grow_when_its_clock_steps_back_at_a_restart() {
     let clock = Clock::new();
     let server = RedisServer::builder().rdb().clock(&clock).start();
-    survives_with_one_node(&server, || clock.set_offset_micros(-900_000)).await;
+    restart_single_node(&server, || clock.set_offset_micros(-900_000)).await;
 }
 
-async fn survives_with_one_node(server: &RedisServer, meanwhile: impl FnOnce()) {
+/// Restarts a single node twice from a snapshot without its latest fences. The fences of later leases must still be
+/// higher.
+async fn restart_single_node(server: &RedisServer, before_restart: impl FnOnce()) {
     let client = connect(&[server.url()]).await;
-    let mut fences = vec![take_turn(&client).await];
+    let mut fences = vec![next_fence(&client).await];
     server.save();
-    let before = life(server, NAME).expect("it was founded");
-    let floor = before.floor.expect("it is trusted");
+    let before = stored_state(server, NAME).expect("the node belongs to a cluster");
+    let floor = before.floor.expect("the node may vote");
     eventually_async("the clock to pass the floor", async || wall_micros() > floor).await;
-    // As far ahead of its clock as a fence may be, so that the clock alone would give a lower fence.
-    lift_fence(server, NAME, wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 9 / 10);
+    // Make the next fences higher than the clock of the node, so that after the restart the clock alone would give
+    // lower fences.
+    raise_stored_fence(server, NAME, wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 9 / 10);
     for _ in 0..50 {
-        fences.push(take_turn(&client).await);
+        fences.push(next_fence(&client).await);
     }
 
     server.kill();
-    meanwhile();
+    before_restart();
     server.restart();
-    assert_eq!(stored_fence(server, NAME), Some(fences[0]), "the snapshot is old");
-    // An old client, and a new one.
-    fences.push(take_turn(&client).await);
-    let after = life(server, NAME).expect("it was taken in again");
-    assert_ne!(after.epoch, before.epoch, "the restart went unnoticed");
-    assert_eq!(after.elapsed, Duration::ZERO, "it voted without a quarantine");
-    fences.push(take_turn(&connect(&[server.url()]).await).await);
+    assert_eq!(stored_fence(server, NAME), Some(fences[0]), "the snapshot is not old");
+    // Acquire with the old client, and below with a new client.
+    fences.push(next_fence(&client).await);
+    let after = stored_state(server, NAME).expect("the node belongs to the cluster again");
+    assert_ne!(after.epoch, before.epoch, "the client did not notice the restart");
+    assert_eq!(after.quarantine_elapsed, Duration::ZERO, "the node was in quarantine");
+    fences.push(next_fence(&connect(&[server.url()]).await).await);
     // Once more, from the same snapshot.
     server.restart();
-    fences.push(take_turn(&client).await);
+    fences.push(next_fence(&client).await);
     assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");
 }

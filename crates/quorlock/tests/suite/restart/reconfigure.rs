@@ -1,85 +1,89 @@
-//! New constants for a cluster in use: no lease with the new constants before the last one with the old constants has
-//! ended.
+//! New constants for a cluster in use. No lease with the new constants is granted before all leases with the old
+//! constants have ended.
 
 use std::time::{Duration, Instant};
 
 use quorlock::{AcquireError, ConnectError, MemoryNodes, ReconfigureError};
 use quorlock_testkit::{RedisServer, eventually_async};
 
-use crate::common::long::voting;
-use crate::common::observe::{life, quarantined};
+use crate::common::long_leases::wait_until_all_vote;
+use crate::common::observe::{stored_state, wait_until_quarantined};
 use crate::common::{Cluster, MAX_TTL, TTL, builder};
 
+/// A new maximum ttl, which is longer than the old one.
 const LONGER: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_constants_take_effect_after_the_longer_quarantine() {
-    let cluster = Cluster::ready(3).await;
-    let before = cluster.client().await;
-    let lease = before.lock("job").ttl(TTL).acquire().await.expect("all nodes vote");
-    let fence = lease.fence().expect("it is held");
+    let cluster = Cluster::start(3).await;
+    let old_client = cluster.client().await;
+    let lease = old_client.lock("job").ttl(TTL).acquire().await.expect("all nodes vote");
+    let fence = lease.fence().expect("the lease is held");
 
-    let told = Instant::now();
-    let client = cluster.builder().max_ttl(LONGER).reconfigure().await.expect("all nodes can be told");
+    let reconfigured = Instant::now();
+    let client = cluster.builder().max_ttl(LONGER).reconfigure().await.expect("all nodes can be reached");
     for node in 0..3 {
-        quarantined(&client, node).await;
+        wait_until_quarantined(&client, node).await;
     }
     let refused = client.lock("job").try_acquire().await.expect_err("no node may vote");
     assert!(matches!(refused, AcquireError::NoQuorum { .. }), "{refused}");
     lease.lost().await;
-    eventually_async("those with the old constants to be refused", async || {
+    eventually_async("clients with the old constants to be refused", async || {
         let refused = cluster.builder().connect_lazy().await;
         matches!(refused, Err(error @ ConnectError::Unfit { .. }) if error.to_string().contains("max_ttl of 3s"))
     })
     .await;
 
-    voting(&client).await;
-    assert!(told.elapsed() >= LONGER, "they vote {:?} later", told.elapsed());
+    wait_until_all_vote(&client).await;
+    assert!(reconfigured.elapsed() >= LONGER, "the nodes vote {:?} later", reconfigured.elapsed());
     let next = client.lock("job").ttl(LONGER).acquire().await.expect("all nodes vote");
-    assert!(next.fence().expect("it is held") > fence);
+    assert!(next.fence().expect("the lease is held") > fence);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_gains_blank_nodes_and_keeps_its_name() {
-    let mut cluster = Cluster::ready(3).await;
-    let name = life(&cluster.servers[0], "").expect("it was declared").cluster;
+    let mut cluster = Cluster::start(3).await;
+    let name = stored_state(&cluster.servers[0], "").expect("the node belongs to a cluster").cluster;
     cluster.servers.extend(RedisServer::start_many(2));
-    let client = cluster.builder().reconfigure().await.expect("all nodes can be told");
+    let client = cluster.builder().reconfigure().await.expect("all nodes can be reached");
     for server in &cluster.servers {
-        let life = life(server, "").expect("it was told");
-        assert_eq!((life.cluster, life.floor), (name.clone(), None));
+        let state = stored_state(server, "").expect("the node belongs to the cluster");
+        assert_eq!((state.cluster, state.floor), (name.clone(), None));
     }
-    voting(&client).await;
+    wait_until_all_vote(&client).await;
     drop(client.lock("job").acquire().await.expect("five nodes vote"));
 }
 
 #[tokio::test]
 async fn reconfigure_needs_every_node_and_a_majority_of_the_old_ones() {
-    let cluster = Cluster::ready(5).await;
+    let cluster = Cluster::start(5).await;
     let blank = RedisServer::start_many(3);
     let urls = |servers: &[RedisServer]| servers.iter().map(RedisServer::url).collect::<Vec<_>>();
-    let lives = || cluster.servers.iter().map(|server| life(server, "")).collect::<Vec<_>>();
-    let before = lives();
-    let try_with = async |urls: Vec<String>| builder().nodes(urls).reconfigure().await.expect_err("not like this");
+    let states = || cluster.servers.iter().map(|server| stored_state(server, "")).collect::<Vec<_>>();
+    let before = states();
+    let reconfigure_error = async |urls: Vec<String>| {
+        builder().nodes(urls).reconfigure().await.expect_err("the reconfiguration is refused")
+    };
 
-    assert_eq!(try_with(urls(&blank)).await, ReconfigureError::Blank);
-    let few = [urls(&cluster.servers[..2]), urls(&blank[..1])].concat();
-    assert_eq!(try_with(few).await, ReconfigureError::Minority { present: 2, cluster_nodes: 5 });
-    let others = Cluster::ready(1).await;
-    let mixed = [urls(&cluster.servers[..4]), others.urls()].concat();
-    assert_eq!(try_with(mixed).await, ReconfigureError::Mixed);
+    assert_eq!(reconfigure_error(urls(&blank)).await, ReconfigureError::Blank);
+    let minority = [urls(&cluster.servers[..2]), urls(&blank[..1])].concat();
+    assert_eq!(reconfigure_error(minority).await, ReconfigureError::Minority { present: 2, cluster_nodes: 5 });
+    let other_cluster = Cluster::start(1).await;
+    let mixed = [urls(&cluster.servers[..4]), other_cluster.urls()].concat();
+    assert_eq!(reconfigure_error(mixed).await, ReconfigureError::Mixed);
     blank[0].kill();
-    let dead = try_with([urls(&cluster.servers), urls(&blank[..1])].concat()).await;
+    let dead = reconfigure_error([urls(&cluster.servers), urls(&blank[..1])].concat()).await;
     assert!(matches!(&dead, ReconfigureError::Failed { nodes } if nodes[0].0 == blank[0].url()), "{dead}");
-    assert_eq!(lives(), before, "nothing was changed");
+    assert_eq!(states(), before, "a refused reconfiguration changed a node");
 }
 
 #[tokio::test]
 async fn an_interrupted_reconfiguration_must_be_repeated() {
-    let cluster = Cluster::ready(3).await;
+    let cluster = Cluster::start(3).await;
     for server in &cluster.servers {
-        // The state after the first of the two commands: quarantined, and waiting for the second.
-        let epoch = life(server, "").expect("it was declared").epoch;
+        // The state after the first of the two commands of a reconfiguration: the node must not vote before the second
+        // command.
+        let epoch = stored_state(server, "").expect("the node belongs to a cluster").epoch;
         server.command(&["SET", "quorlock~epoch", &epoch]);
         server.command(&["HSET", "quorlock~meta", "suspended", "1"]);
     }
@@ -89,22 +93,22 @@ async fn an_interrupted_reconfiguration_must_be_repeated() {
         refused.is_some()
     })
     .await;
-    let why = refused.expect("waited for").to_string();
-    assert!(why.contains("`quorlock nodes reconfigure` once more"), "{why}");
-    let client = cluster.builder().reconfigure().await.expect("all nodes can be told");
-    voting(&client).await;
+    let text = refused.expect("the wait has set this value").to_string();
+    assert!(text.contains("`quorlock nodes reconfigure` once more"), "{text}");
+    let client = cluster.builder().reconfigure().await.expect("all nodes can be reached");
+    wait_until_all_vote(&client).await;
 }
 
 #[tokio::test]
-async fn a_single_node_has_lost_nothing_and_votes_at_once() {
+async fn a_reconfigured_single_node_keeps_its_votes_and_votes_at_once() {
     let nodes = MemoryNodes::new(1);
-    let of = |max_ttl| builder().memory(&nodes).max_ttl(max_ttl);
-    let before = of(MAX_TTL).connect_lazy().await.expect("it is blank");
-    let held = before.lock("held").ttl(MAX_TTL).acquire().await.expect("it is free");
-    let fence = held.fence().expect("it is held");
-    let client = of(LONGER).reconfigure().await.expect("it can be told");
-    voting(&client).await;
-    assert!(client.lock("held").try_acquire().await.expect("the node votes").is_none(), "its vote is kept");
-    let free = client.lock("free").acquire().await.expect("the node votes");
-    assert!(free.fence().expect("it is held") > fence);
+    let builder_with = |max_ttl| builder().memory(&nodes).max_ttl(max_ttl);
+    let old_client = builder_with(MAX_TTL).connect_lazy().await.expect("the node is blank");
+    let lease = old_client.lock("held").ttl(MAX_TTL).acquire().await.expect("the lock is free");
+    let fence = lease.fence().expect("the lease is held");
+    let client = builder_with(LONGER).reconfigure().await.expect("the node can be reached");
+    wait_until_all_vote(&client).await;
+    assert!(client.lock("held").try_acquire().await.expect("the node votes").is_none(), "the node lost its vote");
+    let new_lease = client.lock("free").acquire().await.expect("the node votes");
+    assert!(new_lease.fence().expect("the lease is held") > fence);
 }

@@ -1,30 +1,30 @@
-//! Three nodes. A votes for a client and the reply is lost; another program holds B and C.
+//! Three nodes, A to C. A votes for a client, but the reply is lost. Another program has the key on B and C.
 
 use quorlock::{AcquireError, Retry};
 use quorlock_testkit::{Proxy, eventually_async};
 
-use super::{LONG, NAME, Recipe, Stage};
+use super::{LONG, NAME, NewBuilder, ScenarioCluster};
 use crate::common::lock_keys;
-use crate::common::long::connected;
+use crate::common::long_leases::connect_to_all;
 
-/// Runs the scenario. Returns whether A's vote is left after the client has delivered all its releases.
-pub async fn leaves_a_vote(recipe: Recipe<'_>) -> bool {
-    let stage = Stage::new(3, recipe).await;
-    let proxies: Vec<Proxy> = stage.servers.iter().map(|server| Proxy::start(server.addr())).collect();
-    for server in &stage.servers[1..] {
+/// Runs the scenario. Returns whether A still has the vote after the client has delivered all its releases.
+pub async fn leaves_a_vote(new_builder: NewBuilder<'_>) -> bool {
+    let cluster = ScenarioCluster::start(3, new_builder).await;
+    let proxies: Vec<Proxy> = cluster.servers.iter().map(|server| Proxy::start(server.addr())).collect();
+    for server in &cluster.servers[1..] {
         server.command(&["SET", &format!("quorlock:{NAME}"), "another program"]);
     }
-    let builder = stage.builder().retry(Retry::ONCE).nodes(proxies.iter().map(Proxy::url));
-    let client = connected(builder).await;
+    let builder = cluster.builder().retry(Retry::ONCE).nodes(proxies.iter().map(Proxy::url));
+    let client = connect_to_all(builder).await;
 
     proxies[0].drop_replies(true);
     // B and C reply only after A has voted.
-    let hold_the_others = |on| proxies[1..].iter().for_each(|proxy| proxy.hold(on));
-    hold_the_others(true);
+    let hold_requests_to_b_and_c = |on| proxies[1..].iter().for_each(|proxy| proxy.hold(on));
+    hold_requests_to_b_and_c(true);
     let lock = client.lock(NAME);
     let attempt = tokio::spawn(async move { lock.acquire().await });
-    eventually_async("A to vote", async || !lock_keys(&stage.servers[0]).is_empty()).await;
-    hold_the_others(false);
+    eventually_async("A to vote", async || !lock_keys(&cluster.servers[0]).is_empty()).await;
+    hold_requests_to_b_and_c(false);
     let outcome = attempt.await.expect("an attempt does not panic");
     assert!(matches!(outcome, Err(AcquireError::Held(_))), "{outcome:?}");
 
@@ -32,5 +32,5 @@ pub async fn leaves_a_vote(recipe: Recipe<'_>) -> bool {
     proxies[0].cut();
     proxies[0].drop_replies(false);
     client.close(LONG).await.expect("all nodes can be reached");
-    !lock_keys(&stage.servers[0]).is_empty()
+    !lock_keys(&cluster.servers[0]).is_empty()
 }

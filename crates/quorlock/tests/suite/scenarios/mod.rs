@@ -1,5 +1,6 @@
-//! Scenarios whose outcome depends on one rule of the protocol. `mutants.rs` runs them with and without the rule.
-#![allow(dead_code, unreachable_pub, reason = "some are used only with the feature `mutants`")]
+//! Scenarios whose outcome depends on one rule of the protocol. `mutants.rs` runs each scenario with and without its
+//! rule.
+#![allow(dead_code, unreachable_pub, reason = "some scenarios are used only with the feature `mutants`")]
 
 pub mod lost_reply;
 pub mod node_ahead;
@@ -12,46 +13,48 @@ use quorlock::{Client, ClientBuilder, Renewals};
 use quorlock_testkit::{Proxy, RedisServer};
 
 /// The name that every scenario locks.
-pub const NAME: &str = "story";
-/// Long enough that nothing expires during a scenario, on the slowest machine.
+pub const NAME: &str = "scenario";
+/// A ttl that is longer than any scenario takes on the slowest machine.
 pub const LONG: Duration = Duration::from_secs(30);
 /// The maximum clock skew of the nodes.
 pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(10);
 
-/// Makes builders with or without a rule.
-pub type Recipe<'a> = &'a (dyn Fn() -> ClientBuilder + Sync);
+/// Makes client builders that obey all rules, or ignore one rule.
+pub type NewBuilder<'a> = &'a (dyn Fn() -> ClientBuilder + Sync);
 
-/// Servers that form a cluster, with timeouts that are never reached.
-pub struct Stage<'a> {
+/// Servers that form a cluster. The timeouts of its clients are longer than any scenario takes.
+pub struct ScenarioCluster<'a> {
     pub servers: Vec<RedisServer>,
-    recipe: Recipe<'a>,
+    new_builder: NewBuilder<'a>,
 }
 
-/// A client, and the proxies that separate it from some of the nodes.
-pub struct Player {
+/// A client that cannot reach some of the nodes.
+pub struct PartialClient {
     pub client: Client,
-    _walls: Vec<Proxy>,
+    /// Proxies that refuse every connection, in front of the unreachable nodes.
+    _refusing_proxies: Vec<Proxy>,
 }
 
-impl<'a> Stage<'a> {
-    pub async fn new(nodes: usize, recipe: Recipe<'a>) -> Self {
-        let stage = Self { servers: RedisServer::start_many(nodes), recipe };
-        stage.builder().nodes(stage.urls()).init_cluster().await.expect("a new cluster can be declared");
-        stage
+impl<'a> ScenarioCluster<'a> {
+    /// Starts servers, and initializes them as a cluster.
+    pub async fn start(nodes: usize, new_builder: NewBuilder<'a>) -> Self {
+        let cluster = Self { servers: RedisServer::start_many(nodes), new_builder };
+        cluster.builder().nodes(cluster.urls()).init_cluster().await.expect("a new cluster can be initialized");
+        cluster
     }
 
     /// A client that can reach all nodes except these.
-    pub async fn player(&self, out_of_reach: &[usize]) -> Player {
+    pub async fn client_without(&self, unreachable: &[usize]) -> PartialClient {
         let mut urls = self.urls();
-        let mut walls = Vec::new();
-        for &node in out_of_reach {
-            let wall = Proxy::start(self.servers[node].addr());
-            wall.refuse(true);
-            urls[node] = wall.url();
-            walls.push(wall);
+        let mut proxies = Vec::new();
+        for &node in unreachable {
+            let proxy = Proxy::start(self.servers[node].addr());
+            proxy.refuse(true);
+            urls[node] = proxy.url();
+            proxies.push(proxy);
         }
-        let client = self.builder().nodes(urls).connect_lazy().await.expect("the cluster is fit");
-        Player { client, _walls: walls }
+        let client = self.builder().nodes(urls).connect_lazy().await.expect("no node is unfit");
+        PartialClient { client, _refusing_proxies: proxies }
     }
 
     pub fn urls(&self) -> Vec<String> {
@@ -59,7 +62,7 @@ impl<'a> Stage<'a> {
     }
 
     pub fn builder(&self) -> ClientBuilder {
-        (self.recipe)()
+        (self.new_builder)()
             .ttl(LONG)
             .max_ttl(LONG)
             .max_clock_skew(MAX_CLOCK_SKEW)

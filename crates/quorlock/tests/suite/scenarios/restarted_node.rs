@@ -1,43 +1,44 @@
-//! Five nodes, A to E. Client 1 has the votes of A, B and C; C restarts empty; client 2 acquires.
+//! Five nodes, A to E. A, B and C grant a lease to client 1. C restarts without its memory. Then client 2 tries to
+//! acquire the same lock.
 
 use std::time::Duration;
 
 use quorlock::{AcquireError, Lease, Silence};
 use quorlock_testkit::eventually_async;
 
-use super::{NAME, Player, Recipe, Stage};
+use super::{NAME, NewBuilder, PartialClient, ScenarioCluster};
 use crate::common::lock_keys;
-use crate::common::observe::trouble;
+use crate::common::observe::silence_of;
 
 /// The node that restarts.
 pub const C: usize = 2;
 
-/// The outcome of the scenario. Owns the clients and servers.
-pub struct Ending<'a> {
-    pub first: Lease,
-    pub second: Result<Lease, AcquireError>,
-    pub stage: Stage<'a>,
-    _players: [Player; 2],
+/// The outcome of the scenario, with the clients and servers, which must live as long as the leases.
+pub struct Outcome<'a> {
+    pub first_lease: Lease,
+    pub second_attempt: Result<Lease, AcquireError>,
+    pub cluster: ScenarioCluster<'a>,
+    _clients: [PartialClient; 2],
 }
 
-impl Ending<'_> {
+impl Outcome<'_> {
     pub fn has_two_holders(&self) -> bool {
-        self.second.is_ok() && self.first.ensure(Duration::ZERO).is_ok()
+        self.second_attempt.is_ok() && self.first_lease.ensure(Duration::ZERO).is_ok()
     }
 }
 
-/// Runs the scenario. Client 2 reaches all nodes except those `out_of_reach`.
-pub async fn tell<'a>(recipe: Recipe<'a>, out_of_reach: &[usize]) -> Ending<'a> {
-    let stage = Stage::new(5, recipe).await;
-    let one = stage.player(&[3, 4]).await;
-    let first = one.client.lock(NAME).acquire().await.expect("A, B and C are a majority");
-    let votes: Vec<bool> = stage.servers.iter().map(|server| !lock_keys(server).is_empty()).collect();
-    assert_eq!(votes, [true, true, true, false, false]);
+/// Runs the scenario. Client 2 reaches all nodes except those `unreachable`.
+pub async fn run<'a>(new_builder: NewBuilder<'a>, unreachable: &[usize]) -> Outcome<'a> {
+    let cluster = ScenarioCluster::start(5, new_builder).await;
+    let first_client = cluster.client_without(&[3, 4]).await;
+    let first_lease = first_client.client.lock(NAME).acquire().await.expect("A, B and C are a majority");
+    let have_votes: Vec<bool> = cluster.servers.iter().map(|server| !lock_keys(server).is_empty()).collect();
+    assert_eq!(have_votes, [true, true, true, false, false]);
 
-    stage.servers[C].restart_empty();
-    let two = stage.player(out_of_reach).await;
-    let is_back = async || matches!(trouble(&two.client, C), None | Some(Silence::Quarantined(_)));
-    eventually_async("C to be back", is_back).await;
-    let second = two.client.lock(NAME).acquire_within(Duration::ZERO).await;
-    Ending { first, second, stage, _players: [one, two] }
+    cluster.servers[C].restart_empty();
+    let second_client = cluster.client_without(unreachable).await;
+    let is_connected = async || matches!(silence_of(&second_client.client, C), None | Some(Silence::Quarantined(_)));
+    eventually_async("client 2 to connect to C", is_connected).await;
+    let second_attempt = second_client.client.lock(NAME).acquire_within(Duration::ZERO).await;
+    Outcome { first_lease, second_attempt, cluster, _clients: [first_client, second_client] }
 }

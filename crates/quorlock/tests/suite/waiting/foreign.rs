@@ -7,8 +7,8 @@ use std::time::Duration;
 use quorlock::Client;
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::queue::{Queued, all_are_served, queued};
-use crate::common::long::{Wired, connected, soon};
+use super::queue::{Waiter, expect_all_served, wait_for_queue_length};
+use crate::common::long_leases::{ProxiedCluster, connect_to_all, expect_soon};
 
 const KEY: &str = "quorlock:job";
 
@@ -19,16 +19,17 @@ struct ForeignClient<'a> {
 }
 
 impl ForeignClient<'_> {
-    /// One round of the Redlock page. Returns whether it won a majority; if not, it releases its votes.
+    /// Runs one round of the algorithm on the Redlock page. Returns whether a majority granted the lock. Otherwise
+    /// releases all votes.
     fn acquire(&self, ttl: Duration) -> bool {
-        let ttl = ttl.as_millis().to_string();
+        let ttl_ms = ttl.as_millis().to_string();
         let granted =
-            |server: &&RedisServer| server.command(&["SET", KEY, &self.id, "NX", "PX", &ttl]).as_str() == Some("OK");
-        let won = self.servers.iter().filter(granted).count() > self.servers.len() / 2;
-        if !won {
+            |server: &&RedisServer| server.command(&["SET", KEY, &self.id, "NX", "PX", &ttl_ms]).as_str() == Some("OK");
+        let has_majority = self.servers.iter().filter(granted).count() > self.servers.len() / 2;
+        if !has_majority {
             self.release();
         }
-        won
+        has_majority
     }
 
     fn release(&self) {
@@ -38,134 +39,140 @@ impl ForeignClient<'_> {
         }
     }
 
-    fn votes(&self) -> usize {
+    /// The number of servers that have a vote for this client.
+    fn vote_count(&self) -> usize {
         let is_own = |server: &&RedisServer| server.command(&["GET", KEY]).as_str() == Some(&self.id);
         self.servers.iter().filter(is_own).count()
     }
 }
 
-/// A plain holder, whose release is not handed to a waiter; a waiter that does not ask for a moment; and a foreign
-/// client that takes the lock in that moment.
-async fn overtaken(cluster: &Wired, ttl: Duration) -> (ForeignClient<'_>, Client, Queued) {
-    let holder = connected(cluster.direct()).await;
-    let client = connected(cluster.builder()).await;
+/// Lets a foreign client overtake a waiter. The holder has a plain lock, so its release hands the lock to nobody, and
+/// the proxies hold the requests of the waiter until the foreign client has the lock.
+async fn overtake_waiter(cluster: &ProxiedCluster, ttl: Duration) -> (ForeignClient<'_>, Client, Waiter) {
+    let holder = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.builder()).await;
     let foreign = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
     let lease = holder.lock("job").plain().acquire().await.expect("the lock is free");
-    let waiter = Queued::placed(client.lock("job")).await;
-    queued(&cluster.servers, "job", 1).await;
-    assert!(!foreign.acquire(ttl), "our lease excludes foreigners");
+    let waiter = Waiter::start_and_queue(client.lock("job")).await;
+    wait_for_queue_length(&cluster.servers, "job", 1).await;
+    assert!(!foreign.acquire(ttl), "a lease excludes foreign clients");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
-    lease.release().await.expect("the nodes are there");
-    cluster.stands_on(KEY, &[]).await;
+    lease.release().await.expect("all nodes answer");
+    cluster.wait_for_key_on(KEY, &[]).await;
     assert!(foreign.acquire(ttl), "a foreign client ignores the queue");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
     (foreign, client, waiter)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_overtaken_by_a_foreign_client_is_served_after_its_release() {
-    let cluster = Wired::ready(3).await;
-    let (foreign, _client, waiter) = overtaken(&cluster, Duration::from_secs(120)).await;
-    // Wait until the waiter has asked.
+async fn an_overtaken_waiter_gets_the_lock_when_the_foreign_client_releases_it() {
+    let cluster = ProxiedCluster::start(3).await;
+    let (foreign, _client, waiter) = overtake_waiter(&cluster, Duration::from_secs(120)).await;
+    // Wait until every node has answered a poll of the waiter.
     let before: Vec<u64> = cluster.proxies.iter().map(Proxy::bytes_down).collect();
-    let heard = |(proxy, before): (&Proxy, &u64)| proxy.bytes_down() > *before;
-    eventually_async("the waiter to be refused", async || cluster.proxies.iter().zip(&before).all(heard)).await;
-    assert!(!waiter.is_over(), "a foreign's lease excludes us");
-    assert_eq!(foreign.votes(), 3);
+    let has_replied = |(proxy, before): (&Proxy, &u64)| proxy.bytes_down() > *before;
+    eventually_async("the nodes to refuse the waiter", async || cluster.proxies.iter().zip(&before).all(has_replied))
+        .await;
+    assert!(!waiter.is_over(), "a lock of a foreign client excludes the waiter");
+    assert_eq!(foreign.vote_count(), 3);
     foreign.release();
-    waiter.served().await.release().await.expect("the nodes are there");
+    waiter.expect_lease().await.release().await.expect("all nodes answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_client_cannot_overtake_a_handoff() {
-    let cluster = Wired::ready(3).await;
-    let holder = connected(cluster.direct()).await;
-    let client = connected(cluster.builder()).await;
+    let cluster = ProxiedCluster::start(3).await;
+    let holder = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.builder()).await;
     let foreign = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
     let lease = holder.lock("job").acquire().await.expect("the lock is free");
-    let waiter = Queued::placed(client.lock("job")).await;
-    queued(&cluster.servers, "job", 1).await;
+    let waiter = Waiter::start_and_queue(client.lock("job")).await;
+    wait_for_queue_length(&cluster.servers, "job", 1).await;
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
-    lease.release().await.expect("the nodes are there");
-    queued(&cluster.servers, "job", 0).await;
+    lease.release().await.expect("all nodes answer");
+    wait_for_queue_length(&cluster.servers, "job", 0).await;
     assert!(!foreign.acquire(Duration::from_secs(120)), "the votes were handed to the waiter");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
-    waiter.served().await.release().await.expect("the nodes are there");
+    waiter.expect_lease().await.release().await.expect("all nodes answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_overtaken_by_a_foreign_client_is_served_after_its_expiry() {
-    let cluster = Wired::ready(3).await;
-    let (foreign, _client, waiter) = overtaken(&cluster, Duration::from_secs(2)).await;
-    let lease = waiter.served().await;
-    assert!(foreign.votes() < 2, "two at a time");
-    lease.release().await.expect("the nodes are there");
+async fn an_overtaken_waiter_gets_the_lock_when_the_lock_of_the_foreign_client_expires() {
+    let cluster = ProxiedCluster::start(3).await;
+    let (foreign, _client, waiter) = overtake_waiter(&cluster, Duration::from_secs(2)).await;
+    let lease = waiter.expect_lease().await;
+    assert!(foreign.vote_count() < 2, "two clients hold the lock");
+    lease.release().await.expect("all nodes answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn foreign_clients_and_waiters_never_hold_at_the_same_time() {
-    const OURS: usize = 3;
+async fn foreign_clients_and_waiters_never_hold_the_lock_at_the_same_time() {
+    const CLIENTS: usize = 3;
     const TURNS: usize = 10;
-    let cluster = Arc::new(Wired::ready(3).await);
-    let busy = Arc::new(AtomicUsize::new(0));
-    let served = Arc::new(AtomicUsize::new(0));
+    let cluster = Arc::new(ProxiedCluster::start(3).await);
+    let holders = Arc::new(AtomicUsize::new(0));
+    let finished_turns = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
-    for _ in 0..OURS {
-        let client = connected(cluster.direct()).await;
-        let (busy, served) = (Arc::clone(&busy), Arc::clone(&served));
+    for _ in 0..CLIENTS {
+        let client = connect_to_all(cluster.direct()).await;
+        let (holders, finished_turns) = (Arc::clone(&holders), Arc::clone(&finished_turns));
         tasks.push(tokio::spawn(async move {
             for _ in 0..TURNS {
-                let lease = client.lock("job").acquire().await.expect("everyone is served");
-                assert_eq!(busy.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
+                let lease = client.lock("job").acquire().await.expect("every waiter gets the lock");
+                assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two clients hold the lock");
                 tokio::task::yield_now().await;
-                assert_eq!(busy.fetch_sub(1, Ordering::SeqCst), 1, "two at a time");
-                lease.release().await.expect("the nodes are there");
-                served.fetch_add(1, Ordering::SeqCst);
+                assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1, "two clients hold the lock");
+                lease.release().await.expect("all nodes answer");
+                finished_turns.fetch_add(1, Ordering::SeqCst);
             }
         }));
     }
     let foreign = {
-        let (cluster, busy, served) = (Arc::clone(&cluster), Arc::clone(&busy), Arc::clone(&served));
+        let (cluster, holders, finished_turns) =
+            (Arc::clone(&cluster), Arc::clone(&holders), Arc::clone(&finished_turns));
         tokio::task::spawn_blocking(move || {
             let mut turns = 0;
-            while served.load(Ordering::SeqCst) < OURS * TURNS {
+            while finished_turns.load(Ordering::SeqCst) < CLIENTS * TURNS {
                 let foreign = ForeignClient { servers: &cluster.servers, id: format!("foreign {turns}") };
                 if foreign.acquire(Duration::from_secs(120)) {
-                    assert_eq!(busy.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
+                    assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two clients hold the lock");
                     std::thread::yield_now();
-                    assert_eq!(busy.fetch_sub(1, Ordering::SeqCst), 1, "two at a time");
+                    assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1, "two clients hold the lock");
                     foreign.release();
                     turns += 1;
                 }
-                // Give waiters, which have to poll, a chance.
+                // The release of a foreign client sends no hint, so give the waiters time to poll.
                 std::thread::sleep(Duration::from_millis(20));
             }
             turns
         })
     };
     for task in tasks {
-        soon(task).await.expect("no turn went wrong");
+        expect_soon(task).await.expect("the task does not panic");
     }
-    println!("{} turns of foreigners", soon(foreign).await.expect("no turn went wrong"));
+    println!(
+        "the foreign clients held the lock {} times",
+        expect_soon(foreign).await.expect("the task does not panic")
+    );
 }
 
-/// Redisson stores a lock as a hash.
+/// Redisson, for example, stores a lock as a hash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_waiter_behind_a_key_of_another_type_is_served_when_the_key_is_gone() {
-    let cluster = Wired::ready(3).await;
-    let clients = [connected(cluster.direct()).await, connected(cluster.direct()).await];
+async fn waiters_behind_a_key_of_another_type_get_the_lock_when_the_key_is_deleted() {
+    let cluster = ProxiedCluster::start(3).await;
+    let clients = [connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await];
     for server in &cluster.servers {
         server.command(&["HSET", KEY, "5c4e:1", "1"]);
     }
-    let first = Queued::placed(clients[0].lock("job")).await;
-    queued(&cluster.servers, "job", 1).await;
-    let second = Queued::placed(clients[1].lock("job")).await;
-    queued(&cluster.servers, "job", 2).await;
-    assert!(!first.is_over() && !second.is_over(), "another program has it");
-    let fences = |server: &RedisServer| server.keys("quorlock~fence:*");
-    assert!(cluster.servers.iter().all(|server| fences(server).is_empty()), "no fence is stored for a refusal");
+    let first = Waiter::start_and_queue(clients[0].lock("job")).await;
+    wait_for_queue_length(&cluster.servers, "job", 1).await;
+    let second = Waiter::start_and_queue(clients[1].lock("job")).await;
+    wait_for_queue_length(&cluster.servers, "job", 2).await;
+    assert!(!first.is_over() && !second.is_over(), "another program holds the lock");
+    let fence_keys = |server: &RedisServer| server.keys("quorlock~fence:*");
+    assert!(cluster.servers.iter().all(|server| fence_keys(server).is_empty()), "a refused request stored a fence");
     for server in &cluster.servers {
         server.command(&["DEL", KEY]);
     }
-    all_are_served(vec![first, second]).await;
+    expect_all_served(vec![first, second]).await;
 }

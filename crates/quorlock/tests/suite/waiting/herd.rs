@@ -1,4 +1,4 @@
-//! Many waiters for one name.
+//! Many waiters for one name (a thundering herd): they get the lock in order, and with few messages.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,120 +8,125 @@ use quorlock::{Client, MemoryNodes, Progress, Stats};
 use quorlock_testkit::eventually_async;
 
 use crate::common::Cluster;
-use crate::common::long::{builder, connected};
+use crate::common::long_leases::{builder, connect_to_all};
 
 const WAITERS: usize = 32;
 const NODES: usize = 5;
-/// The shortest polling interval of a waiter: polls depend on the time, not on the number of leases.
-const POLL_MIN: Duration = Duration::from_millis(750);
+/// The shortest time between two polls of a waiter. The number of polls depends on the time, not on the number of
+/// leases.
+const POLL_INTERVAL_MIN: Duration = Duration::from_millis(750);
 
-/// One turn of one waiter.
+/// The wait of a waiter that got the lock.
 #[derive(Clone, Copy, Debug)]
-struct Turn {
-    /// The waiter's number, in the order of the tickets.
-    who: usize,
-    /// The first position that it was told.
-    place: usize,
-    waited: Duration,
+struct Wait {
+    /// The number of the waiter, in the order of the tickets.
+    waiter: usize,
+    /// The first queue position that was reported to the waiter.
+    first_position: usize,
+    duration: Duration,
 }
 
 /// The traffic of all links.
 #[derive(Clone, Copy)]
-struct Carried {
+struct Traffic {
     requests: u64,
-    /// Requests, replies and hints.
+    /// The number of requests, replies and hints.
     messages: u64,
 }
 
-fn carried(clients: &[Client]) -> Carried {
+fn traffic(clients: &[Client]) -> Traffic {
     let sum = |count: fn(&Stats) -> u64| clients.iter().map(|client| count(&client.stats())).sum();
-    Carried {
+    Traffic {
         requests: sum(|stats| stats.requests),
         messages: sum(|stats| stats.requests + stats.replies + stats.hints),
     }
 }
 
-/// Makes clients queue behind a holder, one after the other; then each holds for a millisecond.
-async fn take_turns(clients: Vec<Client>) -> (Vec<Turn>, Carried) {
-    let before = carried(&clients);
+/// Makes the clients queue behind a holder, one after the other. Then each client holds the lock for a millisecond.
+async fn run_queue(clients: Vec<Client>) -> (Vec<Wait>, Traffic) {
+    let before = traffic(&clients);
     let lease = clients[0].lock("job").acquire().await.expect("the lock is free");
-    let (turns, busy) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
+    let (waits, holders) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
     let mut tasks = Vec::new();
-    for (who, client) in clients.iter().enumerate() {
-        let place = Arc::new(Mutex::new(None));
-        let told = Arc::clone(&place);
+    for (waiter, client) in clients.iter().enumerate() {
+        let first_position = Arc::new(Mutex::new(None));
+        let reported = Arc::clone(&first_position);
         let lock = client.lock("job").observe(move |progress| {
             if let Progress::Waiting(wait) = progress {
-                told.lock().expect("no turn panics with it").get_or_insert(wait.place);
+                reported.lock().expect("no task panics").get_or_insert(wait.place);
             }
         });
-        let (turns, busy, first) = (Arc::clone(&turns), Arc::clone(&busy), Arc::clone(&place));
+        let (waits, holders, own_position) = (Arc::clone(&waits), Arc::clone(&holders), Arc::clone(&first_position));
         tasks.push(tokio::spawn(async move {
             let start = Instant::now();
-            let lease = lock.acquire().await.expect("everyone is served");
-            let waited = start.elapsed();
-            assert_eq!(busy.fetch_add(1, Ordering::SeqCst), 0, "two at a time");
-            let place = first.lock().expect("no turn panics with it").flatten().expect("the place was told") as usize;
-            turns.lock().expect("no turn panics with it").push(Turn { who, place, waited });
+            let lease = lock.acquire().await.expect("every waiter gets the lock");
+            let duration = start.elapsed();
+            assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two clients hold the lock");
+            let first_position =
+                own_position.lock().expect("no task panics").flatten().expect("the position was reported") as usize;
+            waits.lock().expect("no task panics").push(Wait { waiter, first_position, duration });
             tokio::time::sleep(Duration::from_millis(1)).await;
-            assert_eq!(busy.fetch_sub(1, Ordering::SeqCst), 1, "two at a time");
-            lease.release().await.expect("the nodes are there");
+            assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1, "two clients hold the lock");
+            lease.release().await.expect("all nodes answer");
         }));
-        eventually_async("the next to wait in the queue", async || {
-            place.lock().expect("no turn panics with it").is_some()
+        eventually_async("the next client to have a queue position", async || {
+            first_position.lock().expect("no task panics").is_some()
         })
         .await;
     }
-    lease.release().await.expect("the nodes are there");
+    lease.release().await.expect("all nodes answer");
     for task in tasks {
-        task.await.expect("no turn went wrong");
+        task.await.expect("the task does not panic");
     }
-    let after = carried(&clients);
-    let turns = turns.lock().expect("no turn panics with it").clone();
-    (turns, Carried { requests: after.requests - before.requests, messages: after.messages - before.messages })
+    let after = traffic(&clients);
+    let waits = waits.lock().expect("no task panics").clone();
+    (waits, Traffic { requests: after.requests - before.requests, messages: after.messages - before.messages })
 }
 
-fn check(turns: &[Turn], Carried { requests, messages }: Carried) {
-    assert_eq!(turns.len(), WAITERS);
-    for (turn, Turn { who, place, .. }) in turns.iter().enumerate() {
-        assert!(turn.abs_diff(*who) <= 3, "waiter {who} had turn {turn}: {turns:?}");
-        assert!(turn < place + 3, "waiter {who} was told position {place} and had turn {turn}");
+/// Checks that the waiters got the lock nearly in order, and that each lease needed few messages and rounds.
+fn check(waits: &[Wait], Traffic { requests, messages }: Traffic) {
+    assert_eq!(waits.len(), WAITERS);
+    for (turn, Wait { waiter, first_position, .. }) in waits.iter().enumerate() {
+        assert!(turn.abs_diff(*waiter) <= 3, "waiter {waiter} had turn {turn}: {waits:?}");
+        assert!(turn < first_position + 3, "waiter {waiter} had position {first_position} and turn {turn}");
     }
-    let per_round = NODES as f64;
-    // One more than the waiters: the first holder.
-    let leases = (turns.len() + 1) as f64;
-    let polls: u128 = turns.iter().map(|turn| turn.waited.as_millis() / POLL_MIN.as_millis()).sum();
-    let (each, rounds) = (messages as f64 / leases, requests as f64 / leases / per_round);
-    println!("{leases} leases; for each {each:.1} messages, {rounds:.2} rounds; at most {polls} polls in all");
-    let polled = polls as f64 / leases;
-    assert!(each <= 40.0 + 2.0 * per_round * polled, "{each:.1} messages for each lease, {polls} polls in all");
-    assert!(rounds <= 3.0 + polled, "{rounds:.2} rounds for each lease, {polls} polls in all");
+    let requests_per_round = NODES as f64;
+    // The waiters and the first holder.
+    let leases = (waits.len() + 1) as f64;
+    let polls: u128 = waits.iter().map(|wait| wait.duration.as_millis() / POLL_INTERVAL_MIN.as_millis()).sum();
+    let (messages, rounds) = (messages as f64 / leases, requests as f64 / leases / requests_per_round);
+    println!(
+        "{leases} leases; per lease {messages:.1} messages and {rounds:.2} rounds; at most {polls} polls in total"
+    );
+    let polls_per_lease = polls as f64 / leases;
+    assert!(messages <= 40.0 + 2.0 * requests_per_round * polls_per_lease, "{messages:.1} messages per lease");
+    assert!(rounds <= 3.0 + polls_per_lease, "{rounds:.2} rounds per lease");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_herd_of_waiters_is_served_in_order_in_memory() {
+async fn many_waiters_get_the_lock_in_order_in_memory() {
     let nodes = MemoryNodes::new(NODES);
     let mut clients = Vec::new();
     for _ in 0..WAITERS {
-        let client = builder().memory(&nodes).connect_lazy().await.expect("the nodes are fit");
+        let client = builder().memory(&nodes).connect_lazy().await.expect("no node is unfit");
         if clients.is_empty() {
-            client.init_cluster().await.expect("a new cluster can be declared");
+            client.init_cluster().await.expect("a new cluster can be initialized");
         }
         clients.push(client);
     }
-    let (turns, carried) = take_turns(clients).await;
-    check(&turns, carried);
+    let (waits, traffic) = run_queue(clients).await;
+    check(&waits, traffic);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_herd_of_waiters_is_served_in_order() {
+async fn many_waiters_get_the_lock_in_order() {
     let cluster = Cluster { servers: quorlock_testkit::RedisServer::start_many(NODES) };
-    let ours = || builder().nodes(cluster.urls());
-    ours().init_cluster().await.expect("a new cluster can be declared");
+    let new_builder = || builder().nodes(cluster.urls());
+    new_builder().init_cluster().await.expect("a new cluster can be initialized");
     let mut clients = Vec::new();
     for _ in 0..WAITERS {
-        clients.push(connected(ours()).await);
+        clients.push(connect_to_all(new_builder()).await);
     }
-    let (turns, carried) = take_turns(clients).await;
-    check(&turns, carried);
+    let (waits, traffic) = run_queue(clients).await;
+    check(&waits, traffic);
 }

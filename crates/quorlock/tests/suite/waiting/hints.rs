@@ -1,114 +1,116 @@
-//! Hints shorten a wait, but nothing relies on them.
+//! Hints shorten a wait, but waiters get the lock without hints, too.
 
 use quorlock::{AcquireError, Client, ClientBuilder, Lock, Retry};
 use quorlock_testkit::{Proxy, RedisServer};
 
-use super::queue::{Queued, all_are_served, queued};
+use super::queue::{Waiter, expect_all_served, wait_for_queue_length};
 use crate::common::Cluster;
-use crate::common::long::{Wired, connected, soon};
+use crate::common::long_leases::{ProxiedCluster, connect_to_all, expect_soon};
 
-/// A lock whose waiters give up instead of polling: only a hint serves them.
-fn by_hints_only(client: &Client) -> Lock {
+/// A lock whose waiters never poll: they get the lock only if they receive a hint.
+fn lock_without_polls(client: &Client) -> Lock {
     client.lock("job").retry(Retry { attempts: Some(1), ..Retry::default() })
 }
 
-/// The runtime has one thread, so nothing moves between two steps, and counting through them puts the release into
-/// every gap.
+/// The runtime has one thread, so the release can be placed after any number of steps of the acquire. The test tries
+/// every number of steps.
 #[tokio::test]
-async fn a_release_between_asking_and_listening_is_noticed() {
+async fn a_waiter_notices_a_release_at_any_step_of_its_acquire() {
     const HANDOFFS: usize = 200;
     const STEPS: usize = 40;
-    let cluster = Wired::ready(3).await;
-    let clients = [connected(cluster.direct()).await, connected(cluster.direct()).await];
+    let cluster = ProxiedCluster::start(3).await;
+    let clients = [connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await];
     let mut lease = clients[1].lock("job").acquire().await.expect("the lock is free");
-    let mut late = 0;
+    let mut unnoticed = 0;
     for turn in 0..HANDOFFS {
         let waiter = &clients[turn % 2];
-        let next = Queued::up(by_hints_only(waiter));
+        let next = Waiter::start(lock_without_polls(waiter));
         for _ in 0..turn % STEPS {
             tokio::task::yield_now().await;
         }
-        soon(lease.release()).await.expect("the nodes are there");
+        expect_soon(lease.release()).await.expect("all nodes answer");
         lease = match next.outcome().await {
             Ok(lease) => lease,
             Err(AcquireError::Held(_)) => {
-                late += 1;
-                // A machine that stalls for a second makes some hints late.
-                assert!(late * 10 <= HANDOFFS, "{late} of {turn} releases were not heard of");
-                soon(waiter.lock("job").acquire()).await.expect("it is free")
+                unnoticed += 1;
+                // If the machine stalls for a second, some hints arrive too late.
+                assert!(unnoticed * 10 <= HANDOFFS, "the waiters did not notice {unnoticed} of {turn} releases");
+                expect_soon(waiter.lock("job").acquire()).await.expect("the lock is free")
             }
             Err(error) => panic!("{error}"),
         };
     }
     let hints: u64 = clients.iter().map(|client| client.stats().hints).sum();
-    println!("{HANDOFFS} handoffs, {hints} hints, {late} times none came before the poll");
-    // Most waiters queued before the release, so a majority sent them hints.
+    println!("{HANDOFFS} handoffs, {hints} hints, {unnoticed} releases that the waiter did not notice in time");
+    // Most waiters queued before the release, so they got hints from a majority.
     assert!(hints >= HANDOFFS as u64, "{hints} hints for {HANDOFFS} handoffs");
 }
 
-/// Three clients wait behind a holder, and all are served.
-async fn three_are_served(builder: impl Fn() -> ClientBuilder, servers: &[RedisServer]) -> Vec<Client> {
+/// Three clients wait behind a holder, and all of them get the lock. Returns the clients.
+async fn serve_three_waiters(builder: impl Fn() -> ClientBuilder, servers: &[RedisServer]) -> Vec<Client> {
     let mut clients = Vec::new();
     for _ in 0..4 {
-        clients.push(connected(builder()).await);
+        clients.push(connect_to_all(builder()).await);
     }
-    let lease = soon(clients[3].lock("job").acquire()).await.expect("the lock is free");
+    let lease = expect_soon(clients[3].lock("job").acquire()).await.expect("the lock is free");
     let mut waiters = Vec::new();
-    for (client, place) in clients[..3].iter().zip(1..) {
-        waiters.push(Queued::placed(client.lock("job")).await);
-        queued(servers, "job", place).await;
+    for (client, position) in clients[..3].iter().zip(1..) {
+        waiters.push(Waiter::start_and_queue(client.lock("job")).await);
+        wait_for_queue_length(servers, "job", position).await;
     }
-    lease.release().await.expect("the nodes are there");
-    all_are_served(waiters).await;
+    lease.release().await.expect("all nodes answer");
+    expect_all_served(waiters).await;
     clients
 }
 
-fn heard(clients: &[Client]) -> u64 {
+/// The number of hints that the clients have received.
+fn hint_count(clients: &[Client]) -> u64 {
     clients.iter().map(|client| client.stats().hints).sum()
 }
 
-/// Runs clients as a user with only these permissions.
-async fn served_as(rights: &[&str]) -> u64 {
-    let cluster = Cluster::ready(3).await;
+/// Runs [`serve_three_waiters`] as a Redis user with these permissions. Returns the number of hints that the clients
+/// received.
+async fn hint_count_with(permissions: &[&str]) -> u64 {
+    let cluster = Cluster::start(3).await;
     for server in &cluster.servers {
-        let mut command = vec!["ACL", "SETUSER", "shy", "on", ">secret", "~*", "+@all"];
-        command.extend(rights);
+        let mut command = vec!["ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all"];
+        command.extend(permissions);
         assert_eq!(server.command(&command).as_str(), Some("OK"));
     }
     let urls: Vec<String> =
-        cluster.servers.iter().map(|server| format!("redis://shy:secret@{}", server.addr())).collect();
-    heard(&three_are_served(|| cluster.builder().nodes(&urls), &cluster.servers).await)
+        cluster.servers.iter().map(|server| format!("redis://limited:secret@{}", server.addr())).collect();
+    hint_count(&serve_three_waiters(|| cluster.builder().nodes(&urls), &cluster.servers).await)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_served_without_channel_permissions() {
-    assert_eq!(served_as(&["resetchannels"]).await, 0);
+    assert_eq!(hint_count_with(&["resetchannels"]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_served_without_publish_and_subscribe() {
-    assert_eq!(served_as(&["allchannels", "-publish", "-subscribe"]).await, 0);
+    assert_eq!(hint_count_with(&["allchannels", "-publish", "-subscribe"]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_served_without_publish() {
-    assert_eq!(served_as(&["allchannels", "-publish"]).await, 0);
+    assert_eq!(hint_count_with(&["allchannels", "-publish"]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn hints_arrive_with_all_permissions() {
-    assert!(served_as(&["allchannels"]).await > 0);
+async fn clients_with_all_permissions_receive_hints() {
+    assert!(hint_count_with(&["allchannels"]).await > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_served_if_every_hint_is_lost() {
-    let cluster = Cluster::ready(3).await;
+    let cluster = Cluster::start(3).await;
     let proxies: Vec<Proxy> = cluster.servers.iter().map(|server| Proxy::start(server.addr())).collect();
     for proxy in &proxies {
         proxy.drop_pushes(true);
     }
     let builder = || cluster.builder().nodes(proxies.iter().map(Proxy::url));
-    let clients = three_are_served(builder, &cluster.servers).await;
-    assert_eq!(heard(&clients), 0);
-    assert!(proxies.iter().all(|proxy| proxy.dropped_down() > 0), "hints were given by every node");
+    let clients = serve_three_waiters(builder, &cluster.servers).await;
+    assert_eq!(hint_count(&clients), 0);
+    assert!(proxies.iter().all(|proxy| proxy.dropped_down() > 0), "every node has sent hints");
 }

@@ -1,28 +1,29 @@
-//! Under faults, all living clients are served, and the number of holders stays within its limit.
+//! While clients die and the network loses messages, all living clients get the lock, and there are never too many
+//! holders.
 
-use super::storm::{Storm, Weather, Wish};
-use crate::common::draw::{Draw, seed};
+use super::fault_run::{FaultRun, LockKind, RunSettings};
+use crate::common::random::{Random, seed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_living_waiters_are_served_while_others_are_killed() {
-    let weather = Weather { clients: 6, turns: 6, seed: seed() };
-    let storm = Storm::rage(weather, |_| Wish::Lock).await;
-    assert_eq!(storm.history.violations(), Vec::<String>::new());
-    assert_eq!(storm.history.most_at_once(), 1);
+async fn all_living_clients_get_the_lock_while_other_clients_die() {
+    let settings = RunSettings { clients: 6, turns: 6, seed: seed() };
+    let run = FaultRun::run(settings, |_| LockKind::Exclusive).await;
+    assert_eq!(run.history.violations(), Vec::<String>::new());
+    assert_eq!(run.history.max_concurrent(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_semaphore_keeps_its_limit_under_faults() {
-    let weather = Weather { clients: 5, turns: 6, seed: seed() };
-    let storm = Storm::rage(weather, |_| Wish::Slot { permits: 2 }).await;
-    assert_eq!(storm.history.violations(), Vec::<String>::new());
-    assert!(storm.history.most_at_once() <= 2);
+async fn a_semaphore_never_has_too_many_holders_under_faults() {
+    let settings = RunSettings { clients: 5, turns: 6, seed: seed() };
+    let run = FaultRun::run(settings, |_| LockKind::Slot { permits: 2 }).await;
+    assert_eq!(run.history.violations(), Vec::<String>::new());
+    assert!(run.history.max_concurrent() <= 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_writer_is_alone_under_faults() {
-    let weather = Weather { clients: 5, turns: 6, seed: seed() };
-    let wish = |draw: &mut Draw| if draw.below(2) == 0 { Wish::Write } else { Wish::Read };
-    let storm = Storm::rage(weather, wish).await;
-    assert_eq!(storm.history.violations(), Vec::<String>::new());
+async fn a_writer_excludes_all_others_under_faults() {
+    let settings = RunSettings { clients: 5, turns: 6, seed: seed() };
+    let kind = |random: &mut Random| if random.below(2) == 0 { LockKind::Write } else { LockKind::Read };
+    let run = FaultRun::run(settings, kind).await;
+    assert_eq!(run.history.violations(), Vec::<String>::new());
 }

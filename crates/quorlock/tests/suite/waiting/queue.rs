@@ -1,4 +1,4 @@
-//! A waiter in a task of its own, and the queues on the nodes.
+//! Waiters in tasks of their own, and the queues on the nodes.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,77 +8,80 @@ use quorlock_testkit::{RedisServer, eventually_async};
 use tokio::task::JoinHandle;
 
 /// An acquire in a task of its own.
-pub(crate) struct Queued {
-    place: Arc<Mutex<Option<u32>>>,
+pub(crate) struct Waiter {
+    position: Arc<Mutex<Option<u32>>>,
     task: JoinHandle<Result<Lease, AcquireError>>,
 }
 
-impl Queued {
+impl Waiter {
     /// Starts the acquire.
-    pub(crate) fn up(lock: Lock) -> Self {
-        let place = Arc::new(Mutex::new(None));
-        let told = Arc::clone(&place);
+    pub(crate) fn start(lock: Lock) -> Self {
+        let position = Arc::new(Mutex::new(None));
+        let reported = Arc::clone(&position);
         let lock = lock.observe(move |progress| {
             if let Progress::Waiting(wait) = progress {
-                *told.lock().expect("no observer panics") = wait.place;
+                *reported.lock().expect("no observer panics") = wait.place;
             }
         });
-        Self { place, task: tokio::spawn(async move { lock.acquire().await }) }
+        Self { position, task: tokio::spawn(async move { lock.acquire().await }) }
     }
 
     /// Starts the acquire, and waits until it has a queue position.
-    pub(crate) async fn placed(lock: Lock) -> Self {
-        let waiter = Self::up(lock);
-        eventually_async("a place in the queue", async || waiter.place().is_some()).await;
+    pub(crate) async fn start_and_queue(lock: Lock) -> Self {
+        let waiter = Self::start(lock);
+        eventually_async("the waiter to have a queue position", async || waiter.position().is_some()).await;
         waiter
     }
 
     /// The last reported queue position.
-    pub(crate) fn place(&self) -> Option<u32> {
-        *self.place.lock().expect("no observer panics")
+    pub(crate) fn position(&self) -> Option<u32> {
+        *self.position.lock().expect("no observer panics")
     }
 
+    /// Whether the acquire has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.task.is_finished()
     }
 
-    /// Waits for the result.
+    /// Waits for the result of the acquire.
     pub(crate) async fn outcome(self) -> Result<Lease, AcquireError> {
-        crate::common::long::soon(self.task).await.expect("an acquire does not panic")
+        crate::common::long_leases::expect_soon(self.task).await.expect("an acquire does not panic")
     }
 
     /// Waits for the lease.
-    pub(crate) async fn served(self) -> Lease {
-        self.outcome().await.expect("every waiter is served")
+    pub(crate) async fn expect_lease(self) -> Lease {
+        self.outcome().await.expect("every waiter gets the lock")
     }
 
-    /// Drops the acquire at its current point.
-    pub(crate) async fn drop_it(self) {
+    /// Drops the future of the acquire, which must not have ended.
+    pub(crate) async fn cancel(self) {
         self.task.abort();
-        if let Ok(decided) = self.task.await {
-            panic!("decided before it was dropped: {decided:?}");
+        if let Ok(result) = self.task.await {
+            panic!("the acquire ended before it was cancelled: {result:?}");
         }
     }
 }
 
-/// Waits until all are served; each releases at once. The order may differ: a client with late replies takes the nodes'
-/// clocks to be behind, and its ticket may be lower than an earlier one.
-pub(crate) async fn all_are_served(waiters: Vec<Queued>) {
-    let served = waiters.into_iter().map(async |waiter| waiter.served().await.release().await);
-    for released in join_all(served).await {
-        released.expect("the nodes are there");
+/// Waits until every waiter has got the lock, and releases each lease at once.
+///
+/// The waiters may get the lock in any order: a client that gets replies late estimates the clocks of the nodes too
+/// low, and may draw a lower ticket than an earlier client.
+pub(crate) async fn expect_all_served(waiters: Vec<Waiter>) {
+    let releases = waiters.into_iter().map(async |waiter| waiter.expect_lease().await.release().await);
+    for release in join_all(releases).await {
+        release.expect("all nodes answer");
     }
 }
 
-/// The number of waiters in the queue of a name, on each node.
-pub(crate) fn waiting(servers: &[RedisServer], name: &str) -> Vec<i64> {
+/// The number of waiters in the queue of a name, for each node.
+pub(crate) fn queue_lengths(servers: &[RedisServer], name: &str) -> Vec<i64> {
     let key = format!("quorlock~queue:quorlock:{name}");
     let count = |server: &RedisServer| server.command(&["ZCARD", &key]).as_int().expect("a queue is a sorted set");
     servers.iter().map(count).collect()
 }
 
-/// Waits until `wanted` waiters are queued on each of these nodes.
-pub(crate) async fn queued(servers: &[RedisServer], name: &str, wanted: i64) {
-    let what = format!("{wanted} in the queue on every node");
-    eventually_async(&what, async || waiting(servers, name).iter().all(|count| *count == wanted)).await;
+/// Waits until each of these nodes has `count` waiters in the queue of the name.
+pub(crate) async fn wait_for_queue_length(servers: &[RedisServer], name: &str, count: i64) {
+    let what = format!("every node to have {count} waiters in its queue");
+    eventually_async(&what, async || queue_lengths(servers, name).iter().all(|length| *length == count)).await;
 }

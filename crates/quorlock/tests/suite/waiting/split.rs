@@ -1,63 +1,64 @@
-//! Split votes: the waiter with the lowest ticket gets them.
+//! Split votes: if no client has a majority, the other clients yield their votes to the client with the lowest ticket.
 
 use quorlock::{Client, ClientBuilder};
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::queue::{Queued, all_are_served};
+use super::queue::{Waiter, expect_all_served};
 use crate::common::lock_keys;
-use crate::common::long::{Wired, builder, connected};
+use crate::common::long_leases::{ProxiedCluster, builder, connect_to_all};
 
 /// A client behind its own proxies.
-struct Party {
+struct ProxiedClient {
     client: Client,
     proxies: Vec<Proxy>,
 }
 
-impl Party {
-    async fn of(servers: &[RedisServer], builder: ClientBuilder) -> Self {
+impl ProxiedClient {
+    async fn connect(servers: &[RedisServer], builder: ClientBuilder) -> Self {
         let proxies: Vec<Proxy> = servers.iter().map(|server| Proxy::start(server.addr())).collect();
-        let client = connected(builder.nodes(proxies.iter().map(Proxy::url))).await;
+        let client = connect_to_all(builder.nodes(proxies.iter().map(Proxy::url))).await;
         Self { client, proxies }
     }
 
-    /// Sends requests to all nodes, of which only these receive them.
-    async fn ask(&self, servers: &[RedisServer], heard_by: &[usize]) -> Queued {
+    /// Starts to acquire. Only the nodes `voters` receive the requests; the proxies hold the requests to the other
+    /// nodes.
+    async fn acquire_from(&self, servers: &[RedisServer], voters: &[usize]) -> Waiter {
         for (node, proxy) in self.proxies.iter().enumerate() {
-            proxy.hold(!heard_by.contains(&node));
+            proxy.hold(!voters.contains(&node));
         }
-        let waiter = Queued::up(self.client.lock("job"));
-        let voted = async || heard_by.iter().all(|node| !lock_keys(&servers[*node]).is_empty());
-        eventually_async("a minority to vote", voted).await;
-        let held = async || self.proxies.iter().filter(|proxy| proxy.held_up() > 0).count() == 5 - heard_by.len();
-        eventually_async("the others to be asked", held).await;
+        let waiter = Waiter::start(self.client.lock("job"));
+        let have_voted = async || voters.iter().all(|node| !lock_keys(&servers[*node]).is_empty());
+        eventually_async("the voters to vote", have_voted).await;
+        let are_held = async || self.proxies.iter().filter(|proxy| proxy.held_up() > 0).count() == 5 - voters.len();
+        eventually_async("the proxies to hold the other requests", are_held).await;
         waiter
     }
 }
 
-/// Lets three clients split the votes of five nodes, then lets all messages through. Leases outlast every wait here, so
-/// a client that is served got votes that the others yielded.
-async fn split(parts: [&[usize]; 3]) {
-    let cluster = Wired::ready(5).await;
-    let mut parties = Vec::new();
-    for _ in parts {
-        parties.push(Party::of(&cluster.servers, builder()).await);
+/// Three clients get the votes of these nodes, so that none has a majority of the five nodes. Then all messages arrive,
+/// and every client must get the lock. No vote expires during the test, so the clients must yield votes.
+async fn split_votes(voters_by_client: [&[usize]; 3]) {
+    let cluster = ProxiedCluster::start(5).await;
+    let mut clients = Vec::new();
+    for _ in voters_by_client {
+        clients.push(ProxiedClient::connect(&cluster.servers, builder()).await);
     }
     let mut waiters = Vec::new();
-    for (party, part) in parties.iter().zip(parts) {
-        waiters.push(party.ask(&cluster.servers, part).await);
+    for (client, voters) in clients.iter().zip(voters_by_client) {
+        waiters.push(client.acquire_from(&cluster.servers, voters).await);
     }
-    for proxy in parties.iter().flat_map(|party| &party.proxies) {
+    for proxy in clients.iter().flat_map(|client| &client.proxies) {
         proxy.hold(false);
     }
-    all_are_served(waiters).await;
+    expect_all_served(waiters).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn three_clients_that_split_the_votes_are_served_in_turn() {
-    split([&[0, 1], &[2, 3], &[4]]).await;
+async fn three_clients_that_split_the_votes_all_get_the_lock() {
+    split_votes([&[0, 1], &[2, 3], &[4]]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_of_three_yields_more_votes_than_the_first_has() {
-    split([&[4], &[2, 3], &[0, 1]]).await;
+async fn the_last_waiter_yields_more_votes_than_the_first_waiter_has() {
+    split_votes([&[4], &[2, 3], &[0, 1]]).await;
 }

@@ -15,41 +15,42 @@ use tokio::sync::watch;
 use tracing::Span;
 
 use super::{Granted, WaitGuard};
-use crate::api::order::{Observer, Order};
-use crate::problem::{Problem, word};
+use crate::api::lease_request::{Observer, ValidRequest};
+use crate::problem::{Problem, code_text};
 use crate::service::Service;
 use crate::trace::UnansweredRequest;
 use crate::view::millis;
 
-/// The interval of keep-alive comments, which detect a reader that is gone.
+/// The interval of the keep-alive comments in a stream. Sending them detects a reader that is gone.
 pub(in crate::api) const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// A waiting request. When its connection drops it, it leaves the queue.
+/// The stream of one waiting request. When the connection drops the stream, the request leaves the queue.
 struct AcquireStream {
     /// `None` after the last event.
-    request: Option<UnansweredRequest>,
+    unanswered: Option<UnansweredRequest>,
     acquiring: BoxFuture<'static, Result<Granted, Problem>>,
-    /// Only the newest state: a slow reader misses only outdated ones.
-    news: watch::Receiver<Option<Wait>>,
-    told: Option<Wait>,
-    _guard: Option<WaitGuard>,
+    /// The newest state of the wait. A slow reader misses only outdated states.
+    newest: watch::Receiver<Option<Wait>>,
+    /// The state of the wait in the last event.
+    last_sent: Option<Wait>,
+    _guard: WaitGuard,
 }
 
-pub(super) fn stream(service: &Arc<Service>, order: Order, began: Instant, guard: Option<WaitGuard>) -> Response {
-    let (tell, news) = watch::channel(None);
+pub(super) fn stream(service: &Arc<Service>, request: ValidRequest, began: Instant, guard: WaitGuard) -> Response {
+    let (sender, newest) = watch::channel(None);
     let observer: Observer = Box::new(move |progress: &Progress| {
         if let Progress::Waiting(wait) = progress {
-            tell.send_replace(Some(wait.clone()));
+            sender.send_replace(Some(wait.clone()));
         }
     });
-    let request = Some(UnansweredRequest::new(service, Span::current()));
+    let unanswered = Some(UnansweredRequest::new(service, Span::current()));
     let service = Arc::clone(service);
     let acquiring = async move {
-        let won = order.acquire(&service, Some(observer)).await;
-        let granted = won.and_then(|won| Granted::new(&service, &order, began, won));
+        let leases = request.acquire(&service, Some(observer)).await;
+        let granted = leases.and_then(|leases| Granted::new(&service, &request, began, leases));
         granted.inspect_err(|problem| service.metrics.failed(problem.code()))
     };
-    let stream = AcquireStream { request, acquiring: Box::pin(acquiring), news, told: None, _guard: guard };
+    let stream = AcquireStream { unanswered, acquiring: Box::pin(acquiring), newest, last_sent: None, _guard: guard };
     let events = unfold(stream, async |mut stream| {
         let event = stream.next().await?;
         Some((Ok::<_, Infallible>(event), stream))
@@ -60,13 +61,13 @@ pub(super) fn stream(service: &Arc<Service>, order: Order, began: Instant, guard
 impl AcquireStream {
     /// Returns the next event, or `None` after the last.
     async fn next(&mut self) -> Option<Event> {
-        while self.request.is_some() {
+        while self.unanswered.is_some() {
             tokio::select! {
                 biased;
-                granted = &mut self.acquiring => return Some(self.end(granted)),
-                Ok(()) = self.news.changed() => {
-                    let wait = self.news.borrow_and_update().clone();
-                    let event = wait.and_then(|wait| self.tell(wait));
+                granted = &mut self.acquiring => return Some(self.last_event(granted)),
+                Ok(()) = self.newest.changed() => {
+                    let wait = self.newest.borrow_and_update().clone();
+                    let event = wait.and_then(|wait| self.wait_event(wait));
                     if event.is_some() {
                         return event;
                     }
@@ -76,38 +77,39 @@ impl AcquireStream {
         None
     }
 
-    fn tell(&mut self, wait: Wait) -> Option<Event> {
-        let what = match &self.told {
+    /// Returns the event for a new state of the wait, or `None` if nothing has changed since the last event.
+    fn wait_event(&mut self, wait: Wait) -> Option<Event> {
+        let kind = match &self.last_sent {
             None => "queued",
-            Some(told) if (&told.holder, told.fence) != (&wait.holder, wait.fence) => "holder",
-            Some(told) if (told.place, told.waiting) != (wait.place, wait.waiting) => "position",
+            Some(last) if (&last.holder, last.fence) != (&wait.holder, wait.fence) => "holder",
+            Some(last) if (last.place, last.waiting) != (wait.place, wait.waiting) => "position",
             Some(_) => return None,
         };
-        // The holder, and the queue with the caller's own position in it, from 1.
-        let queue = json!({
+        // The positions in the queue start at 1.
+        let data = json!({
             "position": wait.place,
             "waiting": wait.waiting,
             "holder": wait.holder.as_ref().map(quorlock::HolderView::from),
             "remaining_ms": wait.remaining.map(millis),
             "fence": Some(wait.fence.get()).filter(|fence| *fence > 0),
         });
-        let event = event(what, &queue);
-        self.told = Some(wait);
+        let event = event(kind, &data);
+        self.last_sent = Some(wait);
         Some(event)
     }
 
-    fn end(&mut self, granted: Result<Granted, Problem>) -> Event {
+    fn last_event(&mut self, granted: Result<Granted, Problem>) -> Event {
         let code = granted.as_ref().err().map(Problem::code);
-        if let Some(request) = self.request.take() {
-            request.answered(|took_us| tracing::info!(code = code.map(word), took_us, "waited"));
+        if let Some(unanswered) = self.unanswered.take() {
+            unanswered.answered(|took_us| tracing::info!(code = code.map(code_text), took_us, "waited"));
         }
         granted.map_or_else(|problem| event("failed", &problem), |granted| event("granted", &granted))
     }
 }
 
 /// Returns an event with its data as one line of JSON.
-pub(in crate::api) fn event(what: &str, data: &impl Serialize) -> Event {
-    let event = Event::default().event(what);
+pub(in crate::api) fn event(kind: &str, data: &impl Serialize) -> Event {
+    let event = Event::default().event(kind);
     // Strings and numbers can always be serialized.
     event.data(serde_json::to_string(data).unwrap_or_default())
 }

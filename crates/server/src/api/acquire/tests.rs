@@ -9,71 +9,80 @@ use crate::config::Config;
 
 const TTL: Duration = Duration::from_millis(200);
 
-/// A service on one memory node, whose leases nobody renews.
+/// Starts a service on one memory node. The service renews no lease.
 async fn service() -> Arc<Service> {
-    service_of(Client::builder()).await
+    service_with(Client::builder()).await
 }
 
-async fn service_of(client: ClientBuilder) -> Arc<Service> {
+async fn service_with(client: ClientBuilder) -> Arc<Service> {
     let client = client.memory(&MemoryNodes::new(1)).renewals(Renewals::Off).connect().await.unwrap();
-    let (running, stopped) = watch::channel(false);
-    // The service runs for as long as the test.
-    std::mem::forget(running);
+    let (stop, stopping) = watch::channel(false);
+    // The service must not stop before the test ends.
+    std::mem::forget(stop);
     Service::new(
         Config::new(([127, 0, 0, 1], 0).into(), client.clone()),
         client,
         tokio::runtime::Handle::current(),
-        stopped,
+        stopping,
     )
 }
 
-fn order(service: &Service, request: serde_json::Value) -> Order {
+fn checked_request(service: &Service, request: serde_json::Value) -> ValidRequest {
     let request: LeaseRequest = serde_json::from_value(request).unwrap();
     request.check(&service.client, service.limits, "somebody").unwrap()
 }
 
 #[tokio::test]
-async fn leases_that_run_out_before_the_answer_is_written_are_too_slow_and_given_back() {
+async fn leases_that_expire_before_the_answer_is_written_are_released_and_reported_as_too_slow() {
     let service = service().await;
-    for what in [json!({"name": "a", "ttl_ms": 200}), json!({"names": ["a", "b"], "ttl_ms": 200})] {
-        let order = order(&service, what);
-        let (began, won) = (Instant::now(), order.acquire(&service, None).await.unwrap());
-        while !won.validity().is_zero() {
+    for request in [json!({"name": "a", "ttl_ms": 200}), json!({"names": ["a", "b"], "ttl_ms": 200})] {
+        let request = checked_request(&service, request);
+        let (began, leases) = (Instant::now(), request.acquire(&service, None).await.unwrap());
+        while !leases.validity().is_zero() {
             tokio::time::sleep(TTL / 20).await;
         }
-        let problem = Granted::new(&service, &order, began, won).err().expect("nothing is left of it");
+        let problem = Granted::new(&service, &request, began, leases).err().expect("the leases have expired");
         assert_eq!(problem.code(), Code::TooSlow);
-        assert_eq!(problem.into_response().headers()[header::RETRY_AFTER], "1", "ask again");
-        for name in &order.names {
-            assert!(service.client.lock(name).try_acquire().await.unwrap().is_some(), "{name} is free");
+        assert_eq!(
+            problem.into_response().headers()[header::RETRY_AFTER],
+            "1",
+            "the caller may retry after one second"
+        );
+        for name in &request.names {
+            assert!(service.client.lock(name).try_acquire().await.unwrap().is_some(), "{name} must be free");
         }
     }
 }
 
 #[tokio::test]
-async fn what_is_told_leaves_room_for_the_callers_clock() {
+async fn the_reported_validity_has_a_margin_for_the_callers_clock() {
     let service = service().await;
-    let order = order(&service, json!({"name": "a", "ttl_ms": 30_000}));
-    let (began, won) = (Instant::now(), order.acquire(&service, None).await.unwrap());
-    let left = won.validity();
-    let granted = Granted::new(&service, &order, began, won).unwrap_or_else(|_| panic!("much is left of it"));
-    let told = Duration::from_millis(granted.outlook.validity_ms);
-    assert!(told + CALLER_DRIFT.fixed <= left, "{told:?} of {left:?}: the caller's clock may be slow");
+    let request = checked_request(&service, json!({"name": "a", "ttl_ms": 30_000}));
+    let (began, leases) = (Instant::now(), request.acquire(&service, None).await.unwrap());
+    let left = leases.validity();
+    let granted =
+        Granted::new(&service, &request, began, leases).unwrap_or_else(|_| panic!("the lease is still valid"));
+    let reported = Duration::from_millis(granted.outlook.validity_ms);
+    assert!(
+        reported + CALLER_DRIFT.fixed <= left,
+        "{reported:?} of {left:?}: there is no margin for a slow clock of the caller"
+    );
 }
 
 #[tokio::test]
-async fn the_margin_for_the_callers_clock_is_that_of_the_configured_ttl() {
+async fn the_margin_for_the_callers_clock_depends_on_the_configured_ttl() {
     const CONFIGURED: Duration = Duration::from_secs(60);
-    let service = service_of(Client::builder().ttl(CONFIGURED)).await;
-    let waited = Instant::now().checked_sub(CONFIGURED).unwrap();
-    for what in [json!({"name": "a"}), json!({"names": ["b", "c"]})] {
-        let order = order(&service, what);
-        let won = order.acquire(&service, None).await.unwrap();
-        let left = won.validity();
-        let granted = Granted::new(&service, &order, waited, won).unwrap_or_else(|_| panic!("much is left of it"));
-        // The caller may have waited for half of the ttl, by its clock, before it uses the lease.
-        let least = (left + CONFIGURED / 2) / 10 + CALLER_DRIFT.fixed;
-        let told = Duration::from_millis(granted.outlook.validity_ms);
-        assert!(told + least <= left, "{told:?} of {left:?}, with a margin of {least:?}");
+    let service = service_with(Client::builder().ttl(CONFIGURED)).await;
+    let began = Instant::now().checked_sub(CONFIGURED).unwrap();
+    for request in [json!({"name": "a"}), json!({"names": ["b", "c"]})] {
+        let request = checked_request(&service, request);
+        let leases = request.acquire(&service, None).await.unwrap();
+        let left = leases.validity();
+        let granted =
+            Granted::new(&service, &request, began, leases).unwrap_or_else(|_| panic!("the leases are still valid"));
+        // By its own clock, the caller may have waited for half of the ttl before it uses the leases.
+        let margin_min = (left + CONFIGURED / 2) / 10 + CALLER_DRIFT.fixed;
+        let reported = Duration::from_millis(granted.outlook.validity_ms);
+        assert!(reported + margin_min <= left, "{reported:?} of {left:?}, with a margin of at least {margin_min:?}");
     }
 }

@@ -2,46 +2,47 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::*;
 
+/// Returns the client's end of a connection, the server's end, and the marker of the connection.
 fn connection() -> (DuplexStream, ReadAhead<DuplexStream>, Arc<WaitMarker>) {
-    let (theirs, ours) = duplex(2 * AHEAD_MAX);
-    let waiting = Arc::default();
-    (theirs, ReadAhead::new(ours, Arc::clone(&waiting)), waiting)
+    let (client, server) = duplex(2 * READ_AHEAD_MAX);
+    let wait_marker = Arc::default();
+    (client, ReadAhead::new(server, Arc::clone(&wait_marker)), wait_marker)
 }
 
 #[tokio::test]
-async fn a_caller_that_hangs_up_while_it_waits_is_noticed_behind_what_it_has_sent() {
-    let (mut theirs, mut ours, requests) = connection();
-    theirs.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
-    ours.flush().await.expect("nobody waits: nothing is read");
-    let waiting = Arc::downgrade(&requests);
-    ours.flush().await.expect("it is still there");
-    drop(theirs);
-    let error = ours.flush().await.unwrap_err();
+async fn a_hang_up_after_unread_bytes_is_detected_only_while_the_caller_waits() {
+    let (mut client, mut server, wait_marker) = connection();
+    client.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+    server.flush().await.expect("the caller does not wait yet");
+    let wait = Arc::downgrade(&wait_marker);
+    server.flush().await.expect("the caller has not hung up yet");
+    drop(client);
+    let error = server.flush().await.unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-    drop(waiting);
-    ours.flush().await.expect("nobody waits any more");
+    drop(wait);
+    server.flush().await.expect("the caller does not wait any more");
 }
 
 #[tokio::test]
-async fn bytes_that_are_read_ahead_are_read_once_and_in_order() {
-    let (mut theirs, mut ours, requests) = connection();
-    theirs.write_all(b"behind the request that waits, ").await.unwrap();
+async fn bytes_that_were_read_ahead_are_delivered_once_and_in_order() {
+    let (mut client, mut server, wait_marker) = connection();
+    client.write_all(b"after the waiting request, ").await.unwrap();
     {
-        let _waiting = Arc::downgrade(&requests);
-        ours.flush().await.unwrap();
+        let _wait = Arc::downgrade(&wait_marker);
+        server.flush().await.unwrap();
     }
-    theirs.write_all(b"and behind that").await.unwrap();
-    drop(theirs);
+    client.write_all(b"and after the wait").await.unwrap();
+    drop(client);
     let mut all = String::new();
-    ours.read_to_string(&mut all).await.unwrap();
-    assert_eq!(all, "behind the request that waits, and behind that");
+    server.read_to_string(&mut all).await.unwrap();
+    assert_eq!(all, "after the waiting request, and after the wait");
 }
 
 #[tokio::test]
-async fn reading_ahead_is_bounded() {
-    let (mut theirs, mut ours, requests) = connection();
-    let _waiting = Arc::downgrade(&requests);
-    theirs.write_all(&vec![0; 2 * AHEAD_MAX]).await.unwrap();
-    ours.flush().await.unwrap();
-    assert_eq!(ours.ahead.len(), AHEAD_MAX);
+async fn the_number_of_bytes_that_are_read_ahead_is_limited() {
+    let (mut client, mut server, wait_marker) = connection();
+    let _wait = Arc::downgrade(&wait_marker);
+    client.write_all(&vec![0; 2 * READ_AHEAD_MAX]).await.unwrap();
+    server.flush().await.unwrap();
+    assert_eq!(server.ahead.len(), READ_AHEAD_MAX);
 }

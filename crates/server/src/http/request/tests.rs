@@ -6,7 +6,7 @@ use super::*;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Whole {
+struct TestBody {
     _name: Option<String>,
     _ttl: Option<u64>,
     #[serde(default)]
@@ -28,14 +28,14 @@ struct Part {
     _id: String,
 }
 
-fn wrong(body: &str) -> String {
-    about_body(&Json::<Whole>::from_bytes(body.as_bytes()).unwrap_err())
+fn error_of(body: &str) -> String {
+    body_error(&Json::<TestBody>::from_bytes(body.as_bytes()).unwrap_err())
 }
 
 #[test]
-fn a_field_that_cannot_be_read_is_named_and_its_value_is_not() {
-    let kind = "a value of the wrong kind: expected";
-    for (body, told) in [
+fn a_message_about_the_body_has_the_field_and_its_position_but_not_its_value() {
+    let kind = "wrong type: expected";
+    for (body, expected) in [
         (r#"{"_ttl": "secret"}"#, format!("_ttl: {kind} a whole number, 0 or more")),
         (r#"{"_ttl": -1}"#, format!("_ttl: {kind} a whole number, 0 or more")),
         (r#"{"_name": ["secret"]}"#, format!("_name: {kind} a string")),
@@ -49,26 +49,26 @@ fn a_field_that_cannot_be_read_is_named_and_its_value_is_not() {
         (r#"{"_ttl": 1, "_ttl": 2}"#, "duplicate field `_ttl`".into()),
         (r#""secret""#, format!("{kind} an object")),
     ] {
-        let wrong = wrong(body);
-        let (place, text) = wrong.split_once(": ").unwrap();
-        assert!(place.starts_with("the body at line 1 column "), "{wrong}");
-        assert_eq!(text, told, "{body}");
+        let error = error_of(body);
+        let (position, text) = error.split_once(": ").unwrap();
+        assert!(position.starts_with("the body at line 1 column "), "{error}");
+        assert_eq!(text, expected, "{body}");
     }
     for body in [r#"{"_name": "secret"#, "{} secret"] {
-        assert_eq!(wrong(body), "the body: this is not JSON");
+        assert_eq!(error_of(body), "the body is not valid JSON");
     }
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Which {
+struct TestQuery {
     _limit: Option<usize>,
     _prefix: Option<String>,
 }
 
 #[test]
-fn a_parameter_that_cannot_be_read_is_named() {
-    for (query, told) in [
+fn a_message_about_the_query_has_the_parameter() {
+    for (query, expected) in [
         ("_limit=x", "the query: _limit: expected a whole number, 0 or more"),
         ("_limit=", "the query: _limit: expected a whole number, 0 or more"),
         ("_limit=99999999999999999999999", "the query: _limit: expected a whole number, 0 or more"),
@@ -76,7 +76,7 @@ fn a_parameter_that_cannot_be_read_is_named() {
         ("_limit=1&_limit=2", "the query: duplicate parameter `_limit`"),
     ] {
         let uri: Uri = format!("/?{query}").parse().unwrap();
-        let error = Query::<Which>::try_from_uri(&uri).unwrap_err();
-        assert_eq!(about_query(&error), told);
+        let error = Query::<TestQuery>::try_from_uri(&uri).unwrap_err();
+        assert_eq!(query_error(&error), expected);
     }
 }

@@ -1,10 +1,11 @@
-// Runs one claim about the page: `node claims.mjs CLAIM ADDRESS`. Prints the steps that the test must carry out, and waits for them.
+// Runs one claim about the page: `node claims.mjs CLAIM ADDRESS`. Prints each step that the test must carry out, and waits until the test has
+// carried out the step.
 
 import { breaking } from './claims/breaking.mjs';
-import { care } from './claims/care.mjs';
+import { layoutAndSecrets } from './claims/layout_and_secrets.mjs';
 import { locks } from './claims/locks.mjs';
-import { news } from './claims/news.mjs';
-import { claim } from './told.mjs';
+import { nodesAndStreams } from './claims/nodes_and_streams.mjs';
+import { claim } from './test.mjs';
 
-await { ...locks, ...breaking, ...news, ...care }[claim]();
+await { ...locks, ...breaking, ...nodesAndStreams, ...layoutAndSecrets }[claim]();
 process.exit(0);

@@ -1,11 +1,11 @@
-//! Connections whose sides end at different times.
+//! Tests of connections whose two sides end at different times.
 
 use quorlock_testkit::eventually;
 
 use super::{ask, assert_end, connect, network, send};
 
 #[test]
-fn a_request_reaches_the_server_after_the_end_of_the_answers() {
+fn a_request_reaches_the_server_after_a_half_close() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.half_close();
@@ -41,7 +41,7 @@ fn a_stranded_request_arrives_when_it_is_delivered() {
 }
 
 #[test]
-fn a_request_sent_just_before_the_stranding_is_stranded() {
+fn a_request_sent_just_before_strand_is_stranded() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.hold(true);
@@ -55,7 +55,7 @@ fn a_request_sent_just_before_the_stranding_is_stranded() {
 }
 
 #[test]
-fn the_next_request_is_stranded_on_demand() {
+fn strand_next_requests_strands_the_next_request() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.strand_next_requests();
@@ -68,7 +68,7 @@ fn the_next_request_is_stranded_on_demand() {
 }
 
 #[test]
-fn a_stranded_request_dies_with_the_server_it_was_meant_for() {
+fn a_stranded_request_is_lost_when_its_server_dies() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.strand_next_requests();
@@ -82,7 +82,7 @@ fn a_stranded_request_dies_with_the_server_it_was_meant_for() {
 }
 
 #[test]
-fn an_idle_connection_is_closed_on_both_sides_by_a_stranding() {
+fn strand_closes_both_sides_of_an_idle_connection() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.strand();

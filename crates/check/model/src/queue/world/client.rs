@@ -5,18 +5,15 @@ use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
 use quorlock_core::backoff::Retry;
-use quorlock_core::mode::Mode;
-use quorlock_core::name::LeaseId;
+use quorlock_core::hold::{Step, Won};
+use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::nodes::NodeSet;
-use quorlock_core::quorum::Quorum;
+use quorlock_core::request::{Parting, Request};
 use quorlock_core::rng::{Rng, Seeded};
 use quorlock_core::rules::Rules;
-use quorlock_core::step::{Step, Won};
-use quorlock_core::terms::Terms;
-use quorlock_core::ticket::{Channel, Handoff, Parting};
+use quorlock_core::terms::{Mode, Quorum, Renewals, Terms};
 use quorlock_core::time::{Drift, Moment, Ttl};
-use quorlock_core::vote::{Outcome, Request};
-use quorlock_core::watchdog::Renewals;
+use quorlock_core::vote::{Handoff, Outcome};
 
 use super::{TTL, World};
 
@@ -27,7 +24,7 @@ pub(super) struct Link {
     pub(super) hints: u32,
 }
 
-/// A message from a node, in order.
+/// A reply or handoff of a node. A link delivers these messages in order.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Vote(LeaseId, Outcome),
@@ -35,13 +32,13 @@ pub(super) enum Message {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Thrown {
+pub(super) struct FixedRng {
     seed: Option<u64>,
     next: u64,
 }
 
-impl Rng for Thrown {
-    // Unique numbers, the same in every run. Without a seed every delay is the shortest.
+impl Rng for FixedRng {
+    // The numbers are unique, and the same in every run. Without a seed, every delay is the shortest.
     fn bits(&mut self) -> u64 {
         self.next += 1;
         self.seed.map_or(self.next, |seed| Seeded::new(seed ^ self.next).bits())
@@ -51,7 +48,7 @@ impl Rng for Thrown {
 #[derive(Clone, Debug)]
 pub(super) struct Client {
     pub(super) machine: Acquire,
-    pub(super) rng: Thrown,
+    pub(super) rng: FixedRng,
     pub(super) links: Vec<Link>,
     pub(super) won: Option<Won>,
     pub(super) is_served: bool,
@@ -59,17 +56,25 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(index: usize, mode: Mode, waits: bool, nodes: usize, rules: Rules, seed: Option<u64>) -> Self {
+    pub(super) fn new(
+        index: usize,
+        mode: Mode,
+        is_waiter: bool,
+        nodes: usize,
+        rules: Rules,
+        seed: Option<u64>,
+    ) -> Self {
         let quorum = Quorum::new(nodes).expect("a number of nodes that can decide");
+        let ttl = Ttl::new(TTL, TTL).expect("a ttl within its bounds");
         let terms = Terms {
             quorum,
-            ttl: Ttl::new(TTL, TTL).expect("a ttl within its bounds"),
-            drift: Drift::default(),
+            ttl,
+            drift: Drift::default().of(ttl),
             min_validity: TTL / 2,
             node_deadline: Duration::from_millis(200),
             retry: Retry::default(),
             give_up: None,
-            channel: waits.then_some(Channel(index as u128)),
+            channel: is_waiter.then_some(Channel(index as u128)),
             plain: false,
             mode,
             holder: format!("{index} host test").into(),
@@ -77,7 +82,7 @@ impl Client {
             trusting: false,
             rules,
         };
-        let mut rng = Thrown { seed, next: (index as u64) << 32 };
+        let mut rng = FixedRng { seed, next: (index as u64) << 32 };
         Self {
             machine: Acquire::new(terms, &mut rng),
             rng,
@@ -96,7 +101,7 @@ impl World {
                 Step::Ask { nodes, request, .. } => {
                     let serial = self.attempts.values().filter(|(client, _)| *client == index).count();
                     self.attempts.entry(request.attempt()).or_insert((index, serial));
-                    self.asked[index] += nodes.len();
+                    self.requests_sent[index] += nodes.len();
                     for node in nodes.iter() {
                         self.clients[index].links[node].requests.push_back((request.clone(), self.now));
                     }

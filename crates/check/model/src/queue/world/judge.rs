@@ -1,27 +1,30 @@
 //! The guarantees that are checked at every win.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
+use quorlock_core::terms::Mode;
 
 use super::World;
 
 impl World {
+    /// Checks the guarantees after a client's win with this fence.
     pub(super) fn check(&mut self, index: usize, fence: Fence) {
         let modes: Vec<Mode> = self.clients.iter().filter_map(|client| Some(client.won.as_ref()?.mode)).collect();
         let mine = self.clients[index].won.as_ref().map(|won| won.mode);
         match mine {
             Some(Mode::Slot { permits, .. }) => {
                 assert!(modes.len() <= permits as usize, "{} holders of {permits} slots", modes.len());
-                let is_twice = modes.iter().enumerate().any(|(at, mode)| modes[..at].contains(mode));
-                assert!(!is_twice, "a slot has two holders: {modes:?}");
+                let has_duplicate = modes.iter().enumerate().any(|(at, mode)| modes[..at].contains(mode));
+                assert!(!has_duplicate, "a slot has two holders: {modes:?}");
                 assert!(!self.fences.contains(&fence), "a fence was granted twice");
             }
-            Some(Mode::Shared { .. }) => assert!(modes.iter().all(|mode| mode.is_shared()), "a reader beside a writer"),
+            Some(Mode::Shared { .. }) => {
+                assert!(modes.iter().all(|mode| mode.is_shared()), "a reader and a writer hold the lock together");
+            }
             _ => {
-                assert_eq!(modes.len(), 1, "there is another holder");
+                assert_eq!(modes.len(), 1, "an exclusive lock must have one holder");
                 assert!(
                     self.fences.iter().all(|earlier| *earlier < fence),
-                    "a fence is not higher than all earlier ones"
+                    "a fence is not higher than all earlier fences"
                 );
             }
         }

@@ -6,21 +6,21 @@ use std::fmt::Write as _;
 use quorlock_core::digest::Digest;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Place;
-use quorlock_core::ticket::Handoff;
-use quorlock_core::vote::Request;
+use quorlock_core::request::Request;
+use quorlock_core::vote::Handoff;
 
 use super::World;
 use super::client::Message;
 
 impl World {
-    /// Everything that affects the future, as text. Attempts, which `Debug` hides, are identified by client and by the
-    /// number of attempts that client began since; fences by their order and distance. Random numbers are left out,
-    /// because without a seed they decide nothing.
+    /// Everything that affects the future, as text. The text replaces an attempt, which `Debug` hides, by its client
+    /// and the number of later attempts of that client. It replaces fences by their order and distance. It has no
+    /// random numbers, because without a seed they decide nothing.
     pub fn key(&self) -> String {
-        let mut begun = vec![0; self.clients.len()];
-        self.attempts.values().for_each(|(client, serial)| begun[*client] = begun[*client].max(*serial));
+        let mut latest = vec![0; self.clients.len()];
+        self.attempts.values().for_each(|(client, serial)| latest[*client] = latest[*client].max(*serial));
         let name =
-            |attempt: &LeaseId| self.attempts.get(attempt).map(|(client, serial)| (client, begun[*client] - serial));
+            |attempt: &LeaseId| self.attempts.get(attempt).map(|(client, serial)| (client, latest[*client] - serial));
         let mut key = format!("{:?}{:?}", self.now, self.fences);
         for record in &self.records {
             let votes = record.vote.as_ref().map(|vote| (name(&vote.attempt), vote.until));
@@ -28,13 +28,13 @@ impl World {
                 record.entries.iter().map(|entry| (name(&entry.attempt), entry.slot, entry.until)).collect();
             entries.sort_unstable();
             let fence = record.fence.as_ref().map(|note| (note.fence, note.ticket));
-            let kept = |place: &Place| match &place.request {
+            let stored_request = |place: &Place| match &place.request {
                 Some((_, Request::Acquire { attempt, proposal, ttl, .. })) => Some((name(attempt), *proposal, *ttl)),
                 _ => None,
             };
-            let line: Vec<_> =
-                record.queue.iter().map(|place| (place.waiter.channel, place.until, kept(place))).collect();
-            let _ = write!(key, "|{votes:?}{entries:?}{fence:?}{line:?}");
+            let queue: Vec<_> =
+                record.queue.iter().map(|place| (place.waiter.channel, place.until, stored_request(place))).collect();
+            let _ = write!(key, "|{votes:?}{entries:?}{fence:?}{queue:?}");
         }
         for client in &self.clients {
             let _ = write!(key, "|{:?}{:?}", client.machine, client.won.as_ref().map(|won| (won.mode, won.fence)));
@@ -54,12 +54,13 @@ impl World {
                 }
             }
         }
-        by_order(&key)
+        with_small_fences(&key)
     }
 }
 
-/// The text with its fences moved together: in the same order, and with the same small distances.
-fn by_order(text: &str) -> String {
+/// The text with smaller fences, in the same order. Distances below `APART` stay the same, and larger ones become
+/// `APART`.
+fn with_small_fences(text: &str) -> String {
     const APART: u64 = 4;
     let number = |part: &str| part.split(')').next().and_then(|digits| digits.parse::<u64>().ok()).unwrap_or_default();
     let parts: Vec<&str> = text.split("Fence(").collect();

@@ -1,19 +1,20 @@
 //! The nodes: the effect of a request on a record, and hints.
 
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::Mode;
+use quorlock_core::name::Channel;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, Place, apply};
-use quorlock_core::ticket::{Channel, Parting};
-use quorlock_core::vote::{Outcome, Request, Vote};
+use quorlock_core::request::{Parting, Request};
+use quorlock_core::terms::Mode;
+use quorlock_core::vote::{Outcome, Vote};
 
 use super::World;
 use super::client::Message;
 
 const EPOCH: Epoch = Epoch(1);
-/// The start of the nodes' clocks, in milliseconds.
-const CLOCK: u64 = 1_000_000;
+/// The reading of the nodes' clocks at the start, in milliseconds.
+const START_MILLIS: u64 = 1_000_000;
 
-/// The state of every node: it has been voting for long.
+/// The state of every node, which has voted for a long time.
 pub(super) fn life(nodes: usize) -> Incarnation {
     let constants = Constants { cluster: "c1".into(), nodes, max_ttl_millis: 60_000, max_skew_micros: 10_000_000 };
     Incarnation {
@@ -31,7 +32,7 @@ pub(super) fn life(nodes: usize) -> Incarnation {
 
 impl World {
     pub(super) fn node_time(&self) -> NodeTime {
-        NodeTime::wall(CLOCK * 1_000 + self.now.as_nanos() / 1_000)
+        NodeTime::wall(START_MILLIS * 1_000 + self.now.as_nanos() / 1_000)
     }
 
     pub(super) fn deliver(&mut self, index: usize, node: usize) {
@@ -41,43 +42,43 @@ impl World {
         if self.flaws.permanent_positions {
             record.queue.iter_mut().for_each(|place| place.until = u64::MAX);
         }
-        let line = if self.flaws.ignores_queue && request.may_grant() {
-            record.lapse(now);
+        let removed_queue = if self.flaws.ignores_queue && request.may_grant() {
+            record.remove_expired(now);
             if record.vote.is_none() { std::mem::take(&mut record.queue) } else { Vec::new() }
         } else {
             Vec::new()
         };
-        let yields = match &request {
+        let yielding_ticket = match &request {
             Request::Release { parting: Some(Parting::Yield(waiter)), .. } if self.flaws.accepts_after_yield => {
                 Some(waiter.ticket)
             }
             _ => None,
         };
-        let is_theirs = |place: &&mut Place| Some(place.waiter.ticket) == yields;
-        let request_kept = record.queue.iter_mut().find(is_theirs).and_then(|place| place.request.clone());
-        let yields_to_itself =
+        let has_yielded = |place: &&mut Place| Some(place.waiter.ticket) == yielding_ticket;
+        let stored_request = record.queue.iter_mut().find(has_yielded).and_then(|place| place.request.clone());
+        let notifies_yielder =
             self.flaws.notifies_yielder && matches!(request, Request::Release { parting: Some(Parting::Yield(_)), .. });
-        // A node notices that a client is gone, but not that its own messages are lost.
+        // A node notices that a client is dead, but not that the node's own messages are lost.
         let is_dead = |channel: Channel| self.clients[channel.0 as usize].is_dead;
-        let hands_on = |channel| !is_dead(channel) && !self.flaws.without_handoffs && !yields_to_itself;
-        let mut answer = apply(&self.life, record, &request, EPOCH, now, hands_on);
+        let can_hand_on = |channel| !is_dead(channel) && !self.flaws.without_handoffs && !notifies_yielder;
+        let mut answer = apply(&self.life, record, &request, EPOCH, now, can_hand_on);
         if self.flaws.counts_permits
             && let (Vote::Grant { slot: Some(granted), .. }, Request::Acquire { mode: Mode::Slot { slot, .. }, .. }) =
                 (&mut answer.vote, &request)
         {
             granted.index = *slot;
         }
-        if let Some(place) = record.queue.iter_mut().find(is_theirs) {
-            place.request = request_kept;
+        if let Some(place) = record.queue.iter_mut().find(has_yielded) {
+            place.request = stored_request;
         }
-        if !line.is_empty() {
+        if !removed_queue.is_empty() {
             let Request::Acquire { waiter, .. } = &request else {
-                unreachable!("only the sender of a request is kept out of the queue")
+                unreachable!("these clients never renew, so only an acquire may be granted")
             };
-            record.queue = line;
+            record.queue = removed_queue;
             record.queue.retain(|place| Some(place.waiter) != *waiter);
         }
-        if yields_to_itself {
+        if notifies_yielder {
             self.clients[index].links[node].hints += u32::from(matches!(answer.vote, Vote::Grant { .. }));
         } else if let Some(hint) = answer.hint.filter(|hint| !is_dead(hint.channel) && !self.flaws.hints_lost) {
             let link = &mut self.clients[hint.channel.0 as usize].links[node];
@@ -92,6 +93,7 @@ impl World {
         }
     }
 
+    /// Whether the next request is a release that changes nothing on this node.
     pub(super) fn is_idle_release(&self, index: usize, node: usize) -> bool {
         let record = &self.records[node];
         let Some((Request::Release { attempt, parting, .. }, _)) = self.clients[index].links[node].requests.front()
@@ -99,13 +101,13 @@ impl World {
             return false;
         };
         let place = |ticket| record.queue.iter().find(|place| place.waiter.ticket == ticket);
-        let parts = match parting {
+        let changes_queue = match parting {
             Some(Parting::Leave(waiter)) => place(waiter.ticket).is_some(),
             Some(Parting::Yield(waiter)) => place(waiter.ticket).is_some_and(|place| place.request.is_some()),
             None => false,
         };
-        let is_own = record.vote.as_ref().is_some_and(|vote| vote.attempt == *attempt)
+        let has_vote = record.vote.as_ref().is_some_and(|vote| vote.attempt == *attempt)
             || record.entries.iter().any(|entry| entry.attempt == *attempt);
-        !parts && !is_own
+        !changes_queue && !has_vote
     }
 }

@@ -1,26 +1,26 @@
-//! With all rules every waiter is served, in any order of delivery and with various faults.
-//!
-//! The schedules are random, but fair in the long run; a failure names its seed.
+//! With all rules every waiter is served, in random orders of delivery and with various faults. The schedules are fair
+//! in the long run. A failure names the seed of its schedule.
 
-use quorlock_core::mode::{Mode, OwnerId};
+use quorlock_core::name::OwnerId;
+use quorlock_core::terms::Mode;
 use quorlock_model::queue::world::{Flaws, World};
 
 /// The faults of a schedule.
 #[derive(Clone, Copy, Default)]
-struct Mishaps {
+struct Faults {
     flaws: Flaws,
     /// Lost messages per thousand.
     lost: u64,
-    /// Turns per thousand in which a node forgets a queue position.
+    /// Steps per thousand in which a node forgets a queue position.
     forgotten: u64,
-    /// Turns per thousand in which time passes before everything is delivered.
+    /// Steps per thousand in which time passes before everything is delivered.
     late: u64,
-    /// The client that dies, and the turn of its death.
+    /// The client that dies, and the step of its death.
     death: Option<(usize, usize)>,
 }
 
-/// Longer than any wait, even if a few holders or voters have to expire one after the other.
-const PATIENCE: f64 = 120.0;
+/// A time longer than any wait, in seconds, even if the votes of a few clients have to expire one after the other.
+const MAX_WAIT_SECS: f64 = 120.0;
 
 struct Chance(u64);
 
@@ -35,37 +35,38 @@ impl Chance {
     }
 }
 
-/// Carries out events in a random order until every waiter is served. Returns the seconds that took.
-fn serve(nodes: usize, modes: &[Mode], mishaps: Mishaps, seed: u64) -> f64 {
+/// Carries out events in a random order until every waiter is served. Returns the virtual time that this took, in
+/// seconds.
+fn serve(nodes: usize, modes: &[Mode], faults: Faults, seed: u64) -> f64 {
     let mut chance = Chance(seed);
-    let mut world = World::new(nodes, modes, true, mishaps.flaws, Some(seed));
-    let mut turn = 0;
+    let mut world = World::new(nodes, modes, true, faults.flaws, Some(seed));
+    let mut step = 0;
     while !world.unserved().is_empty() {
-        assert!(world.seconds() < PATIENCE, "seed {seed}: {:?} are not served", world.unserved());
-        turn += 1;
-        if let Some((client, _)) = mishaps.death.filter(|(_, at)| *at == turn) {
+        assert!(world.seconds() < MAX_WAIT_SECS, "seed {seed}: {:?} are not served", world.unserved());
+        step += 1;
+        if let Some((client, _)) = faults.death.filter(|(_, at)| *at == step) {
             world.kill(client);
             continue;
         }
-        if chance.of_thousand(mishaps.forgotten) {
-            world.forget_place(chance.below(nodes), chance.below(modes.len()));
+        if chance.of_thousand(faults.forgotten) {
+            world.forget_position(chance.below(nodes), chance.below(modes.len()));
         }
         let actions = world.enabled();
-        if actions.is_empty() || chance.of_thousand(mishaps.late) {
-            assert!(world.pass_time() || !actions.is_empty(), "seed {seed}: no client asks any more");
+        if actions.is_empty() || chance.of_thousand(faults.late) {
+            assert!(world.pass_time() || !actions.is_empty(), "seed {seed}: no client sends requests any more");
             continue;
         }
         let action = actions[chance.below(actions.len())];
-        if !(chance.of_thousand(mishaps.lost) && world.lose(action)) {
+        if !(chance.of_thousand(faults.lost) && world.lose(action)) {
             world.act(action);
         }
     }
     world.seconds()
 }
 
-/// Tries this many schedules. Returns the seconds that each took, sorted.
-fn serve_all(nodes: usize, modes: &[Mode], mishaps: Mishaps, schedules: u64) -> Vec<f64> {
-    let mut took: Vec<f64> = (0..schedules).map(|seed| serve(nodes, modes, mishaps, seed)).collect();
+/// Runs this many schedules. Returns the virtual time that each schedule took, in seconds, sorted.
+fn serve_all(nodes: usize, modes: &[Mode], faults: Faults, schedules: u64) -> Vec<f64> {
+    let mut took: Vec<f64> = (0..schedules).map(|seed| serve(nodes, modes, faults, seed)).collect();
     took.sort_by(f64::total_cmp);
     took
 }
@@ -91,9 +92,9 @@ fn kinds() -> [Vec<Mode>; 3] {
     [exclusive(4), mixed(5), slots(4, 2)]
 }
 
-fn everyone_is_served_with(mishaps: Mishaps) {
+fn everyone_is_served_with(faults: Faults) {
     for modes in kinds() {
-        serve_all(3, &modes, mishaps, 100);
+        serve_all(3, &modes, faults, 100);
     }
 }
 
@@ -101,10 +102,10 @@ fn everyone_is_served_with(mishaps: Mishaps) {
 fn hints_are_enough_without_faults() {
     for modes in kinds() {
         for nodes in [1, 3, 5] {
-            let took = serve_all(nodes, &modes, Mishaps::default(), 100);
+            let took = serve_all(nodes, &modes, Faults::default(), 100);
             let (half, longest) = (took[took.len() / 2], took[took.len() - 1]);
-            assert!(half < 0.001, "usually no time has to pass: {half} s");
-            assert!(longest < 0.7, "at worst one or two node deadlines, but never a poll: {longest} s");
+            assert!(half < 0.001, "the median wait must be short: {half} s");
+            assert!(longest < 0.7, "the longest wait must be shorter than a poll: {longest} s");
         }
     }
 }
@@ -112,54 +113,55 @@ fn hints_are_enough_without_faults() {
 #[test]
 fn everyone_is_served_with_a_node_down() {
     let flaws = Flaws { down: Some(1), ..Flaws::default() };
-    everyone_is_served_with(Mishaps { flaws, ..Mishaps::default() });
+    everyone_is_served_with(Faults { flaws, ..Faults::default() });
 }
 
 #[test]
 fn hints_work_with_a_node_down() {
     let flaws = Flaws { down: Some(1), ..Flaws::default() };
-    let took = serve_all(3, &exclusive(4), Mishaps { flaws, ..Mishaps::default() }, 100);
+    let took = serve_all(3, &exclusive(4), Faults { flaws, ..Faults::default() }, 100);
     assert!(took[took.len() / 2] < 0.001, "{took:?}");
 }
 
 #[test]
-fn crossed_slots_are_resolved() {
-    // Two nodes are left, and each of two clients has one slot on one node and the other slot on the other.
+fn clients_that_have_different_slots_on_each_node_are_served() {
+    // With two nodes left, each of two clients may have one slot on the first node and the other slot on the second
+    // node.
     let flaws = Flaws { down: Some(1), ..Flaws::default() };
-    let took = serve_all(3, &slots(4, 2), Mishaps { flaws, ..Mishaps::default() }, 100);
+    let took = serve_all(3, &slots(4, 2), Faults { flaws, ..Faults::default() }, 100);
     assert!(took[took.len() - 1] < 5.0, "{took:?}");
 }
 
 #[test]
 fn everyone_is_served_without_hints() {
     let flaws = Flaws { hints_lost: true, ..Flaws::default() };
-    everyone_is_served_with(Mishaps { flaws, ..Mishaps::default() });
+    everyone_is_served_with(Faults { flaws, ..Faults::default() });
 }
 
 #[test]
 fn everyone_else_is_served_when_a_waiter_dies() {
-    for (client, turn) in [(0, 1), (0, 10), (1, 10), (0, 20), (1, 40)] {
-        everyone_is_served_with(Mishaps { death: Some((client, turn)), ..Mishaps::default() });
+    for (client, step) in [(0, 1), (0, 10), (1, 10), (0, 20), (1, 40)] {
+        everyone_is_served_with(Faults { death: Some((client, step)), ..Faults::default() });
     }
 }
 
 #[test]
 fn everyone_is_served_despite_forgotten_positions() {
-    everyone_is_served_with(Mishaps { forgotten: 50, ..Mishaps::default() });
+    everyone_is_served_with(Faults { forgotten: 50, ..Faults::default() });
 }
 
 #[test]
 fn everyone_is_served_despite_lost_messages() {
-    everyone_is_served_with(Mishaps { lost: 100, ..Mishaps::default() });
+    everyone_is_served_with(Faults { lost: 100, ..Faults::default() });
 }
 
 #[test]
 fn everyone_is_served_despite_late_messages() {
-    everyone_is_served_with(Mishaps { late: 100, ..Mishaps::default() });
+    everyone_is_served_with(Faults { late: 100, ..Faults::default() });
 }
 
 #[test]
 fn everyone_is_served_with_all_faults_at_once() {
     let flaws = Flaws { down: Some(2), ..Flaws::default() };
-    everyone_is_served_with(Mishaps { flaws, lost: 50, forgotten: 20, late: 50, death: Some((1, 30)) });
+    everyone_is_served_with(Faults { flaws, lost: 50, forgotten: 20, late: 50, death: Some((1, 30)) });
 }

@@ -1,24 +1,23 @@
-//! Schedules that hang if a rule is missing, and end if it is not.
-//!
-//! All of them are fair: every client polls, and every request is delivered and answered.
+//! Schedules that hang if a rule is missing, and serve all waiters if the rule is in force. All of these schedules are
+//! fair: every client polls, and every request is delivered and answered.
 
-use quorlock_core::mode::Mode;
 use quorlock_core::rules::{Rule, Rules};
+use quorlock_core::terms::Mode;
 use quorlock_model::queue::world::{Action, Flaws, World};
 
 const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
-/// Long enough for a hundred polls of every waiter.
-const LONG: f64 = 100.0;
+/// A time in which every waiter polls a hundred times, in seconds.
+const LONG_SECS: f64 = 100.0;
 
-fn three(flaws: Flaws) -> World {
+fn three_waiters(flaws: Flaws) -> World {
     World::new(3, &[Mode::EXCLUSIVE; 3], true, flaws, None)
 }
 
-/// Each of the three waiters has one vote, and all of them have asked all nodes.
-fn split(flaws: Flaws) -> World {
-    let mut world = three(flaws);
+/// Three waiters that have asked all nodes, each with the vote of one node.
+fn split_votes(flaws: Flaws) -> World {
+    let mut world = three_waiters(flaws);
     world.exchange(A, 0);
     world.exchange(B, 1);
     world.exchange(C, 2);
@@ -26,9 +25,9 @@ fn split(flaws: Flaws) -> World {
     world
 }
 
-/// Delivers everything at once, and releases at once, until all are served. Returns whether that happened.
-fn ends(mut world: World) -> bool {
-    while !world.unserved().is_empty() && world.seconds() < LONG {
+/// Delivers and releases everything at once until all waiters are served. Returns whether all were served in time.
+fn serves_all(mut world: World) -> bool {
+    while !world.unserved().is_empty() && world.seconds() < LONG_SECS {
         world.settle();
         world.holders().into_iter().for_each(|holder| world.act(Action::Free(holder)));
         if world.holders().is_empty() && world.enabled().is_empty() {
@@ -38,43 +37,48 @@ fn ends(mut world: World) -> bool {
     world.unserved().is_empty()
 }
 
-/// Checks that the votes do not change.
-fn stays_split(flaws: Flaws) {
-    let mut world = split(flaws);
-    while world.seconds() < LONG {
+/// Checks that split votes never change, although every waiter polls.
+fn assert_votes_stay_split(flaws: Flaws) {
+    let mut world = split_votes(flaws);
+    while world.seconds() < LONG_SECS {
         world.settle();
         assert_eq!(world.votes(), [Some(A), Some(B), Some(C)]);
         assert_eq!(world.holders(), []);
         world.pass_time();
     }
-    assert!(world.asked.iter().all(|asked| *asked > 100), "every waiter must keep asking: {:?}", world.asked);
+    assert!(
+        world.requests_sent.iter().all(|asked| *asked > 100),
+        "every waiter must keep polling: {:?}",
+        world.requests_sent
+    );
 }
 
 #[test]
 fn without_yield_split_votes_stay_stuck() {
-    stays_split(Flaws { rules: Rules::without(Rule::Yield), ..Flaws::default() });
+    assert_votes_stay_split(Flaws { rules: Rules::without(Rule::Yield), ..Flaws::default() });
 }
 
 #[test]
 fn with_yield_only_to_queued_waiters_split_votes_stay_stuck() {
-    stays_split(Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() });
+    assert_votes_stay_split(Flaws { rules: Rules::without(Rule::YieldToVoters), ..Flaws::default() });
 }
 
 #[test]
 fn with_yield_split_votes_are_resolved() {
-    assert!(ends(split(Flaws::default())));
+    assert!(serves_all(split_votes(Flaws::default())));
 }
 
 #[test]
 fn with_yield_split_votes_are_resolved_by_polls_if_hints_are_lost() {
-    assert!(ends(split(Flaws { hints_lost: true, ..Flaws::default() })));
+    assert!(serves_all(split_votes(Flaws { hints_lost: true, ..Flaws::default() })));
 }
 
-/// In each turn `B` and `C` are quicker than `A` on one node, and yield their votes when they learn of `A`. Hints are
-/// lost. Returns whether `A` gets the lock.
-fn overtaken(ignores_queue: bool) -> bool {
-    let mut world = three(Flaws { ignores_queue, hints_lost: true, without_handoffs: true, ..Flaws::default() });
-    while world.seconds() < LONG {
+/// In each round of polls, `B` and `C` each reach one node before `A`, and yield their votes when they learn of `A`.
+/// Hints are lost. Returns whether `A` gets the lock.
+fn is_first_waiter_served(ignores_queue: bool) -> bool {
+    let mut world =
+        three_waiters(Flaws { ignores_queue, hints_lost: true, without_handoffs: true, ..Flaws::default() });
+    while world.seconds() < LONG_SECS {
         world.exchange(A, 0);
         world.exchange(B, 1);
         world.exchange(C, 2);
@@ -88,21 +92,25 @@ fn overtaken(ignores_queue: bool) -> bool {
         assert!(world.pass_time());
         (A..=C).for_each(|client| world.act(Action::Tick(client)));
     }
-    assert!(world.asked.iter().all(|asked| *asked > 100), "every waiter must keep asking: {:?}", world.asked);
+    assert!(
+        world.requests_sent.iter().all(|asked| *asked > 100),
+        "every waiter must keep polling: {:?}",
+        world.requests_sent
+    );
     false
 }
 
 #[test]
-fn yield_without_the_head_rule_is_overtaken_forever() {
-    assert!(!overtaken(true));
+fn if_nodes_ignore_the_queue_the_first_waiter_is_never_served() {
+    assert!(!is_first_waiter_served(true));
 }
 
 #[test]
-fn with_the_head_rule_no_waiter_is_overtaken_forever() {
-    assert!(overtaken(false));
+fn if_nodes_vote_for_the_head_of_the_queue_the_first_waiter_is_served() {
+    assert!(is_first_waiter_served(false));
 }
 
-/// How often `B` asks in five seconds in which `A` holds and nothing changes except by `B` itself.
+/// The number of requests that `B` sends in five seconds while `A` holds the lock and only `B` changes anything.
 fn requests_while_held(notifies_yielder: bool) -> usize {
     let mut world = World::new(3, &[Mode::EXCLUSIVE; 2], true, Flaws { notifies_yielder, ..Flaws::default() }, None);
     world.exchange(A, 0);
@@ -114,13 +122,13 @@ fn requests_while_held(notifies_yielder: bool) -> usize {
         world.pass_time();
     }
     assert_eq!(world.holders(), [A]);
-    world.asked[B]
+    world.requests_sent[B]
 }
 
 #[test]
-fn a_yield_that_wakes_itself_asks_without_end() {
-    let (rule, flaw) = (requests_while_held(false), requests_while_held(true));
-    println!("asked {rule} times; woken by itself, {flaw} times");
-    assert!(rule <= 3 * 8, "eight polls of three nodes at most: {rule}");
-    assert!(flaw > 2 * rule, "{flaw}");
+fn a_waiter_that_its_own_yield_wakes_sends_requests_without_end() {
+    let (with_rule, with_flaw) = (requests_while_held(false), requests_while_held(true));
+    println!("{with_rule} requests; {with_flaw} if its own yield wakes the waiter");
+    assert!(with_rule <= 3 * 8, "more than eight polls of three nodes: {with_rule} requests");
+    assert!(with_flaw > 2 * with_rule, "the flaw must cause many requests, not {with_flaw}");
 }

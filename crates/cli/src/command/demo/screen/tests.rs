@@ -6,19 +6,19 @@ fn output() -> Output {
     Output::new(false, false, false, "never")
 }
 
-/// Two hold, two wait, and three nodes cannot vote.
+/// Returns a scene in which two workers hold a lock, two workers wait, and three nodes cannot vote.
 fn scene() -> Scene {
     let mut scene = Scene::new(42, Duration::from_secs(30));
-    scene.granted(2, 0, 1_794_800_400_576_404);
-    scene.granted(11, 2, 1_794_800_400_576_405);
+    scene.record_grant(2, 0, 1_794_800_400_576_404);
+    scene.record_grant(11, 2, 1_794_800_400_576_405);
     scene.names[0].left = TTL / 4;
-    scene.waits(6, 0, Some(2));
-    scene.waits(8, 0, Some(1));
+    scene.record_wait(6, 0, Some(2));
+    scene.record_wait(8, 0, Some(1));
     let voting = (None, [Some("w3".to_owned()), None, Some("w12".to_owned())]);
     let quarantined = (Some(Silence::Quarantined(QUARANTINE / 2)), Default::default());
-    scene.observed(vec![voting.clone(), quarantined, voting.clone(), voting.clone(), voting]);
+    scene.record_observation(vec![voting.clone(), quarantined, voting.clone(), voting.clone(), voting]);
     for (node, fault) in [(2, Fault::Freeze), (3, Fault::Cut)] {
-        scene.fault(node, fault, true);
+        scene.record_fault(node, fault, true);
     }
     scene
 }
@@ -34,7 +34,7 @@ fn the_picture_fills_the_terminal_exactly() {
 }
 
 #[test]
-fn colours_take_no_room() {
+fn colours_do_not_widen_the_picture() {
     let rows = picture(&scene(), Output::new(false, false, false, "always"), (80, 24));
     assert!(rows.iter().all(|row| width_painted(row) == 80), "{rows:#?}");
 }
@@ -42,14 +42,14 @@ fn colours_take_no_room() {
 #[test]
 fn the_picture_shows_holders_waiters_and_the_state_of_nodes() {
     let rows = picture(&scene(), output(), (80, 24));
-    let has = |row: &str| assert!(rows.iter().any(|other| other.starts_with(row)), "no {row:?} in {rows:#?}");
-    has("│ deploy        w3      1794800400576404       1  ██░░░░░░  w9 w7");
-    has("│ report        ·       ·                      0  ░░░░░░░░   ");
-    has("│ invoices/42   w12     1794800400576405       1");
-    has("│ node 1   votes                     w3           ·            w12");
-    has("│ node 2   quarantine ████░░░░ 1.6s  ·            ·            ·");
-    has("│ node 3   frozen                    ·            ·            ·");
-    has("│ node 4   cut off");
-    has("│    0.0  no majority is left: nobody can acquire");
-    has(" ✓ 0 grants, 0 losses, 0 overlaps, fences increasing");
+    let assert_row = |start: &str| assert!(rows.iter().any(|row| row.starts_with(start)), "no {start:?} in {rows:#?}");
+    assert_row("│ deploy        w3      1794800400576404       1  ██░░░░░░  w9 w7");
+    assert_row("│ report        ·       ·                      0  ░░░░░░░░   ");
+    assert_row("│ invoices/42   w12     1794800400576405       1");
+    assert_row("│ node 1   votes                     w3           ·            w12");
+    assert_row("│ node 2   quarantine ████░░░░ 1.6s  ·            ·            ·");
+    assert_row("│ node 3   frozen                    ·            ·            ·");
+    assert_row("│ node 4   cut off");
+    assert_row("│    0.0  no majority is left: nobody can acquire");
+    assert_row(" ✓ 0 grants, 0 losses, 0 overlaps, fences increasing");
 }

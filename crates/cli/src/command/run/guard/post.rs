@@ -1,4 +1,4 @@
-//! The process of the guard.
+//! The guard's process.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,32 +13,33 @@ use rustix::time::{
 };
 
 use super::{Duty, Orders, boot_time};
-use crate::context::FLUSH;
+use crate::context::FLUSH_TIMEOUT;
 use crate::process::Process;
 
 /// The pause between two attempts to kill the group while the wrapper may still live.
-const AGAIN: Duration = Duration::from_millis(20);
-/// The longest pause between two attempts to kill the remaining processes of the group, or to release the lease.
-const REST_MAX: Duration = Duration::from_secs(1);
+const KILL_INTERVAL: Duration = Duration::from_millis(20);
+/// The longest pause between two attempts to kill the remaining processes of the group, or to extend or release the
+/// lease.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// The main function of the guard's process.
-pub(in super::super) fn stand() -> ExitCode {
-    // With all signals blocked, only SIGKILL ends the guard. After SIGSTOP, the wrapper continues it.
+pub(in super::super) fn main() -> ExitCode {
+    // With all signals blocked, only SIGKILL ends the guard. If SIGSTOP stops the guard, the wrapper continues it.
     if SigSet::all().thread_block().is_err() || setsid().is_err() {
         return ExitCode::FAILURE;
     }
     let mut orders = Orders::default();
-    // If the guard cannot read orders, it cannot know whether the wrapper lives. It treats the error as the wrapper's
-    // death.
-    let _ = obey(&mut orders);
+    // If the guard cannot read orders, it cannot know whether the wrapper lives, so it treats the error as the
+    // wrapper's death.
+    let _ = follow_orders(&mut orders);
     if let Some(command) = orders.command {
-        kill_all(command);
+        kill_until_gone(command);
     }
     if orders.duty.is_none_or(|duty| release(&duty).is_ok()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Reads orders until the wrapper is gone, and kills the group when the deadline passes.
-fn obey(orders: &mut Orders) -> Result<(), Errno> {
+fn follow_orders(orders: &mut Orders) -> Result<(), Errno> {
     let stdin = rustix::stdio::stdin();
     // This timer counts the time of a suspended host, and fires as soon as the host resumes.
     let timer = timerfd_create(TimerfdClockId::Boottime, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK)?;
@@ -46,12 +47,12 @@ fn obey(orders: &mut Orders) -> Result<(), Errno> {
     let mut chunk = [0; 4096];
     loop {
         // If the deadline passes before the command starts, the guard kills the command as soon as it starts.
-        let mut due = orders.kill_at.filter(|_| orders.command.is_some());
-        if let (Some(command), Some(_)) = (orders.command, due.filter(|at| *at <= boot_time())) {
-            due = kill(command).then(|| boot_time() + AGAIN);
+        let mut kill_at = orders.kill_at.filter(|_| orders.command.is_some());
+        if let (Some(command), Some(_)) = (orders.command, kill_at.filter(|at| *at <= boot_time())) {
+            kill_at = kill(command).then(|| boot_time() + KILL_INTERVAL);
         }
         // A value of zero disarms the timer.
-        let it_value = due.and_then(|due| due.try_into().ok()).unwrap_or_default();
+        let it_value = kill_at.and_then(|kill_at| kill_at.try_into().ok()).unwrap_or_default();
         let alarm = Itimerspec { it_interval: Timespec::default(), it_value };
         timerfd_settime(&timer, TimerfdTimerFlags::ABSTIME, &alarm)?;
         let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(&timer, PollFlags::IN)];
@@ -71,18 +72,18 @@ fn obey(orders: &mut Orders) -> Result<(), Errno> {
     }
 }
 
-/// Kills the group. Returns whether anything in it still runs.
+/// Kills the command's group. Returns whether a process of the group still runs.
 fn kill(command: Process) -> bool {
     command.signal_group(Signal::KILL);
     command.group_is_alive()
 }
 
-/// Kills the group until nothing in it runs.
-fn kill_all(command: Process) {
-    let mut rest = Duration::from_millis(1);
+/// Kills the command's group again and again, until no process of the group runs.
+fn kill_until_gone(command: Process) {
+    let mut pause = Duration::from_millis(1);
     while kill(command) {
-        std::thread::sleep(rest);
-        rest = (rest * 2).min(REST_MAX);
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
@@ -93,21 +94,21 @@ fn release(duty: &Duty) -> Result<(), Box<dyn std::error::Error>> {
     runtime.block_on(async {
         let lease: DetachedLease = duty.lease.parse()?;
         let client = duty.access.builder().leases_outlive_process().connect_lazy().await?;
-        while let Some(rest) = duty.hold_until.and_then(|until| until.checked_sub(boot_time())) {
-            let next = match client.extend(&lease).await {
+        while let Some(hold_left) = duty.hold_until.and_then(|until| until.checked_sub(boot_time())) {
+            let pause = match client.extend(&lease).await {
                 Ok(_) => lease.ttl() / 3,
-                Err(LeaseError::NoQuorum { .. }) => REST_MAX.min(lease.ttl() / 10),
+                Err(LeaseError::NoQuorum { .. }) => PAUSE_MAX.min(lease.ttl() / 10),
                 Err(error) => return Err(error.into()),
             };
-            tokio::time::sleep(rest.min(next)).await;
+            tokio::time::sleep(hold_left.min(pause)).await;
         }
-        let lapse = boot_time() + lease.ttl();
+        let expiry = boot_time() + lease.ttl();
         while let Err(LeaseError::NoQuorum { .. }) = client.release(&lease).await
-            && boot_time() < lapse
+            && boot_time() < expiry
         {
-            tokio::time::sleep(REST_MAX).await;
+            tokio::time::sleep(PAUSE_MAX).await;
         }
         // Also wait for the reachable nodes beyond the majority.
-        Ok(client.close(FLUSH).await?)
+        Ok(client.close(FLUSH_TIMEOUT).await?)
     })
 }

@@ -1,117 +1,118 @@
-//! Votes that come without having been asked for again.
+//! Handoffs: how a waiter reacts to votes that nodes grant without a new request.
 
 use super::*;
 use crate::digest::Digest;
-use crate::ticket::Handoff;
+use crate::vote::Handoff;
 
 impl Run {
-    fn detached(&mut self, now: u64, node: usize, fence: u64) -> Vec<Step> {
-        self.handed_to(now, node, self.attempt, fence)
+    /// Takes a handoff to the current attempt.
+    fn take_handoff(&mut self, now_ms: u64, node: usize, fence: u64) -> Vec<Step> {
+        self.take_handoff_to(now_ms, node, self.attempt, fence)
     }
 
-    fn handed_to(&mut self, now: u64, node: usize, attempt: LeaseId, fence: u64) -> Vec<Step> {
-        let clock = i64::try_from(CLOCK + now * 1_000).unwrap();
+    fn take_handoff_to(&mut self, now_ms: u64, node: usize, attempt: LeaseId, fence: u64) -> Vec<Step> {
+        let clock = i64::try_from(CLOCK + now_ms * 1_000).unwrap();
         let handoff = Handoff { attempt: Digest::of(attempt), fence: Fence::new(fence) };
-        let steps = self.acquire.take_handoff(node, handoff, at(now), Some(clock), &mut self.rng);
-        self.noting(steps)
+        let steps = self.acquire.take_handoff(node, handoff, at(now_ms), Some(clock), &mut self.rng);
+        self.track_attempt(steps)
     }
 }
 
-/// Refused by a holder with this fence, in answer to a question that was sent then.
-fn refused_of(sent: u64) -> Outcome {
-    match held_in(9, NEXT) {
-        Outcome::Voted { vote, .. } => Outcome::Voted { vote, sent: at(sent) },
+/// Returns a refusal of a request that was sent at this many milliseconds.
+fn refusal_of_request_at(sent_ms: u64) -> Outcome {
+    match held_in(9, BEHIND_VOTER) {
+        Outcome::Voted { vote, .. } => Outcome::Voted { vote, sent: at(sent_ms) },
         silent @ Outcome::Silent(_) => silent,
     }
 }
 
 #[test]
-fn a_majority_of_votes_that_were_handed_on_wins() {
-    let mut run = Run::refused(waiting(3), NEXT);
+fn a_majority_of_handoffs_wins() {
+    let mut run = Run::refused(waiting_terms(3), BEHIND_VOTER);
     let attempt = run.attempt;
-    assert_eq!(asked(&run.detached(300, 2, 10)), None, "there is nothing left to ask");
-    let won = won(&run.detached(301, 0, 10));
+    assert_eq!(first_ask(&run.take_handoff(300, 2, 10)), None, "the waiter expects more handoffs");
+    let won = expect_win(&run.take_handoff(301, 0, 10));
     assert_eq!((won.attempt, won.fence), (attempt, Some(Fence::new(10))));
-    assert_eq!(run.detached(302, 1, 10), []);
+    assert_eq!(run.take_handoff(302, 1, 10), []);
 }
 
 #[test]
-fn validity_counts_from_the_request_that_was_refused() {
-    let mut run = Run::asking(waiting(3));
-    for (node, sent) in [(0, 10), (1, 20), (2, 30)] {
-        run.take(40, node, refused_of(sent));
+fn validity_after_a_handoff_counts_from_the_refused_request() {
+    let mut run = Run::start(waiting_terms(3));
+    for (node, sent_ms) in [(0, 10), (1, 20), (2, 30)] {
+        run.take(40, node, refusal_of_request_at(sent_ms));
     }
-    run.detached(300, 2, 10);
-    let won = won(&run.detached(301, 0, 10));
+    run.take_handoff(300, 2, 10);
+    let won = expect_win(&run.take_handoff(301, 0, 10));
     assert_eq!(won.acks, [Some(at(10)), None, Some(at(30))]);
 }
 
 #[test]
-fn a_vote_that_was_handed_on_too_late_is_a_hint() {
-    let mut run = Run::refused(waiting(3), NEXT);
+fn a_handoff_that_leaves_too_little_validity_is_a_hint() {
+    let mut run = Run::refused(waiting_terms(3), BEHIND_VOTER);
     let late = run.acquire.terms.ttl.as_millis() - 1;
-    assert_eq!(asked_nodes(&run.detached(late, 0, 10)), [0]);
+    assert_eq!(asked_nodes(&run.take_handoff(late, 0, 10)), [0]);
 }
 
 #[test]
-fn a_vote_for_an_attempt_that_is_over_is_a_hint() {
-    let mut run = Run::yielded(waiting(3));
+fn a_handoff_to_an_earlier_attempt_is_a_hint() {
+    let mut run = Run::yielded(waiting_terms(3));
     let old = LeaseId::from_bits(99);
-    assert_eq!(asked_nodes(&run.handed_to(300, 1, old, 10)), [1]);
-    let mut run = Run::refused(waiting(3), NEXT);
-    assert_eq!(asked_nodes(&run.handed_to(300, 1, old, 10)), [1]);
+    assert_eq!(asked_nodes(&run.take_handoff_to(300, 1, old, 10)), [1]);
+    let mut run = Run::refused(waiting_terms(3), BEHIND_VOTER);
+    assert_eq!(asked_nodes(&run.take_handoff_to(300, 1, old, 10)), [1]);
 }
 
 #[test]
-fn the_waiter_waits_for_missing_answers() {
-    let mut run = Run::asking(waiting(3));
-    assert_eq!(run.detached(3, 0, 10), [], "the answer comes behind it");
-    run.take(4, 1, held_in(9, NEXT));
-    assert_eq!(asked_nodes(&run.take(4, 0, held_in(9, NEXT))), [0], "and was given before");
+fn a_handoff_before_the_refusal_is_a_hint() {
+    let mut run = Run::start(waiting_terms(3));
+    assert_eq!(run.take_handoff(3, 0, 10), [], "node 0 still owes an answer");
+    run.take(4, 1, held_in(9, BEHIND_VOTER));
+    assert_eq!(asked_nodes(&run.take(4, 0, held_in(9, BEHIND_VOTER))), [0], "the handoff discards the refusal");
 }
 
 #[test]
-fn votes_that_were_asked_for_and_votes_that_were_handed_on_add_up() {
-    let mut run = Run::refused(waiting(3), NEXT);
-    run.detached(300, 2, 10);
+fn handoffs_and_grants_form_a_majority_together() {
+    let mut run = Run::refused(waiting_terms(3), BEHIND_VOTER);
+    run.take_handoff(300, 2, 10);
     let steps = run.hint(301, 0);
-    assert_eq!((asked_nodes(&steps), proposal(&steps)), (alloc::vec![0], 10), "so that the fences are equal");
-    won(&run.take(302, 0, grant(10, 301)));
+    assert_eq!((asked_nodes(&steps), proposal(&steps)), (alloc::vec![0], 10), "equal proposals give equal fences");
+    expect_win(&run.take(302, 0, grant(10, 301)));
 }
 
 #[test]
-fn fences_that_differ_are_sealed() {
-    let mut run = Run::refused(waiting(3), NEXT);
-    run.detached(300, 2, 10);
-    let steps = run.detached(301, 0, 12);
+fn handoffs_with_different_fences_are_sealed() {
+    let mut run = Run::refused(waiting_terms(3), BEHIND_VOTER);
+    run.take_handoff(300, 2, 10);
+    let steps = run.take_handoff(301, 0, 12);
     assert_eq!((asked_nodes(&steps), proposal(&steps)), (alloc::vec![2], 12));
-    won(&run.take(302, 2, grant(12, 301)));
+    expect_win(&run.take(302, 2, grant(12, 301)));
 }
 
 #[test]
-fn one_vote_that_was_handed_on_makes_it_ask_the_others_in_time() {
-    let mut run = Run::refused(waiting(3), NEXT);
+fn a_waiter_with_one_handoff_asks_the_other_nodes_if_no_more_arrive() {
+    let mut run = Run::refused(waiting_terms(3), BEHIND_VOTER);
     run.tick(200);
-    run.detached(300, 0, 10);
-    assert_eq!(asked(&run.tick(499)), None);
+    run.take_handoff(300, 0, 10);
+    assert_eq!(first_ask(&run.tick(499)), None);
     assert_eq!(asked_nodes(&run.tick(500)), [1, 2], "a node deadline after the handoff");
 }
 
 #[test]
-fn a_vote_that_was_handed_on_is_given_back_to_a_lower_ticket() {
-    let mut run = Run::refused(waiting(3), NEXT);
-    run.detached(300, 0, 10);
+fn a_waiter_yields_a_handoff_to_a_lower_ticket() {
+    let mut run = Run::refused(waiting_terms(3), BEHIND_VOTER);
+    run.take_handoff(300, 0, 10);
     run.tick(500);
     let steps = run.take(501, 1, held_in(9, SECOND));
     assert!(matches!(steps[0], Step::Release { parting: Some(Parting::Yield(_)), .. }));
 }
 
 #[test]
-fn silence_takes_back_what_was_refused() {
-    let mut run = Run::asking(waiting(3));
-    run.take(4, 0, held_in(9, NEXT));
-    run.take(4, 1, held_in(9, NEXT));
+fn a_handoff_of_a_node_that_has_not_answered_is_a_hint() {
+    let mut run = Run::start(waiting_terms(3));
+    run.take(4, 0, held_in(9, BEHIND_VOTER));
+    run.take(4, 1, held_in(9, BEHIND_VOTER));
     run.tick(200);
-    assert_eq!(asked(&run.detached(300, 0, 10)), None, "it has refused, and nothing was asked since");
-    assert_eq!(asked_nodes(&run.detached(301, 2, 10)), [2], "it has not answered");
+    assert_eq!(first_ask(&run.take_handoff(300, 0, 10)), None, "node 0 refused the last request");
+    assert_eq!(asked_nodes(&run.take_handoff(301, 2, 10)), [2], "node 2 has not answered");
 }

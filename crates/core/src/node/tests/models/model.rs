@@ -1,4 +1,4 @@
-//! What a node comes to: who holds, who waits, and nothing of how that is stored.
+//! A model of a node: the holders, the waiters, and the expiry of each vote and queue position.
 
 extern crate std;
 
@@ -6,33 +6,36 @@ use std::collections::BTreeMap;
 
 use super::*;
 
-/// A vote that stands.
+/// The vote of one client that has not expired.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Stands {
-    pub(super) until: u64,
+pub(super) struct CurrentVote {
+    pub(super) until_ms: u64,
     pub(super) slot: Option<u32>,
     pub(super) fence: u64,
 }
 
 pub(super) struct Model {
-    pub(super) cast: Vec<Mode>,
+    /// Each client's mode. A client is an index into this list.
+    pub(super) modes: Vec<Mode>,
+    /// Each client's ticket.
     pub(super) tickets: Vec<u64>,
-    /// By player.
-    pub(super) standing: BTreeMap<usize, Stands>,
-    /// Through which millisecond a broken vote keeps everybody out.
-    pub(super) drained: Option<u64>,
-    /// Each player's attempt: a new one after its last one was broken.
+    /// The current votes, by client.
+    pub(super) votes: BTreeMap<usize, CurrentVote>,
+    /// The last millisecond in which a broken vote excludes every client.
+    pub(super) drains_until_ms: Option<u64>,
+    /// Each client's current attempt. A client continues with a new attempt after its old one was broken.
     pub(super) attempts: Vec<u128>,
-    /// By ticket: whose it is, and how long it is kept.
+    /// The waiters, by ticket: the client, and the last millisecond of its queue position.
     pub(super) queue: BTreeMap<u64, (usize, u64)>,
-    /// By fence: which lease it was given to.
-    pub(super) given: BTreeMap<u64, (usize, u64)>,
-    /// How many leases each player has had.
-    pub(super) leases: Vec<u64>,
+    /// The lease that each fence was granted to: the client, and which of its leases.
+    pub(super) fences: BTreeMap<u64, (usize, u64)>,
+    /// The number of leases that each client has had.
+    pub(super) lease_counts: Vec<u64>,
 }
 
+/// The kind of a vote, without its details.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Says {
+pub(super) enum VoteKind {
     Grant,
     Held,
     Behind,
@@ -43,7 +46,7 @@ pub(super) enum Says {
     Other,
 }
 
-impl Says {
+impl VoteKind {
     pub(super) fn of(vote: &Vote) -> Self {
         match vote {
             Vote::Grant { .. } => Self::Grant,
@@ -59,8 +62,8 @@ impl Says {
     }
 }
 
-/// Whether two may hold at the same time, if there is room.
-pub(super) fn agree(one: Mode, other: Mode) -> bool {
+/// Returns whether clients with these modes may hold the lock at the same time. Two slots also need enough permits.
+pub(super) fn can_share(one: Mode, other: Mode) -> bool {
     match (one, other) {
         (Mode::Shared { .. }, Mode::Shared { .. }) => true,
         (Mode::Reentrant { owner: one }, Mode::Reentrant { owner: other }) => one == other,
@@ -70,150 +73,162 @@ pub(super) fn agree(one: Mode, other: Mode) -> bool {
 }
 
 impl Model {
-    pub(super) fn new(cast: &[Mode], tickets: Vec<u64>) -> Self {
-        let (standing, drained, queue, given) = Default::default();
-        let attempts = (1..=cast.len() as u128).collect();
-        let leases = alloc::vec![0; cast.len()];
-        Self { cast: cast.to_vec(), tickets, standing, drained, attempts, queue, given, leases }
+    pub(super) fn new(modes: &[Mode], tickets: Vec<u64>) -> Self {
+        let (votes, drains_until_ms, queue, fences) = Default::default();
+        let attempts = (1..=modes.len() as u128).collect();
+        let lease_counts = alloc::vec![0; modes.len()];
+        Self { modes: modes.to_vec(), tickets, votes, drains_until_ms, attempts, queue, fences, lease_counts }
     }
 
-    pub(super) fn lapse(&mut self, now: u64) {
-        self.standing.retain(|_, stands| stands.until >= now);
-        self.drained.take_if(|until| *until < now);
-        self.queue.retain(|_, (_, until)| *until >= now);
+    pub(super) fn remove_expired(&mut self, now_ms: u64) {
+        self.votes.retain(|_, vote| vote.until_ms >= now_ms);
+        self.drains_until_ms.take_if(|until_ms| *until_ms < now_ms);
+        self.queue.retain(|_, (_, until_ms)| *until_ms >= now_ms);
     }
 
-    pub(super) fn others(&self, who: usize) -> impl Iterator<Item = (Mode, Option<u32>)> + '_ {
-        let others = self.standing.iter().filter(move |(other, _)| **other != who);
-        others.map(|(other, stands)| (self.cast[*other], stands.slot))
+    /// Returns the mode and the slot of every current vote, except the client's own.
+    pub(super) fn other_votes(&self, client: usize) -> impl Iterator<Item = (Mode, Option<u32>)> + '_ {
+        let others = self.votes.iter().filter(move |(other, _)| **other != client);
+        others.map(|(other, vote)| (self.modes[*other], vote.slot))
     }
 
-    /// The fence of the other entries of a reader that may read again with it.
-    fn fence_of_reader(&self, who: usize) -> Option<u64> {
-        let Mode::Shared { owner, reenters: true } = self.cast[who] else { return None };
-        let is_own =
-            |other: usize| other != who && self.cast[other].is_shared() && self.cast[other].owner() == Some(owner);
-        self.standing.iter().filter(|(other, _)| is_own(**other)).map(|(_, stands)| stands.fence).max()
+    /// Returns the highest fence of the reader's other entries, if the reader may re-enter with that fence.
+    fn fence_of_reader(&self, client: usize) -> Option<u64> {
+        let Mode::Shared { owner, reenters: true } = self.modes[client] else { return None };
+        let has_same_owner = |mode: Mode| mode.is_shared() && mode.owner() == Some(owner);
+        let own = self.votes.iter().filter(|(other, _)| **other != client && has_same_owner(self.modes[**other]));
+        own.map(|(_, vote)| vote.fence).max()
     }
 
-    /// How many more could hold together with those who do, by this mode.
-    pub(super) fn room(&self, mode: Mode) -> usize {
+    /// Returns how many waiters with this mode the node can grant now, if the mode does not conflict with the current
+    /// votes. Only free slots are counted; for the other modes the result is 1.
+    pub(super) fn free_permits(&self, mode: Mode) -> usize {
         match mode {
-            Mode::Slot { permits, .. } => permits as usize - self.standing.len(),
+            Mode::Slot { permits, .. } => permits as usize - self.votes.len(),
             _ => 1,
         }
     }
 
-    pub(super) fn expects_of_acquire(&self, who: usize, in_queue: bool) -> Says {
-        let mode = self.cast[who];
-        if self.drained.is_some() {
-            return Says::Held;
+    pub(super) fn predict_acquire(&self, client: usize, in_queue: bool) -> VoteKind {
+        let mode = self.modes[client];
+        if self.drains_until_ms.is_some() {
+            return VoteKind::Held;
         }
-        if self.standing.contains_key(&who) {
-            return Says::Grant;
+        if self.votes.contains_key(&client) {
+            return VoteKind::Grant;
         }
-        if let Some((other, _)) = self.others(who).find(|(other, _)| !agree(mode, *other)) {
-            let wants = match mode {
+        if let Some((other, _)) = self.other_votes(client).find(|(other, _)| !can_share(mode, *other)) {
+            let writer = match mode {
                 Mode::Exclusive { writer } => writer,
                 Mode::Reentrant { owner } => Some(owner),
                 Mode::Shared { .. } | Mode::Slot { .. } => None,
             };
-            let is_own_share =
-                |(other, _)| matches!((wants, other), (Some(wants), Mode::Shared { owner, .. }) if wants == owner);
+            let has_same_owner =
+                |(other, _)| matches!((writer, other), (Some(writer), Mode::Shared { owner, .. }) if writer == owner);
             return match (mode, other) {
-                (Mode::Slot { .. }, Mode::Slot { .. }) => Says::Permits,
-                _ if self.others(who).any(is_own_share) => Says::Upgrade,
-                _ => Says::Held,
+                (Mode::Slot { .. }, Mode::Slot { .. }) => VoteKind::Permits,
+                _ if self.other_votes(client).any(has_same_owner) => VoteKind::Upgrade,
+                _ => VoteKind::Held,
             };
         }
-        let joins_its_owner = matches!(mode, Mode::Reentrant { .. }) && !self.standing.is_empty();
-        if joins_its_owner || self.fence_of_reader(who).is_some() {
-            return Says::Grant;
+        let has_reentrant_entry = matches!(mode, Mode::Reentrant { .. }) && !self.votes.is_empty();
+        if has_reentrant_entry || self.fence_of_reader(client).is_some() {
+            return VoteKind::Grant;
         }
-        let before = |ticket: &&u64| !in_queue || **ticket < self.tickets[who];
-        let in_the_way = |ticket: &&u64| !(mode.is_shared() && self.cast[self.queue[*ticket].0].is_shared());
-        let ahead = self.queue.keys().filter(before).filter(in_the_way).count();
-        match self.room(mode) {
-            0 => Says::Held,
-            room if ahead >= room => Says::Behind,
-            _ => Says::Grant,
+        let is_earlier = |ticket: &&u64| !in_queue || **ticket < self.tickets[client];
+        let blocks = |ticket: &&u64| !(mode.is_shared() && self.modes[self.queue[*ticket].0].is_shared());
+        let blocking = self.queue.keys().filter(is_earlier).filter(blocks).count();
+        match self.free_permits(mode) {
+            0 => VoteKind::Held,
+            free if blocking >= free => VoteKind::Behind,
+            _ => VoteKind::Grant,
         }
     }
 
-    pub(super) fn expects_of_renewal(&self, who: usize, wanted: Mode, repair: bool) -> Says {
-        let slot = match wanted {
+    pub(super) fn predict_renewal(&self, client: usize, mode: Mode, repair: bool) -> VoteKind {
+        let slot = match mode {
             Mode::Slot { slot, .. } => Some(slot),
             _ => None,
         };
-        if self.drained.is_some() {
-            return Says::Held;
+        if self.drains_until_ms.is_some() {
+            return VoteKind::Held;
         }
-        let is_own = self.standing.get(&who).is_some_and(|stands| stands.slot == slot);
-        let fits = self.others(who).all(|(other, taken)| agree(wanted, other) && (slot.is_none() || taken != slot));
-        match (is_own, fits, repair) {
-            (true, ..) | (false, true, true) => Says::Grant,
-            (false, false, _) => Says::Held,
-            (false, true, false) => Says::Absent,
-        }
-    }
-
-    pub(super) fn expects_of_break(&self, stored: Option<u64>, wrong: bool) -> Says {
-        let is_taken = !self.standing.is_empty() || self.drained.is_some();
-        match (is_taken, stored.is_some() && !wrong) {
-            (_, true) => Says::Broken,
-            (true, false) => Says::Other,
-            (false, false) => Says::Absent,
+        let has_vote = self.votes.get(&client).is_some_and(|vote| vote.slot == slot);
+        let is_possible =
+            self.other_votes(client).all(|(other, taken)| can_share(mode, other) && (slot.is_none() || taken != slot));
+        match (has_vote, is_possible, repair) {
+            (true, ..) | (false, true, true) => VoteKind::Grant,
+            (false, false, _) => VoteKind::Held,
+            (false, true, false) => VoteKind::Absent,
         }
     }
 
-    /// `is_over` says which attempts the node has buried.
-    pub(super) fn breaks(&mut self, mode: BreakMode, is_over: impl Fn(u128) -> bool) {
-        let until = self.standing.values().map(|stands| stands.until).max().or(self.drained);
-        let standing = std::mem::take(&mut self.standing);
-        assert!(standing.keys().all(|who| is_over(self.attempts[*who])), "an attempt that was broken is not over");
-        for attempt in self.attempts.iter_mut().filter(|attempt| is_over(**attempt)) {
-            *attempt += self.cast.len() as u128;
+    pub(super) fn predict_break(&self, stored_fence: Option<u64>, is_wrong_fence: bool) -> VoteKind {
+        let is_taken = !self.votes.is_empty() || self.drains_until_ms.is_some();
+        match (is_taken, stored_fence.is_some() && !is_wrong_fence) {
+            (_, true) => VoteKind::Broken,
+            (true, false) => VoteKind::Other,
+            (false, false) => VoteKind::Absent,
         }
-        self.drained = until.filter(|_| mode == BreakMode::Drain);
     }
 
-    /// `renewed` is the fence of a renewal: it counts only where there was no entry.
-    pub(super) fn stands(&mut self, who: usize, until: u64, vote: &Vote, renewed: Option<u64>) {
+    /// Removes all votes, and gives a new attempt to each client whose attempt has a tombstone on the node.
+    pub(super) fn apply_break(&mut self, mode: BreakMode, has_tombstone: impl Fn(u128) -> bool) {
+        let until_ms = self.votes.values().map(|vote| vote.until_ms).max().or(self.drains_until_ms);
+        let broken = std::mem::take(&mut self.votes);
+        let is_over = |client: &usize| has_tombstone(self.attempts[*client]);
+        assert!(broken.keys().all(is_over), "a broken attempt has no tombstone");
+        for attempt in self.attempts.iter_mut().filter(|attempt| has_tombstone(**attempt)) {
+            *attempt += self.modes.len() as u128;
+        }
+        self.drains_until_ms = until_ms.filter(|_| mode == BreakMode::Drain);
+    }
+
+    /// Records a granted vote. `renewed_fence` is the fence of a renewal; the entry gets that fence if it is new.
+    pub(super) fn record_vote(&mut self, client: usize, until_ms: u64, vote: &Vote, renewed_fence: Option<u64>) {
         let Vote::Grant { fence, slot } = vote else { return };
-        let fence = renewed.unwrap_or(fence.get());
+        let fence = renewed_fence.unwrap_or(fence.get());
         let slot = slot.as_ref().map(|GrantedSlot { index, free }| {
-            let is_taken = |slot: u32| self.others(who).any(|(_, taken)| taken == Some(slot));
+            let is_taken = |slot: u32| self.other_votes(client).any(|(_, taken)| taken == Some(slot));
             assert!(!is_taken(*index), "slot {index} was granted twice");
             assert!(!free.contains(index) && !free.iter().any(|slot| is_taken(*slot)), "{free:?} are not all free");
             *index
         });
-        assert_eq!(slot.is_some(), matches!(self.cast[who], Mode::Slot { .. }));
-        // One that is moved to another slot begins anew.
-        let before = self.standing.get(&who).filter(|before| before.slot == slot);
-        let until = before.map_or(until, |before| before.until.max(until));
-        let fence = before.filter(|_| renewed.is_some()).map_or(fence, |before| before.fence);
-        self.standing.insert(who, Stands { until, slot, fence });
+        assert_eq!(slot.is_some(), matches!(self.modes[client], Mode::Slot { .. }));
+        // A vote for another slot replaces the old vote, and keeps neither its expiry nor its fence.
+        let old = self.votes.get(&client).filter(|old| old.slot == slot);
+        let until_ms = old.map_or(until_ms, |old| old.until_ms.max(until_ms));
+        let fence = old.filter(|_| renewed_fence.is_some()).map_or(fence, |old| old.fence);
+        self.votes.insert(client, CurrentVote { until_ms, slot, fence });
     }
 
-    /// A fence belongs to one lease; of a reentrant lock and of a reader, to one owner for as long as it is in.
-    pub(super) fn fences(&mut self, who: usize, fence: u64, stored: Option<u64>, was_in: bool, was_free: bool) {
-        if !was_in {
-            self.leases[who] += 1;
+    /// Checks that a new lease has a higher fence than all earlier leases, and that no other lease gets that fence. A
+    /// new entry of a reentrant owner, or of a reader that may re-enter, must get the fence of the existing entries.
+    pub(super) fn check_fence(
+        &mut self,
+        client: usize,
+        fence: u64,
+        stored_fence: Option<u64>,
+        had_vote: bool,
+        was_free: bool,
+    ) {
+        if !had_vote {
+            self.lease_counts[client] += 1;
         }
-        let is_reentrant = matches!(self.cast[who], Mode::Reentrant { .. });
+        let is_reentrant = matches!(self.modes[client], Mode::Reentrant { .. });
         if is_reentrant && !was_free {
-            assert!(Some(fence) >= stored, "the owner's fence sank");
-            assert!(was_in || Some(fence) == stored, "one fence for all entries");
+            assert!(Some(fence) >= stored_fence, "the owner's fence decreased");
+            assert!(had_vote || Some(fence) == stored_fence, "the owner's entries have different fences");
             return;
         }
-        if let Some(own) = self.fence_of_reader(who).filter(|_| !was_in) {
-            assert_eq!(fence, own, "one fence for all entries");
+        if let Some(own) = self.fence_of_reader(client).filter(|_| !had_vote) {
+            assert_eq!(fence, own, "the reader's entries have different fences");
             return;
         }
-        if !was_in {
-            assert!(self.given.keys().all(|given| fence > *given), "{fence} is not above every earlier one");
+        if !had_vote {
+            assert!(self.fences.keys().all(|earlier| fence > *earlier), "an earlier fence is at least {fence}");
         }
-        let lease = (who, self.leases[who]);
-        assert_eq!(*self.given.entry(fence).or_insert(lease), lease, "{fence} was another lease's");
+        let lease = (client, self.lease_counts[client]);
+        assert_eq!(*self.fences.entry(fence).or_insert(lease), lease, "another lease has the fence {fence}");
     }
 }

@@ -1,4 +1,4 @@
-use quorlock_core::vote::Request;
+use quorlock_core::request::Request;
 
 use super::*;
 use crate::link::Sender;
@@ -20,7 +20,7 @@ async fn a_request_that_is_lost_after_the_end_of_the_repair_is_not_remembered() 
     let claim = Arc::clone(&lease.claim);
     let detached = lease.detach().unwrap();
     let link = &claim.cluster.links[0];
-    // The link's task is awake before the node is: the connection ends before the answer.
+    // The link's task runs before the task of the node, so the connection ends before the answer arrives.
     link.reconnect();
     let request = claim.hold(|hold| Request::Renew {
         attempt: detached.id,
@@ -41,6 +41,6 @@ async fn a_request_that_is_lost_after_the_end_of_the_repair_is_not_remembered() 
         }
         news.await;
     }
-    assert_eq!((client.stats().requests, client.stats().replies), (2, 1), "the request was answered");
+    assert_eq!((client.stats().requests, client.stats().replies), (2, 1), "the request must not be answered");
     assert_eq!(link.strays(), 0);
 }

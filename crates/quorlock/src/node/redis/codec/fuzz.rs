@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::name::{Channel, LeaseId, Name};
+use quorlock_core::request::{BreakMode, Parting, Target, Ticket, Waiter};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{BreakMode, Target};
 
-use super::super::value::Parser;
+use super::super::resp::Parser;
 use super::super::{hints, history};
 use super::{
     Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, Vote,
-    epoch_text, hex, looks_at_epoch, page, replies, standing,
+    epoch_text, hex, page, reads_epoch, replies, standing,
 };
 use crate::node::key::KeyTemplate;
 
@@ -21,15 +20,15 @@ pub(super) const PERMITS: u32 = 3;
 pub(super) const BREAK: Request = Request::Break { target: Target::Fence(Fence::new(7)), mode: BreakMode::Drain };
 
 fn message(name: &str, request: Request) -> Message {
-    let template = KeyTemplate::new(KeyTemplate::DEFAULT).expect("it names its name once");
-    let key = template.key(&Name::new(name).expect("it is a name")).expect("it is not reserved");
+    let template = KeyTemplate::new(KeyTemplate::DEFAULT).expect("the default template is valid");
+    let key = template.key(&Name::new(name).expect("the name is valid")).expect("the key is not reserved");
     Message { key: Arc::new(key), request: Arc::new(request) }
 }
 
 /// Returns pairs of messages that are bundled, one pair for each kind of bundle.
 fn bundles() -> [[Message; 2]; 5] {
     let attempt = LeaseId::from_bits(1);
-    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
+    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("the ttl is within bounds");
     let (proposal, holder, mode) = (Fence::new(1), "".into(), Mode::EXCLUSIVE);
     let holder: Arc<str> = holder;
     let renew = Request::Renew { attempt, fence: proposal, ttl, repair: true, holder: Arc::clone(&holder), mode };
@@ -39,9 +38,10 @@ fn bundles() -> [[Message; 2]; 5] {
         .map(|request| ["one", "two"].map(|name| message(name, request.clone())))
 }
 
+/// Returns a message for each kind of request and mode.
 pub(super) fn messages() -> Vec<Message> {
     let (attempt, fence) = (LeaseId::from_bits(1), Fence::new(1));
-    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("it is within bounds");
+    let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).expect("the ttl is within bounds");
     let owner = OwnerId::from_bits(2);
     let ticket = Ticket { at: 3, id: 4 };
     let waiter = Some(Waiter { ticket, channel: Channel(5), shared: false });
@@ -70,7 +70,7 @@ pub(super) fn messages() -> Vec<Message> {
 }
 
 /// Returns whether a value is a grant for a request, in exactly the form that the scripts and plain commands reply.
-pub(super) fn says_yes(request: &Request, value: &Value, same_life: bool) -> bool {
+pub(super) fn is_grant_of(request: &Request, value: &Value, same_life: bool) -> bool {
     let is_number = |value: &Value| matches!(value, Value::Int(0..));
     match request {
         Request::PlainAcquire { .. } => same_life && *value == Value::Okay,
@@ -96,21 +96,21 @@ fn shares(request: &Request, value: &Value) -> Option<[bool; 2]> {
     match (request, parts.as_slice()) {
         // A grant in a bundle consists of the fence only.
         (Request::Acquire { .. } | Request::Renew { .. }, [at, shares @ ..]) => {
-            let share = |value| is_number(at) && is_number(value) || says_yes(request, value, true);
+            let share = |value| is_number(at) && is_number(value) || is_grant_of(request, value, true);
             <&[Value; 2]>::try_from(shares).ok().map(|shares| shares.each_ref().map(share))
         }
         (_, shares) => <&[Value; 2]>::try_from(shares)
             .ok()
-            .map(|shares| shares.each_ref().map(|share| says_yes(request, share, true))),
+            .map(|shares| shares.each_ref().map(|share| is_grant_of(request, share, true))),
     }
 }
 
 fn take_bundle(messages: &[Message; 2], value: &Value) {
     let bundles = Bundles::of(messages);
-    assert_ne!(bundles, Bundles::default(), "they go together");
+    assert_ne!(bundles, Bundles::default(), "the two messages are bundled");
     let said = shares(&messages[0].request, value).unwrap_or_default();
     let mut values = vec![value.clone()];
-    values.extend(looks_at_epoch(messages).then(|| Value::Text(epoch_text(Some(LIFE)).into())));
+    values.extend(reads_epoch(messages).then(|| Value::Text(epoch_text(Some(LIFE)).into())));
     let taken = replies(Some(LIFE), messages, &bundles, values);
     let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
     match &taken {
@@ -143,7 +143,7 @@ pub(crate) fn take_anything(bytes: &[u8]) {
     assert_eq!(in_pieces.into_iter().find(|value| *value != Ok(None)).unwrap_or(Ok(None)), value, "in pieces");
     let Ok(Some(value)) = value else { return };
     if let Value::Push(parts) = &value {
-        drop(hints::heard(Channel(5), parts));
+        drop(hints::parse_push(Channel(5), parts));
         return;
     }
     drop(standing(&value));
@@ -156,9 +156,9 @@ pub(crate) fn take_anything(bytes: &[u8]) {
         for epoch in [epoch_text(Some(LIFE)), hex(LIFE.epoch), String::new()] {
             let same_life = epoch == epoch_text(Some(LIFE));
             let mut values = vec![value.clone()];
-            let looks = looks_at_epoch(std::slice::from_ref(&message));
-            values.extend(looks.then(|| Value::Text(epoch.into())));
-            let is_yes = says_yes(&message.request, &value, same_life);
+            let ends_with_read = reads_epoch(std::slice::from_ref(&message));
+            values.extend(ends_with_read.then(|| Value::Text(epoch.into())));
+            let is_yes = is_grant_of(&message.request, &value, same_life);
             let taken = replies(Some(LIFE), std::slice::from_ref(&message), &Bundles::default(), values);
             let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
             assert_eq!(is_grant, is_yes, "{value:?} to {:?}", message.request);

@@ -3,10 +3,9 @@
 use quorlock_core::fence::Fence;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, Standing, Trust};
 
-use super::super::commands::Commands;
+use super::super::resp::{Commands, Value};
 use super::super::scripts::{META_FIELDS, Script, ServerKind};
 use super::super::trouble::{checked, malformed};
-use super::super::value::Value;
 use super::{hex, unsigned};
 use crate::node::Trouble;
 

@@ -2,10 +2,9 @@
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::ticket::{QUEUE_LISTED_MAX, Waiting};
-use quorlock_core::vote::{HeldBy, Report};
+use quorlock_core::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 
-use super::super::value::Value;
+use super::super::resp::Value;
 use super::{flag, holder, parse_period, remaining, small, unsigned, words};
 
 pub(super) fn report(parts: &[Value]) -> Option<Report> {
@@ -26,11 +25,11 @@ pub(super) fn report(parts: &[Value]) -> Option<Report> {
         _ => return None,
     };
     let (fence, since_micros) = (Fence::new(unsigned(fence)?), unsigned(since)?);
-    Some(Report { held, fence, since_micros, waiting: small(waiting)?, queue: waiting_in(queue)? })
+    Some(Report { held, fence, since_micros, waiting: small(waiting)?, queue: parse_queue(queue)? })
 }
 
 /// Parses queue positions, each followed by its ticket's time.
-fn waiting_in(parts: &[Value]) -> Option<Vec<Waiting>> {
+fn parse_queue(parts: &[Value]) -> Option<Vec<Waiting>> {
     let (pairs, rest) = parts.as_chunks::<2>();
     if pairs.len() > QUEUE_LISTED_MAX || !rest.is_empty() {
         return None;

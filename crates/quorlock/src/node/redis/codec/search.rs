@@ -1,9 +1,8 @@
 //! Searches for names, page by page.
 
-use super::super::commands::Commands;
+use super::super::resp::{Commands, Value};
 use super::super::scripts::{Script, ServerKind, companion};
 use super::super::trouble::malformed;
-use super::super::value::Value;
 use super::failed;
 use crate::node::key::{KeySpan, RESERVED_PREFIX};
 use crate::node::{Answer, PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};
@@ -54,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_literal_pattern_stands_for_its_text() {
+    fn a_literal_pattern_matches_only_its_text() {
         assert_eq!(literal("a/{b}*[c]?\\"), "a/[{]b}\\*\\[c\\]\\?\\\\");
     }
 }

@@ -4,26 +4,25 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::ticket::{QUEUE_LISTED_MAX, Waiting};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{HeldBy, Report};
+use quorlock_core::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 
 use crate::node::key::KeyTemplate;
 
-use super::fuzz::{BREAK, LIFE, PERMITS, messages, says_yes};
+use super::fuzz::{BREAK, LIFE, PERMITS, is_grant_of, messages};
 use super::*;
 
-/// What a server could say that is broken, hostile or none of ours.
+/// Returns values that a broken or hostile server, or another kind of server, could reply.
 fn values() -> impl Strategy<Value = Value> {
     leaf().prop_recursive(2, 16, 6, |inner| {
         prop_oneof![
             6 => vec(inner.clone(), 0..13).prop_map(Value::Array),
-            // Close to what is expected.
+            // An array that is close to an expected reply.
             6 => (-9..3_i64, vec(inner.clone(), 0..10)).prop_map(|(code, rest)| {
                 Value::Array(std::iter::once(Value::Int(code)).chain(rest).collect())
             }),
             6 => vec(small(), 0..9).prop_map(Value::Array),
-            // A slot, or nearly one.
+            // A grant of a slot, or a similar array.
             6 => (vec(small(), 2), vec(small(), 0..20)).prop_map(|(start, free)| {
                 let start = [Value::Int(1), Value::Int(9)].into_iter().chain(start);
                 Value::Array(start.chain([Value::Array(free)]).collect())
@@ -34,8 +33,8 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// What could be said to a bundle.
-fn shares(count: usize) -> impl Strategy<Value = Value> {
+/// Returns replies to a bundle of this many requests.
+fn bundle_replies(count: usize) -> impl Strategy<Value = Value> {
     let share = prop_oneof![
         4 => Just(Value::Int(1)),
         2 => (0..9_i64).prop_map(Value::Int),
@@ -45,8 +44,9 @@ fn shares(count: usize) -> impl Strategy<Value = Value> {
     prop_oneof![6 => vec(share.boxed(), count).prop_map(Value::Array), 1 => values()]
 }
 
-/// Two releases, two acquires and two renewals, or two plain releases and renewals, each of a name of its own.
-fn crowd(plain: bool) -> Vec<Message> {
+/// Returns two releases, two acquires and two renewals, or two plain releases and two plain renewals, each of another
+/// name.
+fn bundled_messages(plain: bool) -> Vec<Message> {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     let key = |name: &str| Arc::new(template.key(&Name::new(name).unwrap()).unwrap());
     let (attempt, proposal, ttl) =
@@ -96,19 +96,15 @@ fn word() -> impl Strategy<Value = String> {
     select(vec!["", "1", "1", "c1", "e", "e 7", "x", "e x", "99999999999999999999"]).prop_map(str::to_owned)
 }
 
-fn told(life: Life) -> String {
-    epoch_text(Some(life))
-}
-
 fn text_like() -> impl Strategy<Value = String> {
     let known = ["", "1", "OK", "c1", "-1", "99999999999999999999", "e", "e 7", "e x", " ", "7 host label"];
-    let known = known.iter().map(ToString::to_string).chain([told(LIFE), hex(LIFE.epoch)]);
+    let known = known.iter().map(ToString::to_string).chain([epoch_text(Some(LIFE)), hex(LIFE.epoch)]);
     prop_oneof![4 => select(known.collect::<Vec<_>>()), 1 => any::<String>()]
 }
 
-/// What could be said of the epoch: often what is in it, or that nothing is.
-fn last() -> impl Strategy<Value = Value> {
-    let likely = [told(LIFE), hex(LIFE.epoch), String::new()];
+/// Returns replies to a read of the epoch, most of which are likely replies.
+fn epoch_replies() -> impl Strategy<Value = Value> {
+    let likely = [epoch_text(Some(LIFE)), hex(LIFE.epoch), String::new()];
     let likely = select(likely.to_vec()).prop_map(|text| Value::Text(text.into()));
     prop_oneof![3 => likely, 1 => leaf()]
 }
@@ -122,16 +118,16 @@ fn numbers(numbers: &[i64]) -> Vec<Value> {
     numbers.iter().copied().map(Value::Int).collect()
 }
 
-/// What is read from these parts, if they are whole; `None` as soon as any of them is missing, or one is too many.
-fn read(request: &Request, parts: &[Value]) -> Option<Vote> {
+/// Parses a reply of these parts. Asserts that a reply with a missing, foreign or additional part is rejected.
+fn parse_strictly(request: &Request, parts: &[Value]) -> Option<Vote> {
     for cut in 0..parts.len() {
-        // A report of a name that nobody holds is the beginning of one that somebody does.
+        // The report about a free name is a prefix of the report about a held name.
         if !(*request == Request::Inspect && cut == 6) {
             assert_eq!(scripted(request, &Value::Array(parts[..cut].to_vec())), None, "{parts:?} up to {cut}");
         }
-        let mut strange = parts.to_vec();
-        strange[cut] = Value::Other;
-        assert_eq!(scripted(request, &Value::Array(strange)), None, "{parts:?} with a stranger at {cut}");
+        let mut foreign = parts.to_vec();
+        foreign[cut] = Value::Other;
+        assert_eq!(scripted(request, &Value::Array(foreign)), None, "{parts:?} with a foreign value at {cut}");
     }
     let more = Value::Array(parts.iter().cloned().chain([Value::Nil]).collect());
     assert_eq!(scripted(request, &more), None, "{parts:?} and more");
@@ -142,9 +138,9 @@ fn read(request: &Request, parts: &[Value]) -> Option<Vote> {
 }
 
 #[test]
-fn every_refusal_is_read_whole_or_not_at_all() {
+fn an_incomplete_refusal_is_rejected() {
     let request = acquire(Mode::EXCLUSIVE);
-    let refused = |parts: &[Value]| match read(&request, parts) {
+    let refused = |parts: &[Value]| match parse_strictly(&request, parts) {
         Some(Vote::Refusal(refusal)) => Some(refusal),
         None => None,
         Some(vote) => panic!("{vote:?}"),
@@ -181,10 +177,11 @@ fn every_refusal_is_read_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_slot_is_one_of_those_that_there_are() {
+fn a_grant_of_a_slot_that_does_not_exist_is_rejected() {
     let request = acquire(Mode::Slot { permits: PERMITS, slot: 1 });
-    let granted =
-        |slot, free: &[i64]| read(&request, &[numbers(&[1, 9, 7, slot]), vec![Value::Array(numbers(free))]].concat());
+    let granted = |slot, free: &[i64]| {
+        parse_strictly(&request, &[numbers(&[1, 9, 7, slot]), vec![Value::Array(numbers(free))]].concat())
+    };
     let slot = Some(GrantedSlot { index: 2, free: vec![0, 1] });
     assert_eq!(granted(2, &[0, 1]), Some(Vote::Grant { fence: Fence::new(7), slot }));
     assert_eq!(granted(3, &[0, 1]), None);
@@ -194,10 +191,10 @@ fn a_slot_is_one_of_those_that_there_are() {
 }
 
 #[test]
-fn a_queue_is_read_whole_or_not_at_all() {
+fn a_malformed_queue_is_rejected() {
     let reported = |places: &[&str]| {
         let queue = places.iter().map(|text| Value::Text(text.as_bytes().to_vec())).collect();
-        match read(&Request::Inspect, &[numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(queue)]].concat()) {
+        match parse_strictly(&Request::Inspect, &[numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(queue)]].concat()) {
             Some(Vote::Report(report)) => Some(report.queue),
             _ => None,
         }
@@ -205,19 +202,20 @@ fn a_queue_is_read_whole_or_not_at_all() {
     let queue = [(1_700_000_000_000_005, false), (1_700_000_000_000_009, true)];
     let queue = queue.map(|(since_micros, shared)| Waiting { since_micros, shared }).to_vec();
     assert_eq!(reported(&["0f x ab", "1700000000000005", "0a s cd", "1700000000000009"]), Some(queue));
-    for odd in [&["0f x ab"][..], &["0f", "5"], &["0f y ab", "5"], &["0f x ab", "soon"], &["0f x ab", "-5"]] {
-        assert_eq!(reported(odd), None, "{odd:?}");
+    for malformed_queue in [&["0f x ab"][..], &["0f", "5"], &["0f y ab", "5"], &["0f x ab", "soon"], &["0f x ab", "-5"]]
+    {
+        assert_eq!(reported(malformed_queue), None, "{malformed_queue:?}");
     }
     assert_eq!(reported(&["0f x ab", "5"].repeat(QUEUE_LISTED_MAX)).map(|queue| queue.len()), Some(QUEUE_LISTED_MAX));
     assert_eq!(reported(&["0f x ab", "5"].repeat(QUEUE_LISTED_MAX + 1)), None);
 }
 
 #[test]
-fn a_report_is_read_whole_or_not_at_all() {
+fn an_incomplete_report_is_rejected() {
     let free = Report { held: None, fence: Fence::new(7), since_micros: 8, waiting: 2, queue: vec![] };
     let reported = |report| Some(Vote::Report(Box::new(report)));
     let in_queue = |queue: &[Value]| [numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(queue.to_vec())]].concat();
-    assert_eq!(read(&Request::Inspect, &in_queue(&[])), reported(free.clone()));
+    assert_eq!(parse_strictly(&Request::Inspect, &in_queue(&[])), reported(free.clone()));
     let owner = OwnerId::from_bits(2);
     let by_owner = format!("r {}", owner.reveal());
     for (text, period) in [
@@ -241,76 +239,80 @@ fn a_report_is_read_whole_or_not_at_all() {
         let (remaining, digest) = (Some(Duration::from_millis(50)), Digest::parse("00000000000000ff"));
         let held = |period| HeldBy { holder: None, remaining, period, holds: 4, digest, broken: true };
         let expected = period.and_then(|period| reported(Report { held: Some(held(period)), ..free.clone() }));
-        assert_eq!(read(&Request::Inspect, &parts), expected, "{text}");
+        assert_eq!(parse_strictly(&Request::Inspect, &parts), expected, "{text}");
     }
 }
 
 #[test]
-fn a_check_is_read_whole_or_not_at_all() {
+fn an_incomplete_reply_to_a_check_is_rejected() {
     let request = Request::Check { attempt: LeaseId::from_bits(1), slot: None };
     let standing = |remaining| Some(Vote::Standing { remaining });
-    assert_eq!(read(&request, &numbers(&[3, 9, 50])), standing(Some(Duration::from_millis(50))));
-    assert_eq!(read(&request, &numbers(&[3, 9, -1])), standing(None));
+    assert_eq!(parse_strictly(&request, &numbers(&[3, 9, 50])), standing(Some(Duration::from_millis(50))));
+    assert_eq!(parse_strictly(&request, &numbers(&[3, 9, -1])), standing(None));
     for (code, refusal) in [(-1, Refusal::WrongEpoch), (-2, Refusal::Tombstoned), (-4, Refusal::Absent)] {
-        assert_eq!(read(&request, &numbers(&[code, 9])), Some(Vote::Refusal(refusal)));
+        assert_eq!(parse_strictly(&request, &numbers(&[code, 9])), Some(Vote::Refusal(refusal)));
     }
     for other in [1, 2, -3, -6] {
-        assert_eq!(read(&request, &numbers(&[other, 9])), None);
+        assert_eq!(parse_strictly(&request, &numbers(&[other, 9])), None);
     }
 }
 
 #[test]
-fn a_break_is_read_whole_or_not_at_all() {
+fn an_incomplete_reply_to_a_break_is_rejected() {
     let bulk = |text: &str| vec![Value::Text(text.into())];
     let digest = Digest::parse("00000000000000ff").unwrap();
     let broken = |stood| Vote::Broken { digest, stood, remaining: Duration::from_millis(50) };
     for (number, expected) in [(0, Some(broken(false))), (1, Some(broken(true))), (2, None)] {
         let parts = [numbers(&[3, 9]), bulk("00000000000000ff"), numbers(&[number, 50])].concat();
-        assert_eq!(read(&BREAK, &parts), expected);
+        assert_eq!(parse_strictly(&BREAK, &parts), expected);
     }
     for (number, fence) in [(0, None), (7, Some(Fence::new(7)))] {
         let parts = [numbers(&[-9, 9, number]), bulk("00000000000000ff"), bulk("nobody")].concat();
-        assert_eq!(read(&BREAK, &parts), Some(Vote::Refusal(Refusal::Other { fence, digest, holder: None })));
+        assert_eq!(parse_strictly(&BREAK, &parts), Some(Vote::Refusal(Refusal::Other { fence, digest, holder: None })));
     }
-    assert_eq!(read(&BREAK, &numbers(&[-4, 9])), Some(Vote::Refusal(Refusal::Absent)));
-    assert_eq!(read(&BREAK, &numbers(&[1, 9])), None, "nobody is granted anything by a break");
+    assert_eq!(parse_strictly(&BREAK, &numbers(&[-4, 9])), Some(Vote::Refusal(Refusal::Absent)));
+    assert_eq!(parse_strictly(&BREAK, &numbers(&[1, 9])), None, "a break is never a grant");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_but_a_yes_becomes_a_grant(value in values(), last in last(), known in any::<bool>()) {
+    fn only_the_exact_reply_of_a_grant_becomes_a_grant(
+        value in values(),
+        epoch_reply in epoch_replies(),
+        known in any::<bool>(),
+    ) {
         let life = known.then_some(LIFE);
         for message in messages() {
             let request = Arc::clone(&message.request);
             let mut values = vec![value.clone()];
-            values.extend(looks_at_epoch(std::slice::from_ref(&message)).then(|| last.clone()));
-            let same_life = known && last.as_str() == Some(&epoch_text(life));
+            values.extend(reads_epoch(std::slice::from_ref(&message)).then(|| epoch_reply.clone()));
+            let same_life = known && epoch_reply.as_str() == Some(&epoch_text(life));
             let replies = replies(life, &[message], &Bundles::default(), values);
-            let granted = matches!(replies.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
-            prop_assert_eq!(granted, says_yes(&request, &value, same_life), "{:?} to {:?}", replies, request);
+            let is_granted = matches!(replies.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
+            prop_assert_eq!(is_granted, is_grant_of(&request, &value, same_life), "{:?} to {:?}", replies, request);
         }
     }
 
     #[test]
-    fn nothing_but_a_yes_becomes_a_grant_of_a_bundle(
-        of_releases in shares(2),
-        of_acquires in shares(3),
-        of_renewals in (shares(3), shares(2)),
-        last in last(),
+    fn only_the_exact_reply_of_a_bundle_becomes_grants(
+        of_releases in bundle_replies(2),
+        of_acquires in bundle_replies(3),
+        of_renewals in (bundle_replies(3), bundle_replies(2)),
+        epoch_reply in epoch_replies(),
         plain in any::<bool>(),
     ) {
-        let messages = crowd(plain);
+        let messages = bundled_messages(plain);
         let bundles = Bundles::of(&messages);
         prop_assert_eq!(bundles.counts(), if plain { [2, 0, 2] } else { [2, 2, 2] });
         let of_renewals = if plain { of_renewals.1 } else { of_renewals.0 };
         let values = if plain {
-            vec![of_releases.clone(), of_renewals.clone(), last.clone()]
+            vec![of_releases.clone(), of_renewals.clone(), epoch_reply.clone()]
         } else {
             vec![of_releases.clone(), of_acquires.clone(), of_renewals.clone()]
         };
-        let same_life = last.as_str() == Some(&epoch_text(Some(LIFE)));
+        let same_life = epoch_reply.as_str() == Some(&epoch_text(Some(LIFE)));
         let Ok(replies) = replies(Some(LIFE), &messages, &bundles, values) else { return Ok(()) };
         prop_assert_eq!(replies.len(), messages.len());
         let share = |value: &Value, at: usize, of: usize| match value {
@@ -319,12 +321,12 @@ proptest! {
         };
         let behind_clock = |request: &Request, shares: &Value, at: usize| {
             let (clock, value) = (share(shares, 0, 3), share(shares, 1 + at, 3));
-            matches!((clock, &value), (Value::Int(0..), Value::Int(0..))) || says_yes(request, &value, true)
+            matches!((clock, &value), (Value::Int(0..), Value::Int(0..))) || is_grant_of(request, &value, true)
         };
         for (at, (message, reply)) in messages.iter().zip(&replies).enumerate() {
             let (request, which) = (&*message.request, at % 2);
             let is_yes = match request {
-                Request::PlainExtend { .. } => says_yes(request, &share(&of_renewals, which, 2), same_life),
+                Request::PlainExtend { .. } => is_grant_of(request, &share(&of_renewals, which, 2), same_life),
                 Request::Renew { .. } => behind_clock(request, &of_renewals, which),
                 Request::Acquire { .. } => behind_clock(request, &of_acquires, which),
                 _ => share(&of_releases, which, 2) == Value::Int(1),
@@ -334,10 +336,10 @@ proptest! {
     }
 
     #[test]
-    fn a_batch_of_another_size_is_malformed(values in vec(leaf(), 0..12)) {
+    fn a_reply_with_another_number_of_values_than_the_batch_is_malformed(values in vec(leaf(), 0..12)) {
         let messages = messages();
         let replies = replies(Some(LIFE), &messages, &Bundles::default(), values.clone());
-        // The plain ones among them ask for one more.
+        // The messages include plain requests, so the batch ends with a read of the epoch.
         if values.len() == messages.len() + 1 {
             prop_assert!(replies.is_err() || replies.is_ok_and(|replies| replies.len() == messages.len()));
         } else {
@@ -346,7 +348,7 @@ proptest! {
     }
 
     #[test]
-    fn a_standing_is_read_whole_or_not_at_all(mut words in vec(word(), 10), stray in leaf(), at in 0..20_usize) {
+    fn an_incomplete_standing_is_rejected(mut words in vec(word(), 10), stray in leaf(), at in 0..20_usize) {
         let numbers = [Value::Int(1), Value::Int(5)];
         let bulk = |word: &String| Value::Text(word.as_bytes().into());
         let parts = |words: &[String]| numbers.iter().cloned().chain(words.iter().map(bulk)).collect::<Vec<_>>();

@@ -1,71 +1,72 @@
-//! A node as the core has it, in step with the server.
+//! A node of the core, which gets the same requests as the server.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId};
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::{Channel, LeaseId, Name, OwnerId};
 use quorlock_core::node::{
     Answer, Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, Standing, Trust, apply,
     attend,
 };
-use quorlock_core::ticket::{Channel, Parting, Ticket, Waiter};
+use quorlock_core::request::{Parting, Request, Target, Ticket, Waiter};
+use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Refusal, Request, Target};
+use quorlock_core::vote::Refusal;
 
 use super::steps::{
-    Aim, Away, Bid, CHANNELS, CONSTANTS, Cast, IDENTITIES, Intent, Jump, Kind, Known, NAMES, OWNERS, ROLES, Role, Span,
-    TICKETS, Visit,
+    BreakTarget, CHANNELS, CONSTANTS, Command, Departure, IDENTITIES, Intent, Jump, Kind, KnownLife, NAMES, OWNERS,
+    Proposal, ROLES, Role, RoleSet, Span, TICKETS,
 };
-use crate::node::Life;
-use crate::node::key::{KeyTemplate, LockKey};
+use crate::node::key::KeyTemplate;
+use crate::node::{Life, LockKey};
 
 const START: i64 = 1_700_000_000_123_456;
-const NOBODY: Epoch = Epoch(0);
+/// An epoch that no node has.
+const NO_EPOCH: Epoch = Epoch(0);
 
-/// What the nodes of five clusters agree on: each but the first differs from it in one thing.
-pub(super) fn constants(which: usize) -> Constants {
+/// Returns the constants of one of five clusters. Each of the others differs from the first in one constant.
+pub(super) fn constants(set: usize) -> Constants {
     let first = Constants { cluster: "c1".into(), nodes: 3, max_ttl_millis: 3_000, max_skew_micros: 1_000_000 };
     let all: [Constants; CONSTANTS] = [
         first.clone(),
         Constants { cluster: "c2".into(), ..first.clone() },
         Constants { nodes: 5, ..first.clone() },
-        // The longest that there is, so that fences are kept for longer than a day.
+        // The longest possible ttl, so that fences are kept for longer than a day.
         Constants { max_ttl_millis: 86_400_000, ..first.clone() },
         Constants { max_skew_micros: 1_000_001, ..first },
     ];
-    all[which].clone()
+    all[set].clone()
 }
 
-/// The attempts that ask for a name.
+/// Returns the attempts that request a name.
 pub(super) fn attempts(name: usize) -> impl Iterator<Item = LeaseId> {
-    (0..ROLES.len()).map(move |who| attempt(name, who))
+    (0..ROLES.len()).map(move |role| attempt(name, role))
 }
 
-/// The owners that may be retired from a name.
+/// Returns the owners that may be retired from a name.
 pub(super) fn owners() -> impl Iterator<Item = OwnerId> {
     OWNERS.into_iter().map(OwnerId::from_bits)
 }
 
-/// From 1: nobody draws the attempt that could be taken for one that was broken.
-fn attempt(name: usize, who: usize) -> LeaseId {
-    LeaseId::from_bits((name * ROLES.len() + who) as u128 + 1)
+/// Returns the attempt of a role. The bits start at 1, because a node takes a vote with the bits 0 for a broken vote.
+fn attempt(name: usize, role: usize) -> LeaseId {
+    LeaseId::from_bits((name * ROLES.len() + role) as u128 + 1)
 }
 
-/// Where hints are heard.
+/// Returns the channels on which the test receives hints.
 pub(super) fn channels() -> impl Iterator<Item = Channel> {
     (1..=CHANNELS as u128).map(Channel)
 }
 
-fn waiter(which: usize) -> Waiter {
-    let (after, id, shared) = TICKETS[which];
-    let channel = Channel((which % CHANNELS + 1) as u128);
+fn waiter(ticket: usize) -> Waiter {
+    let (after, id, shared) = TICKETS[ticket];
+    let channel = Channel((ticket % CHANNELS + 1) as u128);
     Waiter { ticket: Ticket { at: START.unsigned_abs() + after, id }, channel, shared }
 }
 
-/// What one node holds, by the core's rules.
+/// The state of one node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) life: Option<Incarnation>,
@@ -74,22 +75,23 @@ pub(super) struct State {
 
 #[derive(Debug)]
 pub(super) struct Model {
-    cast: Cast,
+    roles: RoleSet,
     pub(super) state: State,
     pub(super) keys: [Arc<LockKey>; NAMES],
     pub(super) micros: i64,
-    /// The last life that could vote but the current one.
+    /// The previous life in which the node could vote.
     earlier: Option<Life>,
+    /// The last life in which the node could vote.
     current: Option<Life>,
     epochs: u128,
 }
 
 impl Model {
-    pub(super) fn new(cast: Cast) -> Self {
+    pub(super) fn new(roles: RoleSet) -> Self {
         let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
         let key = |name| Arc::new(template.key(&Name::new(name).unwrap()).unwrap());
         Self {
-            cast,
+            roles,
             state: State::default(),
             keys: [key("plain"), key("plainer"), key("with spaces, \u{9501} and a\nnew line")],
             micros: START,
@@ -107,54 +109,54 @@ impl Model {
         match jump {
             Jump::By(micros) => self.micros += micros,
             Jump::ToTheEndOf { what, offset } => {
-                let of_a_name = |record: &Record| {
+                let expiries = |record: &Record| {
                     let notes = [record.vote.as_ref().map(|n| n.until), record.fence.as_ref().map(|n| n.until)];
                     let entries = record.entries.iter().map(|entry| entry.until);
-                    let places = record.queue.iter().map(|place| place.until);
+                    let positions = record.queue.iter().map(|place| place.until);
                     let tombstones = record.tombstones.values().chain(record.retired.values()).copied();
-                    notes.into_iter().flatten().chain(entries).chain(places).chain(tombstones).collect::<Vec<_>>()
+                    notes.into_iter().flatten().chain(entries).chain(positions).chain(tombstones).collect::<Vec<_>>()
                 };
-                let lapses = self.state.records.iter().flat_map(of_a_name);
-                let ends: Vec<i64> = lapses.map(|millis| millis.cast_signed() * 1_000).collect();
-                if !ends.is_empty() {
-                    self.micros = what.get(&ends) + offset;
+                let expiry_millis = self.state.records.iter().flat_map(expiries);
+                let expiry_micros: Vec<i64> = expiry_millis.map(|millis| millis.cast_signed() * 1_000).collect();
+                if !expiry_micros.is_empty() {
+                    self.micros = what.get(&expiry_micros) + offset;
                 }
             }
         }
     }
 
-    /// Which set of constants a client of this node would have.
-    pub(super) fn kin(&self) -> usize {
+    /// Returns the index of the set of constants that this node has.
+    pub(super) fn constants_set(&self) -> usize {
         self.state
             .life
             .as_ref()
             .map_or(0, |life| (0..CONSTANTS).position(|set| constants(set) == life.constants).unwrap())
     }
 
-    pub(super) fn life(&self, known: Known) -> Option<Life> {
+    pub(super) fn life(&self, known: KnownLife) -> Option<Life> {
         match known {
-            Known::Current => self.current,
-            Known::Earlier => self.earlier,
-            Known::None => None,
+            KnownLife::Current => self.current,
+            KnownLife::Earlier => self.earlier,
+            KnownLife::None => None,
         }
     }
 
-    fn epoch(&self, known: Known) -> Epoch {
+    fn epoch(&self, known: KnownLife) -> Epoch {
         let current = self.state.life.as_ref().and_then(|life| life.epoch);
         match known {
-            Known::Current => current.unwrap_or(NOBODY),
-            Known::Earlier => self.earlier.map_or(NOBODY, |life| life.epoch),
-            Known::None => NOBODY,
+            KnownLife::Current => current.unwrap_or(NO_EPOCH),
+            KnownLife::Earlier => self.earlier.map_or(NO_EPOCH, |life| life.epoch),
+            KnownLife::None => NO_EPOCH,
         }
     }
 
     pub(super) fn request(&self, intent: &Intent) -> Request {
-        let who = *intent.who.get(self.cast.0);
-        let (attempt, mode) = (attempt(intent.name, who), mode(ROLES[who], intent.slot));
+        let role = *intent.role.get(self.roles.0);
+        let (attempt, mode) = (attempt(intent.name, role), mode(ROLES[role], intent.slot));
         let ttl = |millis| Ttl::new(Duration::from_millis(millis), Duration::MAX).unwrap();
         match intent.kind {
-            Kind::Acquire { fence, ttl: millis, holder, waiter: which } => {
-                let (proposal, waiter) = (self.fence(intent.name, fence), which.map(waiter));
+            Kind::Acquire { fence, ttl: millis, holder, waiter: ticket } => {
+                let (proposal, waiter) = (self.fence(intent.name, fence), ticket.map(waiter));
                 Request::Acquire { attempt, proposal, ttl: ttl(millis), holder: holder.into(), mode, waiter }
             }
             Kind::Renew { fence, ttl: millis, holder, repair } => {
@@ -162,9 +164,9 @@ impl Model {
                 Request::Renew { attempt, fence, ttl: ttl(millis), repair, holder: holder.into(), mode }
             }
             Kind::Release { tombstone, parting } => {
-                let parting = parting.map(|away| match away {
-                    Away::Leave(which) => Parting::Leave(waiter(which)),
-                    Away::Yield(which) => Parting::Yield(waiter(which)),
+                let parting = parting.map(|departure| match departure {
+                    Departure::Leave(ticket) => Parting::Leave(waiter(ticket)),
+                    Departure::Yield(ticket) => Parting::Yield(waiter(ticket)),
                 });
                 Request::Release { attempt, tombstone, parting }
             }
@@ -174,67 +176,71 @@ impl Model {
             Kind::Check => {
                 Request::Check { attempt, slot: if let Mode::Slot { slot, .. } = mode { Some(slot) } else { None } }
             }
-            // The page knows no other way to hold than alone.
-            Kind::Break { mode, aim } => Request::Break { target: self.target(intent.name, aim), mode },
-            Kind::PlainAcquire { ttl: millis } if is_alone(mode) => Request::PlainAcquire { attempt, ttl: ttl(millis) },
-            Kind::PlainExtend { ttl: millis } if is_alone(mode) => Request::PlainExtend { attempt, ttl: ttl(millis) },
-            Kind::PlainRelease if is_alone(mode) => Request::PlainRelease { attempt },
+            Kind::Break { mode, target } => Request::Break { target: self.target(intent.name, target), mode },
+            // The Redlock page has only exclusive locks.
+            Kind::PlainAcquire { ttl: millis } if is_exclusive(mode) => {
+                Request::PlainAcquire { attempt, ttl: ttl(millis) }
+            }
+            Kind::PlainExtend { ttl: millis } if is_exclusive(mode) => {
+                Request::PlainExtend { attempt, ttl: ttl(millis) }
+            }
+            Kind::PlainRelease if is_exclusive(mode) => Request::PlainRelease { attempt },
             Kind::Inspect | Kind::PlainAcquire { .. } | Kind::PlainExtend { .. } | Kind::PlainRelease => {
                 Request::Inspect
             }
         }
     }
 
-    fn target(&self, name: usize, aim: Aim) -> Target {
+    fn target(&self, name: usize, target: BreakTarget) -> Target {
         let record = &self.state.records[name];
-        let standing = record.vote.as_ref().map_or(LeaseId::from_bits(1), |vote| vote.attempt);
-        match aim {
-            Aim::Stored(off) => {
+        let current = record.vote.as_ref().map_or(LeaseId::from_bits(1), |vote| vote.attempt);
+        match target {
+            BreakTarget::Stored(offset) => {
                 let stored = record.fence.as_ref().map_or(1, |note| note.fence.get());
-                Target::Fence(Fence::new(stored.saturating_add_signed(off)))
+                Target::Fence(Fence::new(stored.saturating_add_signed(offset)))
             }
-            Aim::Standing => Target::Digest(Digest::of(standing)),
-            Aim::Digest(who) => Target::Digest(Digest::of(attempt(name, *who.get(self.cast.0)))),
+            BreakTarget::CurrentVote => Target::Digest(Digest::of(current)),
+            BreakTarget::Digest(role) => Target::Digest(Digest::of(attempt(name, *role.get(self.roles.0)))),
         }
     }
 
-    fn fence(&self, name: usize, bid: Bid) -> Fence {
+    fn fence(&self, name: usize, proposal: Proposal) -> Fence {
         let clock = self.micros.unsigned_abs();
-        let max_clock_skew = constants(self.kin()).max_skew_micros;
+        let max_clock_skew = constants(self.constants_set()).max_skew_micros;
         let stored = self.state.records[name].fence.as_ref().map_or(clock, |note| note.fence.get());
-        Fence::new(match bid {
-            Bid::Clock(ahead) => clock.saturating_add_signed(ahead),
-            Bid::Limit(ahead) => (clock + max_clock_skew).saturating_add_signed(ahead),
-            Bid::Stored(ahead) => stored.saturating_add_signed(ahead),
+        Fence::new(match proposal {
+            Proposal::Clock(ahead) => clock.saturating_add_signed(ahead),
+            Proposal::Limit(ahead) => (clock + max_clock_skew).saturating_add_signed(ahead),
+            Proposal::Stored(ahead) => stored.saturating_add_signed(ahead),
         })
     }
 
-    /// The answer to the asker and, with a vote or without, to the first waiter.
+    /// Returns the answer to the request, with the hint or handoff for the first waiter.
     pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> Answer {
         let now = self.time();
-        let epoch = life.map_or(NOBODY, |life| life.epoch);
+        let epoch = life.map_or(NO_EPOCH, |life| life.epoch);
         let State { life, records } = &mut self.state;
         let record = &mut records[name];
-        let ends = |record: &Record| record.vote.as_ref().map(|vote| vote.until);
-        let before = ends(record);
-        let life = life.clone().unwrap_or_else(|| stranger(None));
-        let is_stranger = life.epoch != Some(epoch) || life.floor.is_none();
-        let answer = if is_stranger && request.is_plain() && request.may_grant() {
-            // The page's commands know nothing of lives: the server obeys, and the client does not count it.
-            apply(&stranger(Some(epoch)), record, request, epoch, now, |_| true);
+        let expiry = |record: &Record| record.vote.as_ref().map(|vote| vote.until);
+        let before = expiry(record);
+        let life = life.clone().unwrap_or_else(|| node_in_life(None));
+        let is_other_life = life.epoch != Some(epoch) || life.floor.is_none();
+        let answer = if is_other_life && request.is_plain() && request.may_grant() {
+            // Plain requests do not check the life: the server executes them, and the client does not count the vote.
+            apply(&node_in_life(Some(epoch)), record, request, epoch, now, |_| true);
             Refusal::WrongEpoch.into()
         } else {
             apply(&life, record, request, epoch, now, |_| true)
         };
-        // Redis takes an end that is now for one that is past: a vote is let stand through the next millisecond.
-        let is_lowered = ends(record) < before;
+        // Redis deletes a key whose expiry is now, so the scripts let the vote expire one millisecond later.
+        let is_lowered = expiry(record) < before;
         if let Some(vote) = record.vote.as_mut().filter(|vote| is_lowered && vote.until == now.life_millis) {
             vote.until += 1;
         }
         answer
     }
 
-    pub(super) fn node_command(&mut self, visit: &Visit) -> NodeCommand {
+    pub(super) fn node_command(&mut self, command: &Command) -> NodeCommand {
         let identity = |which: usize| {
             let (run, promotion) = IDENTITIES[which % IDENTITIES.len()];
             Identity { run: run.into(), promotion: promotion.into() }
@@ -243,26 +249,26 @@ impl Model {
             self.epochs += 1;
             Epoch(self.epochs << 64)
         };
-        match *visit {
-            Visit::Look => NodeCommand::Look,
-            Visit::Hello { identity: which, constants: set, founders, trust } => NodeCommand::Hello {
+        match *command {
+            Command::Look => NodeCommand::Look,
+            Command::Hello { identity: which, constants: set, founders, trust } => NodeCommand::Hello {
                 identity: identity(which),
                 fresh: fresh(),
                 constants: constants(set),
                 founders: founders.into(),
                 trust: trusted(trust),
             },
-            Visit::Reconfigure { identity: which, constants: set, trust, suspend } => NodeCommand::Reconfigure {
+            Command::Reconfigure { identity: which, constants: set, trust, suspend } => NodeCommand::Reconfigure {
                 identity: identity(which),
                 fresh: fresh(),
                 constants: constants(set),
                 trust: trusted(trust),
                 suspend,
             },
-            Visit::Init { identity: which, constants: set } => {
+            Command::Init { identity: which, constants: set } => {
                 NodeCommand::Init { identity: identity(which), fresh: fresh(), constants: constants(set) }
             }
-            Visit::Claim { life, span } => {
+            Command::Claim { life, span } => {
                 NodeCommand::Claim { epoch: self.epoch(life), elapsed_micros: self.span(span) }
             }
         }
@@ -272,7 +278,7 @@ impl Model {
         let life = self.state.life.as_ref();
         match span {
             Span::Micros(micros) => micros,
-            Span::Known(more) => life.map_or(0, |life| life.elapsed_micros).saturating_add_signed(more),
+            Span::HighestClaim(more) => life.map_or(0, |life| life.elapsed_micros).saturating_add_signed(more),
             Span::Whole(more) => life.map_or(0, |life| life.quarantine_micros).saturating_add_signed(more),
         }
     }
@@ -280,8 +286,8 @@ impl Model {
     pub(super) fn attend(&mut self, node_command: &NodeCommand) -> Standing {
         let now = self.time();
         let standing = attend(&mut self.state.life, node_command, now);
-        let voting = |life: &Incarnation| Some(Life { epoch: life.epoch?, floor: life.floor? });
-        let current = self.state.life.as_ref().and_then(voting);
+        let voting_life = |life: &Incarnation| Some(Life { epoch: life.epoch?, floor: life.floor? });
+        let current = self.state.life.as_ref().and_then(voting_life);
         if current.is_some() && current != self.current {
             self.earlier = std::mem::replace(&mut self.current, current);
         }
@@ -316,11 +322,11 @@ impl Model {
         })
     }
 
-    /// What there is to see now: without what has lapsed.
+    /// Returns the state without expired records.
     pub(super) fn visible(&mut self) -> State {
         let now = self.time();
         for record in &mut self.state.records {
-            record.lapse(now);
+            record.remove_expired(now);
             record.sweep_tombstones(now);
             // A hash has no order.
             record.entries.sort_by_key(|entry| entry.attempt);
@@ -331,7 +337,7 @@ impl Model {
 
 fn mode(role: Role, slot: u32) -> Mode {
     match role {
-        Role::Alone => Mode::EXCLUSIVE,
+        Role::Exclusive => Mode::EXCLUSIVE,
         Role::Writer { owner } => Mode::Exclusive { writer: Some(OwnerId::from_bits(owner)) },
         Role::Reentrant { owner } => Mode::Reentrant { owner: OwnerId::from_bits(owner) },
         Role::Reader { owner, reenters } => Mode::Shared { owner: OwnerId::from_bits(owner), reenters },
@@ -343,12 +349,12 @@ fn trusted(floor_offset: Option<i64>) -> Trust {
     floor_offset.map_or(Trust::Quarantine, |floor_offset| Trust::Vote { floor_offset })
 }
 
-fn is_alone(mode: Mode) -> bool {
+fn is_exclusive(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive { .. })
 }
 
-/// A node that may vote in this life, or blank.
-fn stranger(epoch: Option<Epoch>) -> Incarnation {
+/// Returns a node that may vote in this epoch, or a blank node.
+fn node_in_life(epoch: Option<Epoch>) -> Incarnation {
     Incarnation {
         identity: Identity::default(),
         epoch,

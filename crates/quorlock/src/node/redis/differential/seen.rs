@@ -1,4 +1,4 @@
-//! What a server has stored, read key by key.
+//! Parses the keys of a server into the core's state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,27 +7,26 @@ use ::redis::{FromRedisValue, Value, from_redis_value};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::{Mode, OwnerId, Period};
-use quorlock_core::name::LeaseId;
+use quorlock_core::name::{Channel, LeaseId, OwnerId};
 use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, Place, Record, VoteNote};
-use quorlock_core::ticket::{Channel, Ticket, Waiter};
+use quorlock_core::request::{Request, Ticket, Waiter};
+use quorlock_core::terms::{Mode, Period};
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::Request;
 
 use super::model::{State, attempts, owners};
 use super::steps::NAMES;
 
-/// What the server told, in order.
-pub(super) struct Seen {
+/// The replies of the server, in the order of the keys.
+pub(super) struct StoredValues {
     values: std::vec::IntoIter<Value>,
     millis: u64,
-    /// How many keys were there.
+    /// The number of keys that exist.
     keys: usize,
 }
 
 type Read<T> = Result<T, TestCaseError>;
 
-impl Seen {
+impl StoredValues {
     pub(super) fn new(values: Vec<Value>, millis: i64) -> Self {
         Self { values: values.into_iter(), millis: millis.unsigned_abs(), keys: 0 }
     }
@@ -37,9 +36,9 @@ impl Seen {
         for (name, record) in records.iter_mut().enumerate() {
             *record = self.record(name)?;
         }
-        let marks: usize = self.next();
-        let known = self.keys + marks + usize::from(life.is_some());
-        prop_assert_eq!(self.next::<usize>(), known, "keys that nobody knows");
+        let epoch_keys: usize = self.next();
+        let known = self.keys + epoch_keys + usize::from(life.is_some());
+        prop_assert_eq!(self.next::<usize>(), known, "the server has other keys");
         Ok(State { life, records })
     }
 
@@ -48,8 +47,8 @@ impl Seen {
         let (_, fence) = self.note(fence)?.unzip();
         let entries = self.entries(text.as_deref(), vote.as_ref())?;
         let queue = self.queue()?;
-        let tombstones = attempts(name).filter_map(|attempt| Some((attempt, self.end()?))).collect();
-        let retired = owners().filter_map(|owner| Some((owner, self.end()?))).collect();
+        let tombstones = attempts(name).filter_map(|attempt| Some((attempt, self.expiry()?))).collect();
+        let retired = owners().filter_map(|owner| Some((owner, self.expiry()?))).collect();
         Ok(Record { vote, entries, fence, queue, tombstones, retired })
     }
 
@@ -57,39 +56,39 @@ impl Seen {
         from_redis_value(self.values.next().unwrap()).unwrap()
     }
 
-    /// The last millisecond of a key; `None` for one that is not there. There must be none without an end.
-    fn end(&mut self) -> Option<u64> {
+    /// Returns the millisecond in which a key expires; `None` if there is no such key. Every key must expire.
+    fn expiry(&mut self) -> Option<u64> {
         let left: i64 = self.next();
-        assert_ne!(left, -1, "a key without an end");
+        assert_ne!(left, -1, "a key without an expiry");
         self.keys += usize::from(left >= 0);
         u64::try_from(left).ok().map(|left| self.millis + left)
     }
 
-    /// The members of a sorted set, lowest score first. All scores are whole numbers.
+    /// Returns the members of a sorted set, lowest score first. All scores are whole numbers.
     fn scores(&mut self) -> Vec<(String, u64)> {
         let members: Vec<(String, f64)> = self.next();
         members.into_iter().map(|(member, score)| (member, score as u64)).collect()
     }
 
-    /// A string, as it is and as it is read.
+    /// Returns a string, and the record that it stores.
     fn note<T>(&mut self, read: impl Fn(&str, u64) -> Option<T>) -> Read<Option<(String, T)>> {
-        let (text, end): (Option<String>, _) = (self.next(), self.end());
+        let (text, end): (Option<String>, _) = (self.next(), self.expiry());
         let Some(text) = text else { return Ok(None) };
         let note = end.and_then(|end| read(&text, end));
-        prop_assert!(note.is_some(), "what is {:?}, until {:?}?", text, end);
+        prop_assert!(note.is_some(), "malformed: {:?}, until {:?}", text, end);
         Ok(note.map(|note| (text, note)))
     }
 
     fn entries(&mut self, text: Option<&str>, vote: Option<&VoteNote>) -> Read<Vec<Entry>> {
-        let (mut fields, end): (BTreeMap<String, String>, _) = (self.next(), self.end());
+        let (mut fields, end): (BTreeMap<String, String>, _) = (self.next(), self.expiry());
         let period = fields.remove("period");
-        prop_assert_eq!(period.is_some(), end.is_some(), "entries of no period");
+        prop_assert_eq!(period.is_some(), end.is_some(), "the entries must have a period");
         let Some(vote) = vote.filter(|_| period.as_deref() == text) else { return Ok(Vec::new()) };
-        prop_assert_eq!(end, Some(vote.until), "entries do not end with their vote");
+        prop_assert_eq!(end, Some(vote.until), "the entries must expire with their vote");
         let mut entries = Vec::new();
         for (attempt, value) in &fields {
             let entry = entry(vote.period, attempt, value);
-            prop_assert!(entry.is_some(), "what is {:?} in {:?}?", value, vote);
+            prop_assert!(entry.is_some(), "malformed: {:?} in {:?}", value, vote);
             entries.extend(entry.filter(|entry| entry.until >= self.millis));
         }
         entries.sort_by_key(|entry| entry.attempt);
@@ -97,20 +96,20 @@ impl Seen {
     }
 
     fn queue(&mut self) -> Read<Vec<Place>> {
-        let (queue, queue_end) = (self.scores(), self.end());
-        // Those who have left are still in here.
-        let (kept, kept_end) = (self.scores(), self.end());
-        prop_assert!(queue_end <= kept_end, "the queue ends later than what is kept");
+        let (queue, queue_end) = (self.scores(), self.expiry());
+        // This set may still contain waiters that have left the queue.
+        let (kept, kept_end) = (self.scores(), self.expiry());
+        prop_assert!(queue_end <= kept_end, "the queue expires later than the kept positions");
         let kept: BTreeMap<String, u64> = kept.into_iter().collect();
-        // And so is what they have asked for.
-        let (asked, _): (BTreeMap<String, String>, _) = (self.next(), self.end());
+        // So may the requests of the waiters.
+        let (asked, _): (BTreeMap<String, String>, _) = (self.next(), self.expiry());
         let mut places = Vec::new();
         for (member, at) in queue {
             let place = place(&member, at).zip(kept.get(&member));
-            prop_assert!(place.is_some(), "what is {:?} among {:?}?", member, kept);
+            prop_assert!(place.is_some(), "malformed: {:?} among {:?}", member, kept);
             let Some((waiter, until)) = place else { continue };
             let request = asked.get(&member).map(|text| kept_request(text, waiter));
-            prop_assert!(request != Some(None), "what is {:?}?", asked.get(&member));
+            prop_assert!(request != Some(None), "malformed: {:?}", asked.get(&member));
             places.push(Place { waiter, until: *until, request: request.flatten() });
         }
         places.retain(|place| place.until >= self.millis);

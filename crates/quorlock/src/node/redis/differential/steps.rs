@@ -1,30 +1,30 @@
-//! What can happen to a node, drawn at random.
+//! Random histories of a node.
 
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use quorlock_core::vote::BreakMode;
+use quorlock_core::request::BreakMode;
 
-/// One thing that happens.
+/// One step of a history.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Pass(Jump),
     Send {
-        life: Known,
+        life: KnownLife,
         batch: Vec<Intent>,
     },
-    Visit(Visit),
-    /// Something else deletes the epoch.
+    Command(Command),
+    /// Another program deletes the epoch.
     WipeEpoch,
-    /// Something else deletes everything.
+    /// Another program deletes everything.
     WipeAll,
-    /// The last fence of a name was this far from the largest that there is.
+    /// The last fence of a name becomes this much lower than the largest possible fence.
     NearTheLastFence {
         name: usize,
         below: u64,
     },
-    /// Something else deletes the vote, but not what goes with it.
+    /// Another program deletes the vote, but not its entries, fence and queue.
     Vanish {
         name: usize,
     },
@@ -33,69 +33,69 @@ pub(super) enum Step {
 /// How time passes.
 #[derive(Clone, Debug)]
 pub(super) enum Jump {
-    /// By this many microseconds, perhaps back.
+    /// By this many microseconds; a negative number sets the clock back.
     By(i64),
-    /// To this many microseconds from the millisecond in which something lapses.
+    /// To the expiry of a random record, plus this many microseconds.
     ToTheEndOf { what: Index, offset: i64 },
 }
 
 /// Which life of the node the client believes in.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Known {
+pub(super) enum KnownLife {
     Current,
     Earlier,
     None,
 }
 
-/// A request about one of the names, by one of the story's cast.
+/// A request about one of the names, by one of the roles.
 #[derive(Clone, Debug)]
 pub(super) struct Intent {
     pub(super) name: usize,
-    pub(super) who: Index,
-    /// Where a semaphore's looking begins.
+    pub(super) role: Index,
+    /// The slot of a semaphore that the node tries first.
     pub(super) slot: u32,
     pub(super) kind: Kind,
 }
 
 #[derive(Clone, Debug)]
 pub(super) enum Kind {
-    Acquire { fence: Bid, ttl: u64, holder: &'static str, waiter: Option<usize> },
-    Renew { fence: Bid, ttl: u64, holder: &'static str, repair: bool },
-    Release { tombstone: Option<u64>, parting: Option<Away> },
+    Acquire { fence: Proposal, ttl: u64, holder: &'static str, waiter: Option<usize> },
+    Renew { fence: Proposal, ttl: u64, holder: &'static str, repair: bool },
+    Release { tombstone: Option<u64>, parting: Option<Departure> },
     Retire { owner: usize, tombstone: u64 },
     Inspect,
     Check,
-    Break { mode: BreakMode, aim: Aim },
+    Break { mode: BreakMode, target: BreakTarget },
     PlainAcquire { ttl: u64 },
     PlainExtend { ttl: u64 },
     PlainRelease,
 }
 
-/// What becomes of a waiter's place.
+/// What happens to the queue position of the waiter with this ticket.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Away {
+pub(super) enum Departure {
     Leave(usize),
     Yield(usize),
 }
 
-/// How an attempt wants to hold: it is the same in all its requests.
+/// How an attempt holds the lock, in all its requests.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Role {
-    Alone,
+    Exclusive,
     Writer { owner: u128 },
     Reentrant { owner: u128 },
     Reader { owner: u128, reenters: bool },
     Slot { permits: u32 },
 }
 
-/// The owners that there are: no attempt has the same bits.
+/// All owners. No attempt has the same bits.
 pub(super) const OWNERS: [u128; 3] = [0x101, 0x102, 0x103];
 
-/// The attempts that there are.
+/// The roles of the attempts.
 pub(super) const ROLES: [Role; 16] = [
-    Role::Alone,
-    Role::Alone,
-    Role::Alone,
+    Role::Exclusive,
+    Role::Exclusive,
+    Role::Exclusive,
     Role::Writer { owner: OWNERS[0] },
     Role::Writer { owner: OWNERS[1] },
     Role::Reentrant { owner: OWNERS[0] },
@@ -111,19 +111,19 @@ pub(super) const ROLES: [Role; 16] = [
     Role::Reader { owner: OWNERS[0], reenters: true },
 ];
 
-/// Which of them a story is about: with all of them at once hardly anybody would get a vote.
+/// The roles in a history. If every history had all roles, few requests would be granted.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cast(pub(super) &'static [usize]);
+pub(super) struct RoleSet(pub(super) &'static [usize]);
 
-const CASTS: [Cast; 5] = [
-    Cast(&[0, 1, 2]),
-    Cast(&[3, 4, 8, 9, 10, 15]),
-    Cast(&[0, 5, 6, 7]),
-    Cast(&[11, 12, 13, 14]),
-    Cast(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
+const ROLE_SETS: [RoleSet; 5] = [
+    RoleSet(&[0, 1, 2]),
+    RoleSet(&[3, 4, 8, 9, 10, 15]),
+    RoleSet(&[0, 5, 6, 7]),
+    RoleSet(&[11, 12, 13, 14]),
+    RoleSet(&[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]),
 ];
 
-/// The waiters' tickets: how far from the start, which id, and whether it shares.
+/// The waiters' tickets: the microseconds since the start, the id, and whether the waiter wants a shared lock.
 pub(super) const TICKETS: [(u64, u64, bool); 6] = [
     (0, 0x8000_0000_0000_0001, true),
     (0, 0x8000_0000_0000_0000, false),
@@ -133,34 +133,34 @@ pub(super) const TICKETS: [(u64, u64, bool); 6] = [
     (9_999_999, 0xa, false),
 ];
 
-/// What is to be broken.
+/// The lease to break.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Aim {
-    /// What has a fence this far from the stored one.
+pub(super) enum BreakTarget {
+    /// The lease with the stored fence plus this number.
     Stored(i64),
-    /// What stands, by its digest.
-    Standing,
-    /// Somebody's, by the digest.
+    /// The lease of the current vote, by its digest.
+    CurrentVote,
+    /// The lease of a role, by its digest.
     Digest(Index),
 }
 
-/// The fence that is asked for.
+/// The fence that a request proposes.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Bid {
-    /// This far from the node's clock.
+pub(super) enum Proposal {
+    /// The node's clock plus this number.
     Clock(i64),
-    /// This far from the cluster's max clock skew ahead of it.
+    /// The highest fence that the max clock skew allows, plus this number.
     Limit(i64),
-    /// This far from what the node has stored.
+    /// The stored fence plus this number.
     Stored(i64),
 }
 
-/// a node command, but for what depends on what came before.
+/// A node command, without the values that depend on earlier steps.
 #[derive(Clone, Debug)]
-pub(super) enum Visit {
+pub(super) enum Command {
     Look,
     Hello { identity: usize, constants: usize, founders: &'static str, trust: Option<i64> },
-    Claim { life: Known, span: Span },
+    Claim { life: KnownLife, span: Span },
     Init { identity: usize, constants: usize },
     Reconfigure { identity: usize, constants: usize, trust: Option<i64>, suspend: bool },
 }
@@ -170,28 +170,28 @@ pub(super) enum Visit {
 pub(super) enum Span {
     Micros(u64),
     /// This much more than the highest claim.
-    Known(i64),
+    HighestClaim(i64),
     /// This much more than the quarantine.
     Whole(i64),
 }
 
-/// Who takes part, a node's first node command, and what happens then.
-pub(super) fn stories() -> impl Strategy<Value = (Cast, Visit, Vec<Step>)> {
-    let blank = Visit::Hello { identity: 0, constants: 0, founders: "r1,r2", trust: None };
-    // Most of a node's life it can vote; the rest is short and eventful.
+/// Returns the roles of a history, its first node command, and its steps.
+pub(super) fn histories() -> impl Strategy<Value = (RoleSet, Command, Vec<Step>)> {
+    let blank = Command::Hello { identity: 0, constants: 0, founders: "r1,r2", trust: None };
+    // In most histories the node can vote from the start. The others are short, and have many node commands.
     prop_oneof![
-        4 => (select(CASTS.to_vec()), Just(Visit::Init { identity: 0, constants: 0 }), steps(80, 5)),
-        1 => (select(CASTS.to_vec()), Just(blank), steps(5, 60)),
+        4 => (select(ROLE_SETS.to_vec()), Just(Command::Init { identity: 0, constants: 0 }), steps(80, 5)),
+        1 => (select(ROLE_SETS.to_vec()), Just(blank), steps(5, 60)),
     ]
 }
 
-fn steps(votes: u32, visits: u32) -> impl Strategy<Value = Vec<Step>> {
+fn steps(votes: u32, commands: u32) -> impl Strategy<Value = Vec<Step>> {
     let near = (0..NAMES, 0..3_u64).prop_map(|(name, below)| Step::NearTheLastFence { name, below });
     let step = prop_oneof![
         30 => jump().prop_map(Step::Pass),
-        votes => (known(), vec(intent(), 1..6)).prop_map(|(life, batch)| Step::Send { life, batch }),
-        votes => (known(), crowd()).prop_map(|(life, batch)| Step::Send { life, batch }),
-        visits => visit().prop_map(Step::Visit),
+        votes => (known_life(), vec(intent(), 1..6)).prop_map(|(life, batch)| Step::Send { life, batch }),
+        votes => (known_life(), similar_intents()).prop_map(|(life, batch)| Step::Send { life, batch }),
+        commands => command().prop_map(Step::Command),
         2 => (0..NAMES).prop_map(|name| Step::Vanish { name }),
         1 => Just(Step::WipeEpoch),
         1 => Just(Step::WipeAll),
@@ -200,7 +200,7 @@ fn steps(votes: u32, visits: u32) -> impl Strategy<Value = Vec<Step>> {
     vec(step, 1..60)
 }
 
-/// How many names, channels and sets of constants there are.
+/// The numbers of names, channels and sets of constants.
 pub(super) const NAMES: usize = 3;
 pub(super) const CHANNELS: usize = 2;
 pub(super) const CONSTANTS: usize = 5;
@@ -219,49 +219,51 @@ fn jump() -> impl Strategy<Value = Jump> {
     ]
 }
 
-fn known() -> impl Strategy<Value = Known> {
-    prop_oneof![18 => Just(Known::Current), 1 => Just(Known::Earlier), 1 => Just(Known::None)]
+fn known_life() -> impl Strategy<Value = KnownLife> {
+    prop_oneof![18 => Just(KnownLife::Current), 1 => Just(KnownLife::Earlier), 1 => Just(KnownLife::None)]
 }
 
 fn intent() -> impl Strategy<Value = Intent> {
     let ttl = || prop_oneof![Just(100_u64), 100..3_000_u64];
-    // A label may hold anything that can be printed; a holder that nobody of ours wrote says nothing.
+    // A label may contain any printable text. The last text is not a holder that a client of ours would write.
     let holder = || select(vec!["7 host ", "7 host a label with % and \\ in it", "1 h\u{e4}st \u{9501}", "nobody"]);
-    let away = || {
-        let waiter = 0..TICKETS.len();
-        (any::<bool>(), waiter).prop_map(|(leave, who)| if leave { Away::Leave(who) } else { Away::Yield(who) })
+    let departure = || {
+        let ticket = 0..TICKETS.len();
+        let leave_or_yield = |(leave, ticket)| if leave { Departure::Leave(ticket) } else { Departure::Yield(ticket) };
+        (any::<bool>(), ticket).prop_map(leave_or_yield)
     };
     let kind = prop_oneof![
-        10 => (bid(), ttl(), holder(), option::weighted(0.6, 0..TICKETS.len()))
+        10 => (proposal(), ttl(), holder(), option::weighted(0.6, 0..TICKETS.len()))
             .prop_map(|(fence, ttl, holder, waiter)| Kind::Acquire { fence, ttl, holder, waiter }),
-        4 => (bid(), ttl(), holder(), any::<bool>())
+        4 => (proposal(), ttl(), holder(), any::<bool>())
             .prop_map(|(fence, ttl, holder, repair)| Kind::Renew { fence, ttl, holder, repair }),
-        8 => (option::weighted(0.2, 1..3_000_u64), option::weighted(0.6, away()))
+        8 => (option::weighted(0.2, 1..3_000_u64), option::weighted(0.6, departure()))
             .prop_map(|(tombstone, parting)| Kind::Release { tombstone, parting }),
         1 => (0..OWNERS.len(), 1..3_000_u64).prop_map(|(owner, tombstone)| Kind::Retire { owner, tombstone }),
         2 => Just(Kind::Inspect),
         3 => Just(Kind::Check),
-        3 => (any::<bool>(), aim())
-            .prop_map(|(now, aim)| Kind::Break { mode: if now { BreakMode::Now } else { BreakMode::Drain }, aim }),
+        3 => (any::<bool>(), target())
+            .prop_map(|(now, target)| {
+                Kind::Break { mode: if now { BreakMode::Now } else { BreakMode::Drain }, target }
+            }),
         2 => ttl().prop_map(|ttl| Kind::PlainAcquire { ttl }),
         1 => ttl().prop_map(|ttl| Kind::PlainExtend { ttl }),
         1 => Just(Kind::PlainRelease),
     ];
-    (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Intent { name, who, slot, kind })
+    (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, role, slot, kind)| Intent { name, role, slot, kind })
 }
 
-/// Letters that are alike: some of them go together.
-fn crowd() -> impl Strategy<Value = Vec<Intent>> {
-    // Those with another ttl go by themselves.
+/// Returns similar requests, some of which are bundled.
+fn similar_intents() -> impl Strategy<Value = Vec<Intent>> {
+    // Requests with different ttls are not bundled together.
     let ttl = || prop_oneof![9 => Just(2_000_u64), 1 => Just(100)];
     let waiter = || option::weighted(0.3, 0..TICKETS.len());
-    let renew =
-        || {
-            (bid(), ttl(), prop_oneof![4 => Just(true), 1 => Just(false)])
-                .prop_map(|(fence, ttl, repair)| Kind::Renew { fence, ttl, holder: "7 host ", repair })
-        };
+    let renew = || {
+        (proposal(), ttl(), prop_oneof![4 => Just(true), 1 => Just(false)])
+            .prop_map(|(fence, ttl, repair)| Kind::Renew { fence, ttl, holder: "7 host ", repair })
+    };
     let acquire = || {
-        (bid(), ttl(), waiter()).prop_map(|(fence, ttl, waiter)| Kind::Acquire {
+        (proposal(), ttl(), waiter()).prop_map(|(fence, ttl, waiter)| Kind::Acquire {
             fence,
             ttl,
             holder: "7 host ",
@@ -271,7 +273,8 @@ fn crowd() -> impl Strategy<Value = Vec<Intent>> {
     let scripted = prop_oneof![
         8 => acquire(),
         8 => Just(Kind::Release { tombstone: None, parting: None }),
-        1 => (0..TICKETS.len()).prop_map(|who| Kind::Release { tombstone: None, parting: Some(Away::Yield(who)) }),
+        1 => (0..TICKETS.len())
+            .prop_map(|ticket| Kind::Release { tombstone: None, parting: Some(Departure::Yield(ticket)) }),
         1 => renew(),
         1 => Just(Kind::Check),
     ];
@@ -283,7 +286,12 @@ fn crowd() -> impl Strategy<Value = Vec<Intent>> {
         3 => Just(Kind::PlainRelease),
     ];
     let intent = |kind| {
-        (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, who, slot, kind)| Intent { name, who, slot, kind })
+        (0..NAMES, any::<Index>(), 0..4_u32, kind).prop_map(|(name, role, slot, kind)| Intent {
+            name,
+            role,
+            slot,
+            kind,
+        })
     };
     prop_oneof![
         3 => vec(intent(scripted.boxed()), 2..8),
@@ -293,42 +301,42 @@ fn crowd() -> impl Strategy<Value = Vec<Intent>> {
     ]
 }
 
-fn aim() -> impl Strategy<Value = Aim> {
+fn target() -> impl Strategy<Value = BreakTarget> {
     prop_oneof![
-        6 => Just(Aim::Stored(0)),
-        1 => select(vec![-1, 1]).prop_map(Aim::Stored),
-        2 => Just(Aim::Standing),
-        1 => any::<Index>().prop_map(Aim::Digest),
+        6 => Just(BreakTarget::Stored(0)),
+        1 => select(vec![-1, 1]).prop_map(BreakTarget::Stored),
+        2 => Just(BreakTarget::CurrentVote),
+        1 => any::<Index>().prop_map(BreakTarget::Digest),
     ]
 }
 
-fn bid() -> impl Strategy<Value = Bid> {
+fn proposal() -> impl Strategy<Value = Proposal> {
     prop_oneof![
-        6 => (-5..5_i64).prop_map(Bid::Clock),
-        1 => (-20_000_000..20_000_000_i64).prop_map(Bid::Clock),
-        2 => (-1..2_i64).prop_map(Bid::Limit),
-        3 => (-2..3_i64).prop_map(Bid::Stored),
+        6 => (-5..5_i64).prop_map(Proposal::Clock),
+        1 => (-20_000_000..20_000_000_i64).prop_map(Proposal::Clock),
+        2 => (-1..2_i64).prop_map(Proposal::Limit),
+        3 => (-2..3_i64).prop_map(Proposal::Stored),
     ]
 }
 
-fn visit() -> impl Strategy<Value = Visit> {
+fn command() -> impl Strategy<Value = Command> {
     let trust = || prop_oneof![2 => Just(None), 1 => select(vec![-1_000_000, 0, 2_000_000]).prop_map(Some)];
     let identity = || prop_oneof![5 => Just(0), 2 => 1..IDENTITIES.len()];
     let constants = || prop_oneof![5 => Just(0), 1 => 1..CONSTANTS];
     let span = prop_oneof![
         2 => (0..1_000_000_u64).prop_map(Span::Micros),
-        2 => (-1_000_000..1_000_000_i64).prop_map(Span::Known),
-        1 => (-1..2_i64).prop_map(Span::Known),
+        2 => (-1_000_000..1_000_000_i64).prop_map(Span::HighestClaim),
+        1 => (-1..2_i64).prop_map(Span::HighestClaim),
         2 => (-1..2_i64).prop_map(Span::Whole),
     ];
     prop_oneof![
-        1 => Just(Visit::Look),
+        1 => Just(Command::Look),
         3 => (identity(), constants(), select(vec!["", "r1,r2"]), trust())
-            .prop_map(|(identity, constants, founders, trust)| Visit::Hello { identity, constants, founders, trust }),
-        12 => (known(), span).prop_map(|(life, span)| Visit::Claim { life, span }),
-        1 => (identity(), constants()).prop_map(|(identity, constants)| Visit::Init { identity, constants }),
+            .prop_map(|(identity, constants, founders, trust)| Command::Hello { identity, constants, founders, trust }),
+        12 => (known_life(), span).prop_map(|(life, span)| Command::Claim { life, span }),
+        1 => (identity(), constants()).prop_map(|(identity, constants)| Command::Init { identity, constants }),
         3 => (identity(), 0..CONSTANTS, trust(), any::<bool>()).prop_map(|(identity, constants, trust, suspend)| {
-            Visit::Reconfigure { identity, constants, trust, suspend }
+            Command::Reconfigure { identity, constants, trust, suspend }
         }),
     ]
 }

@@ -1,28 +1,29 @@
-//! Arguments that no client of ours would send, in the place of those that it would.
+//! Changes to the arguments of a call, to values that no client of ours would send.
 
 use ::redis::{Cmd, Value};
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-/// An argument, and what it becomes.
-pub(super) type Change = (Which, Odd);
+/// The argument to change, and its replacement.
+pub(super) type Change = (Argument, Replacement);
 
 #[derive(Clone, Debug)]
-pub(super) enum Which {
+pub(super) enum Argument {
     Any(Index),
-    /// As the script counts them, from 1.
+    /// The number of the argument in the script, from 1.
     Number(usize),
 }
 
 #[derive(Clone, Debug)]
-pub(super) enum Odd {
+pub(super) enum Replacement {
     Value(Vec<u8>),
-    /// What it was, with something before and behind it.
+    /// The original value, with a prefix and a suffix.
     Around(Vec<u8>, Vec<u8>),
     Missing,
 }
 
-pub(super) fn odd() -> impl Strategy<Value = Odd> {
+/// Returns replacements for an argument.
+fn replacement() -> impl Strategy<Value = Replacement> {
     let known = [
         "",
         " ",
@@ -76,64 +77,65 @@ pub(super) fn odd() -> impl Strategy<Value = Odd> {
     ];
     let bytes = bytes.boxed();
     prop_oneof![
-        6 => bytes.clone().prop_map(Odd::Value),
-        1 => (bytes.clone(), bytes).prop_map(|(before, behind)| Odd::Around(before, behind)),
-        1 => Just(Odd::Missing),
+        6 => bytes.clone().prop_map(Replacement::Value),
+        1 => (bytes.clone(), bytes).prop_map(|(prefix, suffix)| Replacement::Around(prefix, suffix)),
+        1 => Just(Replacement::Missing),
     ]
 }
 
-/// Changes to some arguments of a call.
+/// Returns changes to some arguments of a call.
 pub(super) fn changes() -> impl Strategy<Value = Vec<Change>> {
-    proptest::collection::vec((any::<Index>().prop_map(Which::Any), odd()), 1..4)
+    proptest::collection::vec((any::<Index>().prop_map(Argument::Any), replacement()), 1..4)
 }
 
 /// A call of a script, word by word.
 pub(super) struct Call {
     words: Vec<Option<Vec<u8>>>,
-    /// Where its arguments begin: behind the keys.
-    first: usize,
+    /// The index of the first argument, which follows the keys.
+    start: usize,
 }
 
 impl Call {
-    /// Reads one command as it is sent.
+    /// Parses the bytes of one command.
     pub(super) fn read(command: &[u8]) -> Self {
         let Ok(Value::Array(words)) = ::redis::parse_redis_value(command) else { panic!("not one command") };
         let words: Vec<Vec<u8>> = words
             .into_iter()
             .map(|word| match word {
                 Value::BulkString(bytes) => bytes,
-                _ => panic!("a word that is none"),
+                _ => panic!("a word of a command is not a string"),
             })
             .collect();
         let keys: usize = std::str::from_utf8(&words[2]).unwrap().parse().unwrap();
-        Self { first: 3 + keys, words: words.into_iter().map(Some).collect() }
+        Self { start: 3 + keys, words: words.into_iter().map(Some).collect() }
     }
 
-    /// The name by which the server knows the script.
+    /// Returns the SHA-1 of the script.
     pub(super) fn sha(&self) -> &str {
         std::str::from_utf8(self.words[1].as_ref().unwrap()).unwrap()
     }
 
-    /// An argument, as the script counts them.
+    /// Returns the argument with this number, counted from 1 as in the script.
     pub(super) fn argument(&self, number: usize) -> Option<&[u8]> {
-        self.words.get(self.first + number - 1)?.as_deref()
+        self.words.get(self.start + number - 1)?.as_deref()
     }
 
-    /// Makes changes to all arguments but those that stay, told by their numbers and words.
-    pub(super) fn change(&mut self, changes: &[Change], stays: impl Fn(usize, &[u8]) -> bool) {
-        let is_changeable = |at: &usize| !stays(at - self.first + 1, self.words[*at].as_deref().unwrap_or_default());
-        let changeable: Vec<usize> = (self.first..self.words.len()).filter(is_changeable).collect();
-        for (which, odd) in changes.iter().filter(|_| !changeable.is_empty()) {
-            let at = match which {
-                Which::Any(index) => changeable[index.index(changeable.len())],
-                Which::Number(number) => self.first + number - 1,
+    /// Changes arguments, except those for which `must_stay` returns true, given the number and value of the argument.
+    pub(super) fn change(&mut self, changes: &[Change], must_stay: impl Fn(usize, &[u8]) -> bool) {
+        let is_changeable =
+            |index: &usize| !must_stay(index - self.start + 1, self.words[*index].as_deref().unwrap_or_default());
+        let changeable: Vec<usize> = (self.start..self.words.len()).filter(is_changeable).collect();
+        for (argument, replacement) in changes.iter().filter(|_| !changeable.is_empty()) {
+            let index = match argument {
+                Argument::Any(random) => changeable[random.index(changeable.len())],
+                Argument::Number(number) => self.start + number - 1,
             };
-            self.words[at] = match odd {
-                Odd::Value(bytes) => Some(bytes.clone()),
-                Odd::Around(before, behind) => {
-                    Some([before.as_slice(), self.words[at].as_deref().unwrap_or_default(), behind].concat())
+            self.words[index] = match replacement {
+                Replacement::Value(bytes) => Some(bytes.clone()),
+                Replacement::Around(prefix, suffix) => {
+                    Some([prefix.as_slice(), self.words[index].as_deref().unwrap_or_default(), suffix].concat())
                 }
-                Odd::Missing => None,
+                Replacement::Missing => None,
             };
         }
     }

@@ -7,10 +7,11 @@
 --       8 the ticket, whose time has 16 digits, and the other parts of the queue position; or ''   9 owner, for a writer
 -- Returns {1, now, fence}                                       granted
 --         {0, now, left, fence, who, place, waiting, lower}     held by another attempt
---         {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} too far ahead  {-4, now} absent
---         {-5, now, fence, place, waiting, lower} behind others  {-6, now} the queue is full  {-8, now} an upgrade
+--         {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} the proposed fence is too far ahead  {-4, now} absent
+--         {-5, now, fence, place, waiting, lower} behind other waiters
+--         {-6, now} the queue is full  {-8, now} a reader may not upgrade
 --#begin
--- Runs at most twice: for a key of another type, MGET returns nil, and only SET detects that the key exists.
+-- The loop runs at most twice: if the vote's key has another type, MGET returns nil, and only SET detects that the key exists.
 while true do
   local own, reentry, among, passed = vote == attempt, false, false, false
   -- A renewal ignores the queue.

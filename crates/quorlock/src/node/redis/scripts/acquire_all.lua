@@ -1,5 +1,5 @@
--- Votes for several exclusive attempts, like acquire.lua for each. If the locks are free, it needs fewer commands: it reads
--- all locks with one command, and then writes the fence and the vote of each.
+-- Votes for several exclusive attempts, like acquire.lua for each. If the locks are free, this script needs fewer commands: it
+-- reads all locks with one command, and then writes the fence and the vote of each.
 -- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
 -- ARGV  1 the text of the epoch key ('epoch floor')   2 ttl (ms)   3 max clock skew (us)   4 fence retention (ms)   5 holder;
 --       then for each attempt: the vote's key (each key once), the attempt, the proposed fence, ARGV[8] of acquire.lua

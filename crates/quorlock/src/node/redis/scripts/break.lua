@@ -2,7 +2,7 @@
 -- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
 -- ARGV  1 'fence' or 'digest'   2 its value   3 'drain' or 'now'   4 the tombstones' duration (ms)
 --       5 the prefix of tombstones' keys
--- Returns {3, now, digest, stood, left}     broken
+-- Returns {3, now, digest, stood, left}     broken; stood is 1 if there was a vote
 --         {-4, now} not held                {-9, now, fence, digest, who} held by another lease
 local got = redis.call('MGET', KEYS[1], KEYS[1], KEYS[2])
 local clock = redis.call('TIME')
@@ -17,7 +17,7 @@ local fence = string.match(got[3] or '', '^%d+')
 local meant = ARGV[1] == 'fence' and fence and tonumber(fence) == tonumber(ARGV[2])
 
 -- Writes a tombstone for the attempt. An attempt that was already broken has one.
-local function bury(attempt)
+local function write_tombstone(attempt)
   if broken_digest(attempt) then return end
   local key = ARGV[5] .. attempt
   local left = math.max(tonumber(ARGV[4]), redis.call('PTTL', key))
@@ -26,12 +26,12 @@ end
 
 if not vote then
   if redis.call('PTTL', KEYS[1]) ~= -2 then
-    -- MGET returns nil for a key of another type. The key is another program's, so do not delete it.
+    -- MGET returns nil for a key of another type. The key belongs to another program, so do not delete it.
     local other = 'TYPE ' .. (redis.pcall('TYPE', KEYS[1]).ok or 'unknown')
     return {-9, now, 0, digest(other), other}
   end
   if not meant then return {-4, now} end
-  bury(by)
+  write_tombstone(by)
   return {3, now, digest(by), broken_digest(by) and 1 or 0, 0}
 end
 local own_fence, its = by == signed, digest(signed)
@@ -45,13 +45,13 @@ if not meant then return {-9, now, own_fence and tonumber(fence) or 0, its, own_
 
 -- Write the tombstones first: if a later step fails, these attempts still cannot get the vote again.
 if kind then
-  for _, entry in ipairs(read_entries()) do bury(entry[1]) end
+  for _, entry in ipairs(read_entries()) do write_tombstone(entry[1]) end
 elseif string.match(signed, '^%x+$') and #signed == 32 then
-  bury(signed)
+  write_tombstone(signed)
 end
 local nobody = its .. NOBODY
 if own_fence then
-  -- Remove the attempt from the fence, so that no waiter yields to it.
+  -- Remove the attempt from the fence, so that no waiter yields to this attempt.
   redis.call('SET', KEYS[2], fence .. ' ' .. nobody .. ' ' .. began .. ' - ' .. who, 'KEEPTTL')
 end
 redis.call('DEL', holds)

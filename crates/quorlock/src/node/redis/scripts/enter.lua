@@ -1,5 +1,5 @@
--- Votes for an attempt that can hold the lock together with others, or renews its vote. Like acquire.lua, but each attempt
--- that holds the lock has an entry in `holds`.
+-- Votes for an attempt that can hold the lock together with other attempts, or renews its vote. Like acquire.lua, but each
+-- attempt that holds the lock has an entry in `holds`.
 -- KEYS  as in acquire.lua, for a writer   8 the owner's tombstone for this name, if there is an owner
 -- ARGV  1 to 8 as in acquire.lua   9 owner, or the first slot to try   10 'r' (reentrant), 's' (shared) or 'k' (slots)
 --       11 number of slots; for a reader, 1 if an owner that already reads may enter again with the same fence
@@ -22,7 +22,7 @@ local ends, mine, its
 if not void and known[2] then ends, mine, its = string.match(known[2], '^(%d+) (%w+) (%d+)$') end
 ends = tonumber(ends)
 local own = ends and ends >= millis
--- The attempt has a slot on this node, but won another slot: replace this slot by the one that it won.
+-- The attempt has one slot on this node, but a majority granted another slot: move the attempt to that slot.
 local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
 if moves then own = false end
 -- The fence of an owner that already reads. Only a re-entering read has to search all entries for this fence.
@@ -36,7 +36,7 @@ if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's'
 end
 local reentry = again or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
 local among = mode ~= 'r'
--- Another holder may have come in between. No entry may reuse that holder's fence.
+-- Another client may have held the lock since the owner did. No entry may reuse the fence of that client.
 local passed = verb ~= 'acquire' and mode == 'r' and not vote and fence and by ~= attempt
 
 -- The slots in use, and their number.

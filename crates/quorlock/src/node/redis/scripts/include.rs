@@ -6,9 +6,9 @@
 
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
-use quorlock_core::mode::PERMITS_MAX;
-use quorlock_core::ticket::{ENTRY_LEASE, QUEUE_LISTED_MAX, WAITERS_MAX};
-use quorlock_core::vote::FREE_LISTED_MAX;
+use quorlock_core::request::{ENTRY_LEASE, WAITERS_MAX};
+use quorlock_core::terms::PERMITS_MAX;
+use quorlock_core::vote::{FREE_LISTED_MAX, QUEUE_LISTED_MAX};
 
 use super::{BROKEN_CHANNEL, HINT_PREFIX, META_FIELDS, ServerKind, companion};
 use crate::node::key::RESERVED_PREFIX;

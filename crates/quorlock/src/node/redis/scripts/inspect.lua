@@ -1,9 +1,9 @@
--- Reports the state of a name. Changes nothing, but removes lapsed queue positions. Mirrors `report` of quorlock-core's
+-- Reports the state of a name. Changes nothing except that expired queue positions are removed. Mirrors `report` of quorlock-core's
 -- node::inspect.
 -- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
 -- Returns {2, now, fence, since, waiting, queue}; if there is a vote, also left, period, number of holders, who, the vote's
 --         digest ('' if the fence belongs to this vote), and 1 if the vote was broken.
---         A period is 'x', 'r <owner>', 's' or 'k <permits>'. The queue lists the first places, each followed by its ticket's time.
+--         A period is 'x', 'r <owner>', 's' or 'k <permits>'. The queue lists the first places, each followed by the time of the ticket.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)

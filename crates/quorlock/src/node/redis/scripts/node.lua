@@ -41,17 +41,18 @@ local function begin(founders, floor, quarantine, suspended, restarts)
   redis.call('SET', KEYS[1], floor and ARGV[3] .. ' ' .. number(math.max(floor, before or 0)) or ARGV[3])
 end
 
--- Returns the length of the quarantine: enough for every lease under the new or the previous constants.
-local function quarantined()
+-- Returns the length of the quarantine: at least as long as every lease under the new or the previous constants can last.
+local function quarantine_micros()
   local owed = blank and 0 or before and meta[4] * 1100 or tonumber(meta[8])
   return math.max(ARGV[6] * 1100, owed)
 end
 
-local function trusted(offset, suspended)
+-- Returns the floor if the node may vote at once, and false if not.
+local function floor_of(offset, suspended)
   return offset ~= '' and suspended == '0' and now + offset
 end
 
--- Returns whether a server with the run and the promotion in ARGV may have another memory than the one recorded in meta.
+-- Returns whether the server's memory may have been replaced: the run or the promotion in ARGV differs from meta.
 local function is_replaced()
   for promotion in string.gmatch(ARGV[8], '[^+]+') do
     if not string.find('+' .. (meta[11] or '') .. '+', '+' .. promotion .. '+', 1, true) then return true end
@@ -64,20 +65,20 @@ if command == 'look' then
 elseif command == 'hello' then
   -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 skew  8 promotion  9 founders
   -- 10 floor's offset from the clock, or ''
-  local kin = blank or (meta[2] == ARGV[4] and meta[3] == ARGV[5] and meta[4] == ARGV[6] and meta[5] == ARGV[7])
-  if kin then
+  local has_same_constants = blank or (meta[2] == ARGV[4] and meta[3] == ARGV[5] and meta[4] == ARGV[6] and meta[5] == ARGV[7])
+  if has_same_constants then
     accepted = 1
     if blank or not mark or is_replaced() then
       local suspended = not blank and meta[9] or '0'
       local founders, restarts = blank and ARGV[9] or meta[7], blank and 0 or meta[10] + 1
-      begin(founders, trusted(ARGV[10], suspended), quarantined(), suspended, restarts)
+      begin(founders, floor_of(ARGV[10], suspended), quarantine_micros(), suspended, restarts)
     end
   end
 elseif command == 'reconfigure' then
   -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 skew  8 promotion
   -- 9 floor's offset, or ''  10 whether to suspend
   if blank or meta[2] == ARGV[4] then
-    begin(not blank and meta[7] or '', trusted(ARGV[9], ARGV[10]), quarantined(), ARGV[10], not blank and meta[10] or 0)
+    begin(not blank and meta[7] or '', floor_of(ARGV[9], ARGV[10]), quarantine_micros(), ARGV[10], not blank and meta[10] or 0)
     accepted = 1
   end
 elseif command == 'init' then

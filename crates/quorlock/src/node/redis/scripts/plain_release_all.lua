@@ -1,4 +1,4 @@
--- Releases the votes of several plain attempts, like plain_release.lua for each, with two commands for all of them.
+-- Releases the votes of several plain attempts, like plain_release.lua for each, but with two commands for all votes.
 -- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
 -- ARGV  for each attempt: the vote's key (each key once), the attempt
 -- Returns a list of the results of plain_release.lua, or errors

@@ -1,14 +1,14 @@
 -- Tries every command of the other scripts on an unused key and a channel without subscribers. Leaves nothing behind.
 -- KEYS  1 key   ARGV  1 channel
 -- Returns a list with each command that failed, followed by the server's error
-local said = {}
+local failures = {}
 local function note(command, answer)
-  local against = type(answer) == 'table' and answer.err
-  if against then
-    said[#said + 1] = command
-    said[#said + 1] = against
+  local why = type(answer) == 'table' and answer.err
+  if why then
+    failures[#failures + 1] = command
+    failures[#failures + 1] = why
   end
-  return not against
+  return not why
 end
 local function try(command, ...)
   return note(command, redis.pcall(command, ...))
@@ -35,4 +35,4 @@ if try('DEL', key) then
   try('ZREM', key, 'a')
   redis.pcall('DEL', key)
 end
-return said
+return failures

@@ -1,5 +1,5 @@
--- Releases a vote. The client leaves the queue or keeps its queue position. Mirrors `part` of quorlock-core's node::apply.
--- For an owner, releases all entries of the owner. Mirrors `retire` of node::apply.
+-- Releases a vote. The client leaves the queue or keeps its queue position. Mirrors `release` of quorlock-core's node::apply.
+-- With an owner's tombstone, releases all entries of the owner. Mirrors `retire` of node::apply.
 -- KEYS  1 vote   2 the tombstone of the attempt, or of the owner for this name; its key ends with the id
 --       3 queue   4 kept   5 holds
 -- ARGV  1 'leave ' or 'yield ', followed by ARGV[8] of acquire.lua; or ''
@@ -57,13 +57,13 @@ if keeps or first[1] and (is_told or parting == 'leave') then
   --#queue
   --#wanted
   local is_there = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
-  -- The other waiters matter only if the first one has lapsed.
+  -- If the first waiter has not expired, there is no need to examine the other waiters.
   if keeps or not is_there and tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
     wanted = nil
     drop_lapsed()
     if keeps then keep_place() end
     first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
-    -- If the yielding waiter is still first, no other waiter could get the vote, and the yielding one must not wake itself.
+    -- If the yielding waiter is still first, send no hint: the waiter must not wake itself.
     if keeps then is_told = first[1] ~= place end
   end
   if parting == 'leave' then

@@ -1,5 +1,5 @@
--- Renews the votes of several exclusive attempts, like acquire.lua for each. If the votes are unchanged, it needs fewer
--- commands: it reads all votes with one command, and then extends the fence and the vote of each.
+-- Renews the votes of several exclusive attempts, like acquire.lua for each. If the votes are unchanged, this script
+-- needs fewer commands: it reads all votes with one command, and then extends the fence and the vote of each.
 -- The votes are not declared as keys: otherwise an ACL that denies one of them would fail the whole command.
 -- ARGV  1 the text of the epoch key ('epoch floor')   2 ttl (ms)   3 max clock skew (us)   4 fence retention (ms)   5 holder
 --       6 'repair' or 'renew'; then for each attempt: the vote's key (each key once), the attempt, the fence

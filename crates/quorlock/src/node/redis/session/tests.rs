@@ -2,11 +2,11 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::name::{Channel, LeaseId, Name};
 use quorlock_core::node::{Epoch, NodeCommand};
-use quorlock_core::ticket::Channel;
+use quorlock_core::request::Request;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::{Request, Vote};
+use quorlock_core::vote::Vote;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
@@ -15,33 +15,34 @@ use crate::node::redis::scripts::META_FIELDS;
 use crate::node::url::{Address, Server};
 use crate::node::{Life, Message, Reply};
 
-const LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
+/// The life of the node's memory in these tests.
+const CURRENT_LIFE: Life = Life { epoch: Epoch(7), floor: Fence::new(9) };
 
-/// The questions of a session with this many lanes, and what it answers.
-fn cluster(lanes: usize) -> (Inflight, UnboundedReceiver<Answer>) {
-    inflight(lanes, Origin::Cluster(Vec::new()))
+/// Returns the pending questions of a session with this many masters of a Redis Cluster, and the delivered answers.
+fn inflight_in_cluster(lanes: usize) -> (Inflight, UnboundedReceiver<Answer>) {
+    inflight_of(lanes, Origin::Cluster(Vec::new()))
 }
 
-fn inflight(lanes: usize, origin: Origin) -> (Inflight, UnboundedReceiver<Answer>) {
+fn inflight_of(lanes: usize, origin: Origin) -> (Inflight, UnboundedReceiver<Answer>) {
     let (inbox, answers) = Inbox::queue(Channel(0xc));
     (Inflight::new(inbox, lanes, "r1+r2".into(), Arc::new(origin)), answers)
 }
 
-fn server() -> Origin {
+fn server_origin() -> Origin {
     Origin::Server(Server { address: Address::Tcp("h".into(), 1), tls: false, login: None, db: 0 })
 }
 
 impl Inflight {
-    fn ask(&self, question: Question, route: &[usize]) {
-        self.expect(question, Bundles::default(), route);
+    fn ask(&self, question: Question, lanes: &[usize]) {
+        self.expect(question, Bundles::default(), lanes);
     }
 
-    fn hear(&self, lane: usize, value: Value) {
+    fn receive_value(&self, lane: usize, value: Value) {
         self.receive(lane, Ok(value));
     }
 }
 
-/// This many plain acquires: OK grants them, nil refuses them.
+/// Returns a question of this many plain acquires. The reply OK grants an acquire, and nil refuses it.
 fn batch(life: Option<Life>, messages: usize) -> Question {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap().in_cluster();
     let key = Arc::new(template.key(&Name::new("a").unwrap()).unwrap());
@@ -50,95 +51,94 @@ fn batch(life: Option<Life>, messages: usize) -> Question {
     Question::Votes(life, vec![Message { key, request }; messages])
 }
 
-/// Which of a batch were granted.
+/// Returns, for each request of a batch, whether the node granted the request.
 fn grants(answer: Answer) -> Vec<bool> {
     let Answer::Votes(replies) = answer else { panic!("{answer:?}") };
     replies.iter().map(|reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. })).collect()
 }
 
 #[test]
-fn answers_come_in_the_order_of_the_questions_with_their_parts_in_place() {
-    let (session, mut answers) = cluster(3);
-    session.ask(batch(Some(LIFE), 3), &[2, 0, 2]);
-    session.ask(batch(Some(LIFE), 1), &[1]);
-    session.ask(batch(Some(LIFE), 2), &[0, 1]);
-    session.hear(1, Value::Okay);
-    session.hear(1, Value::Okay);
-    session.hear(0, Value::Nil);
-    session.hear(2, Value::Okay);
-    assert!(answers.try_recv().is_err(), "the oldest question has an answer to come");
-    session.hear(2, Value::Okay);
+fn answers_are_delivered_in_the_order_of_their_questions() {
+    let (inflight, mut answers) = inflight_in_cluster(3);
+    inflight.ask(batch(Some(CURRENT_LIFE), 3), &[2, 0, 2]);
+    inflight.ask(batch(Some(CURRENT_LIFE), 1), &[1]);
+    inflight.ask(batch(Some(CURRENT_LIFE), 2), &[0, 1]);
+    inflight.receive_value(1, Value::Okay);
+    inflight.receive_value(1, Value::Okay);
+    inflight.receive_value(0, Value::Nil);
+    inflight.receive_value(2, Value::Okay);
+    assert!(answers.try_recv().is_err(), "a value of the oldest question is still missing");
+    inflight.receive_value(2, Value::Okay);
     assert_eq!(grants(answers.try_recv().unwrap()), [true, false, true]);
     assert_eq!(grants(answers.try_recv().unwrap()), [true]);
     assert!(answers.try_recv().is_err());
-    session.hear(0, Value::Nil);
+    inflight.receive_value(0, Value::Nil);
     assert_eq!(grants(answers.try_recv().unwrap()), [false, true]);
 }
 
 #[test]
-fn answers_do_not_overtake_one_that_is_being_delivered() {
-    let (sender, heard) = std::sync::mpsc::channel();
-    let session: Arc<OnceLock<Inflight>> = Arc::default();
-    let late = Arc::clone(&session);
+fn an_answer_does_not_overtake_an_answer_that_is_being_delivered() {
+    let (sender, request_counts) = std::sync::mpsc::channel();
+    let cell: Arc<OnceLock<Inflight>> = Arc::default();
+    let inbox_cell = Arc::clone(&cell);
     let inbox = Inbox::new(Channel(0xc), move |answer| {
-        let answer = grants(answer).len();
-        if answer == 1 {
-            // While the first answer is handed over, the second question is answered elsewhere.
-            let answers = || (0..2).for_each(|_| late.get().unwrap().hear(1, Value::Okay));
-            std::thread::scope(|scope| drop(scope.spawn(answers)));
+        let requests = grants(answer).len();
+        if requests == 1 {
+            // While the first answer is delivered, another thread receives the second answer.
+            let receive_second = || (0..2).for_each(|_| inbox_cell.get().unwrap().receive_value(1, Value::Okay));
+            std::thread::scope(|scope| drop(scope.spawn(receive_second)));
         }
-        sender.send(answer).unwrap();
+        sender.send(requests).unwrap();
     });
-    let session =
-        session.get_or_init(|| Inflight::new(inbox, 2, "r1+r2".into(), Arc::new(Origin::Cluster(Vec::new()))));
-    session.ask(batch(Some(LIFE), 1), &[0]);
-    session.ask(batch(Some(LIFE), 2), &[1, 1]);
-    session.hear(0, Value::Okay);
-    assert_eq!(heard.try_iter().collect::<Vec<_>>(), [1, 2]);
+    let inflight = cell.get_or_init(|| Inflight::new(inbox, 2, "r1+r2".into(), Arc::new(Origin::Cluster(Vec::new()))));
+    inflight.ask(batch(Some(CURRENT_LIFE), 1), &[0]);
+    inflight.ask(batch(Some(CURRENT_LIFE), 2), &[1, 1]);
+    inflight.receive_value(0, Value::Okay);
+    assert_eq!(request_counts.try_iter().collect::<Vec<_>>(), [1, 2]);
 }
 
 #[test]
-fn without_a_life_nothing_is_granted() {
-    let (session, mut answers) = cluster(1);
-    session.ask(batch(None, 1), &[0]);
-    session.hear(0, Value::Okay);
+fn a_question_without_a_life_gets_no_grant() {
+    let (inflight, mut answers) = inflight_in_cluster(1);
+    inflight.ask(batch(None, 1), &[0]);
+    inflight.receive_value(0, Value::Okay);
     assert_eq!(grants(answers.try_recv().unwrap()), [false]);
 }
 
 #[test]
-fn one_name_that_has_moved_leaves_the_other_votes() {
-    let (session, mut answers) = cluster(2);
-    session.ask(batch(Some(LIFE), 2), &[0, 1]);
-    session.hear(0, Value::Okay);
-    session.hear(1, Value::Error("MOVED 1 127.0.0.1:1".into()));
+fn a_moved_name_does_not_affect_the_votes_about_other_names() {
+    let (inflight, mut answers) = inflight_in_cluster(2);
+    inflight.ask(batch(Some(CURRENT_LIFE), 2), &[0, 1]);
+    inflight.receive_value(0, Value::Okay);
+    inflight.receive_value(1, Value::Error("MOVED 1 127.0.0.1:1".into()));
     let Answer::Votes(replies) = answers.try_recv().unwrap() else { panic!("no replies") };
     assert!(matches!(&replies[..], [Reply::Voted { .. }, Reply::Moved(_)]), "{replies:?}");
 }
 
 #[test]
-fn every_surprise_is_the_end() {
+fn an_unexpected_reply_or_a_connection_error_ends_the_session() {
     let down = || Value::Error("CLUSTERDOWN Hash slot not served".into());
-    // To a batch, to the question whether a master is there, to nothing, and the end of a connection.
-    for surprise in 0..4 {
-        let (session, mut answers) = cluster(2);
-        match surprise {
+    // An error instead of a vote, an error instead of a state, a reply without a request, and a connection error.
+    for case in 0..4 {
+        let (inflight, mut answers) = inflight_in_cluster(2);
+        match case {
             0 => {
-                session.ask(batch(Some(LIFE), 1), &[1]);
-                session.hear(1, down());
+                inflight.ask(batch(Some(CURRENT_LIFE), 1), &[1]);
+                inflight.receive_value(1, down());
             }
             1 => {
-                session.ask(Question::NodeCommand(claim()), &[0, 0, 1]);
-                session.hear(1, down());
-                session.hear(0, blank());
-                session.hear(0, replication("master", ZEROS));
+                inflight.ask(Question::NodeCommand(claim()), &[0, 0, 1]);
+                inflight.receive_value(1, down());
+                inflight.receive_value(0, blank_standing());
+                inflight.receive_value(0, replication("master", NO_PROMOTION));
             }
-            2 => session.hear(0, Value::Okay),
-            _ => drop(session.receive(0, Err(io::ErrorKind::ConnectionReset.into()))),
+            2 => inflight.receive_value(0, Value::Okay),
+            _ => drop(inflight.receive(0, Err(io::ErrorKind::ConnectionReset.into()))),
         }
-        assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Broken(_)))), "surprise {surprise}");
-        session.ask(batch(Some(LIFE), 1), &[0]);
-        session.hear(0, Value::Okay);
-        assert!(answers.try_recv().is_err(), "nothing comes after the end");
+        assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Broken(_)))), "case {case}");
+        inflight.ask(batch(Some(CURRENT_LIFE), 1), &[0]);
+        inflight.receive_value(0, Value::Okay);
+        assert!(answers.try_recv().is_err(), "something was delivered after the end of the session");
     }
 }
 
@@ -146,13 +146,14 @@ fn claim() -> NodeCommand {
     NodeCommand::Claim { epoch: Epoch(7), elapsed_micros: 1 }
 }
 
-const ZEROS: &str = "0000000000000000000000000000000000000000";
+/// The `master_replid2` of a server that was never promoted.
+const NO_PROMOTION: &str = "0000000000000000000000000000000000000000";
 
-/// How a blank node stands.
-fn blank() -> Value {
-    // The epoch text of its life, and the fields of meta.
-    let words = (0..=META_FIELDS.len()).map(|_| Value::Text(Vec::new()));
-    Value::Array([Value::Int(1), Value::Int(5)].into_iter().chain(words).collect())
+/// Returns the state of a blank node, as the node's script replies it.
+fn blank_standing() -> Value {
+    // The content of the epoch key, and the fields of the meta key.
+    let fields = (0..=META_FIELDS.len()).map(|_| Value::Text(Vec::new()));
+    Value::Array([Value::Int(1), Value::Int(5)].into_iter().chain(fields).collect())
 }
 
 fn replication(role: &str, id: &str) -> Value {
@@ -160,22 +161,22 @@ fn replication(role: &str, id: &str) -> Value {
 }
 
 #[test]
-fn a_cluster_is_known_by_the_promotions_of_all_its_masters() {
-    let (session, mut answers) = cluster(2);
-    session.ask(Question::NodeCommand(claim()), &[1, 0, 1, 0, 1]);
-    session.hear(1, blank());
-    session.hear(1, replication("master", "bb"));
-    session.hear(1, policy("noeviction"));
-    session.hear(0, replication("master", "aa"));
-    session.hear(0, policy("noeviction"));
+fn the_identity_of_a_redis_cluster_contains_the_promotions_of_all_masters() {
+    let (inflight, mut answers) = inflight_in_cluster(2);
+    inflight.ask(Question::NodeCommand(claim()), &[1, 0, 1, 0, 1]);
+    inflight.receive_value(1, blank_standing());
+    inflight.receive_value(1, replication("master", "bb"));
+    inflight.receive_value(1, policy("noeviction"));
+    inflight.receive_value(0, replication("master", "aa"));
+    inflight.receive_value(0, policy("noeviction"));
     let Answer::Standing(_, identity) = answers.try_recv().unwrap() else { panic!("no standing") };
     assert_eq!(identity, Identity { run: "r1+r2".into(), promotion: "aa:7+bb:7".into() });
 
-    session.ask(Question::NodeCommand(claim()), &[1, 0, 1]);
-    session.hear(1, blank());
-    session.hear(1, replication("slave", ZEROS));
-    session.hear(0, replication("master", ZEROS));
-    assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Unreachable(_)))), "one is a replica by now");
+    inflight.ask(Question::NodeCommand(claim()), &[1, 0, 1]);
+    inflight.receive_value(1, blank_standing());
+    inflight.receive_value(1, replication("slave", NO_PROMOTION));
+    inflight.receive_value(0, replication("master", NO_PROMOTION));
+    assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Unreachable(_)))), "one master is now a replica");
 }
 
 fn policy(policy: &str) -> Value {
@@ -183,69 +184,69 @@ fn policy(policy: &str) -> Value {
 }
 
 #[test]
-fn one_master_that_may_forget_is_enough_to_end_it() {
-    let (session, mut answers) = cluster(2);
-    session.ask(Question::NodeCommand(claim()), &[0, 0, 1, 0, 1]);
-    session.hear(0, blank());
-    session.hear(0, replication("master", ZEROS));
-    session.hear(0, policy("noeviction"));
-    session.hear(1, replication("master", ZEROS));
-    session.hear(1, policy("volatile-lru"));
+fn one_master_that_may_evict_keys_ends_the_session() {
+    let (inflight, mut answers) = inflight_in_cluster(2);
+    inflight.ask(Question::NodeCommand(claim()), &[0, 0, 1, 0, 1]);
+    inflight.receive_value(0, blank_standing());
+    inflight.receive_value(0, replication("master", NO_PROMOTION));
+    inflight.receive_value(0, policy("noeviction"));
+    inflight.receive_value(1, replication("master", NO_PROMOTION));
+    inflight.receive_value(1, policy("volatile-lru"));
     let answer = answers.try_recv().unwrap();
     assert!(matches!(&answer, Answer::End(Trouble::Unfit(why)) if why.contains("volatile-lru")), "{answer:?}");
 }
 
 #[test]
-fn hints_are_heard_in_between() {
-    let (session, mut answers) = cluster(2);
-    session.ask(batch(Some(LIFE), 1), &[0]);
-    let on = crate::node::redis::scripts::hint_channel(Channel(0xc));
-    let push = ["message", &on, "5-0000000000000007"].map(|text| Value::Text(text.into()));
-    session.hear(0, Value::Push(push.into()));
+fn a_hint_may_arrive_before_the_answer_to_an_earlier_question() {
+    let (inflight, mut answers) = inflight_in_cluster(2);
+    inflight.ask(batch(Some(CURRENT_LIFE), 1), &[0]);
+    let channel = crate::node::redis::scripts::hint_channel(Channel(0xc));
+    let push = ["message", &channel, "5-0000000000000007"].map(|text| Value::Text(text.into()));
+    inflight.receive_value(0, Value::Push(push.into()));
     assert!(matches!(answers.try_recv(), Ok(Answer::Hint(..))));
-    session.hear(0, Value::Okay);
+    inflight.receive_value(0, Value::Okay);
     assert_eq!(grants(answers.try_recv().unwrap()), [true]);
 }
 
-/// A plain acquire on one server is followed by a look at the epoch.
-fn with_look(bits: u128) -> Question {
+/// Returns a question of one plain acquire to a single server. A read of the epoch follows the acquire.
+fn acquire_with_epoch_read(bits: u128) -> Question {
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     let key = Arc::new(template.key(&Name::new("job").unwrap()).unwrap());
     let ttl = Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap();
     let request = Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(bits), ttl });
-    Question::Votes(Some(LIFE), vec![Message { key, request }])
+    Question::Votes(Some(CURRENT_LIFE), vec![Message { key, request }])
 }
 
-fn look() -> Value {
-    Value::Text(format!("{:032x} {}", LIFE.epoch.0, LIFE.floor).into())
+fn epoch_text_value() -> Value {
+    Value::Text(format!("{:032x} {}", CURRENT_LIFE.epoch.0, CURRENT_LIFE.floor).into())
 }
 
 #[test]
-fn a_batch_is_answered_with_its_last_value() {
-    let (session, mut answers) = inflight(1, server());
-    session.ask(with_look(1), &[0, 0]);
-    session.ask(with_look(2), &[0, 0]);
-    session.hear(0, Value::Okay);
+fn a_batch_is_answered_when_its_last_value_arrives() {
+    let (inflight, mut answers) = inflight_of(1, server_origin());
+    inflight.ask(acquire_with_epoch_read(1), &[0, 0]);
+    inflight.ask(acquire_with_epoch_read(2), &[0, 0]);
+    inflight.receive_value(0, Value::Okay);
     assert!(answers.try_recv().is_err());
-    session.hear(0, look());
+    inflight.receive_value(0, epoch_text_value());
     assert_eq!(grants(answers.try_recv().unwrap()), [true]);
-    session.hear(0, Value::Nil);
+    inflight.receive_value(0, Value::Nil);
     assert!(answers.try_recv().is_err());
-    session.hear(0, look());
+    inflight.receive_value(0, epoch_text_value());
     assert_eq!(grants(answers.try_recv().unwrap()), [false]);
 }
 
 #[test]
-fn nothing_comes_after_the_end() {
-    let (session, mut answers) = inflight(1, server());
-    session.ask(with_look(1), &[0, 0]);
-    session.ask(with_look(2), &[0, 0]);
-    session.hear(0, Value::Int(3));
-    assert!(!session.receive(0, Ok(look())), "nobody wants more");
+fn nothing_is_delivered_after_the_end_of_a_session() {
+    let (inflight, mut answers) = inflight_of(1, server_origin());
+    inflight.ask(acquire_with_epoch_read(1), &[0, 0]);
+    inflight.ask(acquire_with_epoch_read(2), &[0, 0]);
+    inflight.receive_value(0, Value::Int(3));
+    assert!(!inflight.receive(0, Ok(epoch_text_value())), "the connection must stop reading");
     assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Broken(_)))));
-    // Taken for the answer to the first batch, this would be a vote for a client that has none.
-    session.hear(0, Value::Okay);
-    session.hear(0, look());
-    session.receive(0, Err(io::ErrorKind::ConnectionReset.into()));
+    // If these values were taken for the answer to the first batch, a client would count a vote that it does not have.
+    inflight.receive_value(0, Value::Okay);
+    inflight.receive_value(0, epoch_text_value());
+    inflight.receive(0, Err(io::ErrorKind::ConnectionReset.into()));
     assert!(answers.try_recv().is_err());
 }

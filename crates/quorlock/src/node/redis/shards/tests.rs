@@ -18,7 +18,7 @@ fn host(name: &str) -> Value {
 }
 
 #[test]
-fn every_slot_is_with_its_master() {
+fn every_slot_has_the_lane_of_its_master() {
     let ranges = [range(0, 99, &host("a"), 1), range(100, 16_382, &host("b"), 1), range(16_383, 16_383, &host("a"), 1)];
     let shards = parse(&Value::Array(ranges.to_vec())).unwrap();
     assert_eq!(shards.masters, [server("a", 1), server("b", 1)]);
@@ -26,7 +26,7 @@ fn every_slot_is_with_its_master() {
 }
 
 #[test]
-fn a_server_that_does_not_know_its_address_is_where_it_was_asked() {
+fn a_server_that_does_not_know_its_address_gets_the_address_of_the_seed() {
     for unknown in [Value::Nil, host("")] {
         let shards = parse(&Value::Array(vec![range(0, 16_383, &unknown, 7)])).unwrap();
         assert_eq!(shards.masters, [server("seed", 7)]);
@@ -34,16 +34,16 @@ fn a_server_that_does_not_know_its_address_is_where_it_was_asked() {
 }
 
 #[test]
-fn slots_without_a_master_may_get_one() {
+fn slots_without_a_master_are_a_temporary_trouble() {
     let Err(Trouble::Unreachable(why)) = parse(&Value::Array(vec![range(5, 16_383, &host("a"), 1)])) else {
-        panic!("it was accepted")
+        panic!("slots without a master were accepted")
     };
     assert!(why.contains("5 of its 16384"), "{why}");
     assert!(matches!(parse(&Value::Array(vec![])), Err(Trouble::Unreachable(_))));
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn a_malformed_reply_to_cluster_slots_is_refused() {
     for wrong in [
         Value::Nil,
         Value::Array(vec![Value::Int(1)]),

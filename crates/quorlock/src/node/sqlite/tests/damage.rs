@@ -1,36 +1,38 @@
-//! Files that were damaged, moved or taken away: errors, never panics, and no lease id in them.
+//! Files that were damaged, replaced or deleted cause errors. They never cause panics, and the errors contain no lease
+//! id.
 
 use std::sync::LazyLock;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 
 use super::*;
 
-/// The size of a page, as SQLite has it unless it is told otherwise.
+/// The default page size of SQLite.
 const PAGE: usize = 4_096;
-/// What is in such a file, and in one and its log while somebody has it open.
-static WHOLE: LazyLock<Vec<u8>> = LazyLock::new(|| std::fs::read(ground().path()).unwrap());
+/// The contents of a closed file with votes.
+static CLOSED: LazyLock<Vec<u8>> = LazyLock::new(|| std::fs::read(filled_file().path()).unwrap());
+/// The contents of a file and of its log while a session has the file open.
 static OPEN: LazyLock<(Vec<u8>, Vec<u8>)> = LazyLock::new(|| {
-    let ground = ground();
-    let mut session = ground.session("boot");
+    let test_file = filled_file();
+    let mut session = test_file.session("boot");
     for name in 20..40 {
         granted(&session.acquire(&name.to_string(), SECRET));
     }
-    (std::fs::read(ground.path()).unwrap(), std::fs::read(log_of(&ground)).unwrap())
+    (std::fs::read(test_file.path()).unwrap(), std::fs::read(log_of(&test_file)).unwrap())
 });
 
-fn log_of(ground: &Ground) -> String {
-    format!("{}-wal", ground.path().display())
+fn log_of(test_file: &TestFile) -> String {
+    format!("{}-wal", test_file.path().display())
 }
 
 const SECRET: u128 = 0x5ec2_e700_0000_0000_0000_0000_0000_0001;
 
-/// Opens and asks, and gives every error on the way.
-fn troubles(ground: &Ground) -> Vec<String> {
-    let mut session = match ground.open("boot") {
+/// Opens the file and sends requests. Returns all errors.
+fn troubles(test_file: &TestFile) -> Vec<String> {
+    let mut session = match test_file.open("boot") {
         Ok(session) => session,
         Err(Trouble::Unfit(why) | Trouble::Unreachable(why)) => return vec![why],
         Err(trouble) => panic!("{trouble:?}"),
@@ -58,8 +60,8 @@ fn troubles(ground: &Ground) -> Vec<String> {
                     Err(Trouble::Broken(why)) => all.push(why),
                     Err(trouble) => panic!("{trouble:?}"),
                 }
-                // That was the end of the session.
-                session = match ground.open("boot") {
+                // The error has ended the session.
+                session = match test_file.open("boot") {
                     Ok(session) => session,
                     Err(Trouble::Unfit(why) | Trouble::Unreachable(why)) => {
                         all.push(why);
@@ -73,27 +75,27 @@ fn troubles(ground: &Ground) -> Vec<String> {
     all
 }
 
-/// A file with some votes, entries and waiters in it, at rest.
-fn ground() -> Ground {
-    let ground = Ground::new();
-    let mut session = ground.session("boot");
+/// Returns a closed file that contains votes, entries and waiters.
+fn filled_file() -> TestFile {
+    let test_file = TestFile::new();
+    let mut session = test_file.session("boot");
     let waiter = |at| Some(Waiter { ticket: Ticket { at, id: 1 }, channel: Channel(9), shared: false });
     for name in 0..20 {
         let mode = match name % 2 {
             0 => Mode::EXCLUSIVE,
             _ => Mode::Shared { owner: OwnerId::from_bits(SECRET), reenters: false },
         };
-        granted(&session.ask(&name.to_string(), asking(SECRET, mode, waiter(1))));
-        assert!(is_held(&session.ask(&name.to_string(), asking(SECRET + 9, Mode::EXCLUSIVE, waiter(2)))));
+        granted(&session.ask(&name.to_string(), acquire_as(SECRET, mode, waiter(1))));
+        assert!(is_held(&session.ask(&name.to_string(), acquire_as(SECRET + 9, Mode::EXCLUSIVE, waiter(2)))));
     }
     drop(session);
-    let other = ground.other();
+    let other = test_file.connect();
     other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-    ground
+    test_file
 }
 
 #[test]
-fn garbage_in_a_column_is_an_error_that_tells_no_secret() {
+fn garbage_in_a_column_causes_an_error_without_secrets() {
     let columns = [
         ("record", "vote", true),
         ("record", "vote_until", true),
@@ -124,26 +126,26 @@ fn garbage_in_a_column_is_an_error_that_tells_no_secret() {
         ("node", "nodes", true),
         ("node", "cluster", false),
     ];
-    let loose = {
-        let ground = ground();
-        let loosen = "PRAGMA writable_schema = ON;
+    let without_types = {
+        let test_file = filled_file();
+        let remove_types = "PRAGMA writable_schema = ON;
             UPDATE sqlite_schema SET sql = replace(replace(sql, ', STRICT', ''), 'STRICT', '');
             PRAGMA wal_checkpoint(TRUNCATE)";
-        ground.other().execute_batch(loosen).unwrap();
-        std::fs::read(ground.path()).unwrap()
+        test_file.connect().execute_batch(remove_types).unwrap();
+        std::fs::read(test_file.path()).unwrap()
     };
     for (table, column, is_parsed) in columns {
         for garbage in ["-1", "9007199254740992 * 1000", "x'00ff'", "'5ec2e7 and more'", "1.5"] {
-            let ground = Ground::new();
-            std::fs::write(ground.path(), &loose).unwrap();
-            ground.other().execute_batch(&format!("UPDATE {table} SET {column} = {garbage}")).unwrap();
-            let troubles = troubles(&ground);
+            let test_file = TestFile::new();
+            std::fs::write(test_file.path(), &without_types).unwrap();
+            test_file.connect().execute_batch(&format!("UPDATE {table} SET {column} = {garbage}")).unwrap();
+            let troubles = troubles(&test_file);
             let is_number = garbage.starts_with('9')
                 && match table {
                     "node" => column != "floor",
                     _ => matches!(column, "vote_until" | "since" | "fence_until" | "until" | "at"),
                 };
-            // What seems to have lapsed long ago may be swept away unread.
+            // A sweep may delete a row that seems to have expired long ago, without reading the row.
             let is_swept = garbage == "-1" && column.ends_with("until");
             assert!(!is_parsed || is_number || is_swept || !troubles.is_empty(), "{table}.{column} = {garbage}");
             for why in troubles {
@@ -154,34 +156,34 @@ fn garbage_in_a_column_is_an_error_that_tells_no_secret() {
 }
 
 #[test]
-fn a_missing_table_or_row_is_an_error() {
+fn a_missing_table_or_node_row_causes_an_error() {
     let drops =
         ["node", "record", "entry", "place", "hint", "tombstone", "retired"].map(|table| format!("DROP TABLE {table}"));
     for damage in drops.iter().map(String::as_str).chain(["DELETE FROM node"]) {
-        let ground = ground();
-        ground.other().execute_batch(damage).unwrap();
-        assert!(!troubles(&ground).is_empty(), "{damage}");
+        let test_file = filled_file();
+        test_file.connect().execute_batch(damage).unwrap();
+        assert!(!troubles(&test_file).is_empty(), "{damage}");
     }
 }
 
 #[test]
-fn a_truncated_file_is_an_error_not_a_panic() {
-    let whole = std::fs::read(ground().path()).unwrap();
+fn a_truncated_file_causes_an_error_and_no_panic() {
+    let whole = std::fs::read(filled_file().path()).unwrap();
     for length in [1, 50, 99, 100, 101, 512, 4_095, 4_096, 4_097, 8_192] {
-        let ground = Ground::new();
-        std::fs::write(ground.path(), &whole[..length]).unwrap();
-        assert!(!troubles(&ground).is_empty(), "{length} of {}", whole.len());
+        let test_file = TestFile::new();
+        std::fs::write(test_file.path(), &whole[..length]).unwrap();
+        assert!(!troubles(&test_file).is_empty(), "{length} of {}", whole.len());
     }
 }
 
-/// Where a file is scribbled over, and with what.
-type Scribble = (Index, Vec<u8>);
+/// An overwritten part of a file: the position, and the new bytes.
+type Overwrite = (Index, Vec<u8>);
 
-fn damaged(whole: &[u8], scribbles: &[Scribble], length: Option<Index>) -> Vec<u8> {
+fn damaged(whole: &[u8], overwrites: &[Overwrite], length: Option<Index>) -> Vec<u8> {
     let mut bytes = whole.to_vec();
-    for (at, with) in scribbles {
+    for (at, new_bytes) in overwrites {
         let at = at.index(bytes.len());
-        for (byte, new) in bytes[at..].iter_mut().zip(with) {
+        for (byte, new) in bytes[at..].iter_mut().zip(new_bytes) {
             *byte = *new;
         }
     }
@@ -191,28 +193,28 @@ fn damaged(whole: &[u8], scribbles: &[Scribble], length: Option<Index>) -> Vec<u
     bytes
 }
 
-/// Opens a file with these bytes and asks: no panic, and no secret in any error.
-fn survives(bytes: &[u8], log: Option<&[u8]>) {
-    let ground = Ground::new();
-    std::fs::write(ground.path(), bytes).unwrap();
+/// Opens a file with these bytes and sends requests. Fails if an error contains a secret.
+fn check_errors(bytes: &[u8], log: Option<&[u8]>) {
+    let test_file = TestFile::new();
+    std::fs::write(test_file.path(), bytes).unwrap();
     if let Some(log) = log {
-        std::fs::write(log_of(&ground), log).unwrap();
+        std::fs::write(log_of(&test_file), log).unwrap();
     }
-    for why in troubles(&ground) {
+    for why in troubles(&test_file) {
         assert!(!why.contains("5ec2e7"), "{why}");
     }
 }
 
 #[test]
-fn no_page_can_be_scribbled_over_so_that_it_panics_or_tells_a_secret() {
-    let whole = &*WHOLE;
-    assert_eq!(whole.len() % PAGE, 0, "pages are as large as they are taken to be");
+fn an_overwritten_page_causes_no_panic_and_shows_no_secret() {
+    let whole = &*CLOSED;
+    assert_eq!(whole.len() % PAGE, 0, "the file consists of whole pages");
     for page in 0..whole.len() / PAGE {
         for with in [0, 0xff, 0x5a] {
             for part in [0..8, 8..PAGE / 2, PAGE - 64..PAGE, 0..PAGE] {
                 let mut bytes = whole.clone();
                 bytes[page * PAGE..][part].fill(with);
-                survives(&bytes, None);
+                check_errors(&bytes, None);
             }
         }
     }
@@ -222,43 +224,43 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_scribbled_file_never_panics_and_tells_no_secret(
-        scribbles in vec((any::<Index>(), vec(any::<u8>(), 1..64)), 1..9),
+    fn an_overwritten_file_causes_no_panic_and_shows_no_secret(
+        overwrites in vec((any::<Index>(), vec(any::<u8>(), 1..64)), 1..9),
         length in any::<Option<Index>>(),
     ) {
-        survives(&damaged(&WHOLE, &scribbles, length), None);
+        check_errors(&damaged(&CLOSED, &overwrites, length), None);
     }
 
     #[test]
-    fn a_scribbled_log_never_panics_and_tells_no_secret(
-        scribbles in vec((any::<Index>(), vec(any::<u8>(), 1..64)), 1..9),
+    fn an_overwritten_log_causes_no_panic_and_shows_no_secret(
+        overwrites in vec((any::<Index>(), vec(any::<u8>(), 1..64)), 1..9),
         length in any::<Option<Index>>(),
     ) {
         let (whole, log) = &*OPEN;
-        survives(whole, Some(&damaged(log, &scribbles, length)));
+        check_errors(whole, Some(&damaged(log, &overwrites, length)));
     }
 }
 
 #[test]
-fn a_file_that_is_scribbled_over_while_open_is_an_error_not_a_panic() {
-    let ground = ground();
-    let mut session = ground.session("boot");
-    let size = std::fs::metadata(ground.path()).unwrap().len() as usize;
-    std::fs::write(ground.path(), vec![0xa5; size]).unwrap();
-    // The pages may still be cached or in the log: an error is due only from a new session.
+fn a_file_that_is_overwritten_while_open_causes_an_error_and_no_panic() {
+    let test_file = filled_file();
+    let mut session = test_file.session("boot");
+    let size = std::fs::metadata(test_file.path()).unwrap().len() as usize;
+    std::fs::write(test_file.path(), vec![0xa5; size]).unwrap();
+    // This session may still have the pages in its cache or in the log. Only a new session must report an error.
     drop(session.send(vec![message("1", acquire(1))]));
     drop(session);
-    assert!(!troubles(&ground).is_empty());
+    assert!(!troubles(&test_file).is_empty());
 }
 
 #[test]
-fn a_file_that_was_deleted_or_replaced_is_not_voted_with() {
-    let ground = Ground::new();
-    let [mut session, mut later] = ["boot", "boot"].map(|boot| ground.session(boot));
+fn a_session_whose_file_was_deleted_or_replaced_does_not_vote() {
+    let test_file = TestFile::new();
+    let [mut session, mut later] = ["boot", "boot"].map(|boot| test_file.session(boot));
     granted(&session.acquire("a", 1));
-    std::fs::remove_file(ground.path()).unwrap();
-    let gone = session.send(vec![message("a", acquire(1))]);
-    assert!(matches!(&gone, Err(Trouble::Broken(why)) if why.contains("deleted")), "{gone:?}");
-    std::fs::write(ground.path(), "").unwrap();
+    std::fs::remove_file(test_file.path()).unwrap();
+    let answer = session.send(vec![message("a", acquire(1))]);
+    assert!(matches!(&answer, Err(Trouble::Broken(why)) if why.contains("deleted")), "{answer:?}");
+    std::fs::write(test_file.path(), "").unwrap();
     assert!(matches!(wait(later.session.node_command(NodeCommand::Look)), Err(Trouble::Broken(_))));
 }

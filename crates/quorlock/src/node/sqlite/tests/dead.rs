@@ -1,193 +1,198 @@
-//! Holders and waiters whose processes are gone, made up: the first process of the machine did not start at 1.
+//! Holders and waiters whose processes are dead. The tests use a process that does not exist: pid 1 with start time 1.
 
-use quorlock_core::mode::OwnerId;
-use quorlock_core::vote::{BreakMode, Target};
+use quorlock_core::name::OwnerId;
+use quorlock_core::request::{BreakMode, Target};
 use quorlock_testkit::eventually;
 
 use super::*;
 
 const REALM: &str = "here";
-const GONE: &str = "1@1";
+const DEAD: &str = "1@1";
 const FIRST: Ticket = Ticket { at: 1, id: 0 };
 const SECOND: Ticket = Ticket { at: 2, id: 0 };
 const THIRD: Ticket = Ticket { at: 3, id: 0 };
 
-/// A process that runs: this one.
+/// Returns this process, which runs.
 fn alive() -> String {
     let own = Processes::read(true, &[]).unwrap();
-    own.behind().unwrap().split_once(' ').unwrap().1.into()
+    own.list().unwrap().split_once(' ').unwrap().1.into()
 }
 
-impl Ground {
-    fn client(&self, channel: u128, behind: Option<&str>) -> Listening {
-        self.listener_of(Channel(channel), Processes::made_up(REALM, behind))
+impl TestFile {
+    fn client(&self, channel: u128, processes: Option<&str>) -> TestListener {
+        self.listener_with(Channel(channel), Processes::fake(REALM, processes))
     }
 
-    fn dead(&self, channel: u128) -> Listening {
-        self.client(channel, Some(GONE))
+    /// Opens a session whose leases only a dead process keeps alive.
+    fn dead(&self, channel: u128) -> TestListener {
+        self.client(channel, Some(DEAD))
     }
 
-    fn living(&self, channel: u128) -> Listening {
+    /// Opens a session whose leases a running process keeps alive.
+    fn living(&self, channel: u128) -> TestListener {
         self.client(channel, Some(&alive()))
     }
 }
 
 #[test]
-fn a_dead_holder_is_out_of_the_way_and_the_fence_grows() {
-    let ground = Ground::new();
-    let [mut dead, mut next] = [ground.dead(1), ground.living(2)];
+fn the_lock_of_a_dead_holder_is_granted_with_a_higher_fence() {
+    let test_file = TestFile::new();
+    let [mut dead, mut next] = [test_file.dead(1), test_file.living(2)];
     let first = granted(&dead.session.acquire("a", 1));
     let second = granted(&next.session.acquire("a", 2));
     assert!(second > first);
-    assert!(is_held(&dead.session.acquire("a", 3)), "and the next session has it");
-    assert_eq!(vote_of(&mut dead, renew(1)), Vote::Refusal(Refusal::Tombstoned), "what it still had under way");
+    assert!(is_held(&dead.session.acquire("a", 3)), "the next session holds the lock");
+    assert_eq!(vote_of(&mut dead, renew(1)), Vote::Refusal(Refusal::Tombstoned), "a late renewal of the dead holder");
 }
 
 #[test]
-fn who_lives_or_is_not_known_to_be_dead_keeps_its_lock() {
-    let elsewhere = Processes::made_up("elsewhere", Some(GONE));
-    let ground = Ground::new();
-    let mut next = ground.living(1);
-    let with_guardian = format!("{GONE} {}", alive());
-    for behind in [Some(alive().as_str()), Some(&with_guardian), None] {
-        let name = behind.unwrap_or("nobody said");
-        granted(&ground.client(2, behind).session.acquire(name, 1));
+fn a_holder_keeps_its_lock_unless_all_its_processes_are_provably_dead() {
+    let elsewhere = Processes::fake("elsewhere", Some(DEAD));
+    let test_file = TestFile::new();
+    let mut next = test_file.living(1);
+    let with_guardian = format!("{DEAD} {}", alive());
+    for processes in [Some(alive().as_str()), Some(&with_guardian), None] {
+        let name = processes.unwrap_or("no list");
+        granted(&test_file.client(2, processes).session.acquire(name, 1));
         assert!(is_held(&next.session.acquire(name, 2)), "{name}");
     }
-    granted(&ground.listener_of(Channel(3), elsewhere).session.acquire("elsewhere", 1));
-    assert!(is_held(&next.session.acquire("elsewhere", 2)), "of another boot or namespace");
-    granted(&ground.dead(4).session.acquire("a", 3));
-    assert!(is_held(&ground.listener(Channel(5)).session.acquire("a", 4)), "the asker does not know where it is");
+    granted(&test_file.listener_with(Channel(3), elsewhere).session.acquire("elsewhere", 1));
+    assert!(is_held(&next.session.acquire("elsewhere", 2)), "a process of another boot or namespace");
+    granted(&test_file.dead(4).session.acquire("a", 3));
+    assert!(
+        is_held(&test_file.listener(Channel(5)).session.acquire("a", 4)),
+        "the client that asks does not know its own realm"
+    );
     granted(&next.session.acquire("a", 5));
 }
 
 #[test]
-fn a_renewal_by_another_process_says_nothing_about_who_holds() {
-    let ground = Ground::new();
-    let [mut holder, mut passing, mut next] = [ground.living(1), ground.dead(2), ground.living(3)];
+fn a_renewal_by_another_process_does_not_replace_the_list_of_processes() {
+    let test_file = TestFile::new();
+    let [mut holder, mut other, mut next] = [test_file.living(1), test_file.dead(2), test_file.living(3)];
     let reads = Mode::Shared { owner: OwnerId::from_bits(7), reenters: false };
     granted(&holder.session.acquire("a", 1));
-    granted(&holder.session.ask("b", asking(1, reads, None)));
-    ground.clock.pass(1_000);
-    granted(&vote_of(&mut passing, renew(1)));
+    granted(&holder.session.ask("b", acquire_as(1, reads, None)));
+    test_file.clock.pass(1_000);
+    granted(&vote_of(&mut other, renew(1)));
     assert!(is_held(&next.session.acquire("a", 2)));
-    granted(&passing.session.ask("b", renew_as(1, reads)));
+    granted(&other.session.ask("b", renew_as(1, reads)));
     assert!(is_held(&next.session.acquire("b", 2)));
 }
 
 #[test]
-fn a_renewal_adds_processes_to_the_list_that_it_began_with() {
-    let ground = Ground::new();
-    let [mut holder, mut next] = [ground.dead(1), ground.living(2)];
-    let mut grown = ground.client(3, Some(&format!("{GONE} {}", alive())));
-    let mut shorter = ground.dead(4);
+fn a_renewal_may_extend_but_not_shorten_the_list_of_processes() {
+    let test_file = TestFile::new();
+    let [mut holder, mut next] = [test_file.dead(1), test_file.living(2)];
+    let mut longer = test_file.client(3, Some(&format!("{DEAD} {}", alive())));
+    let mut shorter = test_file.dead(4);
     let reads = Mode::Shared { owner: OwnerId::from_bits(7), reenters: false };
     for name in ["a", "b"] {
         let mode = if name == "a" { Mode::EXCLUSIVE } else { reads };
-        granted(&holder.session.ask(name, asking(1, mode, None)));
-        for session in [&mut grown, &mut shorter] {
-            ground.clock.pass(1_000);
+        granted(&holder.session.ask(name, acquire_as(1, mode, None)));
+        for session in [&mut longer, &mut shorter] {
+            test_file.clock.pass(1_000);
             granted(&session.session.ask(name, renew_as(1, mode)));
-            assert!(is_held(&next.session.acquire(name, 2)), "{name}: nothing is taken off the list either");
+            assert!(is_held(&next.session.acquire(name, 2)), "{name}: a renewal removes no process from the list");
         }
     }
 }
 
 #[test]
-fn the_death_of_whoever_broke_a_lease_frees_nothing() {
-    let ground = Ground::new();
-    let [mut holder, mut passing, mut next] = [ground.living(1), ground.dead(2), ground.living(3)];
-    let Vote::Grant { fence, .. } = vote_of(&mut holder, asking(1, Mode::EXCLUSIVE, None)) else {
-        panic!("it is free");
+fn the_death_of_the_client_that_broke_a_lease_does_not_free_the_lock() {
+    let test_file = TestFile::new();
+    let [mut holder, mut other, mut next] = [test_file.living(1), test_file.dead(2), test_file.living(3)];
+    let Vote::Grant { fence, .. } = vote_of(&mut holder, acquire_as(1, Mode::EXCLUSIVE, None)) else {
+        panic!("a free lock was not granted");
     };
     let request = Request::Break { target: Target::Fence(fence), mode: BreakMode::Drain };
-    assert!(matches!(vote_of(&mut passing, request), Vote::Broken { stood: true, .. }));
+    assert!(matches!(vote_of(&mut other, request), Vote::Broken { stood: true, .. }));
     assert!(is_held(&next.session.acquire("a", 2)));
 }
 
 #[test]
-fn a_plain_lock_of_a_dead_holder_is_free() {
-    let ground = Ground::new();
+fn a_plain_lock_of_a_dead_holder_is_granted() {
+    let test_file = TestFile::new();
     let plain = |attempt| Request::PlainAcquire { attempt: LeaseId::from_bits(attempt), ttl: ttl(30_000) };
-    let [mut dead, mut next] = [ground.dead(1), ground.living(2)];
+    let [mut dead, mut next] = [test_file.dead(1), test_file.living(2)];
     granted(&dead.session.ask("a", plain(1)));
     granted(&next.session.ask("a", plain(2)));
     assert!(is_held(&dead.session.ask("a", plain(3))));
 }
 
 #[test]
-fn entries_go_one_by_one_with_their_processes() {
-    let ground = Ground::new();
-    let [mut dead, mut living, mut next] = [ground.dead(1), ground.living(2), ground.living(3)];
+fn each_entry_is_removed_when_its_own_process_is_dead() {
+    let test_file = TestFile::new();
+    let [mut dead, mut living, mut next] = [test_file.dead(1), test_file.living(2), test_file.living(3)];
     let reads = Mode::Shared { owner: OwnerId::from_bits(7), reenters: false };
     let slot = Mode::Slot { permits: 2, slot: 0 };
     let owner = Mode::Reentrant { owner: OwnerId::from_bits(8) };
     for (name, mode, attempt) in [("read", reads, 11), ("slot", slot, 12), ("owner", owner, 13)] {
-        granted(&dead.session.ask(name, asking(attempt, mode, None)));
-        granted(&living.session.ask(name, asking(2, mode, None)));
-        assert!(is_held(&next.session.acquire(name, 3)), "{name}: one of them lives");
+        granted(&dead.session.ask(name, acquire_as(attempt, mode, None)));
+        granted(&living.session.ask(name, acquire_as(2, mode, None)));
+        assert!(is_held(&next.session.acquire(name, 3)), "{name}: one holder runs");
     }
-    assert_eq!(ground.count("entry"), 3);
-    granted(&next.session.ask("slot", asking(3, slot, None)));
+    assert_eq!(test_file.count("entry"), 3);
+    granted(&next.session.ask("slot", acquire_as(3, slot, None)));
     for name in ["read", "owner"] {
         granted(&living.session.ask(name, release(2)));
         granted(&next.session.acquire(name, 3));
     }
     for attempt in [21, 22] {
-        granted(&dead.session.ask("all dead", asking(attempt, owner, None)));
+        granted(&dead.session.ask("all dead", acquire_as(attempt, owner, None)));
     }
     granted(&next.session.acquire("all dead", 3));
 }
 
 #[test]
-fn the_dead_at_the_head_of_the_queue_are_skipped() {
-    let ground = Ground::new();
-    let [mut holder, mut dead, mut next] = [ground.living(1), ground.dead(2), ground.living(3)];
+fn dead_waiters_at_the_head_of_the_queue_are_skipped() {
+    let test_file = TestFile::new();
+    let [mut holder, mut dead, mut next] = [test_file.living(1), test_file.dead(2), test_file.living(3)];
     granted(&holder.session.acquire("a", 1));
     assert!(is_held(&dead.queue("a", 2, FIRST)));
     assert!(is_held(&dead.queue("a", 3, SECOND)));
-    assert_eq!(place_of(&next.queue("a", 4, THIRD)), Some(1), "it is told its place as if they were gone");
+    assert_eq!(position_of(&next.queue("a", 4, THIRD)), Some(1), "its position does not count the dead waiters");
     granted(&holder.session.ask("a", release(1)));
     granted(&next.queue("a", 4, THIRD));
-    assert_eq!(ground.count("place"), 0);
+    assert_eq!(test_file.count("place"), 0);
 }
 
 #[test]
 fn the_first_waiter_gets_a_hint_when_the_holder_is_found_dead() {
-    let ground = Ground::new();
-    let [mut dead, mut first, mut second] = [ground.dead(1), ground.living(2), ground.living(3)];
+    let test_file = TestFile::new();
+    let [mut dead, mut first, mut second] = [test_file.dead(1), test_file.living(2), test_file.living(3)];
     granted(&dead.session.acquire("held", 1));
-    // In queue before the holder died.
-    ground.other().execute("UPDATE record SET processes = NULL", []).unwrap();
+    // The waiter enters the queue before the holder is dead.
+    test_file.connect().execute("UPDATE record SET processes = NULL", []).unwrap();
     assert!(is_held(&first.queue("held", 2, FIRST)));
-    ground.other().execute("UPDATE record SET processes = ?1", [format!("{REALM} {GONE}")]).unwrap();
+    test_file.connect().execute("UPDATE record SET processes = ?1", [format!("{REALM} {DEAD}")]).unwrap();
     assert!(matches!(second.queue("held", 3, SECOND), Vote::Refusal(Refusal::Behind { .. })));
-    eventually("a hint", || first.heard.try_recv().is_ok_and(|(ticket, _)| ticket == FIRST));
+    eventually("the first waiter gets a hint", || first.hints.try_recv().is_ok_and(|(ticket, _)| ticket == FIRST));
     granted(&first.queue("held", 2, FIRST));
 }
 
 #[test]
-fn a_look_shows_what_an_asker_would_find_and_changes_nothing() {
-    let ground = Ground::new();
-    let [mut dead, mut next] = [ground.dead(1), ground.living(2)];
+fn an_inspection_omits_dead_holders_and_changes_nothing() {
+    let test_file = TestFile::new();
+    let [mut dead, mut next] = [test_file.dead(1), test_file.living(2)];
     granted(&dead.session.acquire("a", 1));
     match next.session.ask("a", Request::Inspect) {
         Vote::Report(report) => assert_eq!(report.held, None),
         other => panic!("{other:?}"),
     }
-    assert_eq!((ground.count("record WHERE vote IS NOT NULL"), ground.count("tombstone")), (1, 0));
+    assert_eq!((test_file.count("record WHERE vote IS NOT NULL"), test_file.count("tombstone")), (1, 0));
 }
 
 #[test]
-fn a_list_that_cannot_be_read_is_damage() {
-    let ground = Ground::new();
-    granted(&ground.dead(1).session.acquire("a", 1));
-    ground.other().execute("UPDATE record SET processes = 'x'", []).unwrap();
-    let answer = ground.living(2).session.send(vec![message("a", acquire(2))]);
+fn a_malformed_list_of_processes_is_reported_as_damage() {
+    let test_file = TestFile::new();
+    granted(&test_file.dead(1).session.acquire("a", 1));
+    test_file.connect().execute("UPDATE record SET processes = 'x'", []).unwrap();
+    let answer = test_file.living(2).session.send(vec![message("a", acquire(2))]);
     assert!(matches!(&answer, Err(Trouble::Broken(why)) if why.contains("processes")), "{answer:?}");
 }
 
-fn vote_of(client: &mut Listening, request: Request) -> Vote {
+fn vote_of(client: &mut TestListener, request: Request) -> Vote {
     client.session.ask("a", request)
 }
 
@@ -200,7 +205,7 @@ fn renew_as(attempt: u128, mode: Mode) -> Request {
     Request::Renew { attempt, fence, ttl, repair: false, holder: holder(), mode }
 }
 
-fn place_of(vote: &Vote) -> Option<u32> {
+fn position_of(vote: &Vote) -> Option<u32> {
     match vote {
         Vote::Refusal(Refusal::Held { queue, .. } | Refusal::Behind { queue, .. }) => queue.place,
         other => panic!("not refused: {other:?}"),

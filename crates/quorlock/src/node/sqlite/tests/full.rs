@@ -1,4 +1,4 @@
-//! A full disk: errors, and nothing that was granted is forgotten.
+//! A full disk causes errors, but the node forgets no vote.
 
 use std::process::Command;
 
@@ -6,15 +6,15 @@ use super::*;
 
 const DISK_VARIABLE: &str = "QUORLOCK_TEST_SMALL_DISK";
 
-/// Not a test of its own: the process that has a small disk to itself.
+/// Runs in a process with a small disk, which the test below starts. Does nothing otherwise.
 #[test]
 fn the_process_with_a_small_disk() {
     let Some(disk) = std::env::var_os(DISK_VARIABLE).map(PathBuf::from) else { return };
-    let mut session = Handled::new(open(&SqliteNode::new(disk.join("locks.db"), Processes::default())).unwrap());
+    let mut session = TestSession::new(open(&SqliteNode::new(disk.join("locks.db"), Processes::default())).unwrap());
     let before = granted(&session.acquire("held", 1));
     let filler = disk.join("filler");
     assert!(std::fs::write(&filler, vec![0; 1 << 20]).is_err(), "the disk is too large");
-    // The session goes on, with errors instead of votes.
+    // The session continues to answer, with errors instead of votes.
     for attempt in 2..6 {
         let replies = session.send(vec![message("a", acquire(attempt))]).unwrap();
         assert!(matches!(&replies[..], [Reply::Failed(why)] if why.contains("disk is full")), "{replies:?}");
@@ -22,7 +22,7 @@ fn the_process_with_a_small_disk() {
     let new = open(&SqliteNode::new(disk.join("new.db"), Processes::default())).err();
     assert!(matches!(&new, Some(Trouble::Unreachable(why)) if why.contains("full")), "{new:?}");
     std::fs::remove_file(filler).unwrap();
-    assert!(is_held(&session.acquire("held", 7)), "what was granted is still there");
+    assert!(is_held(&session.acquire("held", 7)), "the vote is still stored");
     granted(&session.acquire("a", 8));
     granted(&session.ask("held", release(1)));
     assert!(granted(&session.acquire("held", 9)) > before);
@@ -30,7 +30,7 @@ fn the_process_with_a_small_disk() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_until_there_is_room_again() {
+fn a_full_disk_causes_errors_until_there_is_space_again() {
     let disk = tempfile::tempdir().unwrap();
     let (_, module) = module_path!().split_once("::").unwrap();
     let name = format!("{module}::the_process_with_a_small_disk");
@@ -44,7 +44,7 @@ fn a_full_disk_is_an_error_until_there_is_room_again() {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     if matches!(output.status.code(), None | Some(1 | 200)) {
-        eprintln!("skipped: no small disk can be had here: {errors}");
+        eprintln!("skipped: cannot mount a small disk: {errors}");
         return;
     }
     assert!(output.status.success() && String::from_utf8_lossy(&output.stdout).contains("done"), "{errors}");

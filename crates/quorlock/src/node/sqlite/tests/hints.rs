@@ -1,4 +1,4 @@
-//! Hints: who hears them, and who looks for them.
+//! Which sessions get hints, and which sessions poll for hints.
 
 use quorlock_testkit::eventually;
 
@@ -7,175 +7,177 @@ use super::*;
 const FIRST: Ticket = Ticket { at: 1, id: 0xff };
 const SECOND: Ticket = Ticket { at: 2, id: 0 };
 
-/// Three sessions on one file.
-fn three(ground: &Ground) -> [Listening; 3] {
-    [1, 2, 3].map(|channel| ground.listener(Channel(channel)))
+/// Opens three sessions on one file.
+fn three_sessions(test_file: &TestFile) -> [TestListener; 3] {
+    [1, 2, 3].map(|channel| test_file.listener(Channel(channel)))
 }
 
-fn hears(listening: &mut Listening) -> Ticket {
-    let mut heard = None;
-    eventually("a hint", || {
-        heard = listening.heard.try_recv().ok();
-        heard.is_some()
+/// Waits for the next hint, and returns the ticket in the hint.
+fn next_hint(listener: &mut TestListener) -> Ticket {
+    let mut hint = None;
+    eventually("the session gets a hint", || {
+        hint = listener.hints.try_recv().ok();
+        hint.is_some()
     });
-    heard.unwrap().0
+    hint.unwrap().0
 }
 
-/// Waits until a session that has waiters has looked so often that any other would have looked as well.
-fn let_it_look(watching: &Listening) {
-    let before = watching.clock.readings();
-    eventually("it looks for hints", || watching.clock.readings() > before + 20);
+/// Waits until a session with waiters has polled often. Another session that polls at all has polled in the meantime
+/// too.
+fn wait_for_polls(polling: &TestListener) {
+    let before = polling.clock.readings();
+    eventually("the session polls for hints", || polling.clock.readings() > before + 20);
 }
 
 #[test]
-fn a_hint_crosses_to_the_first_in_queue_and_to_nobody_else() {
-    let ground = Ground::new();
-    let [mut holder, mut first, mut second] = three(&ground);
+fn only_the_session_of_the_first_waiter_gets_a_hint() {
+    let test_file = TestFile::new();
+    let [mut holder, mut first, mut second] = three_sessions(&test_file);
     granted(&holder.session.acquire("a", 1));
     assert!(is_held(&second.queue("a", 3, SECOND)));
     assert!(is_held(&first.queue("a", 2, FIRST)));
     granted(&holder.session.ask("a", release(1)));
-    assert_eq!(hears(&mut first), FIRST);
+    assert_eq!(next_hint(&mut first), FIRST);
     granted(&first.queue("a", 2, FIRST));
-    let_it_look(&second);
-    assert_eq!(second.all_heard(), []);
+    wait_for_polls(&second);
+    assert_eq!(second.all_hints(), []);
     granted(&first.session.ask("a", release(2)));
-    assert_eq!(hears(&mut second), SECOND);
+    assert_eq!(next_hint(&mut second), SECOND);
     granted(&second.queue("a", 3, SECOND));
-    assert_eq!([holder.all_heard(), first.all_heard(), second.all_heard()], [[], [], []]);
+    assert_eq!([holder.all_hints(), first.all_hints(), second.all_hints()], [[], [], []]);
 }
 
 #[test]
-fn a_hint_for_ones_own_waiter_is_told_without_the_file() {
-    let ground = Ground::new();
-    let mut ours = ground.listener(Channel(1));
+fn a_hint_for_a_waiter_of_the_same_session_is_not_written_to_the_file() {
+    let test_file = TestFile::new();
+    let mut ours = test_file.listener(Channel(1));
     granted(&ours.session.acquire("a", 1));
     assert!(is_held(&ours.queue("a", 2, FIRST)));
     granted(&ours.session.ask("a", release(1)));
-    assert_eq!(ours.all_heard(), [FIRST]);
-    assert_eq!(ground.count("hint"), 0);
+    assert_eq!(ours.all_hints(), [FIRST]);
+    assert_eq!(test_file.count("hint"), 0);
 }
 
 #[test]
-fn a_hint_is_heard_although_the_session_never_rests() {
-    let ground = Ground::new();
-    let [mut holder, mut waiting, _] = three(&ground);
+fn a_session_with_a_never_empty_queue_of_requests_still_gets_hints() {
+    let test_file = TestFile::new();
+    let [mut holder, mut waiting, _] = three_sessions(&test_file);
     granted(&holder.session.acquire("a", 1));
     assert!(is_held(&waiting.queue("a", 2, FIRST)));
     granted(&holder.session.ask("a", release(1)));
-    // There is always more to do, so it never gets to wait for work.
+    // Always send the next requests before the session has answered the earlier ones.
     for attempt in 0..20_000 {
         waiting.session.post(vec![message("b", acquire(attempt))]);
         if attempt >= 64 {
             waiting.session.replies().unwrap();
         }
-        if let Ok((ticket, _)) = waiting.heard.try_recv() {
+        if let Ok((ticket, _)) = waiting.hints.try_recv() {
             assert_eq!(ticket, FIRST);
             return;
         }
     }
-    panic!("it heard nothing");
+    panic!("the session got no hint");
 }
 
 #[test]
-fn nobody_is_hinted_where_nobody_listens() {
-    let ground = Ground::new();
-    let mut session = ground.session("boot");
+fn no_hint_is_written_for_a_waiter_without_a_channel() {
+    let test_file = TestFile::new();
+    let mut session = test_file.session("boot");
     granted(&session.acquire("a", 1));
     let waiter = Waiter { ticket: FIRST, channel: Channel(0), shared: false };
-    assert!(is_held(&session.ask("a", asking(2, Mode::EXCLUSIVE, Some(waiter)))));
+    assert!(is_held(&session.ask("a", acquire_as(2, Mode::EXCLUSIVE, Some(waiter)))));
     granted(&session.ask("a", release(1)));
-    assert_eq!(ground.count("hint"), 0);
+    assert_eq!(test_file.count("hint"), 0);
 }
 
 #[test]
-fn only_a_session_with_waiters_looks_for_hints() {
-    let ground = Ground::new();
-    let [mut idle, mut waiting, mut holder] = three(&ground);
+fn only_a_session_with_waiters_polls_for_hints() {
+    let test_file = TestFile::new();
+    let [mut idle, mut waiting, mut holder] = three_sessions(&test_file);
     granted(&holder.session.acquire("a", 1));
     assert!(is_held(&waiting.queue("a", 2, FIRST)));
-    // Refused, but not in the queue.
+    // The node refuses this request, but the client is not in the queue.
     assert!(is_held(&idle.session.acquire("a", 3)));
     idle.settle();
     let before = idle.clock.readings();
-    let_it_look(&waiting);
+    wait_for_polls(&waiting);
     assert_eq!(idle.clock.readings(), before);
 }
 
 #[test]
-fn a_session_stops_looking_with_its_last_waiter() {
-    let ground = Ground::new();
-    let [mut ours, mut others, mut holder] = three(&ground);
+fn a_session_stops_polling_without_waiters() {
+    let test_file = TestFile::new();
+    let [mut ours, mut others, mut holder] = three_sessions(&test_file);
     granted(&holder.session.acquire("held", 1));
     granted(&holder.session.acquire("a", 1));
     for (attempt, ticket) in [(2, FIRST), (3, SECOND)] {
         assert!(is_held(&ours.queue("a", attempt, ticket)));
     }
-    // One has left, one is granted.
+    // One waiter leaves the queue, and the other waiter gets the vote.
     ours.leave("a", 3, SECOND);
-    let_it_look(&ours);
+    wait_for_polls(&ours);
     granted(&holder.session.ask("a", release(1)));
     granted(&ours.queue("a", 2, FIRST));
-    let_it_look_no_more(&ours.clock, &mut others);
-    // Yielded votes keep their place.
-    let yielding = parting(2, Parting::Yield(ours.waiter(FIRST)));
+    wait_until_polls_stop(&ours.clock, &mut others);
+    // A waiter that yields its vote keeps its queue position.
+    let yielding = release_with_parting(2, Parting::Yield(ours.waiter(FIRST)));
     granted(&ours.session.ask("a", yielding));
-    let_it_look(&ours);
-    // A place that nobody asked for again has lapsed.
-    ground.clock.pass(5_001);
-    let_it_look_no_more(&ours.clock, &mut others);
+    wait_for_polls(&ours);
+    // The queue position expires, because the waiter does not ask again.
+    test_file.clock.pass(5_001);
+    wait_until_polls_stop(&ours.clock, &mut others);
 }
 
 #[test]
-fn a_session_that_is_gone_looks_no_more_although_it_had_waiters() {
-    let ground = Ground::new();
-    let [mut ours, mut others, mut holder] = three(&ground);
+fn a_dropped_session_with_waiters_stops_polling() {
+    let test_file = TestFile::new();
+    let [mut ours, mut others, mut holder] = three_sessions(&test_file);
     let clock = ours.clock.clone();
     granted(&holder.session.acquire("held", 1));
     assert!(is_held(&ours.queue("held", 2, FIRST)));
-    let_it_look(&ours);
+    wait_for_polls(&ours);
     drop(ours);
-    let_it_look_no_more(&clock, &mut others);
+    wait_until_polls_stop(&clock, &mut others);
 }
 
-/// Waits until a session has not looked for as long as another, that waits, has looked often.
-fn let_it_look_no_more(ours: &Hands, others: &mut Listening) {
-    eventually("it looks no more", || {
-        let before = ours.readings();
-        assert!(is_held(&others.queue("held", 9, SECOND)));
-        let_it_look(others);
-        ours.readings() == before
+/// Waits until the session with the clock `stopping` does not poll while another session polls often.
+fn wait_until_polls_stop(stopping: &TestClock, polling: &mut TestListener) {
+    eventually("the session stops polling", || {
+        let before = stopping.readings();
+        assert!(is_held(&polling.queue("held", 9, SECOND)));
+        wait_for_polls(polling);
+        stopping.readings() == before
     });
 }
 
 #[test]
-fn what_was_heard_is_removed_by_its_owners_next_request() {
-    let ground = Ground::new();
-    let [mut holder, mut waiting, mut third] = three(&ground);
+fn a_delivered_hint_is_deleted_by_the_next_request_of_the_session_that_got_it() {
+    let test_file = TestFile::new();
+    let [mut holder, mut waiting, mut third] = three_sessions(&test_file);
     granted(&holder.session.acquire("a", 1));
     assert!(is_held(&waiting.queue("a", 2, FIRST)));
     granted(&holder.session.ask("a", release(1)));
-    assert_eq!(hears(&mut waiting), FIRST);
+    assert_eq!(next_hint(&mut waiting), FIRST);
     third.session.acquire("b", 3);
     waiting.session.ask("b", Request::Inspect);
-    assert_eq!(ground.count("hint"), 1, "a hint was taken away by another, or by a look");
+    assert_eq!(test_file.count("hint"), 1, "the requests of other sessions and inspections delete no hint");
     granted(&waiting.queue("a", 2, FIRST));
-    assert_eq!(ground.count("hint"), 0);
-    // The numbers go on, so that nothing is taken for read.
+    assert_eq!(test_file.count("hint"), 0);
+    // The number of the next hint is higher, so no session takes the hint for an old one.
     assert!(is_held(&third.queue("a", 3, SECOND)));
     granted(&waiting.session.ask("a", release(2)));
-    assert_eq!(hears(&mut third), SECOND);
+    assert_eq!(next_hint(&mut third), SECOND);
 }
 
 #[test]
-fn a_hint_that_cannot_be_read_costs_nothing_but_the_hint() {
-    let ground = Ground::new();
-    let [mut holder, mut waiting, _] = three(&ground);
+fn a_malformed_hint_does_not_prevent_later_hints() {
+    let test_file = TestFile::new();
+    let [mut holder, mut waiting, _] = three_sessions(&test_file);
     granted(&holder.session.acquire("a", 1));
     let garbage = format!("INSERT INTO hint(channel, ticket, until) VALUES ('{}', 'x', 999999)", Channel(2).digits());
-    ground.other().execute_batch(&garbage).unwrap();
+    test_file.connect().execute_batch(&garbage).unwrap();
     assert!(is_held(&waiting.queue("a", 2, FIRST)));
     assert!(is_held(&waiting.queue("a", 2, FIRST)));
     granted(&holder.session.ask("a", release(1)));
-    assert_eq!(hears(&mut waiting), FIRST);
+    assert_eq!(next_hint(&mut waiting), FIRST);
 }

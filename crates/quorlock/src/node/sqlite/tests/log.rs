@@ -1,20 +1,21 @@
-//! The log beside the file: closing leaves it, and a connection that finds it long writes it back.
+//! SQLite's log: a session that closes leaves the log, and a session that finds a long log runs a checkpoint.
 
 use super::*;
 use crate::node::sqlite::database::LOG_BYTES_MAX;
 use crate::node::sqlite::file;
 
 #[test]
-fn sessions_that_live_for_a_moment_leave_the_log_and_keep_it_short() {
-    let ground = Ground::new();
+fn short_sessions_leave_a_log_of_bounded_length() {
+    let test_file = TestFile::new();
     let mut longest = 0;
     for attempt in 0..200 {
-        ground.session("boot").fence("a", attempt);
-        let bytes = file::log_bytes(&ground.path());
-        assert!(bytes > 0, "it was written back for nothing");
+        test_file.session("boot").fence("a", attempt);
+        let bytes = file::log_bytes(&test_file.path());
+        assert!(bytes > 0, "a session with a short log ran a checkpoint");
         longest = longest.max(bytes);
     }
-    // The one who finds it long adds its own requests first, and nobody cuts it before it is begun anew.
+    // The session that finds a long log first adds its own requests, and the log file is truncated only when the next
+    // session writes to it.
     let slack = 64 * 1_024;
     assert!((LOG_BYTES_MAX..LOG_BYTES_MAX + slack).contains(&longest), "{longest}");
 }

@@ -1,21 +1,22 @@
-//! The file and the core's rules over plain maps give the same answers, and keep the same.
+//! Compares the SQLite node with a model, which applies the rules of quorlock-core to a map. Both must give the same
+//! answers and store the same state.
 
 use std::collections::HashMap;
 
 use proptest::prelude::*;
 use quorlock_core::digest::Digest;
-use quorlock_core::mode::OwnerId;
+use quorlock_core::name::OwnerId;
 use quorlock_core::node::{Answer, Record, apply};
-use quorlock_core::vote::{BreakMode, Target};
+use quorlock_core::request::{BreakMode, Target};
 
 use super::*;
 use crate::node::sqlite::record;
 
-/// The session's own; what is for any other is left in the file.
+/// The channel of the session. Hints for other channels stay in the file.
 const OWN: Channel = Channel(1);
 const NAMES: [&str; 3] = ["a", "b", "ü\0c"];
 
-/// To be replaced by the fence that is stored when it comes to it.
+/// A placeholder in a generated break. It is replaced by the fence that is stored when the break is sent.
 const STORED: Fence = Fence::MAX;
 
 #[derive(Clone, Debug)]
@@ -43,7 +44,8 @@ fn waiter() -> impl Strategy<Value = Waiter> {
     })
 }
 
-/// An attempt asks in one mode as long as it lives: these, and the last ones are exclusive, as plain requests are.
+/// Generates the mode of each attempt, which never changes its mode. The last two attempts are exclusive, for plain
+/// requests.
 fn modes() -> impl Strategy<Value = Vec<Mode>> {
     prop::collection::vec(mode(), 5).prop_map(|mut modes| {
         modes.extend([Mode::EXCLUSIVE; 2]);
@@ -51,9 +53,9 @@ fn modes() -> impl Strategy<Value = Vec<Mode>> {
     })
 }
 
-/// A name and a request for it.
+/// Generates a request, and the index of the name.
 fn request(modes: Vec<Mode>) -> impl Strategy<Value = (usize, Request)> {
-    // Up to twenty minutes ahead: far beyond the max clock skew, and still below the reserve.
+    // Fences may be twenty minutes ahead of the clock: far more than the max clock skew, but still below the reserve.
     let fence = prop_oneof![Just(0), START_MICROS..START_MICROS + 20_000_000, Just(START_MICROS + 1_200_000_000)];
     let ttl = (100..60_000_u64).prop_map(ttl);
     let waiter = prop::option::weighted(0.7, waiter());
@@ -61,7 +63,7 @@ fn request(modes: Vec<Mode>) -> impl Strategy<Value = (usize, Request)> {
     let name = 0..NAMES.len();
     (name, kind, 0..modes.len(), fence.prop_map(Fence::new), ttl, any::<bool>(), 0..90_000_u64, waiter).prop_map(
         move |(name, kind, who, fence, ttl, flag, millis, waiter)| {
-            // From 1: nobody draws the attempt that could be taken for one that was broken. An attempt is for one name.
+            // An attempt belongs to one name. Start at 1, because attempt 0 could be mistaken for a broken lease.
             let attempt = |who| LeaseId::from_bits((name * modes.len() + who) as u128 + 1);
             let (plain, attempt, mode) = (attempt(modes.len() - 1 - who % 2), attempt(who), modes[who]);
             let request = match kind {
@@ -117,7 +119,8 @@ impl Model {
         answer
     }
 
-    fn aim(&self, message: Message) -> Message {
+    /// Replaces the placeholder [`STORED`] in a break.
+    fn fill_in_fence(&self, message: Message) -> Message {
         let Request::Break { target: Target::Fence(STORED), mode } = *message.request else { return message };
         let stored = self.records.get(&message.key.text).and_then(|record| Some(record.fence.as_ref()?.fence));
         let target = Target::Fence(stored.unwrap_or_default());
@@ -125,36 +128,37 @@ impl Model {
     }
 }
 
-/// The file, the session, and what is expected of both.
-struct Pair {
-    ground: Ground,
-    ours: Listening,
+/// The node, and the model with the expected state.
+struct Comparison {
+    test_file: TestFile,
+    session: TestListener,
     model: Model,
-    /// The last hint in the file that was looked at.
-    read: i64,
+    /// The number of the last hint row that was compared.
+    last_hint: i64,
 }
 
-impl Pair {
+impl Comparison {
     fn new() -> Self {
-        let ground = Ground::new();
-        let ours = ground.listener(OWN);
-        Self { ground, ours, model: Model::default(), read: 0 }
+        let test_file = TestFile::new();
+        let session = test_file.listener(OWN);
+        Self { test_file, session, model: Model::default(), last_hint: 0 }
     }
 
-    /// Sends one batch, which shares a transaction and so a reading of the clock.
+    /// Sends one batch to the node and to the model, and compares the answers. The requests of a batch share a
+    /// transaction, and therefore one reading of the clock.
     fn send(&mut self, messages: Vec<Message>, epoch: Epoch) {
-        let now = self.ground.clock.peek();
-        let life = &self.ours.session.known;
+        let now = self.test_file.clock.peek();
+        let life = &self.session.session.known;
         let (messages, answers): (Vec<Message>, Vec<Answer>) = messages
             .into_iter()
             .map(|message| {
-                let message = self.model.aim(message);
+                let message = self.model.fill_in_fence(message);
                 let answer = self.model.ask(life, &message, epoch, now);
                 (message, answer)
             })
             .unzip();
-        let life = Some(Life { epoch, ..self.ours.session.life() });
-        let replies = wait(self.ours.session.session.send(life, messages)).unwrap();
+        let life = Some(Life { epoch, ..self.session.session.life() });
+        let replies = wait(self.session.session.session.send(life, messages)).unwrap();
         let mut hints = Vec::new();
         for (reply, answer) in replies.into_iter().zip(answers) {
             assert_eq!(reply, Reply::Voted { vote: answer.vote, at_micros: Some(now.wall_micros) });
@@ -162,36 +166,36 @@ impl Pair {
             hints.extend(hint.map(|waiter| (waiter.channel, waiter.ticket)));
         }
         let (own, others): (Vec<_>, Vec<_>) = hints.into_iter().partition(|(channel, _)| *channel == OWN);
-        assert_eq!(self.ours.all_heard(), own.iter().map(|(_, ticket)| *ticket).collect::<Vec<_>>());
-        assert_eq!(self.left(), others);
+        assert_eq!(self.session.all_hints(), own.iter().map(|(_, ticket)| *ticket).collect::<Vec<_>>());
+        assert_eq!(self.new_hints(), others);
         self.compare(now);
     }
 
-    /// The hints that were left in the file since the last time.
-    fn left(&mut self) -> Vec<(Channel, Ticket)> {
-        let other = self.ground.other();
+    /// Returns the hints that were written to the file since the last call.
+    fn new_hints(&mut self) -> Vec<(Channel, Ticket)> {
+        let other = self.test_file.connect();
         let mut statement =
             other.prepare("SELECT seq, channel, ticket FROM hint WHERE seq > ?1 AND channel <> 'broken'").unwrap();
-        let mut rows = statement.query([self.read]).unwrap();
+        let mut rows = statement.query([self.last_hint]).unwrap();
         let mut hints = Vec::new();
         while let Some(row) = rows.next().unwrap() {
-            self.read = row.get(0).unwrap();
+            self.last_hint = row.get(0).unwrap();
             let channel = Channel::parse(&row.get::<_, String>(1).unwrap()).unwrap();
             hints.push((channel, Ticket::parse(&row.get::<_, String>(2).unwrap()).unwrap()));
         }
         hints
     }
 
-    /// What has not lapsed is the same; in which order people entered is not kept.
+    /// Compares the state that has not expired. The file does not store the order of entries.
     fn compare(&self, now: NodeTime) {
-        let other = self.ground.other();
+        let other = self.test_file.connect();
         for name in NAMES {
             let key = key(name).text;
-            let mut stored = record::load_standing(&other, &key).unwrap();
+            let mut stored = record::load_without_tombstones(&other, &key).unwrap();
             let mut expected = self.model.records.get(&key).cloned().unwrap_or_default();
             (expected.tombstones, expected.retired) = Default::default();
             for record in [&mut stored, &mut expected] {
-                record.lapse(now);
+                record.remove_expired(now);
                 record.entries.sort_by_key(|entry| entry.attempt);
             }
             assert_eq!(stored, expected);
@@ -203,26 +207,26 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_file_answers_and_keeps_as_the_core_does(steps in steps(), batch in 1..6_usize) {
-        let mut pair = Pair::new();
+    fn the_node_answers_and_stores_the_same_as_the_model(steps in steps(), batch in 1..6_usize) {
+        let mut comparison = Comparison::new();
         let mut queue: Vec<(Vec<Message>, Epoch)> = Vec::new();
         for step in steps.into_iter().chain([Step::Pass(0)]) {
             if queue.len() >= batch || !matches!(step, Step::Ask { .. }) {
                 for (messages, epoch) in queue.drain(..) {
-                    pair.send(messages, epoch);
+                    comparison.send(messages, epoch);
                 }
             }
             match step {
                 Step::Ask { name, request, stale } => {
-                    let epoch = if stale { Epoch(1) } else { pair.ours.session.known.epoch.unwrap() };
+                    let epoch = if stale { Epoch(1) } else { comparison.session.session.known.epoch.unwrap() };
                     let message = message(NAMES[name], request);
                     match queue.last_mut() {
                         Some((messages, of)) if *of == epoch => messages.push(message),
                         _ => queue.push((vec![message], epoch)),
                     }
                 }
-                Step::Pass(millis) => pair.ground.clock.pass(millis),
-                Step::Reopen => pair.ours = pair.ground.listener(OWN),
+                Step::Pass(millis) => comparison.test_file.clock.pass(millis),
+                Step::Reopen => comparison.session = comparison.test_file.listener(OWN),
             }
         }
     }

@@ -1,30 +1,30 @@
-// The dialog that breaks a lock, and which holds a break ends.
+// Claims about breaks: the dialog, and the holds that a break ends.
 
 import assert from 'node:assert/strict';
 
-import { Door } from '../door.mjs';
-import { Tale } from '../tale.mjs';
-import { address, caller } from '../told.mjs';
+import { TestProxy } from '../test_proxy.mjs';
+import { FakeStream } from '../fake_stream.mjs';
+import { address, caller } from '../test.mjs';
 import { LONG_MS, Visit } from '../visit.mjs';
 
-/** Fills in the dialog of a break. */
-async function confirm(page, name) {
+/** Types a reason and the name of the lock into the dialog. */
+async function fillIn(page, name) {
   await page.fill('#break-reason', 'its host is on fire');
   await page.fill('#break-name', name);
 }
 
-/** Confirms the break, and retries if the nodes were slow. */
-async function breakIt(visit) {
-  const go = visit.page.locator('dialog button[type=submit]');
-  await go.click();
-  await visit.until(
-    'it is broken',
+/** Sends the break, and sends it again if the nodes were slow. */
+async function confirmBreak(visit) {
+  const submit = visit.page.locator('dialog button[type=submit]');
+  await submit.click();
+  await visit.waitUntil(
+    'the lock is broken',
     async () => {
       const trouble = (await visit.page.locator('dialog .trouble').allTextContents()).join('');
-      if (/quorum|slow/.test(trouble) && (await go.isEnabled())) await go.click();
-      return (await visit.page.locator('.said').textContent()) || trouble;
+      if (/quorum|slow/.test(trouble) && (await submit.isEnabled())) await submit.click();
+      return (await visit.page.locator('.result').textContent()) || trouble;
     },
-    (said) => /^Broken on/.test(said),
+    (message) => /^Broken on/.test(message),
   );
 }
 
@@ -43,26 +43,26 @@ export const breaking = {
     const visit = await Visit.begin(address);
     const { page } = visit;
     const dialog = page.locator('dialog');
-    const asks = async (name, holder) => {
+    const openDialog = async (name, holder) => {
       await visit.open(`/lock/${name}`);
-      await visit.sees('.facts', holder);
+      await visit.waitForText('.facts', holder);
       await page.click('.lock-head button');
     };
-    await asks('owned', 'dora');
-    assert.match(await dialog.textContent(), /dora holds it, entered 2 times, .*ends all 2 holds\./);
-    await asks('slots', 'finn');
-    assert.match(await dialog.textContent(), /2 of 5 slots are taken: finn came last, .*ends all 2 holds\./);
-    await asks('alone', 'gus');
-    assert.match(await dialog.textContent(), /gus holds it, with fence \d+/);
+    await openDialog('owned', 'dora');
+    assert.match(await dialog.textContent(), /dora holds the lock, entered 2 times, .*ends all 2 holds\./);
+    await openDialog('slots', 'finn');
+    assert.match(await dialog.textContent(), /2 of 5 slots are taken\. The newest holder is finn, .*ends all 2 holds\./);
+    await openDialog('alone', 'gus');
+    assert.match(await dialog.textContent(), /gus holds the lock, with fence \d+/);
     assert.doesNotMatch(await dialog.textContent(), /holds\./);
-    await asks('read', 'cleo');
-    assert.match(await dialog.textContent(), /3 readers hold it: cleo came last, .*ends all 3 holds\./);
-    await visit.checked('a break of three');
-    // A reader that releases is no longer part of the break; the others still are.
-    await confirm(page, 'read');
+    await openDialog('read', 'cleo');
+    assert.match(await dialog.textContent(), /3 readers hold the lock\. The newest holder is cleo, .*ends all 3 holds\./);
+    await visit.checkAccessibility('a break of three holds');
+    // If one reader releases the lock, the break ends only the holds of the other readers.
+    await fillIn(page, 'read');
     await caller.release(readers[0]);
-    await visit.sees('dialog', 'ends all 2 holds.');
-    await breakIt(visit);
+    await visit.waitForText('dialog', 'ends all 2 holds.');
+    await confirmBreak(visit);
     for (const reader of readers.slice(1)) assert.equal((await caller.renew(reader)).status, 410);
     await visit.end();
   },
@@ -71,67 +71,67 @@ export const breaking = {
     const first = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the first' });
     const visit = await Visit.begin(address);
     const { page } = visit;
-    const [go, again] = [page.locator('dialog button[type=submit]'), page.locator('dialog .again')];
+    const [submit, refresh] = [page.locator('dialog button[type=submit]'), page.locator('dialog .refresh')];
     await visit.open('/lock/busy');
-    await visit.sees('.facts', 'the first');
+    await visit.waitForText('.facts', 'the first');
     await page.keyboard.press('b');
-    await confirm(page, 'busy');
-    assert.ok((await go.isEnabled()) && (await again.isHidden()));
+    await fillIn(page, 'busy');
+    assert.ok((await submit.isEnabled()) && (await refresh.isHidden()));
     await caller.release(first);
-    await visit.sees('dialog .trouble', 'The lock has no holder any more');
-    assert.ok((await go.isDisabled()) && (await again.isDisabled()));
+    await visit.waitForText('dialog .trouble', 'The lock has no holder any more');
+    assert.ok((await submit.isDisabled()) && (await refresh.isDisabled()));
     const second = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the second' });
-    await visit.sees('dialog .trouble', 'The holder has changed');
+    await visit.waitForText('dialog .trouble', 'The holder has changed');
     await page.keyboard.press('Enter');
     await page.fill('#break-reason', 'its host is still on fire');
-    assert.ok(await go.isDisabled(), 'the second holder was not confirmed');
-    await visit.sees('dialog', 'the first holds it');
-    await visit.checked('a lock that has changed hands');
-    await again.click();
-    await visit.sees('dialog', `the second holds it, with fence ${second.fence}`);
-    assert.equal(await page.inputValue('#break-name'), '', 'the confirmation was for another holder');
-    assert.ok((await go.isDisabled()) && (await again.isHidden()));
+    assert.ok(await submit.isDisabled(), 'the user has not confirmed the break of the second lease');
+    await visit.waitForText('dialog', 'the first holds the lock');
+    await visit.checkAccessibility('a dialog whose lock has another holder');
+    await refresh.click();
+    await visit.waitForText('dialog', `the second holds the lock, with fence ${second.fence}`);
+    assert.equal(await page.inputValue('#break-name'), '', 'the new holder must be confirmed again');
+    assert.ok((await submit.isDisabled()) && (await refresh.isHidden()));
     assert.equal((await caller.renew(second)).status, 200);
     await page.fill('#break-name', 'busy');
-    await breakIt(visit);
+    await confirmBreak(visit);
     assert.equal((await caller.renew(second)).status, 410);
     await visit.end();
   },
 
-  async a_late_break_must_be_confirmed_again() {
+  async a_break_of_an_old_lease_fails_and_must_be_confirmed_again() {
     const first = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the first' });
-    const door = await Door.open(address);
-    const tale = new Tale([await Tale.of(address, first)]);
-    door.stream = tale.answer;
-    const visit = await Visit.begin(door.address);
+    const proxy = await TestProxy.open(address);
+    const stream = new FakeStream([await FakeStream.readLock(address, first)]);
+    proxy.streamHandler = stream.handler;
+    const visit = await Visit.begin(proxy.address);
     const { page } = visit;
     await visit.open('/lock/busy');
-    await visit.sees('.facts', 'the first');
+    await visit.waitForText('.facts', 'the first');
     await page.keyboard.press('b');
-    await confirm(page, 'busy');
-    // The page gets no event about this.
+    await fillIn(page, 'busy');
+    // The page gets no event about the new holder.
     await caller.release(first);
     const second = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the second' });
-    const go = page.locator('dialog button[type=submit]');
-    await visit.until(
-      'it is left alone',
+    const submit = page.locator('dialog button[type=submit]');
+    await visit.waitUntil(
+      'the break fails',
       async () => {
-        if (await go.isEnabled()) await go.click();
+        if (await submit.isEnabled()) await submit.click();
         return page.locator('dialog .trouble').textContent();
       },
       (trouble) => /^The break failed: .*another fence/.test(trouble),
     );
     await page.fill('#break-reason', 'its host is still on fire');
-    assert.ok(await go.isDisabled(), 'the same break cannot be sent again');
-    tale.change(await Tale.of(address, second));
-    await visit.sees('dialog .trouble', 'The holder has changed');
-    await page.click('dialog .again');
-    await visit.sees('dialog', 'the second holds it');
+    assert.ok(await submit.isDisabled(), 'a break that failed because of a new holder must not be sent again');
+    stream.sendLock(await FakeStream.readLock(address, second));
+    await visit.waitForText('dialog .trouble', 'The holder has changed');
+    await page.click('dialog .refresh');
+    await visit.waitForText('dialog', 'the second holds the lock');
     await page.fill('#break-name', 'busy');
-    await breakIt(visit);
+    await confirmBreak(visit);
     assert.equal((await caller.renew(second)).status, 410);
     await visit.end(/409/);
-    door.close();
+    proxy.close();
   },
 
   async a_break_dialog_closes_with_its_view() {
@@ -139,12 +139,12 @@ export const breaking = {
     const visit = await Visit.begin(address);
     const { page } = visit;
     await visit.open();
-    await (await visit.sees('.locks .space .row', 'left')).click();
-    await visit.sees('.facts', 'somebody');
+    await (await visit.waitForText('.locks .space .row', 'left')).click();
+    await visit.waitForText('.facts', 'somebody');
     await page.keyboard.press('b');
     await page.waitForSelector('dialog[open]');
     await page.goBack();
-    await visit.sees('.locks .space .row', 'left');
+    await visit.waitForText('.locks .space .row', 'left');
     await page.waitForSelector('dialog', { state: 'detached' });
     await visit.end();
   },

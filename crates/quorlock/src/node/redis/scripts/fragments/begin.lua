@@ -1,5 +1,5 @@
--- The start of every vote: checks the text of the epoch key, so that only the client's incarnation of the node (one life of
--- its memory) votes, and reads the stored state.
+-- The start of every vote. Reads the stored state, and checks the text of the epoch key: a node votes only if its
+-- incarnation (one life of the node's memory) is the one that the client knows.
 local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 --#life
 local clock = redis.call('TIME')

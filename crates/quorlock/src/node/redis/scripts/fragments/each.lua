@@ -1,4 +1,5 @@
--- Runs a script for one name of several. An error is the result for that name and does not affect the others.
+-- Runs a script for one name of several. An error becomes the result for this name, and does not affect the other
+-- names.
 --#fault
 local function each(script, keys, args)
   local done, gave = pcall(script, keys, args)

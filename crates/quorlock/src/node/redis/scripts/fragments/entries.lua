@@ -1,5 +1,5 @@
--- Returns the valid entries, each as {attempt, last millisecond, owner or slot, fence}, and the attempts of lapsed ones.
--- Needs `holds`, `vote` and `millis`. Entries are void if they belong to another vote than the current one.
+-- Returns the valid entries, each as {attempt, last millisecond, owner or slot, fence}, and the attempts of expired
+-- entries. Needs `holds`, `vote` and `millis`. Entries that belong to an earlier vote are void.
 local function read_entries()
   local entries, lapsed = {}, {}
   local all, valid = redis.call('HGETALL', holds), false
@@ -16,11 +16,11 @@ local function read_entries()
   return entries, lapsed
 end
 
--- Removes an entry that would have expired after millisecond `till`. Returns whether the vote still exists.
+-- Removes the entry of an attempt, whose last millisecond is `till`. Returns whether the vote still exists.
 local function take_back(key, attempt, till)
   redis.call('HDEL', holds, attempt)
   local ends = millis + redis.call('PTTL', key)
-  -- The other entries matter only if this one was the last to expire, or the only one.
+  -- Examine the other entries only if the removed entry was the only one or the last to expire.
   if till < ends and redis.call('HLEN', holds) > 1 then return true end
   local last = 0
   local entries, lapsed = read_entries()

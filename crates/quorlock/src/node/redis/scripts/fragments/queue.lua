@@ -1,6 +1,7 @@
--- The queue, lowest ticket first. Mirrors quorlock-core's node::queue. Needs `queue`, `kept`, `millis`, `at` and `place`.
--- A place is '<ticket id> <s or x> <channel>'. Each place is in two sorted sets: `queue`, sorted by the ticket's time and then
--- by id, and `kept`, sorted by the place's last millisecond. A place that is only in `kept` has left the queue.
+-- The queue, lowest ticket first. Mirrors quorlock-core's node::queue. Needs `queue`, `kept`, `millis`, `at` and
+-- `place`. A place is '<ticket id> <s or x> <channel>'. Each place is in two sorted sets: `queue`, sorted by the
+-- ticket's time and then by id, and `kept`, sorted by the place's last millisecond. A place that is only in `kept` has
+-- left the queue.
 local function drop_lapsed()
   local lapsed = redis.call('ZRANGEBYSCORE', kept, '-inf', '(' .. string.format('%.0f', millis))
   for _, gone in ipairs(lapsed) do
@@ -18,8 +19,8 @@ local function is_lower(time, id, other_time, other_id)
   return tonumber(string.sub(id, 9, 16), 16) < tonumber(string.sub(other_id, 9, 16), 16)
 end
 
--- Adds the place to the queue, or extends it. Returns 1 if the place is new, and 0 if not. The sets expire later than the
--- places in them, even if the clock was set back.
+-- Adds the place to the queue, or extends it. Returns 1 if the place is new, and 0 if not. Each set expires later
+-- than its places, even if the clock was set back.
 local function keep_place()
   if not (#place == 51 and string.find(place, '^%x+ [sx] %x+$') and string.sub(place, 17, 17) == ' '
     and string.find(at, '^%d+$')) then

@@ -14,8 +14,8 @@ local function is_voted_lower()
   return time and is_lower(tonumber(time), id, tonumber(at), place)
 end
 
--- Returns how many of the first `before` waiters block this one. Shared waiters do not block each other, so for a shared
--- waiter the result is 1 if any exclusive waiter is before it.
+-- Returns how many of the first `before` waiters block the requesting client. Shared waiters do not block each other:
+-- for a shared request, the result is 1 if one of the waiters is exclusive, and otherwise 0.
 local function count_ahead(before, shares)
   if not shares then return before end
   for from = 0, before - 1, 64 do

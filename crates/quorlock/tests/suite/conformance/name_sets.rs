@@ -1,0 +1,166 @@
+//! Sets of names, which are locked all together or not at all.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use futures_util::FutureExt;
+use quorlock::{AcquireError, Break, ConfigError, FenceError, LostError, NameError, Target};
+
+use crate::conformance::backend::{
+    Backend, LONG, SHORT, assert_free, assert_held, assert_waiters, enqueue, take_over, wait_for_holders,
+};
+
+pub(crate) async fn a_set_sorts_its_names_and_locks_each_name_once(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let leases = ours.all(["c", "a", "b", "a", "c"]).acquire().await.unwrap();
+    let names: Vec<&str> = leases.iter().map(|lease| lease.name().as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+    for name in names {
+        wait_for_holders(&ours, name, 1).await;
+        assert_held(&theirs, name).await;
+    }
+    assert_free(&theirs, "d").await;
+}
+
+pub(crate) async fn a_set_has_one_fence_for_each_name(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let earlier = theirs.lock("b").acquire().await.unwrap();
+    let fence = earlier.fence().unwrap();
+    earlier.release().await.unwrap();
+    let leases = ours.all(["b", "a"]).acquire().await.unwrap();
+    for name in ["a", "b"] {
+        let lease = leases.get(name).unwrap();
+        assert_eq!(leases.fence(name), lease.fence());
+        lease.extend().await.unwrap();
+    }
+    assert!(leases.fence("b").unwrap() > fence);
+    assert_eq!(leases.fence("c"), Err(FenceError::NotHeld));
+    let fences = ["a", "b"].map(|name| leases.fence(name).unwrap());
+    leases.release().await.unwrap();
+    let later = theirs.all(["a", "b"]).acquire().await.unwrap();
+    assert!(later.fence("a").unwrap() > fences[0] && later.fence("b").unwrap() > fences[1]);
+}
+
+pub(crate) async fn a_set_is_released_if_one_name_is_held(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lease = theirs.lock("b").label("label of the holder").acquire().await.unwrap();
+    let all = ours.all(["a", "b", "c"]);
+    assert!(all.try_acquire().await.unwrap().is_none());
+    match all.acquire_within(SHORT).await {
+        Err(AcquireError::WaitTimeout(error)) => {
+            assert_eq!((error.name.as_str(), error.holder.unwrap().label.as_str()), ("b", "label of the holder"));
+        }
+        other => panic!("one name of the set is held: {other:?}"),
+    }
+    for name in ["a", "c"] {
+        // The same client has released the name, and its requests arrive in order.
+        wait_for_holders(&ours, name, 0).await;
+        assert_free(&theirs, name).await;
+    }
+    lease.extend().await.unwrap();
+}
+
+pub(crate) async fn a_waiting_set_keeps_the_names_that_it_has(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lease = theirs.lock("b").acquire().await.unwrap();
+    let all = ours.all(["a", "b", "c"]);
+    let waiting = enqueue(&theirs, "b", 1, async move { all.acquire().await }).await;
+    assert_held(&theirs, "a").await;
+    assert_free(&theirs, "c").await;
+    lease.release().await.unwrap();
+    let leases = waiting.await.unwrap();
+    for name in ["a", "b", "c"] {
+        assert_held(&theirs, name).await;
+    }
+    leases.release().await.unwrap();
+}
+
+pub(crate) async fn a_cancelled_set_releases_all_names(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    let lease = theirs.lock("b").acquire().await.unwrap();
+    let all = ours.all(["a", "b"]);
+    let waiting = enqueue(&theirs, "b", 1, async move { all.acquire().await }).await;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    assert_waiters(&ours, "b", 0).await;
+    take_over(&theirs, "a").await.release().await.unwrap();
+    lease.release().await.unwrap();
+    take_over(&theirs, "b").await.release().await.unwrap();
+    let _ = ours.all(["a", "b"]).acquire().now_or_never();
+    take_over(&theirs, "a").await.release().await.unwrap();
+    take_over(&theirs, "b").await.release().await.unwrap();
+}
+
+pub(crate) async fn overlapping_sets_do_not_deadlock(backend: &Backend) {
+    let sets = [vec!["a", "b", "c"], vec!["c", "b"], vec!["b", "a"], vec!["c", "a"]];
+    let held: Arc<BTreeMap<&str, AtomicBool>> =
+        Arc::new(["a", "b", "c"].map(|name| (name, AtomicBool::default())).into());
+    let fences = Arc::new(Mutex::new(BTreeMap::new()));
+    let mut tasks = Vec::new();
+    for set in sets {
+        let (client, held, fences) = (backend.client().await, Arc::clone(&held), Arc::clone(&fences));
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..8 {
+                let leases = client.all(&set).acquire().await.unwrap();
+                for name in &set {
+                    assert!(!held[name].swap(true, Ordering::SeqCst), "two clients hold {name}");
+                    let fence = leases.fence(name).unwrap();
+                    assert!(
+                        fences.lock().unwrap().insert(*name, fence) < Some(fence),
+                        "the fence of {name} did not grow"
+                    );
+                }
+                tokio::task::yield_now().await;
+                for name in &set {
+                    held[name].store(false, Ordering::SeqCst);
+                }
+                leases.release().await.unwrap();
+            }
+        }));
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+}
+
+pub(crate) async fn an_empty_set_or_an_invalid_name_is_refused(backend: &Backend) {
+    let client = backend.client().await;
+    let none: [&str; 0] = [];
+    for (names, why) in [(&none[..], ConfigError::NoNames), (&["a", ""], ConfigError::Name(NameError::Empty))] {
+        let all = client.all(names);
+        let why = AcquireError::Config(why);
+        assert_eq!(all.try_acquire().await.unwrap_err(), why);
+        assert_eq!(all.acquire().await.unwrap_err(), why);
+        assert_eq!(all.acquire_within(SHORT).await.unwrap_err(), why);
+    }
+    assert_eq!(backend.lock_keys(), [""; 0]);
+}
+
+pub(crate) async fn dropping_a_set_releases_all_names(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    drop(ours.all(["a", "b", "c"]).acquire().await.unwrap());
+    for name in ["a", "b", "c"] {
+        take_over(&theirs, name).await.release().await.unwrap();
+    }
+}
+
+pub(crate) async fn a_set_is_detached_completely_or_released(backend: &Backend) {
+    let (ours, theirs) = backend.rivals().await;
+    for broken_name in ["a", "b", "c"] {
+        let leases = ours.all(["a", "b", "c"]).ttl(LONG).acquire().await.unwrap();
+        let fence = leases.fence(broken_name).unwrap();
+        theirs.break_lock(broken_name, Break::new(Target::Fence(fence), "a test").now()).await.unwrap();
+        leases.get(broken_name).unwrap().lost().await;
+        assert_eq!(leases.detach().unwrap_err(), LostError::Broken);
+        for name in ["a", "b", "c"] {
+            take_over(&theirs, name).await.release().await.unwrap();
+        }
+    }
+    let detached = ours.all(["a", "b"]).acquire().await.unwrap().detach().unwrap();
+    assert_eq!(detached.iter().map(|lease| lease.name().as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    for lease in &detached {
+        assert_held(&theirs, lease.name().as_str()).await;
+        ours.release(lease).await.unwrap();
+    }
+}
