@@ -171,7 +171,9 @@ impl Hold {
             Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
             // The node lost our vote with its memory, but its quarantine prevents other grants for the whole ttl.
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
+            // A node with a new roster keeps its votes.
             Outcome::Silent(_)
+            | Outcome::Voted { vote: Vote::Refusal(Refusal::NewRoster), .. }
             | Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. }, .. } => {}
             Outcome::Voted { vote: Vote::Refusal(why), .. } => {
                 self.acks[node] = None;

@@ -7,7 +7,7 @@
 //!
 //! Read from the bottom up: [`time`] and [`validity`] are arithmetic, [`vote`] defines the messages, [`round`] counts
 //! votes, [`acquire`] and [`hold`] decide, and [`delivery`] carries their requests to one node. [`node`] is the server
-//! side: how a node handles a request.
+//! side: how a node handles a request. [`roster`] decides who the nodes are.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -24,6 +24,7 @@ pub mod node;
 pub mod nodes;
 pub mod request;
 pub mod rng;
+pub mod roster;
 pub mod round;
 pub mod rules;
 pub mod terms;

@@ -10,6 +10,7 @@ mod inspect;
 mod queue;
 mod record;
 mod restart;
+pub mod roster;
 mod time;
 
 pub use answer::Answer;

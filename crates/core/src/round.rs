@@ -32,7 +32,15 @@ impl Round {
             Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
                 Outcome::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
             }
-            Outcome::Silent(_) if is_grant(reply.as_ref()) => return,
+            Outcome::Silent(_) | Outcome::Voted { vote: Vote::Refusal(Refusal::NewRoster), .. }
+                if is_grant(reply.as_ref()) =>
+            {
+                return;
+            }
+            // A node with a new roster keeps its votes. The client reads the roster and asks again.
+            Outcome::Voted { vote: Vote::Refusal(Refusal::NewRoster), .. } => {
+                Outcome::Silent(Silence::Waiting(alloc::format!("{}", Refusal::NewRoster)))
+            }
             other => other,
         });
     }

@@ -145,6 +145,8 @@ pub enum Refusal {
     Retired,
     /// The node lost its memory since the handshake.
     WrongEpoch,
+    /// The node has installed another roster since the handshake. It has granted and forgotten nothing.
+    NewRoster,
 }
 
 impl fmt::Display for Refusal {
@@ -174,6 +176,7 @@ impl fmt::Display for Refusal {
             Self::Tombstoned => f.write_str("the attempt was released or broken"),
             Self::Retired => f.write_str("the owner was retired"),
             Self::WrongEpoch => f.write_str("the node lost its memory"),
+            Self::NewRoster => f.write_str("the node has a new roster"),
         }
     }
 }

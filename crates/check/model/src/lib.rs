@@ -3,6 +3,7 @@
 
 pub mod queue;
 pub mod report;
+pub mod roster;
 pub mod run_info;
 pub mod scenario;
 pub mod search;

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use quorlock_model::report::{HEAD, Row, WIDE_HEAD, WideResult, page, stories};
+use quorlock_model::roster::{self, Caught, Searched};
 use quorlock_model::run_info::RunInfo;
 use quorlock_model::scenario::ALL;
 
@@ -18,6 +19,9 @@ struct Options {
     /// Run only the scenario of this rule, and print its counter-example.
     #[arg(long)]
     rule: Option<String>,
+    /// Search only the rules about who may vote.
+    #[arg(long)]
+    rosters: bool,
     /// Write the page to this file.
     #[arg(long)]
     write: Option<PathBuf>,
@@ -26,7 +30,9 @@ struct Options {
 fn main() -> ExitCode {
     let options = Options::parse();
     let is_wanted = |name: &str| options.rule.as_ref().is_none_or(|rule| rule == name);
-    let scenarios = ALL.iter().filter(|scenario| (scenario.is_quick || !options.quick) && is_wanted(scenario.name));
+    let scenarios = ALL
+        .iter()
+        .filter(|scenario| (scenario.is_quick || !options.quick) && is_wanted(scenario.name) && !options.rosters);
     let mut rows = Vec::new();
     println!("{HEAD}");
     for scenario in scenarios {
@@ -39,25 +45,30 @@ fn main() -> ExitCode {
             println!("{}", row.story());
         }
     }
-    let wide = if options.quick || options.rule.is_some() { Vec::new() } else { WideResult::search_all() };
+    let wide =
+        if options.quick || options.rule.is_some() || options.rosters { Vec::new() } else { WideResult::search_all() };
     if !wide.is_empty() {
         println!("\n{WIDE_HEAD}");
     }
     for search in &wide {
         println!("{}", search.line());
     }
+    let (searched, caught) = search_rosters(&options);
     let failures = rows.iter().filter_map(Row::failure).chain(wide.iter().filter_map(WideResult::failure));
-    let failures: Vec<String> = failures.collect();
+    let failures = failures.chain(searched.iter().filter_map(Searched::failure));
+    let failures: Vec<String> = failures.chain(caught.iter().filter_map(Caught::failure)).collect();
     for failure in &failures {
         eprintln!("{failure}");
     }
-    if rows.is_empty() {
-        eprintln!("unknown rule; see the names in crates/check/model/src/scenario.rs");
+    if rows.is_empty() && searched.is_empty() && caught.is_empty() {
+        eprintln!("unknown rule; see the names in crates/check/model/src/scenario.rs and roster/scenarios.rs");
         return ExitCode::from(64);
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let mut texts = vec![(target.join("model/stories.txt"), stories(&rows))];
-    texts.extend(options.write.map(|path| (path, page(&RunInfo::now("model"), &rows, &wide))));
+    let told = caught.iter().map(Caught::story).fold(stories(&rows), |text, story| text + "\n" + &story);
+    let mut texts = vec![(target.join("model/stories.txt"), told)];
+    let section = roster::section(&searched, &caught);
+    texts.extend(options.write.map(|path| (path, page(&RunInfo::now("model"), &rows, &wide, &section))));
     for (path, text) in texts {
         let folder = path.parent().map_or(Ok(()), std::fs::create_dir_all);
         if let Err(error) = folder.and_then(|()| std::fs::write(&path, text)) {
@@ -66,4 +77,23 @@ fn main() -> ExitCode {
         }
     }
     if failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Searches the rules about who may vote, and prints the tables.
+fn search_rosters(options: &Options) -> (Vec<Searched>, Vec<Caught>) {
+    let is_wanted = |name: &str, is_quick: bool| {
+        options.rule.as_ref().is_none_or(|rule| rule == name) && (is_quick || !options.quick)
+    };
+    println!("\n{}", roster::HEAD);
+    let searched = Searched::all(|configuration| is_wanted(configuration.name, configuration.is_quick));
+    let searched = searched.inspect(|search| println!("{}", search.line())).collect();
+    println!("\n{}", roster::MUTANTS_HEAD);
+    let caught = Caught::all(|mutant| is_wanted(mutant.name, mutant.is_quick));
+    let caught: Vec<Caught> = caught.inspect(|search| println!("{}", search.line())).collect();
+    if options.rule.is_some() {
+        for search in &caught {
+            println!("{}", search.story());
+        }
+    }
+    (searched, caught)
 }

@@ -52,7 +52,7 @@ impl Row {
     }
 }
 
-fn describe(counter: &Counter) -> String {
+pub(crate) fn describe(counter: &Counter) -> String {
     let mut text = String::new();
     for (at, line) in counter.story.iter().enumerate() {
         let _ = writeln!(text, "{:>3}. {line}", at + 1);
@@ -97,7 +97,7 @@ pub const HEAD: &str = "\
 pub const WIDE_HEAD: &str = "| scenario | states |\n|---|---|";
 
 /// The page for `docs/evidence`, in Markdown.
-pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[WideResult]) -> String {
+pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[WideResult], rosters: &str) -> String {
     let mut page = format!("# Model checking of the shipped core\n\n{}\n\n{INTRODUCTION}", run_info.line());
     let _ = writeln!(page, "{HEAD}");
     for row in rows {
@@ -107,7 +107,7 @@ pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[WideResult]) -> String {
     for search in wide {
         let _ = writeln!(page, "{}", search.line());
     }
-    page
+    page + rosters
 }
 
 /// The shortest counter-example of each rule, step by step.

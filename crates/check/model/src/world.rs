@@ -35,8 +35,7 @@ use link::{Connection, Message};
 use order::Order;
 use retiring::OwnerRetirement;
 use server::{Memory, Server};
-pub(crate) use shared::FixedBuildHasher;
-use shared::Shared;
+pub(crate) use shared::{FixedBuildHasher, Shared};
 pub use tell::Line;
 
 /// The next event. Its fields are a client, a client and one of its addresses, or a server.

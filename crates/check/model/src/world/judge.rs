@@ -32,6 +32,10 @@ pub enum Breach {
     WaiterStarved,
     /// A client sends requests without end, although nothing has changed.
     EndlessRequests,
+    /// One generation has two rosters.
+    TwoRosters,
+    /// No client can ever acquire the lock again, although every server is up.
+    Stuck,
 }
 
 impl std::fmt::Display for Breach {
@@ -47,6 +51,8 @@ impl std::fmt::Display for Breach {
             Self::RetiredOwnerHolds => "a retired owner keeps holding",
             Self::WaiterStarved => "a waiter is never served",
             Self::EndlessRequests => "sends requests without end",
+            Self::TwoRosters => "two rosters of one generation",
+            Self::Stuck => "nobody can acquire the lock again",
         })
     }
 }

@@ -7,13 +7,13 @@ use std::rc::Rc;
 
 /// A part of a state, copied on write and hashed once.
 #[derive(Clone, Debug)]
-pub(super) struct Shared<T> {
+pub(crate) struct Shared<T> {
     part: Rc<T>,
     hash: Cell<Option<u64>>,
 }
 
 impl<T> Shared<T> {
-    pub(super) fn new(part: T) -> Self {
+    pub(crate) fn new(part: T) -> Self {
         Self { part: Rc::new(part), hash: Cell::new(None) }
     }
 }

@@ -4,6 +4,7 @@ mod evidence;
 mod fair;
 mod jumps;
 mod kinds;
+mod rosters;
 mod rules;
 mod slots;
 mod waiting;
