@@ -51,8 +51,9 @@ pub struct Client {
 impl Client {
     /// Connects with the default settings, and waits at most five seconds until a majority of the nodes can vote.
     ///
-    /// Run `quorlock nodes init` once for new servers; otherwise they are quarantined first. A service that must start
-    /// while its nodes are down or quarantined uses [`connect_lazy`](ClientBuilder::connect_lazy).
+    /// Run `quorlock nodes init` once for new servers; otherwise a client founds the cluster as soon as it has reached
+    /// every server, and the servers are quarantined first. A service that must start while its nodes are down or
+    /// quarantined uses [`connect_lazy`](ClientBuilder::connect_lazy).
     ///
     /// Pass one `redis://`, `rediss://` or `sqlite:` URL, or three or more Redis URLs. See
     /// [`ClientBuilder::nodes`].

@@ -146,7 +146,9 @@ impl Membership {
             return Admission::Wait(if members.len() < self.quorum.majority() {
                 format!("{others}; this node needs no action")
             } else {
-                format!("{others}, and the nodes that have answered do not form a cluster yet")
+                format!(
+                    "{others}, and the nodes that have answered do not form a cluster yet: to found one, every node must answer"
+                )
             });
         }
         let mut runs: Vec<&str> = members.iter().map(|member| member.run.as_str()).collect();
