@@ -50,9 +50,14 @@ fn an_error_names_the_line_and_the_accepted_values() {
 
 #[test]
 fn an_error_never_contains_a_password() {
-    for text in
-        ["nodes = {a = \"redis://:hush@h\"}\n", "ttl = \"redis://:hush@h\"\nnodes = 1", "nodes = \"redis://:hush@h"]
-    {
+    for text in [
+        "nodes = {a = \"redis://:hush@h\"}\n",
+        "ttl = \"redis://:hush@h\"\nnodes = 1",
+        "ttl = \"5redis://:hush@h\"",
+        "nodes = \"redis://:hush@h",
+        "color = \"redis://:hush@h\"",
+        "require_cluster = \"redis://:hush@h\"",
+    ] {
         let error = parse(text).unwrap_err();
         assert!(!error.contains("hush"), "{text:?}: {error}");
     }

@@ -41,13 +41,18 @@ impl Kind {
             Self::Switch => match text {
                 "true" | "1" | "yes" => Ok(Value::Switch(true)),
                 "false" | "0" | "no" => Ok(Value::Switch(false)),
-                other => Err(format!("{other:?} is not {}", self.accepted())),
+                other => Err(format!("{:?} is not {}", mask_if_url(other), self.accepted())),
             },
             Self::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
-            Self::Choice(_) => Err(format!("{text:?} is not {}", self.accepted())),
+            Self::Choice(_) => Err(format!("{:?} is not {}", mask_if_url(text), self.accepted())),
             Self::Nodes => nodes_value(split_nodes(text)),
         }
     }
+}
+
+/// Returns the text without passwords, in case that it is a URL that was given to the wrong setting.
+fn mask_if_url(text: &str) -> String {
+    if text.contains("://") { quorlock::mask_url(text) } else { text.to_owned() }
 }
 
 /// A value that was set.
@@ -63,7 +68,7 @@ impl Value {
     /// Formats the value for people, without passwords.
     pub(crate) fn show(&self) -> String {
         match self {
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => mask_if_url(text),
             Self::Duration(duration) => show_exactly(*duration),
             Self::Switch(on) => on.to_string(),
             Self::List(nodes) => nodes.iter().map(|node| quorlock::mask_url(node)).collect::<Vec<_>>().join(","),

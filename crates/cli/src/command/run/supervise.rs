@@ -233,10 +233,10 @@ impl<'a> Supervisor<'a> {
     fn report(&self, cause: Cause, measure: &str) {
         let name = self.lease.name();
         let reason = match cause {
-            Cause::Loss => "cannot be renewed",
+            Cause::Loss if self.drains_until.is_none() => "cannot be renewed",
             Cause::MaxHold => "has been held for long enough",
             Cause::Unguarded => "has no guard",
-            Cause::Broken => "was broken",
+            Cause::Loss | Cause::Broken => "was broken",
         };
         self.output.note(format!("{name} {reason}: {measure} the command"));
     }

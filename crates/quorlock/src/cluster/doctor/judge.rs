@@ -124,7 +124,8 @@ fn check_fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
         node.add(Wrong, Topic::Server, text, advice);
     } else if policy != "noeviction" {
         let text = format!("its maxmemory-policy is {policy}: it may forget a lock when its memory is full");
-        let advice = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file";
+        let advice = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file; if it may have \
+                      evicted locks, restart it";
         node.add(Wrong, Topic::Memory, text, advice);
     } else {
         node.add(Wrong, Topic::Server, why, "");

@@ -94,7 +94,7 @@ async fn an_interrupted_reconfiguration_must_be_repeated() {
     })
     .await;
     let text = refused.expect("the wait has set this value").to_string();
-    assert!(text.contains("`quorlock nodes reconfigure` once more"), "{text}");
+    assert!(text.contains("`quorlock nodes reconfigure` again"), "{text}");
     let client = cluster.builder().reconfigure().await.expect("all nodes can be reached");
     wait_until_all_vote(&client).await;
 }
