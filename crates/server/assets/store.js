@@ -13,7 +13,7 @@ const CLOCKS_APART_MS = 100;
 
 const hasOneHolder = ({ mode }) => mode === 'exclusive' || mode === 'reentrant';
 
-/** Returns whether one event certainly came before the other, whatever their times: a lock is released before it is granted again. */
+/** Returns whether one event certainly came before the other, even if their times say otherwise: a lock is released before it is granted again. */
 function isBefore(one, other) {
   if (one.what !== 'released' || other.what !== 'granted' || one.name !== other.name) return false;
   return one.fence < other.fence && hasOneHolder(one) && hasOneHolder(other) && one.at_ms - other.at_ms <= CLOCKS_APART_MS;

@@ -85,7 +85,7 @@ pub struct Membership {
     pub identity: Identity,
     /// Which member this node is, or may become. `None` after it left: the id is used up.
     pub member: Option<MemberId>,
-    /// The id with which it left. Whoever counts which members have moved to a new generation needs it.
+    /// The id with which it left, for clients that count the members that have moved to a new generation.
     pub former: Option<MemberId>,
     /// The life of its memory.
     pub life: Life,
