@@ -30,4 +30,4 @@ pub use redis_server::{Aof, RedisServer, RedisServerBuilder};
 pub use reply::Reply;
 pub use sentinels::{Sentinels, SentinelsBuilder};
 pub use spawner::{mortal_command, spawn};
-pub use wait::{eventually, eventually_async, with_longest_stall};
+pub use wait::{DEADLINE, eventually, eventually_async, with_longest_stall};

@@ -8,7 +8,7 @@ const INTERVAL: Duration = Duration::from_millis(5);
 
 /// Long enough for a slow machine. Only a failing test waits this long. Shorter than the long leases of tests: a test
 /// that waits for a release must fail if the vote only expires.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 
 /// Blocks until `condition` holds. Panics with `what` at the time limit.
 #[track_caller]

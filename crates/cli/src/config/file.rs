@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::config::key::{KEYS, Key, find};
-use crate::config::value::{Kind, Value, nodes_value};
+use crate::config::value::{Kind, Value, mask_if_url, nodes_value};
 use crate::config::variable;
 use crate::exit::{Failure, Outcome};
 
@@ -143,7 +143,7 @@ fn unknown_key_text(name: &str) -> String {
         _ => "",
     };
     let known: Vec<&str> = KEYS.iter().map(|key| key.name).chain(["default_profile", "profile"]).collect();
-    format!("unknown key {name:?}{hint}\n  known are {}", known.join(", "))
+    format!("unknown key {:?}{hint}\n  known are {}", mask_if_url(name), known.join(", "))
 }
 
 /// Fails if a folder in the path of a missing file is a broken link. Most likely, the file exists, and only the link is

@@ -56,6 +56,7 @@ fn an_error_never_contains_a_password() {
         "ttl = \"5redis://:hush@h\"",
         "nodes = \"redis://:hush@h",
         "color = \"redis://:hush@h\"",
+        "\"redis://:hush@h\" = 1",
         "require_cluster = \"redis://:hush@h\"",
     ] {
         let error = parse(text).unwrap_err();

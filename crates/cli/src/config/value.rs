@@ -37,21 +37,24 @@ impl Kind {
     pub(crate) fn parse(self, text: &str) -> Result<Value, String> {
         match self {
             Self::Text(_) => Ok(Value::Text(text.to_owned())),
+            Self::Duration | Self::Switch | Self::Choice(_) if text.contains("://") => {
+                Err(format!("a URL is not {}", self.accepted()))
+            }
             Self::Duration => parse_duration(text).map(Value::Duration),
             Self::Switch => match text {
                 "true" | "1" | "yes" => Ok(Value::Switch(true)),
                 "false" | "0" | "no" => Ok(Value::Switch(false)),
-                other => Err(format!("{:?} is not {}", mask_if_url(other), self.accepted())),
+                other => Err(format!("{other:?} is not {}", self.accepted())),
             },
             Self::Choice(words) if words.contains(&text) => Ok(Value::Text(text.to_owned())),
-            Self::Choice(_) => Err(format!("{:?} is not {}", mask_if_url(text), self.accepted())),
+            Self::Choice(_) => Err(format!("{text:?} is not {}", self.accepted())),
             Self::Nodes => nodes_value(split_nodes(text)),
         }
     }
 }
 
-/// Returns the text without passwords, in case that it is a URL that was given to the wrong setting.
-fn mask_if_url(text: &str) -> String {
+/// Returns the text without passwords, in case that it is a URL in the wrong place.
+pub(super) fn mask_if_url(text: &str) -> String {
     if text.contains("://") { quorlock::mask_url(text) } else { text.to_owned() }
 }
 

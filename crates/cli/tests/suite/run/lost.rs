@@ -44,7 +44,7 @@ fn a_command_is_dead_before_its_lock_can_be_granted_again() {
     assert_eq!(run.code(), Some(79));
     assert!(pids.split(' ').all(|pid| !crate::common::is_alive(pid)), "a process outlives the wrapper");
     let text = read_all(stderr);
-    assert!(text.contains("a cannot be renewed: ") && text.contains("the lease is lost"), "{text}");
+    assert!(text.contains("a cannot be renewed: ending the command") && text.contains("the lease is lost"), "{text}");
 }
 
 #[test]

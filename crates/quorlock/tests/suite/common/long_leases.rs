@@ -4,12 +4,13 @@
 use std::time::Duration;
 
 use quorlock::{Client, ClientBuilder, Fence, NodeVote, Silence, Tally};
-use quorlock_testkit::{Proxy, RedisServer, eventually_async};
+use quorlock_testkit::{DEADLINE, Proxy, RedisServer, eventually_async};
 
 use super::observe::silence_of;
 
 /// A ttl that is longer than any wait of a test.
 pub const LONG: Duration = Duration::from_secs(120);
+const _: () = assert!(LONG.as_secs() > DEADLINE.as_secs(), "a vote that was not released expires before a test fails");
 /// The node deadline of these clients. It is longer than [`SOON`], so that [`expect_soon`] fails if the client waits
 /// for a node that does not answer.
 const NODE_DEADLINE: Duration = Duration::from_secs(60);
