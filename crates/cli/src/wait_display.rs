@@ -138,9 +138,9 @@ impl<'a> Display<'a> {
             }
             _ => String::new(),
         };
-        let position = wait
-            .place
-            .map_or_else(String::new, |place| format!("you are {} of {}, ", ordinal(place), wait.waiting.max(place)));
+        let position = wait.position.map_or_else(String::new, |position| {
+            format!("you are {} of {}, ", ordinal(position), wait.waiting.max(position))
+        });
         format!("{lease}{position}waited {}", show(self.started.elapsed()))
     }
 

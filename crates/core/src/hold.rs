@@ -181,7 +181,7 @@ impl Hold {
             }
         }
         let Some(asked_at) = self.majority_asked_at() else {
-            return alloc::vec![self.lose(if self.broken { Loss::Broken } else { Loss::Taken })];
+            return alloc::vec![self.lose(if self.broken { Loss::Broken } else { Loss::Removed })];
         };
         self.valid_until = validity::until(asked_at, self.terms.ttl, self.terms.drift);
         if !self.still_valid(now, &mut steps) {
@@ -407,7 +407,7 @@ pub struct Wait {
     /// The highest fence that any node reported.
     pub fence: Fence,
     /// The waiter's own position, from 1, on the node where it is furthest back.
-    pub place: Option<u32>,
+    pub position: Option<u32>,
     /// The number of waiters on the same node.
     pub waiting: u32,
 }
@@ -449,7 +449,7 @@ pub enum Loss {
     /// The validity ended before a renewal succeeded.
     Expired,
     /// So many nodes refused the lease that no majority of grants remains.
-    Taken,
+    Removed,
     /// So many nodes refused the lease that no majority of grants remains, and one of them reported a broken lease.
     Broken,
 }

@@ -15,7 +15,7 @@ mod time;
 
 pub use answer::Answer;
 pub use apply::apply;
-pub use record::{Entry, FENCE_RETENTION_MIN, FenceNote, Place, Record, VoteNote, retention_millis};
+pub use record::{Entry, FENCE_RETENTION_MIN, FenceNote, QueuedWaiter, Record, VoteNote, retention_millis};
 pub use restart::{Constants, Epoch, Identity, Incarnation, NodeCommand, Standing, Trust, attend, quarantine_micros};
 pub use time::NodeTime;
 

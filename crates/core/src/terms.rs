@@ -165,7 +165,7 @@ impl Mode {
 
     /// Returns `exclusive`, `reentrant`, `shared` or `slots`.
     pub const fn as_str(self) -> &'static str {
-        Period::begun_by(self).as_str()
+        HeldMode::of(self).as_str()
     }
 
     /// Returns whether several waiters may enter together.
@@ -181,7 +181,7 @@ impl Mode {
 
 /// How a node's current vote is held.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Period {
+pub enum HeldMode {
     /// By the attempt that signed the vote.
     #[default]
     Exclusive,
@@ -193,12 +193,12 @@ pub enum Period {
     Slots(u32),
 }
 
-impl Period {
-    /// The names of the periods that have only one owner at a time, and therefore only one fence.
-    pub const ALONE: [&'static str; 2] = ["exclusive", "reentrant"];
+impl HeldMode {
+    /// The names of the modes that have only one owner at a time, and therefore only one fence.
+    pub const SINGLE_OWNER: [&'static str; 2] = ["exclusive", "reentrant"];
 
-    /// Returns the period that the first holder with this mode begins.
-    pub const fn begun_by(mode: Mode) -> Self {
+    /// Returns the held_mode that the first holder with this mode begins.
+    pub const fn of(mode: Mode) -> Self {
         match mode {
             Mode::Exclusive { .. } => Self::Exclusive,
             Mode::Reentrant { owner } => Self::Reentrant(owner),
@@ -225,7 +225,7 @@ impl Period {
         }
     }
 
-    /// Returns the name of the period, followed by the owner (a secret) or the number of slots.
+    /// Returns the name of the held_mode, followed by the owner (a secret) or the number of slots.
     pub fn reveal(self) -> String {
         let word = self.as_str();
         match self {
@@ -237,14 +237,14 @@ impl Period {
 
     /// Parses the text of [`reveal`](Self::reveal).
     pub fn parse(text: &str) -> Option<Self> {
-        let period = match text.split_once(' ') {
+        let held_mode = match text.split_once(' ') {
             None if text == Self::Exclusive.as_str() => Self::Exclusive,
             None if text == Self::Shared.as_str() => Self::Shared,
             Some(("reentrant", owner)) => Self::Reentrant(OwnerId::parse(owner)?),
             Some(("slots", slots)) => Self::Slots(slots.parse().ok()?),
             _ => return None,
         };
-        Some(period)
+        Some(held_mode)
     }
 }
 

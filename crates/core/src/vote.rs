@@ -9,7 +9,7 @@ use core::time::Duration;
 use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::name::Holder;
-use crate::terms::{Period, Quorum};
+use crate::terms::{HeldMode, Quorum};
 use crate::time::Moment;
 
 /// The most free slots that a grant lists.
@@ -86,7 +86,7 @@ pub struct HeldBy {
     /// The time until the vote expires, unless the vote is renewed; unknown if it never expires.
     pub remaining: Option<Duration>,
     /// How the lock is held.
-    pub period: Period,
+    pub held_mode: HeldMode,
     /// The number of holders.
     pub holds: u32,
     /// The digest that identifies a vote without a fence, such as that of a plain lock.
@@ -163,7 +163,7 @@ impl fmt::Display for Refusal {
                 }
             }
             Self::Behind { queue, .. } => {
-                let before = queue.place.map_or(queue.waiting, |place| place.saturating_sub(1));
+                let before = queue.position.map_or(queue.waiting, |place| place.saturating_sub(1));
                 write!(f, "free, but {before} earlier waiters come first")
             }
             Self::QueueFull => write!(f, "the queue is full: {} waiters", crate::request::WAITERS_MAX),
@@ -276,7 +276,7 @@ pub struct Handoff {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct QueuePosition {
     /// The client's own position, from 1; `None` without a ticket.
-    pub place: Option<u32>,
+    pub position: Option<u32>,
     /// The number of waiters, including the client.
     pub waiting: u32,
     /// Whether a lower ticket waits here or has this node's vote. The client must then yield its votes on other nodes.

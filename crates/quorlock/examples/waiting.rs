@@ -50,7 +50,7 @@ fn print_progress(label: &str, progress: &Progress) {
         Progress::Waiting(wait) => {
             let holder = wait.holder.as_ref().map_or("an unknown holder", |holder| &holder.label);
             // A client has no position until a node has put it into its queue.
-            let position = wait.place.map_or_else(|| "no position".into(), |place| format!("position {place}"));
+            let position = wait.position.map_or_else(|| "no position".into(), |place| format!("position {place}"));
             println!("{label} waits for {holder}: {position} of {}", wait.waiting);
         }
         Progress::Granted { fence: Some(fence) } => println!("{label} holds the lock, with fence {fence}"),

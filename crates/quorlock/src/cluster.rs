@@ -232,8 +232,8 @@ impl Cluster {
 
     /// Adds a process or process group to the processes that keep this client's leases alive. Returns whether any node
     /// tracks processes.
-    pub(crate) fn also_alive_with(&self, companion: Companion) -> Result<bool, u32> {
-        self.nodes.iter().try_fold(false, |is_tracked, node| Ok(node.also_alive_with(companion)? || is_tracked))
+    pub(crate) fn add_holder_process(&self, companion: Companion) -> Result<bool, u32> {
+        self.nodes.iter().try_fold(false, |is_tracked, node| Ok(node.add_holder_process(companion)? || is_tracked))
     }
 
     /// Makes the nodes a new cluster, over separate connections.

@@ -138,10 +138,10 @@ impl fmt::Debug for DetachedLease {
 #[non_exhaustive]
 pub enum Released {
     /// The lease was still held.
-    Standing,
+    StillHeld,
     /// The lease was probably not held any more: no majority reported it. It was released or broken earlier, or its ttl
     /// had ended.
-    Gone,
+    AlreadyEnded,
 }
 
 #[cfg(test)]

@@ -258,7 +258,7 @@ pub enum LostError {
     /// A majority of the nodes no longer has the lease: its keys were deleted, or the lease is of a plain lock and was
     /// broken.
     #[error("the lease is lost: a majority of the nodes no longer has it")]
-    Taken,
+    Removed,
     /// Somebody broke the lease with [`break_lock`](crate::Client::break_lock).
     #[error("the lease is lost: it was broken")]
     Broken,
@@ -281,7 +281,7 @@ pub enum LostError {
 impl From<Loss> for LostError {
     fn from(loss: Loss) -> Self {
         match loss {
-            Loss::Taken => Self::Taken,
+            Loss::Removed => Self::Removed,
             Loss::Broken => Self::Broken,
             _ => Self::Expired,
         }

@@ -85,7 +85,7 @@ pub use quorlock_core::request::{BreakMode, Target};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
-pub use quorlock_core::terms::{LIFETIME_DEFAULT, Mode, PERMITS_MAX, Period, Quorum, QuorumError, Renewals};
+pub use quorlock_core::terms::{HeldMode, LIFETIME_DEFAULT, Mode, PERMITS_MAX, Quorum, QuorumError, Renewals};
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
 pub use quorlock_core::vote::{
     HeldBy, NodeVote, QUEUE_LISTED_MAX, QueuePosition, Refusal, Report, Silence, Tally, Waiting,

@@ -54,7 +54,7 @@ pub(crate) trait Node: Send + Sync {
     ///
     /// # Errors
     /// The process id, if there is no such process.
-    fn also_alive_with(&self, _companion: Companion) -> Result<bool, u32> {
+    fn add_holder_process(&self, _companion: Companion) -> Result<bool, u32> {
         Ok(false)
     }
 

@@ -97,7 +97,7 @@ export function openBreakDialog(find, done) {
       const broken = await breakLock(lock, new FormData(form).get('mode'), reason.value.trim());
       dialog.close();
       const when =
-        broken.drains_ms > 0 ? `the next holder gets the lock in ${formatDuration(broken.drains_ms)}` : 'the next holder can get the lock now';
+        broken.drain_ms > 0 ? `the next holder gets the lock in ${formatDuration(broken.drain_ms)}` : 'the next holder can get the lock now';
       done(`Broken on ${broken.nodes} nodes: ${when}.`);
     } catch (error) {
       failure = `The break failed: ${error.message}`;

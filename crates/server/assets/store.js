@@ -29,7 +29,7 @@ export class Store {
   sampleTimes = [];
   /** The samples of each node by its URL: `{ p50: [], p99: [] }` in milliseconds. */
   samples = new Map();
-  /** The last `look` event: `{ at_ms, took_ms, locks, is_cut, trouble }`. */
+  /** The last `look` event: `{ at_ms, took_ms, locks, is_truncated, trouble }`. */
   look = null;
   /** When the service last read the locks, by `performance.now()`. */
   locksReadAt = null;
@@ -58,7 +58,7 @@ export class Store {
 
   /** Whether all locks are known, so that an unknown lock is free. */
   get hasAllLocks() {
-    return this.isKnown && !this.areLocksUnreadable && !this.look?.is_cut;
+    return this.isKnown && !this.areLocksUnreadable && !this.look?.is_truncated;
   }
 
   /** The time left of a lock, in milliseconds. */

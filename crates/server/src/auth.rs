@@ -102,7 +102,7 @@ impl Identity {
 
     /// Returns whether the caller has access to the lock with this name.
     pub(crate) fn can_see(&self, name: &str) -> bool {
-        self.names.iter().any(|names| names.fits(name))
+        self.names.iter().any(|names| names.matches(name))
     }
 }
 

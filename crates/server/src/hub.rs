@@ -121,22 +121,22 @@ impl Hub {
         let mut locks = None;
         let coverage = listing.map(|listing| {
             locks = Some(listing.names.iter().map(LockView::from).collect());
-            ListCoverage { is_cut: listing.is_cut, missing: MissingNode::list(listing.missing) }
+            ListCoverage { is_truncated: listing.is_truncated, missing: MissingNode::list(listing.missing) }
         });
-        let is_cut = coverage.as_ref().is_ok_and(|coverage| coverage.is_cut);
+        let is_truncated = coverage.as_ref().is_ok_and(|coverage| coverage.is_truncated);
         let nodes = NodesView::new(self.client.node_stats());
         let mut state = self.state();
         state.update_nodes(nodes);
         // Always publish the nodes: round trips and clocks change with every read.
         let nodes = to_json(&state.nodes);
         state.publish("nodes", nodes, None);
-        state.update(locks, is_cut, history.ok());
+        state.update(locks, is_truncated, history.ok());
         let took = began.elapsed();
         let look = json!({
             "at_ms": unix_millis(),
             "took_ms": millis(took),
             "locks": state.locks.len(),
-            "is_cut": is_cut,
+            "is_truncated": is_truncated,
             "trouble": coverage.as_ref().err().map(ToString::to_string),
         });
         state.publish("look", look.to_string(), None);

@@ -25,7 +25,7 @@
 //! | `history` | one event of the history; the event `lapsed` means that, according to this replica, a lease expired because nobody renewed it |
 //! | `gap` | `{at_ms}`: some events before the time `at_ms` are missing from the stream, because there were more events than the nodes keep |
 //! | `node` | `{at_ms, node, what, reason}`: according to this replica, a node stopped or resumed voting, or restarted |
-//! | `look` | `{at_ms, took_ms, locks, is_cut, trouble}`: the service has read the nodes, which it does about once a second. If no `look` event arrives, the stream has stalled. If `trouble` is not null, the locks could not be read, and their last known state still applies |
+//! | `look` | `{at_ms, took_ms, locks, is_truncated, trouble}`: the service has read the nodes, which it does about once a second. If no `look` event arrives, the stream has stalled. If `trouble` is not null, the locks could not be read, and their last known state still applies |
 //!
 //! Every event has an `id`. Only the replica that sent an event can continue after its `id`; another replica starts
 //! with a `snapshot`. If a reader is so slow that events after its snapshot are no longer kept, the service closes its

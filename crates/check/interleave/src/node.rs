@@ -127,7 +127,7 @@ impl Node {
             record.remove_expired(now);
             left.extend(record.vote.iter().map(|vote| format!("a vote of {:?} for {key}", vote.attempt)));
             left.extend(
-                record.queue.iter().map(|place| format!("a queue position of {:?} for {key}", place.waiter.ticket)),
+                record.queue.iter().map(|queued| format!("a queue position of {:?} for {key}", queued.waiter.ticket)),
             );
         }
         left

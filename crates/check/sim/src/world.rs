@@ -300,11 +300,11 @@ impl State {
         let alive: Vec<Channel> =
             self.clients.iter().filter(|client| client.is_alive).flat_map(|client| client.channels.clone()).collect();
         for index in 0..self.servers.len() {
-            let (votes, places) = self.servers[index].leftovers(now);
+            let (votes, queued) = self.servers[index].leftovers(now);
             for (key, attempt) in votes {
                 left.extend(self.ledger.is_leaked(attempt).then(|| format!("a vote for {key} on n{}", index + 1)));
             }
-            for (key, Waiter { channel, ticket, .. }) in places {
+            for (key, Waiter { channel, ticket, .. }) in queued {
                 let is_leaked = alive.contains(&channel) && !self.ledger.is_excused(ticket);
                 left.extend(is_leaked.then(|| format!("a queue position for {key} on n{}", index + 1)));
             }

@@ -99,7 +99,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
     let mut signals = Signals::listen()?;
     let mut builder = context.builder()?.ttl(context.ttl(args.lock.ttl)?).leases_outlive_process();
     if let Some(watched) = watched {
-        builder = builder.also_alive_with(watched.pid);
+        builder = builder.add_holder_process(watched.pid);
     }
     let client = tokio::select! {
         client = context.open(builder) => client?,

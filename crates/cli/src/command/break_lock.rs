@@ -60,18 +60,18 @@ pub(crate) async fn break_lock(context: &Context, args: BreakArgs) -> Outcome {
     let request = Break::new(target, &args.reason);
     let request = if args.now { request.now() } else { request };
     let client = context.connect().await?;
-    let Broken { name, nodes, drains, .. } = client.break_lock(&args.name, request).await?;
-    let (mode, drains_ms) = (if args.now { "now" } else { "drain" }, millis(drains));
+    let Broken { name, nodes, drain_time, .. } = client.break_lock(&args.name, request).await?;
+    let (mode, drain_ms) = (if args.now { "now" } else { "drain" }, millis(drain_time));
     let mut json =
-        json!({ "name": args.name, "mode": mode, "nodes": nodes, "drains_ms": drains_ms, "reason": args.reason });
+        json!({ "name": args.name, "mode": mode, "nodes": nodes, "drain_ms": drain_ms, "reason": args.reason });
     match target {
         Target::Digest(digest) => json["digest"] = digest.to_string().into(),
         Target::Fence(fence) => json["fence"] = fence.get().into(),
     }
-    let availability = if drains.is_zero() {
+    let availability = if drain_time.is_zero() {
         "and free".to_owned()
     } else {
-        format!("and nobody else can acquire it for another {}", show(drains))
+        format!("and nobody else can acquire it for another {}", show(drain_time))
     };
     let total = client.nodes().len();
     context.output.result(&json, format_args!("{name} is broken on {nodes} of {total} nodes, {availability}"))?;

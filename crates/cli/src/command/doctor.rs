@@ -31,7 +31,7 @@ pub(crate) async fn doctor(context: &Context) -> Outcome {
                     0 => format!("no {what}s"),
                     count => counted(count, what),
                 };
-            let (errors, warnings) = (count(Severity::Wrong, "error"), count(Severity::Warning, "warning"));
+            let (errors, warnings) = (count(Severity::Error, "error"), count(Severity::Warning, "warning"));
             output.line(format_args!("\n{errors}, {warnings}"))?;
         }
     }
@@ -75,11 +75,11 @@ fn report(examination: &Examination) -> Value {
 /// Returns the exit code of the most important error. Denied access comes first, because it hides all other errors;
 /// then too few nodes that answer; then a wrong configuration.
 fn exit_code(examination: &Examination) -> Exit {
-    if examination.worst() < Severity::Wrong {
+    if examination.worst() < Severity::Error {
         return Exit::OK;
     }
     let has_error_about = |is_topic: fn(Topic) -> bool| {
-        examination.all().any(|(_, finding)| finding.severity == Severity::Wrong && is_topic(finding.topic))
+        examination.all().any(|(_, finding)| finding.severity == Severity::Error && is_topic(finding.topic))
     };
     let answering = examination.nodes.iter().filter(|node| !matches!(node.state, NodeState::Unreachable(_))).count();
     let has_majority = answering >= examination.majority;

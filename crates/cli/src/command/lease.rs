@@ -72,7 +72,7 @@ pub(crate) async fn release(context: &Context, args: &LeaseArgs) -> Outcome {
     let released = client.release(&lease).await;
     // Also wait for the reachable nodes beyond the majority.
     context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
-    let was_held = released? == Released::Standing;
+    let was_held = released? == Released::StillHeld;
     let name = lease.name().as_str();
     if context.output.json || !context.output.quiet {
         let what = if was_held { "is released" } else { "was not held by this lease any more" };

@@ -37,7 +37,7 @@ pub(crate) async fn list(context: &Context, args: &ListArgs) -> Outcome {
     if output.json {
         let missing = listing.missing.iter().map(|(node, why)| json!({ "node": node, "trouble": why.to_string() }));
         let missing: Vec<_> = missing.collect();
-        return output.json(&json!({ "names": locks, "cut": listing.is_cut, "missing": missing }));
+        return output.json(&json!({ "names": locks, "truncated": listing.is_truncated, "missing": missing }));
     }
     if locks.is_empty() {
         output.note("no lock is held or waited for");
@@ -57,7 +57,7 @@ pub(crate) fn views(listing: &Listing) -> Vec<LockView> {
 
 /// Returns a remark for each reason why the listing may be incomplete.
 pub(crate) fn remarks(listing: &Listing) -> Vec<String> {
-    let cut = listing.is_cut.then(|| "there are more locks: give a pattern, or raise --limit".to_owned());
+    let cut = listing.is_truncated.then(|| "there are more locks: give a pattern, or raise --limit".to_owned());
     let missing = listing.missing.iter().map(|(node, why)| format!("{node} was not searched: {why}"));
     cut.into_iter().chain(missing).collect()
 }

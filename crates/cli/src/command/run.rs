@@ -241,7 +241,7 @@ async fn run_locked(context: &Context, args: &RunArgs, ttl: Duration, limits: Li
     let mut builder = access.builder();
     if let Some(guard) = guard.id() {
         // A lock in a file is freed as soon as every process that keeps it alive is gone.
-        builder = builder.also_alive_with(guard);
+        builder = builder.add_holder_process(guard);
     }
     let started = Instant::now();
     let client = tokio::select! {

@@ -4,12 +4,12 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Output};
 
-use crate::common::place::Place;
 use crate::common::pty::Pty;
+use crate::common::setup::Setup;
 use crate::common::{assert_fails, is_alive, stderr, stdout};
 use serde_json::Value;
 
-impl Place {
+impl Setup {
     /// Runs `quorlock break a` with a reason.
     fn break_lock(&self, arguments: &[&str]) -> Output {
         self.quorlock(&[&["break", "a", "--reason", "a test"], arguments].concat()).output().unwrap()
@@ -52,20 +52,20 @@ impl Drop for Held {
 
 #[test]
 fn a_run_whose_lock_is_broken_ends_before_the_next_holder_starts() {
-    Place::on_both(|place| {
-        let held = place.hold_without_end("6s");
+    Setup::on_both(|setup| {
+        let held = setup.hold_without_end("6s");
         let pid = held.pid.clone();
-        let broken = place.break_lock(&["--fence", &held.fence]);
+        let broken = setup.break_lock(&["--fence", &held.fence]);
         assert!(broken.status.success(), "{}", stderr(&broken));
         assert!(stdout(&broken).starts_with("a is broken on"), "{}", stdout(&broken));
         // The process that broke the lease has ended, which must not free the lock.
-        assert!(!place.is_free("a"), "the lock is free before the lease has ended");
+        assert!(!setup.is_free("a"), "the lock is free before the lease has ended");
         let is_dead = format!("! kill -0 {pid}");
-        for server in &place.servers {
+        for server in &setup.servers {
             let history = server.cli(&["XREVRANGE", "quorlock~history", "+", "-"]);
             assert!(history.contains("a test") && history.contains("broken"), "{history}");
         }
-        let next = place.quorlock(&["run", "a", "--wait", "5m", "--", "sh", "-c", &is_dead]).output().unwrap();
+        let next = setup.quorlock(&["run", "a", "--wait", "5m", "--", "sh", "-c", &is_dead]).output().unwrap();
         assert_eq!(next.status.code(), Some(0), "{}", stderr(&next));
         let (code, text) = held.wait();
         assert_eq!(code, Some(79), "{text}");
@@ -76,48 +76,48 @@ fn a_run_whose_lock_is_broken_ends_before_the_next_holder_starts() {
 /// The lease outlasts the test, so the run can only learn of the break by a message.
 #[test]
 fn a_run_learns_at_once_that_its_lock_is_broken() {
-    Place::on_both(|place| {
-        let held = place.hold_without_end("60s");
-        assert!(place.break_lock(&["--fence", &held.fence, "--now", "--yes"]).status.success());
+    Setup::on_both(|setup| {
+        let held = setup.hold_without_end("60s");
+        assert!(setup.break_lock(&["--fence", &held.fence, "--now", "--yes"]).status.success());
         let pid = held.pid.clone();
         assert_eq!(held.wait().0, Some(79));
         assert!(!is_alive(&pid));
-        assert!(place.is_free("a"), "the lock is not free at once after break --now");
+        assert!(setup.is_free("a"), "the lock is not free at once after break --now");
     });
 }
 
 #[test]
 fn another_fence_breaks_nothing_and_names_the_current_one() {
-    Place::on_both(|place| {
-        let held = place.hold_without_end("60s");
+    Setup::on_both(|setup| {
+        let held = setup.hold_without_end("60s");
         for flags in [&["--fence", "1"][..], &["--fence", "1", "--now", "--yes"]] {
-            let refused = place.break_lock(flags);
+            let refused = setup.break_lock(flags);
             assert_fails(&refused, 75, &format!("another fence {} now", held.fence));
             assert!(stderr(&refused).contains("the nightly"), "{}", stderr(&refused));
         }
         assert!(is_alive(&held.pid));
-        assert!(!place.is_free("a"));
+        assert!(!setup.is_free("a"));
     });
 }
 
 #[test]
 fn a_free_lock_is_not_broken() {
-    Place::on_both(|place| assert_fails(&place.break_lock(&["--fence", "1"]), 75, "nobody holds \"a\""));
+    Setup::on_both(|setup| assert_fails(&setup.break_lock(&["--fence", "1"]), 75, "nobody holds \"a\""));
 }
 
 #[test]
 fn breaking_now_needs_confirmation_without_a_terminal() {
-    let place = Place::file();
-    let held = place.hold_without_end("60s");
-    assert_fails(&place.break_lock(&["--fence", &held.fence, "--now"]), 64, "--yes");
+    let setup = Setup::file();
+    let held = setup.hold_without_end("60s");
+    assert_fails(&setup.break_lock(&["--fence", &held.fence, "--now"]), 64, "--yes");
     assert!(is_alive(&held.pid));
 }
 
 #[test]
 fn breaking_now_asks_for_the_name() {
-    let place = Place::file();
-    let held = place.hold_without_end("60s");
-    let command = place.quorlock(&["break", "a", "--fence", &held.fence, "--reason", "a test", "--now"]);
+    let setup = Setup::file();
+    let held = setup.hold_without_end("60s");
+    let command = setup.quorlock(&["break", "a", "--fence", &held.fence, "--reason", "a test", "--now"]);
     for (typed, code) in [("b\n", 64), ("\n", 64), ("a\n", 0)] {
         let mut terminal = Pty::spawn(&command);
         terminal.wait_for_text("Type the name of the lock to continue:");
@@ -130,24 +130,24 @@ fn breaking_now_asks_for_the_name() {
 
 #[test]
 fn break_prints_its_result_as_json() {
-    Place::on_both(|place| {
-        let held = place.hold_without_end("60s");
-        let broken = place.break_lock(&["--fence", &held.fence, "--json"]);
+    Setup::on_both(|setup| {
+        let held = setup.hold_without_end("60s");
+        let broken = setup.break_lock(&["--fence", &held.fence, "--json"]);
         let result: Value = serde_json::from_str(&stdout(&broken)).unwrap();
         assert_eq!((&result["v"], &result["name"], &result["mode"]), (&1.into(), &"a".into(), &"drain".into()));
         assert_eq!(result["fence"].to_string(), held.fence);
         assert_eq!(result["reason"], "a test");
-        assert!((1..=60_000).contains(&result["drains_ms"].as_u64().unwrap()), "{result}");
+        assert!((1..=60_000).contains(&result["drain_ms"].as_u64().unwrap()), "{result}");
     });
 }
 
 #[test]
 fn the_history_has_the_breaker_and_the_reason() {
-    Place::on_both(|place| {
-        let run = |arguments: &[&str]| stdout(&place.quorlock(arguments).output().unwrap());
+    Setup::on_both(|setup| {
+        let run = |arguments: &[&str]| stdout(&setup.quorlock(arguments).output().unwrap());
         assert_eq!(run(&["history"]), "");
-        let held = place.hold_without_end("60s");
-        assert!(place.break_lock(&["--fence", &held.fence]).status.success());
+        let held = setup.hold_without_end("60s");
+        assert!(setup.break_lock(&["--fence", &held.fence]).status.success());
         let history: Value = serde_json::from_str(&run(&["history", "a", "--json"])).unwrap();
         let event = &history["events"][0];
         assert_eq!((&event["name"], &event["what"], &event["mode"]), (&"a".into(), &"broken".into(), &"drain".into()));
@@ -161,33 +161,33 @@ fn the_history_has_the_breaker_and_the_reason() {
 
 #[test]
 fn a_plain_lock_is_broken_by_its_digest() {
-    let place = Place::servers();
-    for server in &place.servers {
+    let setup = Setup::servers();
+    for server in &setup.servers {
         server.command(&["SET", "quorlock:a", "a stranger's", "NX", "PX", "100000"]);
     }
-    assert_fails(&place.break_lock(&["--fence", "1"]), 75, "another digest 765842bf8d727e5f now");
-    assert!(place.break_lock(&["--digest", "765842bf8d727e5f"]).status.success());
-    assert!(!place.is_free("a"));
-    assert!(place.break_lock(&["--digest", "765842bf8d727e5f", "--now", "--yes"]).status.success());
-    assert!(place.is_free("a"));
+    assert_fails(&setup.break_lock(&["--fence", "1"]), 75, "another digest 765842bf8d727e5f now");
+    assert!(setup.break_lock(&["--digest", "765842bf8d727e5f"]).status.success());
+    assert!(!setup.is_free("a"));
+    assert!(setup.break_lock(&["--digest", "765842bf8d727e5f", "--now", "--yes"]).status.success());
+    assert!(setup.is_free("a"));
 }
 
 #[test]
 fn without_a_quorum_break_names_the_unreachable_nodes() {
-    let place = Place::servers();
-    let held = place.hold_without_end("60s");
-    place.servers[0].kill();
-    place.servers[1].kill();
-    let refused = place.break_lock(&["--fence", &held.fence]);
+    let setup = Setup::servers();
+    let held = setup.hold_without_end("60s");
+    setup.servers[0].kill();
+    setup.servers[1].kill();
+    let refused = setup.break_lock(&["--fence", &held.fence]);
     assert_fails(&refused, 69, "no quorum for breaking a: 2 of 3 nodes are unreachable");
-    for server in &place.servers[..2] {
+    for server in &setup.servers[..2] {
         assert!(stderr(&refused).contains(&server.url()), "{}", stderr(&refused));
     }
 }
 
 #[test]
 fn missing_and_invalid_arguments_are_reported() {
-    let place = Place::file();
+    let setup = Setup::file();
     for (arguments, message) in [
         (&["break", "a", "--reason", "x"][..], "--fence"),
         (&["break", "a", "--fence", "1"], "--reason"),
@@ -198,6 +198,6 @@ fn missing_and_invalid_arguments_are_reported() {
         (&["break", "a", "--digest", "0123456789abcdef", "--fence", "1", "--reason", "x"], "cannot be used with"),
         (&["break", "", "--fence", "1", "--reason", "x"], "must not be empty"),
     ] {
-        assert_fails(&place.quorlock(arguments).output().unwrap(), 64, message);
+        assert_fails(&setup.quorlock(arguments).output().unwrap(), 64, message);
     }
 }

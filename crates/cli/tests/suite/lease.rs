@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 use quorlock_testkit::{RedisServer, eventually};
 use serde_json::Value;
 
-use crate::common::place::Place;
+use crate::common::setup::Setup;
 use crate::common::{User, assert_fails, signal, stderr, stdout};
 
-/// Returns a place with a file, one with one server, and one with three servers.
-fn places() -> impl Iterator<Item = Place> {
-    [Place::file, || Place::with_servers(1), Place::servers].into_iter().map(|place| place())
+/// Returns a setup with a file, one with one server, and one with three servers.
+fn setups() -> impl Iterator<Item = Setup> {
+    [Setup::file, || Setup::with_servers(1), Setup::servers].into_iter().map(|setup| setup())
 }
 
-impl Place {
+impl Setup {
     fn output(&self, arguments: &[&str]) -> Output {
         self.quorlock(arguments).output().unwrap()
     }
@@ -77,23 +77,23 @@ impl Place {
 
 #[test]
 fn a_lease_is_extended_checked_and_released_by_other_processes() {
-    for place in places() {
-        let lease = place.acquire(&["deploy", "--label", "us"]);
-        assert_fails(&place.run_with_quorum(&["acquire", "deploy", "-n"]), 75, "deploy is held by");
-        assert!(!place.is_free("deploy"));
-        let extended = place.run_with_lease(&lease, &["extend"]);
+    for setup in setups() {
+        let lease = setup.acquire(&["deploy", "--label", "us"]);
+        assert_fails(&setup.run_with_quorum(&["acquire", "deploy", "-n"]), 75, "deploy is held by");
+        assert!(!setup.is_free("deploy"));
+        let extended = setup.run_with_lease(&lease, &["extend"]);
         assert!(extended.status.success(), "{}", stderr(&extended));
         assert!(stdout(&extended).starts_with("deploy is extended, for another 2"), "{}", stdout(&extended));
-        let checked = place.run_with_stdin(&lease, &["check", "-"]);
+        let checked = setup.run_with_stdin(&lease, &["check", "-"]);
         assert!(checked.status.success(), "{}", stderr(&checked));
         assert!(stdout(&checked).starts_with("deploy is held, for another 2"), "{}", stdout(&checked));
-        assert_eq!(stdout(&place.run_with_lease(&lease, &["check", "-q"])), "");
-        let released = place.output(&["release", &lease]);
+        assert_eq!(stdout(&setup.run_with_lease(&lease, &["check", "-q"])), "");
+        let released = setup.output(&["release", &lease]);
         assert_eq!((stdout(&released).as_str(), released.status.code()), ("deploy is released\n", Some(0)));
-        assert!(place.is_free("deploy"));
-        assert_fails(&place.run_with_lease(&lease, &["check"]), 79, "the lease is lost");
-        assert_fails(&place.run_with_lease(&lease, &["extend"]), 79, "the lease is lost");
-        let again = place.run_with_lease(&lease, &["release"]);
+        assert!(setup.is_free("deploy"));
+        assert_fails(&setup.run_with_lease(&lease, &["check"]), 79, "the lease is lost");
+        assert_fails(&setup.run_with_lease(&lease, &["extend"]), 79, "the lease is lost");
+        let again = setup.run_with_lease(&lease, &["release"]);
         assert_eq!(stdout(&again), "deploy was not held by this lease any more\n");
         assert!(again.status.success());
     }
@@ -101,36 +101,36 @@ fn a_lease_is_extended_checked_and_released_by_other_processes() {
 
 #[test]
 fn acquire_extend_check_and_release_print_json() {
-    for place in places() {
+    for setup in setups() {
         let json = |output: &Output| serde_json::from_str::<Value>(&stdout(output)).unwrap();
-        let acquired = json(&place.output(&["acquire", "deploy", "--ttl", "20s", "--format", "json"]));
+        let acquired = json(&setup.output(&["acquire", "deploy", "--ttl", "20s", "--format", "json"]));
         assert_eq!(
             (&acquired["v"], &acquired["name"], &acquired["ttl_ms"]),
             (&1.into(), &"deploy".into(), &20_000.into())
         );
         let (lease, fence) = (acquired["lease"].as_str().unwrap(), acquired["fence"].as_u64().unwrap());
         assert!(fence > 0 && acquired["valid_ms"].as_u64().unwrap() > 10_000, "{acquired}");
-        let checked = json(&place.run_with_lease(lease, &["check", "--json"]));
+        let checked = json(&setup.run_with_lease(lease, &["check", "--json"]));
         assert_eq!((&checked["held"], &checked["fence"]), (&true.into(), &fence.into()));
-        assert!(json(&place.run_with_lease(lease, &["extend", "--json"]))["valid_ms"].as_u64().unwrap() > 10_000);
-        assert_eq!(json(&place.run_with_lease(lease, &["release", "--json"]))["stood"], true);
-        assert_eq!(json(&place.run_with_lease(lease, &["release", "--json"]))["stood"], false);
-        let lost = place.run_with_lease(lease, &["check", "--json"]);
+        assert!(json(&setup.run_with_lease(lease, &["extend", "--json"]))["valid_ms"].as_u64().unwrap() > 10_000);
+        assert_eq!(json(&setup.run_with_lease(lease, &["release", "--json"]))["stood"], true);
+        assert_eq!(json(&setup.run_with_lease(lease, &["release", "--json"]))["stood"], false);
+        let lost = setup.run_with_lease(lease, &["check", "--json"]);
         assert_eq!((&json(&lost)["held"], lost.status.code()), (&false.into(), Some(79)));
-        assert!(json(&place.output(&["acquire", "deploy", "--json"]))["lease"].is_string());
+        assert!(json(&setup.output(&["acquire", "deploy", "--json"]))["lease"].is_string());
     }
 }
 
 #[test]
 fn a_shell_can_evaluate_the_output_of_acquire() {
-    for place in places() {
+    for setup in setups() {
         let script = r#"
             eval "$(quorlock acquire "it's \$HOME" --format sh)" || exit
             quorlock check -q || exit
             printf '%s\n' "$QUORLOCK_NAME" "$QUORLOCK_TTL_MS"
             test "$QUORLOCK_FENCE" -gt 0 || exit
             quorlock release"#;
-        let output = place.shell(script);
+        let output = setup.shell(script);
         assert!(output.status.success(), "{}", stderr(&output));
         assert_eq!(stdout(&output), "it's $HOME\n30000\nit's $HOME is released\n");
     }
@@ -138,38 +138,38 @@ fn a_shell_can_evaluate_the_output_of_acquire() {
 
 #[test]
 fn a_shell_that_evaluates_the_output_gets_the_exit_code_of_a_failure() {
-    for place in places() {
-        let _lease = place.acquire(&["deploy"]);
+    for setup in setups() {
+        let _lease = setup.acquire(&["deploy"]);
         let script = r#"eval "$(quorlock acquire deploy -n --format sh)"; echo $? "$QUORLOCK_LEASE""#;
-        assert_eq!(stdout(&place.shell(script)), "75 \n");
+        assert_eq!(stdout(&setup.shell(script)), "75 \n");
         let script = r#"eval "$(quorlock acquire deploy --nodes redis://a,redis://b --format sh)"; echo $?"#;
-        assert_eq!(stdout(&place.shell(script)), "78\n");
+        assert_eq!(stdout(&setup.shell(script)), "78\n");
         let script = r#"set -e; eval "$(quorlock acquire deploy -n --format sh 2>&-)"; echo not reached"#;
-        let output = place.shell(script);
+        let output = setup.shell(script);
         assert_eq!((stdout(&output).as_str(), output.status.code()), ("", Some(75)));
     }
 }
 
 #[test]
 fn a_shell_that_evaluates_the_output_gets_the_exit_code_of_invalid_arguments() {
-    let place = Place::file();
+    let setup = Setup::file();
     for arguments in
         ["--format sh --bogus", "--bogus --format=sh", "-n -w 5s --format sh", "--format bash", "--fromat sh"]
     {
         let script = format!(r#"eval "$(quorlock acquire deploy {arguments})"; echo $? "$QUORLOCK_LEASE""#);
-        assert_eq!(stdout(&place.shell(&script)), "64 \n", "{arguments}");
+        assert_eq!(stdout(&setup.shell(&script)), "64 \n", "{arguments}");
     }
     for arguments in ["", "--bogus", "--format json --bogus"] {
         let script = format!("quorlock acquire deploy -n {arguments} --ttl 1h; echo $?");
-        assert_eq!(stdout(&place.shell(&script)), "64\n", "a text or JSON output must not be for eval: {arguments}");
+        assert_eq!(stdout(&setup.shell(&script)), "64\n", "a text or JSON output must not be for eval: {arguments}");
     }
 }
 
 #[test]
 fn a_script_that_checks_the_exit_code_continues_only_with_a_lease() {
-    let place = Place::file();
+    let setup = Setup::file();
     let script = |acquire: &str| {
-        let output = place.shell(&format!("lease=$({acquire} --format sh) || exit\neval \"$lease\"\nquorlock check"));
+        let output = setup.shell(&format!("lease=$({acquire} --format sh) || exit\neval \"$lease\"\nquorlock check"));
         (stdout(&output).lines().count(), output.status.code())
     };
     assert_eq!(script("quorlock acquire deploy"), (1, Some(0)));
@@ -181,17 +181,17 @@ fn a_script_that_checks_the_exit_code_continues_only_with_a_lease() {
 #[test]
 fn a_ttl_must_not_exceed_the_max_ttl() {
     let short = ["--max-ttl", "4s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
-    let place = Place::file();
-    let with = |arguments: &[&str]| place.output(&[arguments, &short].concat());
+    let setup = Setup::file();
+    let with = |arguments: &[&str]| setup.output(&[arguments, &short].concat());
     let own_pid = std::process::id().to_string();
     let acquired = with(&["acquire", "deploy", "--ttl", "4s", "--keep-while-pid", &own_pid]);
     assert!(acquired.status.success(), "{}", stderr(&acquired));
-    assert_eq!(place.keepers().len(), 1);
+    assert_eq!(setup.keepers().len(), 1);
     // The configured ttl is too long for this cluster, which must not affect commands that acquire no lock.
     for command in [&["status", "deploy"][..], &["list"], &["history"], &["doctor"], &["nodes"]] {
         assert!(with(command).status.success(), "{command:?}: {}", stderr(&with(command)));
     }
-    let released = place.quorlock(&["release"]).args(short).env("QUORLOCK_LEASE", stdout(&acquired).trim()).output();
+    let released = setup.quorlock(&["release"]).args(short).env("QUORLOCK_LEASE", stdout(&acquired).trim()).output();
     assert_eq!(stdout(&released.unwrap()), "deploy is released\n");
     let flag = "--ttl must be between 100ms and the max_ttl of 4s";
     for (arguments, code, message) in
@@ -199,16 +199,16 @@ fn a_ttl_must_not_exceed_the_max_ttl() {
     {
         assert_fails(&with(&[&["acquire", "deploy"], arguments].concat()), code, message);
         let grace = ["--kill-grace", "10ms", "--", "true"];
-        let ran = place.output(&[&["run", "deploy"], arguments, &short, &grace].concat());
+        let ran = setup.output(&[&["run", "deploy"], arguments, &short, &grace].concat());
         assert_eq!(ran.status.code(), Some(code), "{}", stderr(&ran));
     }
 }
 
 #[test]
 fn memory_nodes_are_refused() {
-    let place = Place::file();
+    let setup = Setup::file();
     for command in [&["acquire", "a"][..], &["run", "a", "--", "true"]] {
-        let output = place.quorlock(command).env("QUORLOCK_NODES", "memory:").output().unwrap();
+        let output = setup.quorlock(command).env("QUORLOCK_NODES", "memory:").output().unwrap();
         assert_fails(&output, 78, &format!("quorlock {} cannot use memory: nodes", command[0]));
     }
 }
@@ -224,140 +224,140 @@ fn a_first_connection_reports_the_quarantine_of_new_nodes() {
 
 #[test]
 fn an_invalid_lease_is_an_error_and_is_not_printed() {
-    let place = places().next().unwrap();
-    let lease = place.acquire(&["deploy"]);
+    let setup = setups().next().unwrap();
+    let lease = setup.acquire(&["deploy"]);
     let truncated = &lease[..lease.len() - 3];
     for command in ["extend", "release", "check"] {
-        assert_fails(&place.output(&[command]), 64, "no lease: set $QUORLOCK_LEASE");
-        assert_fails(&place.run_with_lease("", &[command]), 64, "no lease: set $QUORLOCK_LEASE");
-        assert_fails(&place.output(&[command, "deploy"]), 64, "this is not a lease");
-        assert_fails(&place.run_with_stdin("", &[command, "-"]), 64, "stdin: the lease is empty");
+        assert_fails(&setup.output(&[command]), 64, "no lease: set $QUORLOCK_LEASE");
+        assert_fails(&setup.run_with_lease("", &[command]), 64, "no lease: set $QUORLOCK_LEASE");
+        assert_fails(&setup.output(&[command, "deploy"]), 64, "this is not a lease");
+        assert_fails(&setup.run_with_stdin("", &[command, "-"]), 64, "stdin: the lease is empty");
         for wrong in [truncated.to_owned(), lease.replace("deploy", "deplay"), format!("{lease}{lease}")] {
-            let output = place.run_with_lease(&wrong, &[command]);
+            let output = setup.run_with_lease(&wrong, &[command]);
             assert_fails(&output, 64, "$QUORLOCK_LEASE: this lease was truncated or changed");
             assert!(!stderr(&output).contains(&lease[10..40]), "{}", stderr(&output));
         }
         assert_fails(
-            &place.run_with_lease(&lease.replace("q1.", "q9."), &[command]),
+            &setup.run_with_lease(&lease.replace("q1.", "q9."), &[command]),
             64,
             "a newer version of quorlock",
         );
     }
-    assert!(place.run_with_lease(&lease, &["check"]).status.success(), "an invalid lease has changed the valid one");
+    assert!(setup.run_with_lease(&lease, &["check"]).status.success(), "an invalid lease has changed the valid one");
 }
 
 #[test]
 fn an_unextended_lease_ends_with_its_ttl() {
-    for place in places() {
-        let lease = place.acquire(&["deploy", "--ttl", "1s"]);
-        eventually("the lease has ended", || place.run_with_lease(&lease, &["check"]).status.code() == Some(79));
+    for setup in setups() {
+        let lease = setup.acquire(&["deploy", "--ttl", "1s"]);
+        eventually("the lease has ended", || setup.run_with_lease(&lease, &["check"]).status.code() == Some(79));
         // The nodes keep a lease a little longer than its holder may rely on it.
-        eventually("the lock is free", || place.is_free("deploy"));
-        assert_fails(&place.run_with_lease(&lease, &["extend"]), 79, "the lease is lost");
-        assert!(place.is_free("deploy"), "an extension has revived the lease");
+        eventually("the lock is free", || setup.is_free("deploy"));
+        assert_fails(&setup.run_with_lease(&lease, &["extend"]), 79, "the lease is lost");
+        assert!(setup.is_free("deploy"), "an extension has revived the lease");
     }
 }
 
 #[test]
 fn a_lease_outlives_the_process_that_acquired_it() {
-    for place in places() {
-        let lease = place.acquire(&["deploy"]);
+    for setup in setups() {
+        let lease = setup.acquire(&["deploy"]);
         // The process that acquired the lease has ended. In a file, its end would free a lock of `quorlock run` at
         // once.
-        assert_fails(&place.output(&["run", "deploy", "--wait", "1500ms", "--", "true"]), 75, "deploy is held");
-        assert!(place.run_with_lease(&lease, &["check"]).status.success());
+        assert_fails(&setup.output(&["run", "deploy", "--wait", "1500ms", "--", "true"]), 75, "deploy is held");
+        assert!(setup.run_with_lease(&lease, &["check"]).status.success());
     }
 }
 
 #[test]
 fn shared_locks_and_slots_can_be_extended_and_released() {
-    for place in places() {
-        let (first, second) = (place.acquire(&["doc", "--shared"]), place.acquire(&["doc", "--shared"]));
-        assert_fails(&place.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
-        place.run_with_lease(&first, &["release"]);
-        assert_fails(&place.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
-        assert!(place.run_with_lease(&second, &["extend"]).status.success());
-        place.run_with_lease(&second, &["release"]);
-        assert!(place.is_free("doc"));
+    for setup in setups() {
+        let (first, second) = (setup.acquire(&["doc", "--shared"]), setup.acquire(&["doc", "--shared"]));
+        assert_fails(&setup.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
+        setup.run_with_lease(&first, &["release"]);
+        assert_fails(&setup.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
+        assert!(setup.run_with_lease(&second, &["extend"]).status.success());
+        setup.run_with_lease(&second, &["release"]);
+        assert!(setup.is_free("doc"));
         let slots = ["pool", "--slots", "2", "-n"];
-        let (first, _second) = (place.acquire(&slots), place.acquire(&slots));
-        assert_fails(&place.run_with_quorum(&["acquire", "pool", "--slots", "2", "-n"]), 75, "pool is held");
-        assert!(place.run_with_lease(&first, &["check"]).status.success());
-        assert!(place.run_with_lease(&first, &["release"]).status.success());
-        place.acquire(&slots);
+        let (first, _second) = (setup.acquire(&slots), setup.acquire(&slots));
+        assert_fails(&setup.run_with_quorum(&["acquire", "pool", "--slots", "2", "-n"]), 75, "pool is held");
+        assert!(setup.run_with_lease(&first, &["check"]).status.success());
+        assert!(setup.run_with_lease(&first, &["release"]).status.success());
+        setup.acquire(&slots);
     }
 }
 
 #[test]
 fn a_lease_is_kept_only_while_a_process_lives() {
-    for place in places() {
+    for setup in setups() {
         // `cat` ends with this test in any case.
         let mut watched = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let pid = watched.id().to_string();
-        let lease = place.acquire(&["deploy", "--ttl", "5s", "--keep-while-pid", &pid]);
+        let lease = setup.acquire(&["deploy", "--ttl", "5s", "--keep-while-pid", &pid]);
         // Check for longer than the ttl.
         let end = Instant::now() + Duration::from_secs(7);
         while Instant::now() < end {
-            let checked = place.run_with_lease(&lease, &["check"]);
+            let checked = setup.run_with_lease(&lease, &["check"]);
             // A check on a busy machine may fail once, but a lost lease stays lost.
             assert!([Some(0), Some(69)].contains(&checked.status.code()), "{}", stderr(&checked));
         }
         eventually("a quorum reports that the lease is held", || {
-            place.run_with_lease(&lease, &["check"]).status.success()
+            setup.run_with_lease(&lease, &["check"]).status.success()
         });
         watched.kill().unwrap();
         // The process is not reaped yet, but it has ended, which must be enough.
-        eventually("the lock is free", || place.is_free("deploy"));
+        eventually("the lock is free", || setup.is_free("deploy"));
         watched.wait().unwrap();
-        assert_fails(&place.run_with_lease(&lease, &["check"]), 79, "the lease is lost");
-        eventually("the keeper has ended", || place.keepers().is_empty());
+        assert_fails(&setup.run_with_lease(&lease, &["check"]), 79, "the lease is lost");
+        eventually("the keeper has ended", || setup.keepers().is_empty());
     }
 }
 
 #[test]
 fn a_keeper_ends_when_its_lease_is_released() {
-    for place in places() {
+    for setup in setups() {
         let pid = std::process::id().to_string();
         // The ttl leaves the keeper enough time to start. A third of the ttl later, the keeper learns of the release.
         let flags = ["deploy", "--ttl", "6s", "--node-deadline", "3s", "--keep-while-pid", &pid];
-        let lease = place.acquire(&flags);
-        assert_eq!(place.keepers().len(), 1);
-        let released = place.run_with_lease(&lease, &["release", "--node-deadline", "10s"]);
+        let lease = setup.acquire(&flags);
+        assert_eq!(setup.keepers().len(), 1);
+        let released = setup.run_with_lease(&lease, &["release", "--node-deadline", "10s"]);
         assert_eq!(stdout(&released), "deploy is released\n", "{}", stderr(&released));
-        eventually("the keeper has ended", || place.keepers().is_empty());
-        assert!(place.is_free("deploy"));
+        eventually("the keeper has ended", || setup.keepers().is_empty());
+        assert!(setup.is_free("deploy"));
     }
 }
 
 #[test]
 fn a_lease_cannot_be_kept_for_a_process_that_has_ended() {
-    let place = places().next().unwrap();
+    let setup = setups().next().unwrap();
     let mut ended = Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
     let pid = ended.id().to_string();
-    assert_fails(&place.output(&["acquire", "deploy", "--keep-while-pid", &pid]), 64, "is not a running process");
-    assert!(place.is_free("deploy"));
+    assert_fails(&setup.output(&["acquire", "deploy", "--keep-while-pid", &pid]), 64, "is not a running process");
+    assert!(setup.is_free("deploy"));
 }
 
 #[test]
 fn a_lease_that_cannot_be_printed_is_released() {
-    for place in places() {
+    for setup in setups() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = place.quorlock(&["acquire", "deploy"]).stdout(full).output().unwrap();
+        let output = setup.quorlock(&["acquire", "deploy"]).stdout(full).output().unwrap();
         assert_fails(&output, 70, "cannot print the lease");
-        assert!(place.is_free("deploy"));
+        assert!(setup.is_free("deploy"));
     }
 }
 
 #[test]
 fn an_interrupted_waiter_leaves_the_queue() {
-    for place in places() {
-        let lease = place.acquire(&["deploy"]);
+    for setup in setups() {
+        let lease = setup.acquire(&["deploy"]);
         let is_waiting_count = |count: u64| {
-            let status = stdout(&place.output(&["status", "deploy", "--json"]));
+            let status = stdout(&setup.output(&["status", "deploy", "--json"]));
             serde_json::from_str::<Value>(&status).unwrap()["waiting"] == count
         };
-        let mut waiter = place.quorlock(&["acquire", "deploy", "--wait", "60s"]).spawn().unwrap();
+        let mut waiter = setup.quorlock(&["acquire", "deploy", "--wait", "60s"]).spawn().unwrap();
         // The waiter prints a line after it has got a queue position and read the reply.
         let mut lines = BufReader::new(waiter.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(lines.any(|line| line.contains("waiting for deploy")), "the waiter did not print that it waits");
@@ -366,21 +366,21 @@ fn an_interrupted_waiter_leaves_the_queue() {
         let output = waiter.wait_with_output().unwrap();
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
         assert!(is_waiting_count(0), "the waiter is still in the queue");
-        assert!(place.run_with_lease(&lease, &["release"]).status.success());
+        assert!(setup.run_with_lease(&lease, &["release"]).status.success());
     }
 }
 
 #[test]
 fn without_a_quorum_extend_check_and_release_fail_with_69() {
-    let place = Place::servers();
-    let lease = place.acquire(&["deploy"]);
-    for server in &place.servers[..2] {
+    let setup = Setup::servers();
+    let lease = setup.acquire(&["deploy"]);
+    for server in &setup.servers[..2] {
         server.kill();
     }
     for (command, message) in [("extend", "not extended"), ("check", "not known"), ("release", "not acknowledged")] {
-        let output = place.run_with_lease(&lease, &[command]);
+        let output = setup.run_with_lease(&lease, &[command]);
         assert_fails(&output, 69, message);
         assert_eq!(stderr(&output).matches("unreachable: ").count(), 2, "{}", stderr(&output));
     }
-    assert_fails(&place.output(&["acquire", "other", "-n"]), 69, "no quorum for other");
+    assert_fails(&setup.output(&["acquire", "other", "-n"]), 69, "no quorum for other");
 }

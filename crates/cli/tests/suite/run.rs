@@ -13,11 +13,11 @@ mod terminal;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, ExitStatus};
 
-use crate::common::place::Place;
+use crate::common::setup::Setup;
 use crate::common::{Holder, is_alive, signal};
 use quorlock_testkit::eventually;
 
-impl Place {
+impl Setup {
     /// Returns `quorlock run` with these arguments.
     fn run(&self, arguments: &[&str]) -> Command {
         self.quorlock(&[&["run"], arguments].concat())

@@ -24,8 +24,8 @@ impl Wait {
                 Refusal::Behind { queue, .. } => queue,
                 _ => continue,
             };
-            if wait.place <= queue.place {
-                wait.place = queue.place;
+            if wait.position <= queue.position {
+                wait.position = queue.position;
                 wait.waiting = wait.waiting.max(queue.waiting);
             }
         }
@@ -34,8 +34,8 @@ impl Wait {
 
     /// Returns whether two reports differ at most in the remaining time.
     fn is_same_queue(&self, other: &Self) -> bool {
-        let Self { holder, fence, place, waiting, .. } = self;
-        (holder, fence, place, waiting) == (&other.holder, &other.fence, &other.place, &other.waiting)
+        let Self { holder, fence, position, waiting, .. } = self;
+        (holder, fence, position, waiting) == (&other.holder, &other.fence, &other.position, &other.waiting)
     }
 }
 
@@ -133,7 +133,7 @@ impl Acquire {
         let interval = self.poll_interval();
         let State::Asking(current) = &mut self.state else { return Vec::new() };
         let (wait, tally) = (Wait::of(&current.round), current.round.tally());
-        let is_first = |queue: &QueuePosition| queue.place == Some(1);
+        let is_first = |queue: &QueuePosition| queue.position == Some(1);
         let (mut pause, mut expiry) = (POLL_MAX, POLL_MAX);
         for why in current.round.refusals() {
             match why {

@@ -247,7 +247,7 @@ fn lost_is_final() {
 
 #[test]
 fn a_majority_of_refusals_loses_the_lease_at_once() {
-    for (why, loss) in [(held(80), Loss::Taken), (refuse(Refusal::Tombstoned), Loss::Broken)] {
+    for (why, loss) in [(held(80), Loss::Removed), (refuse(Refusal::Tombstoned), Loss::Broken)] {
         let mut run = Run::renewing();
         let refusals = [0, 1, 2].map(|node| (node, why.clone()));
         assert_eq!(run.take_all(3_001, 1, refusals), [Step::Lost(loss)]);
@@ -289,7 +289,7 @@ fn a_refusal_by_one_node_of_a_bare_majority_loses_the_lease_at_once() {
     let mut run = Run::new(terms(5), won([Some(0), Some(0), Some(0), None, None]));
     run.tick(3_000);
     assert_eq!(run.take(3_001, 1, 4, held(80)), [], "node 4 has never granted");
-    assert_eq!(run.take(3_001, 1, 0, held(80)), [Step::Lost(Loss::Taken)]);
+    assert_eq!(run.take(3_001, 1, 0, held(80)), [Step::Lost(Loss::Removed)]);
 }
 
 #[test]
@@ -433,7 +433,7 @@ fn a_grant_of_another_slot_does_not_count_for_the_lease() {
     other_slot.hold.take(0, 2, grant_of(1, 0), at(1), &mut CountingRng::low());
     assert_eq!(
         loss_after_refusal(&mut other_slot),
-        Some(Loss::Taken),
+        Some(Loss::Removed),
         "one vote for slot 0 and one for slot 1 are no majority"
     );
     let mut same_slot = held_in(0);

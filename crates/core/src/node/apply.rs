@@ -12,7 +12,7 @@ use crate::node::record::{Entry, FenceNote, Record, VoteNote, retention_millis};
 use crate::node::restart::{Epoch, Incarnation};
 use crate::node::time::NodeTime;
 use crate::request::{Parting, Request, Waiter};
-use crate::terms::{Mode, Period};
+use crate::terms::{HeldMode, Mode};
 use crate::time::Ttl;
 use crate::vote::{FREE_LISTED_MAX, GrantedSlot, Handoff, HeldBy, QueuePosition, Refusal, Vote};
 
@@ -211,19 +211,19 @@ fn enqueue(
 
 fn admit(record: &Record, mode: Mode) -> Admission {
     let Some(vote) = &record.vote else { return Admission::Open };
-    match (vote.period, mode) {
-        (Period::Reentrant(current), Mode::Reentrant { owner }) if current == owner => Admission::Reentry,
-        (Period::Shared, Mode::Shared { .. }) if record.fence_of_reader(mode).is_some() => Admission::Reentry,
-        (Period::Shared, Mode::Shared { .. }) => Admission::Open,
-        (Period::Shared, Mode::Exclusive { writer: Some(owner) } | Mode::Reentrant { owner })
+    match (vote.held_mode, mode) {
+        (HeldMode::Reentrant(current), Mode::Reentrant { owner }) if current == owner => Admission::Reentry,
+        (HeldMode::Shared, Mode::Shared { .. }) if record.fence_of_reader(mode).is_some() => Admission::Reentry,
+        (HeldMode::Shared, Mode::Shared { .. }) => Admission::Open,
+        (HeldMode::Shared, Mode::Exclusive { writer: Some(owner) } | Mode::Reentrant { owner })
             if record.entries.iter().any(|entry| entry.owner == Some(owner)) =>
         {
             Admission::Refused(Refusal::Upgrade)
         }
-        (Period::Slots(stored), Mode::Slot { permits, .. }) if stored != permits => {
+        (HeldMode::Slots(stored), Mode::Slot { permits, .. }) if stored != permits => {
             Admission::Refused(Refusal::Permits { stored })
         }
-        (Period::Slots(permits), Mode::Slot { .. }) if record.entries.len() < permits as usize => Admission::Open,
+        (HeldMode::Slots(permits), Mode::Slot { .. }) if record.entries.len() < permits as usize => Admission::Open,
         _ => Admission::Held,
     }
 }
@@ -288,10 +288,10 @@ fn is_in_its_slot(record: &Record, bid: &Bid<'_>) -> bool {
 
 /// Returns whether a lease that was never lost can restore its vote on this node. Waiters do not prevent this.
 fn is_repairable(record: &Record, mode: Mode) -> bool {
-    match (record.vote.as_ref().map(|vote| vote.period), mode) {
-        (None, _) | (Some(Period::Shared), Mode::Shared { .. }) => true,
-        (Some(Period::Reentrant(current)), Mode::Reentrant { owner }) => current == owner,
-        (Some(Period::Slots(stored)), Mode::Slot { permits, slot }) => {
+    match (record.vote.as_ref().map(|vote| vote.held_mode), mode) {
+        (None, _) | (Some(HeldMode::Shared), Mode::Shared { .. }) => true,
+        (Some(HeldMode::Reentrant(current)), Mode::Reentrant { owner }) => current == owner,
+        (Some(HeldMode::Slots(stored)), Mode::Slot { permits, slot }) => {
             stored == permits && record.free_slots(permits, slot).next() == Some(slot)
         }
         _ => false,
@@ -304,7 +304,7 @@ fn held(record: &Record, queue: QueuePosition, now: NodeTime) -> Refusal {
 }
 
 fn is_exclusive(record: &Record, attempt: LeaseId) -> bool {
-    record.vote.as_ref().is_some_and(|vote| vote.attempt == attempt && vote.period == Period::Exclusive)
+    record.vote.as_ref().is_some_and(|vote| vote.attempt == attempt && vote.held_mode == HeldMode::Exclusive)
 }
 
 fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: NodeTime) -> bool {
@@ -362,7 +362,7 @@ fn store_vote(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -
     until = record.entries.iter().map(|entry| entry.until).fold(until, u64::max);
     record.vote = Some(VoteNote {
         attempt: current.map_or(bid.attempt, |vote| vote.attempt),
-        period: current.map_or(Period::begun_by(bid.mode), |vote| vote.period),
+        held_mode: current.map_or(HeldMode::of(bid.mode), |vote| vote.held_mode),
         until: current.map_or(until, |vote| vote.until.max(until)),
     });
     granted
@@ -370,7 +370,7 @@ fn store_vote(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -
 
 fn store_plain_vote(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTime) -> Vote {
     let until = now.life_millis.saturating_add(ttl.as_millis());
-    record.vote = Some(VoteNote { attempt, period: Period::Exclusive, until });
+    record.vote = Some(VoteNote { attempt, held_mode: HeldMode::Exclusive, until });
     Vote::grant(Fence::default())
 }
 

@@ -14,7 +14,7 @@ use crate::node::record::{Record, VoteNote};
 use crate::node::restart::Incarnation;
 use crate::node::time::NodeTime;
 use crate::request::{BreakMode, Target};
-use crate::terms::Period;
+use crate::terms::HeldMode;
 use crate::vote::{Refusal, Vote};
 
 /// Breaks the target lease, if the vote still belongs to that lease.
@@ -30,9 +30,9 @@ pub(super) fn apply(life: &Incarnation, record: &mut Record, target: Target, mod
         .into();
     }
     let (digest, until) = (Digest::of(vote.attempt), vote.until);
-    let attempts = match vote.period {
-        Period::Exclusive => Vec::from([vote.attempt]),
-        Period::Reentrant(_) | Period::Shared | Period::Slots(_) => {
+    let attempts = match vote.held_mode {
+        HeldMode::Exclusive => Vec::from([vote.attempt]),
+        HeldMode::Reentrant(_) | HeldMode::Shared | HeldMode::Slots(_) => {
             record.entries.iter().map(|entry| entry.attempt).collect()
         }
     };
@@ -45,7 +45,7 @@ pub(super) fn apply(life: &Incarnation, record: &mut Record, target: Target, mod
     record.entries.clear();
     let (remaining, hint) = match mode {
         BreakMode::Drain => {
-            record.vote = Some(VoteNote { attempt: digest.broken_signature(), period: Period::Exclusive, until });
+            record.vote = Some(VoteNote { attempt: digest.broken_signature(), held_mode: HeldMode::Exclusive, until });
             (Duration::from_millis(until - now.life_millis), None)
         }
         BreakMode::Now => {
@@ -62,9 +62,9 @@ fn is_target(record: &Record, vote: &VoteNote, target: Target) -> bool {
     let note = record.fence_of_vote();
     match target {
         Target::Fence(fence) => note.is_some_and(|note| note.fence == fence),
-        // A digest identifies the attempt that began a period, but not the entries that joined later.
+        // A digest identifies the attempt that began a held_mode, but not the entries that joined later.
         Target::Digest(digest) => {
-            digest == Digest::of(vote.attempt) && (vote.period == Period::Exclusive || note.is_none())
+            digest == Digest::of(vote.attempt) && (vote.held_mode == HeldMode::Exclusive || note.is_none())
         }
     }
 }

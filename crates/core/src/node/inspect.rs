@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::digest::Digest;
 use crate::name::{Holder, LeaseId};
-use crate::node::record::{Place, Record};
+use crate::node::record::{QueuedWaiter, Record};
 use crate::node::time::NodeTime;
 use crate::vote::{HeldBy, QUEUE_LISTED_MAX, Refusal, Report, Vote, Waiting};
 
@@ -15,7 +15,7 @@ pub(super) fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
     Some(HeldBy {
         holder: note.and_then(|note| Holder::decode(&note.holder)),
         remaining: Some(Duration::from_millis(vote.until - now.life_millis)),
-        period: vote.period,
+        held_mode: vote.held_mode,
         holds: record.entries.len().max(1) as u32,
         digest: note.is_none().then(|| Digest::of(vote.attempt)),
         broken: Digest::of_broken(vote.attempt).is_some(),
@@ -33,8 +33,8 @@ pub(super) fn report(record: &Record, now: NodeTime) -> Report {
     }
 }
 
-fn waiting(place: &Place) -> Waiting {
-    Waiting { since_micros: place.waiter.ticket.at, shared: place.waiter.shared }
+fn waiting(queued: &QueuedWaiter) -> Waiting {
+    Waiting { since_micros: queued.waiter.ticket.at, shared: queued.waiter.shared }
 }
 
 /// Returns how long an attempt's vote will last, or the refusal if the attempt has no vote.

@@ -10,7 +10,7 @@ use crate::name::{LeaseId, OwnerId};
 use crate::node::restart::{Constants, Epoch};
 use crate::node::time::NodeTime;
 use crate::request::{Request, Ticket, Waiter};
-use crate::terms::{Mode, Period};
+use crate::terms::{HeldMode, Mode};
 
 /// The least time that a node keeps a fence after the last lease of a name. Fences expire so that unused names do not
 /// accumulate.
@@ -28,7 +28,7 @@ pub struct VoteNote {
     /// The attempt that signed the vote: that of the holder, or that of the first entry.
     pub attempt: LeaseId,
     /// How the lock is held.
-    pub period: Period,
+    pub held_mode: HeldMode,
     /// The last millisecond of the vote. If there are entries, the last millisecond of the entry that ends last.
     pub until: u64,
 }
@@ -50,7 +50,7 @@ pub struct Entry {
 
 /// A position in the queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct QueuedWaiter {
     /// The waiter.
     pub waiter: Waiter,
     /// The last millisecond of the position, unless the waiter asks again.
@@ -88,7 +88,7 @@ pub struct Record {
     /// The highest fence.
     pub fence: Option<FenceNote>,
     /// The waiters, lowest ticket first.
-    pub queue: Vec<Place>,
+    pub queue: Vec<QueuedWaiter>,
     /// Attempts that are over, each with the last millisecond in which the node refuses its requests. An attempt
     /// concerns one name only.
     pub tombstones: BTreeMap<LeaseId, u64>,
@@ -105,11 +105,11 @@ impl Record {
         self.vote.take_if(|vote| is_expired(vote.until));
         self.entries.retain(|entry| !is_expired(entry.until));
         if self.vote.is_none() {
-            // The period ended with its vote. The entries must not carry over to the next vote.
+            // The held_mode ended with its vote. The entries must not carry over to the next vote.
             self.entries.clear();
         }
         self.fence.take_if(|fence| is_expired(fence.until));
-        self.queue.retain(|place| !is_expired(place.until));
+        self.queue.retain(|queued| !is_expired(queued.until));
     }
 
     /// Removes expired tombstones. This is separate from [`remove_expired`](Self::remove_expired) because
@@ -121,7 +121,7 @@ impl Record {
 
     /// Removes the stored requests of all waiters. The waiters then get hints instead of handoffs.
     pub fn forget_requests(&mut self) {
-        self.queue.iter_mut().for_each(|place| place.request = None);
+        self.queue.iter_mut().for_each(|queued| queued.request = None);
     }
 
     /// Returns whether the record holds nothing but tombstones.
@@ -158,9 +158,9 @@ impl Record {
 
     /// Returns whether this node's vote is for the attempt.
     pub(super) fn has_vote(&self, attempt: LeaseId) -> bool {
-        self.vote.as_ref().is_some_and(|vote| match vote.period {
-            Period::Exclusive => vote.attempt == attempt,
-            Period::Reentrant(_) | Period::Shared | Period::Slots(_) => self.entry(attempt).is_some(),
+        self.vote.as_ref().is_some_and(|vote| match vote.held_mode {
+            HeldMode::Exclusive => vote.attempt == attempt,
+            HeldMode::Reentrant(_) | HeldMode::Shared | HeldMode::Slots(_) => self.entry(attempt).is_some(),
         })
     }
 
@@ -177,7 +177,7 @@ impl Record {
     /// Returns the fence of a reader's existing entries, if the reader may re-enter with that fence.
     pub(super) fn fence_of_reader(&self, mode: Mode) -> Option<Fence> {
         let Mode::Shared { owner, reenters: true } = mode else { return None };
-        let is_shared = self.vote.as_ref().is_some_and(|vote| vote.period == Period::Shared);
+        let is_shared = self.vote.as_ref().is_some_and(|vote| vote.held_mode == HeldMode::Shared);
         let own = self.entries.iter().filter(|entry| is_shared && entry.owner == Some(owner));
         own.map(|entry| entry.fence).max()
     }

@@ -19,7 +19,7 @@ use super::*;
 use crate::fence::Fence;
 use crate::name::{Channel, Holder, LeaseId, OwnerId};
 use crate::request::{Parting, Request, Ticket, Waiter};
-use crate::terms::{Mode, Period};
+use crate::terms::{HeldMode, Mode};
 use crate::testing::{ms, ttl};
 use crate::vote::{QueuePosition, Refusal, Vote};
 
@@ -103,7 +103,7 @@ impl Node {
 
     /// Returns the time of each waiter's ticket.
     fn queue(&self) -> Vec<u64> {
-        self.record.queue.iter().map(|place| place.waiter.ticket.at).collect()
+        self.record.queue.iter().map(|queued| queued.waiter.ticket.at).collect()
     }
 
     /// Returns the attempts with a tombstone, each with the last millisecond of the tombstone.
@@ -263,7 +263,8 @@ fn a_refusal_names_the_holder_the_remaining_time_and_the_fence() {
 #[test]
 fn a_refusal_names_no_holder_if_the_vote_has_no_fence_or_the_holder_is_garbage() {
     let mut node = Node::with_fence(50);
-    node.record.vote = Some(VoteNote { attempt: LeaseId::from_bits(99), period: Period::Exclusive, until: T + 40 });
+    node.record.vote =
+        Some(VoteNote { attempt: LeaseId::from_bits(99), held_mode: HeldMode::Exclusive, until: T + 40 });
     assert_eq!(node.ask(T, &acquire(B, 5)), held_by(None, 40, 50), "the stored fence belongs to an older lease");
     let mut node = Node::with_vote();
     node.record.fence.as_mut().unwrap().holder = "garbage".into();

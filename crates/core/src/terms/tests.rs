@@ -4,15 +4,15 @@ const OWNER: OwnerId = OwnerId::from_bits(0xfe);
 
 #[test]
 fn each_mode_begins_its_own_period() {
-    let periods = [
-        (Mode::EXCLUSIVE, Period::Exclusive),
-        (Mode::Exclusive { writer: Some(OWNER) }, Period::Exclusive),
-        (Mode::Reentrant { owner: OWNER }, Period::Reentrant(OWNER)),
-        (Mode::Shared { owner: OWNER, reenters: false }, Period::Shared),
-        (Mode::Slot { permits: 3, slot: 1 }, Period::Slots(3)),
+    let modes = [
+        (Mode::EXCLUSIVE, HeldMode::Exclusive),
+        (Mode::Exclusive { writer: Some(OWNER) }, HeldMode::Exclusive),
+        (Mode::Reentrant { owner: OWNER }, HeldMode::Reentrant(OWNER)),
+        (Mode::Shared { owner: OWNER, reenters: false }, HeldMode::Shared),
+        (Mode::Slot { permits: 3, slot: 1 }, HeldMode::Slots(3)),
     ];
-    for (mode, period) in periods {
-        assert_eq!(Period::begun_by(mode), period);
+    for (mode, held_mode) in modes {
+        assert_eq!(HeldMode::of(mode), held_mode);
     }
 }
 
@@ -31,14 +31,17 @@ fn several_readers_may_enter_at_once_and_several_holders_may_share_slots() {
 
 #[test]
 fn parse_accepts_only_the_text_of_a_period() {
-    for period in
-        [Period::Exclusive, Period::Reentrant(OwnerId::from_bits(7)), Period::Shared, Period::Slots(PERMITS_MAX)]
-    {
-        let text = period.reveal();
-        assert!(text.starts_with(period.as_str()));
-        assert_eq!(Period::parse(&text), Some(period));
+    for held_mode in [
+        HeldMode::Exclusive,
+        HeldMode::Reentrant(OwnerId::from_bits(7)),
+        HeldMode::Shared,
+        HeldMode::Slots(PERMITS_MAX),
+    ] {
+        let text = held_mode.reveal();
+        assert!(text.starts_with(held_mode.as_str()));
+        assert_eq!(HeldMode::parse(&text), Some(held_mode));
     }
     for text in ["", "exclusive 1", "shared ", "reentrant", "reentrant x", "slots", "slots -1", "slot"] {
-        assert_eq!(Period::parse(text), None, "{text:?}");
+        assert_eq!(HeldMode::parse(text), None, "{text:?}");
     }
 }

@@ -210,7 +210,7 @@ impl ClientBuilder {
     /// Without this setting, only the client's own process keeps its locks alive. Use this setting if another process
     /// continues the work after the client's process ends, for example a guardian process that stops child processes.
     /// The process must be running when the client connects.
-    pub fn also_alive_with(mut self, pid: u32) -> Self {
+    pub fn add_holder_process(mut self, pid: u32) -> Self {
         self.companions.push(pid);
         self
     }
@@ -218,7 +218,7 @@ impl ClientBuilder {
     /// Lets leases of this client outlive its process, because another process has their ids.
     ///
     /// An SQLite node then does not free a lock because this client's process ended. A lease ends when its ttl ends, or
-    /// sooner on an SQLite node if all processes that were given to [`also_alive_with`](Self::also_alive_with) have
+    /// sooner on an SQLite node if all processes that were given to [`add_holder_process`](Self::add_holder_process) have
     /// ended.
     pub fn leases_outlive_process(mut self) -> Self {
         self.leases_outlive_process = true;

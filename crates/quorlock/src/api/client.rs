@@ -347,28 +347,28 @@ impl Client {
     }
 
     /// Adds a process to those that keep this client's leases alive. It takes effect for each lease with its next
-    /// renewal. See [`ClientBuilder::also_alive_with`], which takes effect from the start.
+    /// renewal. See [`ClientBuilder::add_holder_process`], which takes effect from the start.
     ///
     /// Returns whether any node tracks processes. If no node does, the leases need no renewal because of this call.
     ///
     /// # Errors
     /// [`ConfigError::Setting`] if there is no such process.
-    pub fn also_alive_with(&self, pid: u32) -> Result<bool, ConfigError> {
+    pub fn add_holder_process(&self, pid: u32) -> Result<bool, ConfigError> {
         self.add_companion(Companion::Process(pid))
     }
 
     /// Adds every member of a process group to the processes that keep this client's leases alive. `leader` is the id
     /// of the group's leader, which must be running now; the other members may outlive it. See
-    /// [`also_alive_with`](Self::also_alive_with).
+    /// [`add_holder_process`](Self::add_holder_process).
     ///
     /// # Errors
     /// [`ConfigError::Setting`] if there is no such process.
-    pub fn also_alive_with_group(&self, leader: u32) -> Result<bool, ConfigError> {
+    pub fn add_holder_process_group(&self, leader: u32) -> Result<bool, ConfigError> {
         self.add_companion(Companion::Group(leader))
     }
 
     fn add_companion(&self, companion: Companion) -> Result<bool, ConfigError> {
-        self.cluster().also_alive_with(companion).map_err(not_a_process)
+        self.cluster().add_holder_process(companion).map_err(not_a_process)
     }
 
     /// Reads the history of locks, newest first: breaks, and the grants, releases and losses of clients that record a

@@ -56,7 +56,7 @@ pub struct Broken {
     /// The number of nodes on which the lease is broken: at least a majority.
     pub nodes: usize,
     /// The time until the lock becomes free; zero if the break freed the lock at once.
-    pub drains: Duration,
+    pub drain_time: Duration,
 }
 
 /// Asks every node to break the lease. Waits until all nodes have answered or the deadline has passed.
@@ -92,8 +92,8 @@ pub(crate) async fn break_lock(
         let by = Some(cluster.settings.holder.clone());
         cluster.write_history(event.by(by, word_for_break(mode)).because(&reason), true);
         tracing::warn!(%name, %target, ?mode, %reason, nodes, "lease broken");
-        let drains = breaks(&round).map(|(.., remaining)| remaining).max().unwrap_or_default();
-        return Ok(Broken { name, nodes, drains });
+        let drain_time = breaks(&round).map(|(.., remaining)| remaining).max().unwrap_or_default();
+        return Ok(Broken { name, nodes, drain_time });
     }
     let absent = round.refusals().filter(|why| **why == Refusal::Absent).count();
     if nodes + absent >= majority && !is_broken {

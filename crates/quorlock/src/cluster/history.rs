@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
 use quorlock_core::name::{Holder, Name};
-use quorlock_core::terms::Period;
+use quorlock_core::terms::HeldMode;
 use quorlock_core::vote::Silence;
 
 use crate::cluster::Cluster;
@@ -69,7 +69,7 @@ impl Event {
 
     /// Returns whether the lock had only one holder at a time.
     fn has_single_holder(&self) -> bool {
-        self.fence.is_some() && Period::ALONE.contains(&&*self.mode)
+        self.fence.is_some() && HeldMode::SINGLE_OWNER.contains(&&*self.mode)
     }
 }
 

@@ -39,14 +39,14 @@ pub struct Filter {
     glob: Glob,
     limit: usize,
     /// Filters of which a name must match at least one.
-    among: Option<Vec<Filter>>,
+    any_of: Option<Vec<Filter>>,
 }
 
 impl Filter {
     /// Returns a filter for names that match this pattern. `*` matches any text, `?` matches any single character, and
     /// every other character matches itself.
     pub fn new(glob: &str) -> Self {
-        Self { glob: Glob::new(glob), limit: LIST_DEFAULT, among: None }
+        Self { glob: Glob::new(glob), limit: LIST_DEFAULT, any_of: None }
     }
 
     /// Returns a filter for names with this prefix. `*` and `?` in the prefix have no special meaning.
@@ -56,14 +56,15 @@ impl Filter {
 
     /// Selects only names that also match at least one of the filters in `others`.
     #[must_use]
-    pub fn among(mut self, others: &[Filter]) -> Self {
-        self.among = Some(others.into());
+    pub fn and_any_of(mut self, others: &[Filter]) -> Self {
+        self.any_of = Some(others.into());
         self
     }
 
     /// Returns whether a name matches.
-    pub fn fits(&self, name: &str) -> bool {
-        self.glob.fits(name) && self.among.as_ref().is_none_or(|others| others.iter().any(|other| other.fits(name)))
+    pub fn matches(&self, name: &str) -> bool {
+        self.glob.matches(name)
+            && self.any_of.as_ref().is_none_or(|others| others.iter().any(|other| other.matches(name)))
     }
 
     /// Limits the number of names. A limit above [`LIST_MAX`] is reduced to `LIST_MAX`.
@@ -88,7 +89,7 @@ pub struct Listing {
     /// The listed names, sorted, each with its state on every node.
     pub names: Vec<Inspection>,
     /// Whether there may be more names: the limit was reached, or a node has too many keys to search all of them.
-    pub is_cut: bool,
+    pub is_truncated: bool,
     /// The nodes that could not be searched, and why.
     pub missing: Vec<(String, Silence)>,
 }
@@ -100,14 +101,14 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
     let found = Mutex::new(BTreeSet::new());
     let searches = cluster.links.iter().map(|link| search_node(cluster, link, filter, &found));
     let results = join_all(searches).await;
-    let is_cut = results.contains(&Ok(true));
+    let is_truncated = results.contains(&Ok(true));
     let silences = || results.iter().map(|result| result.as_ref().err().cloned());
     if silences().flatten().count() > cluster.settings.quorum.spare() {
         return Err(cluster.no_quorum(Operation::List, silences()));
     }
     let titles = cluster.links.iter().map(|link| link.title.clone());
     let missing = titles.zip(silences()).filter_map(|(title, why)| Some((title, why?))).collect();
-    Ok(Listing { names: inspect_all(cluster, &found.into_inner()).await?, is_cut, missing })
+    Ok(Listing { names: inspect_all(cluster, &found.into_inner()).await?, is_truncated, missing })
 }
 
 impl Cluster {
@@ -160,7 +161,7 @@ async fn search_page(
         return Err(Silence::Failed("an answer to another question".into()));
     };
     let names = page.keys.iter().filter_map(|key| template.name_of(key));
-    Ok((names.filter(|name| filter.fits(name.as_str())).collect(), page.next))
+    Ok((names.filter(|name| filter.matches(name.as_str())).collect(), page.next))
 }
 
 /// Returns the state of each name. Omits names that are no longer held or waited for.

@@ -9,7 +9,7 @@ use quorlock_core::name::{Holder, OwnerId};
 use quorlock_core::nodes::NodeSet;
 use quorlock_core::request::Request;
 use quorlock_core::round::Round;
-use quorlock_core::terms::Period;
+use quorlock_core::terms::HeldMode;
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
 use quorlock_core::vote::{NodeVote, Outcome, Refusal, Silence, Vote};
@@ -129,10 +129,10 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Re
     let round = receipt.wait(cluster, |round| was_held(round) || is_gone(cluster, round)).await;
     if was_held(&round) {
         cluster.note(|| event(cluster, lease, What::Released));
-        return Ok(Released::Standing);
+        return Ok(Released::StillHeld);
     }
     if round.is_answered() {
-        return Ok(Released::Gone);
+        return Ok(Released::AlreadyEnded);
     }
     // An unreachable node also counts as late. Let the tally show the reason why the node is unreachable instead.
     let mut tally = round.tally();
@@ -188,7 +188,7 @@ pub(crate) async fn retire(
         return Err(LeaseError::NoQuorum { operation: Operation::Release, tally });
     }
     if round.grants().next().is_none() {
-        return Ok(Released::Gone);
+        return Ok(Released::AlreadyEnded);
     }
     cluster.note(|| match (lease, entry) {
         (Some(lease), _) => event(cluster, lease, What::Released),
@@ -197,7 +197,7 @@ pub(crate) async fn retire(
             cluster.event(&key.name, What::Released, fence).by(holder, mode)
         }
     });
-    Ok(Released::Standing)
+    Ok(Released::StillHeld)
 }
 
 /// Returns the fence, the holder and the mode with which an owner holds a name, as far as the nodes report them. The
@@ -217,12 +217,12 @@ async fn read_entry(
     });
     let held = reports.filter_map(|report| Some((report.fence, report.held?)));
     // After the seal, a majority stores the highest fence.
-    let highest = held.max_by_key(|(fence, held)| (held.period == Period::Reentrant(owner), *fence));
+    let highest = held.max_by_key(|(fence, held)| (held.held_mode == HeldMode::Reentrant(owner), *fence));
     match highest {
-        Some((fence, held)) if held.period == Period::Reentrant(owner) => {
-            (Some(fence), held.holder, held.period.as_str())
+        Some((fence, held)) if held.held_mode == HeldMode::Reentrant(owner) => {
+            (Some(fence), held.holder, held.held_mode.as_str())
         }
-        Some((_, held)) if held.period == Period::Shared => (None, None, held.period.as_str()),
+        Some((_, held)) if held.held_mode == HeldMode::Shared => (None, None, held.held_mode.as_str()),
         _ => Default::default(),
     }
 }
@@ -260,7 +260,7 @@ async fn time_left(
         }
         None if is_gone(cluster, &round) => {
             let is_ended = |why: &Refusal| matches!(why, Refusal::Tombstoned | Refusal::Retired);
-            Err(LeaseError::Lost(if round.refusals().any(is_ended) { LostError::Ended } else { LostError::Taken }))
+            Err(LeaseError::Lost(if round.refusals().any(is_ended) { LostError::Ended } else { LostError::Removed }))
         }
         None => Err(LeaseError::NoQuorum { operation, tally: cluster.name_nodes(round.tally()) }),
     }

@@ -80,7 +80,7 @@ pub(crate) struct KeySpan {
 }
 
 impl KeySpan {
-    pub(crate) fn fits(&self, key: &str) -> bool {
+    pub(crate) fn matches(&self, key: &str) -> bool {
         key.starts_with(&self.start) && key.ends_with(&self.end)
     }
 }
@@ -115,8 +115,8 @@ mod tests {
     fn a_span_contains_the_keys_of_names_with_its_prefix() {
         let template = KeyTemplate::new("locks/{name}:x").unwrap();
         let span = template.span("in");
-        for (name, fits) in [("in", true), ("invoices", true), ("i", false), ("", false)] {
-            assert_eq!(span.fits(&format!("locks/{name}:x")), fits, "{name}");
+        for (name, matches) in [("in", true), ("invoices", true), ("i", false), ("", false)] {
+            assert_eq!(span.matches(&format!("locks/{name}:x")), matches, "{name}");
         }
         assert!(span.is_fixed && !KeyTemplate::new("{name}").unwrap().span("in").is_fixed);
     }

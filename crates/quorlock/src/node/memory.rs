@@ -198,7 +198,7 @@ impl NodeMemory {
 
     fn search(&mut self, search: &Search, now: NodeTime) -> Page {
         let mut keys: Vec<&String> =
-            self.records.keys().filter(|key| **key > search.after && search.span.fits(key)).collect();
+            self.records.keys().filter(|key| **key > search.after && search.span.matches(key)).collect();
         keys.sort_unstable();
         let next = keys.get(PAGE_MAX).and(keys.get(PAGE_MAX - 1)).map(|last| (*last).clone());
         keys.truncate(PAGE_MAX);

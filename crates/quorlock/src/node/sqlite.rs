@@ -93,7 +93,7 @@ impl Node for SqliteNode {
         })
     }
 
-    fn also_alive_with(&self, companion: Companion) -> Result<bool, u32> {
+    fn add_holder_process(&self, companion: Companion) -> Result<bool, u32> {
         self.processes.add(companion).map(|()| true)
     }
 

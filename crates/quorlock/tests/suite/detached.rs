@@ -34,7 +34,7 @@ async fn a_frozen_minority_gets_the_release_later() {
     cluster.servers[2].freeze();
     client.check(&lease).await.unwrap();
     client.extend(&lease).await.unwrap();
-    assert_eq!(client.release(&lease).await, Ok(Released::Standing));
+    assert_eq!(client.release(&lease).await, Ok(Released::StillHeld));
     cluster.servers[2].thaw();
     client.close(CLOSE_TIMEOUT).await.unwrap();
     cluster.wait_for_key_on(KEY, &[]).await;
@@ -70,12 +70,12 @@ async fn an_extension_does_not_restore_a_lost_vote() {
     client.check(&lease).await.unwrap();
     cluster.wait_for_key_on(KEY, &[1, 2]).await;
     cluster.servers[1].command(&["DEL", KEY]);
-    assert_eq!(client.check(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
+    assert_eq!(client.check(&lease).await, Err(LeaseError::Lost(LostError::Removed)));
     cluster.wait_for_key_on(KEY, &[2]).await;
-    assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Taken)));
+    assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Removed)));
     // The failed extension releases the remaining vote.
     cluster.wait_for_key_on(KEY, &[]).await;
-    assert_eq!(client.release(&lease).await, Ok(Released::Gone));
+    assert_eq!(client.release(&lease).await, Ok(Released::AlreadyEnded));
 }
 
 /// Disconnects the client from these nodes, which it reaches through proxies.
@@ -229,7 +229,7 @@ async fn a_lost_detached_lease_stays_lost() {
         server.command(&["DEL", KEY]);
     }
     eventually_async("an extension to find the lease lost", async || {
-        client.extend(&lease).await == Err(LeaseError::Lost(LostError::Taken))
+        client.extend(&lease).await == Err(LeaseError::Lost(LostError::Removed))
     })
     .await;
     cluster.wait_for_key_on(KEY, &[]).await;

@@ -33,9 +33,9 @@ async fn an_examination_shows_each_state_and_changes_nothing() {
         matches!(&examination.nodes[0].state, NodeState::Unreachable(reason) if reason == "it is down"),
         "{examination:?}"
     );
-    assert_eq!((examination.worst(), examination.voting()), (Severity::Wrong, 2));
+    assert_eq!((examination.worst(), examination.voting()), (Severity::Error, 2));
     let finding =
-        examination.all().find(|(_, finding)| finding.severity == Severity::Wrong).expect("one finding is an error");
+        examination.all().find(|(_, finding)| finding.severity == Severity::Error).expect("one finding is an error");
     assert_eq!((finding.0.map(|node| &*node.title), finding.1.topic), (Some("memory:0"), Topic::Reach));
     assert!(finding.1.advice.is_some() && examination.nodes[0].round_trip.is_none());
     assert!(

@@ -9,7 +9,7 @@ use quorlock::{Client, Filter, ReadError, Report, Silence};
 
 async fn names(client: &Client) -> Vec<String> {
     let listing = client.list(&Filter::default()).await.unwrap();
-    assert!(!listing.is_cut);
+    assert!(!listing.is_truncated);
     listing.names.iter().map(|inspection| inspection.name.to_string()).collect()
 }
 

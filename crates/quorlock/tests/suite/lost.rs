@@ -121,8 +121,8 @@ async fn a_lease_whose_majority_was_overwritten_is_lost_at_the_next_renewal() {
     // The votes of a minority are not needed.
     expect_soon(lease.extend()).await.unwrap();
     overwrite_votes(&cluster, &[2]);
-    assert_eq!(expect_soon(lease.lost()).await, LostError::Taken);
-    assert_lost(&lease, LostError::Taken).await;
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Removed);
+    assert_lost(&lease, LostError::Removed).await;
     // The client releases the remaining votes, and leaves the keys of the other program.
     cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
 }
@@ -136,7 +136,7 @@ async fn a_plain_lease_whose_keys_were_deleted_is_lost_at_the_next_renewal() {
     for server in &cluster.servers[..3] {
         server.command(&["DEL", KEY]);
     }
-    assert_eq!(expect_soon(lease.lost()).await, LostError::Taken);
+    assert_eq!(expect_soon(lease.lost()).await, LostError::Removed);
     cluster.wait_until_unlocked().await;
 }
 

@@ -142,7 +142,7 @@ async fn a_lease_that_a_master_forgot_is_lost_and_the_next_lease_has_a_higher_fe
         let rival_lease = rival.lock(name).acquire().await.unwrap();
         assert!(rival_lease.fence().unwrap() > fence, "{name}");
         eventually_async("the first client to lose its lease", async || {
-            matches!(lease.extend().await, Err(LeaseError::Lost(LostError::Taken)))
+            matches!(lease.extend().await, Err(LeaseError::Lost(LostError::Removed)))
         })
         .await;
         rival_lease.release().await.unwrap();

@@ -62,7 +62,7 @@ async fn a_lease_that_was_not_replicated_is_lost_and_the_next_lease_has_a_higher
     let rival_lease = rival.lock("missed").acquire().await.unwrap();
     assert!(rival_lease.fence().unwrap() > fence);
     eventually_async("the first client to lose its lease", async || {
-        matches!(lease.extend().await, Err(LeaseError::Lost(LostError::Taken)))
+        matches!(lease.extend().await, Err(LeaseError::Lost(LostError::Removed)))
     })
     .await;
     rival_lease.extend().await.unwrap();

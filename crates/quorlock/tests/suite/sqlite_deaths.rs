@@ -100,7 +100,7 @@ fn a_missing_companion_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let mut ended = Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
-    let error = Client::start(builder(folder.path()).also_alive_with(ended.id()).connect()).unwrap_err().to_string();
+    let error = Client::start(builder(folder.path()).add_holder_process(ended.id()).connect()).unwrap_err().to_string();
     assert!(error.contains(&ended.id().to_string()) && error.contains("running process"), "{error}");
 }
 
@@ -110,7 +110,7 @@ fn holder_process() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
     let mut builder = builder(&folder);
     if let Ok(pid) = std::env::var(COMPANION) {
-        builder = builder.also_alive_with(pid.parse().unwrap());
+        builder = builder.add_holder_process(pid.parse().unwrap());
     }
     if std::env::var_os(LEASES_OUTLIVE_PROCESS).is_some() {
         builder = builder.leases_outlive_process();

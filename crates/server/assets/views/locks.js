@@ -156,7 +156,7 @@ export function locks({ store, route, go }) {
         ? formatQuantity(all.length, 'lock')
         : `${formatCount(table.items.length)} of ${formatQuantity(all.length, 'lock')}`;
     const waiting = waiters > 0 ? `, ${formatQuantity(waiters, 'waiter')} for ${formatCount(locksWithWaiters)} of them` : '';
-    return shown + waiting + (store.look?.is_cut ? '; more locks are not shown' : '');
+    return shown + waiting + (store.look?.is_truncated ? '; more locks are not shown' : '');
   }
 
   /** Returns why the table is empty. */

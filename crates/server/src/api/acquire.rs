@@ -46,7 +46,7 @@ pub(super) struct LeaseView {
 /// How long a lease is valid. By the caller's own clock, the lease ends `server_elapsed_ms` plus `validity_ms` after
 /// the moment just before the request was sent.
 #[derive(Clone, Copy, Serialize, ToSchema)]
-pub(super) struct Outlook {
+pub(super) struct LeaseTimes {
     /// How long the lease is surely valid after the service wrote the answer.
     validity_ms: u64,
     /// The time from the arrival of the request until the service wrote the answer. If this time is more than half of
@@ -60,7 +60,7 @@ pub(super) struct Granted {
     #[serde(flatten)]
     leases: GrantedLeases,
     #[serde(flatten)]
-    outlook: Outlook,
+    times: LeaseTimes,
     /// The number of nodes that are known to have granted the lease, which is at least a majority.
     nodes_ok: usize,
     /// The number of nodes.
@@ -75,7 +75,7 @@ enum GrantedLeases {
     Several { leases: Vec<LeaseView> },
 }
 
-impl Outlook {
+impl LeaseTimes {
     /// Computes how long a lease is valid for the caller of a request that arrived at `began`. Measures the elapsed
     /// time before the validity, so time between the two measurements only shortens the lease for the caller.
     pub(super) fn new(began: Instant, ttl: Duration, validity: impl FnOnce() -> Duration) -> Result<Self, Problem> {
@@ -96,7 +96,7 @@ impl Granted {
     /// Detaches the leases, or releases them if too little of their validity is left.
     fn new(service: &Service, request: &ValidRequest, began: Instant, leases: Leases) -> Result<Self, Problem> {
         let nodes_ok = leases.iter().map(Lease::nodes).min().unwrap_or_default();
-        let outlook = Outlook::new(began, leases.ttl(), || leases.validity())?;
+        let times = LeaseTimes::new(began, leases.ttl(), || leases.validity())?;
         let signer = service.signer()?;
         let views = leases.detach()?.into_iter().map(|lease| LeaseView {
             name: lease.name().to_string(),
@@ -110,7 +110,7 @@ impl Granted {
             Some(lease) => GrantedLeases::One(lease),
             None => GrantedLeases::Several { leases: views },
         };
-        Ok(Self { leases, outlook, nodes_ok, nodes_total: service.nodes_total })
+        Ok(Self { leases, times, nodes_ok, nodes_total: service.nodes_total })
     }
 }
 

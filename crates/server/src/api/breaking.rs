@@ -48,7 +48,7 @@ pub(super) struct BrokenView {
     /// The number of nodes that have broken the lease: at least a majority.
     nodes: usize,
     /// The time until the lock is free.
-    drains_ms: u64,
+    drain_ms: u64,
 }
 
 /// Break the lease of another client.
@@ -79,5 +79,5 @@ pub(super) async fn break_lock(
     let options = Break::new(target, format!("{} (by {})", request.reason, &caller.name));
     let options = if request.mode == BreakMode::Now { options.now() } else { options };
     let broken = caller.service.client.break_lock(&name, options).await?;
-    Ok(Json(BrokenView { name, nodes: broken.nodes, drains_ms: millis(broken.drains) }))
+    Ok(Json(BrokenView { name, nodes: broken.nodes, drain_ms: millis(broken.drain_time) }))
 }

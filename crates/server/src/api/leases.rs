@@ -9,7 +9,7 @@ use futures_util::stream::iter;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::acquire::Outlook;
+use super::acquire::LeaseTimes;
 use super::lease_request::{KEY, check_secret, owner_of_key};
 use crate::auth::{Caller, Scope};
 use crate::config::Limits;
@@ -74,7 +74,7 @@ pub(super) struct Renewal {
     /// The fence of the lease.
     fence: Option<u64>,
     #[serde(flatten)]
-    outlook: Outlook,
+    times: LeaseTimes,
 }
 
 /// The outcome of the renewal of one of several leases.
@@ -130,8 +130,8 @@ async fn renew_one(caller: &Caller, lease: &LeaseRef, began: Instant) -> Result<
     service.metrics.renewals.inc();
     service.limiter.record_renewal(&caller.limit_key, lease.name().as_str());
     let extended_at = Instant::now();
-    let outlook = Outlook::new(began, lease.ttl(), || validity.saturating_sub(extended_at.elapsed()))?;
-    Ok(Renewal { name: lease.name().to_string(), fence: lease.fence().map(quorlock::Fence::get), outlook })
+    let times = LeaseTimes::new(began, lease.ttl(), || validity.saturating_sub(extended_at.elapsed()))?;
+    Ok(Renewal { name: lease.name().to_string(), fence: lease.fence().map(quorlock::Fence::get), times })
 }
 
 /// The leases to release: either `name` and `lease_id`, or `name` and `key`, or `leases`.

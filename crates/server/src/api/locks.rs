@@ -62,7 +62,7 @@ pub(super) async fn list(caller: Caller, query: Params<ListQuery>) -> Result<Jso
 
 /// The state of one lock.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Look {
+pub(super) struct LockState {
     /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
     as_of: u64,
     #[serde(flatten)]
@@ -76,14 +76,14 @@ pub(super) struct Look {
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "The name of the lock", min_length = 1, max_length = 512)),
-    responses((status = 200, description = "The state of the lock, held or not", body = Look))
+    responses((status = 200, description = "The state of the lock, held or not", body = LockState))
 )]
-pub(super) async fn inspect(caller: Caller, name: Name) -> Result<Json<Look>, Problem> {
+pub(super) async fn inspect(caller: Caller, name: Name) -> Result<Json<LockState>, Problem> {
     let Path(name) = name?;
     caller.check_scope_and_name(Scope::Read, &name)?;
     let inspection = caller.service.hub.inspect(&name, || caller.service.limiter.count_read(&caller.limit_key));
     let (as_of, lock) = caller.service.unless_stopping(inspection).await??;
-    Ok(Json(Look { as_of, lock }))
+    Ok(Json(LockState { as_of, lock }))
 }
 
 /// The parameters of the history.
@@ -100,7 +100,7 @@ pub(super) struct HistoryQuery {
 
 /// The events of the history, newest first.
 #[derive(Serialize, ToSchema)]
-pub(super) struct Happened {
+pub(super) struct HistoryAnswer {
     /// When the nodes were read, in milliseconds of Unix time by this replica's clock.
     as_of: u64,
     events: Vec<EventView>,
@@ -112,13 +112,13 @@ pub(super) struct Happened {
 /// it happened.
 #[utoipa::path(
     get, path = "/v1/history", tag = "locks", params(HistoryQuery),
-    responses((status = 200, description = "The newest events", body = Happened))
+    responses((status = 200, description = "The newest events", body = HistoryAnswer))
 )]
-pub(super) async fn history(caller: Caller, query: Params<HistoryQuery>) -> Result<Json<Happened>, Problem> {
+pub(super) async fn history(caller: Caller, query: Params<HistoryQuery>) -> Result<Json<HistoryAnswer>, Problem> {
     caller.check_scope(Scope::Read)?;
     let Query(HistoryQuery { name, limit }) = query?;
     let limit = check_limit(limit, HISTORY_MAX)?;
     let history = caller.service.hub.history(&caller, name.as_deref(), limit);
     let (as_of, events) = caller.service.unless_stopping(history).await??;
-    Ok(Json(Happened { as_of, events }))
+    Ok(Json(HistoryAnswer { as_of, events }))
 }

@@ -115,7 +115,7 @@ mod tests {
         let clients = Clients::parse(&text).unwrap();
         let billing = &clients.identities[0];
         assert_eq!((billing.name.as_str(), billing.scopes.contains(&Scope::Admin)), ("billing", false));
-        assert!(billing.names.iter().any(|names| names.fits("ledger")));
+        assert!(billing.names.iter().any(|names| names.matches("ledger")));
         assert_eq!(clients.find(Proof::Bearer(sha256(b"test"))).unwrap().name, "billing");
         assert!(clients.find(Proof::Certificate(sha256(b"test"))).is_none());
     }

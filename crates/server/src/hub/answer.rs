@@ -47,7 +47,7 @@ impl Hub {
         limit: usize,
         check_read_limit: impl FnOnce() -> Result<(), Problem>,
     ) -> Result<LockPage, Problem> {
-        let filter = Filter::beginning_with(prefix).among(&caller.names).limit(limit);
+        let filter = Filter::beginning_with(prefix).and_any_of(&caller.names).limit(limit);
         let keys_cursor = if let Some(keys_cursor) = cursor.strip_prefix(KEYS_CURSOR) {
             keys_cursor
         } else {
@@ -73,13 +73,13 @@ impl Hub {
     fn page(&self, prefix: &str, after: &str, filter: &Filter, limit: usize) -> Result<Option<LockPage>, Problem> {
         let state = self.state();
         let read = state.last_read.as_ref().ok_or_else(Problem::draining)?;
-        let ListCoverage { is_cut, missing } = read.coverage.as_ref().map_err(Clone::clone)?;
-        if *is_cut {
+        let ListCoverage { is_truncated, missing } = read.coverage.as_ref().map_err(Clone::clone)?;
+        if *is_truncated {
             return Ok(None);
         }
         let start = if after < prefix { Bound::Included(prefix) } else { Bound::Excluded(after) };
         let remaining = state.locks.range::<str, _>((start, Bound::Unbounded));
-        let mut matching = remaining.filter(|(name, _)| filter.fits(name)).map(|(_, tracked)| &tracked.lock);
+        let mut matching = remaining.filter(|(name, _)| filter.matches(name)).map(|(_, tracked)| &tracked.lock);
         let locks: Vec<LockView> = matching.by_ref().take(limit).cloned().collect();
         let last_of_page = matching.next().and_then(|_| locks.last());
         let next = last_of_page.map(|last| format!("{NAME_CURSOR}{}", last.name));

@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use quorlock::{EventView, LockView, Period, What};
+use quorlock::{EventView, HeldMode, LockView, What};
 
 use super::change::TrackedLock;
 
@@ -89,7 +89,7 @@ impl Lapses {
     pub(super) fn check(&mut self, before: &TrackedLock, now: Option<&LockView>, now_ms: u64) {
         let lock = &before.lock;
         // If several leases share a lock, it is unknown which of the leases is gone.
-        let is_exclusive = lock.mode.is_some_and(|mode| Period::ALONE.contains(&mode));
+        let is_exclusive = lock.mode.is_some_and(|mode| HeldMode::SINGLE_OWNER.contains(&mode));
         if !self.has_full_view || !is_exclusive || !lock.held || !before.has_recorded_grant {
             return;
         }

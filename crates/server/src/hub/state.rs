@@ -59,7 +59,7 @@ pub(super) struct LastRead {
 #[derive(Clone)]
 pub(super) struct ListCoverage {
     /// Whether there may be more locks than the copy has.
-    pub(super) is_cut: bool,
+    pub(super) is_truncated: bool,
     pub(super) missing: Vec<MissingNode>,
 }
 
@@ -96,14 +96,14 @@ impl State {
 
     /// Updates the locks and the history in the copy, and publishes the changes. A part that could not be read is
     /// `None`.
-    /// `is_cut` says whether there may be more locks. The flag beside the events says whether the nodes keep no others.
+    /// `is_truncated` says whether there may be more locks. The flag beside the events says whether the nodes keep no others.
     pub(super) fn update(
         &mut self,
         locks: Option<Vec<LockView>>,
-        is_cut: bool,
+        is_truncated: bool,
         history: Option<(Vec<EventView>, bool)>,
     ) {
-        let sees_all = locks.is_some() && history.is_some() && !is_cut;
+        let sees_all = locks.is_some() && history.is_some() && !is_truncated;
         if let Some(locks) = locks {
             let recorded_grants = lapses::granted_leases(history.as_ref().map_or(&[], |(events, _)| events));
             self.update_locks(locks, &recorded_grants);

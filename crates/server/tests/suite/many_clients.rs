@@ -75,16 +75,18 @@ fn ten_thousand_leases_are_held_renewed_listed_and_released() {
     // A new follower gets all locks, as soon as the service has succeeded in reading them.
     let mut events = service.follow(None);
     let mut seen: BTreeSet<String> = BTreeSet::new();
-    let is_cut = loop {
+    let is_truncated = loop {
         let event = events.next().unwrap();
         match event.what.as_str() {
             "snapshot" => seen.extend(event.data["locks"].as_array().unwrap().iter().map(name_of)),
             "lock" => seen.extend([name_of(&event.data)]),
-            "look" if event.data["trouble"].is_null() && seen.len() >= LEASES => break event.data["is_cut"].clone(),
+            "look" if event.data["trouble"].is_null() && seen.len() >= LEASES => {
+                break event.data["is_truncated"].clone();
+            }
             _ => {}
         }
     };
-    assert_eq!((seen.into_iter().collect::<Vec<_>>(), is_cut), (names, json!(false)));
+    assert_eq!((seen.into_iter().collect::<Vec<_>>(), is_truncated), (names, json!(false)));
     for batch in leases.chunks(1_000) {
         service.post("/v1/leases/release", &json!({"leases": batch})).expect(204);
     }

@@ -300,7 +300,7 @@ impl World {
 
     /// The waiters of each node, lowest ticket first.
     pub fn queues(&self) -> Vec<Vec<usize>> {
-        let queue = |record: &Record| record.queue.iter().map(|place| place.waiter.channel.0 as usize).collect();
+        let queue = |record: &Record| record.queue.iter().map(|queued| queued.waiter.channel.0 as usize).collect();
         self.records.iter().map(queue).collect()
     }
 

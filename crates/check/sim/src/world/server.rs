@@ -165,10 +165,10 @@ impl Server {
         self.restored.extend(votes.map(|vote| vote.attempt));
         let entries = memory.records.values().flat_map(|record| &record.entries);
         self.restored.extend(entries.map(|entry| entry.attempt));
-        let places = || memory.records.values().flat_map(|record| &record.queue);
-        self.restored_tickets.extend(places().map(|place| place.waiter.ticket));
+        let queued = || memory.records.values().flat_map(|record| &record.queue);
+        self.restored_tickets.extend(queued().map(|queued| queued.waiter.ticket));
         // Until the node has a new epoch, it may hand its vote to a restored queue position.
-        self.restored.extend(places().filter_map(|place| Some(place.request.as_ref()?.1.attempt())));
+        self.restored.extend(queued().filter_map(|queued| Some(queued.request.as_ref()?.1.attempt())));
         self.memory = memory;
     }
 
@@ -253,7 +253,7 @@ impl Server {
     /// The votes and queue positions on this node, without those that a snapshot restored.
     pub(super) fn leftovers(&mut self, now: u64) -> (Vec<Keyed<LeaseId>>, Vec<Keyed<Waiter>>) {
         let time = self.time(now);
-        let (mut votes, mut places) = (Vec::new(), Vec::new());
+        let (mut votes, mut queued) = (Vec::new(), Vec::new());
         for (key, record) in &mut self.memory.records {
             record.remove_expired(time);
             let signed = record.vote.iter().filter(|_| record.entries.is_empty()).map(|vote| vote.attempt);
@@ -261,10 +261,10 @@ impl Server {
             votes.extend(
                 stands.filter(|attempt| !self.restored.contains(attempt)).map(|attempt| (key.clone(), attempt)),
             );
-            let waiters = record.queue.iter().map(|place| place.waiter);
+            let waiters = record.queue.iter().map(|queued| queued.waiter);
             let waiters = waiters.filter(|waiter| !self.restored_tickets.contains(&waiter.ticket));
-            places.extend(waiters.map(|waiter| (key.clone(), waiter)));
+            queued.extend(waiters.map(|waiter| (key.clone(), waiter)));
         }
-        (votes, places)
+        (votes, queued)
     }
 }

@@ -96,7 +96,7 @@ impl Worker {
         let granted = Arc::new(OnceLock::new());
         let (cell, scene, worker) = (Arc::clone(&granted), Arc::clone(&self.scene), self.number);
         let lock = self.client.lock(NAMES[name]).observe(move |progress| match progress {
-            Progress::Waiting(wait) => scene.lock().record_wait(worker, name, wait.place),
+            Progress::Waiting(wait) => scene.lock().record_wait(worker, name, wait.position),
             Progress::Granted { fence } => {
                 let fence = fence.map_or(0, quorlock::Fence::get);
                 let _ = cell.set((fence, scene.lock().record_grant(worker, name, fence)));

@@ -122,14 +122,14 @@ impl<'a> Supervisor<'a> {
     pub(super) async fn watch(mut self, client: &Client) -> Run {
         let mut lost = None;
         let mut loss = pin!(self.lease.lost());
-        self.renew_if(client.also_alive_with_group(self.job.leader.pid)).await;
+        self.renew_if(client.add_holder_process_group(self.job.leader.pid)).await;
         let status = loop {
             if self.drains_until.is_none() && self.lease.ensure(Duration::ZERO) == Err(LostError::Broken) {
                 self.handle_break(client).await;
             }
             self.ensure_guard();
             if let Some(guard) = self.guard.take_new_id() {
-                self.renew_if(client.also_alive_with(guard)).await;
+                self.renew_if(client.add_holder_process(guard)).await;
             }
             let pause = self.take_due_measures();
             tokio::select! {

@@ -5,8 +5,8 @@
     reason = "each test file uses a part of this module; a test fails by panicking"
 )]
 
-pub(crate) mod place;
 pub(crate) mod pty;
+pub(crate) mod setup;
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use quorlock_testkit::{RedisServer, eventually};
 
-use super::Place;
+use super::Setup;
 use crate::common::{User, assert_fails, stderr, stdout};
 
 #[test]
@@ -119,8 +119,8 @@ fn a_new_cluster_reports_its_quarantine_and_init_ends_it() {
 
 #[test]
 fn an_even_number_of_nodes_causes_a_warning() {
-    let place = Place::with_servers(4);
-    let warnings = |flags: &[&str]| stderr(&place.run(&[flags, &["a", "--", "true"]].concat()).output().unwrap());
+    let setup = Setup::with_servers(4);
+    let warnings = |flags: &[&str]| stderr(&setup.run(&[flags, &["a", "--", "true"]].concat()).output().unwrap());
     assert_eq!(warnings(&[]), "quorlock: 4 nodes tolerate no more failures than 3: use an odd number\n");
     assert_eq!(warnings(&["-q"]), "");
 }

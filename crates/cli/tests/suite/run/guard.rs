@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use quorlock_testkit::{RedisServer, with_longest_stall};
 
-use super::{Place, Running, eventually, eventually_gone};
+use super::{Running, Setup, eventually, eventually_gone};
 use crate::common::{User, assert_fails, is_alive, signal, stderr, stdout};
 
 /// A command that prints its own id and the id of its child. Both processes ignore SIGTERM.
@@ -43,7 +43,7 @@ fn replace_guard(run: &Running) -> u32 {
     guard_of(run.child.id()).unwrap()
 }
 
-impl Place {
+impl Setup {
     /// Acquires the lock, and checks that none of these processes runs while the lock is held.
     fn assert_none_runs_under_next_holder(&self, pids: &str) {
         let script = format!("for pid in {pids}; do cat /proc/$pid/stat 2>&1; done; echo next");
@@ -63,10 +63,10 @@ impl Place {
 
 #[test]
 fn the_command_of_a_stopped_wrapper_is_dead_before_the_next_holder_starts() {
-    Place::on_both(|place| {
-        let run = place.script(&SHORT, STUBBORN);
+    Setup::on_both(|setup| {
+        let run = setup.script(&SHORT, STUBBORN);
         run.signal("STOP");
-        place.assert_none_runs_under_next_holder(&run.first);
+        setup.assert_none_runs_under_next_holder(&run.first);
         run.signal("CONT");
         assert_eq!(run.code(), Some(79));
     });
@@ -74,10 +74,10 @@ fn the_command_of_a_stopped_wrapper_is_dead_before_the_next_holder_starts() {
 
 #[test]
 fn with_on_lost_ignore_the_command_of_a_stopped_wrapper_continues() {
-    let place = Place::servers();
-    let run = place.script(&[&SHORT[..], &["--on-lost", "ignore"]].concat(), "echo $$; exec sleep 1000");
+    let setup = Setup::servers();
+    let run = setup.script(&[&SHORT[..], &["--on-lost", "ignore"]].concat(), "echo $$; exec sleep 1000");
     run.signal("STOP");
-    eventually("the lock is free again", || place.is_free("a"));
+    eventually("the lock is free again", || setup.is_free("a"));
     assert!(is_alive(&run.first));
     signal(run.first.parse().unwrap(), "TERM");
     run.signal("CONT");
@@ -86,25 +86,25 @@ fn with_on_lost_ignore_the_command_of_a_stopped_wrapper_continues() {
 
 #[test]
 fn the_lock_of_a_killed_wrapper_is_free_before_the_ttl_ends() {
-    Place::on_both(|place| {
-        let mut run = place.script(&LONG, STUBBORN);
+    Setup::on_both(|setup| {
+        let mut run = setup.script(&LONG, STUBBORN);
         run.child.kill().unwrap();
-        place.assert_none_runs_under_next_holder(&run.first);
+        setup.assert_none_runs_under_next_holder(&run.first);
         run.child.wait().unwrap();
     });
 }
 
 #[test]
 fn the_shared_lock_or_slot_of_a_killed_wrapper_is_released() {
-    let place = Place::servers();
+    let setup = Setup::servers();
     for flags in [&["--shared"][..], &["--slots", "1"]] {
-        let mut run = place.script(&[&LONG[..], flags].concat(), STUBBORN);
+        let mut run = setup.script(&[&LONG[..], flags].concat(), STUBBORN);
         run.child.kill().unwrap();
         run.child.wait().unwrap();
         // The next run needs the shared lock or the slot to be released.
         let kind = if flags[0] == "--slots" { flags } else { &[] };
         let next = [&["a", "--wait", "30s"], kind, &["--", "true"]].concat();
-        let output = place.run(&next).output().unwrap();
+        let output = setup.run(&next).output().unwrap();
         assert!(output.status.success(), "{}", stderr(&output));
         assert!(run.first.split(' ').all(|pid| !is_alive(pid)));
     }
@@ -112,22 +112,22 @@ fn the_shared_lock_or_slot_of_a_killed_wrapper_is_released() {
 
 #[test]
 fn a_killed_guard_is_replaced_by_a_working_one() {
-    Place::on_both(|place| {
-        let mut run = place.script(&LONG, STUBBORN);
+    Setup::on_both(|setup| {
+        let mut run = setup.script(&LONG, STUBBORN);
         replace_guard(&run);
         replace_guard(&run);
-        if place.servers.is_empty() {
+        if setup.servers.is_empty() {
             // A renewal of the lease writes the process id of the new guard to the file.
             let guard = guard_of(run.child.id()).unwrap();
-            eventually("the file lists the guard", || place.file_lists_process(&guard.to_string()));
+            eventually("the file lists the guard", || setup.file_lists_process(&guard.to_string()));
         }
         run.child.kill().unwrap();
-        place.assert_none_runs_under_next_holder(&run.first);
+        setup.assert_none_runs_under_next_holder(&run.first);
         run.child.wait().unwrap();
     });
 }
 
-impl Place {
+impl Setup {
     /// Returns whether the file lists a process that keeps a lease alive. A minus sign before the id stands for a
     /// group.
     fn file_lists_process(&self, pid: &str) -> bool {
@@ -140,19 +140,19 @@ impl Place {
 
 #[test]
 fn the_next_guard_gets_the_deadline_of_a_killed_guard() {
-    let place = Place::servers();
-    let run = place.script(&SHORT, STUBBORN);
+    let setup = Setup::servers();
+    let run = setup.script(&SHORT, STUBBORN);
     replace_guard(&run);
     run.signal("STOP");
-    place.assert_none_runs_under_next_holder(&run.first);
+    setup.assert_none_runs_under_next_holder(&run.first);
     run.signal("CONT");
     assert_eq!(run.code(), Some(79));
 }
 
 #[test]
 fn a_stopped_guard_is_continued() {
-    let place = Place::file();
-    let run = place.script(&LONG, "echo $$; exec sleep 1000");
+    let setup = Setup::file();
+    let run = setup.script(&LONG, "echo $$; exec sleep 1000");
     let guard = guard_of(run.child.id()).unwrap();
     signal(guard, "STOP");
     eventually("the guard runs again", || state_of(guard) == "S");
@@ -162,12 +162,12 @@ fn a_stopped_guard_is_continued() {
 
 #[test]
 fn without_a_guard_the_command_is_ended_in_time() {
-    let place = Place::servers();
-    let program = place.user.home.path().join("program");
+    let setup = Setup::servers();
+    let program = setup.user.home.path().join("program");
     fs::copy(env!("CARGO_BIN_EXE_quorlock"), &program).unwrap();
     let mut run = Command::new(&program);
-    run.env("XDG_STATE_HOME", place.user.home.path()).env("XDG_CONFIG_HOME", place.user.home.path());
-    run.args(&place.flags).arg("run").args(SHORT).args(["--", "sh", "-c", "echo $$; exec sleep 1000"]);
+    run.env("XDG_STATE_HOME", setup.user.home.path()).env("XDG_CONFIG_HOME", setup.user.home.path());
+    run.args(&setup.flags).arg("run").args(SHORT).args(["--", "sh", "-c", "echo $$; exec sleep 1000"]);
     let mut run = Running::start(run.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()));
     // From here on, the program cannot be started, so the wrapper cannot start another guard.
     fs::set_permissions(&program, fs::Permissions::from_mode(0o600)).unwrap();
@@ -180,16 +180,16 @@ fn without_a_guard_the_command_is_ended_in_time() {
     // If no process runs on the machine for seconds, the lease may not be renewed in time.
     let is_reported = ["a has no guard: ", "a cannot be renewed: "].iter().any(|reason| text.contains(reason));
     assert!(text.contains("cannot start a guard") && is_reported, "{text}");
-    assert!(place.is_free("a"), "the lease was not released");
+    assert!(setup.is_free("a"), "the lease was not released");
 }
 
 #[test]
 fn the_command_dies_if_its_wrapper_and_guard_are_killed_together() {
-    Place::on_both(|place| {
-        let mut run = place.script(&LONG, STUBBORN);
+    Setup::on_both(|setup| {
+        let mut run = setup.script(&LONG, STUBBORN);
         let (command, grandchild) = run.first.split_once(' ').unwrap();
-        if place.servers.is_empty() {
-            eventually("the file lists the group", || place.file_lists_process(&format!("-{command}")));
+        if setup.servers.is_empty() {
+            eventually("the file lists the group", || setup.file_lists_process(&format!("-{command}")));
         }
         let guard = guard_of(run.child.id()).unwrap();
         // A stopped wrapper cannot start another guard.
@@ -199,46 +199,46 @@ fn the_command_dies_if_its_wrapper_and_guard_are_killed_together() {
         run.child.wait().unwrap();
         eventually_gone(command);
         // No process is left that could end the children of the command, and the lock is held.
-        assert!(is_alive(grandchild) && !place.is_free("a"));
+        assert!(is_alive(grandchild) && !setup.is_free("a"));
         signal(grandchild.parse().unwrap(), "KILL");
-        if place.servers.is_empty() {
-            eventually("the lock is free", || place.is_free("a"));
+        if setup.servers.is_empty() {
+            eventually("the lock is free", || setup.is_free("a"));
         }
     });
 }
 
 #[test]
 fn the_lock_of_a_killed_wrapper_is_held_for_min_hold() {
-    let place = Place::servers();
+    let setup = Setup::servers();
     let started = Instant::now();
-    let mut run = place.script(&[&SHORT[..], &["--min-hold", "9s"]].concat(), STUBBORN);
+    let mut run = setup.script(&[&SHORT[..], &["--min-hold", "9s"]].concat(), STUBBORN);
     run.child.kill().unwrap();
     run.child.wait().unwrap();
-    place.assert_none_runs_under_next_holder(&run.first);
+    setup.assert_none_runs_under_next_holder(&run.first);
     assert!(started.elapsed() >= Duration::from_secs(9));
 }
 
 #[test]
 fn the_lock_of_a_wrapper_killed_after_its_command_is_held_for_min_hold() {
-    let place = Place::file();
-    let mut run = place.script(&[&LONG[..], &["--min-hold", "1h"]].concat(), "echo $$");
+    let setup = Setup::file();
+    let mut run = setup.script(&[&LONG[..], &["--min-hold", "1h"]].concat(), "echo $$");
     eventually("the command is reaped", || state_of(&run.first).is_empty());
     let guard = guard_of(run.child.id()).unwrap();
     run.child.kill().unwrap();
     run.child.wait().unwrap();
-    assert!(!place.is_free("a"));
+    assert!(!setup.is_free("a"));
     signal(guard, "KILL");
-    eventually("the lock is free", || place.is_free("a"));
+    eventually("the lock is free", || setup.is_free("a"));
 }
 
 #[test]
 fn a_killed_nested_run_releases_only_its_own_lease() {
-    Place::on_both(|place| {
+    Setup::on_both(|setup| {
         let inner = format!(
             "{} run a -- sh -c 'echo $$ $PPID; exec sleep 1000' < /dev/null; echo over $?; read _",
             env!("CARGO_BIN_EXE_quorlock")
         );
-        let mut outer = place.run(&[&LONG[..], &["--", "sh", "-c", &inner]].concat());
+        let mut outer = setup.run(&[&LONG[..], &["--", "sh", "-c", &inner]].concat());
         let mut outer = Running::start(outer.stdin(Stdio::piped()));
         let (command, wrapper) = outer.first.split_once(' ').unwrap();
         let wrapper = wrapper.parse().unwrap();
@@ -246,10 +246,10 @@ fn a_killed_nested_run_releases_only_its_own_lease() {
         signal(wrapper, "KILL");
         eventually_gone(&format!("{command} {guard}"));
         assert_eq!(outer.line(), "over 137");
-        assert!(!place.is_free("a"), "the outer run has lost its lock");
+        assert!(!setup.is_free("a"), "the outer run has lost its lock");
         drop(outer.child.stdin.take());
         outer.code();
-        assert!(place.is_free("a"));
+        assert!(setup.is_free("a"));
     });
 }
 
@@ -282,8 +282,8 @@ fn the_arguments_and_environment_of_a_guard_contain_no_secrets() {
 
 #[test]
 fn a_proc_of_another_pid_namespace_is_refused() {
-    let place = Place::file();
-    let quorlock = place.quorlock(&["run", "a", "--", "true"]);
+    let setup = Setup::file();
+    let quorlock = setup.quorlock(&["run", "a", "--", "true"]);
     for extra in [&[][..], &["--map-root-user"]] {
         let unshare = |program: &std::ffi::OsStr| {
             let mut command = Command::new("unshare");
@@ -302,7 +302,7 @@ fn a_proc_of_another_pid_namespace_is_refused() {
             };
         }
         assert_fails(&command.output().unwrap(), 78, "/proc belongs to another PID namespace");
-        assert!(place.is_free("a"));
+        assert!(setup.is_free("a"));
         return;
     }
     println!("skipped: not allowed here: unshare --pid");

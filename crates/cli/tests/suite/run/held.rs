@@ -6,32 +6,32 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Place, eventually, eventually_gone};
+use super::{Setup, eventually, eventually_gone};
 use crate::common::{assert_fails, stderr, stdout};
 
 #[test]
 fn a_held_lock_is_refused_with_its_holder() {
-    Place::on_both(|place| {
-        let holder = place.hold(&["nightly", "--label", "the first"]);
+    Setup::on_both(|setup| {
+        let holder = setup.hold(&["nightly", "--label", "the first"]);
         // The deadline is long, so that the nodes also answer since when the lock has been held.
         let deadline = ["--node-deadline", "10s"];
-        let refused = place.run_with_quorum(&[&["run", "nightly"], &deadline[..], &["--", "echo", "never"]].concat());
+        let refused = setup.run_with_quorum(&[&["run", "nightly"], &deadline[..], &["--", "echo", "never"]].concat());
         let holder_text = format!("(pid {}, the first) for ", holder.0.id());
         assert_fails(&refused, 75, &holder_text);
         assert!(stderr(&refused).contains("; its lease ends in "), "{}", stderr(&refused));
         assert!(stderr(&refused).contains("wait for it: --wait 5m    more: quorlock status nightly"));
         assert_eq!(stdout(&refused), "");
-        assert_fails(&place.run_with_quorum(&["run", "nightly", "--wait", "1s", "--", "true"]), 75, "is held");
-        assert!(place.is_free("another"));
+        assert_fails(&setup.run_with_quorum(&["run", "nightly", "--wait", "1s", "--", "true"]), 75, "is held");
+        assert!(setup.is_free("another"));
         assert_eq!(holder.end(), Some(0));
     });
 }
 
 #[test]
 fn if_held_decides_whether_a_run_fails_skips_or_waits() {
-    let place = Place::file();
-    let holder = place.hold(&["a"]);
-    let run = |flags: &[&str]| place.run_with_quorum(&[&["run", "a"], flags, &["--", "echo", "never"]].concat());
+    let setup = Setup::file();
+    let holder = setup.hold(&["a"]);
+    let run = |flags: &[&str]| setup.run_with_quorum(&[&["run", "a"], flags, &["--", "echo", "never"]].concat());
     assert_fails(&run(&["--if-held", "fail"]), 75, "a is held");
     assert_fails(&run(&["-n", "-E", "17"]), 17, "a is held");
     assert_fails(&run(&["-E", "0"]), 0, "a is held");
@@ -40,7 +40,7 @@ fn if_held_decides_whether_a_run_fails_skips_or_waits() {
     assert_eq!((stdout(&skipped).as_str(), stderr(&skipped).lines().count()), ("", 1), "{}", stderr(&skipped));
     assert_eq!(stderr(&run(&["--if-held", "skip", "-q"])), "");
     assert_fails(&run(&["--if-held", "skip", "--wait", "1s"]), 0, "skipped");
-    let mut waiter = place.run(&["a", "--if-held", "wait", "--", "echo", "at last"]).spawn().unwrap();
+    let mut waiter = setup.run(&["a", "--if-held", "wait", "--", "echo", "at last"]).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(waiter.stderr.take().unwrap()).read_line(&mut line).unwrap();
     assert!(line.contains("waiting for a"), "{line}");
@@ -50,9 +50,9 @@ fn if_held_decides_whether_a_run_fails_skips_or_waits() {
 
 #[test]
 fn a_waiting_command_runs_when_the_lock_is_free() {
-    Place::on_both(|place| {
-        let holder = place.hold(&["a"]);
-        let mut waiter = place.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
+    Setup::on_both(|setup| {
+        let holder = setup.hold(&["a"]);
+        let mut waiter = setup.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(waiter.stderr.take().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("quorlock: waiting for a, held by "), "{line}");
@@ -65,13 +65,13 @@ fn a_waiting_command_runs_when_the_lock_is_free() {
 
 #[test]
 fn a_waiter_reports_a_new_holder() {
-    let place = Place::file();
-    let first = place.hold(&["a", "--label", "one"]);
-    let second = place.run(&["a", "--wait", "5m", "--label", "two", "--", "sh", "-c", "read _"]);
+    let setup = Setup::file();
+    let first = setup.hold(&["a", "--label", "one"]);
+    let second = setup.run(&["a", "--wait", "5m", "--label", "two", "--", "sh", "-c", "read _"]);
     let mut second = { second }.stdin(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().contains(", one)"));
-    let mut third = place.run(&["a", "--wait", "5m", "--", "true"]).spawn().unwrap();
+    let mut third = setup.run(&["a", "--wait", "5m", "--", "true"]).spawn().unwrap();
     let mut lines = BufReader::new(third.stderr.take().unwrap()).lines();
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains(", one)") && line.contains("you are 2nd of 2"), "{line}");
@@ -85,14 +85,14 @@ fn a_waiter_reports_a_new_holder() {
 
 #[test]
 fn fifty_copies_run_one_at_a_time_and_in_order() {
-    let place = Place::file();
-    let log = place.user.home.path().join("log");
+    let setup = Setup::file();
+    let log = setup.user.home.path().join("log");
     let script = r#"echo "begin $1" >> "$LOG"; echo "end $1" >> "$LOG""#;
-    let holder = place.hold(&["job"]);
+    let holder = setup.hold(&["job"]);
     let copies: Vec<_> = (0..50)
         .map(|copy| {
             let copy = copy.to_string();
-            let mut run = place.run(&["job", "--wait", "5m", "--", "sh", "-c", script, "sh", &copy]);
+            let mut run = setup.run(&["job", "--wait", "5m", "--", "sh", "-c", script, "sh", &copy]);
             let mut run = run.env("LOG", &log).spawn().unwrap();
             // When the run prints this line, it has a queue position behind all runs that were started before.
             let mut line = String::new();
@@ -112,38 +112,38 @@ fn fifty_copies_run_one_at_a_time_and_in_order() {
 
 #[test]
 fn a_lock_is_held_for_at_least_min_hold() {
-    let place = Place::file();
+    let setup = Setup::file();
     let started = Instant::now();
-    let run = place.script(&["a", "--min-hold", "1500ms"], "echo $$; exit 3");
+    let run = setup.script(&["a", "--min-hold", "1500ms"], "echo $$; exit 3");
     eventually_gone(&run.first);
-    assert!(!place.is_free("a") || started.elapsed() >= Duration::from_millis(1500));
+    assert!(!setup.is_free("a") || started.elapsed() >= Duration::from_millis(1500));
     assert_eq!(run.code(), Some(3));
     assert!(started.elapsed() >= Duration::from_millis(1500));
 }
 
 #[test]
 fn a_signal_ends_min_hold_and_keeps_the_exit_code() {
-    let place = Place::file();
-    let mut run = place.script(&["a", "--min-hold", "5m"], "echo $$; exit 3");
+    let setup = Setup::file();
+    let mut run = setup.script(&["a", "--min-hold", "5m"], "echo $$; exit 3");
     eventually_gone(&run.first);
-    assert!(!place.is_free("a"));
+    assert!(!setup.is_free("a"));
     // A signal at the moment of the command's death belongs to the command.
     eventually("the run ends", || {
         run.signal("TERM");
         run.child.try_wait().unwrap().is_some()
     });
     assert_eq!(run.code(), Some(3));
-    assert!(place.is_free("a"));
+    assert!(setup.is_free("a"));
 }
 
 #[test]
 fn the_result_can_be_printed_as_json() {
-    let place = Place::file();
-    let path = place.user.home.path().join("result.json");
+    let setup = Setup::file();
+    let path = setup.user.home.path().join("result.json");
     let file = path.to_str().unwrap();
     let read = || serde_json::from_str::<Value>(&std::fs::read_to_string(&path).unwrap()).unwrap();
     let script = "echo $QUORLOCK_FENCE; echo $QUORLOCK_LEASE; exit 4";
-    let output = place.run(&["a", "--result-file", file, "--json", "--", "sh", "-c", script]).output().unwrap();
+    let output = setup.run(&["a", "--result-file", file, "--json", "--", "sh", "-c", script]).output().unwrap();
     let text = stdout(&output);
     let lines: Vec<&str> = text.lines().collect();
     let result = read();
@@ -155,53 +155,53 @@ fn the_result_can_be_printed_as_json() {
         assert_eq!(result[key].to_string(), value, "{key} of {result}");
     }
     assert!(result["waited_ms"].is_u64() && result["held_ms"].is_u64(), "{result}");
-    let holder = place.hold(&["a"]);
+    let holder = setup.hold(&["a"]);
     for (flags, outcome, exit) in [(&["-E", "9"][..], "held", 9), (&["--if-held", "skip"], "skipped", 0)] {
-        let output = place.run(&[&["a", "--result-file", file], flags, &["--", "true"]].concat()).output().unwrap();
+        let output = setup.run(&[&["a", "--result-file", file], flags, &["--", "true"]].concat()).output().unwrap();
         assert_eq!(output.status.code(), Some(exit));
         let result = read();
         assert_eq!((&result["outcome"], &result["exit"]), (&outcome.into(), &exit.into()));
         let reason = result["reason"].as_str().unwrap();
         assert!(reason.starts_with("a is held") && !reason.contains('\n'), "{result}");
     }
-    let names = std::fs::read_dir(place.user.home.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = std::fs::read_dir(setup.user.home.path()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(names.filter(|name| name.to_str().unwrap().contains("result")).count() == 1, "a temporary file is left");
     drop(holder);
 }
 
 #[test]
 fn quiet_and_verbose_select_the_messages() {
-    let place = Place::file();
-    let run = |flag: &[&str]| stderr(&place.run(&[&["a"], flag, &["--", "true"]].concat()).output().unwrap());
+    let setup = Setup::file();
+    let run = |flag: &[&str]| stderr(&setup.run(&[&["a"], flag, &["--", "true"]].concat()).output().unwrap());
     assert_eq!(run(&[]), "");
     assert!(run(&["-v"]).contains("\nquorlock: acquired a with fence "), "{}", run(&["-v"]));
-    let _holder = place.hold(&["a"]);
+    let _holder = setup.hold(&["a"]);
     assert_ne!(run(&["-q"]), "", "-q hides an error");
 }
 
 #[test]
 fn without_a_quorum_a_run_names_every_node() {
-    let place = Place::servers();
-    let start_waiter = |place: &Place| {
-        let mut run = place.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
+    let setup = Setup::servers();
+    let start_waiter = |setup: &Setup| {
+        let mut run = setup.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
         let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
         (lines.next().unwrap().unwrap(), run)
     };
-    place.servers[0].freeze();
-    place.servers[2].freeze();
-    let output = place.run(&["a", "--", "true"]).output().unwrap();
+    setup.servers[0].freeze();
+    setup.servers[2].freeze();
+    let output = setup.run(&["a", "--", "true"]).output().unwrap();
     assert_fails(&output, 69, "no quorum for a");
-    for server in &place.servers {
+    for server in &setup.servers {
         assert!(stderr(&output).contains(&format!("  redis://{}", server.addr())), "{}", stderr(&output));
     }
-    let waited = place.run(&["a", "--wait", "2s", "--", "true"]).output().unwrap();
+    let waited = setup.run(&["a", "--wait", "2s", "--", "true"]).output().unwrap();
     assert_fails(&waited, 69, "no quorum for a");
     assert_eq!(nodes_with_silence(&waited), 3, "{}", stderr(&waited));
-    let (line, run) = start_waiter(&place);
+    let (line, run) = start_waiter(&setup);
     assert!(line.contains("waiting for a: no quorum yet; redis://"), "{line}");
-    place.servers[0].thaw();
-    place.servers[2].thaw();
-    eventually("the nodes vote again", || place.is_free("another"));
+    setup.servers[0].thaw();
+    setup.servers[2].thaw();
+    eventually("the nodes vote again", || setup.is_free("another"));
     assert_eq!(stdout(&run.wait_with_output().unwrap()), "at last\n");
 }
 

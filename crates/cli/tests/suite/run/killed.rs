@@ -4,7 +4,7 @@ use std::io::Read;
 
 use quorlock_testkit::eventually;
 
-use super::{Place, eventually_gone};
+use super::{Setup, eventually_gone};
 use crate::common::stdout;
 
 /// A command that prints its own id and the id of its child. Both processes ignore SIGTERM.
@@ -12,8 +12,8 @@ const STUBBORN: &str = "trap '' TERM HUP; sleep 1000 & echo $$ $!; wait; wait";
 
 #[test]
 fn the_command_and_its_descendants_die_with_the_wrapper() {
-    Place::on_both(|place| {
-        let mut run = place.script(&["a"], STUBBORN);
+    Setup::on_both(|setup| {
+        let mut run = setup.script(&["a"], STUBBORN);
         run.child.kill().unwrap();
         eventually_gone(&run.first);
         run.child.wait().unwrap();
@@ -22,20 +22,20 @@ fn the_command_and_its_descendants_die_with_the_wrapper() {
 
 #[test]
 fn the_lock_of_a_killed_wrapper_is_free_when_its_command_has_ended() {
-    let place = Place::file();
-    let mut run = place.script(&["a", "--ttl", "60s"], STUBBORN);
+    let setup = Setup::file();
+    let mut run = setup.script(&["a", "--ttl", "60s"], STUBBORN);
     run.child.kill().unwrap();
     run.child.wait().unwrap();
     // The ttl is a minute, but a file frees a lock when all processes of its lease are gone.
-    eventually("the lock is free", || place.is_free("a"));
+    eventually("the lock is free", || setup.is_free("a"));
     assert!(!crate::common::is_alive(run.first.split(' ').next().unwrap()));
     assert!(!crate::common::is_alive(run.first.split(' ').nth(1).unwrap()));
 }
 
 #[test]
 fn the_guard_ignores_signals() {
-    let place = Place::file();
-    let mut run = place.script(&["a"], STUBBORN);
+    let setup = Setup::file();
+    let mut run = setup.script(&["a"], STUBBORN);
     let guard = guard_of(run.child.id());
     for name in ["TERM", "INT", "HUP", "USR1"] {
         crate::common::signal(guard, name);
@@ -48,9 +48,9 @@ fn the_guard_ignores_signals() {
 
 #[test]
 fn leftover_processes_are_ended_before_the_release() {
-    let place = Place::file();
+    let setup = Setup::file();
     let script = "trap '' TERM; sleep 1000 > /dev/null 2>&1 & echo $!; exit 3";
-    let mut run = place.script(&["a", "--kill-grace", "200ms"], script);
+    let mut run = setup.script(&["a", "--kill-grace", "200ms"], script);
     let mut text = String::new();
     run.child.stderr.take().unwrap().read_to_string(&mut text).unwrap();
     assert!(text.contains("left processes behind"), "{text}");
@@ -61,18 +61,18 @@ fn leftover_processes_are_ended_before_the_release() {
 
 #[test]
 fn leftover_processes_that_end_by_themselves_are_not_killed() {
-    let place = Place::file();
+    let setup = Setup::file();
     let script = "(trap 'echo interrupted' TERM; sleep 0.3; echo to the end) & exit 0";
-    let output = place.run(&["a", "--", "sh", "-c", script]).output().unwrap();
+    let output = setup.run(&["a", "--", "sh", "-c", script]).output().unwrap();
     assert_eq!(stdout(&output), "to the end\n");
     assert!(output.stderr.is_empty());
 }
 
 #[test]
 fn a_daemon_survives_the_release_of_the_lock() {
-    let place = Place::file();
+    let setup = Setup::file();
     let script = "setsid sh -c 'echo $$; exec sleep 1000 > /dev/null 2>&1' & wait";
-    let run = place.run(&["a", "--", "sh", "-c", script]);
+    let run = setup.run(&["a", "--", "sh", "-c", script]);
     let run = super::Running::start(&mut { run });
     let daemon = run.first.clone();
     run.signal("TERM");

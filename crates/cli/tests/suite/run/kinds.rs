@@ -5,36 +5,36 @@ use std::process::Stdio;
 
 use quorlock_testkit::eventually;
 
-use super::{Place, Running};
+use super::{Running, Setup};
 use crate::common::{assert_fails, stderr, stdout};
 
 const QUORLOCK: &str = env!("CARGO_BIN_EXE_quorlock");
 
 #[test]
 fn shared_runs_are_compatible_and_exclude_exclusive_runs() {
-    Place::on_both(|place| {
-        let (one, other) = (place.hold(&["a", "--shared"]), place.hold(&["a", "--shared"]));
-        assert!(!place.is_free("a"));
+    Setup::on_both(|setup| {
+        let (one, other) = (setup.hold(&["a", "--shared"]), setup.hold(&["a", "--shared"]));
+        assert!(!setup.is_free("a"));
         assert_eq!((one.end(), other.end()), (Some(0), Some(0)));
-        let exclusive = place.hold(&["a"]);
-        assert_fails(&place.run(&["a", "--shared", "--", "true"]).output().unwrap(), 75, "a is held");
+        let exclusive = setup.hold(&["a"]);
+        assert_fails(&setup.run(&["a", "--shared", "--", "true"]).output().unwrap(), 75, "a is held");
         assert_eq!(exclusive.end(), Some(0));
     });
 }
 
 #[test]
 fn at_most_as_many_commands_run_as_there_are_slots() {
-    Place::on_both(|place| {
-        let start = |name: &str| place.script(&[name, "--slots", "2"], "echo $QUORLOCK_SLOT; exec sleep 1000");
+    Setup::on_both(|setup| {
+        let start = |name: &str| setup.script(&[name, "--slots", "2"], "echo $QUORLOCK_SLOT; exec sleep 1000");
         let (one, other) = (start("a"), start("a"));
         let mut slots = [one.first.clone(), other.first.clone()];
         slots.sort();
         assert_eq!(slots, ["0", "1"]);
-        assert_fails(&place.run(&["a", "--slots", "2", "--", "true"]).output().unwrap(), 75, "a is held");
-        assert_fails(&place.run(&["a", "--slots", "3", "--", "true"]).output().unwrap(), 64, "2 permits, not 3");
+        assert_fails(&setup.run(&["a", "--slots", "2", "--", "true"]).output().unwrap(), 75, "a is held");
+        assert_fails(&setup.run(&["a", "--slots", "3", "--", "true"]).output().unwrap(), 64, "2 permits, not 3");
         one.signal("TERM");
         assert_eq!(one.code(), Some(143));
-        assert!(place.run(&["a", "--slots", "2", "--", "true"]).status().unwrap().success());
+        assert!(setup.run(&["a", "--slots", "2", "--", "true"]).status().unwrap().success());
         other.signal("TERM");
         assert_eq!(other.code(), Some(143));
     });
@@ -42,10 +42,10 @@ fn at_most_as_many_commands_run_as_there_are_slots() {
 
 #[test]
 fn a_nested_run_of_the_same_name_enters_the_lock_again() {
-    Place::on_both(|place| {
+    Setup::on_both(|setup| {
         let inner = r#"echo "$QUORLOCK_FENCE"; "$Q" run a -- sh -c 'echo "$QUORLOCK_FENCE"'; "$Q" run b -- "$Q" run a --shared -- echo deep"#;
         let after = r#"; env -u QUORLOCK_OUTER "$Q" run a -- echo never; echo $?"#;
-        let mut run = place.run(&["a", "--", "sh", "-c", &format!("{inner}{after}")]);
+        let mut run = setup.run(&["a", "--", "sh", "-c", &format!("{inner}{after}")]);
         let output = run.env("Q", QUORLOCK).output().unwrap();
         let text = stdout(&output);
         let lines: Vec<&str> = text.lines().collect();
@@ -56,31 +56,31 @@ fn a_nested_run_of_the_same_name_enters_the_lock_again() {
             "a nested run has released the lock of its outer run: {}",
             stderr(&output)
         );
-        assert!(place.is_free("a") && place.is_free("b"));
+        assert!(setup.is_free("a") && setup.is_free("b"));
     });
 }
 
 #[test]
 fn a_nested_run_may_list_the_same_nodes_in_another_order() {
-    let place = Place::servers();
-    let other: Vec<String> = place.servers.iter().rev().map(|server| format!("redis://{}/0", server.addr())).collect();
+    let setup = Setup::servers();
+    let other: Vec<String> = setup.servers.iter().rev().map(|server| format!("redis://{}/0", server.addr())).collect();
     let inner = [QUORLOCK, "--nodes", &other.join(","), "run", "a", "--", "echo", "in"];
-    let output = place.run(&[&["a", "--"], &inner[..]].concat()).output().unwrap();
+    let output = setup.run(&[&["a", "--"], &inner[..]].concat()).output().unwrap();
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
 }
 
 #[test]
 fn a_nested_run_on_other_nodes_is_independent() {
-    let place = Place::file();
-    let other = format!("sqlite:{}", place.user.home.path().join("other.db").display());
+    let setup = Setup::file();
+    let other = format!("sqlite:{}", setup.user.home.path().join("other.db").display());
     let run = ["a", "--", QUORLOCK, "--nodes", &other, "run", "a", "--slots", "2", "--", "echo", "in"];
-    let output = place.run(&run).output().unwrap();
+    let output = setup.run(&run).output().unwrap();
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
 }
 
 /// Returns the environment of a run's command after the run has ended, for a process that outlives the run.
-fn environment_after_run(place: &Place, flags: &[&str]) -> Vec<(String, String)> {
-    let output = place.run(&[&["a"], flags, &["--", "env"]].concat()).output().unwrap();
+fn environment_after_run(setup: &Setup, flags: &[&str]) -> Vec<(String, String)> {
+    let output = setup.run(&[&["a"], flags, &["--", "env"]].concat()).output().unwrap();
     let text = stdout(&output);
     let ours = text.lines().filter(|line| line.starts_with("QUORLOCK_")).filter_map(|line| line.split_once('='));
     ours.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
@@ -88,32 +88,32 @@ fn environment_after_run(place: &Place, flags: &[&str]) -> Vec<(String, String)>
 
 #[test]
 fn a_process_that_outlives_its_run_cannot_enter_the_lock_again() {
-    Place::on_both(|place| {
-        let variables = environment_after_run(place, &[]);
-        let mut run = place.run(&["a", "--", "sh", "-c", "echo begun; exec sleep 1000"]);
+    Setup::on_both(|setup| {
+        let variables = environment_after_run(setup, &[]);
+        let mut run = setup.run(&["a", "--", "sh", "-c", "echo begun; exec sleep 1000"]);
         let holder = Running::start(run.envs(variables.clone()));
-        let output = place.run(&["a", "--", "echo", "never"]).envs(variables).output().unwrap();
+        let output = setup.run(&["a", "--", "echo", "never"]).envs(variables).output().unwrap();
         assert_fails(&output, 75, "a is held");
         holder.signal("TERM");
         assert_eq!(holder.code(), Some(143));
         // The mode in which the ended run held the lock must not matter.
         let output =
-            place.run(&["a", "--", "echo", "in"]).envs(environment_after_run(place, &["--shared"])).output().unwrap();
+            setup.run(&["a", "--", "echo", "in"]).envs(environment_after_run(setup, &["--shared"])).output().unwrap();
         assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
     });
 }
 
 #[test]
 fn processes_that_outlive_their_run_exclude_each_other_after_an_outage() {
-    let place = Place::servers();
-    let variables = environment_after_run(&place, &[]);
-    let exclusion = place.user.home.path().join("exclusion");
-    for server in &place.servers[..2] {
+    let setup = Setup::servers();
+    let variables = environment_after_run(&setup, &[]);
+    let exclusion = setup.user.home.path().join("exclusion");
+    for server in &setup.servers[..2] {
         server.freeze();
     }
     let script = r#"mkdir "$EXCLUSION" || echo two holders; read _; rmdir "$EXCLUSION"; echo done"#;
     let start = || {
-        let mut run = place.run(&["a", "--wait", "5m", "--", "sh", "-c", script]);
+        let mut run = setup.run(&["a", "--wait", "5m", "--", "sh", "-c", script]);
         let mut child = run.envs(variables.clone()).env("EXCLUSION", &exclusion).stdin(Stdio::piped()).spawn().unwrap();
         let mut first = String::new();
         BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut first).unwrap();
@@ -121,11 +121,11 @@ fn processes_that_outlive_their_run_exclude_each_other_after_an_outage() {
         child
     };
     let mut runs = [start(), start()];
-    for server in &place.servers[..2] {
+    for server in &setup.servers[..2] {
         server.thaw();
     }
     eventually("one run holds the lock, and the other run waits", || {
-        let status = place.quorlock(&["status", "a", "--json"]).output().unwrap();
+        let status = setup.quorlock(&["status", "a", "--json"]).output().unwrap();
         let lock: serde_json::Value = serde_json::from_slice(&status.stdout).unwrap_or_default();
         exclusion.exists() && lock["waiting"] == 1
     });
@@ -140,7 +140,7 @@ fn processes_that_outlive_their_run_exclude_each_other_after_an_outage() {
 
 #[test]
 fn concurrent_nested_runs_exclude_each_other() {
-    let place = Place::file();
+    let setup = Setup::file();
     let script = r#"
         mkfifo "$FOLDER/in" "$FOLDER/out"
         "$Q" run b -- sh -c 'echo in > "$FOLDER/in"; read _ < "$FOLDER/out"' &
@@ -149,42 +149,42 @@ fn concurrent_nested_runs_exclude_each_other() {
         echo $?
         echo > "$FOLDER/out"
         wait"#;
-    let mut run = place.run(&["a", "--", "sh", "-c", script]);
-    let output = run.env("Q", QUORLOCK).env("FOLDER", place.user.home.path()).output().unwrap();
+    let mut run = setup.run(&["a", "--", "sh", "-c", script]);
+    let output = run.env("Q", QUORLOCK).env("FOLDER", setup.user.home.path()).output().unwrap();
     assert_eq!(stdout(&output), "75\n", "{}", stderr(&output));
 }
 
 #[test]
 fn the_environment_has_the_owner_and_the_slot() {
-    let place = Place::file();
+    let setup = Setup::file();
     for (flags, expected) in
         [(&[][..], "owner  exclusive"), (&["--shared"], "owner  shared"), (&["--slots", "1"], " 0 slots")]
     {
         let script = r#"echo "${QUORLOCK_OWNER+owner} ${QUORLOCK_SLOT-} $QUORLOCK_KIND""#;
         let run = [&["a"], flags, &["--", "sh", "-c", script]].concat();
-        assert_eq!(stdout(&place.run(&run).output().unwrap()).trim_end(), expected);
+        assert_eq!(stdout(&setup.run(&run).output().unwrap()).trim_end(), expected);
     }
     // Nested runs have the same owner.
     let same = r#"mine=$QUORLOCK_OWNER "$Q" run a --shared -- sh -c '[ "$mine" = "$QUORLOCK_OWNER" ]'"#;
-    let mut run = place.run(&["a", "--shared", "--", "sh", "-c", same]);
+    let mut run = setup.run(&["a", "--shared", "--", "sh", "-c", same]);
     let output = run.env("Q", QUORLOCK).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]
 fn a_nested_run_that_would_deadlock_is_refused() {
-    let place = Place::file();
+    let setup = Setup::file();
     for (outer, inner, message) in [
         (&["--shared"][..], &[][..], "holds a shared lock on a: a nested run that asks for an exclusive lock"),
         (&["--shared"], &["--slots", "2"], "that asks for a slot"),
         (&[], &["--slots", "2"], "an outer run holds an exclusive lock on a"),
     ] {
         let run = [&["a"], outer, &["--", QUORLOCK, "run", "a", "--wait", "5m"], inner, &["--", "true"]].concat();
-        assert_fails(&place.run(&run).output().unwrap(), 64, message);
+        assert_fails(&setup.run(&run).output().unwrap(), 64, message);
     }
     // The nested run must not wait for the slot that its outer run holds.
     let run = ["a", "--slots", "1", "--", QUORLOCK, "run", "a", "--slots", "1", "--wait", "5m", "--", "true"];
-    assert_fails(&place.run(&run).output().unwrap(), 75, "a is held");
+    assert_fails(&setup.run(&run).output().unwrap(), 75, "a is held");
     let run = ["a", "--shared", "--", QUORLOCK, "run", "a", "--shared", "--wait", "5m", "--", "true"];
-    assert!(place.run(&run).status().unwrap().success());
+    assert!(setup.run(&run).status().unwrap().success());
 }

@@ -5,13 +5,13 @@ use std::process::{ChildStderr, Command};
 
 use serde_json::Value;
 
-use super::{Place, Running, eventually_gone};
+use super::{Running, Setup, eventually_gone};
 use crate::common::stdout;
 
 /// A short lease with a short grace.
 const SHORT: [&str; 4] = ["--ttl", "4s", "--kill-grace", "200ms"];
 
-impl Place {
+impl Setup {
     /// Freezes two of three servers, so that no lease can be renewed.
     fn freeze_majority(&self) {
         self.servers[0].freeze();
@@ -34,13 +34,13 @@ fn read_all(stderr: Option<ChildStderr>) -> String {
 
 #[test]
 fn a_command_is_dead_before_its_lock_can_be_granted_again() {
-    let place = Place::servers();
+    let setup = Setup::servers();
     // The command and its child both ignore SIGTERM.
     let script = "trap '' TERM; sleep 1000 & echo $$ $!; wait; wait";
-    let mut run = place.script(&[&["a"], &SHORT[..]].concat(), script);
+    let mut run = setup.script(&[&["a"], &SHORT[..]].concat(), script);
     let pids = run.first.clone();
     let stderr = run.child.stderr.take();
-    place.freeze_majority();
+    setup.freeze_majority();
     assert_eq!(run.code(), Some(79));
     assert!(pids.split(' ').all(|pid| !crate::common::is_alive(pid)), "a process outlives the wrapper");
     let text = read_all(stderr);
@@ -49,11 +49,11 @@ fn a_command_is_dead_before_its_lock_can_be_granted_again() {
 
 #[test]
 fn a_run_that_lost_its_lock_fails_although_its_command_exits_with_zero() {
-    let place = Place::servers();
-    let path = place.user.home.path().join("result.json");
+    let setup = Setup::servers();
+    let path = setup.user.home.path().join("result.json");
     let flags = [&["a", "--result-file", path.to_str().unwrap()], &SHORT[..]].concat();
-    let mut run = place.script(&flags, "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done");
-    place.freeze_majority();
+    let mut run = setup.script(&flags, "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done");
+    setup.freeze_majority();
     assert_eq!(run.line(), "ending", "the command did not get SIGTERM first");
     assert_eq!(run.code(), Some(79));
     let result: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
@@ -62,15 +62,15 @@ fn a_run_that_lost_its_lock_fails_although_its_command_exits_with_zero() {
 
 #[test]
 fn on_lost_decides_what_happens_to_the_command() {
-    let place = Place::servers();
+    let setup = Setup::servers();
     let script = "trap 'echo asked' TERM; echo begun; while ! test -e \"$DONE\"; do sleep 0.02; done; echo done";
-    let done = place.user.home.path().join("done");
+    let done = setup.user.home.path().join("done");
     let start = |name: &str, on_lost: &str| {
         let flags = [&[name, "--on-lost", on_lost], &SHORT[..], &["--", "sh", "-c", script]].concat();
-        Running::start(place.run(&flags).env("DONE", &done))
+        Running::start(setup.run(&flags).env("DONE", &done))
     };
     let (mut ignored, mut killed) = (start("a", "ignore"), start("b", "kill"));
-    place.freeze_majority();
+    setup.freeze_majority();
     assert_eq!(killed.line(), "", "the command got SIGTERM");
     assert_eq!(killed.code(), Some(79));
     std::fs::write(&done, "").unwrap();
@@ -80,16 +80,16 @@ fn on_lost_decides_what_happens_to_the_command() {
 
 #[test]
 fn max_hold_still_ends_a_command_after_a_failed_renewal_was_repaired() {
-    let place = Place::servers();
-    let path = place.user.home.path().join("result.json");
+    let setup = Setup::servers();
+    let path = setup.user.home.path().join("result.json");
     let flags =
         ["a", "--ttl", "18s", "--kill-grace", "5s", "--max-hold", "18s", "--result-file", path.to_str().unwrap()];
     let script = "trap 'echo asked; trap \"echo asked; exit\" TERM' TERM; echo begun; while :; do sleep 0.02; done";
-    let mut run = place.script(&flags, script);
+    let mut run = setup.script(&flags, script);
     let stderr = run.child.stderr.take();
-    place.freeze_majority();
+    setup.freeze_majority();
     assert_eq!(run.line(), "asked");
-    place.thaw_majority();
+    setup.thaw_majority();
     assert_eq!(run.line(), "asked", "--max-hold did not end the command");
     assert_eq!(run.code(), Some(79));
     let text = read_all(stderr);
@@ -102,16 +102,16 @@ fn max_hold_still_ends_a_command_after_a_failed_renewal_was_repaired() {
 
 #[test]
 fn a_run_fails_if_its_command_was_asked_to_end_although_the_lock_was_renewed_later() {
-    let place = Place::servers();
-    let path = place.user.home.path().join("result.json");
+    let setup = Setup::servers();
+    let path = setup.user.home.path().join("result.json");
     let flags = ["a", "--ttl", "18s", "--kill-grace", "5s", "--result-file", path.to_str().unwrap()];
     let script = "trap 'echo asked' TERM; echo begun; while ! test -e \"$DONE\"; do sleep 0.02; done";
-    let done = place.user.home.path().join("done");
-    let mut run = Running::start(place.run(&[&flags[..], &["--", "sh", "-c", script]].concat()).env("DONE", &done));
+    let done = setup.user.home.path().join("done");
+    let mut run = Running::start(setup.run(&[&flags[..], &["--", "sh", "-c", script]].concat()).env("DONE", &done));
     let mut stderr = BufReader::new(run.child.stderr.take().unwrap()).lines().map(Result::unwrap);
-    place.freeze_majority();
+    setup.freeze_majority();
     assert_eq!(run.line(), "asked");
-    place.thaw_majority();
+    setup.thaw_majority();
     assert!(stderr.any(|line| line.contains("a was renewed")));
     std::fs::write(&done, "").unwrap();
     assert_eq!(run.code(), Some(79), "the command may have stopped early with code 0");
@@ -121,10 +121,10 @@ fn a_run_fails_if_its_command_was_asked_to_end_although_the_lock_was_renewed_lat
 
 #[test]
 fn a_command_is_ended_when_its_lock_is_deleted() {
-    let place = Place::servers();
-    let run = place.script(&[&["a"], &SHORT[..]].concat(), "echo $$; exec sleep 1000");
+    let setup = Setup::servers();
+    let run = setup.script(&[&["a"], &SHORT[..]].concat(), "echo $$; exec sleep 1000");
     let pid = run.first.clone();
-    for server in &place.servers {
+    for server in &setup.servers {
         server.command(&["SET", "quorlock:a", "somebody-else", "PX", "60000"]);
     }
     assert_eq!(run.code(), Some(79));
@@ -133,8 +133,8 @@ fn a_command_is_ended_when_its_lock_is_deleted() {
 
 #[test]
 fn max_hold_ends_the_command() {
-    Place::on_both(|place| {
-        let mut run = place.script(
+    Setup::on_both(|setup| {
+        let mut run = setup.script(
             &["a", "--max-hold", "300ms"],
             "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done",
         );
@@ -143,18 +143,18 @@ fn max_hold_ends_the_command() {
         assert_eq!(run.code(), Some(79));
         assert!(read_all(stderr).contains("a has been held for long enough"));
         let script = "trap '' TERM; echo $$; while :; do sleep 0.02; done";
-        let stubborn = place.script(&["a", "--max-hold", "300ms", "--kill-grace", "200ms"], script);
+        let stubborn = setup.script(&["a", "--max-hold", "300ms", "--kill-grace", "200ms"], script);
         let pid = stubborn.first.clone();
         assert_eq!(stubborn.code(), Some(79));
         assert!(!crate::common::is_alive(&pid));
-        assert!(place.is_free("a"));
+        assert!(setup.is_free("a"));
     });
 }
 
 /// Breaks the lock as another client of the same nodes.
-fn break_lock(place: &Place, name: &str, now: bool) {
-    let file = format!("sqlite:{}", place.user.home.path().join("quorlock/locks.db").display());
-    let nodes = place.flags.get(1).unwrap_or(&file).split(',').map(ToOwned::to_owned).collect::<Vec<_>>();
+fn break_lock(setup: &Setup, name: &str, now: bool) {
+    let file = format!("sqlite:{}", setup.user.home.path().join("quorlock/locks.db").display());
+    let nodes = setup.flags.get(1).unwrap_or(&file).split(',').map(ToOwned::to_owned).collect::<Vec<_>>();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let client = quorlock::Client::connect(nodes).await.unwrap();
@@ -166,20 +166,20 @@ fn break_lock(place: &Place, name: &str, now: bool) {
 
 #[test]
 fn a_broken_lock_ends_the_command_before_the_next_holder_starts() {
-    Place::on_both(|place| {
+    Setup::on_both(|setup| {
         let script = "trap 'echo ending; exit 0' TERM; echo begun; while :; do sleep 0.02; done";
-        let mut run = place.script(&["a"], script);
+        let mut run = setup.script(&["a"], script);
         let stderr = run.child.stderr.take();
-        break_lock(place, "a", false);
+        break_lock(setup, "a", false);
         assert_eq!(run.line(), "ending", "the command did not get SIGTERM, although the lock drains");
         assert_eq!(run.code(), Some(79));
         let text = read_all(stderr);
         assert!(text.contains("a was broken: ending the command"), "{text}");
-        assert!(!place.is_free("a"), "the lock is free before the lease has ended");
+        assert!(!setup.is_free("a"), "the lock is free before the lease has ended");
         let stubborn =
-            place.script(&["b", "--kill-grace", "200ms"], "trap '' TERM; echo $$; while :; do sleep 0.02; done");
+            setup.script(&["b", "--kill-grace", "200ms"], "trap '' TERM; echo $$; while :; do sleep 0.02; done");
         let pid = stubborn.first.clone();
-        break_lock(place, "b", false);
+        break_lock(setup, "b", false);
         assert_eq!(stubborn.code(), Some(79));
         assert!(!crate::common::is_alive(&pid));
     });
@@ -187,20 +187,20 @@ fn a_broken_lock_ends_the_command_before_the_next_holder_starts() {
 
 #[test]
 fn a_break_with_now_kills_the_command_at_once() {
-    Place::on_both(|place| {
-        let mut run = place.script(&["a"], "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
-        break_lock(place, "a", true);
+    Setup::on_both(|setup| {
+        let mut run = setup.script(&["a"], "trap 'echo asked' TERM; echo begun; while :; do sleep 0.02; done");
+        break_lock(setup, "a", true);
         assert_eq!(run.line(), "", "the command got SIGTERM");
         assert_eq!(run.code(), Some(79));
-        assert!(place.is_free("a"));
+        assert!(setup.is_free("a"));
     });
 }
 
 #[test]
 fn processes_outside_the_run_are_not_signalled() {
-    let place = Place::file();
+    let setup = Setup::file();
     let mut bystander = Command::new("sleep").arg("1000").spawn().unwrap();
-    let output = place.run(&["a", "--max-hold", "100ms", "--", "sleep", "1000"]).output().unwrap();
+    let output = setup.run(&["a", "--max-hold", "100ms", "--", "sleep", "1000"]).output().unwrap();
     assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(79), ""));
     assert!(bystander.try_wait().unwrap().is_none());
     bystander.kill().unwrap();

@@ -2,27 +2,27 @@
 
 use std::io::{BufRead, BufReader};
 
-use super::{Place, eventually};
+use super::{Setup, eventually};
 use crate::common::signal;
 
 #[test]
 fn signals_are_forwarded_to_the_command() {
-    Place::on_both(|place| {
+    Setup::on_both(|setup| {
         for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"] {
             let script = format!("trap 'echo got it; exit 9' {name}; echo begun; while :; do sleep 0.02; done");
-            let mut run = place.script(&["a"], &script);
+            let mut run = setup.script(&["a"], &script);
             run.signal(name);
             assert_eq!(run.line(), "got it", "{name}");
             assert_eq!(run.code(), Some(9), "{name}");
         }
-        assert!(place.is_free("a"));
+        assert!(setup.is_free("a"));
     });
 }
 
 #[test]
 fn the_whole_process_group_of_the_command_gets_the_signal() {
-    let place = Place::file();
-    let mut run = place.script(&["a"], "sleep 1000 & echo $!; wait");
+    let setup = Setup::file();
+    let mut run = setup.script(&["a"], "sleep 1000 & echo $!; wait");
     run.signal("TERM");
     assert_eq!(run.line(), "");
     let grandchild = run.first.clone();
@@ -32,21 +32,21 @@ fn the_whole_process_group_of_the_command_gets_the_signal() {
 
 #[test]
 fn the_exit_code_of_a_killed_command_is_128_plus_the_signal() {
-    let place = Place::file();
+    let setup = Setup::file();
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("KILL", 137), ("USR1", 138)] {
-        let run = place.script(&["a"], "echo $$; exec sleep 1000");
+        let run = setup.script(&["a"], "echo $$; exec sleep 1000");
         signal(run.first.parse().unwrap(), name);
         assert_eq!(run.code(), Some(code), "{name}");
     }
-    assert!(place.is_free("a"));
+    assert!(setup.is_free("a"));
 }
 
 #[test]
 fn a_signal_during_a_wait_leaves_the_queue_at_once() {
-    Place::on_both(|place| {
-        let holder = place.hold(&["a"]);
+    Setup::on_both(|setup| {
+        let holder = setup.hold(&["a"]);
         for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
-            let mut waiter = place.run(&["a", "--wait", "5m", "--", "echo", "never"]).spawn().unwrap();
+            let mut waiter = setup.run(&["a", "--wait", "5m", "--", "echo", "never"]).spawn().unwrap();
             let mut stderr = BufReader::new(waiter.stderr.take().unwrap());
             let mut line = String::new();
             stderr.read_line(&mut line).unwrap();
@@ -55,21 +55,21 @@ fn a_signal_during_a_wait_leaves_the_queue_at_once() {
             assert_eq!(waiter.wait_with_output().unwrap().status.code(), Some(code), "{name}");
         }
         assert_eq!(holder.end(), Some(0));
-        assert!(place.is_free("a"), "a waiter is left in the queue");
+        assert!(setup.is_free("a"), "a waiter is left in the queue");
     });
 }
 
 #[test]
 fn a_stopped_command_keeps_its_lock_and_continues() {
-    let place = Place::file();
-    let done = place.user.home.path().join("done");
+    let setup = Setup::file();
+    let done = setup.user.home.path().join("done");
     let run =
-        place.script(&["a"], &format!("echo $$; while ! test -e {}; do sleep 0.02; done; exit 5", done.display()));
+        setup.script(&["a"], &format!("echo $$; while ! test -e {}; do sleep 0.02; done; exit 5", done.display()));
     let pid = run.first.clone();
     signal(pid.parse().unwrap(), "STOP");
     let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     eventually("the command is stopped", || state().contains(") T "));
-    assert!(!place.is_free("a"));
+    assert!(!setup.is_free("a"));
     std::fs::write(done, "").unwrap();
     signal(pid.parse().unwrap(), "CONT");
     assert_eq!(run.code(), Some(5));

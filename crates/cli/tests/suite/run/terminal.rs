@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use super::Place;
+use super::Setup;
 use super::eventually;
 use crate::common::pty::Pty;
 use crate::common::signal;
@@ -11,7 +11,7 @@ const QUORLOCK: &str = env!("CARGO_BIN_EXE_quorlock");
 const CTRL_C: &[u8] = b"\x03";
 const CTRL_Z: &[u8] = b"\x1a";
 
-impl Place {
+impl Setup {
     /// Starts an interactive shell on a terminal, with the prompt `ready> `.
     fn shell_on_terminal(&self) -> Pty {
         let mut shell = Command::new("bash");
@@ -30,9 +30,9 @@ fn count(pty: &Pty, line_text: &str) -> usize {
 
 #[test]
 fn a_waiter_sees_the_holder_and_its_position() {
-    Place::on_both(|place| {
-        let holder = place.hold(&["nightly", "--label", "backup.sh"]);
-        let mut pty = Pty::spawn(&place.run(&["nightly", "--", "echo", "my turn"]));
+    Setup::on_both(|setup| {
+        let holder = setup.hold(&["nightly", "--label", "backup.sh"]);
+        let mut pty = Pty::spawn(&setup.run(&["nightly", "--", "echo", "my turn"]));
         pty.wait_for_text(", backup.sh) for ");
         pty.wait_for_text("s left of its lease");
         pty.wait_for_text("; you are 1st of 1, waited ");
@@ -52,18 +52,18 @@ fn a_waiter_sees_the_holder_and_its_position() {
 /// No node tells a waiter that the holder has renewed its lease: the display must ask for the new end.
 #[test]
 fn a_waiter_sees_that_the_holder_renews_its_lease() {
-    let place = Place::file();
-    let holder = place.hold(&["a", "--ttl", "4s", "--kill-grace", "200ms"]);
-    let pty = Pty::spawn(&place.run(&["a", "--", "true"]));
+    let setup = Setup::file();
+    let holder = setup.hold(&["a", "--ttl", "4s", "--kill-grace", "200ms"]);
+    let pty = Pty::spawn(&setup.run(&["a", "--", "true"]));
     pty.wait_for_text("s left of its lease, which it renews; you are 1st of 1");
     assert_eq!(holder.end(), Some(0));
 }
 
 #[test]
 fn ctrl_c_during_a_wait_leaves_the_queue_and_exits() {
-    let place = Place::file();
-    let holder = place.hold(&["a"]);
-    let mut shell = place.shell_on_terminal();
+    let setup = Setup::file();
+    let holder = setup.hold(&["a"]);
+    let mut shell = setup.shell_on_terminal();
     shell.type_keys(b"$Q run a -- echo never; echo code $?\n");
     shell.wait_for_text("you are 1st of 1");
     shell.type_keys(CTRL_C);
@@ -72,13 +72,13 @@ fn ctrl_c_during_a_wait_leaves_the_queue_and_exits() {
     shell.wait_for_text("code 130");
     assert!(!shell.text().contains("you are"), "{}", shell.text());
     assert_eq!(holder.end(), Some(0));
-    assert!(place.is_free("a"));
+    assert!(setup.is_free("a"));
 }
 
 #[test]
 fn ctrl_c_reaches_the_command_once() {
-    let place = Place::file();
-    let mut shell = place.shell_on_terminal();
+    let setup = Setup::file();
+    let mut shell = setup.shell_on_terminal();
     let script = "trap \"echo got it\" INT; echo begun; read line; echo line was $line; exit 7";
     shell.type_keys(format!("$Q run a -- bash -c '{script}'; echo code $?\n").as_bytes());
     eventually("the command runs", || count(&shell, "begun") == 1);
@@ -94,8 +94,8 @@ fn ctrl_c_reaches_the_command_once() {
 
 #[test]
 fn a_script_is_interrupted_together_with_its_command() {
-    let place = Place::file();
-    let mut shell = place.shell_on_terminal();
+    let setup = Setup::file();
+    let mut shell = setup.shell_on_terminal();
     for program in ["bash", "sh"] {
         // The lines of the first shell are still on the screen when the second shell runs.
         let (begun, end) = (format!("begun {program}"), format!("end of {program}"));
@@ -114,8 +114,8 @@ fn a_script_is_interrupted_together_with_its_command() {
 
 #[test]
 fn ctrl_z_stops_a_run_and_fg_continues_it() {
-    let place = Place::file();
-    let mut shell = place.shell_on_terminal();
+    let setup = Setup::file();
+    let mut shell = setup.shell_on_terminal();
     shell.type_keys(b"$Q run a -- bash -c 'echo pid $$; read line; echo line was $line; exit 7'; echo code $?\n");
     shell.wait_until("the command runs", |text| text.lines().any(|line| line.starts_with("pid ")));
     shell.type_keys(CTRL_Z);
@@ -124,7 +124,7 @@ fn ctrl_z_stops_a_run_and_fg_continues_it() {
     let pid = text.lines().find_map(|line| line.strip_prefix("pid ")).unwrap();
     let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
     assert!(state.contains(") T "), "{state}");
-    assert!(!place.is_free("a"), "the lock is free although the lease has not ended");
+    assert!(!setup.is_free("a"), "the lock is free although the lease has not ended");
     shell.type_keys(b"fg; echo code $?\n");
     shell.wait_until("the job is in the foreground", |text| text.matches("$Q run a").count() >= 2);
     shell.type_keys(b"typed\n");
@@ -134,14 +134,14 @@ fn ctrl_z_stops_a_run_and_fg_continues_it() {
 
 #[test]
 fn a_job_that_was_stopped_for_too_long_is_not_continued() {
-    let place = Place::file();
-    let mut shell = place.shell_on_terminal();
+    let setup = Setup::file();
+    let mut shell = setup.shell_on_terminal();
     let flags = "--ttl 4s --kill-grace 200ms";
     shell.type_keys(format!("$Q run a {flags} -- bash -c 'echo pid $$; sleep 1000; echo went on'; echo\n").as_bytes());
     shell.wait_until("the command runs", |text| text.lines().any(|line| line.starts_with("pid ")));
     shell.type_keys(CTRL_Z);
     shell.wait_for_text("Stopped");
-    eventually("the lock is free again", || place.is_free("a"));
+    eventually("the lock is free again", || setup.is_free("a"));
     shell.type_keys(b"fg; echo code $?\n");
     shell.wait_for_text("code 79");
     assert_eq!(count(&shell, "went on"), 0);
@@ -149,8 +149,8 @@ fn a_job_that_was_stopped_for_too_long_is_not_continued() {
 
 #[test]
 fn a_background_job_does_not_take_the_terminal() {
-    let place = Place::file();
-    let mut shell = place.shell_on_terminal();
+    let setup = Setup::file();
+    let mut shell = setup.shell_on_terminal();
     shell.type_keys(b"$Q run a -- bash -c 'echo begun; read line; echo line was $line' &\n");
     shell.wait_until("the command runs", |text| {
         text.lines().any(|line| ["begun", "ready> begun"].contains(&line.trim()))
@@ -171,8 +171,8 @@ fn a_background_job_does_not_take_the_terminal() {
 
 #[test]
 fn a_run_in_a_pipeline_leaves_the_terminal_to_the_pipeline() {
-    let place = Place::file();
-    let mut shell = place.shell_on_terminal();
+    let setup = Setup::file();
+    let mut shell = setup.shell_on_terminal();
     shell.type_keys(
         b"$Q run a -- sh -c 'echo one; echo two' | bash -c 'cat; read line < /dev/tty; echo line was $line'\n",
     );
@@ -196,8 +196,8 @@ fn a_run_in_a_pipeline_leaves_the_terminal_to_the_pipeline() {
 
 #[test]
 fn the_terminal_is_restored_after_its_command_was_killed() {
-    let place = Place::file();
-    let mut pty = Pty::spawn(&place.run(&["a", "--", "sh", "-c", "stty raw -echo; echo pid $$; exec sleep 1000"]));
+    let setup = Setup::file();
+    let mut pty = Pty::spawn(&setup.run(&["a", "--", "sh", "-c", "stty raw -echo; echo pid $$; exec sleep 1000"]));
     pty.wait_for_text("pid ");
     assert!(!pty.is_restored());
     let text = pty.text();

@@ -109,7 +109,7 @@ fn a_waiter_pauses_if_no_slot_can_get_a_majority() {
 
 #[test]
 fn a_waiter_with_a_refusal_yields_rather_than_settles() {
-    let queue = QueuePosition { place: Some(2), waiting: 2, lower: true };
+    let queue = QueuePosition { position: Some(2), waiting: 2, lower: true };
     let mut run = Run::start(waiting_terms(3));
     run.take(4, 0, grant_slot(7, 0, []));
     let steps = run.take(4, 1, held_in(9, queue));

@@ -10,11 +10,11 @@ use crate::vote::QueuePosition;
 
 const CHANNEL: Channel = Channel(77);
 /// The client is first in the queue, and no lower ticket has the node's vote.
-const FIRST: QueuePosition = QueuePosition { place: Some(1), waiting: 1, lower: false };
+const FIRST: QueuePosition = QueuePosition { position: Some(1), waiting: 1, lower: false };
 /// The client is first in the queue, but a lower ticket has the node's vote.
-const BEHIND_VOTER: QueuePosition = QueuePosition { place: Some(1), waiting: 1, lower: true };
+const BEHIND_VOTER: QueuePosition = QueuePosition { position: Some(1), waiting: 1, lower: true };
 /// The client is second in the queue.
-const SECOND: QueuePosition = QueuePosition { place: Some(2), waiting: 2, lower: true };
+const SECOND: QueuePosition = QueuePosition { position: Some(2), waiting: 2, lower: true };
 
 fn waiting_terms(nodes: usize) -> Terms {
     Terms { channel: Some(CHANNEL), ..retrying_terms(nodes) }
@@ -364,10 +364,10 @@ fn a_waiter_reports_the_queue_only_when_it_changes() {
     run.take(755, 2, held_in(9, SECOND));
     run.tick(1_600);
     let steps = run.take_all(1_601, [held_in(9, BEHIND_VOTER), held_in(9, BEHIND_VOTER)]);
-    assert_eq!(reports(&steps).iter().map(|wait| (wait.place, wait.waiting)).collect::<Vec<_>>(), [(Some(1), 1)]);
+    assert_eq!(reports(&steps).iter().map(|wait| (wait.position, wait.waiting)).collect::<Vec<_>>(), [(Some(1), 1)]);
     let mut run = Run::start(waiting_terms(3));
     let steps = run.take_all(4, [held_in(9, BEHIND_VOTER), held_in(9, SECOND)]);
-    assert_eq!(reports(&steps)[0].place, Some(2), "the position on the node where the waiter is furthest back");
+    assert_eq!(reports(&steps)[0].position, Some(2), "the position on the node where the waiter is furthest back");
 }
 
 #[test]

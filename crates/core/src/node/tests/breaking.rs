@@ -171,7 +171,7 @@ fn a_waiter_does_not_yield_to_a_broken_vote() {
     let Vote::Refusal(Refusal::Held { queue, .. }) = node.ask(T, &acquire_queued(Mode::EXCLUSIVE, B, 10)) else {
         panic!("the vote does not drain");
     };
-    assert_eq!(queue, QueuePosition { place: Some(1), waiting: 1, lower: false });
+    assert_eq!(queue, QueuePosition { position: Some(1), waiting: 1, lower: false });
 }
 
 #[test]

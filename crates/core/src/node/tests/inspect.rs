@@ -37,8 +37,8 @@ fn an_inspection_reports_the_holder_the_mode_and_the_waiters() {
     let mut node = Node::with_vote();
     node.ask(T, &acquire_queued(Mode::EXCLUSIVE, B, 10));
     node.ask(T, &acquire_queued(reader(OWNER), C, 20));
-    let (period, remaining) = (Period::Exclusive, Some(ms(700)));
-    let held = Some(HeldBy { holder: Some(holder(A)), remaining, period, holds: 1, ..HeldBy::default() });
+    let (held_mode, remaining) = (HeldMode::Exclusive, Some(ms(700)));
+    let held = Some(HeldBy { holder: Some(holder(A)), remaining, held_mode, holds: 1, ..HeldBy::default() });
     let queue = [(10, false), (20, true)].map(|(since_micros, shared)| Waiting { since_micros, shared }).to_vec();
     let fence = Fence::new(CLOCK);
     assert_eq!(node.report(T + 300), Report { held, fence, since_micros: CLOCK, waiting: 2, queue });
@@ -47,18 +47,18 @@ fn an_inspection_reports_the_holder_the_mode_and_the_waiters() {
 #[test]
 fn an_inspection_counts_the_entries() {
     let modes = [
-        (reentrant(OWNER), Period::Reentrant(OWNER), CLOCK, CLOCK),
-        (reader(OWNER), Period::Shared, CLOCK + 1, CLOCK + 1_000),
-        (slot(3, 0), Period::Slots(3), CLOCK + 1, CLOCK + 1_000),
+        (reentrant(OWNER), HeldMode::Reentrant(OWNER), CLOCK, CLOCK),
+        (reader(OWNER), HeldMode::Shared, CLOCK + 1, CLOCK + 1_000),
+        (slot(3, 0), HeldMode::Slots(3), CLOCK + 1, CLOCK + 1_000),
     ];
-    for (mode, period, fence, since_micros) in modes {
+    for (mode, held_mode, fence, since_micros) in modes {
         let mut node = Node::new();
         node.grant(T, &acquire_as(mode, A, CLOCK, None));
         let mode_of_b = if mode == reader(OWNER) { reader(STRANGER) } else { mode };
         node.grant(T + 1, &acquire_as(mode_of_b, B, CLOCK, None));
         let held = |remaining_ms, holds| {
             let (holder, remaining) = (Some(holder(B)), Some(ms(remaining_ms)));
-            Some(HeldBy { holder, remaining, period, holds, ..HeldBy::default() })
+            Some(HeldBy { holder, remaining, held_mode, holds, ..HeldBy::default() })
         };
         let fence = Fence::new(fence);
         assert_eq!(node.report(T + 1), Report { held: held(1_000, 2), fence, since_micros, ..Report::default() });
@@ -71,8 +71,8 @@ fn an_inspection_counts_the_entries() {
 fn an_inspection_identifies_a_plain_vote_by_its_digest() {
     let mut node = Node::with_fence(50);
     node.ask(T, &Request::PlainAcquire { attempt: B, ttl: ttl(1_000) });
-    let (period, digest) = (Period::Exclusive, Some(Digest::of(B)));
-    let held = HeldBy { holder: None, remaining: Some(ms(1_000)), period, holds: 1, digest, broken: false };
+    let (held_mode, digest) = (HeldMode::Exclusive, Some(Digest::of(B)));
+    let held = HeldBy { holder: None, remaining: Some(ms(1_000)), held_mode, holds: 1, digest, broken: false };
     assert_eq!(node.report(T).held, Some(held));
 }
 

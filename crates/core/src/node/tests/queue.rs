@@ -21,7 +21,7 @@ fn queue_if_behind(vote: Vote) -> QueuePosition {
 }
 
 fn position(number: u32, waiting: u32, lower: bool) -> QueuePosition {
-    QueuePosition { place: Some(number), waiting, lower }
+    QueuePosition { position: Some(number), waiting, lower }
 }
 
 /// Returns a node with a free vote and these waiters, each with a mode and a ticket.
@@ -106,7 +106,7 @@ fn a_vote_with_entries_counts_as_lower() {
 #[test]
 fn a_client_without_a_ticket_neither_overtakes_nor_joins_the_queue() {
     let mut node = free_node_with_queue(&[(X, 10)]);
-    let no_position = QueuePosition { place: None, waiting: 1, lower: false };
+    let no_position = QueuePosition { position: None, waiting: 1, lower: false };
     for mode in [X, reentrant(OWNER), reader(OWNER), slot(1, 0)] {
         assert_eq!(queue_if_behind(node.ask(T, &acquire_as(mode, B, CLOCK, None))), no_position, "{mode:?}");
     }
@@ -134,7 +134,7 @@ fn a_queue_position_is_kept_for_one_entry_lease_after_the_last_request() {
 #[test]
 fn a_full_queue_refuses_new_waiters_and_keeps_its_own() {
     let mut node = Node::with_vote();
-    let positions = (1..=u64::from(WAITERS_MAX)).map(|at| Place {
+    let positions = (1..=u64::from(WAITERS_MAX)).map(|at| QueuedWaiter {
         waiter: waiter(X, at),
         until: T + ENTRY_LEASE_MS,
         request: None,
@@ -154,7 +154,7 @@ fn a_full_queue_refuses_new_waiters_and_keeps_its_own() {
     node.ask(T, &release(A));
     assert_eq!(node.ask(T, &acquire_queued(X, B, u64::MAX)), Vote::Refusal(Refusal::QueueFull), "the vote is free");
     node.grant(T, &acquire_queued(X, D, 1));
-    assert_eq!(queue_if_held(node.ask(T, &acquire_queued(X, B, u64::MAX))).place, Some(WAITERS_MAX));
+    assert_eq!(queue_if_held(node.ask(T, &acquire_queued(X, B, u64::MAX))).position, Some(WAITERS_MAX));
 }
 
 #[test]

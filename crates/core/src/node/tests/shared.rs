@@ -31,7 +31,7 @@ fn a_writer_waits_for_the_last_reader() {
     node.ask(T + 500, &release(A));
     assert_eq!(node.ask(T + 500, &write), held_by(Some(holder(B)), 1_000, CLOCK + 1));
     assert_eq!(node.ask(T + 1_501, &write), granted(CLOCK + 2), "the entry of B has expired");
-    assert_eq!(node.record.vote.as_ref().unwrap().period, Period::Exclusive);
+    assert_eq!(node.record.vote.as_ref().unwrap().held_mode, HeldMode::Exclusive);
 }
 
 #[test]

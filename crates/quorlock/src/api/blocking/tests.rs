@@ -163,7 +163,7 @@ fn a_waiter_is_observed_and_counted_without_a_runtime() {
     let lock = client.lock("a").observe(move |progress| sender.send(progress.clone()).expect("the receiver exists"));
     let waiter = std::thread::spawn(move || lock.acquire().map(|lease| lease.fence().unwrap()));
     let Progress::Waiting(wait) = received.recv().unwrap() else { panic!("the lock is held") };
-    assert_eq!((wait.place, wait.waiting, wait.holder.unwrap().label.as_str()), (Some(1), 1, "first"));
+    assert_eq!((wait.position, wait.waiting, wait.holder.unwrap().label.as_str()), (Some(1), 1, "first"));
     let inspection = client.wait(client.inspect("a")).unwrap();
     assert_eq!((inspection.waiting(), inspection.holder().unwrap().1), (1, lease.fence().unwrap()));
     lease.release().unwrap();
@@ -181,6 +181,6 @@ fn a_detached_lease_is_used_by_another_client_without_a_runtime() {
     let other = Client::start(crate::Client::builder().memory(&nodes).connect()).unwrap();
     assert!(other.wait(other.extend(&lease)).unwrap() < lease.ttl());
     assert!(other.wait(other.check(&lease)).unwrap() < lease.ttl());
-    assert_eq!(other.wait(other.release(&lease)).unwrap(), crate::Released::Standing);
+    assert_eq!(other.wait(other.release(&lease)).unwrap(), crate::Released::StillHeld);
     other.wait(other.check(&lease)).unwrap_err();
 }

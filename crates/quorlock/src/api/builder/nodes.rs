@@ -83,5 +83,5 @@ impl ClientBuilder {
 }
 
 pub(crate) fn not_a_process(pid: u32) -> ConfigError {
-    ConfigError::setting("also_alive_with", pid, "be the id of a running process")
+    ConfigError::setting("add_holder_process", pid, "be the id of a running process")
 }

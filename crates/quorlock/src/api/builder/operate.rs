@@ -91,7 +91,7 @@ impl ClientBuilder {
         let measure = Measure { constants, drift: self.settings.drift, node_deadline };
         let mut found = doctor::examine(configured, &Plan { watch, key: self.random_key() }, &measure).await;
         if let Err(error) = settings {
-            found.findings.push(Finding::new(Severity::Wrong, Topic::Settings, error.to_string(), ""));
+            found.findings.push(Finding::new(Severity::Error, Topic::Settings, error.to_string(), ""));
         }
         found
     }

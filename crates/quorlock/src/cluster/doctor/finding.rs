@@ -14,7 +14,7 @@ pub enum Severity {
     /// The cluster works, but is slow or fragile, or will stop working.
     Warning,
     /// A node cannot vote, or locks are unsafe.
-    Wrong,
+    Error,
 }
 
 /// Shows the value as one lowercase word.

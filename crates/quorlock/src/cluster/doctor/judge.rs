@@ -2,7 +2,7 @@
 
 use quorlock_core::node::{Identity, Incarnation};
 
-use super::finding::Severity::{self, Note, Warning, Wrong};
+use super::finding::Severity::{self, Error, Note, Warning};
 use super::finding::Topic;
 use super::{ExaminedNode, Measure, NodeState, duration_text, life, quarantine_text, shorten};
 use crate::node::Trouble;
@@ -60,16 +60,16 @@ fn check_reach(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
         Some(Trouble::Unreachable(why) | Trouble::Broken(why)) => {
             let advice = "start the server, or fix its address or the network";
             node.state = NodeState::Unreachable(why.clone());
-            node.add(Wrong, Topic::Reach, format!("it cannot be reached: {why}"), advice);
+            node.add(Error, Topic::Reach, format!("it cannot be reached: {why}"), advice);
         }
         Some(Trouble::Denied(why)) => {
             let advice = "fix the username or password, here or on the server";
             node.state = NodeState::Denied(why.clone());
-            node.add(Wrong, Topic::Access, format!("access denied: {why}"), advice);
+            node.add(Error, Topic::Access, format!("access denied: {why}"), advice);
         }
         Some(Trouble::Unfit(why)) => {
             node.state = NodeState::Unfit(why.clone());
-            node.add(Wrong, Topic::Settings, format!("it cannot be used: {why}"), "");
+            node.add(Error, Topic::Settings, format!("it cannot be used: {why}"), "");
         }
         None => {}
     }
@@ -78,7 +78,7 @@ fn check_reach(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
     let advice = "set a longer ttl or node deadline, or use a node that is closer";
     if fastest > deadline {
         let text = format!("a round trip takes {took}, and the node deadline is {deadline:?}");
-        node.add(Wrong, Topic::Reach, text, advice);
+        node.add(Error, Topic::Reach, text, advice);
     } else if fastest > deadline / 2 {
         let text = format!("a round trip takes {took}, more than half of the node deadline of {deadline:?}");
         node.add(Warning, Topic::Reach, text, advice);
@@ -107,7 +107,7 @@ fn check_fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
         Some(Trouble::Unfit(why)) => why,
         Some(trouble) => {
             let why = trouble.as_silence().to_string();
-            node.add(Wrong, Topic::Reach, why.clone(), "");
+            node.add(Error, Topic::Reach, why.clone(), "");
             node.state = NodeState::Unreachable(why);
             return;
         }
@@ -121,14 +121,14 @@ fn check_fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
             facts.field("master_port")
         );
         let advice = "remove it from the list of nodes, or make it independent: REPLICAOF NO ONE, and then FLUSHALL";
-        node.add(Wrong, Topic::Server, text, advice);
+        node.add(Error, Topic::Server, text, advice);
     } else if policy != "noeviction" {
         let text = format!("its maxmemory-policy is {policy}: it may forget a lock when its memory is full");
         let advice = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file; if it may have \
                       evicted locks, restart it";
-        node.add(Wrong, Topic::Memory, text, advice);
+        node.add(Error, Topic::Memory, text, advice);
     } else {
-        node.add(Wrong, Topic::Server, why, "");
+        node.add(Error, Topic::Server, why, "");
     }
 }
 
@@ -200,7 +200,7 @@ fn check_access(node: &mut ExaminedNode, facts: &RedisFacts) {
     if !actions.is_empty() {
         let text = format!("it does not permit us to {}", actions.join(", or to "));
         node.state = NodeState::Denied(text.clone());
-        node.add(Wrong, Topic::Access, text, &format!("ACL SETUSER <user> {}", grants.join(" ")));
+        node.add(Error, Topic::Access, text, &format!("ACL SETUSER <user> {}", grants.join(" ")));
     } else if facts.objections.is_empty() {
         node.add(Severity::Ok, Topic::Access, "it permits all commands that locks need", "");
     }
@@ -217,12 +217,12 @@ fn is_denial(why: &str) -> bool {
 fn report_failure(node: &mut ExaminedNode, Objection { command, why, .. }: &Objection) {
     if why.starts_with("OOM") {
         let advice = "raise maxmemory, or remove other data";
-        node.add(Wrong, Topic::Memory, "its memory is full: it cannot grant locks", advice);
+        node.add(Error, Topic::Memory, "its memory is full: it cannot grant locks", advice);
     } else if why.starts_with("MISCONF") {
         let text = "it rejects writes because it cannot write a snapshot";
-        node.add(Wrong, Topic::Persistence, text, "see its log; is its disk full?");
+        node.add(Error, Topic::Persistence, text, "see its log; is its disk full?");
     } else {
-        node.add(Wrong, Topic::Server, format!("it answers {command} with an error: {why}"), "");
+        node.add(Error, Topic::Server, format!("it answers {command} with an error: {why}"), "");
     }
 }
 
@@ -329,7 +329,7 @@ fn check_life(node: &mut ExaminedNode, life: Option<&Incarnation>, measure: &Mea
         }
         NodeState::Suspended => {
             let text = "a change of the cluster's constants was started but not finished: the node does not vote";
-            node.add(Wrong, Topic::Life, text, "run quorlock nodes reconfigure again");
+            node.add(Error, Topic::Life, text, "run quorlock nodes reconfigure again");
         }
         NodeState::Voting => node.add(Severity::Ok, Topic::Life, "it may vote", ""),
         _ => {}
@@ -360,7 +360,7 @@ fn check_clock_rate(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
         let allowed = percent(f64::from(measure.drift.ppm));
         let text = format!("{text}, more than the drift allowance of {allowed} %, or the clock was set");
         let advice = "let a time service slew the clock, and never step it while locks are held";
-        node.add(Wrong, Topic::Clock, text, advice);
+        node.add(Error, Topic::Clock, text, advice);
     } else if certain_ppm > RATE_PPM_MAX {
         node.add(Warning, Topic::Clock, text, "check its time service");
     } else {

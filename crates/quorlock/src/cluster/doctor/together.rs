@@ -7,7 +7,7 @@ use quorlock_core::fence::median;
 use quorlock_core::node::Constants;
 use quorlock_core::terms::Quorum;
 
-use super::finding::Severity::{self, Note, Warning, Wrong};
+use super::finding::Severity::{self, Error, Note, Warning};
 use super::finding::{Finding, Topic};
 use super::{ExaminedNode, Measure, NodeState, duration_text, life, quarantine_text, shorten};
 use crate::node::probe::{Probe, Reading};
@@ -32,7 +32,7 @@ fn check_duplicates(probes: &[Probe], nodes: &mut [ExaminedNode]) {
             let text = format!("it is the same server as {}: one server must not vote twice", nodes[duplicate].title);
             nodes[node].state = NodeState::Unfit(text.clone());
             let advice = "list every server once, with one address and one database";
-            nodes[node].add(Wrong, Topic::Server, text, advice);
+            nodes[node].add(Error, Topic::Server, text, advice);
         }
     }
     for node in 1..nodes.len() {
@@ -43,7 +43,7 @@ fn check_duplicates(probes: &[Probe], nodes: &mut [ExaminedNode]) {
             let title = &nodes[related].title;
             let text = format!("it shares its replication id with {title}: one of the two is, or was, a replica");
             let advice = "nodes must be independent: remove one of the two, or restart it without data";
-            nodes[node].add(if is_replica { Wrong } else { Warning }, Topic::Server, text, advice);
+            nodes[node].add(if is_replica { Error } else { Warning }, Topic::Server, text, advice);
         }
     }
 }
@@ -70,7 +70,7 @@ fn mark_unfit(node: &mut ExaminedNode, text: String, advice: &str) {
     if !matches!(node.state, NodeState::Unfit(_) | NodeState::Denied(_) | NodeState::Unreachable(_)) {
         node.state = NodeState::Unfit(text.clone());
     }
-    node.add(Wrong, Topic::Constants, text, advice);
+    node.add(Error, Topic::Constants, text, advice);
 }
 
 fn differences(ours: &Constants, theirs: &Constants) -> Vec<String> {
@@ -125,7 +125,7 @@ fn check_clocks(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Measure)
             }
             let text =
                 format!("{text}, more than half of max_clock_skew ({max_clock_skew:?}): its votes are not counted");
-            node.add(Wrong, Topic::Clock, text, advice);
+            node.add(Error, Topic::Clock, text, advice);
         } else if distance > max_clock_skew / 10 {
             let text = format!("{text}; from {:?} on, its votes are not counted", max_clock_skew / 2);
             node.add(Warning, Topic::Clock, text, advice);
@@ -165,7 +165,7 @@ fn check_blank_nodes(probes: &[Probe], nodes: &mut [ExaminedNode], measure: &Mea
         (Warning, text, "start the other nodes first")
     } else {
         let text = "it is blank, and no majority of the nodes belongs to one cluster: it cannot join automatically";
-        (Wrong, text.into(), "if no lock can be outstanding on any of them: quorlock nodes init")
+        (Error, text.into(), "if no lock can be outstanding on any of them: quorlock nodes init")
     };
     for node in blank {
         nodes[node].add(severity, Topic::Life, text.clone(), advice);
@@ -187,7 +187,7 @@ fn check_quorum(nodes: &[ExaminedNode], measure: &Measure) -> Vec<Finding> {
         return vec![if voting + ready == 1 {
             finding(Note, text.into())
         } else {
-            finding(Wrong, "the only node cannot vote: nobody gets a lock".into())
+            finding(Error, "the only node cannot vote: nobody gets a lock".into())
         }];
     }
     let mut findings = Vec::new();
@@ -203,7 +203,7 @@ fn check_quorum(nodes: &[ExaminedNode], measure: &Measure) -> Vec<Finding> {
     } else if voting == majority {
         findings.push(finding(Warning, format!("{tally}: no more may fail")));
     } else if count_in(|state| *state == NodeState::Blank) < count {
-        findings.push(finding(Wrong, format!("{tally}: nobody gets a lock now")));
+        findings.push(finding(Error, format!("{tally}: nobody gets a lock now")));
     }
     findings
 }

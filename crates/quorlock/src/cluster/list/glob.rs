@@ -24,7 +24,7 @@ impl Glob {
         &self.prefix
     }
 
-    pub(super) fn fits(&self, name: &str) -> bool {
+    pub(super) fn matches(&self, name: &str) -> bool {
         let Some(mut text) = name.strip_prefix(&self.prefix) else { return false };
         let mut pattern = self.rest.as_str();
         // The pattern after the last star, and the text that the star has not matched yet. When this pattern does not
@@ -63,19 +63,19 @@ mod tests {
     use super::*;
 
     /// Matches by the definition, in exponential time.
-    fn fits_slowly(pattern: &[char], name: &[char]) -> bool {
+    fn matches_slowly(pattern: &[char], name: &[char]) -> bool {
         match (pattern, name) {
             ([], []) => true,
-            (['*', pattern @ ..], _) => (0..=name.len()).any(|matched| fits_slowly(pattern, &name[matched..])),
-            (['?', pattern @ ..], [_, name @ ..]) => fits_slowly(pattern, name),
-            ([expected, pattern @ ..], [actual, name @ ..]) => expected == actual && fits_slowly(pattern, name),
+            (['*', pattern @ ..], _) => (0..=name.len()).any(|matched| matches_slowly(pattern, &name[matched..])),
+            (['?', pattern @ ..], [_, name @ ..]) => matches_slowly(pattern, name),
+            ([expected, pattern @ ..], [actual, name @ ..]) => expected == actual && matches_slowly(pattern, name),
             _ => false,
         }
     }
 
     #[test]
     fn a_star_matches_any_text_and_a_question_mark_any_single_character() {
-        for (pattern, name, fits) in [
+        for (pattern, name, matches) in [
             ("*", "", true),
             ("*", "anything at all", true),
             ("a", "a", true),
@@ -90,21 +90,21 @@ mod tests {
             ("[a]", "a", false),
             ("", "a", false),
         ] {
-            assert_eq!(Glob::new(pattern).fits(name), fits, "{pattern} {name}");
+            assert_eq!(Glob::new(pattern).matches(name), matches, "{pattern} {name}");
         }
     }
 
     #[test]
     fn stars_and_question_marks_in_a_prefix_match_only_themselves() {
         let glob = Glob::beginning_with("a*?");
-        assert_eq!(["a*?", "a*?b", "abc", "a*"].map(|name| glob.fits(name)), [true, true, false, false]);
+        assert_eq!(["a*?", "a*?b", "abc", "a*"].map(|name| glob.matches(name)), [true, true, false, false]);
         assert_eq!(glob.prefix(), "a*?");
     }
 
     #[test]
     fn a_pattern_with_many_stars_does_not_take_exponential_time() {
         let pattern = "*a".repeat(100);
-        assert!(!Glob::new(&format!("{pattern}b")).fits(&"a".repeat(512)));
+        assert!(!Glob::new(&format!("{pattern}b")).matches(&"a".repeat(512)));
     }
 
     proptest! {
@@ -115,8 +115,8 @@ mod tests {
         ) {
             let chars = |text: &str| text.chars().collect::<Vec<_>>();
             let glob = Glob::new(&pattern);
-            prop_assert_eq!(glob.fits(&name), fits_slowly(&chars(&pattern), &chars(&name)));
-            prop_assert!(!glob.fits(&name) || name.starts_with(glob.prefix()));
+            prop_assert_eq!(glob.matches(&name), matches_slowly(&chars(&pattern), &chars(&name)));
+            prop_assert!(!glob.matches(&name) || name.starts_with(glob.prefix()));
         }
     }
 }

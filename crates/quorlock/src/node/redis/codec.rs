@@ -15,7 +15,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, OwnerId};
 use quorlock_core::node::Epoch;
 use quorlock_core::request::Request;
-use quorlock_core::terms::{Mode, PERMITS_MAX, Period};
+use quorlock_core::terms::{HeldMode, Mode, PERMITS_MAX};
 use quorlock_core::vote::{FREE_LISTED_MAX, GrantedSlot, QueuePosition, Refusal, Vote};
 
 use super::resp::{DIGITS_MAX, Value, decimal};
@@ -201,18 +201,18 @@ fn granted(mode: Mode, parts: &[Value]) -> Option<Vote> {
 
 fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
     Some(match (code, parts) {
-        (0, [Value::Int(left), fence, holder_text, place, waiting, lower]) => Refusal::Held {
+        (0, [Value::Int(left), fence, holder_text, position, waiting, lower]) => Refusal::Held {
             remaining: remaining(*left),
             fence: Fence::new(unsigned(fence)?),
             holder: holder(&words(holder_text)?),
-            queue: queue(place, waiting, lower)?,
+            queue: queue(position, waiting, lower)?,
         },
         (-1, []) => Refusal::WrongEpoch,
         (-2, []) => Refusal::Tombstoned,
         (-3, []) => Refusal::TooFarAhead,
         (-4, []) => Refusal::Absent,
-        (-5, [fence, place, waiting, lower]) => {
-            Refusal::Behind { fence: Fence::new(unsigned(fence)?), queue: queue(place, waiting, lower)? }
+        (-5, [fence, position, waiting, lower]) => {
+            Refusal::Behind { fence: Fence::new(unsigned(fence)?), queue: queue(position, waiting, lower)? }
         }
         (-6, []) => Refusal::QueueFull,
         (-7, [stored]) => Refusal::Permits { stored: small(stored)? },
@@ -222,17 +222,21 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
     })
 }
 
-fn queue(place: &Value, waiting: &Value, lower: &Value) -> Option<QueuePosition> {
+fn queue(position: &Value, waiting: &Value, lower: &Value) -> Option<QueuePosition> {
     let lower = flag(lower)?;
-    Some(QueuePosition { place: Some(small(place)?).filter(|place| *place > 0), waiting: small(waiting)?, lower })
+    Some(QueuePosition {
+        position: Some(small(position)?).filter(|position| *position > 0),
+        waiting: small(waiting)?,
+        lower,
+    })
 }
 
-fn parse_period(period: &str) -> Option<Period> {
-    match period.split_once(' ') {
-        None if period == "x" => Some(Period::Exclusive),
-        None if period == "s" => Some(Period::Shared),
-        Some(("r", owner)) => OwnerId::parse(owner).map(Period::Reentrant),
-        Some(("k", permits)) => permits.parse().ok().filter(|permits| *permits <= PERMITS_MAX).map(Period::Slots),
+fn parse_held_mode(held_mode: &str) -> Option<HeldMode> {
+    match held_mode.split_once(' ') {
+        None if held_mode == "x" => Some(HeldMode::Exclusive),
+        None if held_mode == "s" => Some(HeldMode::Shared),
+        Some(("r", owner)) => OwnerId::parse(owner).map(HeldMode::Reentrant),
+        Some(("k", permits)) => permits.parse().ok().filter(|permits| *permits <= PERMITS_MAX).map(HeldMode::Slots),
         _ => None,
     }
 }

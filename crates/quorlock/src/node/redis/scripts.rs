@@ -133,7 +133,7 @@ impl ServerKind {
 /// The prefixes of companion keys, after the reserved prefix.
 pub(crate) mod companion {
     pub(crate) const FENCE: &str = "fence:";
-    /// Entries of a vote that is not exclusive: a hash with a field for each attempt. Void unless its field `period`
+    /// Entries of a vote that is not exclusive: a hash with a field for each attempt. Void unless its field `held_mode`
     /// equals the vote.
     pub(crate) const HOLDS: &str = "holds:";
     /// The queue, sorted by ticket.

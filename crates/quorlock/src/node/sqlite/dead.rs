@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::Record;
 use quorlock_core::request::{Parting, Request};
-use quorlock_core::terms::Period;
+use quorlock_core::terms::HeldMode;
 use quorlock_core::vote::{Refusal, Vote};
 use rusqlite::Connection;
 
@@ -55,26 +55,26 @@ pub(super) fn releases_owed(
     };
     let mut owed = Vec::new();
     if !record.queue.is_empty() {
-        let sql = "SELECT at, id, processes FROM place WHERE key = ?1 ORDER BY at, id";
+        let sql = "SELECT at, id, processes FROM waiter WHERE key = ?1 ORDER BY at, id";
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([key])?;
         while let Some(row) = rows.next()? {
-            let row = StoredRow { row, table: "place" };
+            let row = StoredRow { row, table: "waiter" };
             let ticket = row.ticket(0)?;
-            if !is_dead("place", row.get(2)?)? {
+            if !is_dead("waiter", row.get(2)?)? {
                 break;
             }
-            if let Some(place) = record.queue.iter().find(|place| place.waiter.ticket == ticket) {
+            if let Some(queued) = record.queue.iter().find(|queued| queued.waiter.ticket == ticket) {
                 // A vote of this waiter is released below, like the vote of a dead holder.
-                let (attempt, parting) = (LeaseId::from_bits(0), Some(Parting::Leave(place.waiter)));
+                let (attempt, parting) = (LeaseId::from_bits(0), Some(Parting::Leave(queued.waiter)));
                 owed.push(Request::Release { attempt, tombstone: None, parting });
             }
         }
     }
-    let (table, sql) = match record.vote.as_ref().map(|vote| vote.period) {
+    let (table, sql) = match record.vote.as_ref().map(|vote| vote.held_mode) {
         None => return Ok(owed),
-        Some(Period::Exclusive) => ("record", "SELECT vote, processes FROM record WHERE key = ?1"),
-        Some(Period::Reentrant(_) | Period::Shared | Period::Slots(_)) => {
+        Some(HeldMode::Exclusive) => ("record", "SELECT vote, processes FROM record WHERE key = ?1"),
+        Some(HeldMode::Reentrant(_) | HeldMode::Shared | HeldMode::Slots(_)) => {
             ("entry", "SELECT attempt, processes FROM entry WHERE key = ?1")
         }
     };

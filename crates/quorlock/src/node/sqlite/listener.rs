@@ -186,8 +186,8 @@ fn write_hint(transaction: &Connection, channel: &str, ticket: &str, now: NodeTi
 fn is_in_queue(refusal: &Refusal) -> bool {
     matches!(
         refusal,
-        Refusal::Held { queue: QueuePosition { place: Some(_), .. }, .. }
-            | Refusal::Behind { queue: QueuePosition { place: Some(_), .. }, .. }
+        Refusal::Held { queue: QueuePosition { position: Some(_), .. }, .. }
+            | Refusal::Behind { queue: QueuePosition { position: Some(_), .. }, .. }
     )
 }
 

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use quorlock_core::name::{Channel, LeaseId, OwnerId};
-use quorlock_core::node::{Entry, FenceNote, Place, Record, VoteNote};
+use quorlock_core::node::{Entry, FenceNote, QueuedWaiter, Record, VoteNote};
 use quorlock_core::request::{Request, Ticket, Waiter};
-use quorlock_core::terms::Period;
+use quorlock_core::terms::HeldMode;
 use rusqlite::{Connection, params};
 
 use crate::node::sqlite::column::{read_all, read_first, run};
@@ -36,14 +36,14 @@ pub(super) fn load(connection: &Connection, key: &str, request: &Request) -> Res
 
 /// Loads a name's record without tombstones.
 pub(super) fn load_without_tombstones(connection: &Connection, key: &str) -> Result<Record, Fault> {
-    let sql = "SELECT vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
+    let sql = "SELECT vote, held_mode, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting
         FROM record WHERE key = ?1";
     let record = read_first(connection, "record", sql, [key], |row| {
         let vote = match row.parsed_unless_null(0, LeaseId::parse)? {
             None => None,
             Some(attempt) => Some(VoteNote {
                 attempt,
-                period: row.parsed_unless_null(1, Period::parse)?.unwrap_or(Period::Exclusive),
+                held_mode: row.parsed_unless_null(1, HeldMode::parse)?.unwrap_or(HeldMode::Exclusive),
                 until: row.get(2)?,
             }),
         };
@@ -58,7 +58,7 @@ pub(super) fn load_without_tombstones(connection: &Connection, key: &str) -> Res
                 until: row.get(8)?,
             }),
         };
-        let has_entries = vote.as_ref().is_some_and(|vote| vote.period != Period::Exclusive);
+        let has_entries = vote.as_ref().is_some_and(|vote| vote.held_mode != HeldMode::Exclusive);
         let entries = if has_entries { load_entries(connection, key)? } else { Vec::new() };
         let queue = if row.flag(9)? { load_queue(connection, key)? } else { Vec::new() };
         Ok(Record { vote, entries, fence, queue, ..Record::default() })
@@ -92,18 +92,18 @@ pub(super) fn save(
 fn save_row(connection: &Connection, key: &str, record: &Record, processes: Option<&str>) -> Result<(), Fault> {
     let (vote, fence) = (record.vote.as_ref(), record.fence.as_ref());
     // If there are entries, each entry has its own list of processes, and the row of the record has none.
-    let is_exclusive = vote.is_some_and(|vote| vote.period == Period::Exclusive);
+    let is_exclusive = vote.is_some_and(|vote| vote.held_mode == HeldMode::Exclusive);
     let sql = "INSERT INTO record(
-            key, vote, period, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting, processes
+            key, vote, held_mode, vote_until, fence, fence_by, since, ticket, holder, fence_until, waiting, processes
         ) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-        ON CONFLICT(key) DO UPDATE SET vote = ?2, period = ?3, vote_until = ?4, fence = ?5, fence_by = ?6,
+        ON CONFLICT(key) DO UPDATE SET vote = ?2, held_mode = ?3, vote_until = ?4, fence = ?5, fence_by = ?6,
             since = ?7, ticket = ?8, holder = ?9, fence_until = ?10, waiting = ?11,
             processes = CASE WHEN vote IS NOT ?2 OR substr(?12, 1, length(processes) + 1) = processes || ' '
                 THEN ?12 ELSE processes END";
     let params = params![
         key,
         vote.map(|vote| vote.attempt.reveal()),
-        vote.and_then(|vote| Some(vote.period.reveal()).filter(|_| vote.period != Period::Exclusive)),
+        vote.and_then(|vote| Some(vote.held_mode.reveal()).filter(|_| vote.held_mode != HeldMode::Exclusive)),
         vote.map(|vote| vote.until),
         fence.map(|note| note.fence.get()),
         fence.map(|note| note.by.reveal()),
@@ -154,28 +154,28 @@ fn save_entries(
     Ok(())
 }
 
-fn load_queue(connection: &Connection, key: &str) -> Result<Vec<Place>, Fault> {
-    let sql = "SELECT at, id, channel, shared, until FROM place WHERE key = ?1 ORDER BY at, id";
-    read_all(connection, "place", sql, [key], |row| {
+fn load_queue(connection: &Connection, key: &str) -> Result<Vec<QueuedWaiter>, Fault> {
+    let sql = "SELECT at, id, channel, shared, until FROM waiter WHERE key = ?1 ORDER BY at, id";
+    read_all(connection, "waiter", sql, [key], |row| {
         let (ticket, channel, shared) = (row.ticket(0)?, row.parsed(2, Channel::parse)?, row.flag(3)?);
-        Ok(Place { waiter: Waiter { ticket, channel, shared }, until: row.get(4)?, request: None })
+        Ok(QueuedWaiter { waiter: Waiter { ticket, channel, shared }, until: row.get(4)?, request: None })
     })
 }
 
 fn save_queue(
     connection: &Connection,
     key: &str,
-    before: &[Place],
-    after: &[Place],
+    before: &[QueuedWaiter],
+    after: &[QueuedWaiter],
     processes: Option<&str>,
 ) -> Result<(), Fault> {
-    let (removed, written) = changes(before, after, |place| place.waiter.ticket);
-    for Place { waiter: Waiter { ticket, .. }, .. } in removed {
-        let sql = "DELETE FROM place WHERE key = ?1 AND at = ?2 AND id = ?3";
+    let (removed, written) = changes(before, after, |queued| queued.waiter.ticket);
+    for QueuedWaiter { waiter: Waiter { ticket, .. }, .. } in removed {
+        let sql = "DELETE FROM waiter WHERE key = ?1 AND at = ?2 AND id = ?3";
         run(connection, sql, params![key, ticket.at, ticket.id_digits()])?;
     }
-    for Place { waiter: Waiter { ticket, channel, shared }, until, .. } in written {
-        let sql = "INSERT INTO place(key, at, id, channel, shared, until, processes)
+    for QueuedWaiter { waiter: Waiter { ticket, channel, shared }, until, .. } in written {
+        let sql = "INSERT INTO waiter(key, at, id, channel, shared, until, processes)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
             ON CONFLICT(key, at, id) DO UPDATE SET channel = ?4, shared = ?5, until = ?6";
         let (id, channel) = (ticket.id_digits(), channel.digits());

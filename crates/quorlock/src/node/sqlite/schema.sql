@@ -5,7 +5,7 @@ CREATE TABLE node(
     quarantine INTEGER, suspended INTEGER, restarts INTEGER
 ) STRICT;
 CREATE TABLE record(
-    key TEXT PRIMARY KEY, vote TEXT, period TEXT, vote_until INTEGER,
+    key TEXT PRIMARY KEY, vote TEXT, held_mode TEXT, vote_until INTEGER,
     fence INTEGER, fence_by TEXT, since INTEGER, ticket TEXT, holder TEXT, fence_until INTEGER,
     waiting INTEGER NOT NULL, processes TEXT
 ) WITHOUT ROWID, STRICT;
@@ -13,7 +13,7 @@ CREATE TABLE entry(
     key TEXT NOT NULL, attempt TEXT NOT NULL, owner TEXT, slot INTEGER, fence INTEGER NOT NULL,
     until INTEGER NOT NULL, processes TEXT, PRIMARY KEY(key, attempt)
 ) WITHOUT ROWID, STRICT;
-CREATE TABLE place(
+CREATE TABLE waiter(
     key TEXT NOT NULL, at INTEGER NOT NULL, id TEXT NOT NULL,
     channel TEXT NOT NULL, shared INTEGER NOT NULL, until INTEGER NOT NULL, processes TEXT,
     PRIMARY KEY(key, at, id)

@@ -104,7 +104,7 @@ pub(super) fn save_node(connection: &Connection, before: &NodeRow, node: &NodeRo
 
 /// Deletes everything except the row of the node and the history: votes, fences, waiters, hints and tombstones.
 pub(super) fn wipe(connection: &Connection) -> Result<(), Fault> {
-    for table in ["record", "entry", "place", "hint", "tombstone", "retired"] {
+    for table in ["record", "entry", "waiter", "hint", "tombstone", "retired"] {
         connection.execute(&format!("DELETE FROM {table}"), [])?;
     }
     Ok(())
@@ -118,17 +118,17 @@ pub(super) fn sweep(connection: &Connection, node: &mut NodeRow, now: NodeTime) 
         .prepare_cached("SELECT key FROM record WHERE key > ?1 ORDER BY key LIMIT 1 OFFSET ?2")?
         .query_row(params![node.swept, SWEEP_MAX - 1], |row| row.get::<_, String>(0))
         .optional()?;
-    for (table, has_rows) in [("entry", "period IS NOT NULL"), ("place", "waiting <> 0")] {
+    for (table, has_rows) in [("entry", "held_mode IS NOT NULL"), ("waiter", "waiting <> 0")] {
         let sql = format!(
             "DELETE FROM {table} WHERE until < ?3 AND key IN (SELECT key FROM
-                (SELECT key, period, waiting FROM record WHERE key > ?1 ORDER BY key LIMIT ?2) WHERE {has_rows})"
+                (SELECT key, held_mode, waiting FROM record WHERE key > ?1 ORDER BY key LIMIT ?2) WHERE {has_rows})"
         );
         run(connection, &sql, params![node.swept, SWEEP_MAX, life_millis])?;
     }
     let sql = "DELETE FROM record WHERE key IN (SELECT key FROM record WHERE key > ?1 ORDER BY key LIMIT ?2)
         AND (vote_until IS NULL OR vote_until < ?3)
         AND (fence_until IS NULL OR (fence_until < ?3 AND fence < ?4))
-        AND (waiting = 0 OR NOT EXISTS (SELECT 1 FROM place WHERE place.key = record.key))";
+        AND (waiting = 0 OR NOT EXISTS (SELECT 1 FROM waiter WHERE waiter.key = record.key))";
     run(connection, sql, params![node.swept, SWEEP_MAX, life_millis, lowest_kept_fence])?;
     node.swept = last.unwrap_or_default();
     for sql in [
@@ -161,7 +161,7 @@ pub(super) fn search(connection: &Connection, search: &Search, now: NodeTime) ->
         }
         visited += 1;
         page.next = (visited == PAGE_MAX * PAGE_STEPS_MAX).then(|| key.clone());
-        if row.get::<Option<bool>>(1)? == Some(true) && search.span.fits(&key) {
+        if row.get::<Option<bool>>(1)? == Some(true) && search.span.matches(&key) {
             page.keys.push(key.clone());
         }
         if page.keys.len() == PAGE_MAX {

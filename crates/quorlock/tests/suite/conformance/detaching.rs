@@ -47,18 +47,18 @@ pub(crate) async fn a_lease_of_any_kind_can_be_detached(backend: &Backend) {
         assert!(!validity.is_zero() && validity < LONG, "{lease}: {validity:?}");
         let validity = theirs.extend(&lease).await.unwrap();
         assert!(!validity.is_zero() && validity < LONG, "{lease}: {validity:?}");
-        assert_eq!(theirs.release(&lease).await, Ok(Released::Standing), "{lease}");
+        assert_eq!(theirs.release(&lease).await, Ok(Released::StillHeld), "{lease}");
         wait_for_holders(&theirs, name, 0).await;
         assert_free(&theirs, name).await;
         // The release of a plain lock leaves no tombstone, so the nodes know only that the vote is gone.
-        let lost = if lease.fence().is_some() { LostError::Ended } else { LostError::Taken };
+        let lost = if lease.fence().is_some() { LostError::Ended } else { LostError::Removed };
         assert_eq!(theirs.check(&lease).await, Err(LeaseError::Lost(lost)), "{lease}");
         assert_eq!(
             theirs.extend(&lease).await,
             Err(LeaseError::Lost(LostError::Ended)),
             "{lease}: the client remembers that it released the lease"
         );
-        assert_eq!(theirs.release(&lease).await, Ok(Released::Gone), "{lease}");
+        assert_eq!(theirs.release(&lease).await, Ok(Released::AlreadyEnded), "{lease}");
         assert_free(&theirs, name).await;
     }
 }
@@ -69,15 +69,15 @@ pub(crate) async fn a_detached_lease_is_not_renewed(backend: &Backend) {
         // On a slow machine, a lease may have expired before it can be detached.
         let Ok(lease) = lease.detach() else { continue };
         let name = lease.name().as_str();
-        let expired = Err(LeaseError::Lost(LostError::Taken));
+        let expired = Err(LeaseError::Lost(LostError::Removed));
         // A check does not extend the lease.
         eventually_async("the lease to expire", async || theirs.check(&lease).await == expired).await;
         let next = take_over(&theirs, name).await;
-        assert_eq!(theirs.extend(&lease).await, Err(LeaseError::Lost(LostError::Taken)), "{lease}");
+        assert_eq!(theirs.extend(&lease).await, Err(LeaseError::Lost(LostError::Removed)), "{lease}");
         // The failed extension has released the remaining votes. Only fenced locks leave a tombstone.
-        let lost = if lease.fence().is_some() { LostError::Ended } else { LostError::Taken };
+        let lost = if lease.fence().is_some() { LostError::Ended } else { LostError::Removed };
         assert_eq!(theirs.check(&lease).await, Err(LeaseError::Lost(lost)), "{lease}");
-        assert_eq!(theirs.release(&lease).await, Ok(Released::Gone), "{lease}");
+        assert_eq!(theirs.release(&lease).await, Ok(Released::AlreadyEnded), "{lease}");
         next.extend().await.unwrap();
         assert_held(&ours, name).await;
     }
@@ -97,7 +97,7 @@ pub(crate) async fn extensions_keep_a_detached_lease(backend: &Backend) {
     }
     for lease in &leases {
         ours.check(lease).await.unwrap();
-        assert_eq!(ours.release(lease).await, Ok(Released::Standing), "{lease}");
+        assert_eq!(ours.release(lease).await, Ok(Released::StillHeld), "{lease}");
     }
 }
 
@@ -129,7 +129,7 @@ pub(crate) async fn releasing_one_detached_entry_leaves_the_other_entries(backen
         (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap()),
     ] {
         let first = pass_as_text(first.detach().unwrap());
-        assert_eq!(theirs.release(&first).await, Ok(Released::Standing));
+        assert_eq!(theirs.release(&first).await, Ok(Released::StillHeld));
         wait_for_holders(&theirs, first.name().as_str(), 1).await;
         second.extend().await.unwrap();
         theirs.check(&second.detach().unwrap()).await.unwrap();

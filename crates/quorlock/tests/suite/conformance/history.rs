@@ -117,7 +117,7 @@ pub(crate) async fn a_released_lease_is_not_recorded_as_lost(backend: &Backend) 
     let (client, other) = (client_with_history(backend).await, client_with_history(backend).await);
     let lease = client.lock("x").acquire().await.unwrap().detach().unwrap();
     wait_for_all_nodes(&client, "x", "held", |report| report.held.is_some()).await;
-    assert_eq!(client.release(&lease).await, Ok(Released::Standing));
+    assert_eq!(client.release(&lease).await, Ok(Released::StillHeld));
     wait_for_all_nodes(&client, "x", "free", |report| report.held.is_none()).await;
     assert!(is_lost(&client, &lease).await && is_lost(&other, &lease).await);
     other.close(CLOSE_TIMEOUT).await.unwrap();
@@ -140,7 +140,7 @@ pub(crate) async fn the_retirement_of_an_owner_is_recorded(backend: &Backend) {
         } else {
             client.retire(name, owner, CLOSE_TIMEOUT).await
         };
-        assert_eq!(released, Ok(Released::Standing));
+        assert_eq!(released, Ok(Released::StillHeld));
         let events = events_of(&client, name).await;
         assert_eq!(kinds(&events), [What::Granted, What::Released]);
         let recorded_lease = |event: &Event| (event.fence, event.holder.clone(), event.mode.clone());

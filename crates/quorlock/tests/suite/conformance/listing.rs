@@ -13,7 +13,7 @@ async fn list(client: &Client, glob: &str) -> Listing {
 
 async fn names(client: &Client, glob: &str) -> Vec<String> {
     let listing = list(client, glob).await;
-    assert!(!listing.is_cut);
+    assert!(!listing.is_truncated);
     listing.names.iter().map(|inspection| inspection.name.to_string()).collect()
 }
 
@@ -88,11 +88,11 @@ pub(crate) async fn a_listing_reads_several_pages_and_ends_at_its_limit(backend:
     }
     let listing = client.list(&Filter::new("*").limit(LIST_MAX)).await.unwrap();
     let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
-    assert_eq!((found, listing.is_cut), (all.iter().map(String::as_str).collect(), false));
+    assert_eq!((found, listing.is_truncated), (all.iter().map(String::as_str).collect(), false));
     let exact = client.list(&Filter::new("*").limit(NAMES)).await.unwrap();
-    assert_eq!((exact.names.len(), exact.is_cut), (NAMES, false));
+    assert_eq!((exact.names.len(), exact.is_truncated), (NAMES, false));
     let cut = client.list(&Filter::new("name 0*").limit(10)).await.unwrap();
-    assert_eq!((cut.names.len(), cut.is_cut), (10, true));
+    assert_eq!((cut.names.len(), cut.is_truncated), (10, true));
 }
 
 pub(crate) async fn pages_contain_all_matching_names(backend: &Backend) {
@@ -113,7 +113,7 @@ pub(crate) async fn pages_contain_all_matching_names(backend: &Backend) {
     found.sort_unstable();
     assert_eq!(found, names);
     let filters = ["in*/3", "*/5", "out"].map(Filter::new);
-    let listing = client.list(&Filter::beginning_with("in*/").among(&filters)).await.unwrap();
+    let listing = client.list(&Filter::beginning_with("in*/").and_any_of(&filters)).await.unwrap();
     let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
     assert_eq!(found, ["in*/3", "in*/5"]);
 }

@@ -233,7 +233,7 @@ pub(crate) async fn a_retired_owner_loses_its_entries_and_cannot_enter_again(bac
     wait_for_holders(&ours, "a", 2).await;
     let next = theirs.lock("a");
     let waiting = enqueue(&ours, "a", 1, async move { next.acquire().await }).await;
-    assert_eq!(ours.retire("a", lock.owner(), LONG).await, Ok(Released::Standing));
+    assert_eq!(ours.retire("a", lock.owner(), LONG).await, Ok(Released::StillHeld));
     let lease = waiting.await.unwrap();
     assert!(lease.fence().unwrap() > first_entry.fence().unwrap());
     for lock in [&lock, &same_owner] {
@@ -242,7 +242,7 @@ pub(crate) async fn a_retired_owner_loses_its_entries_and_cannot_enter_again(bac
     }
     drop((first_entry, second_entry));
     assert_held(&ours, "a").await;
-    assert_eq!(ours.retire("a", lock.owner(), LONG).await, Ok(Released::Gone));
+    assert_eq!(ours.retire("a", lock.owner(), LONG).await, Ok(Released::AlreadyEnded));
     lease.release().await.unwrap();
     assert_free(&theirs, "a").await;
 }
@@ -267,7 +267,7 @@ pub(crate) async fn an_owner_is_retired_from_one_name_only(backend: &Backend) {
     let [first, second] = ["a", "b"].map(|name| ours.reentrant(name).owned_by(owner));
     let (first_entry, second_entry) = (enter(&first).await, enter(&second).await);
     let reading = ours.rw("c").owned_by(owner).read().acquire().await.unwrap();
-    assert_eq!(ours.retire("a", owner, LONG).await, Ok(Released::Standing));
+    assert_eq!(ours.retire("a", owner, LONG).await, Ok(Released::StillHeld));
     assert!(matches!(first.try_acquire().await, Err(AcquireError::Retired { .. })));
     assert_free(&theirs, "a").await;
     second_entry.extend().await.unwrap();

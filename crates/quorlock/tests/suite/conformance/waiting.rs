@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use futures_util::future::select;
-use quorlock::{AcquireError, Client, HeldError, Period, Progress};
+use quorlock::{AcquireError, Client, HeldError, HeldMode, Progress};
 
 use crate::conformance::backend::{
     Backend, LONG, SHORT, assert_held, assert_waiters, crash_after, enqueue, take_over, wait_for_holders,
@@ -107,7 +107,7 @@ pub(crate) async fn position_holder_and_grant_are_reported_in_order(backend: &Ba
         panic!("the wait is not the first report: {reported:?}")
     };
     assert_eq!(first_wait.holder.as_ref().unwrap().label, "label of the holder");
-    assert_eq!((first_wait.place, first_wait.waiting), (Some(2), 2));
+    assert_eq!((first_wait.position, first_wait.waiting), (Some(2), 2));
     assert!(waits.iter().all(|progress| matches!(progress, Progress::Waiting(_))), "{reported:?}");
 }
 
@@ -190,7 +190,7 @@ pub(crate) async fn an_inspection_shows_the_holder_and_the_number_of_waiters(bac
     for (node, report) in &inspection.nodes {
         let held = report.as_ref().unwrap().held.as_ref().unwrap();
         assert!(!node.is_empty() && held.remaining.is_some_and(|remaining| remaining > LONG / 2 && remaining <= LONG));
-        assert_eq!((held.period, held.holds), (Period::Exclusive, 1));
+        assert_eq!((held.held_mode, held.holds), (HeldMode::Exclusive, 1));
     }
     waiting.abort();
     lease.release().await.unwrap();
@@ -208,13 +208,13 @@ pub(crate) async fn an_inspection_shows_the_kind_of_hold(backend: &Backend) {
         wait_for_holders(&theirs, name, 2).await;
         let inspection = theirs.inspect(name).await.unwrap();
         for (_, report) in &inspection.nodes {
-            let period = report.as_ref().unwrap().held.as_ref().unwrap().period;
+            let held_mode = report.as_ref().unwrap().held.as_ref().unwrap().held_mode;
             let is_expected = match name {
-                "shared" => period == Period::Shared,
-                "slots" => period == Period::Slots(5),
-                _ => matches!(period, Period::Reentrant(_)),
+                "shared" => held_mode == HeldMode::Shared,
+                "slots" => held_mode == HeldMode::Slots(5),
+                _ => matches!(held_mode, HeldMode::Reentrant(_)),
             };
-            assert!(is_expected, "{name}: {period:?}");
+            assert!(is_expected, "{name}: {held_mode:?}");
         }
         let shown = format!("{inspection:?}");
         assert!(!shown.contains(&reentrant.owner().reveal()), "the inspection shows the owner, which is a secret");

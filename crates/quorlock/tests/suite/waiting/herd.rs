@@ -53,7 +53,7 @@ async fn run_queue(clients: Vec<Client>) -> (Vec<Wait>, Traffic) {
         let reported = Arc::clone(&first_position);
         let lock = client.lock("job").observe(move |progress| {
             if let Progress::Waiting(wait) = progress {
-                reported.lock().expect("no task panics").get_or_insert(wait.place);
+                reported.lock().expect("no task panics").get_or_insert(wait.position);
             }
         });
         let (waits, holders, own_position) = (Arc::clone(&waits), Arc::clone(&holders), Arc::clone(&first_position));

@@ -20,7 +20,7 @@ impl Waiter {
         let reported = Arc::clone(&position);
         let lock = lock.observe(move |progress| {
             if let Progress::Waiting(wait) = progress {
-                *reported.lock().expect("no observer panics") = wait.place;
+                *reported.lock().expect("no observer panics") = wait.position;
             }
         });
         Self { position, task: tokio::spawn(async move { lock.acquire().await }) }

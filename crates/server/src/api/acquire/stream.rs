@@ -82,12 +82,12 @@ impl AcquireStream {
         let kind = match &self.last_sent {
             None => "queued",
             Some(last) if (&last.holder, last.fence) != (&wait.holder, wait.fence) => "holder",
-            Some(last) if (last.place, last.waiting) != (wait.place, wait.waiting) => "position",
+            Some(last) if (last.position, last.waiting) != (wait.position, wait.waiting) => "position",
             Some(_) => return None,
         };
         // The positions in the queue start at 1.
         let data = json!({
-            "position": wait.place,
+            "position": wait.position,
             "waiting": wait.waiting,
             "holder": wait.holder.as_ref().map(quorlock::HolderView::from),
             "remaining_ms": wait.remaining.map(millis),

@@ -62,7 +62,7 @@ async fn the_reported_validity_has_a_margin_for_the_callers_clock() {
     let left = leases.validity();
     let granted =
         Granted::new(&service, &request, began, leases).unwrap_or_else(|_| panic!("the lease is still valid"));
-    let reported = Duration::from_millis(granted.outlook.validity_ms);
+    let reported = Duration::from_millis(granted.times.validity_ms);
     assert!(
         reported + CALLER_DRIFT.fixed <= left,
         "{reported:?} of {left:?}: there is no margin for a slow clock of the caller"
@@ -82,7 +82,7 @@ async fn the_margin_for_the_callers_clock_depends_on_the_configured_ttl() {
             Granted::new(&service, &request, began, leases).unwrap_or_else(|_| panic!("the leases are still valid"));
         // By its own clock, the caller may have waited for half of the ttl before it uses the leases.
         let margin_min = (left + CONFIGURED / 2) / 10 + CALLER_DRIFT.fixed;
-        let reported = Duration::from_millis(granted.outlook.validity_ms);
+        let reported = Duration::from_millis(granted.times.validity_ms);
         assert!(reported + margin_min <= left, "{reported:?} of {left:?}, with a margin of at least {margin_min:?}");
     }
 }

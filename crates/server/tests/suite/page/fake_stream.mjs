@@ -54,7 +54,7 @@ export class FakeStream {
 
   /** Sends a `look` event: the nodes were read at this time, by default now. */
   sendLook(at_ms = Date.now()) {
-    this.#send('look', { at_ms, took_ms: 20, locks: this.#locks.size, is_cut: false, trouble: null });
+    this.#send('look', { at_ms, took_ms: 20, locks: this.#locks.size, is_truncated: false, trouble: null });
   }
 
   #send(event, data) {

@@ -30,7 +30,7 @@ export const streamManyLocks = (lock, count) => (response) => {
   const timer = setInterval(() => {
     for (let renewed = 0; renewed < RENEWALS_PER_SECOND; renewed += 1)
       send('lock', copyOfLock((next += 1) % count, Math.floor(next / count)));
-    send('look', { at_ms: Date.now(), took_ms: 20, locks: count, is_cut: false, trouble: null });
+    send('look', { at_ms: Date.now(), took_ms: 20, locks: count, is_truncated: false, trouble: null });
   }, 1_000);
   response.on('close', () => clearInterval(timer));
 };

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use quorlock_core::digest::Digest;
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::Place;
+use quorlock_core::node::QueuedWaiter;
 use quorlock_core::request::Request;
 use quorlock_core::vote::Handoff;
 
@@ -28,12 +28,15 @@ impl World {
                 record.entries.iter().map(|entry| (name(&entry.attempt), entry.slot, entry.until)).collect();
             entries.sort_unstable();
             let fence = record.fence.as_ref().map(|note| (note.fence, note.ticket));
-            let stored_request = |place: &Place| match &place.request {
+            let stored_request = |queued: &QueuedWaiter| match &queued.request {
                 Some((_, Request::Acquire { attempt, proposal, ttl, .. })) => Some((name(attempt), *proposal, *ttl)),
                 _ => None,
             };
-            let queue: Vec<_> =
-                record.queue.iter().map(|place| (place.waiter.channel, place.until, stored_request(place))).collect();
+            let queue: Vec<_> = record
+                .queue
+                .iter()
+                .map(|queued| (queued.waiter.channel, queued.until, stored_request(queued)))
+                .collect();
             let _ = write!(key, "|{votes:?}{entries:?}{fence:?}{queue:?}");
         }
         for client in &self.clients {

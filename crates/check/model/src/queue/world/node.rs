@@ -2,7 +2,7 @@
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Channel;
-use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, Place, apply};
+use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, QueuedWaiter, apply};
 use quorlock_core::request::{Parting, Request};
 use quorlock_core::terms::Mode;
 use quorlock_core::vote::{Outcome, Vote};
@@ -40,7 +40,7 @@ impl World {
         let Some((request, sent)) = self.clients[index].links[node].requests.pop_front() else { return };
         let record = &mut self.records[node];
         if self.flaws.permanent_positions {
-            record.queue.iter_mut().for_each(|place| place.until = u64::MAX);
+            record.queue.iter_mut().for_each(|queued| queued.until = u64::MAX);
         }
         let removed_queue = if self.flaws.ignores_queue && request.may_grant() {
             record.remove_expired(now);
@@ -54,8 +54,8 @@ impl World {
             }
             _ => None,
         };
-        let has_yielded = |place: &&mut Place| Some(place.waiter.ticket) == yielding_ticket;
-        let stored_request = record.queue.iter_mut().find(has_yielded).and_then(|place| place.request.clone());
+        let has_yielded = |queued: &&mut QueuedWaiter| Some(queued.waiter.ticket) == yielding_ticket;
+        let stored_request = record.queue.iter_mut().find(has_yielded).and_then(|queued| queued.request.clone());
         let notifies_yielder =
             self.flaws.notifies_yielder && matches!(request, Request::Release { parting: Some(Parting::Yield(_)), .. });
         // A node notices that a client is dead, but not that the node's own messages are lost.
@@ -68,15 +68,15 @@ impl World {
         {
             granted.index = *slot;
         }
-        if let Some(place) = record.queue.iter_mut().find(has_yielded) {
-            place.request = stored_request;
+        if let Some(queued) = record.queue.iter_mut().find(has_yielded) {
+            queued.request = stored_request;
         }
         if !removed_queue.is_empty() {
             let Request::Acquire { waiter, .. } = &request else {
                 unreachable!("these clients never renew, so only an acquire may be granted")
             };
             record.queue = removed_queue;
-            record.queue.retain(|place| Some(place.waiter) != *waiter);
+            record.queue.retain(|queued| Some(queued.waiter) != *waiter);
         }
         if notifies_yielder {
             self.clients[index].links[node].hints += u32::from(matches!(answer.vote, Vote::Grant { .. }));
@@ -100,10 +100,10 @@ impl World {
         else {
             return false;
         };
-        let place = |ticket| record.queue.iter().find(|place| place.waiter.ticket == ticket);
+        let queued = |ticket| record.queue.iter().find(|queued| queued.waiter.ticket == ticket);
         let changes_queue = match parting {
-            Some(Parting::Leave(waiter)) => place(waiter.ticket).is_some(),
-            Some(Parting::Yield(waiter)) => place(waiter.ticket).is_some_and(|place| place.request.is_some()),
+            Some(Parting::Leave(waiter)) => queued(waiter.ticket).is_some(),
+            Some(Parting::Yield(waiter)) => queued(waiter.ticket).is_some_and(|queued| queued.request.is_some()),
             None => false,
         };
         let has_vote = record.vote.as_ref().is_some_and(|vote| vote.attempt == *attempt)

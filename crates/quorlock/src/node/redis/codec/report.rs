@@ -5,16 +5,16 @@ use quorlock_core::fence::Fence;
 use quorlock_core::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 
 use super::super::resp::Value;
-use super::{flag, holder, parse_period, remaining, small, unsigned, words};
+use super::{flag, holder, parse_held_mode, remaining, small, unsigned, words};
 
 pub(super) fn report(parts: &[Value]) -> Option<Report> {
     let [fence, since, waiting, Value::Array(queue), held @ ..] = parts else { return None };
     let held = match held {
         [] => None,
-        [Value::Int(left), period, holds, holder_text, digest, broken] => Some(HeldBy {
+        [Value::Int(left), held_mode, holds, holder_text, digest, broken] => Some(HeldBy {
             holder: holder(&words(holder_text)?),
             remaining: remaining(*left),
-            period: parse_period(period.as_str()?)?,
+            held_mode: parse_held_mode(held_mode.as_str()?)?,
             holds: small(holds)?,
             digest: match digest.as_str()? {
                 "" => None,
@@ -34,8 +34,8 @@ fn parse_queue(parts: &[Value]) -> Option<Vec<Waiting>> {
     if pairs.len() > QUEUE_LISTED_MAX || !rest.is_empty() {
         return None;
     }
-    let waiting = |[place, at]: &[Value; 2]| {
-        let shared = match place.as_str()?.split(' ').nth(1)? {
+    let waiting = |[position, at]: &[Value; 2]| {
+        let shared = match position.as_str()?.split(' ').nth(1)? {
             "s" => true,
             "x" => false,
             _ => return None,

@@ -146,19 +146,19 @@ fn an_incomplete_refusal_is_rejected() {
         Some(vote) => panic!("{vote:?}"),
     };
     let fence = Fence::new(7);
-    let held = |left, place, lower| {
+    let held = |left, position, lower| {
         let who = Value::Text("7 host label".into());
-        refused(&[numbers(&[0, 9, left, 7]), vec![who], numbers(&[place, 3, lower])].concat())
+        refused(&[numbers(&[0, 9, left, 7]), vec![who], numbers(&[position, 3, lower])].concat())
     };
     let holder = Some(Holder::new("host", 7, "label"));
     let (remaining, queue) =
-        (Some(Duration::from_millis(50)), QueuePosition { place: Some(2), waiting: 3, lower: true });
+        (Some(Duration::from_millis(50)), QueuePosition { position: Some(2), waiting: 3, lower: true });
     assert_eq!(held(50, 2, 1), Some(Refusal::Held { holder: holder.clone(), remaining, fence, queue }));
-    let queue = QueuePosition { place: None, waiting: 3, lower: false };
+    let queue = QueuePosition { position: None, waiting: 3, lower: false };
     assert_eq!(held(-1, 0, 0), Some(Refusal::Held { holder, remaining: None, fence, queue }));
     assert_eq!(held(50, -1, 0), None);
     assert_eq!(held(50, 1, 2), None);
-    let queue = QueuePosition { place: Some(1), waiting: 2, lower: false };
+    let queue = QueuePosition { position: Some(1), waiting: 2, lower: false };
     assert_eq!(refused(&numbers(&[-5, 9, 7, 1, 2, 0])), Some(Refusal::Behind { fence, queue }));
     assert_eq!(refused(&numbers(&[-5, 9, 7, 1, i64::MAX, 0])), None);
     assert_eq!(refused(&numbers(&[-7, 9, 4])), Some(Refusal::Permits { stored: 4 }));
@@ -192,8 +192,8 @@ fn a_grant_of_a_slot_that_does_not_exist_is_rejected() {
 
 #[test]
 fn a_malformed_queue_is_rejected() {
-    let reported = |places: &[&str]| {
-        let queue = places.iter().map(|text| Value::Text(text.as_bytes().to_vec())).collect();
+    let reported = |waiters: &[&str]| {
+        let queue = waiters.iter().map(|text| Value::Text(text.as_bytes().to_vec())).collect();
         match parse_strictly(&Request::Inspect, &[numbers(&[2, 9, 7, 8, 2]), vec![Value::Array(queue)]].concat()) {
             Some(Vote::Report(report)) => Some(report.queue),
             _ => None,
@@ -218,11 +218,11 @@ fn an_incomplete_report_is_rejected() {
     assert_eq!(parse_strictly(&Request::Inspect, &in_queue(&[])), reported(free.clone()));
     let owner = OwnerId::from_bits(2);
     let by_owner = format!("r {}", owner.reveal());
-    for (text, period) in [
-        ("x", Some(Period::Exclusive)),
-        ("s", Some(Period::Shared)),
-        ("k 3", Some(Period::Slots(3))),
-        (&by_owner, Some(Period::Reentrant(owner))),
+    for (text, held_mode) in [
+        ("x", Some(HeldMode::Exclusive)),
+        ("s", Some(HeldMode::Shared)),
+        ("k 3", Some(HeldMode::Slots(3))),
+        (&by_owner, Some(HeldMode::Reentrant(owner))),
         ("", None),
         ("k", None),
         ("k 1025", None),
@@ -237,8 +237,8 @@ fn an_incomplete_report_is_rejected() {
         ]
         .concat();
         let (remaining, digest) = (Some(Duration::from_millis(50)), Digest::parse("00000000000000ff"));
-        let held = |period| HeldBy { holder: None, remaining, period, holds: 4, digest, broken: true };
-        let expected = period.and_then(|period| reported(Report { held: Some(held(period)), ..free.clone() }));
+        let held = |held_mode| HeldBy { holder: None, remaining, held_mode, holds: 4, digest, broken: true };
+        let expected = held_mode.and_then(|held_mode| reported(Report { held: Some(held(held_mode)), ..free.clone() }));
         assert_eq!(parse_strictly(&Request::Inspect, &parts), expected, "{text}");
     }
 }

@@ -4,8 +4,8 @@ for i = 1, #held, 2 do
   local till = string.match(held[i + 1], '^(%d+) %w+ %d+$')
   if till and tonumber(till) < tonumber(ARGV[1]) then redis.call('HDEL', KEYS[1], held[i]) end
 end
-for _, place in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', '(' .. ARGV[1])) do
-  redis.call('ZREM', KEYS[2], place)
-  redis.call('ZREM', KEYS[3], place)
-  redis.call('HDEL', KEYS[4], place)
+for _, waiter in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', '(' .. ARGV[1])) do
+  redis.call('ZREM', KEYS[2], waiter)
+  redis.call('ZREM', KEYS[3], waiter)
+  redis.call('HDEL', KEYS[4], waiter)
 end

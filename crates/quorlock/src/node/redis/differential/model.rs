@@ -112,7 +112,7 @@ impl Model {
                 let expiries = |record: &Record| {
                     let notes = [record.vote.as_ref().map(|n| n.until), record.fence.as_ref().map(|n| n.until)];
                     let entries = record.entries.iter().map(|entry| entry.until);
-                    let positions = record.queue.iter().map(|place| place.until);
+                    let positions = record.queue.iter().map(|queued| queued.until);
                     let tombstones = record.tombstones.values().chain(record.retired.values()).copied();
                     notes.into_iter().flatten().chain(entries).chain(positions).chain(tombstones).collect::<Vec<_>>()
                 };

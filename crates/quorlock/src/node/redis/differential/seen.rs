@@ -8,9 +8,9 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, LeaseId, OwnerId};
-use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, Place, Record, VoteNote};
+use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, QueuedWaiter, Record, VoteNote};
 use quorlock_core::request::{Request, Ticket, Waiter};
-use quorlock_core::terms::{Mode, Period};
+use quorlock_core::terms::{HeldMode, Mode};
 use quorlock_core::time::Ttl;
 
 use super::model::{State, attempts, owners};
@@ -81,13 +81,13 @@ impl StoredValues {
 
     fn entries(&mut self, text: Option<&str>, vote: Option<&VoteNote>) -> Read<Vec<Entry>> {
         let (mut fields, end): (BTreeMap<String, String>, _) = (self.next(), self.expiry());
-        let period = fields.remove("period");
-        prop_assert_eq!(period.is_some(), end.is_some(), "the entries must have a period");
-        let Some(vote) = vote.filter(|_| period.as_deref() == text) else { return Ok(Vec::new()) };
+        let held_mode = fields.remove("held_mode");
+        prop_assert_eq!(held_mode.is_some(), end.is_some(), "the entries must have a held mode");
+        let Some(vote) = vote.filter(|_| held_mode.as_deref() == text) else { return Ok(Vec::new()) };
         prop_assert_eq!(end, Some(vote.until), "the entries must expire with their vote");
         let mut entries = Vec::new();
         for (attempt, value) in &fields {
-            let entry = entry(vote.period, attempt, value);
+            let entry = entry(vote.held_mode, attempt, value);
             prop_assert!(entry.is_some(), "malformed: {:?} in {:?}", value, vote);
             entries.extend(entry.filter(|entry| entry.until >= self.millis));
         }
@@ -95,7 +95,7 @@ impl StoredValues {
         Ok(entries)
     }
 
-    fn queue(&mut self) -> Read<Vec<Place>> {
+    fn queue(&mut self) -> Read<Vec<QueuedWaiter>> {
         let (queue, queue_end) = (self.scores(), self.expiry());
         // This set may still contain waiters that have left the queue.
         let (kept, kept_end) = (self.scores(), self.expiry());
@@ -103,30 +103,30 @@ impl StoredValues {
         let kept: BTreeMap<String, u64> = kept.into_iter().collect();
         // So may the requests of the waiters.
         let (asked, _): (BTreeMap<String, String>, _) = (self.next(), self.expiry());
-        let mut places = Vec::new();
+        let mut queued = Vec::new();
         for (member, at) in queue {
-            let place = place(&member, at).zip(kept.get(&member));
-            prop_assert!(place.is_some(), "malformed: {:?} among {:?}", member, kept);
-            let Some((waiter, until)) = place else { continue };
+            let waiter_at = waiter_at(&member, at).zip(kept.get(&member));
+            prop_assert!(waiter_at.is_some(), "malformed: {:?} among {:?}", member, kept);
+            let Some((waiter, until)) = waiter_at else { continue };
             let request = asked.get(&member).map(|text| kept_request(text, waiter));
             prop_assert!(request != Some(None), "malformed: {:?}", asked.get(&member));
-            places.push(Place { waiter, until: *until, request: request.flatten() });
+            queued.push(QueuedWaiter { waiter, until: *until, request: request.flatten() });
         }
-        places.retain(|place| place.until >= self.millis);
-        Ok(places)
+        queued.retain(|queued| queued.until >= self.millis);
+        Ok(queued)
     }
 }
 
 fn vote(text: &str, until: u64) -> Option<VoteNote> {
     let words: Vec<&str> = text.split(' ').collect();
-    let (attempt, period) = match words[..] {
-        [attempt] => (attempt, Period::Exclusive),
-        ["s", attempt] => (attempt, Period::Shared),
-        ["r", attempt, owner] => (attempt, Period::Reentrant(OwnerId::parse(owner)?)),
-        ["k", attempt, permits] => (attempt, Period::Slots(permits.parse().ok()?)),
+    let (attempt, held_mode) = match words[..] {
+        [attempt] => (attempt, HeldMode::Exclusive),
+        ["s", attempt] => (attempt, HeldMode::Shared),
+        ["r", attempt, owner] => (attempt, HeldMode::Reentrant(OwnerId::parse(owner)?)),
+        ["k", attempt, permits] => (attempt, HeldMode::Slots(permits.parse().ok()?)),
         _ => return None,
     };
-    Some(VoteNote { attempt: LeaseId::parse(attempt)?, period, until })
+    Some(VoteNote { attempt: LeaseId::parse(attempt)?, held_mode, until })
 }
 
 fn fence(text: &str, until: u64) -> Option<FenceNote> {
@@ -141,18 +141,18 @@ fn fence(text: &str, until: u64) -> Option<FenceNote> {
     })
 }
 
-fn entry(period: Period, attempt: &str, value: &str) -> Option<Entry> {
+fn entry(held_mode: HeldMode, attempt: &str, value: &str) -> Option<Entry> {
     let [until, whose, fence] = value.split(' ').collect::<Vec<_>>().try_into().ok()?;
     let fence = Fence::new(fence.parse().ok()?);
-    let (owner, slot) = match period {
-        Period::Exclusive => return None,
-        Period::Reentrant(_) | Period::Shared => (Some(OwnerId::parse(whose)?), None),
-        Period::Slots(_) => (None, Some(whose.parse().ok()?)),
+    let (owner, slot) = match held_mode {
+        HeldMode::Exclusive => return None,
+        HeldMode::Reentrant(_) | HeldMode::Shared => (Some(OwnerId::parse(whose)?), None),
+        HeldMode::Slots(_) => (None, Some(whose.parse().ok()?)),
     };
     Some(Entry { attempt: LeaseId::parse(attempt)?, owner, slot, fence, until: until.parse().ok()? })
 }
 
-fn place(member: &str, at: u64) -> Option<Waiter> {
+fn waiter_at(member: &str, at: u64) -> Option<Waiter> {
     let [id, kind, channel] = member.split(' ').collect::<Vec<_>>().try_into().ok()?;
     let ticket = Ticket { at, id: Ticket::parse_id(id)? };
     let shared = matches!(kind, "s" | "x").then_some(kind == "s")?;

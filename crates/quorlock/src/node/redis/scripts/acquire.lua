@@ -6,9 +6,9 @@
 --       3 proposed fence, or the lease's fence   4 ttl (ms)   5 max clock skew (us)   6 fence retention (ms)   7 holder
 --       8 the ticket, whose time has 16 digits, and the other parts of the queue position; or ''   9 owner, for a writer
 -- Returns {1, now, fence}                                       granted
---         {0, now, left, fence, who, place, waiting, lower}     held by another attempt
+--         {0, now, left, fence, who, position, waiting, lower}     held by another attempt
 --         {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} the proposed fence is too far ahead  {-4, now} absent
---         {-5, now, fence, place, waiting, lower} behind other waiters
+--         {-5, now, fence, position, waiting, lower} behind other waiters
 --         {-6, now} the queue is full  {-8, now} a reader may not upgrade
 --#begin
 -- The loop runs at most twice: if the vote's key has another type, MGET returns nil, and only SET detects that the key exists.
@@ -16,8 +16,8 @@ while true do
   local own, reentry, among, passed = vote == attempt, false, false, false
   -- A renewal ignores the queue.
   local first = verb == 'acquire' and redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES') or {}
-  if not own and (vote or first[1] and first[1] ~= place) then
-    --#period
+  if not own and (vote or first[1] and first[1] ~= waiter) then
+    --#held_mode
     --#queue
     --#refuse
     drop_lapsed()
@@ -29,7 +29,7 @@ while true do
       end
     end
     first = vote and first or redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
-    if vote or first[1] and (place == '' or is_lower(tonumber(first[2]), first[1], tonumber(at), place)) then
+    if vote or first[1] and (waiter == '' or is_lower(tonumber(first[2]), first[1], tonumber(at), waiter)) then
       return refuse(vote, false)
     end
   end
@@ -49,7 +49,7 @@ while true do
     is_given = redis.call('SET', KEYS[2], attempt, 'NX', 'PX', ARGV[4])
   end
   if is_given then
-    if first[1] and place ~= '' then redis.call('ZREM', queue, place) end
+    if first[1] and waiter ~= '' then redis.call('ZREM', queue, waiter) end
     return {1, now, fence}
   end
   --#other_program

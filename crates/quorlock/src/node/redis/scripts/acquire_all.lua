@@ -29,7 +29,7 @@ local floor = is_sound and tonumber(string.sub(mark, 34))
 local gave = {now}
 for i in ipairs(queues) do
   local of, at = i * 4 + 2, i * 3
-  local key, attempt, proposal, place = ARGV[of], ARGV[of + 1], ARGV[of + 2], ARGV[of + 3]
+  local key, attempt, proposal, waiter = ARGV[of], ARGV[of + 1], ARGV[of + 2], ARGV[of + 3]
   local fence = got[at] and tonumber(string.match(got[at], '^%d+'))
   local asked = string.find(proposal, '^%d+$') and tonumber(proposal)
   if is_sound and not got[at - 1] and not got[at + 1] and fence ~= FENCE_MAX and asked
@@ -38,7 +38,7 @@ for i in ipairs(queues) do
     local digits = fence == asked and proposal or string.format('%.0f', fence)
     -- Write the fence first: if the server runs out of memory in between, no vote may exist without its fence.
     local stored = redis.pcall('SET', wanted[at], digits .. ' ' .. attempt .. ' ' .. since .. ' '
-      .. (place == '' and '-' or string.sub(place, 1, 33)) .. ' ' .. holder, 'PX', retention)
+      .. (waiter == '' and '-' or string.sub(waiter, 1, 33)) .. ' ' .. holder, 'PX', retention)
     if not stored.err then stored = redis.pcall('SET', key, attempt, 'NX', 'PX', ttl) end
     if stored then
       gave[i + 1] = stored.err and fault(stored) or fence
@@ -49,7 +49,7 @@ for i in ipairs(queues) do
   end
   if not gave[i + 1] then
     gave[i + 1] = each(acquire, {EPOCH_KEY, key, wanted[at], wanted[at + 1], queues[i], KEPT_OF .. key},
-      {mark, 'acquire', proposal, ttl, skew, retention, holder, place})
+      {mark, 'acquire', proposal, ttl, skew, retention, holder, waiter})
   end
 end
 return gave

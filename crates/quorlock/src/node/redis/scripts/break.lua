@@ -11,7 +11,7 @@ local millis = math.floor(now / 1000)
 local vote, queue, kept, holds = got[1], KEYS[3], KEYS[4], KEYS[5]
 local fence = string.match(got[3] or '', '^%d+')
 --#note
---#period
+--#held_mode
 --#entries
 --#digest
 local meant = ARGV[1] == 'fence' and fence and tonumber(fence) == tonumber(ARGV[2])
@@ -38,7 +38,7 @@ local own_fence, its = by == signed, digest(signed)
 if ARGV[1] == 'fence' then
   meant = meant and own_fence
 else
-  -- A digest identifies the attempt that started a period, but not the attempts that joined later.
+  -- A digest identifies the attempt that began to hold the lock, but not the attempts that joined later.
   meant = its == ARGV[2] and not (kind and own_fence)
 end
 if not meant then return {-9, now, own_fence and tonumber(fence) or 0, its, own_fence and who or ''} end

@@ -11,9 +11,9 @@ local vote = got[2]
 if got[1] ~= ARGV[1] then return {-1, now} end
 if got[3] then return {-2, now} end
 if vote == attempt and ARGV[3] == '' then return {3, now, redis.call('PTTL', KEYS[2])} end
---#period
+--#held_mode
 if not kind then return {-4, now} end
-local known = redis.call('HMGET', holds, 'period', attempt)
+local known = redis.call('HMGET', holds, 'held_mode', attempt)
 local till, whose = string.match(known[1] == vote and known[2] or '', '^(%d+) (%w+) ')
 if not till or tonumber(till) < millis then return {-4, now} end
 if ARGV[3] ~= (kind == 'k' and whose or '') then return {-4, now} end

@@ -12,11 +12,11 @@ local whose, mode, permits = ARGV[9], ARGV[10], tonumber(ARGV[11])
 local sound = mode == 'k' and string.find(whose .. ARGV[11], '^%d+$') and permits >= 1 and permits <= PERMITS_MAX
   or (mode == 'r' or mode == 's') and #whose == 32 and string.find(whose, '^%x+$')
 if not sound then return redis.error_reply('ERR not a way to hold a lock') end
---#period
+--#held_mode
 --#queue
 --#refuse
 --#entries
-local known = kind and redis.call('HMGET', holds, 'period', attempt) or {}
+local known = kind and redis.call('HMGET', holds, 'held_mode', attempt) or {}
 local void = not kind or known[1] ~= vote
 local ends, mine, its
 if not void and known[2] then ends, mine, its = string.match(known[2], '^(%d+) (%w+) (%d+)$') end
@@ -60,12 +60,12 @@ end
 
 -- Returns the number of waiters with a lower ticket. If the request has no ticket, returns the number of all waiters.
 local function count_before()
-  if place == '' then return redis.call('ZCARD', queue) end
-  local rank = redis.call('ZRANK', queue, place)
+  if waiter == '' then return redis.call('ZCARD', queue) end
+  local rank = redis.call('ZRANK', queue, waiter)
   if rank then return rank end
   local before = redis.call('ZCOUNT', queue, '-inf', '(' .. at)
   for _, other in ipairs(redis.call('ZRANGEBYSCORE', queue, at, at)) do
-    if is_lower(0, other, 0, place) then before = before + 1 end
+    if is_lower(0, other, 0, waiter) then before = before + 1 end
   end
   return before
 end
@@ -122,7 +122,7 @@ local since = (own or reentry) and by == signed and began
 -- Write the vote last: if the server runs out of memory in between, no vote may exist without its fence and entry.
 --#write_fence
 if void then redis.call('DEL', holds) end
-redis.call('HSET', holds, 'period', vote, attempt, string.format('%.0f', till) .. ' ' .. mine .. ' ' .. string.format('%.0f', its))
+redis.call('HSET', holds, 'held_mode', vote, attempt, string.format('%.0f', till) .. ' ' .. mine .. ' ' .. string.format('%.0f', its))
 if not kind then
   if not redis.call('SET', KEYS[2], vote, 'NX', 'PXAT', till) then
     redis.call('DEL', holds)
@@ -139,7 +139,7 @@ else
   if till > last then redis.call('PEXPIREAT', KEYS[2], till) end
   if till > last or void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
 end
-if verb == 'acquire' and place ~= '' then redis.call('ZREM', queue, place) end
+if verb == 'acquire' and waiter ~= '' then redis.call('ZREM', queue, waiter) end
 -- The next waiter may be able to enter too: send it a hint.
 if verb == 'acquire' and not own and not reentry then
   local first, taken, room = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'), mode, count + 1 < (permits or 0)

@@ -57,7 +57,7 @@ fn fragment(name: &str, server_kind: ServerKind) -> &'static str {
         ("hint", _) => include_str!("fragments/hint.lua"),
         ("note", _) => include_str!("fragments/note.lua"),
         ("other_program", _) => include_str!("fragments/other_program.lua"),
-        ("period", _) => include_str!("fragments/period.lua"),
+        ("held_mode", _) => include_str!("fragments/held_mode.lua"),
         ("queue", _) => include_str!("fragments/queue.lua"),
         ("quiet", _) => include_str!("fragments/quiet.lua"),
         ("refuse", _) => include_str!("fragments/refuse.lua"),

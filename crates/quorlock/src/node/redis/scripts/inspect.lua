@@ -1,9 +1,9 @@
 -- Reports the state of a name. Changes nothing except that expired queue positions are removed. Mirrors `report` of quorlock-core's
 -- node::inspect.
 -- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
--- Returns {2, now, fence, since, waiting, queue}; if there is a vote, also left, period, number of holders, who, the vote's
+-- Returns {2, now, fence, since, waiting, queue}; if there is a vote, also left, held_mode, number of holders, who, the vote's
 --         digest ('' if the fence belongs to this vote), and 1 if the vote was broken.
---         A period is 'x', 'r <owner>', 's' or 'k <permits>'. The queue lists the first places, each followed by the time of the ticket.
+--         A held mode is 'x', 'r <owner>', 's' or 'k <permits>'. The queue lists the first waiters, each followed by the time of the ticket.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
@@ -24,14 +24,14 @@ if not vote then
   report[7], report[8], report[9], report[10], report[11], report[12] = left, 'x', 1, other, digest(other), 0
   return report
 end
---#period
+--#held_mode
 --#entries
-local period, count = 'x', 1
+local held_mode, count = 'x', 1
 if kind then
-  period = detail == '' and kind or kind .. ' ' .. detail
+  held_mode = detail == '' and kind or kind .. ' ' .. detail
   count = math.max(#read_entries(), 1)
 end
-report[7], report[8], report[9] = redis.call('PTTL', KEYS[1]), period, count
+report[7], report[8], report[9] = redis.call('PTTL', KEYS[1]), held_mode, count
 report[10], report[11] = by == signed and who or '', by == signed and '' or digest(signed)
 report[12] = broken_digest(signed) and 1 or 0
 return report

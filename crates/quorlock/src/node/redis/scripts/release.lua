@@ -28,7 +28,7 @@ if not (vote or first[1] or yields or ARGV[2]) then return code end
 
 local clock = redis.call('TIME')
 local millis = math.floor((clock[1] * 1000000 + clock[2]) / 1000)
---#period
+--#held_mode
 local room = false
 if kind then
   local holds = KEYS[5]
@@ -39,7 +39,7 @@ if kind then
       if entry[3] == attempt then gone[#gone + 1] = entry end
     end
   else
-    local known = redis.call('HMGET', holds, 'period', attempt)
+    local known = redis.call('HMGET', holds, 'held_mode', attempt)
     local till = known[1] == vote and known[2] and tonumber(string.match(known[2], '^(%d+) '))
     if till and till >= millis then gone[1] = {attempt, till} end
   end
@@ -53,7 +53,7 @@ end
 local is_told = code == 1
 local keeps, wanted = is_told and yields, nil
 if keeps or first[1] and (is_told or parting == 'leave') then
-  local at, place = string.sub(ARGV[1], 7, 22), string.sub(ARGV[1], 24)
+  local at, waiter = string.sub(ARGV[1], 7, 22), string.sub(ARGV[1], 24)
   --#queue
   --#wanted
   local is_there = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
@@ -64,11 +64,11 @@ if keeps or first[1] and (is_told or parting == 'leave') then
     if keeps then keep_place() end
     first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
     -- If the yielding waiter is still first, send no hint: the waiter must not wake itself.
-    if keeps then is_told = first[1] ~= place end
+    if keeps then is_told = first[1] ~= waiter end
   end
   if parting == 'leave' then
-    local was_first = first[1] == place
-    if redis.call('ZREM', queue, place) == 1 and was_first then
+    local was_first = first[1] == waiter
+    if redis.call('ZREM', queue, waiter) == 1 and was_first then
       wanted = nil
       drop_lapsed()
       first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')

@@ -138,9 +138,9 @@ async fn a_handoff_takes_few_commands() {
     let mut client = TestClient::open(&server.url(), CHANNEL).await;
     let calls = |words: &[(&str, u64)]| words.iter().map(|(name, count)| ((*name).into(), *count)).collect::<Vec<_>>();
     assert!(is_grant(&client.ask(acquire(1, Mode::EXCLUSIVE, Some(4))).await));
-    assert_eq!(queue_of(client.ask(acquire(9, Mode::EXCLUSIVE, Some(9))).await).place, Some(1));
+    assert_eq!(queue_of(client.ask(acquire(9, Mode::EXCLUSIVE, Some(9))).await).position, Some(1));
 
-    assert_eq!(queue_of(client.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
+    assert_eq!(queue_of(client.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).position, Some(1));
 
     let before = command_counts(&server);
     assert!(is_grant(&client.ask(release(1, None)).await));
@@ -164,7 +164,7 @@ async fn a_vote_is_not_handed_over_to_a_waiter_without_a_subscription() {
     if let Request::Acquire { waiter: Some(waiter), .. } = &mut unsubscribed {
         waiter.channel = Channel(0xdead);
     }
-    assert_eq!(queue_of(client.ask(unsubscribed).await).place, Some(1));
+    assert_eq!(queue_of(client.ask(unsubscribed).await).position, Some(1));
     assert!(is_grant(&client.ask(release(1, None)).await));
     assert_eq!(server.keys("quorlock:*"), Vec::<String>::new(), "the release must leave no vote");
     assert!(is_grant(&client.ask(acquire(3, Mode::EXCLUSIVE, Some(3))).await));
@@ -182,7 +182,7 @@ async fn a_pattern_subscription_is_not_the_subscription_of_a_waiter() {
     if let Request::Acquire { waiter: Some(waiter), .. } = &mut unsubscribed {
         waiter.channel = Channel(0xdead);
     }
-    assert_eq!(queue_of(client.ask(unsubscribed).await).place, Some(1));
+    assert_eq!(queue_of(client.ask(unsubscribed).await).position, Some(1));
     assert!(is_grant(&client.ask(release(1, None)).await));
     assert_eq!(server.keys("quorlock:*"), Vec::<String>::new(), "a waiter without a subscription got the vote");
     let hint = monitor.get_message().unwrap().get_payload::<String>().unwrap();
@@ -195,7 +195,7 @@ async fn a_user_that_may_not_use_pubsub_gives_hints_but_no_handoffs() {
     assert_eq!(server.cli(&["ACL", "SETUSER", "shy", "on", ">pass", "~*", "&*", "+@all", "-pubsub"]), "OK");
     let mut client = TestClient::open(&format!("redis://shy:pass@{}", server.addr()), CHANNEL).await;
     assert!(is_grant(&client.ask(acquire(1, Mode::EXCLUSIVE, Some(4))).await));
-    assert_eq!(queue_of(client.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
+    assert_eq!(queue_of(client.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).position, Some(1));
     assert!(is_grant(&client.ask(release(1, None)).await));
     assert_eq!(client.next_hint().await, Some((waiter(5).ticket, None)));
     assert!(is_grant(&client.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await));
@@ -264,7 +264,7 @@ async fn a_full_queue_keeps_its_waiters_and_refuses_new_waiters() {
     let server = RedisServer::start();
     let mut client = TestClient::open(&server.url(), CHANNEL).await;
     assert!(is_grant(&client.ask(acquire(1, Mode::EXCLUSIVE, None)).await));
-    assert_eq!(queue_of(client.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await).place, Some(1));
+    assert_eq!(queue_of(client.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await).position, Some(1));
 
     let redis_client = ::redis::Client::open(server.url()).unwrap();
     let mut raw = redis_client.get_connection().unwrap();
@@ -276,7 +276,7 @@ async fn a_full_queue_keeps_its_waiters_and_refuses_new_waiters() {
     }
     full_queue.exec(&mut raw).unwrap();
 
-    let queue = QueuePosition { place: Some(WAITERS_MAX), waiting: WAITERS_MAX, lower: true };
+    let queue = QueuePosition { position: Some(WAITERS_MAX), waiting: WAITERS_MAX, lower: true };
     assert_eq!(queue_of(client.ask(acquire(2, Mode::EXCLUSIVE, Some(9))).await), queue);
     assert_eq!(client.ask(acquire(3, Mode::EXCLUSIVE, Some(7))).await, Vote::Refusal(Refusal::QueueFull));
     let reader = Mode::Shared { owner: OwnerId::from_bits(1), reenters: false };
@@ -297,7 +297,7 @@ async fn a_user_that_may_not_subscribe_or_publish_votes_without_hints() {
         assert_eq!(server.cli(&[&user, forbidden].concat()), "OK");
         let mut client = TestClient::open(&format!("redis://{name}:pass@{}", server.addr()), Channel(0xd)).await;
         assert!(is_grant(&client.ask(acquire(1, Mode::EXCLUSIVE, None)).await));
-        assert_eq!(queue_of(client.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).place, Some(1));
+        assert_eq!(queue_of(client.ask(acquire(2, Mode::EXCLUSIVE, Some(5))).await).position, Some(1));
         assert!(is_grant(&client.ask(release(1, None)).await), "{name} may not publish, but its release must succeed");
         assert_eq!(listener.next_ticket().await, None);
         // A release by a client that may publish sends the hint.

@@ -103,7 +103,7 @@ fn garbage_in_a_column_causes_an_error_without_secrets() {
         ("record", "fence_by", true),
         ("record", "since", true),
         ("record", "fence_until", true),
-        ("record", "period", true),
+        ("record", "held_mode", true),
         ("record", "ticket", true),
         ("record", "waiting", true),
         ("record", "processes", false),
@@ -112,12 +112,12 @@ fn garbage_in_a_column_causes_an_error_without_secrets() {
         ("entry", "slot", true),
         ("entry", "until", true),
         ("entry", "processes", false),
-        ("place", "at", true),
-        ("place", "id", true),
-        ("place", "channel", true),
-        ("place", "shared", true),
-        ("place", "until", true),
-        ("place", "processes", false),
+        ("waiter", "at", true),
+        ("waiter", "id", true),
+        ("waiter", "channel", true),
+        ("waiter", "shared", true),
+        ("waiter", "until", true),
+        ("waiter", "processes", false),
         ("node", "reserve", true),
         ("node", "sure", true),
         ("node", "epoch", true),
@@ -157,8 +157,8 @@ fn garbage_in_a_column_causes_an_error_without_secrets() {
 
 #[test]
 fn a_missing_table_or_node_row_causes_an_error() {
-    let drops =
-        ["node", "record", "entry", "place", "hint", "tombstone", "retired"].map(|table| format!("DROP TABLE {table}"));
+    let drops = ["node", "record", "entry", "waiter", "hint", "tombstone", "retired"]
+        .map(|table| format!("DROP TABLE {table}"));
     for damage in drops.iter().map(String::as_str).chain(["DELETE FROM node"]) {
         let test_file = filled_file();
         test_file.connect().execute_batch(damage).unwrap();

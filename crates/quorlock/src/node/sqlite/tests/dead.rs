@@ -154,7 +154,7 @@ fn dead_waiters_at_the_head_of_the_queue_are_skipped() {
     assert_eq!(position_of(&next.queue("a", 4, THIRD)), Some(1), "its position does not count the dead waiters");
     granted(&holder.session.ask("a", release(1)));
     granted(&next.queue("a", 4, THIRD));
-    assert_eq!(test_file.count("place"), 0);
+    assert_eq!(test_file.count("waiter"), 0);
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn renew_as(attempt: u128, mode: Mode) -> Request {
 
 fn position_of(vote: &Vote) -> Option<u32> {
     match vote {
-        Vote::Refusal(Refusal::Held { queue, .. } | Refusal::Behind { queue, .. }) => queue.place,
+        Vote::Refusal(Refusal::Held { queue, .. } | Refusal::Behind { queue, .. }) => queue.position,
         other => panic!("not refused: {other:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use quorlock_core::name::OwnerId;
 use quorlock_core::node::Record;
-use quorlock_core::terms::Period;
+use quorlock_core::terms::HeldMode;
 use quorlock_core::vote::Report;
 
 use super::*;
@@ -30,16 +30,16 @@ fn waiter(at: u64, shared: bool) -> Waiter {
 fn locks_of_every_mode_survive_reopening() {
     let slot = |slot| Mode::Slot { permits: 3, slot };
     let kinds = [
-        (Period::Exclusive, vec![Mode::EXCLUSIVE], Mode::EXCLUSIVE),
-        (Period::Reentrant(OWNER), vec![Mode::Reentrant { owner: OWNER }; 2], Mode::Reentrant { owner: OTHER_OWNER }),
+        (HeldMode::Exclusive, vec![Mode::EXCLUSIVE], Mode::EXCLUSIVE),
+        (HeldMode::Reentrant(OWNER), vec![Mode::Reentrant { owner: OWNER }; 2], Mode::Reentrant { owner: OTHER_OWNER }),
         (
-            Period::Shared,
+            HeldMode::Shared,
             vec![Mode::Shared { owner: OWNER, reenters: false }, Mode::Shared { owner: OTHER_OWNER, reenters: false }],
             Mode::EXCLUSIVE,
         ),
-        (Period::Slots(3), vec![slot(2), slot(1), slot(0)], slot(0)),
+        (HeldMode::Slots(3), vec![slot(2), slot(1), slot(0)], slot(0)),
     ];
-    for (period, modes, refused) in kinds {
+    for (held_mode, modes, refused) in kinds {
         let test_file = TestFile::new();
         let mut session = test_file.session("boot");
         for (attempt, mode) in (1..).zip(&modes) {
@@ -50,10 +50,10 @@ fn locks_of_every_mode_survive_reopening() {
         let mut session = test_file.session("boot");
         assert_eq!((stored(&test_file, "a"), inspect(&mut session, "a")), (before, report.clone()));
         let held = report.held.unwrap();
-        assert_eq!((held.period, held.holds as usize), (period, modes.len()));
+        assert_eq!((held.held_mode, held.holds as usize), (held_mode, modes.len()));
         assert!(is_held(&session.ask("a", acquire_as(99, refused, None))));
         for attempt in 1..=modes.len() as u128 {
-            assert!(inspect(&mut session, "a").held.is_some(), "{period:?} ended before its last release");
+            assert!(inspect(&mut session, "a").held.is_some(), "{held_mode:?} ended before its last release");
             granted(&session.ask("a", release(attempt)));
         }
         assert_eq!((inspect(&mut session, "a").held, test_file.count("entry")), (None, 0));
@@ -71,7 +71,7 @@ fn the_queue_and_the_ticket_of_the_holder_survive_reopening() {
     }
     let before = stored(&test_file, "a");
     assert_eq!(
-        before.queue.iter().map(|place| place.waiter).collect::<Vec<_>>(),
+        before.queue.iter().map(|queued| queued.waiter).collect::<Vec<_>>(),
         [waiter(3, true), waiter(10, false), waiter(20, false)]
     );
     assert_eq!(before.fence.as_ref().unwrap().ticket, Some(waiter(5, false).ticket));
@@ -118,7 +118,7 @@ fn expired_entries_queue_positions_and_hints_are_swept() {
         assert!(is_held(&session.ask(name, acquire_as(attempt + 10, Mode::EXCLUSIVE, Some(waiter(1, false))))));
     }
     granted(&session.ask("a", release(1)));
-    let counts = || ["entry", "place", "hint"].map(|table| test_file.count(table));
+    let counts = || ["entry", "waiter", "hint"].map(|table| test_file.count(table));
     assert_eq!(counts(), [2, 3, 1]);
     // The reader of "b" renews its lease, and the waiter for "b" asks again.
     test_file.clock.pass(20_000);
@@ -144,10 +144,10 @@ fn a_reboot_deletes_entries_queue_positions_and_hints() {
     }
     granted(&session.ask("a", release(1)));
     granted(&session.ask("b", acquire_as(1, Mode::Slot { permits: 1, slot: 0 }, None)));
-    assert!(["record", "entry", "place", "hint"].iter().all(|table| test_file.count(table) > 0));
+    assert!(["record", "entry", "waiter", "hint"].iter().all(|table| test_file.count(table) > 0));
     drop(session);
     drop(test_file.session("second"));
-    assert!(["record", "entry", "place", "hint"].iter().all(|table| test_file.count(table) == 0));
+    assert!(["record", "entry", "waiter", "hint"].iter().all(|table| test_file.count(table) == 0));
 }
 
 #[test]
@@ -167,5 +167,5 @@ fn an_inspection_writes_nothing() {
     let Vote::Report(report) = vote(&replies[0]) else { panic!("not a report") };
     assert_eq!((report.held, report.waiting), (None, 0));
     assert_eq!(version(), before);
-    assert_eq!((test_file.count("entry"), test_file.count("place")), (1, 1), "an inspection deletes no expired rows");
+    assert_eq!((test_file.count("entry"), test_file.count("waiter")), (1, 1), "an inspection deletes no expired rows");
 }

@@ -9,6 +9,6 @@ if got[1] ~= ARGV[1] then return {-1, now} end
 if got[4] then return {-2, now} end
 local vote, queue, kept, holds = got[2], KEYS[5], KEYS[6], KEYS[7]
 local attempt, verb, ticket = string.sub(KEYS[4], -32), ARGV[2], string.sub(ARGV[8], 1, 33)
-local at, place = string.sub(ticket, 1, 16), string.sub(ARGV[8], 18)
+local at, waiter = string.sub(ticket, 1, 16), string.sub(ARGV[8], 18)
 -- Read the fence even if the rest of the value is malformed: a fence must not be forgotten.
 local fence = got[3] and tonumber(string.match(got[3], '^%d+'))

@@ -4,7 +4,7 @@ local function read_entries()
   local entries, lapsed = {}, {}
   local all, valid = redis.call('HGETALL', holds), false
   for i = 1, #all, 2 do
-    if all[i] == 'period' then valid = all[i + 1] == vote end
+    if all[i] == 'held_mode' then valid = all[i + 1] == vote end
     local till, whose, its = string.match(all[i + 1], '^(%d+) (%w+) (%d+)$')
     if till and tonumber(till) >= millis then
       entries[#entries + 1] = {all[i], tonumber(till), whose, tonumber(its)}

@@ -1,6 +1,6 @@
 -- The queue, lowest ticket first. Mirrors quorlock-core's node::queue. Needs `queue`, `kept`, `millis`, `at` and
--- `place`. A place is '<ticket id> <s or x> <channel>'. Each place is in two sorted sets: `queue`, sorted by the
--- ticket's time and then by id, and `kept`, sorted by the place's last millisecond. A place that is only in `kept` has
+-- `waiter`. A waiter is '<ticket id> <s or x> <channel>'. Each waiter is in two sorted sets: `queue`, sorted by the
+-- ticket's time and then by id, and `kept`, sorted by the waiter's last millisecond. A waiter that is only in `kept` has
 -- left the queue.
 local function drop_lapsed()
   local lapsed = redis.call('ZRANGEBYSCORE', kept, '-inf', '(' .. string.format('%.0f', millis))
@@ -19,16 +19,16 @@ local function is_lower(time, id, other_time, other_id)
   return tonumber(string.sub(id, 9, 16), 16) < tonumber(string.sub(other_id, 9, 16), 16)
 end
 
--- Adds the place to the queue, or extends it. Returns 1 if the place is new, and 0 if not. Each set expires later
--- than its places, even if the clock was set back.
+-- Adds the waiter to the queue, or extends it. Returns 1 if the waiter is new, and 0 if not. Each set expires later
+-- than its waiters, even if the clock was set back.
 local function keep_place()
-  if not (#place == 51 and string.find(place, '^%x+ [sx] %x+$') and string.sub(place, 17, 17) == ' '
+  if not (#waiter == 51 and string.find(waiter, '^%x+ [sx] %x+$') and string.sub(waiter, 17, 17) == ' '
     and string.find(at, '^%d+$')) then
-    error('not a place in queue')
+    error('malformed waiter')
   end
-  redis.call('ZADD', kept, millis + ENTRY_LEASE, place)
+  redis.call('ZADD', kept, millis + ENTRY_LEASE, waiter)
   redis.call('PEXPIRE', kept, ENTRY_LEASE * 10)
-  local added = redis.call('ZADD', queue, at, place)
+  local added = redis.call('ZADD', queue, at, waiter)
   redis.call('PEXPIRE', queue, ENTRY_LEASE * 10)
   return added
 end

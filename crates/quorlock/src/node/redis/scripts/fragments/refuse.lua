@@ -1,5 +1,5 @@
 -- Refusals. Mirrors `held` of quorlock-core's node::apply and `enqueue` of node::queue.
--- Needs the fragments begin, period and queue.
+-- Needs the fragments begin, held_mode and queue.
 --#note
 local function held(spot, waiting, lower)
   return {0, now, redis.call('PTTL', KEYS[2]), fence or 0, by == signed and who or '', spot, waiting, lower}
@@ -11,7 +11,7 @@ local function is_voted_lower()
   -- The tickets of several entries are not known. Assume a lower one: an unnecessary yield is safe.
   if kind then return true end
   local time, id = string.match(by == vote and voted or '', '^(%d+)-(%x+)$')
-  return time and is_lower(tonumber(time), id, tonumber(at), place)
+  return time and is_lower(tonumber(time), id, tonumber(at), waiter)
 end
 
 -- Returns how many of the first `before` waiters block the requesting client. Shared waiters do not block each other:
@@ -29,11 +29,11 @@ end
 -- Adds the waiter to the queue if it has a ticket, and returns a refusal with its queue position.
 local function refuse(taken, shares)
   local spot, lower, waiting = 0, 0, redis.call('ZCARD', queue)
-  if place ~= '' then
-    if waiting >= WAITERS_MAX and not redis.call('ZSCORE', queue, place) then return {-6, now} end
+  if waiter ~= '' then
+    if waiting >= WAITERS_MAX and not redis.call('ZSCORE', queue, waiter) then return {-6, now} end
     waiting = waiting + keep_place()
     --#keep_request
-    local before = redis.call('ZRANK', queue, place)
+    local before = redis.call('ZRANK', queue, waiter)
     spot = before + 1
     if is_voted_lower() or count_ahead(before, shares) > 0 then lower = 1 end
   end

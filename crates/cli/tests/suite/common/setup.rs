@@ -7,13 +7,13 @@ use quorlock_testkit::{RedisServer, eventually};
 use super::{User, cluster};
 
 /// A user with a file or with servers. The servers end when this is dropped.
-pub(crate) struct Place {
+pub(crate) struct Setup {
     pub(crate) user: User,
     pub(crate) flags: Vec<String>,
     pub(crate) servers: Vec<RedisServer>,
 }
 
-impl Place {
+impl Setup {
     pub(crate) fn file() -> Self {
         Self { user: User::new(), flags: Vec::new(), servers: Vec::new() }
     }
