@@ -25,8 +25,9 @@ use crate::platform::clock;
 
 /// The longest time for which the nodes refuse a retired owner: a week.
 const TOMBSTONE_MILLIS_MAX: u64 = 7 * 24 * 60 * 60 * 1_000;
-/// How long this client remembers that a lease is over, counted from the last call that found the lease over.
-const ENDED_MEMORY: Duration = Duration::from_secs(10 * 60);
+/// The number of ttls for which this client remembers that a lease is over, counted from the last call that found the
+/// lease over. The nodes' tombstones last as long.
+const ENDED_MEMORY_TTLS: u32 = 2;
 
 /// Restarts the ttl on every node that still has the vote. A node without the vote does not grant it again, because
 /// this client does not know whether the lease was lost in the meantime.
@@ -36,6 +37,7 @@ const ENDED_MEMORY: Duration = Duration::from_secs(10 * 60);
 /// lease. A caller that repeats extensions therefore does not keep a useless minority of votes alive.
 pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Result<Duration, LeaseError> {
     if cluster.ended.has(lease.id, clock::now()) {
+        mark_ended(cluster, lease);
         return Err(LostError::Ended.into());
     }
     if cluster.doubts.has(lease.id, clock::now()) {
@@ -99,7 +101,7 @@ fn record_result(
 /// that before.
 fn mark_ended(cluster: &Cluster, lease: &DetachedLease) -> bool {
     let now = clock::now();
-    cluster.ended.add(lease.id, now + ENDED_MEMORY, now)
+    cluster.ended.add(lease.id, now + lease.ttl.duration() * ENDED_MEMORY_TTLS, now)
 }
 
 /// Creates an event of a detached lease, with the current time.
