@@ -1,16 +1,18 @@
-//! Compares this tree with another revision, by measuring the workers of both builds alternately.
+//! Compares this tree with another revision, by measuring the workers of both builds alternately. Each build sets up
+//! its own servers with its own command, because two revisions may store different things on a server.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use quorlock_testkit::RedisServer;
+
 use crate::case::{Case, P50, RATE};
 use crate::options::Options;
 use crate::report::{Measured, number};
 use crate::run;
 use crate::spread::Spread;
-use crate::stage::Stage;
 use crate::worker::{Task, Worker};
 use crate::{Failure, Outcome};
 
@@ -25,6 +27,8 @@ const HELD_TURN: Duration = Duration::from_secs(10);
 const HELD_TURNS: usize = 3;
 const SHARE: &str = "share_of_a_core";
 const NOW: &str = "now";
+/// The programs of a build: the workers, and the command.
+const PROGRAMS: [&str; 2] = ["quorlock-bench", "quorlock"];
 
 /// The task of both builds in one case.
 struct Contest {
@@ -74,14 +78,14 @@ pub(crate) fn names() -> Vec<String> {
 
 /// Builds the revision, compares both builds in the named cases, and prints one row for each.
 pub(crate) fn compare(revision: &str, names: &[String], turns: usize, options: &Options) -> Outcome {
-    let (commit, worker) = build(revision, &options.folder.join("against"))?;
+    let (commit, programs) = build(revision, &options.folder.join("against"))?;
     let then = format!("{revision} ({})", &commit[..commit.len().min(10)]);
     println!("A ratio is the ratio of both medians. A spread is the middle half of {turns} measurements.\n");
     println!("| case | figure | now | spread | {then} | spread | now / then | |\n|---|---|---|---|---|---|---|---|");
     let mut failed = Vec::new();
     for contest in contests().into_iter().filter(|contest| names.contains(&contest.name)) {
         let name = contest.name.clone();
-        match contest.set_up(&worker, &then, options).and_then(|case| run::measure(case, turns)) {
+        match contest.set_up(&programs, &then, options).and_then(|case| run::measure(case, turns)) {
             Ok(measured) => print!("{}", row(&measured, &then)),
             Err(error) => {
                 eprintln!("{name}: {error}");
@@ -94,24 +98,27 @@ pub(crate) fn compare(revision: &str, names: &[String], turns: usize, options: &
 
 impl Contest {
     /// Sets up the case, with separate servers or a separate file for each build.
-    fn set_up(self, worker: &Path, then: &str, options: &Options) -> Result<Case, Failure> {
+    fn set_up(self, programs: &Path, then: &str, options: &Options) -> Result<Case, Failure> {
         let mut case = Case::new(self.name, "", self.figure);
         let length = if self.kind == "leases" { HELD_TURN } else { options.length };
         case.turns = (self.kind == "leases").then_some(HELD_TURNS);
-        for (name, program) in [(NOW, &std::env::current_exe()?), (then, &worker.to_owned())] {
+        let own = std::env::current_exe()?;
+        let own = own.parent().ok_or("this program has no folder")?;
+        for (name, programs) in [(NOW, own), (then, programs)] {
             let nodes = if self.nodes == 0 {
                 let folder = tempfile::tempdir_in(&options.folder)?;
                 let node = format!("sqlite:{}", folder.path().join("locks.db").display());
                 case.keep(folder);
                 vec![node]
             } else {
-                let stage = options.runtime.block_on(Stage::set(self.nodes))?;
-                let urls = stage.urls();
-                case.keep(stage);
+                let servers = RedisServer::start_many(self.nodes);
+                let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
+                case.keep(servers);
+                init_cluster(&programs.join("quorlock"), &urls).map_err(|error| format!("{name}: {error}"))?;
                 urls
             };
             let task = Task { nodes, callers: self.callers, ttl_ms: TTL_MS, plain: self.plain, ..Task::default() };
-            let mut command = Command::new(program);
+            let mut command = Command::new(programs.join("quorlock-bench"));
             command.args(["worker", self.kind]);
             let worker = Worker::start(command, &task, length)
                 .map_err(|error| format!("the worker of {name} does not work with this tree's driver: {error}"))?;
@@ -119,6 +126,17 @@ impl Contest {
         }
         Ok(case)
     }
+}
+
+/// Founds a cluster of new servers with a build's command.
+fn init_cluster(quorlock: &Path, urls: &[String]) -> Result<(), Failure> {
+    let mut command = Command::new(quorlock);
+    command.args(["nodes", "init", "--yes", "--nodes", &urls.join(",")]);
+    let output = command.output().map_err(|error| format!("cannot run {}: {error}", quorlock.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(format!("`nodes init` failed: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
 }
 
 /// One case: both medians with their spreads, their ratio, and whether this tree is slower beyond the spreads.
@@ -143,7 +161,8 @@ fn is_slower(now: &Spread, then: &Spread, more_is_better: bool) -> bool {
     lost > width(now).max(width(then))
 }
 
-/// Builds the worker of a revision, unless its build is kept from an earlier run. Returns the commit and the worker.
+/// Builds the programs of a revision, unless its build is kept from an earlier run. Returns the commit and the folder of
+/// the programs.
 fn build(revision: &str, folder: &Path) -> Result<(String, PathBuf), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut git = Command::new("git");
@@ -154,23 +173,25 @@ fn build(revision: &str, folder: &Path) -> Result<(String, PathBuf), Failure> {
         return Err(format!("{revision} is not a revision of this repository").into());
     }
     let commit = String::from_utf8(output.stdout)?.trim().to_owned();
-    let program = folder.join(&commit).join("quorlock-bench");
-    if program.is_file() {
-        return Ok((commit, program));
+    let programs = folder.join(&commit);
+    if PROGRAMS.iter().all(|program| programs.join(program).is_file()) {
+        return Ok((commit, programs));
     }
     eprintln!("building {revision} ({commit}); its build is kept in {}", folder.display());
-    let tree = folder.join("tree");
+    let (tree, target) = (folder.join("tree"), folder.join("target"));
     let _ = std::fs::remove_dir_all(&tree);
     std::fs::create_dir_all(&tree)?;
-    let built = unpack(&root, &commit, &tree).and_then(|()| cargo_build(&tree, &folder.join("target")));
+    let built = unpack(&root, &commit, &tree).and_then(|()| cargo_build(&tree, &target));
     std::fs::remove_dir_all(&tree)?;
     built.map_err(|error| format!("cannot build {revision} ({commit}): {error}"))?;
-    // The program gets its final name only when it is complete.
-    let copy = folder.join("quorlock-bench.new");
-    std::fs::copy(folder.join("target/release/quorlock-bench"), &copy)?;
-    std::fs::create_dir_all(folder.join(&commit))?;
-    std::fs::rename(copy, &program)?;
-    Ok((commit, program))
+    std::fs::create_dir_all(&programs)?;
+    for program in PROGRAMS {
+        // A program gets its final name only when it is complete.
+        let copy = programs.join(format!("{program}.new"));
+        std::fs::copy(target.join("release").join(program), &copy)?;
+        std::fs::rename(copy, programs.join(program))?;
+    }
+    Ok((commit, programs))
 }
 
 /// Unpacks the files of a commit. Does not use a git worktree, because an interrupted run would leave one registered.
@@ -190,7 +211,8 @@ fn unpack(root: &Path, commit: &str, tree: &Path) -> Result<(), String> {
 fn cargo_build(tree: &Path, target: &Path) -> Result<(), String> {
     let mut cargo = Command::new("cargo");
     cargo
-        .args(["build", "--release", "--quiet", "--locked", "--package", "quorlock-bench", "--target-dir"])
+        .args(["build", "--release", "--quiet", "--locked", "--package", "quorlock-bench", "--package", "quorlock-cli"])
+        .arg("--target-dir")
         .arg(target);
     cargo.arg("--manifest-path").arg(tree.join("Cargo.toml"));
     let status = cargo.status().map_err(|error| format!("cargo: {error}"))?;
