@@ -197,7 +197,7 @@ impl HeldMode {
     /// The names of the modes that have only one owner at a time, and therefore only one fence.
     pub const SINGLE_OWNER: [&'static str; 2] = ["exclusive", "reentrant"];
 
-    /// Returns the held_mode that the first holder with this mode begins.
+    /// Returns the held mode that the first holder with this mode begins.
     pub const fn of(mode: Mode) -> Self {
         match mode {
             Mode::Exclusive { .. } => Self::Exclusive,
@@ -225,7 +225,7 @@ impl HeldMode {
         }
     }
 
-    /// Returns the name of the held_mode, followed by the owner (a secret) or the number of slots.
+    /// Returns the name of the held mode, followed by the owner (a secret) or the number of slots.
     pub fn reveal(self) -> String {
         let word = self.as_str();
         match self {

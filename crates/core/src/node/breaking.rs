@@ -62,7 +62,7 @@ fn is_target(record: &Record, vote: &VoteNote, target: Target) -> bool {
     let note = record.fence_of_vote();
     match target {
         Target::Fence(fence) => note.is_some_and(|note| note.fence == fence),
-        // A digest identifies the attempt that began a held_mode, but not the entries that joined later.
+        // A digest identifies the attempt that began a held mode, but not the entries that joined later.
         Target::Digest(digest) => {
             digest == Digest::of(vote.attempt) && (vote.held_mode == HeldMode::Exclusive || note.is_none())
         }

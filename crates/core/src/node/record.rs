@@ -105,7 +105,7 @@ impl Record {
         self.vote.take_if(|vote| is_expired(vote.until));
         self.entries.retain(|entry| !is_expired(entry.until));
         if self.vote.is_none() {
-            // The held_mode ended with its vote. The entries must not carry over to the next vote.
+            // The held mode ended with its vote. The entries must not carry over to the next vote.
             self.entries.clear();
         }
         self.fence.take_if(|fence| is_expired(fence.until));
