@@ -85,7 +85,7 @@ fn a_quiet_doctor_prints_only_errors_and_warnings() {
     let (servers, nodes) = cluster(&user, 3);
     servers[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     let text = stdout(&user.run(&["doctor", "-q", "--nodes", &nodes]));
-    assert!(text.contains("  wrong    its maxmemory-policy is allkeys-lru"), "{text}");
+    assert!(text.contains("  error    its maxmemory-policy is allkeys-lru"), "{text}");
     assert!(text.contains(&servers[1].url()) && !text.contains(&servers[0].url()), "{text}");
     for hidden in ["  ok  ", "  note  ", "no warnings", " errors"] {
         assert!(!text.contains(hidden), "{hidden:?} is in: {text}");
@@ -111,11 +111,11 @@ fn unreachable_nodes_are_found() {
     let (servers, nodes) = cluster(&user, 3);
     servers[2].kill();
     let report = Report::of(&user, &nodes);
-    report.assert_finds(69, "wrong reach", &["it cannot be reached", "refused", "start the server"]);
+    report.assert_finds(69, "error reach", &["it cannot be reached", "refused", "start the server"]);
     report.assert_finds(69, "warning quorum", &["2 of 3 nodes can vote", "no more may fail"]);
     assert_eq!(report.node(2)["state"], "unreachable");
     servers[1].kill();
-    Report::of(&user, &nodes).assert_finds(69, "wrong quorum", &["1 of 3 nodes can vote", "nobody gets a lock"]);
+    Report::of(&user, &nodes).assert_finds(69, "error quorum", &["1 of 3 nodes can vote", "nobody gets a lock"]);
 }
 
 #[test]
@@ -125,7 +125,7 @@ fn an_eviction_policy_is_found() {
     servers[1].command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
     Report::of(&user, &nodes).assert_finds(
         78,
-        "wrong memory",
+        "error memory",
         &["allkeys-lru", "CONFIG SET maxmemory-policy noeviction"],
     );
 }
@@ -136,7 +136,7 @@ fn a_server_out_of_memory_is_found() {
     let (servers, nodes) = cluster(&user, 3);
     servers[0].command(&["CONFIG", "SET", "maxmemory", "1"]);
     let report = Report::of(&user, &nodes);
-    report.assert_finds(78, "wrong memory", &["its memory is full"]);
+    report.assert_finds(78, "error memory", &["its memory is full"]);
     report.assert_finds(78, "warning memory", &["it uses", "raise maxmemory"]);
 }
 
@@ -151,8 +151,8 @@ fn a_replica_is_found_with_its_master() {
         info.as_str().is_some_and(|text| text.contains("master_link_status:up"))
     });
     let report = Report::of(&user, &nodes);
-    report.assert_finds(78, "wrong server", &[&format!("it is a replica of 127.0.0.1:{port}"), "REPLICAOF NO ONE"]);
-    report.assert_finds(78, "wrong server", &["shares its replication id with", &servers[0].url()]);
+    report.assert_finds(78, "error server", &[&format!("it is a replica of 127.0.0.1:{port}"), "REPLICAOF NO ONE"]);
+    report.assert_finds(78, "error server", &["shares its replication id with", &servers[0].url()]);
     report.assert_finds(78, "note server", &["it has 1 replica"]);
 }
 
@@ -164,7 +164,7 @@ fn a_server_that_is_listed_under_two_addresses_is_found() {
     let duplicate = nodes.replace(&servers[2].url(), &other_address);
     Report::of(&user, &duplicate).assert_finds(
         78,
-        "wrong server",
+        "error server",
         &["the same server as", &first, "list every server once"],
     );
 }
@@ -174,8 +174,8 @@ fn a_wrong_password_is_found_and_not_shown() {
     let user = User::new();
     let servers = RedisServer::builder().password("correct-horse").start_many(3);
     let wrong_urls = urls(&servers).replace("correct-horse", "battery-staple");
-    Report::of(&user, &wrong_urls).assert_finds(77, "wrong access", &["WRONGPASS"]);
-    Report::of(&user, &urls(&servers).replace(":correct-horse@", "")).assert_finds(77, "wrong access", &["NOAUTH"]);
+    Report::of(&user, &wrong_urls).assert_finds(77, "error access", &["WRONGPASS"]);
+    Report::of(&user, &urls(&servers).replace(":correct-horse@", "")).assert_finds(77, "error access", &["NOAUTH"]);
     for flag in ["--json", "-v"] {
         let output = user.run(&["doctor", flag, "--nodes", &wrong_urls]);
         assert!(!format!("{}{}", stdout(&output), stderr(&output)).contains("battery-staple"));
@@ -225,18 +225,18 @@ fn missing_permissions_are_found() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let report = |changes: &[&str]| Report::of(&user, &create_user(&servers, changes));
-    report(&["-evalsha"]).assert_finds(77, "wrong access", &["run evalsha", "+evalsha"]);
-    report(&["-script"]).assert_finds(77, "wrong access", &["run script load", "+script|load"]);
-    report(&["-info"]).assert_finds(77, "wrong access", &["run info"]);
-    report(&["-hset", "-hdel"]).assert_finds(77, "wrong access", &["run hdel, hset", "+hdel +hset"]);
+    report(&["-evalsha"]).assert_finds(77, "error access", &["run evalsha", "+evalsha"]);
+    report(&["-script"]).assert_finds(77, "error access", &["run script load", "+script|load"]);
+    report(&["-info"]).assert_finds(77, "error access", &["run info"]);
+    report(&["-hset", "-hdel"]).assert_finds(77, "error access", &["run hdel, hset", "+hdel +hset"]);
     report(&["-client|tracking"]).assert_finds(
         0,
         "warning access",
         &["does not permit CLIENT TRACKING", "+client|tracking"],
     );
     report(&["-scan"]).assert_finds(0, "warning access", &["cannot be listed", "+scan"]);
-    report(&["resetkeys", "~quorlock~*"]).assert_finds(77, "wrong access", &["touch keys of locks", "~quorlock:*"]);
-    report(&["resetkeys", "~quorlock:*"]).assert_finds(77, "wrong access", &["the node's own keys quorlock~epoch"]);
+    report(&["resetkeys", "~quorlock~*"]).assert_finds(77, "error access", &["touch keys of locks", "~quorlock:*"]);
+    report(&["resetkeys", "~quorlock:*"]).assert_finds(77, "error access", &["the node's own keys quorlock~epoch"]);
     report(&["-type"]).assert_finds(0, "note access", &["the type of their key", "+type"]);
     report(&["-pubsub"]).assert_finds(0, "warning access", &["does not permit PUBSUB NUMSUB", "+pubsub|numsub"]);
     report(&["resetchannels"]).assert_finds(0, "warning access", &["hints", "&quorlock~*"]);
@@ -248,10 +248,10 @@ fn constants_that_differ_from_the_clusters_are_found() {
     let user = User::new();
     let (_servers, nodes) = cluster(&user, 3);
     let report = Report::with(&user, &["--nodes", &nodes, "--max-ttl", "2m"]);
-    report.assert_finds(78, "wrong constants", &["max_ttl is 60s on the node and 120s here", "nodes reconfigure"]);
+    report.assert_finds(78, "error constants", &["max_ttl is 60s on the node and 120s here", "nodes reconfigure"]);
     let (other_servers, _) = cluster(&user, 3);
     let mixed = format!("{},{}", nodes.rsplit_once(',').unwrap().0, other_servers[0].url());
-    Report::of(&user, &mixed).assert_finds(78, "wrong constants", &["another cluster"]);
+    Report::of(&user, &mixed).assert_finds(78, "error constants", &["another cluster"]);
 }
 
 #[test]
@@ -290,8 +290,8 @@ fn a_skewed_clock_is_found() {
     let nodes = urls(&servers);
     assert!(user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success());
     for (offset, code, kind, text) in [
-        (-20_000_000, 78, "wrong clock", "20s behind the median"),
-        (20_000_000, 78, "wrong clock", "20s ahead of the median"),
+        (-20_000_000, 78, "error clock", "20s behind the median"),
+        (20_000_000, 78, "error clock", "20s ahead of the median"),
         (2_000_000, 0, "warning clock", "2.0s ahead of the median"),
     ] {
         clock.set_offset_micros(offset);
@@ -307,10 +307,10 @@ fn a_stopped_clock_is_found() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     clock.freeze_at_micros(i64::try_from(now.as_micros()).unwrap());
     let report = Report::of(&user, &server.url());
-    report.assert_finds(78, "wrong clock", &["its clock runs -", "more than the drift allowance of 10 %"]);
+    report.assert_finds(78, "error clock", &["its clock runs -", "more than the drift allowance of 10 %"]);
     // The two reads of the clock take time, so the report states a precision. Its rate must be right within that
     // precision.
-    let finding = report.findings().into_iter().find(|line| line.starts_with("wrong clock")).unwrap();
+    let finding = report.findings().into_iter().find(|line| line.starts_with("error clock")).unwrap();
     let number_after = |text: &str| -> f64 {
         let (_, rest) = finding.split_once(text).unwrap();
         rest.split(' ').next().unwrap().parse().unwrap()
@@ -324,7 +324,7 @@ fn a_stopped_clock_is_found() {
 fn an_even_number_of_nodes_is_found() {
     let user = User::new();
     let servers = RedisServer::start_many(4);
-    Report::of(&user, &urls(&servers[..2])).assert_finds(78, "wrong settings", &["two nodes tolerate no failure"]);
+    Report::of(&user, &urls(&servers[..2])).assert_finds(78, "error settings", &["two nodes tolerate no failure"]);
     Report::of(&user, &urls(&servers)).assert_finds(
         0,
         "warning quorum",
@@ -350,7 +350,7 @@ fn an_invalid_url_is_found_and_the_other_nodes_are_examined() {
     let user = User::new();
     let servers = RedisServer::start_many(2);
     let report = Report::of(&user, &format!("{},http://elsewhere", urls(&servers)));
-    report.assert_finds(78, "wrong settings", &["its scheme is unknown: use redis://"]);
+    report.assert_finds(78, "error settings", &["its scheme is unknown: use redis://"]);
     assert_eq!(report.node(0)["state"], "blank");
     assert_eq!(report.node(2)["node"], "http://elsewhere");
 }
@@ -372,12 +372,12 @@ fn a_read_only_file_is_found() {
     let blocked = user.home.path().join("blocked");
     std::fs::write(&blocked, "not a directory").unwrap();
     let below = format!("sqlite:{}", blocked.join("locks.db").display());
-    Report::of(&user, &below).assert_finds(78, "wrong settings", &["it is not a directory"]);
+    Report::of(&user, &below).assert_finds(78, "error settings", &["it is not a directory"]);
     let text = user.home.path().join("text.db");
     std::fs::write(&text, "x".repeat(1_000)).unwrap();
     Report::of(&user, &format!("sqlite:{}", text.display())).assert_finds(
         78,
-        "wrong settings",
+        "error settings",
         &["not an SQLite database"],
     );
     let locked = user.home.path().join("locked");
@@ -386,7 +386,7 @@ fn a_read_only_file_is_found() {
     // Root may write anywhere.
     if std::fs::write(locked.join("probe"), "").is_err() {
         let report = Report::of(&user, &format!("sqlite:{}", locked.join("locks.db").display()));
-        report.assert_finds(78, "wrong settings", &["no file can be created in it"]);
+        report.assert_finds(78, "error settings", &["no file can be created in it"]);
     }
 }
 
@@ -397,7 +397,7 @@ fn a_frozen_server_does_not_block_the_doctor() {
     servers[0].freeze();
     let report = Report::of(&user, &nodes);
     servers[0].thaw();
-    report.assert_finds(69, "wrong reach", &["no answer within"]);
+    report.assert_finds(69, "error reach", &["no answer within"]);
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn held_locks_are_listed_with_their_holders() {
         let detailed = stdout(&run(&["list", "-v"]));
         assert_eq!(detailed.lines().count(), 4 + 3 * nodes, "{detailed}");
         let listing = json(&stdout(&run(&["list", "invoices/*", "--json"])));
-        assert_eq!((&listing["v"], &listing["cut"]), (&1.into(), &false.into()));
+        assert_eq!((&listing["v"], &listing["truncated"]), (&1.into(), &false.into()));
         assert_eq!(names(&listing), ["invoices/1", "invoices/22"]);
         assert_eq!(listing["names"][0]["nodes"].as_array().unwrap().len(), nodes);
         assert_eq!(names(&json(&stdout(&run(&["list", "*/?", "--json"])))), ["invoices/1", "orders/1"]);
@@ -64,8 +64,8 @@ fn a_truncated_listing_is_marked() {
         let cut = run(&["list", "--limit", "2"]);
         assert_eq!(stdout(&cut).lines().count(), 3);
         assert!(stderr(&cut).contains("there are more locks"), "{}", stderr(&cut));
-        assert_eq!(json(&stdout(&run(&["list", "--limit", "2", "--json"])))["cut"], true);
-        assert_eq!(json(&stdout(&run(&["list", "--limit", "3", "--json"])))["cut"], false);
+        assert_eq!(json(&stdout(&run(&["list", "--limit", "2", "--json"])))["truncated"], true);
+        assert_eq!(json(&stdout(&run(&["list", "--limit", "3", "--json"])))["truncated"], false);
         for wrong in ["0", "10001"] {
             assert_fails(&run(&["list", "--limit", wrong]), 64, "between 1 and 10000");
         }

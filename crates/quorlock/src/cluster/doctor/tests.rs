@@ -44,7 +44,7 @@ fn the_doctor_warns_of_a_full_disk_and_of_a_file_that_a_reboot_deletes() {
 #[test]
 fn a_clock_rate_is_judged_by_the_part_that_exceeds_the_uncertainty() {
     let second = 1_000_000;
-    for (gained, kind) in [(0, "ok"), (11_000, "ok"), (20_000, "warning"), (99_000, "warning"), (103_000, "wrong")] {
+    for (gained, kind) in [(0, "ok"), (11_000, "ok"), (20_000, "warning"), (99_000, "warning"), (103_000, "error")] {
         let probe = Probe { first: reading(0, 0), last: reading(second, second + gained), ..Probe::default() };
         let clock = findings(&probe).into_iter().find(|line| line.starts_with("clock")).unwrap();
         assert!(clock.starts_with(&format!("clock {kind}: its clock runs +")), "{gained}: {clock}");
@@ -54,7 +54,7 @@ fn a_clock_rate_is_judged_by_the_part_that_exceeds_the_uncertainty() {
 
 #[test]
 fn a_round_trip_is_judged_by_the_node_deadline() {
-    for (round_trip, kind) in [(90, "ok"), (120, "warning"), (250, "wrong")] {
+    for (round_trip, kind) in [(90, "ok"), (120, "warning"), (250, "error")] {
         let (sent, heard) = (Moment::from_nanos(0), Moment::from_nanos(round_trip * 1_000_000));
         let findings = findings(&Probe { first: vec![Reading { sent, heard, at_micros: 0 }], ..Probe::default() });
         assert!(findings[0].starts_with(&format!("reach {kind}")), "{findings:?}");
