@@ -1,14 +1,16 @@
 (* Fences without assumptions about clocks.
 
    Votes may vanish at any moment: they expire, are released or evicted, or are forgotten because a clock jumped. Replies may
-   be late without bound, and clients may pause without bound and then decide. Leases may then overlap. Fences of
-   conflicting attempts still differ, and they have the order of the votes on every node that two majorities share. So a
+   be late without bound, and clients may pause without bound and then decide. Leases may then overlap. But fences of
+   conflicting attempts still differ, and they are ordered like the votes on every node that both majorities share. So a
    store that checks fences stays safe.
 
-   Who is in conflict with whom, and whose fence has to be a new one, is given as in Lease.v: Kinds.v has the relations.
+   As in Lease.v, [conflict] says which attempts conflict, and [fenced] which attempts need a new fence. Kinds.v defines
+   both for each kind of lock.
 
-   The one assumption is about a node's counter: it is kept, or comes back at or above every fence that the node has given
-   (A5, the floor; crates/core/src/node/restart.rs). README.md has each definition's place in crates/core. *)
+   The only assumption is about a node's counter, the highest fence that the node has granted. The node keeps it. If it
+   forgets it, the counter comes back at or above every fence that the node has granted (A5, the floor;
+   crates/core/src/node/restart.rs). README.md maps each definition to the code. *)
 
 Require Import Arith Lia List Bool.
 Require Import Majority.

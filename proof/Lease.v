@@ -5,8 +5,8 @@
    [len a], which is how long a node surely keeps a vote for attempt [a] in real time. Validity.v derives [len a] from the
    ttl, the drift and the client's own clock.
 
-   A relation between attempts says which attempts must not hold together. With "different" the relation is that of
-   an exclusive lock. Kinds.v has the relations of the other kinds of locks.
+   A relation between attempts says which attempts must not hold together. For an exclusive lock, these are any two
+   different attempts. Kinds.v has the relations of all kinds of locks.
 
    The code of nodes is in crates/core/src/node/, and that of clients in acquire.rs and hold.rs in crates/core/src.
    README.md maps each definition to the code. *)
@@ -125,7 +125,7 @@ Inductive step (s : state) : state -> Prop :=
 | Release : forall i a, done s a ->
     step s (mk (now s) (update2 (vote s) i a False) (counter s) (outside s) (ripe_at s) (promised s) (first s) (asked s)
       (renewing s) (granted s) (done s) (fence s) (voters s) (alive s))
-(* The node loses its memory; its counter takes any value. The quarantine lasts longer than every vote. *)
+(* The node loses its memory, and its counter may have any value. The quarantine lasts longer than every vote. *)
 | Crash : forall i c q, now s + longest <= q ->
     step s (mk (now s) (update (vote s) i (fun _ => False)) (update (counter s) i c) (update (outside s) i true)
       (update (ripe_at s) i (Nat.max q (ripe_at s i))) (promised s) (first s) (asked s) (renewing s) (granted s)
@@ -221,7 +221,7 @@ Proof.
   - rewrite O in H. discriminate.
 Qed.
 
-(* The three kinds of grants have in common that requests, decisions and quarantines do not change, a promise only gets
+(* What the three kinds of grants have in common: requests, decisions and quarantines do not change, a promise only gets
    longer, and the counter does not decrease. *)
 Ltac grants s I i a :=
   first

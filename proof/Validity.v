@@ -159,10 +159,11 @@ Qed.
 (* ----------------------------------------------------------------------------------------- what a client computes *)
 
 (* The rule of extension and the drift margin together. A client holds until its own clock reaches the m-th largest of its
-   send moments, plus the ttl, minus the drift. Until then the client is [backed], as Lease.v defines it. [clock] gives the
-   reading of the client's clock at each moment of real time. [sends] has, for each node, the real moment of the newest
-   request that the node acknowledged. [len a] is the real time in which a clock that is fast by the factor [n] counts
-   T - q. For that long a node surely keeps the vote. *)
+   send moments, plus the ttl, minus the drift. Until then the client is [backed], as Lease.v defines it.
+
+   [clock] gives the reading of the client's clock at each moment of real time. [sends] has, for each node, the real moment
+   at which the newest acknowledged request was sent. [len a] is the real time in which a clock that is fast by the factor
+   [n] counts T - q: for that long a node surely keeps the vote. *)
 Theorem what_a_client_computes_is_backed :
   forall N len (s : state) a (clock : nat -> nat) (T d m : nat) (q n c : Q) (sends : list (node * nat)),
   0 <= n -> 0 <= c -> c < 1 ->

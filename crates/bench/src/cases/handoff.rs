@@ -32,9 +32,9 @@ const GROWTH_MAX: f64 = 1.1;
 
 const ABOUT: &str = "Each time is measured from the call of release to the next holder's grant. *a round* sends a PING \
     to all nodes and ends when a majority has replied. *floor* is a handoff between bare sockets, with one waiter \
-    and the smallest scripts that work. Processor time is the time for a round, for a handoff between bare sockets, \
-    or for a lease including the refusal before its grant. The bar on growth compares the largest number of waiters \
-    with one waiter; up to 10 % more counts as noise.";
+    and the smallest scripts that work. Processor time is the time for a round in the first row, for a handoff \
+    between bare sockets in the second row, and for a lease, with the refusal before its grant, in the other rows. The \
+    bar on growth compares the largest number of waiters with one waiter; up to 10 % more counts as noise.";
 
 pub(crate) fn planned() -> Vec<Planned> {
     vec![

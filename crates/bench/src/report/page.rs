@@ -18,25 +18,25 @@ const INTRODUCTION: &str = "\
 For readers who want to know how fast quorlock is, compared with other lock libraries and with the limits of the servers. After reading
 you know what each figure measures, which bars it meets, and how to repeat the run.
 
-`./x bench --write` writes this page from `target/bench/report.json`, which has all measured figures. A run starts all servers
-on loopback and fetches the other libraries from their registries. A case measures several *contenders*, which are the rows of its table.
-It repeats one sequence of measurements, with one measurement of each contender (A B C A B C), so that a busy moment affects all
-contenders. The first repetition does not count.
+`./x bench --write` writes this page from `target/bench/report.json`, which has all measured figures. A run starts all servers on loopback
+and fetches the other libraries from their registries. A case measures several *contenders*, which are the rows of its table. It measures
+each contender once, and then repeats all of these measurements (A B C A B C), so that a busy moment affects all contenders. The first
+repetition does not count.
 
-**Compare only ratios.** Each repetition gives one ratio of two contenders. The columns *relative to* and *spread* show the median, the
-lowest and the highest of these ratios. The median of the ratios may differ from the ratio of the medians in the other columns. A *bar*
-is a limit that a figure should meet. Every case has a bar, except for the case that shows how throughput grows with callers.
+**Compare only ratios.** Each repetition gives one ratio of two contenders. The column *relative to* shows the median of these ratios, and
+*spread* the lowest and the highest. The median of the ratios may differ from the ratio of the medians in the other columns. A *bar* is a
+limit that a figure should meet. Every case has a bar, except the one that shows how throughput grows with the number of callers.
 
 - *ours* is this repository's library. Rows with *fenced* use the default lock. Rows without *fenced* use `.plain()`: no fences.
 - *floor* is a minimal client with one thread, which sends recorded commands of *ours* and waits for a majority of the replies.
 - *ceiling* is the highest rate of the servers, as redis-benchmark measures it with the same commands (best of `-P 16`, `64`, `256`).
   If *floor* is faster than *ceiling*, redis-benchmark was the bottleneck, and *ceiling* is not a limit of the servers.
-- *ceiling, together* sends 16 requests in each command, because *ours*, with many callers, also sends similar requests as one command.
+- *ceiling, together* is the same with 16 requests in each command. With many callers, *ours* also sends similar requests as one command.
 - *p50* is the median of the times of a contender, and *p99* is the 99th percentile.
 - A *cycle* is one acquire and one release. Every caller locks its own name.
 - The other libraries run with their defaults, each in its own process.
 - `./x bench --against REV` compares this tree with another revision. One run measures both builds alternately.
-- [Bars that are not met, and why](performance-missed-bars.md) shows where the time goes in those cases, and which changes were tried.
+- [Bars that are not met, and why](performance-missed-bars.md) shows for each missed bar where the time goes, and which changes were tried.
 ";
 
 /// The pages and their paths.

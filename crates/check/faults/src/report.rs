@@ -120,8 +120,8 @@ fn head(run_info: &RunInfo) -> String {
          episode's seed chooses. Then it ends all faults and lets every client finish. All processes read one monotonic clock\n\
          and report their events to one history. The judge reads only that history. A lease counts as valid from the moment its\n\
          holder saw it until its release, or until the end of the validity that its library reported. While a client holds a\n\
-         lease, it reads a register, pauses, and writes it back. A quorlock client also locks {PRIVATE_NAMES} private names together with each\n\
-         judged name and releases them together, so that judged requests share commands with others, as they do under load.\n\n\
+         lease, it reads a register, pauses, and writes it back. Together with each of these names, a quorlock client locks and\n\
+         releases {PRIVATE_NAMES} names of its own. So the requests that the judge sees share commands with others, as under load.\n\n\
          Each seed, from {seed} on, gives one plan of faults. The harness runs the plan with quorlock, and with a *control*: a lock\n\
          library in which this test should find violations. Each seed uses another control. The libraries are:\n\n"
     );
@@ -134,9 +134,9 @@ fn head(run_info: &RunInfo) -> String {
 
 const CONTROLS: &str = "
 The controls (*trusting*, *rslock* and *node-redlock*) show what this test can detect: a test that finds nothing in any
-library proves nothing. rslock and node-redlock implement the Redlock page. If a server restarts empty, that page asks operators to keep it offline for the
-maximum ttl. In this test no operator does so; quorlock's quarantine keeps such a server from voting. All other choices of
-this test favour the controls.
+library proves nothing. rslock and node-redlock implement Redlock as Redis describes it. That description asks operators to
+keep a server that restarts empty offline for the maximum ttl. In this test no operator does so. (quorlock's quarantine keeps
+such a server from voting.) All other choices of this test favour the controls.
 
 Not covered: locks that are not exclusive (the simulation covers them), more than one machine, and disks that report writes
 that they have not made.
@@ -192,8 +192,8 @@ fn shared_commands(rows: &[Row]) -> String {
     let own = || rows.iter().filter(|row| !row.subject.is_control()).map(|row| &row.found);
     let (requests, together) = own().fold((0, 0), |(all, some), found| (all + found.requests, some + found.together));
     format!(
-        "Of quorlock's {requests} requests for judged names, {together} shared a command with other requests. These figures lack the\n\
-         requests of clients that were killed. If no request shared a command, the run fails."
+        "Of quorlock's {requests} requests for the names that clients compete for, {together} shared a command with other requests.\n\
+         These figures lack the requests of clients that were killed. If no request shared a command, the run fails."
     )
 }
 

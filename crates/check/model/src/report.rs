@@ -98,7 +98,8 @@ pub const WIDE_HEAD: &str = "| scenario | states |\n|---|---|";
 
 /// The page for `docs/evidence`, in Markdown.
 pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[WideResult], rosters: &str) -> String {
-    let mut page = format!("# Model checking of the shipped core\n\n{}\n\n{INTRODUCTION}", run_info.line());
+    let mut page =
+        format!("# Model checking of the shipped core\n\n{READERS}\n\n{}\n\n{INTRODUCTION}", run_info.line());
     let _ = writeln!(page, "{HEAD}");
     for row in rows {
         let _ = writeln!(page, "{}", row.line());
@@ -115,10 +116,11 @@ pub fn stories(rows: &[Row]) -> String {
     rows.iter().map(Row::story).collect::<Vec<_>>().join("\n")
 }
 
-const INTRODUCTION: &str = "\
+const READERS: &str = "\
 For readers who want to know which rules of the protocol the search covers, and for engineers who repeat it. The search is
-deterministic: every run gives the same figures.
+deterministic: every run gives the same figures.";
 
+const INTRODUCTION: &str = "\
 The search runs the shipped code, not a model of it: the clients' `Acquire`, `Hold` and `Delivery`, and the nodes' `node::apply` and
 `node::attend`. The search decides which messages are delivered, held back or lost, which connection breaks, which server restarts,
 how fast each clock runs, and when time passes. Each scenario limits how often each fault may occur. The search explores each
@@ -135,23 +137,24 @@ The search checks in every state:
   other lease.
 - After a majority has retired an owner, the owner holds the name for at most one more ttl, and keeps its other names.
 - When no client holds or wants the lock, nothing is in flight and every release is acknowledged, no vote is left.
-- Queue: from every order of the first replies, a fair schedule serves every waiter. While a lease is held and nothing
-  changes, a waiter sends no more requests than its polls need. The wider searches follow every fair schedule to its end, and each
-  schedule serves the waiters. A schedule is fair if time passes only when everything in flight has arrived.
+- Queue: from every order of the first replies, a fair schedule serves every waiter. While a lease is held and nothing changes, a
+  waiter sends no requests except its polls. The wider searches follow every fair schedule to its end, and each schedule serves the
+  waiters. A schedule is fair if time passes only when everything in flight has arrived.
 
-On a connection that stays open, messages arrive once and in order, as in TCP. The search may hold a message back
-until the end of the search, which covers a lost message. A Redis server may execute the requests of a batch in another order, but
-keeps the order of requests about one name
-([decision 28](../decisions/link.md#28-send-similar-requests-of-a-batch-as-one-command)), and a search is about one name.
+On a connection that stays open, messages arrive once and in order, as in TCP. The search may hold a message back until its end,
+which looks like a loss to the other side. A Redis server may execute the requests of a batch in another order, but keeps the order
+of requests about one name ([decision 28](../decisions/link.md#28-send-similar-requests-of-a-batch-as-one-command)), and each search
+is about one name.
 
 Messages arrive twice or out of order only if a connection breaks. Requests in flight then arrive at any time or never. The client
-repeats its unacknowledged releases on the next connection, and may repeat its acquire. So an acquire may arrive after the release
-of its attempt, and a release may arrive twice. The network never loses a single message, but only all messages of a connection
-([decision 20](../decisions/evidence.md#20-model-check-the-shipped-state-machines-one-scenario-per-rule)).
+repeats its unacknowledged releases on the next connection, and may repeat its acquire. So an acquire may arrive after the release of
+its attempt, and a release may arrive twice. A single message is never lost: only a whole connection breaks ([decision
+20](../decisions/evidence.md#20-model-check-the-shipped-state-machines-one-scenario-per-rule)).
 
-In some scenarios votes expire by a wall clock that jumps, as on a Redis server. Votes then expire early, and leases may overlap.
-Those searches check that fences differ, and that no server has granted the lower of two fences after the higher one. In all other
-scenarios votes expire by a clock that does not jump. A jump of the wall clock then only makes a server compute a longer uptime.
+In some scenarios votes expire by a wall clock that jumps, as on a Redis server. Votes then expire early, and leases may overlap. In
+these scenarios the search checks only that fences differ, and that no server has granted the lower of two fences after the higher
+one. In all other scenarios votes expire by a clock that does not jump. A jump of the wall clock then only makes a server compute a
+longer uptime.
 
 A step is one choice of the search: deliver a message, hold one back, cause a fault, or let time pass. `./x model`
 writes every counter-example, step by step, to `target/model/stories.txt`; `./x model --rule NAME` prints one.
@@ -164,22 +167,22 @@ Words in the table:
 - *Entry*: one holder's use of a shared or reentrant lock. A lock can have several entries at a time.
 - *Yield*: a waiter returns its votes and keeps its queue position.
 
-A quarantine that is only 3 ms too short causes no violation, so the mutant is 4 ms too short: for drift, a client subtracts 2 ms from
-a lease in addition to 10 % of the ttl. With clock rates at their limit these 2 ms make up for 2.44 ms of quarantine
-(2 / 0.9 x 1.1), and the restart of the server takes 1 ms.
+In one mutant the quarantine ends 4 ms too early, because ending it only 3 ms too early causes no violation. The reason is a margin:
+for drift, a client subtracts 2 ms from a lease in addition to 10 % of the ttl. With clock rates at their limit these 2 ms make up
+for 2.44 ms of quarantine (2 / 0.9 x 1.1). The restart of the server takes another 1 ms.
 
 Three mutants lack two rules each, because each of the two rules prevents the violation on its own:
 
-- Without a handshake for every connection, a request would still name the old epoch, and the node would refuse it. So this mutant
-  does not check epochs either. The scenario of an emptied server covers the epoch check without the handshake.
+- The mutant without a handshake does not check epochs either. With the check, a request would still name the old epoch, and the node
+  would refuse it. The scenario of an emptied server covers the epoch check alone.
 - A node that has no floor and no stored fence starts its fences at its clock minus max_clock_skew, which has the effect of a floor.
   So the two mutants without a floor also ignore the node's clock, both for this start and as the limit of proposed fences.
 
 Not covered:
 
-- Delays within a handshake: in the search a handshake is a single step, which can happen late.
+- Delays within a handshake: in the search a handshake is a single step. That step can happen late.
 - Arbitrary times: time passes only to the moments at which a timer is due and, in some scenarios, to multiples of a fixed interval.
-- Breaking a lease by its digest, which the [simulation](sim.md) covers. The search breaks leases only by their fence.
+- Breaking a lease by its digest: the search breaks leases only by their fence. The [simulation](sim.md) covers digests.
 - The Lua scripts. Other tests compare them with `node::apply`.
 
 ";

@@ -183,6 +183,7 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, mutants: &[MutantRuns
         page.push_str(&line);
         page.push('\n');
     };
+    add(include_str!("page/readers.md").into());
     add(run_info.line());
     add(include_str!("page.md").trim_end().into());
     add(String::new());

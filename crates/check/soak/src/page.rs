@@ -11,7 +11,7 @@ pub fn page(run_info: &RunInfo, server: &str, took: Duration, rounds: &[Figures]
     format!(
         "# Soak: nothing is left over\n\n\
          For readers who want to know whether quorlock leaks memory, tasks, files, connections or keys. The figures were\n\
-         taken between rounds, while all clients and nodes were idle. [The soak test](robustness.md#leases-that-come-and-go) describes the load and the\n\
+         taken between rounds of load, while all clients and nodes were idle. [The soak test](robustness.md#leases-that-come-and-go) describes the load and the\n\
          limits.\n\n\
          {} {server}; {} rounds in {:.1} minutes.\n\n{}",
         run_info.line(),

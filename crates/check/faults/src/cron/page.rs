@@ -80,13 +80,13 @@ pub fn page(machine: &Machine, results: &[CaseResult]) -> String {
     let (period, ttl, line) = (PERIOD.as_secs(), TTL.as_secs(), LINE.join(" "));
     let mut page = format!(
         "# The crontab recipe under ordinary operations\n\n\
-         This page is for operators who want to know what their cron jobs do while nodes are backed up, restarted or\n\
-         unreachable, and while processes are stopped or killed. Written by `./x faults --cron` on {date}, commit {commit};\n\
+         For operators who want to know what their cron jobs do while nodes are backed up, restarted or unreachable, and while\n\
+         processes are stopped or killed. Written by `./x faults --cron` on {date}, commit {commit};\n\
          do not edit. {server}; {system}.\n\n\
          {HOSTS} hosts have this crontab line, which is the README's line with shorter times:\n\n\
          ```\nquorlock {line} -- report.sh\n```\n\n\
-         They use three nodes with `appendonly yes`, listed in a configuration file. Times are scaled down: cron starts the line on\n\
-         every host every {period} s instead of once a night, and the ttl and max_ttl are {ttl} s. The report records its\n\
+         They use three nodes (lock servers) with `appendonly yes`, listed in a configuration file. Times are scaled down: cron starts\n\
+         the line on every host every {period} s instead of once a night, and the ttl and max_ttl are {ttl} s. The report records its\n\
          beginning, its steps and its fence. It runs as a child of a shell script, as most jobs do.\n\n\
          Each case has one operation, for example a backup. The *wrapper* is the `quorlock run` process, which holds the lock. The\n\
          *guard* is a second process of each run: it kills the command if the wrapper is stopped or killed. A case has passed if all\n\
