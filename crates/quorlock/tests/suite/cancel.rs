@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::common::Cluster;
 use crate::common::long_leases::{CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, expect_soon};
 use quorlock::{AcquireError, FenceError, Lease, Lock, LostError};
-use quorlock_testkit::eventually;
+use quorlock_testkit::{eventually, eventually_async};
 use tokio::task::yield_now;
 
 /// The phase in which an acquire was dropped.
@@ -382,6 +382,12 @@ async fn a_dropped_lease_is_released_even_if_the_runtime_never_runs_again() {
     for name in &names {
         cluster.wait_for_key_on(&format!("quorlock:{name}"), &[0, 1, 2]).await;
     }
+    // While a batch waits for its replies, a link sends no other batch. The replies to an inspection are the last ones.
+    eventually_async("all replies to have arrived", async || {
+        let inspection = client.inspect("job/0").await.expect("the client is open");
+        inspection.nodes.iter().all(|(_, report)| report.is_ok())
+    })
+    .await;
     drop(leases.pop());
     // From here on, nothing is awaited. The runtime has only this thread, so no task runs any more.
     let is_released = |keys: Vec<Vec<String>>| keys.iter().all(|keys| keys.len() == leases.len());
