@@ -112,7 +112,7 @@ impl Claim {
     fn win(self: &Arc<Self>, inner: &mut ClaimState, won: Won) -> Vec<Step> {
         let Stage::Acquiring { machine, .. } = &inner.stage else { return Vec::new() };
         let (now, terms) = (clock::now(), machine.terms().clone());
-        self.cluster.counters.won(&won);
+        self.cluster.counters.won(won.sealed_late);
         inner.waiter = won.waiter;
         if let (Mode::Reentrant { owner }, Some(fence)) = (won.mode, won.fence) {
             inner.owner_fence = Some(self.cluster.owner_fences.enter(owner, &self.key.text, fence));
