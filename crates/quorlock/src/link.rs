@@ -33,7 +33,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::link::membership::Membership;
 use crate::link::quarantine_records::Records;
-use crate::node::{Answer, Inbox, Life, LockKey, Node, Reply, Trouble};
+use crate::node::{Answer, Inbox, Life, LockKey, Node, Trouble};
 use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 use crate::platform::runtime;
@@ -164,7 +164,7 @@ impl Inner {
     fn replied(&mut self, answer: &Answer) -> Notices {
         let Answer::Votes(replies) = answer else { return Notices::default() };
         let owed = self.delivery.owed();
-        let senders = self.delivery.replied(replies.iter().map(Reply::fate));
+        let senders = self.delivery.replied(replies);
         (senders, self.delivery.owed() < owed)
     }
 
