@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 
 use crate::backoff::{DELAY_MIN, Schedule};
 use crate::fence::{self, Fence};
-use crate::hold::{Defeat, Step, Wait, Won};
+use crate::hold::{Defeat, Hold, Step, Wait};
 use crate::name::LeaseId;
 use crate::nodes::NodeSet;
 use crate::request::{POLL_MAX, Parting, Request, Ticket, Waiter};
@@ -19,7 +19,6 @@ use crate::round::Attempt;
 use crate::rules::Rule;
 use crate::terms::{Mode, Terms};
 use crate::time::Moment;
-use crate::validity::{self, valid_until};
 use crate::vote::{Outcome, Refusal, Tally, Verdict};
 
 /// How often one attempt tries to raise the fences of a majority to one value (the seal) before the attempt fails.
@@ -269,7 +268,8 @@ impl Acquire {
         Step::Ask { nodes, round: 0, request }
     }
 
-    fn waiter(&self) -> Option<Waiter> {
+    /// Returns the position in the queue, once there is one, and the channel for hints.
+    pub fn waiter(&self) -> Option<Waiter> {
         let (ticket, channel) = (self.ticket?, self.terms.channel?);
         Some(Waiter { ticket, channel, shared: self.terms.mode.is_shared() })
     }
@@ -282,13 +282,13 @@ impl Acquire {
     fn decide(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(current) = &self.state else { return Vec::new() };
         let majority = self.terms.quorum.majority();
-        if let Some(won) = self.won(current) {
-            let left = validity::left(won.valid_until, now);
+        if let Some(hold) = self.won(current, now) {
+            let (left, sealed_late) = (hold.validity(now), current.seals > 0);
             if left.is_zero() || left < self.terms.min_validity {
                 return self.defeat(Verdict::TooSlow, now, rng);
             }
             self.state = State::Finished;
-            return alloc::vec![Step::Won(won)];
+            return alloc::vec![Step::Won { hold, sealed_late }];
         }
         let is_over = self.is_over(now);
         if !is_over && self.must_yield(current) {
@@ -319,7 +319,8 @@ impl Acquire {
         self.terms.give_up.is_some_and(|end| now >= end)
     }
 
-    fn won(&self, current: &Attempt) -> Option<Won> {
+    /// Returns the hold if a majority has granted one fence and one slot.
+    fn won(&self, current: &Attempt, now: Moment) -> Option<Hold> {
         let majority = self.terms.quorum.majority();
         let slot = current.round.best_slot();
         let fences = || current.round.grants_of(slot).map(|(_, fence, _)| fence);
@@ -336,19 +337,12 @@ impl Acquire {
                 acks[node] = Some(sent);
             }
         }
-        let valid_until = valid_until(acks.iter().flatten().copied(), majority, self.terms.ttl, self.terms.drift)?;
-        Some(Won {
-            attempt: self.attempt,
-            fence: (!self.terms.plain).then_some(fence),
-            mode: match (self.terms.mode, slot) {
-                (Mode::Slot { permits, .. }, Some(slot)) => Mode::Slot { permits, slot },
-                (mode, _) => mode,
-            },
-            acks,
-            valid_until,
-            sealed_late: current.seals > 0,
-            waiter: self.waiter(),
-        })
+        let mode = match (self.terms.mode, slot) {
+            (Mode::Slot { permits, .. }, Some(slot)) => Mode::Slot { permits, slot },
+            (mode, _) => mode,
+        };
+        let fence = (!self.terms.plain).then_some(fence);
+        Hold::new(Terms { mode, ..self.terms.clone() }, self.attempt, fence, acks, now)
     }
 
     /// Asks the nodes with the lower fences to raise them, after a majority has granted unequal fences.

@@ -9,6 +9,7 @@
 mod tests;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::hash::{Hash, Hasher};
@@ -20,6 +21,7 @@ use crate::name::LeaseId;
 use crate::request::{ENTRY_LEASE, Parting, Request};
 use crate::rules::{Rule, Rules};
 use crate::time::{Moment, Ttl};
+use crate::vote::Vote;
 
 /// The most releases that a link may owe to a node. A link that owes this many accepts no new requests.
 pub const OWED_MAX: usize = 65_536;
@@ -53,33 +55,41 @@ struct Owed<T> {
     is_resent: bool,
 }
 
-/// A request for a vote, with its sender's context.
-#[derive(Clone, Debug, Hash)]
-struct Ask<T> {
-    request: Arc<Request>,
-    round: u32,
-    context: T,
-}
-
+/// An element of the queue or of a batch.
 #[derive(Clone, Debug, Hash)]
 enum Item<T> {
+    /// A request for a vote, with its sender's context.
     Ask {
-        ask: Ask<T>,
+        request: Arc<Request>,
+        round: u32,
+        context: T,
         /// Whether the request was sent before, to a server that no longer had the name.
         is_resent: bool,
     },
     Release(LeaseId),
 }
 
-/// How a node handled a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+/// A node's reply to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reply {
     /// The node voted, or acknowledged a release.
-    Done,
-    /// The node answered with an error, and may or may not have applied the request.
-    Failed,
-    /// The node did nothing, because another of its servers has the name.
-    Moved,
+    Voted {
+        /// The vote.
+        vote: Vote,
+        /// The time of the node's clock, if the reply has it.
+        at_micros: Option<u64>,
+    },
+    /// The node answered with this error, and may or may not have applied the request.
+    Failed(String),
+    /// The node did nothing, because another server of its Redis Cluster has the name now. The session must end.
+    Moved(String),
+}
+
+impl Reply {
+    /// Returns whether the node voted in favour; for a release, whether there was a vote to release.
+    pub fn is_grant(&self) -> bool {
+        matches!(self, Self::Voted { vote: Vote::Grant { .. }, .. })
+    }
 }
 
 /// A request or release that is complete: its attempt, round and context.
@@ -99,7 +109,7 @@ pub struct Delivery<T> {
     /// Releases that were answered with an error.
     failed: Vec<LeaseId>,
     /// Requests whose names have moved to another server. The next connection sends them once more.
-    moved: Vec<Ask<T>>,
+    moved: Vec<Item<T>>,
     /// Whether the node reported a move on the current connection.
     is_moving: bool,
     /// The last round of each lease whose renewal is in the queue.
@@ -130,7 +140,7 @@ impl<T: Clone> Delivery<T> {
     /// the new round instead, so that renewals do not pile up for a slow node.
     pub fn ask(&mut self, request: Arc<Request>, round: u32, context: T) {
         if round == 0 || self.renewals.insert(request.attempt(), round).is_none() {
-            self.queue.push_back(Item::Ask { ask: Ask { request, round, context }, is_resent: false });
+            self.queue.push_back(Item::Ask { request, round, context, is_resent: false });
         }
     }
 
@@ -140,7 +150,7 @@ impl<T: Clone> Delivery<T> {
         self.serial += 1;
         self.owed.insert(attempt, Owed { release, expires_at, serial: self.serial, is_resent: false });
         // Drop the moved requests of this attempt: the node could acknowledge the release before they are sent again.
-        self.moved.retain(|ask| !(ask.request.creates_vote() && ask.request.attempt() == attempt));
+        self.moved.retain(|item| !item.creates_vote_of(attempt));
         if self.rules.hold(Rule::ReleaseInOrder) {
             self.queue.push_back(Item::Release(attempt));
         } else {
@@ -155,11 +165,11 @@ impl<T: Clone> Delivery<T> {
         while batch.len() < max {
             let Some(item) = self.queue.pop_front() else { break };
             match item {
-                Item::Ask { mut ask, is_resent } => {
-                    self.leave_queue(&mut ask);
-                    if !self.is_over(&ask) {
-                        send(Arc::clone(&ask.request), &ask.context);
-                        batch.push(Item::Ask { ask, is_resent });
+                Item::Ask { request, round, context, is_resent } => {
+                    let round = self.latest_round(&request, round);
+                    if !self.is_over(&request) {
+                        send(Arc::clone(&request), &context);
+                        batch.push(Item::Ask { request, round, context, is_resent });
                     }
                 }
                 Item::Release(attempt) => {
@@ -178,29 +188,29 @@ impl<T: Clone> Delivery<T> {
         size
     }
 
-    /// Takes the reply to the oldest batch. Returns, for each request of that batch, the sender to notify, if any.
-    pub fn replied(&mut self, fates: impl IntoIterator<Item = Fate>) -> Vec<Option<Completion<T>>> {
+    /// Takes the replies to the oldest batch. Returns, for each request of that batch, the sender to notify, if any.
+    pub fn replied(&mut self, replies: &[Reply]) -> Vec<Option<Completion<T>>> {
         let batch = self.in_flight.pop_front().unwrap_or_default();
-        batch.into_iter().zip(fates).map(|(item, fate)| self.complete(item, fate)).collect()
+        batch.into_iter().zip(replies).map(|(item, reply)| self.complete(item, reply)).collect()
     }
 
-    /// Handles the fate of one item. Returns the sender to notify, unless the item must be sent again.
-    fn complete(&mut self, item: Item<T>, fate: Fate) -> Option<Completion<T>> {
-        match (item, fate) {
-            (Item::Ask { ask, is_resent: false }, Fate::Moved) if !self.is_over(&ask) => {
+    /// Handles the reply to one item. Returns the sender to notify, unless the item must be sent again.
+    fn complete(&mut self, item: Item<T>, reply: &Reply) -> Option<Completion<T>> {
+        match (item, reply) {
+            (Item::Ask { request, round, context, is_resent: false }, Reply::Moved(_)) if !self.is_over(&request) => {
                 self.is_moving = true;
-                self.moved.push(ask);
+                self.moved.push(Item::Ask { request, round, context, is_resent: true });
                 None
             }
-            (Item::Ask { ask, .. }, _) => Some(ask.completion()),
-            (Item::Release(attempt), Fate::Done) => {
+            (Item::Release(attempt), Reply::Voted { .. }) => {
                 self.strays.remove(&attempt);
                 self.owed.remove(&attempt).map(|owed| (attempt, 0, owed.release.context))
             }
-            (Item::Release(attempt), Fate::Failed | Fate::Moved) => {
+            (Item::Release(attempt), Reply::Failed(_) | Reply::Moved(_)) => {
                 self.failed.push(attempt);
                 None
             }
+            (item, _) => item.completion(),
         }
     }
 
@@ -211,8 +221,7 @@ impl<T: Clone> Delivery<T> {
         owed.sort_unstable();
         self.queue = owed.into_iter().map(|(_, attempt)| Item::Release(attempt)).collect();
         if may_vote {
-            let moved = self.moved.drain(..).map(|ask| Item::Ask { ask, is_resent: true });
-            self.queue.extend(moved);
+            self.queue.extend(self.moved.drain(..));
         }
     }
 
@@ -222,25 +231,24 @@ impl<T: Clone> Delivery<T> {
         let mut completions = Vec::new();
         for item in core::mem::take(&mut self.in_flight).into_iter().flatten() {
             match item {
-                Item::Ask { ask, .. } => {
-                    if ask.request.creates_vote() {
-                        self.strays.insert(ask.request.attempt());
+                Item::Ask { request, round, context, .. } => {
+                    if request.creates_vote() {
+                        self.strays.insert(request.attempt());
                     }
-                    completions.push(ask.completion());
+                    completions.push((request.attempt(), round, context));
                 }
                 Item::Release(attempt) if !self.rules.hold(Rule::OweReleases) => drop(self.owed.remove(&attempt)),
                 Item::Release(_) => {}
             }
         }
         for item in core::mem::take(&mut self.queue) {
-            if let Item::Ask { mut ask, .. } = item {
-                self.leave_queue(&mut ask);
-                completions.push(ask.completion());
+            if let Item::Ask { request, round, context, .. } = item {
+                completions.push((request.attempt(), self.latest_round(&request, round), context));
             }
         }
         self.failed.clear();
         if !core::mem::take(&mut self.is_moving) {
-            completions.extend(self.moved.drain(..).map(Ask::completion));
+            completions.extend(self.moved.drain(..).filter_map(Item::completion));
         }
         completions
     }
@@ -283,23 +291,28 @@ impl<T: Clone> Delivery<T> {
     }
 
     /// Returns whether the request must not be sent any more, because its attempt was released.
-    fn is_over(&self, ask: &Ask<T>) -> bool {
-        self.rules.hold(Rule::ReleaseInOrder)
-            && ask.request.creates_vote()
-            && self.owed.contains_key(&ask.request.attempt())
+    fn is_over(&self, request: &Request) -> bool {
+        self.rules.hold(Rule::ReleaseInOrder) && request.creates_vote() && self.owed.contains_key(&request.attempt())
     }
 
-    /// Records that a request has left the queue. A renewal gets the number of its last round.
-    fn leave_queue(&mut self, ask: &mut Ask<T>) {
-        if ask.round > 0 {
-            ask.round = self.renewals.remove(&ask.request.attempt()).unwrap_or(ask.round);
-        }
+    /// Returns the round of a request that leaves the queue. For a renewal it is the last round that was queued.
+    fn latest_round(&mut self, request: &Request, round: u32) -> u32 {
+        if round > 0 { self.renewals.remove(&request.attempt()).unwrap_or(round) } else { round }
     }
 }
 
-impl<T> Ask<T> {
-    fn completion(self) -> Completion<T> {
-        (self.request.attempt(), self.round, self.context)
+impl<T> Item<T> {
+    /// Returns whether this is a request that can create a vote of the attempt.
+    fn creates_vote_of(&self, attempt: LeaseId) -> bool {
+        matches!(self, Self::Ask { request, .. } if request.creates_vote() && request.attempt() == attempt)
+    }
+
+    /// Returns the sender of a request; `None` for a release.
+    fn completion(self) -> Option<Completion<T>> {
+        match self {
+            Self::Ask { request, round, context, .. } => Some((request.attempt(), round, context)),
+            Self::Release(_) => None,
+        }
     }
 }
 

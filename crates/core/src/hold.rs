@@ -7,23 +7,23 @@ use core::time::Duration;
 use crate::fence::Fence;
 use crate::name::{Holder, LeaseId};
 use crate::nodes::NodeSet;
-use crate::request::{Parting, Request, Waiter};
+use crate::request::{Parting, Request};
 use crate::rng::Rng;
 use crate::round::Round;
 use crate::rules::Rule;
 use crate::terms::{Mode, Renewals, Terms};
 use crate::time::{Moment, Ttl};
-use crate::validity::{self, mth_largest};
+use crate::validity::{self, mth_largest, valid_until};
 use crate::vote::{Outcome, Refusal, Silence, Tally, Verdict, Vote};
 
 /// The state machine behind a lease, from the win to the release or loss.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Hold {
     terms: Terms,
     attempt: LeaseId,
     fence: Option<Fence>,
     /// For each node, the send time of the newest request that the node granted.
-    acks: Vec<Option<Moment>>,
+    pub(crate) acks: Vec<Option<Moment>>,
     valid_until: Moment,
     watchdog: Watchdog,
     /// Whether the lease is neither lost nor released.
@@ -42,16 +42,22 @@ pub struct Hold {
 }
 
 impl Hold {
-    /// Creates the hold of a lock that was won on these terms.
-    pub fn new(terms: Terms, won: Won, now: Moment) -> Self {
-        let watchdog = Watchdog::new(terms.renewals, terms.ttl, now);
-        Self {
-            terms: Terms { mode: won.mode, ..terms },
-            attempt: won.attempt,
-            fence: won.fence,
-            acks: won.acks,
-            valid_until: won.valid_until,
-            watchdog,
+    /// Creates the hold of a lock that the attempt wins at `now`. `acks` contains, for every node whose grant counts,
+    /// the send time of its request. Returns `None` if these nodes are no majority.
+    pub fn new(
+        terms: Terms,
+        attempt: LeaseId,
+        fence: Option<Fence>,
+        acks: Vec<Option<Moment>>,
+        now: Moment,
+    ) -> Option<Self> {
+        let valid_until = valid_until(acks.iter().flatten().copied(), terms.quorum.majority(), terms.ttl, terms.drift)?;
+        Some(Self {
+            attempt,
+            fence,
+            acks,
+            valid_until,
+            watchdog: Watchdog::new(terms.renewals, terms.ttl, now),
             is_held: true,
             loss: None,
             rounds: 0,
@@ -59,7 +65,8 @@ impl Hold {
             renewal: None,
             must_renew_again: false,
             broken: false,
-        }
+            terms,
+        })
     }
 
     /// Returns the terms of the lease.
@@ -75,6 +82,11 @@ impl Hold {
     /// Returns the lease's fence; `None` for a plain lock.
     pub fn fence(&self) -> Option<Fence> {
         self.fence
+    }
+
+    /// Returns the end of the validity by the grants so far, even if the lease is lost or released.
+    pub fn valid_until(&self) -> Moment {
+        self.valid_until
     }
 
     /// Returns the validity left at `now`; zero if the lease is lost or released.
@@ -292,7 +304,7 @@ impl Hold {
 }
 
 /// The schedule of one lease's renewals.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Watchdog {
     /// The time between renewals; zero if renewals are off.
     every: Duration,
@@ -355,6 +367,7 @@ impl Watchdog {
 
 /// An instruction to the driver of a state machine. The driver must carry out steps in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a box would cost an allocation for each lease")]
 pub enum Step {
     /// Send the request to these nodes.
     Ask {
@@ -376,8 +389,13 @@ pub enum Step {
     },
     /// Another client holds the lock, and the state of the queue has changed.
     Waits(Wait),
-    /// The lock is won: the acquire ends and a hold begins.
-    Won(Won),
+    /// The lock is won: the acquire ends, and the hold begins.
+    Won {
+        /// The state machine of the lease.
+        hold: Hold,
+        /// Whether the acquire had to seal: a majority did not grant one fence at first.
+        sealed_late: bool,
+    },
     /// The acquire has failed.
     Defeated(Defeat),
     /// The renewal succeeded.
@@ -410,25 +428,6 @@ pub struct Wait {
     pub position: Option<u32>,
     /// The number of waiters on the same node.
     pub waiting: u32,
-}
-
-/// A lock that was won.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Won {
-    /// The attempt that won: the lease's id from now on.
-    pub attempt: LeaseId,
-    /// The lease's fence; `None` for a plain lock.
-    pub fence: Option<Fence>,
-    /// How the lock is held; for a semaphore, with the granted slot.
-    pub mode: Mode,
-    /// For every node whose grant counts, the send time of its request.
-    pub acks: Vec<Option<Moment>>,
-    /// The end of the validity.
-    pub valid_until: Moment,
-    /// Whether the acquire had to seal: a majority did not grant one fence at first.
-    pub sealed_late: bool,
-    /// The waiter's queue position, which may still exist on nodes that did not grant.
-    pub waiter: Option<Waiter>,
 }
 
 /// An acquire that failed.

@@ -11,7 +11,7 @@ use crate::time::Moment;
 use crate::vote::{GrantedSlot, NodeVote, Outcome, Refusal, Silence, Tally, Verdict, Vote};
 
 /// The votes of one round: one reply for each node, and `None` for a node that has not answered.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Round {
     quorum: Quorum,
     replies: Vec<Option<Outcome>>,

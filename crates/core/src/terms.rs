@@ -17,7 +17,7 @@ pub const PERMITS_MAX: u32 = 1_024;
 pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(60 * 60);
 
 /// How to acquire a lock, and how to hold it.
-#[derive(Clone, Debug, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
     /// The configured nodes.
     pub quorum: Quorum,

@@ -27,11 +27,10 @@ use quorlock_core::vote::{NodeVote, Silence, Tally};
 use crate::cluster::history::LastEventTime;
 use crate::cluster::owner::OwnerFences;
 use crate::cluster::settings::Settings;
-use crate::cluster::stats::Counters;
 use crate::error::{CloseError, ReconfigureError};
 use crate::link::membership::Membership;
 use crate::link::quarantine_records::Records;
-use crate::link::{Claims, Link, LinkConfig, Sender, Traffic};
+use crate::link::{Claims, Counters, Link, LinkConfig, Sender};
 use crate::node::event::Event;
 use crate::node::{Companion, Node, STEP_DEADLINE};
 use crate::platform::runtime;
@@ -44,7 +43,7 @@ pub(crate) struct Cluster {
     pub(crate) settings: Settings,
     pub(crate) links: Vec<Arc<Link>>,
     pub(crate) timers: Arc<Timers>,
-    pub(crate) counters: Counters,
+    pub(crate) counters: Arc<Counters>,
     nodes: Vec<Arc<dyn Node>>,
     pub(crate) membership: Arc<Membership>,
     pub(crate) claims: Arc<Claims>,
@@ -55,7 +54,6 @@ pub(crate) struct Cluster {
     pub(crate) ended: RecentLeases,
     /// The channel on which this client receives hints.
     pub(crate) channel: Channel,
-    pub(crate) traffic: Arc<Traffic>,
     /// This host's records of quarantines.
     pub(crate) records: Records,
     pub(crate) last_event: LastEventTime,
@@ -73,7 +71,7 @@ impl Cluster {
             links: links.collect(),
             settings,
             timers: Arc::default(),
-            counters: Counters::default(),
+            counters: Arc::clone(&link.counters),
             nodes,
             membership: Arc::new(membership),
             claims: Arc::clone(&link.claims),
@@ -82,7 +80,6 @@ impl Cluster {
             ended: RecentLeases::default(),
             last_event: LastEventTime::default(),
             channel: link.channel,
-            traffic: Arc::clone(&link.traffic),
             records: link.records.clone(),
             closed: AtomicBool::new(false),
         };

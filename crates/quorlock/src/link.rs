@@ -3,6 +3,7 @@
 
 mod claims;
 mod connection;
+mod counters;
 mod handshake;
 mod heartbeat;
 mod history;
@@ -10,12 +11,11 @@ mod latency;
 pub(crate) mod membership;
 mod outages;
 pub(crate) mod quarantine_records;
-mod traffic;
 
 pub(crate) use claims::{ClaimEvents, Claims};
+pub(crate) use counters::Counters;
 pub use latency::RoundTrips;
 pub(crate) use outages::Outages;
-pub(crate) use traffic::Traffic;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -33,7 +33,7 @@ use tokio::sync::{Notify, mpsc};
 
 use crate::link::membership::Membership;
 use crate::link::quarantine_records::Records;
-use crate::node::{Answer, Inbox, Life, LockKey, Node, Reply, Trouble};
+use crate::node::{Answer, Inbox, Life, LockKey, Node, Trouble};
 use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 use crate::platform::runtime;
@@ -73,8 +73,7 @@ pub(crate) struct LinkConfig {
     pub(crate) claims: Arc<Claims>,
     /// The channel for hints to this client.
     pub(crate) channel: Channel,
-    /// The counts of messages.
-    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) counters: Arc<Counters>,
     /// Logs outages of nodes.
     pub(crate) outages: Arc<Outages>,
     /// This host's records of quarantines.
@@ -165,7 +164,7 @@ impl Inner {
     fn replied(&mut self, answer: &Answer) -> Notices {
         let Answer::Votes(replies) = answer else { return Notices::default() };
         let owed = self.delivery.owed();
-        let senders = self.delivery.replied(replies.iter().map(Reply::fate));
+        let senders = self.delivery.replied(replies);
         (senders, self.delivery.owed() < owed)
     }
 

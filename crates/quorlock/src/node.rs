@@ -16,12 +16,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures_util::future::BoxFuture;
-use quorlock_core::delivery::Fate;
+pub(crate) use quorlock_core::delivery::Reply;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, Name};
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
 use quorlock_core::request::{Request, Ticket};
-use quorlock_core::vote::{Handoff, Silence, Vote};
+use quorlock_core::vote::{Handoff, Silence};
 use tokio::sync::mpsc;
 
 use crate::platform::sync::AtomicBool;
@@ -204,28 +204,6 @@ pub(crate) struct Page {
     pub(crate) keys: Vec<String>,
     /// The position of the next page, in a format of the node; `None` after the last page.
     pub(crate) next: Option<String>,
-}
-
-/// The reply to one request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// A vote, and the time of the node's clock if the reply has it.
-    Voted { vote: Vote, at_micros: Option<u64> },
-    /// An error. It is not known whether the node has changed anything.
-    Failed(String),
-    /// Nothing was changed, because another server of the Redis Cluster has the name now. The session must end.
-    Moved(String),
-}
-
-impl Reply {
-    /// Returns what the node did with the request.
-    pub(crate) fn fate(&self) -> Fate {
-        match self {
-            Self::Voted { .. } => Fate::Done,
-            Self::Failed(_) => Fate::Failed,
-            Self::Moved(_) => Fate::Moved,
-        }
-    }
 }
 
 /// The reason why a session could not be opened, or has ended.

@@ -120,9 +120,13 @@ fn proposal(steps: &[Step]) -> u64 {
     }
 }
 
-fn expect_win(steps: &[Step]) -> Won {
+fn was_sealed_late(steps: &[Step]) -> bool {
+    matches!(steps, [Step::Won { sealed_late: true, .. }])
+}
+
+fn expect_win(steps: &[Step]) -> Hold {
     match steps {
-        [Step::Won(won)] => won.clone(),
+        [Step::Won { hold, .. }] => hold.clone(),
         other => panic!("not won: {other:?}"),
     }
 }
@@ -143,10 +147,11 @@ fn the_first_tick_asks_all_nodes() {
 #[test]
 fn a_majority_with_equal_fences_wins_before_the_other_nodes_answer() {
     let mut run = Run::start(terms(5));
-    let won = expect_win(&run.take_all(4, [grant(7, 0), grant(7, 1), grant(7, 2)]));
-    assert_eq!((won.attempt, won.fence, won.sealed_late), (run.attempt, Some(Fence::new(7)), false));
+    let steps = run.take_all(4, [grant(7, 0), grant(7, 1), grant(7, 2)]);
+    let won = expect_win(&steps);
+    assert_eq!((won.attempt(), won.fence(), was_sealed_late(&steps)), (run.attempt, Some(Fence::new(7)), false));
     assert_eq!(won.acks, send_times([Some(0), Some(1), Some(2), None, None]));
-    assert_eq!(won.valid_until, at(10_000 - 102), "validity counts from the earliest of the three send times");
+    assert_eq!(won.valid_until(), at(10_000 - 102), "validity counts from the earliest of the three send times");
     assert_eq!(run.take(5, 3, grant(7, 0)), []);
     assert_eq!(run.tick(500), []);
 }
@@ -161,7 +166,7 @@ fn grants_with_different_fences_do_not_form_a_majority() {
 
 #[test]
 fn a_single_node_is_a_majority() {
-    assert_eq!(expect_win(&Run::start(terms(1)).take(1, 0, grant(7, 0))).fence, Some(Fence::new(7)));
+    assert_eq!(expect_win(&Run::start(terms(1)).take(1, 0, grant(7, 0))).fence(), Some(Fence::new(7)));
 }
 
 #[test]
@@ -171,7 +176,7 @@ fn a_plain_lock_is_won_without_a_fence() {
     let (nodes, request) = first_ask(&steps).unwrap();
     assert_eq!(nodes, [0, 1, 2]);
     assert!(matches!(request, Request::PlainAcquire { .. }));
-    assert_eq!(expect_win(&run.take_all(1, [grant(0, 0), grant(0, 0)])).fence, None);
+    assert_eq!(expect_win(&run.take_all(1, [grant(0, 0), grant(0, 0)])).fence(), None);
 }
 
 #[test]
@@ -209,8 +214,9 @@ fn a_seal_asks_only_the_nodes_with_lower_fences() {
     let mut run = Run::start(terms(3));
     let steps = run.take_all(4, [grant(9, 0), grant(7, 0)]);
     assert_eq!(steps, [run.acquire.request([1].into_iter().collect(), Fence::new(9))]);
-    let won = expect_win(&run.take(6, 1, grant(9, 5)));
-    assert_eq!((won.fence, won.sealed_late), (Some(Fence::new(9)), true));
+    let steps = run.take(6, 1, grant(9, 5));
+    let won = expect_win(&steps);
+    assert_eq!((won.fence(), was_sealed_late(&steps)), (Some(Fence::new(9)), true));
     assert_eq!(won.acks, send_times([Some(0), Some(5), None]));
 }
 
@@ -234,7 +240,7 @@ fn a_seal_ignores_a_node_whose_fence_is_far_ahead() {
         "the fourth grant allows a lower seal"
     );
     assert_eq!(run.take(7, 1, grant(6, 6)), []);
-    assert_eq!(expect_win(&run.take(7, 2, grant(6, 6))).fence, Some(Fence::new(6)));
+    assert_eq!(expect_win(&run.take(7, 2, grant(6, 6))).fence(), Some(Fence::new(6)));
 }
 
 #[test]
@@ -441,12 +447,13 @@ mod mutants {
     #[test]
     fn without_count_from_send_validity_counts_from_the_reply() {
         let steps = mutant(Rule::CountFromSend).take_all(9_000, [grant(7, 0), grant(7, 0)]);
-        assert_eq!(expect_win(&steps).valid_until, at(9_000 + 10_000 - 102));
+        assert_eq!(expect_win(&steps).valid_until(), at(9_000 + 10_000 - 102));
     }
 
     #[test]
     fn without_equal_fences_there_is_no_seal() {
-        let won = expect_win(&mutant(Rule::EqualFences).take_all(4, [grant(9, 0), grant(7, 0)]));
-        assert_eq!((won.fence, won.sealed_late), (Some(Fence::new(9)), false));
+        let steps = mutant(Rule::EqualFences).take_all(4, [grant(9, 0), grant(7, 0)]);
+        let won = expect_win(&steps);
+        assert_eq!((won.fence(), was_sealed_late(&steps)), (Some(Fence::new(9)), false));
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::fence::Fence;
 use crate::name::Channel;
 use crate::request::{Ticket, Waiter};
 
@@ -29,6 +30,14 @@ fn waiter() -> Waiter {
     Waiter { ticket: Ticket { at: 1, id: 2 }, channel: Channel(3), shared: false }
 }
 
+fn voted() -> Reply {
+    Reply::Voted { vote: Vote::grant(Fence::new(1)), at_micros: None }
+}
+
+fn moved() -> Reply {
+    Reply::Moved("MOVED".into())
+}
+
 fn delivery() -> Delivery<()> {
     Delivery::new(Rules::default())
 }
@@ -56,7 +65,7 @@ fn the_queue_keeps_one_renewal_of_each_lease_with_the_last_round() {
         delivery.ask(renewal(attempt), round, ());
     }
     assert_eq!(send(&mut delivery).len(), 2);
-    assert_eq!(delivery.replied([Fate::Done; 2]), [Some((id(1), 3, ())), Some((id(2), 7, ()))]);
+    assert_eq!(delivery.replied(&[voted(), voted()]), [Some((id(1), 3, ())), Some((id(2), 7, ()))]);
     delivery.ask(renewal(1), 4, ());
     assert_eq!(send(&mut delivery).len(), 1, "the earlier renewal was sent");
 }
@@ -70,7 +79,7 @@ fn a_renewal_after_a_lost_connection_is_queued_again() {
     delivery.connected(true);
     delivery.ask(renewal(1), 3, ());
     send(&mut delivery);
-    assert_eq!(delivery.replied([Fate::Done]), [Some((id(1), 3, ()))]);
+    assert_eq!(delivery.replied(&[voted()]), [Some((id(1), 3, ()))]);
 }
 
 #[test]
@@ -80,9 +89,9 @@ fn a_release_is_sent_after_its_acquire() {
     assert_eq!(send(&mut delivery).len(), 1);
     delivery.release(release(1, None), NOW);
     assert!(matches!(send(&mut delivery)[..], [Request::Release { tombstone: None, .. }]));
-    assert_eq!(delivery.replied([Fate::Done]), [Some((id(1), 0, ()))], "the first reply is that of the acquire");
+    assert_eq!(delivery.replied(&[voted()]), [Some((id(1), 0, ()))], "the first reply is that of the acquire");
     assert_eq!(delivery.owed(), 1);
-    delivery.replied([Fate::Done]);
+    delivery.replied(&[voted()]);
     assert_eq!(delivery.owed(), 0);
 }
 
@@ -103,7 +112,7 @@ fn a_release_that_is_sent_again_leaves_a_tombstone_only_if_a_request_may_still_a
     send(&mut delivery);
     delivery.ask(acquire(2), 0, ());
     send(&mut delivery);
-    delivery.replied([Fate::Done]);
+    delivery.replied(&[voted()]);
     delivery.release(release(1, None), NOW);
     delivery.release(release(2, None), NOW);
     send(&mut delivery);
@@ -127,14 +136,14 @@ fn a_new_connection_sends_the_owed_releases_in_order_and_then_the_moved_requests
     let mut delivery = delivery();
     delivery.ask(acquire(9), 0, ());
     send(&mut delivery);
-    assert_eq!(delivery.replied([Fate::Moved]), [None]);
+    assert_eq!(delivery.replied(&[moved()]), [None]);
     delivery.release(release(5, None), NOW);
     delivery.release(release(3, None), NOW);
     assert!(delivery.lost().is_empty(), "a moved request waits for one more connection");
     delivery.connected(true);
     let attempts: Vec<LeaseId> = send(&mut delivery).iter().map(Request::attempt).collect();
     assert_eq!(attempts, [id(5), id(3), id(9)]);
-    let completions = delivery.replied([Fate::Done, Fate::Done, Fate::Moved]);
+    let completions = delivery.replied(&[voted(), voted(), moved()]);
     assert_eq!(completions[2], Some((id(9), 0, ())), "a request is sent again only once");
 }
 
@@ -144,7 +153,7 @@ fn a_failed_release_is_sent_again_until_it_expires() {
     delivery.release(release(1, None), NOW);
     for _ in 0..2 {
         assert_eq!(send(&mut delivery).len(), 1);
-        assert_eq!(delivery.replied([Fate::Failed]), [None]);
+        assert_eq!(delivery.replied(&[Reply::Failed("ERR".into())]), [None]);
         delivery.forget_expired(NOW, false);
         delivery.retry_failed();
         assert_eq!(delivery.owed(), 1);
@@ -172,14 +181,14 @@ fn a_moved_request_is_dropped_if_its_attempt_is_released() {
     let mut delivery = delivery();
     delivery.ask(acquire(1), 0, ());
     send(&mut delivery);
-    assert_eq!(delivery.replied([Fate::Moved]), [None]);
+    assert_eq!(delivery.replied(&[moved()]), [None]);
     delivery.release(release(1, None), NOW);
     delivery.ask(acquire(2), 0, ());
     send(&mut delivery);
     delivery.release(release(2, None), NOW);
     send(&mut delivery);
-    assert_eq!(delivery.replied([Fate::Done, Fate::Moved]).len(), 2);
-    delivery.replied([Fate::Done]);
+    assert_eq!(delivery.replied(&[voted(), moved()]).len(), 2);
+    delivery.replied(&[voted()]);
     assert_eq!(delivery.owed(), 0);
     delivery.lost();
     delivery.connected(true);

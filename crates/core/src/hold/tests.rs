@@ -7,7 +7,6 @@ use crate::rules::Rules;
 use crate::terms::Quorum;
 use crate::testing::{CountingRng, at, grant, held, late, ms, refuse, ttl};
 use crate::time::Drift;
-use crate::validity::valid_until;
 use crate::vote::GrantedSlot;
 
 const ATTEMPT: LeaseId = LeaseId::from_bits(7);
@@ -33,22 +32,6 @@ fn terms(nodes: usize) -> Terms {
     }
 }
 
-/// Returns a win of a lease whose grants were sent at these milliseconds, one for each node.
-fn won<const N: usize>(sent_ms: [Option<u64>; N]) -> Won {
-    let acks = sent_ms.map(|ms| ms.map(at)).to_vec();
-    let terms = terms(N);
-    let until = valid_until(acks.iter().flatten().copied(), terms.quorum.majority(), terms.ttl, terms.drift);
-    Won {
-        attempt: ATTEMPT,
-        fence: Some(Fence::new(70)),
-        mode: terms.mode,
-        acks,
-        valid_until: until.unwrap(),
-        sealed_late: false,
-        waiter: None,
-    }
-}
-
 /// A hold under test, with its random numbers.
 struct Run {
     hold: Hold,
@@ -56,13 +39,25 @@ struct Run {
 }
 
 impl Run {
-    fn new(terms: Terms, won: Won) -> Self {
-        Self { hold: Hold::new(terms, won, at(0)), rng: CountingRng::low() }
+    /// Returns a run of a lease whose grants were sent at these milliseconds, one for each node.
+    fn new<const N: usize>(terms: Terms, sent_ms: [Option<u64>; N]) -> Self {
+        Self::with_fence(terms, Some(Fence::new(70)), sent_ms)
+    }
+
+    /// Returns a run of a plain lock.
+    fn plain<const N: usize>(sent_ms: [Option<u64>; N]) -> Self {
+        Self::with_fence(terms(N), None, sent_ms)
+    }
+
+    fn with_fence<const N: usize>(terms: Terms, fence: Option<Fence>, sent_ms: [Option<u64>; N]) -> Self {
+        let acks = sent_ms.map(|ms| ms.map(at)).to_vec();
+        let hold = Hold::new(terms, ATTEMPT, fence, acks, at(0)).expect("a majority granted");
+        Self { hold, rng: CountingRng::low() }
     }
 
     /// Returns a run of a lease that five nodes granted at the origin.
     fn held() -> Self {
-        Self::new(terms(5), won([Some(0); 5]))
+        Self::new(terms(5), [Some(0); 5])
     }
 
     /// Returns a run that has just sent its first renewal, at 3 s.
@@ -117,7 +112,7 @@ fn a_lease_renews_after_a_third_of_the_ttl_and_asks_for_repair() {
 
 #[test]
 fn a_plain_lock_is_extended_without_repair() {
-    let mut run = Run::new(terms(3), Won { fence: None, ..won([Some(0); 3]) });
+    let mut run = Run::plain([Some(0); 3]);
     let request = Request::PlainExtend { attempt: ATTEMPT, ttl: ttl(9_000) };
     assert_eq!(run.tick(3_000), [Step::Ask { nodes: NodeSet::first(3), round: 1, request }]);
 }
@@ -193,7 +188,7 @@ fn a_late_answer_does_not_end_the_retries_if_no_majority_granted_the_last_round(
 
 #[test]
 fn answers_to_the_acquire_that_arrive_after_the_win_count_as_round_0() {
-    let mut run = Run::new(terms(5), won([Some(5), Some(5), Some(5), None, None]));
+    let mut run = Run::new(terms(5), [Some(5), Some(5), Some(5), None, None]);
     assert_eq!(run.take_all(20, 0, [(3, grant(60, 5)), (4, held(1))]), []);
     run.tick(3_000);
     assert_eq!(run.take(3_001, 1, 0, held(80)), [], "nodes 1, 2 and 3 are a majority");
@@ -202,7 +197,7 @@ fn answers_to_the_acquire_that_arrive_after_the_win_count_as_round_0() {
 
 #[test]
 fn a_lease_is_lost_when_its_validity_ends() {
-    let mut run = Run::new(Terms { renewals: Renewals::Off, ..terms(5) }, won([Some(0); 5]));
+    let mut run = Run::new(Terms { renewals: Renewals::Off, ..terms(5) }, [Some(0); 5]);
     assert_eq!(run.hold.next_tick(), Some(at(VALIDITY_MS)));
     assert_eq!(run.tick(VALIDITY_MS - 1), []);
     assert_eq!(run.hold.validity(at(VALIDITY_MS - 1)), ms(1));
@@ -286,7 +281,7 @@ fn a_lease_that_is_doubted_during_a_failed_renewal_is_renewed_again() {
 
 #[test]
 fn a_refusal_by_one_node_of_a_bare_majority_loses_the_lease_at_once() {
-    let mut run = Run::new(terms(5), won([Some(0), Some(0), Some(0), None, None]));
+    let mut run = Run::new(terms(5), [Some(0), Some(0), Some(0), None, None]);
     run.tick(3_000);
     assert_eq!(run.take(3_001, 1, 4, held(80)), [], "node 4 has never granted");
     assert_eq!(run.take(3_001, 1, 0, held(80)), [Step::Lost(Loss::Removed)]);
@@ -303,13 +298,13 @@ fn a_minority_of_refusals_does_not_stop_a_renewal() {
 
 #[test]
 fn a_refusal_cancels_the_earlier_grant_of_its_node() {
-    let mut run = Run::new(terms(3), won([Some(0); 3]));
+    let mut run = Run::new(terms(3), [Some(0); 3]);
     run.tick(3_000);
     run.take_all(3_001, 1, [(0, grant(70, 3_000)), (1, grant(70, 3_000))]);
     run.hold.extend(at(8_000));
     assert_eq!(run.take(8_001, 2, 0, held(80)), []);
     assert_eq!(run.valid_until(), at(VALIDITY_MS), "validity counts from the old vote of node 2");
-    let mut run = Run::new(terms(3), won([Some(0); 3]));
+    let mut run = Run::new(terms(3), [Some(0); 3]);
     run.tick(3_000);
     run.take_all(3_001, 1, [(0, grant(70, 3_000)), (1, grant(70, 3_000))]);
     run.hold.extend(at(10_000));
@@ -363,7 +358,7 @@ fn extend_joins_a_renewal_in_flight() {
 #[test]
 fn renewals_stop_at_the_end_of_the_lifetime() {
     let renewals = Renewals::Watchdog { every: None, lifetime: ms(4_000) };
-    let mut run = Run::new(Terms { renewals, ..terms(1) }, won([Some(0)]));
+    let mut run = Run::new(Terms { renewals, ..terms(1) }, [Some(0)]);
     assert_eq!(asked_round(&run.tick(3_000)), Some(1));
     assert_eq!(run.take(3_001, 1, 0, grant(70, 3_000)), [Step::Renewed { round: 1 }]);
     assert_eq!(run.hold.next_tick(), Some(at(3_000 + VALIDITY_MS)), "only the end of validity is left");
@@ -373,7 +368,7 @@ fn renewals_stop_at_the_end_of_the_lifetime() {
 
 #[test]
 fn without_a_watchdog_only_the_holder_renews() {
-    let mut run = Run::new(Terms { renewals: Renewals::Off, ..terms(1) }, won([Some(0)]));
+    let mut run = Run::new(Terms { renewals: Renewals::Off, ..terms(1) }, [Some(0)]);
     assert_eq!(run.tick(8_000), []);
     assert_eq!(asked_round(&run.hold.extend(at(8_000)).1), Some(1));
     assert!(matches!(run.tick(8_200)[..], [Step::Failed { round: 1, .. }]));
@@ -408,7 +403,7 @@ fn a_vote_of_an_unknown_node_changes_nothing() {
 #[test]
 fn without_count_from_send_validity_counts_from_the_reply() {
     let rules = Rules::without(Rule::CountFromSend);
-    let mut run = Run::new(Terms { rules, ..terms(1) }, won([Some(0)]));
+    let mut run = Run::new(Terms { rules, ..terms(1) }, [Some(0)]);
     run.tick(3_000);
     run.take(8_000, 1, 0, grant(70, 3_000));
     assert_eq!(run.valid_until(), at(8_000 + VALIDITY_MS));
@@ -421,10 +416,7 @@ fn a_grant_of_another_slot_does_not_count_for_the_lease() {
         vote: Vote::Grant { fence: Fence::new(70), slot: Some(GrantedSlot { index, free: Vec::new() }) },
         sent: at(sent),
     };
-    let held_in = |slot| {
-        let won = Won { mode: mode(slot), ..won([Some(0), Some(0), None]) };
-        Run::new(Terms { mode: mode(slot), ..terms(3) }, won)
-    };
+    let held_in = |slot| Run::new(Terms { mode: mode(slot), ..terms(3) }, [Some(0), Some(0), None]);
     let loss_after_refusal = |run: &mut Run| {
         run.hold.take(0, 1, held(70), at(2), &mut CountingRng::low());
         run.hold.loss()

@@ -334,7 +334,7 @@ impl ClientBuilder {
             trust: settings.trust(),
             claims: Arc::default(),
             channel: Channel(entropy::bits()),
-            traffic: Arc::default(),
+            counters: Arc::default(),
             outages: Arc::new(Outages::new(settings.quorum, !self.hides_outages)),
             records: Records::new(self.state_folder.as_deref()),
         };

@@ -433,7 +433,7 @@ impl Client {
     /// # }).unwrap();
     /// ```
     pub fn stats(&self) -> Stats {
-        self.cluster().counters.read(&self.cluster().traffic)
+        Stats::read(&self.cluster().counters)
     }
 
     /// Returns the number of pending timer calls, of attempts, leases and requests. Only for tests of this project.

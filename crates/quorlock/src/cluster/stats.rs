@@ -1,13 +1,11 @@
-//! Counters of a client's operations.
+//! The counters of a client, and the health of its nodes, for users.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use quorlock_core::hold::Won;
-use quorlock_core::vote::{Silence, Verdict};
+use quorlock_core::vote::Silence;
 
-use crate::link::{RoundTrips, Traffic};
-use crate::platform::sync::Mutex;
+use crate::link::{Counters, RoundTrips};
 
 /// The counters of a client since it connected, for logs and metrics.
 ///
@@ -54,35 +52,19 @@ pub struct NodeStats {
     pub restarts: u64,
 }
 
-/// The counters behind [`Stats`], except those of the links' traffic.
-#[derive(Debug, Default)]
-pub(crate) struct Counters(Mutex<Stats>);
-
-impl Counters {
-    pub(crate) fn won(&self, won: &Won) {
-        let mut stats = self.0.lock();
-        stats.acquired += 1;
-        stats.sealed_late += u64::from(won.sealed_late);
-    }
-
-    pub(crate) fn defeated(&self, verdict: Verdict) {
-        let mut stats = self.0.lock();
-        match verdict {
-            Verdict::Held => stats.held += 1,
-            Verdict::NoQuorum | Verdict::CutOff => stats.no_quorum += 1,
-            Verdict::TooSlow | Verdict::Won => stats.too_slow += 1,
-            // The request was wrong, and no counter covers that.
-            Verdict::Mismatch => {}
-        }
-    }
-
-    pub(crate) fn lost(&self) {
-        self.0.lock().lost += 1;
-    }
-
-    pub(crate) fn read(&self, traffic: &Traffic) -> Stats {
+impl Stats {
+    pub(crate) fn read(counters: &Counters) -> Self {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let (requests, replies, hints) = (read(&traffic.requests), read(&traffic.replies), read(&traffic.hints));
-        Stats { requests, replies, hints, ..*self.0.lock() }
+        Self {
+            acquired: read(&counters.acquired),
+            sealed_late: read(&counters.sealed_late),
+            held: read(&counters.held),
+            no_quorum: read(&counters.no_quorum),
+            too_slow: read(&counters.too_slow),
+            lost: read(&counters.lost),
+            requests: read(&counters.requests),
+            replies: read(&counters.replies),
+            hints: read(&counters.hints),
+        }
     }
 }

@@ -243,7 +243,7 @@ impl Link {
                 messages.push(Message { key: Arc::clone(&sender.key), request });
             });
             if !messages.is_empty() {
-                self.config.traffic.sent(messages.len());
+                self.config.counters.sent(messages.len());
                 connection.last = messages.len();
                 connection.ask(Question::Votes(life, messages), connection.last, None);
             }
@@ -256,13 +256,13 @@ impl Link {
         match answer {
             Answer::End(trouble) => return Err(trouble),
             Answer::Hint(ticket, handoff) => {
-                self.config.traffic.heard_hint();
+                self.config.counters.heard_hint();
                 // A vote from an earlier connection, or from a replaced memory, does not count.
                 let handoff = handoff.filter(|_| is_current && !self.is_doubted());
                 self.config.claims.hint(self.node, ticket, handoff);
             }
             Answer::Broken(key) => {
-                self.config.traffic.heard_hint();
+                self.config.counters.heard_hint();
                 self.config.claims.notify_broken(&key);
             }
             Answer::MemoryChanged if is_current => {
@@ -342,7 +342,7 @@ impl Link {
     ///
     /// All replies get the same time: validity is counted from the time of sending, and checked again later.
     fn notify(&self, (senders, is_news): Notices, at: Moment, replies: Vec<Reply>, now: Moment) -> Option<Trouble> {
-        self.config.traffic.received(replies.len());
+        self.config.counters.received(replies.len());
         let mut trouble = None;
         for (sender, reply) in senders.into_iter().zip(replies) {
             let outcome = match reply {

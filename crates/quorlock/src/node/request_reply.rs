@@ -93,16 +93,9 @@ fn out_of_turn() -> Trouble {
 #[cfg(test)]
 mod tests {
     use quorlock_core::request::Ticket;
-    use quorlock_core::vote::{Handoff, Vote};
+    use quorlock_core::vote::Handoff;
 
     use super::*;
-
-    impl Reply {
-        /// A vote, or the acknowledgement of a release that found one.
-        pub(crate) fn is_grant(&self) -> bool {
-            matches!(self, Self::Voted { vote: Vote::Grant { .. }, .. })
-        }
-    }
 
     impl RequestReply {
         /// Connects, and delivers hints to a separate queue.

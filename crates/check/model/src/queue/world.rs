@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorlock_core::fence::Fence;
+use quorlock_core::hold::Hold;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Incarnation, Record};
 use quorlock_core::request::Parting;
@@ -118,7 +119,7 @@ impl World {
                 actions.extend((link.hints > 0).then_some(Action::Hint(index, node)));
             }
             actions.extend(self.next_timer(client).is_some_and(|at| at <= self.now).then_some(Action::Tick(index)));
-            actions.extend(client.won.is_some().then_some(Action::Free(index)));
+            actions.extend(client.hold.is_some().then_some(Action::Free(index)));
         }
         actions
     }
@@ -161,9 +162,10 @@ impl World {
                 self.carry_out(index, steps);
             }
             Action::Free(index) => {
-                if let Some(won) = self.clients[index].won.take() {
+                if let Some(hold) = self.clients[index].hold.take() {
                     let nodes = (0..self.records.len()).collect();
-                    self.release(index, won.attempt, nodes, won.waiter.map(Parting::Leave));
+                    let parting = self.clients[index].machine.waiter().map(Parting::Leave);
+                    self.release(index, hold.attempt(), nodes, parting);
                 }
             }
         }
@@ -176,7 +178,7 @@ impl World {
 
     /// The time to which a pause lasts: the next timer or the end of a lease, whichever is first.
     fn pause_end(&self) -> Option<Moment> {
-        let ends = |client: &Client| [self.next_timer(client), client.won.as_ref().map(|won| won.valid_until)];
+        let ends = |client: &Client| [self.next_timer(client), client.hold.as_ref().map(Hold::valid_until)];
         self.clients.iter().flat_map(ends).flatten().min()
     }
 
@@ -190,7 +192,7 @@ impl World {
         let Some(end) = self.pause_end() else { return false };
         self.now = self.now.max(end);
         for index in 0..self.clients.len() {
-            if self.clients[index].won.as_ref().is_some_and(|won| won.valid_until <= self.now) {
+            if self.clients[index].hold.as_ref().is_some_and(|hold| hold.valid_until() <= self.now) {
                 self.act(Action::Free(index));
             }
         }
@@ -270,7 +272,7 @@ impl World {
     pub fn kill(&mut self, index: usize) {
         let client = &mut self.clients[index];
         client.links.iter_mut().for_each(|link| *link = Link::default());
-        (client.won, client.is_dead) = (None, true);
+        (client.hold, client.is_dead) = (None, true);
     }
 
     /// Makes a node forget a queue position.
@@ -283,7 +285,7 @@ impl World {
 
     /// The clients that hold the lock.
     pub fn holders(&self) -> Vec<usize> {
-        (0..self.clients.len()).filter(|index| self.clients[*index].won.is_some()).collect()
+        (0..self.clients.len()).filter(|index| self.clients[*index].hold.is_some()).collect()
     }
 
     /// The living clients that have never held the lock.

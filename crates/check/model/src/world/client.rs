@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock_core::acquire::Acquire;
 use quorlock_core::backoff::Retry;
 use quorlock_core::fence::Fence;
-use quorlock_core::hold::{Hold, Won};
+use quorlock_core::hold::Hold;
 use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::request::Parting;
 use quorlock_core::rng::Rng;
@@ -109,17 +109,15 @@ impl Client {
     }
 
     /// Starts to hold the lease that was won, or detaches it.
-    pub(super) fn start_hold(&mut self, spec: &ClientSpec, terms: Terms, won: Won, now: Moment) {
-        (self.mode, self.was_over) = (won.mode, false);
-        self.parting = won.waiter.map(Parting::Leave);
-        if let (Some(extensions), Some(fence)) = (spec.detached_extensions, won.fence) {
-            let (attempt, valid_until) = (won.attempt, won.valid_until);
+    pub(super) fn start_hold(&mut self, spec: &ClientSpec, mut hold: Hold, now: Moment) {
+        (self.mode, self.was_over) = (hold.terms().mode, false);
+        if let (Some(extensions), Some(fence)) = (spec.detached_extensions, hold.fence()) {
+            let (attempt, valid_until) = (hold.attempt(), hold.valid_until());
             let acks = vec![None; spec.servers.len()];
-            let mut winner = Hold::new(terms, won, now);
-            let winner = (winner.detach(now) && spec.repair_receiver.is_some()).then_some(winner);
+            let winner = (hold.detach(now) && spec.repair_receiver.is_some()).then_some(hold);
             self.detached = Some(Detached { attempt, fence, valid_until, winner, acks, extensions_left: extensions });
         } else {
-            self.hold = Some(Hold::new(terms, won, now));
+            self.hold = Some(hold);
         }
     }
 

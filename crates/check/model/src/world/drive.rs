@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use quorlock_core::acquire::Acquire;
-use quorlock_core::hold::{Loss, Step, Won};
+use quorlock_core::hold::{Hold, Loss, Step};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
 use quorlock_core::request::{Parting, Request};
@@ -157,7 +157,7 @@ impl World {
                 Step::Ask { nodes, round, request } => steps.extend(self.ask(index, nodes, round, &request)),
                 Step::Release { attempt, nodes, parting } => self.send_releases(index, attempt, Some(nodes), parting),
                 Step::Waits(_) => {}
-                Step::Won(won) => self.win(index, won),
+                Step::Won { hold, .. } => self.win(index, hold),
                 Step::Defeated(defeat) => {
                     self.say_of_client(index, || format!("gives up: {}", defeat.tally));
                     self.clients[index].machine = None;
@@ -205,18 +205,19 @@ impl World {
         steps
     }
 
-    fn win(&mut self, index: usize, won: Won) {
+    fn win(&mut self, index: usize, hold: Hold) {
         let setup = Arc::clone(&self.setup);
-        let (now, fence, whose) = (self.client_now(index), won.fence, self.attempt_name(won.attempt));
-        let left = won.valid_until.since(now);
+        let (now, fence, whose) = (self.client_now(index), hold.fence(), self.attempt_name(hold.attempt()));
+        let (left, mode) = (hold.validity(now), hold.terms().mode);
         let with = fence.map_or_else(|| "no fence".into(), |fence| format!("fence {fence}"));
         self.say_of_client(index, || format!("holds as {whose}, with {with}, for another {left:.1?} by its clock"));
-        if let Some(fence) = fence.filter(|_| !self.is_retired(won.mode)) {
-            self.judge_fence(won.mode, won.attempt, fence);
+        if let Some(fence) = fence.filter(|_| !self.is_retired(mode)) {
+            self.judge_fence(mode, hold.attempt(), fence);
         }
         let client = &mut *self.clients[index];
         let Some(machine) = client.machine.take() else { return };
-        client.start_hold(&setup.clients[index], machine.terms().clone(), won, now);
+        client.parting = machine.waiter().map(Parting::Leave);
+        client.start_hold(&setup.clients[index], hold, now);
     }
 
     fn send_releases(&mut self, index: usize, attempt: LeaseId, nodes: Option<NodeSet>, parting: Option<Parting>) {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quorlock_core::delivery::Fate;
+use quorlock_core::delivery;
 use quorlock_core::name::Channel;
 use quorlock_core::node::NodeCommand;
 use quorlock_core::request::{Request, Waiter};
@@ -84,7 +84,8 @@ impl World {
             Some(Message::Changed) => return self.disconnect(index, node, true),
             None => return,
         };
-        let told = link.delivery.replied([Fate::Done]).pop().flatten();
+        let replies = [delivery::Reply::Voted { vote: vote.clone(), at_micros: None }];
+        let told = link.delivery.replied(&replies).pop().flatten();
         let Some((attempt, round, _)) = told.filter(|_| in_flight.request.may_grant()) else { return };
         let is_checked = in_flight.request.is_plain() && !self.setup.has_flaw(Flaw::PlainEpochUnchecked);
         if is_checked && epoch != Some(in_flight.epoch) {

@@ -37,7 +37,7 @@ fn first_slot(steps: &[Step]) -> u32 {
 fn a_majority_for_one_slot_wins_in_one_round() {
     let mut run = Run::start(slot_terms(3));
     let won = expect_win(&run.take_all(4, [grant_slot(7, 2, [0, 1]), grant_slot(7, 2, [])]));
-    assert_eq!((won.mode, won.fence), (Mode::Slot { permits: PERMITS, slot: 2 }, Some(Fence::new(7))));
+    assert_eq!((won.terms().mode, won.fence()), (Mode::Slot { permits: PERMITS, slot: 2 }, Some(Fence::new(7))));
 }
 
 #[test]
@@ -57,7 +57,10 @@ fn grants_of_different_slots_do_not_form_a_majority() {
     let mut run = Run::start(slot_terms(3));
     assert_eq!(run.take_all(4, [grant_slot(7, 0, [1]), grant_slot(7, 1, [0])]), []);
     let won = expect_win(&run.take(4, 2, grant_slot(7, 1, [])));
-    assert_eq!((won.mode, won.acks), (Mode::Slot { permits: PERMITS, slot: 1 }, send_times([None, Some(0), Some(0)])));
+    assert_eq!(
+        (won.terms().mode, won.acks),
+        (Mode::Slot { permits: PERMITS, slot: 1 }, send_times([None, Some(0), Some(0)]))
+    );
 }
 
 #[test]
@@ -75,7 +78,10 @@ fn an_acquire_with_split_grants_settles_on_the_likeliest_slot_with_a_new_attempt
     assert!(proposal(&steps) > 9);
     assert_ne!(run.attempt, old);
     assert_eq!(run.take(5, 0, grant_slot(7, 2, [])), []);
-    assert_eq!(expect_win(&run.take(5, 1, grant_slot(7, 2, []))).mode, Mode::Slot { permits: PERMITS, slot: 2 });
+    assert_eq!(
+        expect_win(&run.take(5, 1, grant_slot(7, 2, []))).terms().mode,
+        Mode::Slot { permits: PERMITS, slot: 2 }
+    );
 }
 
 #[test]
@@ -145,8 +151,9 @@ fn a_seal_asks_only_the_nodes_that_granted_the_winning_slot() {
         "the fence of slot 0 is ignored"
     );
     assert_eq!(run.take(5, 1, grant_slot(9, 1, [])), []);
-    let won = expect_win(&run.take(5, 2, grant_slot(9, 1, [])));
-    assert_eq!((won.fence, won.sealed_late), (Some(Fence::new(9)), true));
+    let steps = run.take(5, 2, grant_slot(9, 1, []));
+    let won = expect_win(&steps);
+    assert_eq!((won.fence(), was_sealed_late(&steps)), (Some(Fence::new(9)), true));
     assert_eq!(won.acks, send_times([None, Some(0), Some(0), Some(0), None]));
 }
 

@@ -12,7 +12,7 @@ fn repaired_nodes(run: &Run, now_ms: u64) -> Vec<usize> {
 
 #[test]
 fn a_detached_lease_is_repaired_on_the_other_nodes_while_it_is_valid() {
-    let mut run = Run::new(terms(5), won([Some(0), Some(0), Some(0), None, None]));
+    let mut run = Run::new(terms(5), [Some(0), Some(0), Some(0), None, None]);
     assert!(run.hold.detach(at(10)));
     assert_eq!(repaired_nodes(&run, 10), [3, 4]);
     let Some(Step::Ask { request, .. }) = run.hold.repair(at(10)) else { panic!("nothing to repair") };
@@ -32,8 +32,7 @@ fn there_is_no_repair_if_all_nodes_granted_or_the_lock_is_plain() {
     let mut complete = Run::held();
     assert!(complete.hold.detach(at(0)));
     assert_eq!(complete.hold.repair(at(1)), None);
-    let plain = Won { fence: None, ..won([Some(0), Some(0), None]) };
-    assert_eq!(Run::new(terms(3), plain).hold.repair(at(1)), None);
+    assert_eq!(Run::plain([Some(0), Some(0), None]).hold.repair(at(1)), None);
     let mut over = Run::held();
     over.hold.release();
     assert!(!over.hold.detach(at(1)));

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
 use quorlock_core::delivery::Release;
-use quorlock_core::hold::{Hold, Step, Won};
+use quorlock_core::hold::{Hold, Step};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
 use quorlock_core::request::{Parting, Request};
@@ -39,7 +39,10 @@ impl Claim {
                         *news = Some(wait);
                     }
                 }
-                Step::Won(won) => steps.extend(self.win(inner, won)),
+                Step::Won { hold, sealed_late } => {
+                    self.cluster.counters.won(sealed_late);
+                    steps.extend(self.win(inner, hold));
+                }
                 Step::Defeated(defeat) => {
                     self.cluster.counters.defeated(defeat.verdict);
                     self.stop_acquiring(inner, Stage::Over(Some(Box::new(defeat))));
@@ -109,18 +112,17 @@ impl Claim {
     }
 
     /// Replaces the acquire by the hold, which takes all replies from now on.
-    fn win(self: &Arc<Self>, inner: &mut ClaimState, won: Won) -> Vec<Step> {
+    fn win(self: &Arc<Self>, inner: &mut ClaimState, hold: Hold) -> Vec<Step> {
         let Stage::Acquiring { machine, .. } = &inner.stage else { return Vec::new() };
-        let (now, terms) = (clock::now(), machine.terms().clone());
-        self.cluster.counters.won(&won);
-        inner.waiter = won.waiter;
-        if let (Mode::Reentrant { owner }, Some(fence)) = (won.mode, won.fence) {
+        inner.waiter = machine.waiter();
+        if let (Mode::Reentrant { owner }, Some(fence)) = (hold.terms().mode, hold.fence()) {
             inner.owner_fence = Some(self.cluster.owner_fences.enter(owner, &self.key.text, fence));
         }
-        self.stop_acquiring(inner, Stage::Held(Hold::new(terms, won, now)));
-        inner.granted = inner.hold().map(Hold::nodes).unwrap_or_default();
+        inner.granted = hold.nodes();
+        self.stop_acquiring(inner, Stage::Held(hold));
         inner.follow_hold();
         self.note(inner, What::Granted, None);
+        let now = clock::now();
         let moment = inner.moment(now, clock::wall);
         match &mut inner.stage {
             Stage::Held(hold) if moment > now => hold.tick(moment, &mut SystemRng::default()),

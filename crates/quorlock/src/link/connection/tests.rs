@@ -53,7 +53,7 @@ fn link() -> Arc<Link> {
         trust: Trust::Quarantine,
         claims: Arc::default(),
         channel: Channel(1),
-        traffic: Arc::default(),
+        counters: Arc::default(),
         outages: Arc::new(Outages::new(Quorum::new(1).unwrap(), false)),
         records: Records::new(None),
     };

@@ -3,6 +3,7 @@
 //! Callers write to the socket directly while it accepts bytes, so that no task has to wake up. The connection's task
 //! writes the bytes that the socket did not accept. For TLS, it writes all bytes. It also reads.
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::sync::{Arc, LazyLock};
@@ -118,16 +119,11 @@ impl Connecting {
 pub(super) struct Wire {
     /// `None` for TLS.
     socket: Option<Socket>,
-    queue: Mutex<Queue>,
+    /// The bytes that wait for the connection's task, which removes them only after it has written them to the socket.
+    /// Later bytes must not overtake them.
+    queue: Mutex<VecDeque<u8>>,
     /// Notified when bytes enter the queue.
     more: Notify,
-}
-
-#[derive(Default)]
-struct Queue {
-    bytes: Vec<u8>,
-    /// Whether the task is writing bytes that it took from the queue. New bytes must then wait.
-    is_busy: bool,
 }
 
 impl Wire {
@@ -135,12 +131,12 @@ impl Wire {
     pub(super) fn send(&self, bytes: &[u8]) {
         let mut queue = self.queue.lock();
         let mut written = 0;
-        if let Some(socket) = self.socket.as_ref().filter(|_| queue.bytes.is_empty() && !queue.is_busy) {
+        if let Some(socket) = self.socket.as_ref().filter(|_| queue.is_empty()) {
             // On an error, write nothing: the connection's task gets the same error and reports it.
             written = socket.try_write(bytes).unwrap_or(0);
         }
         if written < bytes.len() {
-            queue.bytes.extend_from_slice(&bytes[written..]);
+            queue.extend(&bytes[written..]);
             self.more.notify_one();
         }
     }
@@ -149,18 +145,27 @@ impl Wire {
     async fn write(&self, mut tls: Option<TlsWriter>) -> io::Result<Infallible> {
         loop {
             self.more.notified().await;
-            loop {
-                let bytes = {
-                    let mut queue = self.queue.lock();
-                    queue.is_busy = !queue.bytes.is_empty();
-                    std::mem::take(&mut queue.bytes)
-                };
-                if bytes.is_empty() {
-                    break;
+            while !self.queue.lock().is_empty() {
+                if let Some(socket) = &self.socket {
+                    socket.writable().await?;
+                    self.write_queued(socket)?;
+                } else {
+                    let bytes = Vec::from(std::mem::take(&mut *self.queue.lock()));
+                    write(None, &mut tls, &bytes).await?;
                 }
-                write(self.socket.as_ref(), &mut tls, &bytes).await?;
             }
         }
+    }
+
+    /// Writes as many queued bytes as the socket accepts, and removes them from the queue.
+    fn write_queued(&self, socket: &Socket) -> io::Result<()> {
+        let mut queue = self.queue.lock();
+        let written = try_write(socket, queue.as_slices().0)?;
+        queue.drain(..written);
+        if queue.is_empty() {
+            *queue = VecDeque::new();
+        }
+        Ok(())
     }
 }
 
@@ -195,13 +200,17 @@ async fn write(socket: Option<&Socket>, tls: &mut Option<TlsWriter>, mut bytes: 
     let socket = socket.ok_or(io::ErrorKind::NotConnected)?;
     while !bytes.is_empty() {
         socket.writable().await?;
-        match socket.try_write(bytes) {
-            Ok(written) => bytes = &bytes[written..],
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
+        bytes = &bytes[try_write(socket, bytes)?..];
     }
     Ok(())
+}
+
+/// Writes as many bytes as the socket accepts at once, and returns their number.
+fn try_write(socket: &Socket, bytes: &[u8]) -> io::Result<usize> {
+    match socket.try_write(bytes) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        written => written,
+    }
 }
 
 /// Reads until an error, or until `receive` returns false.

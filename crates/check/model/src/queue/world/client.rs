@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
 use quorlock_core::backoff::Retry;
-use quorlock_core::hold::{Step, Won};
+use quorlock_core::hold::{Hold, Step};
 use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::nodes::NodeSet;
 use quorlock_core::request::{Parting, Request};
@@ -50,7 +50,7 @@ pub(super) struct Client {
     pub(super) machine: Acquire,
     pub(super) rng: FixedRng,
     pub(super) links: Vec<Link>,
-    pub(super) won: Option<Won>,
+    pub(super) hold: Option<Hold>,
     pub(super) is_served: bool,
     pub(super) is_dead: bool,
 }
@@ -87,7 +87,7 @@ impl Client {
             machine: Acquire::new(terms, &mut rng),
             rng,
             links: vec![Link::default(); nodes],
-            won: None,
+            hold: None,
             is_served: false,
             is_dead: false,
         }
@@ -108,10 +108,10 @@ impl World {
                 }
                 Step::Release { attempt, nodes, parting } => self.release(index, attempt, nodes, parting),
                 Step::Waits(_) => {}
-                Step::Won(won) => {
-                    let fence = won.fence.expect("a lock that is not plain has a fence");
+                Step::Won { hold, .. } => {
+                    let fence = hold.fence().expect("a lock that is not plain has a fence");
                     let client = &mut self.clients[index];
-                    (client.won, client.is_served) = (Some(won), true);
+                    (client.hold, client.is_served) = (Some(hold), true);
                     self.check(index, fence);
                 }
                 other => panic!("client {index}: {other:?}"),

@@ -8,8 +8,9 @@ use super::World;
 impl World {
     /// Checks the guarantees after a client's win with this fence.
     pub(super) fn check(&mut self, index: usize, fence: Fence) {
-        let modes: Vec<Mode> = self.clients.iter().filter_map(|client| Some(client.won.as_ref()?.mode)).collect();
-        let mine = self.clients[index].won.as_ref().map(|won| won.mode);
+        let modes: Vec<Mode> =
+            self.clients.iter().filter_map(|client| Some(client.hold.as_ref()?.terms().mode)).collect();
+        let mine = self.clients[index].hold.as_ref().map(|hold| hold.terms().mode);
         match mine {
             Some(Mode::Slot { permits, .. }) => {
                 assert!(modes.len() <= permits as usize, "{} holders of {permits} slots", modes.len());

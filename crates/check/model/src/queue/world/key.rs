@@ -40,7 +40,12 @@ impl World {
             let _ = write!(key, "|{votes:?}{entries:?}{fence:?}{queue:?}");
         }
         for client in &self.clients {
-            let _ = write!(key, "|{:?}{:?}", client.machine, client.won.as_ref().map(|won| (won.mode, won.fence)));
+            let _ = write!(
+                key,
+                "|{:?}{:?}",
+                client.machine,
+                client.hold.as_ref().map(|hold| (hold.terms().mode, hold.fence()))
+            );
             for link in &client.links {
                 let _ = write!(key, "/{}", link.hints);
                 for (request, sent) in &link.requests {

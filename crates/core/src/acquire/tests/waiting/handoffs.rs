@@ -32,7 +32,7 @@ fn a_majority_of_handoffs_wins() {
     let attempt = run.attempt;
     assert_eq!(first_ask(&run.take_handoff(300, 2, 10)), None, "the waiter expects more handoffs");
     let won = expect_win(&run.take_handoff(301, 0, 10));
-    assert_eq!((won.attempt, won.fence), (attempt, Some(Fence::new(10))));
+    assert_eq!((won.attempt(), won.fence()), (attempt, Some(Fence::new(10))));
     assert_eq!(run.take_handoff(302, 1, 10), []);
 }
 

@@ -9,8 +9,8 @@ use quorlock_core::time::Ttl;
 use super::super::resp::Parser;
 use super::super::{hints, history};
 use super::{
-    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, Vote,
-    epoch_text, hex, page, reads_epoch, replies, standing,
+    Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, epoch_text,
+    hex, page, reads_epoch, replies, standing,
 };
 use crate::node::key::KeyTemplate;
 
@@ -112,11 +112,10 @@ fn take_bundle(messages: &[Message; 2], value: &Value) {
     let mut values = vec![value.clone()];
     values.extend(reads_epoch(messages).then(|| Value::Text(epoch_text(Some(LIFE)).into())));
     let taken = replies(Some(LIFE), messages, &bundles, values);
-    let is_grant = |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. });
     match &taken {
         Ok(replies) => {
             assert_eq!(
-                replies.iter().map(is_grant).collect::<Vec<_>>(),
+                replies.iter().map(Reply::is_grant).collect::<Vec<_>>(),
                 expected,
                 "{value:?} to {:?}",
                 messages[0].request
@@ -160,7 +159,7 @@ pub(crate) fn take_anything(bytes: &[u8]) {
             values.extend(ends_with_read.then(|| Value::Text(epoch.into())));
             let is_yes = is_grant_of(&message.request, &value, same_life);
             let taken = replies(Some(LIFE), std::slice::from_ref(&message), &Bundles::default(), values);
-            let is_grant = matches!(taken.as_deref(), Ok([Reply::Voted { vote: Vote::Grant { .. }, .. }]));
+            let is_grant = matches!(taken.as_deref(), Ok([reply]) if reply.is_grant());
             assert_eq!(is_grant, is_yes, "{value:?} to {:?}", message.request);
         }
     }

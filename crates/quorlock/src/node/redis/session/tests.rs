@@ -6,7 +6,6 @@ use quorlock_core::name::{Channel, LeaseId, Name};
 use quorlock_core::node::{Epoch, NodeCommand};
 use quorlock_core::request::Request;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::Vote;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::*;
@@ -54,7 +53,7 @@ fn batch(life: Option<Life>, messages: usize) -> Question {
 /// Returns, for each request of a batch, whether the node granted the request.
 fn grants(answer: Answer) -> Vec<bool> {
     let Answer::Votes(replies) = answer else { panic!("{answer:?}") };
-    replies.iter().map(|reply| matches!(reply, Reply::Voted { vote: Vote::Grant { .. }, .. })).collect()
+    replies.iter().map(Reply::is_grant).collect()
 }
 
 #[test]
