@@ -31,5 +31,6 @@ Print Assumptions Witness.every_lock_can_be_held.
 Print Assumptions Witness.several_holders_are_reachable.
 Print Assumptions Witness.a_second_lease_is_reachable.
 Print Assumptions Witness.a_retired_holder_may_overlap.
+Print Assumptions Witness.a_retired_attempt_may_decide_late.
 Print Assumptions Witness.two_fences_without_clocks_are_reachable.
 Print Assumptions Witness.a_client_can_compute_a_validity.

@@ -51,6 +51,12 @@ Proof. destruct 1; subst; simpl; lia. Qed.
 Lemma later_is_not_before : forall P s s', leads P s s' -> now s <= now s'.
 Proof. induction 1 as [|s' s'' L IH H]; auto. pose proof (time_passes s' s'' H). lia. Qed.
 
+(* One way may follow another. *)
+Lemma leads_further : forall P P' s s' s'', leads P s s' -> leads P' s' s'' -> (forall x, P' x -> P x) -> leads P s s''.
+Proof.
+  intros P P' s s' s'' L L' W. induction L' as [|t t' L' IH H B]; auto. eapply On; eauto.
+Qed.
+
 (* A step adds a grant only on a node that may vote and admits the attempt. *)
 Lemma a_new_grant_is_admitted : forall s s', step s s' -> forall i a x w, granted s' i a x w ->
   granted s i a x w \/ (admits owner s i a /\ outside s i = false /\ now s' = now s).
