@@ -1,16 +1,15 @@
 (* Fences without assumptions about clocks.
 
-   Votes may vanish at any moment: they expire, are released or evicted, or are forgotten because a clock jumped. Replies may
-   be late without bound, and clients may pause without bound and then decide. Leases may then overlap. But fences of
-   conflicting attempts still differ, and they are ordered like the votes on every node that both majorities share. So a
-   store that checks fences stays safe.
+   Votes may vanish at any moment: they expire, are released or evicted, their owner is retired, somebody breaks the lease,
+   or a node forgets them because a clock jumped. Replies may be late without bound, and clients may pause without bound and
+   then decide. Leases may then overlap. Fences of conflicting attempts still differ, and they have the order of the votes
+   on every node that two majorities share. So a store that checks fences stays safe.
 
-   As in Lease.v, [conflict] says which attempts conflict, and [fenced] which attempts need a new fence. Kinds.v defines
-   both for each kind of lock.
+   Who is in conflict with whom, and whose fence has to be a new one, is given as in Lease.v: Kinds.v has the relations.
 
-   The only assumption is about a node's counter, the highest fence that the node has granted. The node keeps it. If it
-   forgets it, the counter comes back at or above every fence that the node has granted (A5, the floor;
-   crates/core/src/node/restart.rs). README.md maps each definition to the code. *)
+   The one assumption is about a node's counter: it is kept, or comes back at or above every fence that the node has given
+   (A5, the floor; crates/core/src/node/restart.rs). The proof is about one name and one generation: the N nodes never
+   change. README.md has each definition's place in crates/core. *)
 
 Require Import Arith Lia List Bool.
 Require Import Majority.
@@ -40,13 +39,14 @@ Definition update2 (f : node -> attempt -> Prop) (i : node) (a : attempt) (x : P
   fun j b => if Nat.eqb j i then (if Nat.eqb b a then x else f j b) else f j b.
 
 Inductive step (s : state) : state -> Prop :=
-| Fresh : forall i a w, (forall b, vote s i b -> ~ conflict a b) -> counter s i <= w -> (fenced a -> counter s i < w) ->
-    step s (mk (update2 (vote s) i a True) (update (counter s) i w) (update (log s) i ((a, w) :: log s i)) (decided s))
+| Fresh : forall i a w, (forall b, vote s i b -> ~ conflict a b) -> (fenced a -> counter s i < w) ->
+    step s (mk (update2 (vote s) i a True) (update (counter s) i (Nat.max (counter s i) w))
+      (update (log s) i ((a, w) :: log s i)) (decided s))
 | Again : forall i a w, vote s i a -> decided s a = None -> counter s i <= w ->
     step s (mk (vote s) (update (counter s) i w) (update (log s) i ((a, w) :: log s i)) (decided s))
 (* Only a decided attempt renews. A renewal decides nothing. *)
-| Renewed : forall i a w, decided s a <> None -> (forall b, vote s i b -> ~ conflict a b) -> counter s i <= w ->
-    step s (mk (update2 (vote s) i a True) (update (counter s) i w) (log s) (decided s))
+| Renewed : forall i a w, decided s a <> None -> (forall b, vote s i b -> ~ conflict a b) ->
+    step s (mk (update2 (vote s) i a True) (update (counter s) i (Nat.max (counter s i) w)) (log s) (decided s))
 | Vanish : forall i a, step s (mk (update2 (vote s) i a False) (counter s) (log s) (decided s))
 | Forget : forall i c, (forall a v, In (a, v) (log s i) -> v <= c) ->
     step s (mk (update (vote s) i (fun _ => False)) (update (counter s) i c) (log s) (decided s))
@@ -60,9 +60,9 @@ Inductive reachable : state -> Prop :=
 | Start : forall s, starts s -> reachable s
 | Next  : forall s s', reachable s -> step s s' -> reachable s'.
 
-(* The fence of a newer grant is at least as high as that of an older grant, and higher if the two attempts conflict. *)
+(* The fence of a newer grant is higher than that of an older grant, if the two attempts conflict. *)
 Definition above (newer older : attempt * nat) : Prop :=
-  snd older <= snd newer /\ (conflict (fst newer) (fst older) -> fenced (fst newer) -> snd older < snd newer).
+  conflict (fst newer) (fst older) -> fenced (fst newer) -> snd older < snd newer.
 Inductive ordered : list (attempt * nat) -> Prop :=
 | Empty : ordered nil
 | Newer : forall g l, ordered l -> (forall o, In o l -> above g o) -> ordered (g :: l).
@@ -98,10 +98,10 @@ Qed.
 (* Every step preserves the invariant. *)
 Lemma invariant_step : forall s s', Invariant s -> step s s' -> Invariant s'.
 Proof.
-  intros s s' I H. destruct H as [i a w free high new|i a w own H high|i a w H free high|i a|i c H|a t Q H M L].
+  intros s s' I H. destruct H as [i a w free new|i a w own H high|i a w H free|i a|i c H|a t Q H M L].
   - (* Fresh *) constructor; try (exact (vote_joins s I i a free)); open.
     + intros j. same j i; [|apply (V_ordered s I)]. constructor; [apply (V_ordered s I)|].
-      intros [b v] X. pose proof (V_counter s I i b v X). split; simpl; [lia|]. intros _ F. pose proof (new F). lia.
+      intros [b v] X. pose proof (V_counter s I i b v X). intros _ F. simpl in *. pose proof (new F). lia.
     + intros j b v X. same j i; [|eapply (V_counter s I); eauto].
       destruct X as [X|X]; [injection X; lia|pose proof (V_counter s I i b v X); lia].
     + intros j b V D F c v X C. same j i; [|eapply (V_others s I); eauto]. same b a.
@@ -113,8 +113,7 @@ Proof.
       intros j X. same j i; [right; apply L; auto|apply L; auto].
   - (* Again *) constructor; open.
     + intros j. same j i; [|apply (V_ordered s I)]. constructor; [apply (V_ordered s I)|].
-      intros [b v] X. pose proof (V_counter s I i b v X). split; simpl; [lia|].
-      intros C F. pose proof (V_others s I i a own H F b v X C). lia.
+      intros [b v] X C F. simpl in *. pose proof (V_others s I i a own H F b v X C). lia.
     + intros j b v X. same j i; [|eapply (V_counter s I); eauto].
       destruct X as [X|X]; [injection X; lia|pose proof (V_counter s I i b v X); lia].
     + exact (V_together s I).
@@ -159,12 +158,12 @@ Proof.
   induction 1 as [|g l O IH A]; intros a b v u X Y C Fa Fb; [contradiction|].
   destruct X as [X|X]; destruct Y as [Y|Y]; subst.
   - injection Y as <- _. exfalso. exact (conflict_irreflexive a C).
-  - destruct (A _ Y) as [_ S]. simpl in S. assert (u < v) by (apply S; auto). lia.
-  - destruct (A _ X) as [_ S]. simpl in S. assert (v < u) by (apply S; auto). lia.
+  - pose proof (A _ Y) as S. unfold above in S. simpl in S. assert (u < v) by (apply S; auto). lia.
+  - pose proof (A _ X) as S. unfold above in S. simpl in S. assert (v < u) by (apply S; auto). lia.
   - eapply IH; eauto.
 Qed.
 
-(* In an ordered log, an older grant has no higher fence than a newer grant. *)
+(* In an ordered log, a newer grant is above each older grant. *)
 Lemma ordered_split :
   forall l1 l2 g o, ordered (l1 ++ g :: l2) -> In o l2 -> above g o.
 Proof.
@@ -190,7 +189,7 @@ Theorem fences_are_ordered_like_votes :
   log s i = l1 ++ (b, u) :: l2 -> In (a, t) l2 -> t < u.
 Proof.
   intros s R i a b t u l1 l2 C F L X. pose proof (invariant_holds s R) as I.
-  pose proof (V_ordered s I i) as O. rewrite L in O. destruct (ordered_split _ _ _ _ O X) as [_ S]. auto.
+  pose proof (V_ordered s I i) as O. rewrite L in O. pose proof (ordered_split _ _ _ _ O X) as S. unfold above in S. auto.
 Qed.
 
 End NoClocks.

@@ -1,5 +1,7 @@
-(* Majorities of nodes: any two majorities have a node in common. All theorems rely on this fact. The code is
-   crates/core/src/terms.rs. *)
+(* Majorities of nodes: any two majorities of the same N nodes have a node in common. All theorems rely on this fact.
+
+   The N nodes are one generation. A majority of one generation and a majority of the next need not have a node in common;
+   the proof says nothing about that case. The code is crates/core/src/terms.rs. *)
 
 Require Import Arith Lia List.
 
@@ -34,4 +36,12 @@ Proof.
     { intros i H. apply in_app_iff in H. apply in_seq. destruct H as [H|H]; [apply bound_P in H|apply bound_Q in H]; lia. }
     pose proof (NoDup_incl_length (disjoint_lists_join P Q distinct_P distinct_Q disjoint) inside) as size.
     rewrite app_length, seq_length in size. lia.
+Qed.
+
+(* If there are nodes, they have a majority of the size that the code uses. *)
+Theorem a_majority_exists :
+  forall N, 0 < N -> majority N (seq 0 (N / 2 + 1)).
+Proof.
+  intros N some. pose proof (Nat.div_mod N 2 ltac:(lia)) as D. pose proof (Nat.mod_upper_bound N 2 ltac:(lia)) as U.
+  split; [apply seq_NoDup|split]; [|rewrite seq_length; lia]. intros i H. apply in_seq in H. lia.
 Qed.

@@ -1,7 +1,8 @@
-(* How a client computes the values that Lease.v assumes: how long a node surely keeps a vote, and until when a majority
+(* How a client computes the values that Model.v assumes: how long a node surely keeps a vote, and until when a majority
    of the nodes keeps the votes of an attempt.
 
-   The code is crates/core/src/validity.rs and time.rs. README.md maps each definition to the code. *)
+   Time that a clock does not count (a paused machine) is not modelled. The code is crates/core/src/validity.rs and time.rs.
+   README.md maps each definition to the code. *)
 
 Require Import Arith Lia List Bool Permutation QArith Lqa.
 Require Import Majority Lease.
@@ -159,11 +160,10 @@ Qed.
 (* ----------------------------------------------------------------------------------------- what a client computes *)
 
 (* The rule of extension and the drift margin together. A client holds until its own clock reaches the m-th largest of its
-   send moments, plus the ttl, minus the drift. Until then the client is [backed], as Lease.v defines it.
-
-   [clock] gives the reading of the client's clock at each moment of real time. [sends] has, for each node, the real moment
-   at which the newest acknowledged request was sent. [len a] is the real time in which a clock that is fast by the factor
-   [n] counts T - q: for that long a node surely keeps the vote. *)
+   send moments, plus the ttl, minus the drift. Until then the client is [backed], as Model.v defines it. [clock] gives the
+   reading of the client's clock at each moment of real time. [sends] has, for each node, the real moment of the newest
+   request that the node acknowledged. [len a] is the real time in which a clock that is fast by the factor [n] counts
+   T - q. For that long a node surely keeps the vote. *)
 Theorem what_a_client_computes_is_backed :
   forall N len (s : state) a (clock : nat -> nat) (T d m : nat) (q n c : Q) (sends : list (node * nat)),
   0 <= n -> 0 <= c -> c < 1 ->
