@@ -30,7 +30,7 @@ pub(crate) struct Case {
     pub(crate) title: String,
     /// A description of the case, for readers of the report.
     pub(crate) about: String,
-    /// The figure that contenders are compared by.
+    /// The figure by which contenders are compared.
     pub(crate) figure: &'static str,
     /// The contenders, in the order of their turns. Ratios are relative to the first contender.
     pub(crate) contenders: Vec<(String, Box<dyn Contender>)>,
@@ -43,7 +43,8 @@ pub(crate) struct Case {
     pub(crate) axis: Option<&'static str>,
     /// The number of turns, if it differs from that of the command line.
     pub(crate) turns: Option<usize>,
-    /// Servers and folders that the contenders need. Declared after the contenders, because fields drop in order.
+    /// Servers and folders that the contenders need. Fields are dropped in order, so this field comes after the
+    /// contenders.
     kept: Vec<Box<dyn std::any::Any>>,
 }
 
@@ -73,7 +74,7 @@ impl Case {
         self.contenders.push((name.into(), Box::new(contender)));
     }
 
-    /// Runs one turn of each contender and ignores the figures, so that all contenders are connected afterwards.
+    /// Runs one turn of each contender and ignores the figures. All contenders are connected afterwards.
     pub(crate) fn warm_up(&mut self) -> Result<(), Failure> {
         self.turn("to warm up").map(drop)
     }
@@ -115,12 +116,12 @@ impl Case {
     }
 }
 
-/// A bar: the limit of a ratio or of a figure.
+/// A limit that a ratio or a figure should meet.
 #[derive(Clone)]
 pub(crate) struct Bar {
     pub(crate) who: String,
     pub(crate) figure: &'static str,
-    /// The contender and its figure that is the divisor of the ratio. `None` if the limit is that of a figure.
+    /// The divisor of the ratio: a contender and one of its figures. `None` if the limit applies to the figure itself.
     pub(crate) against: Option<(String, &'static str)>,
     pub(crate) limit: Limit,
 }

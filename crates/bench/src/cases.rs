@@ -2,10 +2,10 @@
 
 mod build;
 mod cycle;
-mod frozen;
+mod frozen_node;
 mod growth;
 mod handoff;
-mod held;
+mod held_leases;
 mod http;
 mod sqlite;
 mod start;
@@ -16,7 +16,7 @@ use crate::case::Case;
 use crate::options::Options;
 
 /// A case that is set up only when it is measured.
-pub(crate) struct Planned {
+pub(crate) struct PlannedCase {
     /// The name of the case.
     pub(crate) name: String,
     pub(crate) set_up: SetUp,
@@ -24,29 +24,29 @@ pub(crate) struct Planned {
 
 type SetUp = Box<dyn FnOnce(&Options) -> Result<Case, Failure>>;
 
-impl Planned {
+impl PlannedCase {
     fn new(name: impl Into<String>, set_up: impl FnOnce(&Options) -> Result<Case, Failure> + 'static) -> Self {
         Self { name: name.into(), set_up: Box::new(set_up) }
     }
 }
 
 /// All cases that can be measured.
-pub(crate) fn all() -> Vec<Planned> {
+pub(crate) fn all() -> Vec<PlannedCase> {
     let mut planned = Vec::new();
-    planned.extend(cycle::planned());
-    planned.extend(sqlite::planned());
-    planned.extend(handoff::planned());
-    planned.extend(http::planned());
-    planned.extend(start::planned());
-    planned.extend(takeover::planned());
-    planned.extend(frozen::planned());
-    planned.extend(held::planned());
-    planned.extend(growth::planned());
-    planned.extend(build::planned());
+    planned.extend(cycle::planned_cases());
+    planned.extend(sqlite::planned_cases());
+    planned.extend(handoff::planned_cases());
+    planned.extend(http::planned_cases());
+    planned.extend(start::planned_cases());
+    planned.extend(takeover::planned_cases());
+    planned.extend(frozen_node::planned_cases());
+    planned.extend(held_leases::planned_cases());
+    planned.extend(growth::planned_cases());
+    planned.extend(build::planned_cases());
     planned
 }
 
 /// `1 node`, `5 nodes`.
-fn counted(count: usize, what: &str) -> String {
+fn count_with_noun(count: usize, what: &str) -> String {
     if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
 }

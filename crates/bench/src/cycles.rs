@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::case::{Figures, P50, P99, RATE};
-use crate::spread::Spread;
+use crate::sorted_readings::SortedReadings;
 
 /// The time that each cycle took.
 #[derive(Default)]
@@ -15,11 +15,11 @@ pub(crate) struct Cycles {
 
 impl Cycles {
     /// Records a cycle that began at `begun` and ends now.
-    pub(crate) fn ended(&mut self, begun: Instant) {
+    pub(crate) fn record_success(&mut self, begun: Instant) {
         self.micros.push(begun.elapsed().as_secs_f64() * 1e6);
     }
 
-    pub(crate) fn failed(&mut self) {
+    pub(crate) fn record_failure(&mut self) {
         self.failures += 1;
     }
 
@@ -30,7 +30,7 @@ impl Cycles {
 
     pub(crate) fn figures(self, elapsed: Duration) -> Figures {
         let mut figures = Figures::from([(RATE.to_owned(), self.micros.len() as f64 / elapsed.as_secs_f64())]);
-        let spread = Spread::of(self.micros);
+        let spread = SortedReadings::of(self.micros);
         if spread.len() > 0 {
             figures.insert(P50.into(), spread.median());
             figures.insert(P99.into(), spread.quantile(0.99));

@@ -13,8 +13,8 @@ use crate::options::Options;
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// etcd members. Their files are on the disk of the build folder, because etcd syncs an entry before it acknowledges
-/// the entry.
+/// etcd members. etcd syncs an entry to disk before it acknowledges the entry, so the files of the members are in the
+/// build folder and not in memory.
 pub(crate) struct Etcd {
     members: Vec<Child>,
     clients: Vec<u16>,
@@ -88,8 +88,8 @@ fn is_healthy(port: u16) -> bool {
     ask().is_ok_and(|answer| answer.contains("\"health\":\"true\""))
 }
 
-/// Finds all ports at once, so that they differ.
+/// Finds free ports. Binds all of them at the same time, so that they differ.
 fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
     let bound = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
-    Ok(bound.iter().map(|listener| Ok(listener.local_addr()?.port())).collect::<Result<Vec<_>, std::io::Error>>()?)
+    Ok(bound.iter().map(|monitor| Ok(monitor.local_addr()?.port())).collect::<Result<Vec<_>, std::io::Error>>()?)
 }

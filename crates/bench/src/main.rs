@@ -1,26 +1,26 @@
 //! Measures quorlock, a minimal client (the floor), redis-benchmark (the ceiling) and other libraries. One run measures
 //! all of them alternately, and only ratios are compared.
 
-mod against;
-mod bare;
-mod busy;
+mod bare_handoff;
 mod case;
 mod cases;
 mod ceiling;
+mod compare_revisions;
 mod cycles;
 mod etcd;
 mod machine;
 mod options;
 mod peers;
-mod record;
+mod ping_round;
+mod processor_time;
+mod recorded_cluster;
+mod recording;
 #[path = "../count/src/replies.rs"]
 mod replies;
 mod report;
-mod round;
 mod run;
 mod service;
-mod spread;
-mod stage;
+mod sorted_readings;
 mod worker;
 
 use std::panic::AssertUnwindSafe;
@@ -28,9 +28,9 @@ use std::time::{Duration, Instant};
 
 use clap::{Parser, Subcommand};
 
-use cases::Planned;
+use cases::PlannedCase;
 use options::Options;
-use report::{Measured, Pages, Report, case_as_markdown};
+use report::{CaseResult, Pages, Report, case_as_markdown};
 use worker::Task;
 
 /// Measure quorlock against the floor, the ceiling and other libraries, side by side in one run
@@ -90,7 +90,7 @@ enum Kind {
 }
 
 const TURNS: usize = 5;
-/// More turns, because two builds differ little.
+/// The number of turns for `--against`. It is higher, because two builds differ little.
 const TURNS_AGAINST: usize = 11;
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -115,14 +115,16 @@ fn main() -> Outcome {
         return Err("no such case; see --list".into());
     }
     match &args.against {
-        Some(revision) => against::compare(revision, &names(&args), args.turns.unwrap_or(TURNS_AGAINST), &options),
+        Some(revision) => {
+            compare_revisions::compare(revision, &names(&args), args.turns.unwrap_or(TURNS_AGAINST), &options)
+        }
         None => measure(&args, &options),
     }
 }
 
 /// The names of the selected cases.
 fn names(args: &Args) -> Vec<String> {
-    let mut names = if args.against.is_some() { against::names() } else { all_names() };
+    let mut names = if args.against.is_some() { compare_revisions::names() } else { all_names() };
     names.retain(|name| args.cases.is_empty() || args.cases.iter().any(|wanted| name.starts_with(wanted)));
     names
 }
@@ -131,7 +133,7 @@ fn all_names() -> Vec<String> {
     cases::all().into_iter().map(|case| case.name).collect()
 }
 
-/// Writes the pages, which have every case.
+/// Writes the pages. They need the figures of every case.
 fn write_pages(report: &Report) -> Outcome {
     let missing: Vec<String> = all_names().into_iter().filter(|name| report.case(name).is_none()).collect();
     if !missing.is_empty() {
@@ -153,17 +155,17 @@ fn work(kind: Kind, task: &Task) -> Outcome {
         Kind::Leases => worker::leases::work(task, &runtime()?),
         Kind::Flock => worker::flock::work(task),
         Kind::Detached => worker::ours::detach(task, &runtime()?),
-        Kind::Http => worker::load::work(task),
+        Kind::Http => worker::http_load::work(task),
     }
 }
 
 fn measure(args: &Args, options: &Options) -> Outcome {
     let (begun, wanted) = (Instant::now(), names(args));
     let mut report = Report::read(&options.figures())?;
-    let (mut measured, mut failed) = (0, Vec::new());
+    let (mut measured, mut failed_cases) = (0, Vec::new());
     for case in cases::all().into_iter().filter(|case| wanted.contains(&case.name)) {
         let name = case.name.clone();
-        match attempt(case, options, args.turns.unwrap_or(TURNS)) {
+        match measure_case(case, options, args.turns.unwrap_or(TURNS)) {
             Ok(case) => {
                 println!("{}", case_as_markdown(&case));
                 report.add(case);
@@ -174,7 +176,7 @@ fn measure(args: &Args, options: &Options) -> Outcome {
             }
             Err(error) => {
                 eprintln!("{name}: {error}");
-                failed.push(name);
+                failed_cases.push(name);
             }
         }
     }
@@ -182,11 +184,12 @@ fn measure(args: &Args, options: &Options) -> Outcome {
     if args.write {
         write_pages(&report)?;
     }
-    if failed.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed.join(", ")).into()) }
+    if failed_cases.is_empty() { Ok(()) } else { Err(format!("not measured: {}", failed_cases.join(", ")).into()) }
 }
 
-/// Runs one case, and turns a panic (e.g. a server that does not start) into a failure, so that the other cases go on.
-fn attempt(case: Planned, options: &Options, turns: usize) -> Result<Measured, Failure> {
+/// Runs one case. Converts a panic, for example of a server that does not start, into a failure, so that the other
+/// cases still run.
+fn measure_case(case: PlannedCase, options: &Options, turns: usize) -> Result<CaseResult, Failure> {
     let work = || (case.set_up)(options).and_then(|case| run::measure(case, turns));
     std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|_| Err("the case panicked".into()))
 }

@@ -8,7 +8,7 @@ use tokio::runtime::Runtime;
 
 use crate::Failure;
 
-/// The `quorlock` command, which `./x bench` builds first.
+/// The path of the `quorlock` command, which `./x bench` has built.
 pub(crate) fn quorlock() -> Result<PathBuf, Failure> {
     let quorlock = std::env::current_exe()?.with_file_name("quorlock");
     if !quorlock.is_file() {

@@ -1,4 +1,4 @@
-//! Other libraries, fetched from their registries and built when a case needs them.
+//! Other lock libraries. They are fetched from their registries and built when a case needs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,11 +9,11 @@ use crate::options::Options;
 use crate::worker::{Task, Worker};
 
 /// The folder of the peers' packages.
-fn home() -> PathBuf {
+fn peers_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
-/// A peer from crates.io, as a worker. The error says why it is not available.
+/// Starts a worker that uses a library from crates.io. The error says why the library is not available.
 pub(crate) fn rust(peer: &str, task: &Task, options: &Options) -> Result<Worker, Failure> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let program = BUILT.get_or_init(|| build(&options.folder)).clone()?;
@@ -22,7 +22,7 @@ pub(crate) fn rust(peer: &str, task: &Task, options: &Options) -> Result<Worker,
     Worker::start(command, task, options.length)
 }
 
-/// node redlock, on ioredis, as a worker.
+/// Starts a worker that uses node redlock on ioredis.
 pub(crate) fn node(task: &Task, options: &Options) -> Result<Worker, Failure> {
     static FETCHED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let folder = FETCHED.get_or_init(|| fetch_node(&options.folder.join("node"))).clone()?;
@@ -31,20 +31,20 @@ pub(crate) fn node(task: &Task, options: &Options) -> Result<Worker, Failure> {
     Worker::start(command, task, options.length)
 }
 
-/// Installs the locked versions.
+/// Installs the versions in the lock file.
 fn fetch_node(folder: &Path) -> Result<PathBuf, String> {
-    let told = |error: std::io::Error| error.to_string();
-    std::fs::create_dir_all(folder).map_err(told)?;
+    let output = |error: std::io::Error| error.to_string();
+    std::fs::create_dir_all(folder).map_err(output)?;
     let lock = "package-lock.json";
-    let locked = home().join("node").join(lock);
-    let same = std::fs::read(folder.join(lock)).ok() == Some(std::fs::read(&locked).map_err(told)?);
+    let locked = peers_folder().join("node").join(lock);
+    let is_unchanged = std::fs::read(folder.join(lock)).ok() == Some(std::fs::read(&locked).map_err(output)?);
     for file in ["package.json", lock, "worker.js"] {
-        std::fs::copy(home().join("node").join(file), folder.join(file)).map_err(told)?;
+        std::fs::copy(peers_folder().join("node").join(file), folder.join(file)).map_err(output)?;
     }
-    if !same || !folder.join("node_modules/ioredis").is_dir() {
+    if !is_unchanged || !folder.join("node_modules/ioredis").is_dir() {
         let mut npm = Command::new("npm");
         npm.args(["ci", "--silent", "--no-audit", "--no-fund", "--prefix"]).arg(folder);
-        succeed(npm)?;
+        run_successfully(npm)?;
     }
     Ok(folder.to_owned())
 }
@@ -54,15 +54,15 @@ fn build(folder: &Path) -> Result<PathBuf, String> {
     let build = |features: &str| {
         let mut cargo = Command::new("cargo");
         cargo.args(["build", "--release", "--quiet", "--features", features, "--target-dir"]).arg(&target);
-        cargo.arg("--manifest-path").arg(home().join("rust/Cargo.toml"));
-        succeed(cargo)
+        cargo.arg("--manifest-path").arg(peers_folder().join("rust/Cargo.toml"));
+        run_successfully(cargo)
     };
     // etcd's client needs the protobuf compiler. Without it, the other peers are still measured.
     build("etcd").or_else(|_| build(""))?;
     Ok(target.join("release/bench-peers"))
 }
 
-fn succeed(mut command: Command) -> Result<(), String> {
+fn run_successfully(mut command: Command) -> Result<(), String> {
     let program = command.get_program().to_owned();
     let program = Path::new(&program).file_name().unwrap_or_default().display();
     match command.status() {

@@ -1,4 +1,4 @@
-//! The stored result of a run: every figure of every turn, and their medians and ratios.
+//! The stored results: every figure of every turn, and their medians and ratios.
 
 mod markdown;
 mod page;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::Failure;
 use crate::case::{Bar, Case, Figures, Limit};
 use crate::machine::Machine;
-use crate::spread::Spread;
+use crate::sorted_readings::SortedReadings;
 pub(crate) use markdown::{case_as_markdown, number};
 use markdown::{label, without_unit};
 pub(crate) use page::Pages;
@@ -20,21 +20,21 @@ pub(crate) use page::Pages;
 /// All cases that were measured.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Report {
-    pub(crate) cases: Vec<Measured>,
+    pub(crate) cases: Vec<CaseResult>,
 }
 
 /// One case, measured.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Measured {
+pub(crate) struct CaseResult {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) about: String,
     pub(crate) figure: String,
     /// The machine, and its load before the case began.
     pub(crate) machine: Machine,
-    pub(crate) contenders: Vec<Contending>,
-    pub(crate) absent: Vec<Absent>,
-    pub(crate) bars: Vec<Judged>,
+    pub(crate) contenders: Vec<ContenderResult>,
+    pub(crate) absent: Vec<AbsentContender>,
+    pub(crate) bars: Vec<BarResult>,
     /// The unit of the number in the contenders' names, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) axis: Option<String>,
@@ -42,7 +42,7 @@ pub(crate) struct Measured {
 
 /// A contender's figures, turn by turn.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Contending {
+pub(crate) struct ContenderResult {
     pub(crate) name: String,
     pub(crate) figures: BTreeMap<String, Vec<f64>>,
     /// The ratios of the case's figure to that of the first contender, turn by turn.
@@ -51,14 +51,14 @@ pub(crate) struct Contending {
 
 /// A contender that was not measured, and why.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Absent {
+pub(crate) struct AbsentContender {
     pub(crate) name: String,
     pub(crate) why: String,
 }
 
 /// A bar, and whether it was met.
 #[derive(Serialize, Deserialize)]
-pub(crate) struct Judged {
+pub(crate) struct BarResult {
     pub(crate) what: String,
     pub(crate) limit: Limit,
     pub(crate) value: Ratio,
@@ -76,7 +76,7 @@ pub(crate) struct Ratio {
 impl Ratio {
     /// Computes the ratio from one value per turn. `None` without a value.
     pub(crate) fn of(turns: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut spread = Spread::default();
+        let mut spread = SortedReadings::default();
         turns.into_iter().filter(|value| value.is_finite()).for_each(|value| spread.add(value));
         (spread.len() > 0).then(|| Self {
             median: spread.median(),
@@ -103,36 +103,36 @@ impl Report {
     }
 
     /// Adds a case, replacing one of the same name.
-    pub(crate) fn add(&mut self, case: Measured) {
+    pub(crate) fn add(&mut self, case: CaseResult) {
         match self.cases.iter_mut().find(|known| known.name == case.name) {
             Some(known) => *known = case,
             None => self.cases.push(case),
         }
     }
 
-    /// The cases in the order of the plan, without those that no longer exist.
+    /// Sorts the cases in the order of `names`, and removes cases that no longer exist.
     pub(crate) fn put_in_order(&mut self, names: &[String]) {
-        let place = |case: &Measured| names.iter().position(|name| *name == case.name);
+        let place = |case: &CaseResult| names.iter().position(|name| *name == case.name);
         self.cases.retain(|case| place(case).is_some());
         self.cases.sort_by_key(place);
     }
 
-    pub(crate) fn case(&self, name: &str) -> Option<&Measured> {
+    pub(crate) fn case(&self, name: &str) -> Option<&CaseResult> {
         self.cases.iter().find(|case| case.name == name)
     }
 }
 
-impl Measured {
+impl CaseResult {
     /// Creates the result from the figures of each contender's turns, in the case's order.
     pub(crate) fn new(case: &Case, machine: Machine, turns: &[Vec<Figures>]) -> Self {
-        let mut contenders: Vec<Contending> = (case.contenders.iter())
+        let mut contenders: Vec<ContenderResult> = (case.contenders.iter())
             .zip(turns)
             .map(|((name, _), turns)| {
                 let mut figures = BTreeMap::<String, Vec<f64>>::new();
                 for (figure, value) in turns.iter().flatten() {
                     figures.entry(figure.clone()).or_default().push(rounded(*value));
                 }
-                Contending { name: name.clone(), figures, ratio: None }
+                ContenderResult { name: name.clone(), figures, ratio: None }
             })
             .collect();
         if let Some(first) = contenders.first().map(|first| first.turns(case.figure).to_vec()) {
@@ -147,20 +147,24 @@ impl Measured {
             figure: case.figure.into(),
             machine,
             contenders,
-            absent: case.absent.iter().map(|(name, why)| Absent { name: name.clone(), why: why.clone() }).collect(),
+            absent: case
+                .absent
+                .iter()
+                .map(|(name, why)| AbsentContender { name: name.clone(), why: why.clone() })
+                .collect(),
             bars: Vec::new(),
             axis: case.axis.map(Into::into),
         };
-        measured.bars = case.bars.iter().filter_map(|bar| measured.judge(bar)).collect();
+        measured.bars = case.bars.iter().filter_map(|bar| measured.check_bar(bar)).collect();
         measured
     }
 
-    pub(crate) fn contender(&self, name: &str) -> Option<&Contending> {
+    pub(crate) fn contender(&self, name: &str) -> Option<&ContenderResult> {
         self.contenders.iter().find(|contender| contender.name == name)
     }
 
-    /// Judges a bar. `None` if one of its contenders is missing, which the table then names.
-    fn judge(&self, bar: &Bar) -> Option<Judged> {
+    /// Checks a bar. `None` if one of its contenders is missing. The table lists missing contenders.
+    fn check_bar(&self, bar: &Bar) -> Option<BarResult> {
         let own = self.contender(&bar.who)?.turns(bar.figure);
         let (what, value) = match &bar.against {
             Some((against, figure)) => {
@@ -172,11 +176,11 @@ impl Measured {
             }
             None => (format!("{}: {}", bar.who, label(bar.figure)), Ratio::of(own.iter().copied())?),
         };
-        Some(Judged { what, limit: bar.limit, value, met: bar.limit.is_met_by(value.median) })
+        Some(BarResult { what, limit: bar.limit, value, met: bar.limit.is_met_by(value.median) })
     }
 }
 
-impl Contending {
+impl ContenderResult {
     pub(crate) fn turns(&self, figure: &str) -> &[f64] {
         self.figures.get(figure).map_or(&[], Vec::as_slice)
     }
@@ -190,7 +194,7 @@ fn quotients(own: &[f64], others: &[f64]) -> impl Iterator<Item = f64> {
     own.iter().zip(others).map(|(own, other)| own / other)
 }
 
-/// Rounds to five digits, which are more digits than the clock is precise to.
+/// Rounds to five digits. The clock is less precise.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use crate::Failure;
 use crate::case::{Case, Figures};
 use crate::machine::Machine;
-use crate::report::Measured;
+use crate::report::CaseResult;
 
-/// Runs one turn that does not count and then `turns` turns of each contender.
-pub(crate) fn measure(mut case: Case, turns: usize) -> Result<Measured, Failure> {
+/// Runs `turns` turns of each contender, after one turn that does not count.
+pub(crate) fn measure(mut case: Case, turns: usize) -> Result<CaseResult, Failure> {
     let turns = case.turns.unwrap_or(turns);
     let machine = Machine::now();
     let mut figures = BTreeMap::<String, Vec<Figures>>::new();
@@ -21,6 +21,7 @@ pub(crate) fn measure(mut case: Case, turns: usize) -> Result<Measured, Failure>
         }
     }
     // Contenders that failed have no figures.
-    let of_each: Vec<_> = case.contenders.iter().map(|(name, _)| figures.remove(name).unwrap_or_default()).collect();
-    Ok(Measured::new(&case, machine, &of_each))
+    let figures_of_contenders: Vec<_> =
+        case.contenders.iter().map(|(name, _)| figures.remove(name).unwrap_or_default()).collect();
+    Ok(CaseResult::new(&case, machine, &figures_of_contenders))
 }

@@ -1,4 +1,4 @@
-//! `quorlock serve`, in a process of its own.
+//! Runs `quorlock serve` in its own process.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Stdio};
@@ -9,7 +9,7 @@ use crate::Failure;
 use crate::case::{Contender, Figures, RATE};
 use crate::options::quorlock;
 
-/// A service for callers on this machine.
+/// A `quorlock serve` process for callers on this machine.
 pub(crate) struct Service {
     child: Child,
     address: String,
@@ -24,9 +24,9 @@ impl Service {
         command.args(["--rate-limit", &u32::MAX.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = quorlock_testkit::spawn(command)?;
-        let told = child.stdout.take().ok_or("the service has no stdout")?;
+        let output = child.stdout.take().ok_or("the service has no stdout")?;
         let mut line = String::new();
-        let read = BufReader::new(told).read_line(&mut line);
+        let read = BufReader::new(output).read_line(&mut line);
         let address = line.trim().strip_prefix("serving on http://").unwrap_or_default().to_owned();
         let service = Self { child, address };
         if service.address.is_empty() {
@@ -40,13 +40,13 @@ impl Service {
     }
 
     /// Processor time of the service's threads.
-    fn busy(&self) -> Result<Duration, Failure> {
-        let mut busy = 0;
+    fn processor_time(&self) -> Result<Duration, Failure> {
+        let mut nanos = 0;
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let told = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-            busy += told.split(' ').next().ok_or("/proc has no processor time")?.parse::<u64>()?;
+            let output = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+            nanos += output.split(' ').next().ok_or("/proc has no processor time")?.parse::<u64>()?;
         }
-        Ok(Duration::from_nanos(busy))
+        Ok(Duration::from_nanos(nanos))
     }
 }
 
@@ -58,20 +58,20 @@ impl Drop for Service {
 }
 
 /// A contender that calls a service. Its figures include the service's processor time.
-pub(crate) struct Serviced<C> {
+pub(crate) struct ContenderWithService<C> {
     pub(crate) contender: C,
     pub(crate) service: Arc<Service>,
     pub(crate) length: Duration,
 }
 
-impl<C: Contender> Contender for Serviced<C> {
+impl<C: Contender> Contender for ContenderWithService<C> {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        let before = self.service.busy()?;
+        let before = self.service.processor_time()?;
         let mut figures = self.contender.turn()?;
-        let busy = self.service.busy()?.saturating_sub(before);
+        let processor_time = self.service.processor_time()?.saturating_sub(before);
         if let Some(rate) = figures.get(RATE) {
             let cycles = rate * self.length.as_secs_f64();
-            figures.insert("service_cpu_us".into(), busy.as_secs_f64() * 1e6 / cycles);
+            figures.insert("service_cpu_us".into(), processor_time.as_secs_f64() * 1e6 / cycles);
         }
         Ok(figures)
     }

@@ -1,13 +1,13 @@
 //! Contenders that run in their own processes (workers). A worker gets its task as an argument and prints a line when
-//! it is ready. Each line on its stdin is a number of milliseconds: the worker then runs cycles for that long, which is
-//! one turn, and prints one line of figures.
+//! it is ready. Each line on its stdin is the length of a turn in milliseconds. The worker runs cycles for this time,
+//! and prints one line of figures.
 
-pub(crate) mod crew;
 pub(crate) mod flock;
 pub(crate) mod floor;
+pub(crate) mod http_load;
 pub(crate) mod leases;
-pub(crate) mod load;
 pub(crate) mod ours;
+pub(crate) mod parallel_workers;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::case::{Contender, Figures};
-use crate::record::Recording;
+use crate::recording::Recording;
 use crate::{Failure, Outcome};
 
 /// The task of a worker, as JSON for workers in any language.
@@ -115,7 +115,7 @@ impl Drop for Worker {
     }
 }
 
-/// Runs a worker process: prints that it is ready and, for every line of stdin, runs a turn and prints its figures.
+/// Runs a worker process: prints that it is ready. For every line of stdin, runs a turn and prints its figures.
 pub(crate) fn run_turns(mut turn: impl FnMut(Duration) -> Result<Figures, Failure>) -> Outcome {
     let (input, mut output) = (std::io::stdin().lock(), std::io::stdout());
     writeln!(output, "ready")?;

@@ -1,5 +1,5 @@
-//! A client reads only a limited amount from a node that never stops sending. This test has a process of its own,
-//! because it measures the memory of the process.
+//! A client reads only a limited amount from a node that never stops sending. This test has its own process, because it
+//! measures the memory of the process.
 
 #[path = "suite/common/mod.rs"]
 mod common;
@@ -14,11 +14,12 @@ use fake::{Behavior, Fake, Stage};
 use quorlock_testkit::eventually_async;
 use resp::{bulk, push};
 
-/// The maximum number of bytes that a client reads of one value: its own limit, and the buffers of the kernel.
+/// The maximum number of bytes that leave the fake for one value: the limit of the client, and the buffers of the
+/// kernel.
 const READ_BYTES_MAX: u64 = (32 + 16) << 20;
 /// The maximum growth of memory: the bytes of a value, the parsed value, and the spare capacity of its lists.
 const MEMORY_GROWTH_MAX: u64 = 400 << 20;
-/// The number of bytes of pushes that the client has to discard.
+/// The minimum number of bytes of pushes that the client must discard.
 const PUSHED_BYTES_MIN: u64 = 2 << 20;
 
 /// The peak memory of this process, in bytes.
@@ -28,7 +29,7 @@ fn peak_memory() -> u64 {
     line.trim().trim_end_matches(" kB").trim().parse::<u64>().expect("the peak memory is a number") << 10
 }
 
-/// Replies that never end, each as a name, its first bytes, and the bytes that are repeated.
+/// Replies that never end. Each has a name, the first bytes, and the bytes that follow again and again.
 fn endless_replies() -> [(&'static str, Vec<u8>, Vec<u8>); 6] {
     let chunk = |piece: &[u8]| piece.repeat(64 * 1024 / piece.len());
     let text = bulk(&"0123456789".repeat(10));
@@ -59,7 +60,7 @@ async fn an_endless_reply_ends_the_connection() {
                 peak_memory() >> 20
             );
             assert!(read < READ_BYTES_MAX, "{name}, from the {stage:?} on: the client read {read} bytes");
-            // The client must free the memory of this flood before the next one, so that the peak stays that of one
+            // The client must free the memory of this flood before the next flood, so that the peak is that of one
             // flood.
             let _ = client.close(CLOSE_TIMEOUT).await;
         }

@@ -12,14 +12,14 @@ use crate::Failure;
 /// Counts by name, for example `5 nodes, fenced: instructions`.
 pub(crate) type Counts = BTreeMap<String, f64>;
 
-/// The cycles of a short and of a long run: their difference is free of the start-up cost.
-const SHORT: usize = 100;
-const LONG: usize = 500;
+/// The numbers of cycles in a short and in a long run. The difference of their counts does not contain the start.
+const SHORT_RUN: usize = 100;
+const LONG_RUN: usize = 500;
 const NODES: [usize; 3] = [0, 1, 5];
-/// The median of this many runs counts, because a timer fires in some of them.
+/// The number of runs. Their median is the result, because a timer fires in some runs.
 const RUNS: usize = 3;
 
-/// Counts on a memory node, on one server and on five.
+/// Counts on a memory node, on one server and on five servers.
 pub(crate) fn count() -> Result<Counts, Failure> {
     let mut counts = Counts::new();
     for nodes in NODES {
@@ -33,8 +33,8 @@ pub(crate) fn count() -> Result<Counts, Failure> {
                 nodes => format!("{nodes} nodes, {kind}"),
             };
             counts.insert(format!("{what}: allocations"), allocations(kind, &servers)?);
-            let both = instructions(kind, LONG, &servers)? - instructions(kind, SHORT, &servers)?;
-            counts.insert(format!("{what}: instructions"), both / (LONG - SHORT) as f64);
+            let difference = instructions(kind, LONG_RUN, &servers)? - instructions(kind, SHORT_RUN, &servers)?;
+            counts.insert(format!("{what}: instructions"), difference / (LONG_RUN - SHORT_RUN) as f64);
         }
     }
     Ok(counts)
@@ -52,27 +52,27 @@ fn init(servers: &[RedisServer]) -> Result<(), Failure> {
     })
 }
 
-/// The allocations in one cycle.
+/// The number of allocations in one cycle.
 fn allocations(kind: &str, servers: &[SocketAddr]) -> Result<f64, Failure> {
-    middle(|| {
-        let told = cycles(Command::new(std::env::current_exe()?), kind, LONG, servers)?.stdout;
-        Ok(String::from_utf8(told)?.trim().parse()?)
+    median_of_runs(|| {
+        let output = cycles(Command::new(std::env::current_exe()?), kind, LONG_RUN, servers)?.stdout;
+        Ok(String::from_utf8(output)?.trim().parse()?)
     })
 }
 
-/// The instructions of a whole run.
+/// The number of instructions of a whole run.
 fn instructions(kind: &str, count: usize, servers: &[SocketAddr]) -> Result<f64, Failure> {
-    middle(|| by_callgrind(kind, count, servers))
+    median_of_runs(|| count_with_callgrind(kind, count, servers))
 }
 
-fn middle(mut run: impl FnMut() -> Result<f64, Failure>) -> Result<f64, Failure> {
+fn median_of_runs(mut run: impl FnMut() -> Result<f64, Failure>) -> Result<f64, Failure> {
     let mut counts = (0..RUNS).map(|_| run()).collect::<Result<Vec<_>, _>>()?;
     counts.sort_by(f64::total_cmp);
     Ok(counts[RUNS / 2])
 }
 
-/// Runs callgrind, without the instructions of the relays.
-fn by_callgrind(kind: &str, count: usize, servers: &[SocketAddr]) -> Result<f64, Failure> {
+/// Counts the instructions of a run with callgrind, without the instructions of the relays.
+fn count_with_callgrind(kind: &str, count: usize, servers: &[SocketAddr]) -> Result<f64, Failure> {
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
     // `--toggle-collect` turns `--collect-atstart` off, so the latter must come second.

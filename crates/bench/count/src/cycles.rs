@@ -1,4 +1,4 @@
-//! The counted program: cycles, one after the other, on one thread.
+//! The program that is counted: cycles of acquire and release, one after the other, in one thread.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use stats_alloc::Region;
 
 use crate::{ALLOCATOR, Failure, relay};
 
-/// Cycles that are not counted: after them, connections and caches have reached their sizes.
+/// The number of cycles before the count starts. After them, connections are open and caches have reached their sizes.
 const WARM_UP: usize = 100;
 
 /// Prints the allocations per cycle. Uses a memory node if no server is given.

@@ -1,5 +1,5 @@
-//! Counts that do not depend on the load of the machine: instructions and allocations of one cycle of acquire and
-//! release.
+//! Counts the instructions and allocations of one cycle of acquire and release. The counts do not depend on the load of
+//! the machine.
 //!
 //! `quorlock-count` compares them with the committed counts, `--commit` commits them and `--json` prints them.
 //! `cycles KIND COUNT URL..` is the counted program. It is a separate process, because counting slows it down.

@@ -1,6 +1,6 @@
 //! A relay between the library and a server. The relay runs on the library's own thread. It delivers each server's
-//! replies in one piece, and the replies of several servers in the order of the requests. So every run executes the
-//! same instructions, however busy the machine is.
+//! replies in one piece, and the replies of several servers in the order of the requests. Therefore every run executes
+//! the same instructions, however busy the machine is.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -14,10 +14,10 @@ const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Starts a relay to this server. Returns the relay's address.
 pub(crate) async fn open(server: SocketAddr) -> io::Result<SocketAddr> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let address = listener.local_addr()?;
+    let monitor = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = monitor.local_addr()?;
     tokio::spawn(async move {
-        while let Ok((client, _)) = listener.accept().await {
+        while let Ok((client, _)) = monitor.accept().await {
             match Relay::new(client, server) {
                 Ok(relay) => drop(tokio::spawn(relay.run())),
                 Err(error) => eprintln!("cannot connect the relay to {server}: {error}"),

@@ -1,4 +1,4 @@
-//! Finds the ends of RESP replies, without parsing their contents.
+//! Counts RESP replies without parsing their contents.
 
 /// Counts the complete RESP messages in a stream of bytes.
 #[derive(Default)]
@@ -18,7 +18,7 @@ impl ReplyCounter {
     pub(crate) fn add(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.incomplete.extend_from_slice(bytes);
         let mut begun = 0;
-        while let Some(length) = reply(&self.incomplete[begun..])? {
+        while let Some(length) = reply_length(&self.incomplete[begun..])? {
             begun += length;
             self.count += 1;
         }
@@ -27,9 +27,9 @@ impl ReplyCounter {
     }
 }
 
-/// The length of the first reply, if it is complete. Fails on an error reply, because counting errors would measure
-/// nothing.
-fn reply(bytes: &[u8]) -> std::io::Result<Option<usize>> {
+/// The length of the first reply, if the reply is complete. Fails on an error reply, because a cycle with errors does
+/// not measure anything.
+fn reply_length(bytes: &[u8]) -> std::io::Result<Option<usize>> {
     let Some(line) = bytes.windows(2).position(|end| end == b"\r\n") else {
         return Ok(None);
     };
@@ -44,7 +44,7 @@ fn reply(bytes: &[u8]) -> std::io::Result<Option<usize>> {
         Some(kind @ (b'*' | b'%' | b'~' | b'>')) => {
             let each = if *kind == b'%' { 2 } else { 1 };
             for _ in 0..count().ok_or(std::io::ErrorKind::InvalidData)? * each {
-                match reply(&bytes[end..])? {
+                match reply_length(&bytes[end..])? {
                     Some(length) => end += length,
                     None => return Ok(None),
                 }
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn an_error_is_not_a_reply() {
-        let heard = ReplyCounter::default().add(b"-NOSCRIPT no script\r\n");
-        assert_eq!(heard.unwrap_err().to_string(), "-NOSCRIPT no script");
+        let received = ReplyCounter::default().add(b"-NOSCRIPT no script\r\n");
+        assert_eq!(received.unwrap_err().to_string(), "-NOSCRIPT no script");
     }
 }

@@ -1,4 +1,4 @@
-// A benchmark worker for node-redlock. It prints a line when it is ready; each line that it reads is the length of a
+// A benchmark worker for node-redlock. It prints a line when it is ready. Each line that it reads is the length of a
 // turn in milliseconds.
 'use strict';
 
@@ -15,23 +15,23 @@ redlock.on('error', () => {});
 
 const micros = () => Number(process.hrtime.bigint()) / 1000;
 
-async function call(name, until, cycles) {
+async function runCycles(name, until, cycles) {
   while (micros() < until) {
-    const asked = micros();
+    const startedAt = micros();
     try {
       const lock = await redlock.acquire([name], task.ttl_ms);
       await lock.release();
-      cycles.took.push(micros() - asked);
+      cycles.took.push(micros() - startedAt);
     } catch {
       cycles.failures += 1;
     }
   }
 }
 
-async function turn(length) {
+async function runTurn(length) {
   const begun = micros();
   const cycles = { took: [], failures: 0 };
-  const callers = Array.from({ length: task.callers }, (_, caller) => call(`node/${caller}`, begun + length * 1000, cycles));
+  const callers = Array.from({ length: task.callers }, (_, caller) => runCycles(`node/${caller}`, begun + length * 1000, cycles));
   await Promise.all(callers);
   const seconds = (micros() - begun) / 1e6;
   const took = cycles.took.sort((one, other) => one - other);
@@ -47,7 +47,7 @@ async function turn(length) {
 async function main() {
   console.log('ready');
   for await (const line of readline.createInterface({ input: process.stdin })) {
-    console.log(JSON.stringify(await turn(Number(line))));
+    console.log(JSON.stringify(await runTurn(Number(line))));
   }
   process.exit(0);
 }

@@ -1,12 +1,12 @@
 use super::*;
 use crate::run::measure;
 
-/// A contender that succeeds this many times, then fails.
-struct Failing {
+/// A contender that succeeds in its first turns, and fails when no turns are left.
+struct ContenderThatFails {
     turns: usize,
 }
 
-impl Contender for Failing {
+impl Contender for ContenderThatFails {
     fn turn(&mut self) -> Result<Figures, Failure> {
         self.turns = self.turns.checked_sub(1).ok_or("Broken pipe")?;
         Ok(Figures::from([(RATE.to_owned(), 1.0)]))
@@ -20,9 +20,9 @@ fn case() -> Case {
 #[test]
 fn a_peer_that_fails_is_left_out_and_the_others_are_measured() {
     let mut case = case();
-    case.add("ours", Failing { turns: 4 });
-    case.add_if("peer", Ok::<_, Failure>(Failing { turns: 2 }));
-    case.add_if("last", Ok::<_, Failure>(Failing { turns: 4 }));
+    case.add("ours", ContenderThatFails { turns: 4 });
+    case.add_if("peer", Ok::<_, Failure>(ContenderThatFails { turns: 2 }));
+    case.add_if("last", Ok::<_, Failure>(ContenderThatFails { turns: 4 }));
     let measured = measure(case, 3).unwrap();
     let names: Vec<&str> = measured.contenders.iter().map(|contender| &*contender.name).collect();
     assert_eq!(names, ["ours", "last"]);
@@ -37,8 +37,8 @@ fn a_peer_that_fails_is_left_out_and_the_others_are_measured() {
 #[test]
 fn a_case_fails_if_ours_fails() {
     let mut case = case();
-    case.add("ours", Failing { turns: 2 });
-    case.add_if("peer", Ok::<_, Failure>(Failing { turns: 4 }));
+    case.add("ours", ContenderThatFails { turns: 2 });
+    case.add_if("peer", Ok::<_, Failure>(ContenderThatFails { turns: 4 }));
     let error = measure(case, 3).err().expect("ours must fail");
     assert_eq!(error.to_string(), "cycle, ours: Broken pipe");
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-use super::Planned;
+use super::PlannedCase;
 use crate::Failure;
 use crate::case::{Bar, Case, Contender, Figures, Limit};
 use crate::options::Options;
@@ -14,11 +14,11 @@ const NAME: &str = "build";
 const CRATES: &str = "crates";
 const SECONDS: &str = "seconds";
 const OURS: &str = "ours";
-/// Two thirds of 88, which is the number of crates that the library once had.
+/// Two thirds of the 88 crates that the library had at first.
 const CRATES_MAX: f64 = 58.0;
 
-pub(crate) fn planned() -> Vec<Planned> {
-    vec![Planned::new(NAME, set_up)]
+pub(crate) fn planned_cases() -> Vec<PlannedCase> {
+    vec![PlannedCase::new(NAME, set_up)]
 }
 
 fn set_up(options: &Options) -> Result<Case, Failure> {
@@ -36,7 +36,7 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     Ok(case)
 }
 
-/// A package with one dependency.
+/// A package with one dependency, which cargo builds from scratch.
 struct Build {
     folder: PathBuf,
 }

@@ -1,22 +1,22 @@
-//! Acquire and release, uncontended: every caller has a name of its own.
+//! Acquire and release without contention: every caller locks its own name.
 
-use super::{Planned, counted};
+use super::{PlannedCase, count_with_noun};
 use crate::Failure;
 use crate::case::{Bar, Case, Limit, P50, RATE};
 use crate::ceiling::Ceiling;
 use crate::etcd::Etcd;
 use crate::options::Options;
 use crate::peers;
-use crate::record::Recording;
-use crate::stage::Stage;
+use crate::recorded_cluster::RecordedCluster;
+use crate::recording::Recording;
 use crate::worker::{Task, Worker};
 
 /// Nodes and callers of each case.
 const CASES: [(usize, usize); 4] = [(1, 1), (5, 1), (5, 64), (5, 512)];
 const TTL_MS: u64 = 30_000;
-/// Commands in a pass of the ceiling: a tenth of a second or more.
-const PLAIN_PASS: usize = 20_000;
-const FENCED_PASS: usize = 10_000;
+/// The number of requests in a pass of the ceiling. A pass takes at least a tenth of a second.
+const PLAIN_PASS_REQUESTS: usize = 20_000;
+const FENCED_PASS_REQUESTS: usize = 10_000;
 
 const OURS: &str = "ours";
 const OURS_FENCED: &str = "ours, fenced";
@@ -27,12 +27,13 @@ const CEILING_FENCED: &str = "ceiling, fenced";
 const CEILING_TOGETHER: &str = "ceiling, together";
 const CEILING_FENCED_TOGETHER: &str = "ceiling, fenced, together";
 const RSLOCK: &str = "rslock";
-const OURS_ALONE: &str = "ours, one thread";
-const OURS_FENCED_ALONE: &str = "ours, fenced, one thread";
-const RSLOCK_ALONE: &str = "rslock, one thread";
+const OURS_ONE_THREAD: &str = "ours, one thread";
+const OURS_FENCED_ONE_THREAD: &str = "ours, fenced, one thread";
+const RSLOCK_ONE_THREAD: &str = "rslock, one thread";
 
-pub(crate) fn planned() -> Vec<Planned> {
-    let case = |(nodes, callers)| Planned::new(name(nodes, callers), move |options| set_up(nodes, callers, options));
+pub(crate) fn planned_cases() -> Vec<PlannedCase> {
+    let case =
+        |(nodes, callers)| PlannedCase::new(name(nodes, callers), move |options| set_up(nodes, callers, options));
     CASES.into_iter().map(case).collect()
 }
 
@@ -41,17 +42,24 @@ fn name(nodes: usize, callers: usize) -> String {
 }
 
 fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failure> {
-    let stage = options.runtime.block_on(Stage::set(nodes))?;
+    let cluster = options.runtime.block_on(RecordedCluster::start(nodes))?;
     let figure = if callers == 1 { P50 } else { RATE };
-    let title = format!("Acquire and release: {}, {}", counted(nodes, "node"), counted(callers, "caller"));
+    let title =
+        format!("Acquire and release: {}, {}", count_with_noun(nodes, "node"), count_with_noun(callers, "caller"));
     let mut case = Case::new(name(nodes, callers), title, figure);
-    let task =
-        |plain: bool| Task { nodes: stage.urls(), callers, first_caller: 0, ttl_ms: TTL_MS, plain, ..Task::default() };
+    let task = |plain: bool| Task {
+        nodes: cluster.urls(),
+        callers,
+        first_caller: 0,
+        ttl_ms: TTL_MS,
+        plain,
+        ..Task::default()
+    };
     let floor = |plain: bool, recordings: &[Recording]| {
         let task = Task { recordings: recordings.to_vec(), ..task(plain) };
         Worker::of_this_program("floor", &task, options.length)
     };
-    case.add(FLOOR, floor(true, &stage.plain)?);
+    case.add(FLOOR, floor(true, &cluster.plain)?);
     case.add(OURS, Worker::of_this_program("own", &task(true), options.length)?);
     case.add_if(RSLOCK, peers::rust("rslock", &task(true), options));
     case.add_if("node redlock", peers::node(&task(true), options));
@@ -59,30 +67,29 @@ fn set_up(nodes: usize, callers: usize, options: &Options) -> Result<Case, Failu
         add_etcd(&mut case, nodes, &task(true), options);
     }
     case.about = about(nodes, callers);
-    case.add(FLOOR_FENCED, floor(false, &stage.fenced)?);
+    case.add(FLOOR_FENCED, floor(false, &cluster.fenced)?);
     case.add(OURS_FENCED, Worker::of_this_program("own", &task(false), options.length)?);
     if nodes == 5 {
-        let alone = |plain| Task { one_thread: true, ..task(plain) };
-        case.add(OURS_ALONE, Worker::of_this_program("own", &alone(true), options.length)?);
-        case.add(OURS_FENCED_ALONE, Worker::of_this_program("own", &alone(false), options.length)?);
-        case.add_if(RSLOCK_ALONE, peers::rust("rslock", &alone(true), options));
+        let one_thread_task = |plain| Task { one_thread: true, ..task(plain) };
+        case.add(OURS_ONE_THREAD, Worker::of_this_program("own", &one_thread_task(true), options.length)?);
+        case.add(OURS_FENCED_ONE_THREAD, Worker::of_this_program("own", &one_thread_task(false), options.length)?);
+        case.add_if(RSLOCK_ONE_THREAD, peers::rust("rslock", &one_thread_task(true), options));
     }
     if callers == 512 {
-        let plain = || Ceiling::new(&stage.servers, &stage.plain, PLAIN_PASS);
-        let fenced = || Ceiling::new(&stage.servers, &stage.fenced, FENCED_PASS);
+        let plain = || Ceiling::new(&cluster.servers, &cluster.plain, PLAIN_PASS_REQUESTS);
+        let fenced = || Ceiling::new(&cluster.servers, &cluster.fenced, FENCED_PASS_REQUESTS);
         case.add(CEILING, plain());
         case.add(CEILING_FENCED, fenced());
-        let bundles = |plain| options.runtime.block_on(stage.bundles(plain));
-        case.add(CEILING_TOGETHER, plain().together(&bundles(true)?));
-        case.add(CEILING_FENCED_TOGETHER, fenced().together(&bundles(false)?));
+        let shared_commands = |plain| options.runtime.block_on(cluster.shared_commands(plain));
+        case.add(CEILING_TOGETHER, plain().with_shared_commands(&shared_commands(true)?));
+        case.add(CEILING_FENCED_TOGETHER, fenced().with_shared_commands(&shared_commands(false)?));
     }
     case.bars = bars(nodes, callers);
-    case.keep(stage);
+    case.keep(cluster);
     Ok(case)
 }
 
-/// The description of a case. Cases with many callers have no etcd, because etcd would need seconds for one cycle of
-/// each.
+/// The description of a case.
 fn about(nodes: usize, callers: usize) -> String {
     let many = (callers > 1).then_some("This case has no etcd, which would need seconds for one cycle of each caller.");
     let threads = (nodes == 5).then_some(
@@ -109,13 +116,13 @@ fn bars(nodes: usize, callers: usize) -> Vec<Bar> {
             Bar::ratio(OURS, P50, FLOOR, Limit::AtMost(1.3)),
             Bar::ratio(OURS_FENCED, P50, FLOOR_FENCED, Limit::AtMost(1.3)),
             Bar::ratio(OURS, P50, RSLOCK, Limit::AtMost(0.6)),
-            Bar::ratio(OURS_ALONE, P50, FLOOR, Limit::AtMost(1.3)),
-            Bar::ratio(OURS_FENCED_ALONE, P50, FLOOR_FENCED, Limit::AtMost(1.3)),
-            Bar::ratio(OURS_ALONE, P50, RSLOCK_ALONE, Limit::AtMost(0.6)),
+            Bar::ratio(OURS_ONE_THREAD, P50, FLOOR, Limit::AtMost(1.3)),
+            Bar::ratio(OURS_FENCED_ONE_THREAD, P50, FLOOR_FENCED, Limit::AtMost(1.3)),
+            Bar::ratio(OURS_ONE_THREAD, P50, RSLOCK_ONE_THREAD, Limit::AtMost(0.6)),
         ],
         (5, 64) => vec![
             Bar::ratio(OURS, RATE, RSLOCK, Limit::AtLeast(2.5)),
-            Bar::ratio(OURS_ALONE, RATE, RSLOCK_ALONE, Limit::AtLeast(2.5)),
+            Bar::ratio(OURS_ONE_THREAD, RATE, RSLOCK_ONE_THREAD, Limit::AtLeast(2.5)),
         ],
         (5, 512) => vec![
             Bar::ratio(OURS, RATE, CEILING, Limit::AtLeast(0.9)),
@@ -124,10 +131,10 @@ fn bars(nodes: usize, callers: usize) -> Vec<Bar> {
             Bar::ratio(OURS_FENCED, RATE, CEILING_FENCED, Limit::AtLeast(0.8)),
             Bar::ratio(OURS_FENCED, RATE, CEILING_FENCED_TOGETHER, Limit::AtLeast(0.8)),
             Bar::ratio(OURS_FENCED, RATE, RSLOCK, Limit::AtLeast(1.5)),
-            Bar::ratio(OURS_ALONE, RATE, CEILING, Limit::AtLeast(0.9)),
-            Bar::ratio(OURS_ALONE, RATE, RSLOCK_ALONE, Limit::AtLeast(3.0)),
-            Bar::ratio(OURS_FENCED_ALONE, RATE, CEILING_FENCED, Limit::AtLeast(0.8)),
-            Bar::ratio(OURS_FENCED_ALONE, RATE, RSLOCK_ALONE, Limit::AtLeast(1.5)),
+            Bar::ratio(OURS_ONE_THREAD, RATE, CEILING, Limit::AtLeast(0.9)),
+            Bar::ratio(OURS_ONE_THREAD, RATE, RSLOCK_ONE_THREAD, Limit::AtLeast(3.0)),
+            Bar::ratio(OURS_FENCED_ONE_THREAD, RATE, CEILING_FENCED, Limit::AtLeast(0.8)),
+            Bar::ratio(OURS_FENCED_ONE_THREAD, RATE, RSLOCK_ONE_THREAD, Limit::AtLeast(1.5)),
         ],
         _ => Vec::new(),
     }

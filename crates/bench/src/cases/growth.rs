@@ -1,10 +1,10 @@
-//! How the cost grows with the number of callers.
+//! Measures how the throughput grows with the number of callers.
 
-use super::{Planned, counted};
+use super::{PlannedCase, count_with_noun};
 use crate::Failure;
 use crate::case::{Case, RATE};
 use crate::options::Options;
-use crate::stage::Stage;
+use crate::recorded_cluster::RecordedCluster;
 use crate::worker::{Task, Worker};
 
 const NODES: usize = 5;
@@ -13,22 +13,22 @@ const CALLERS: [usize; 7] = [1, 4, 16, 64, 256, 1_024, 4_096];
 /// Enough turns to show a spread.
 const TURNS: usize = 3;
 
-pub(crate) fn planned() -> Vec<Planned> {
-    vec![Planned::new("growth-callers", set_up)]
+pub(crate) fn planned_cases() -> Vec<PlannedCase> {
+    vec![PlannedCase::new("growth-callers", set_up)]
 }
 
 fn set_up(options: &Options) -> Result<Case, Failure> {
     let mut case = Case::new("growth-callers", "Growth: callers, on 5 nodes", RATE);
     case.axis = Some("callers");
     case.turns = Some(TURNS);
-    let stage = options.runtime.block_on(Stage::set(NODES))?;
+    let cluster = options.runtime.block_on(RecordedCluster::start(NODES))?;
     for callers in CALLERS {
         for (plain, kind) in [(true, ""), (false, ", fenced")] {
-            let task = Task { nodes: stage.urls(), callers, ttl_ms: TTL_MS, plain, ..Task::default() };
+            let task = Task { nodes: cluster.urls(), callers, ttl_ms: TTL_MS, plain, ..Task::default() };
             let worker = Worker::of_this_program("own", &task, options.length)?;
-            case.add(format!("{}{kind}", counted(callers, "caller")), worker);
+            case.add(format!("{}{kind}", count_with_noun(callers, "caller")), worker);
         }
     }
-    case.keep(stage);
+    case.keep(cluster);
     Ok(case)
 }

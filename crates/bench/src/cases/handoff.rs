@@ -10,14 +10,14 @@ use tokio::runtime::Runtime;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Planned, counted};
+use super::{PlannedCase, count_with_noun};
 use crate::Failure;
-use crate::bare::Bare;
-use crate::busy::Busy;
+use crate::bare_handoff::BareHandoff;
 use crate::case::{Bar, Case, Contender, Figures, Limit, P50, P99};
 use crate::options::Options;
-use crate::round::Rounds;
-use crate::spread::Spread;
+use crate::ping_round::PingRounds;
+use crate::processor_time::ProcessorTime;
+use crate::sorted_readings::SortedReadings;
 
 const NODES: usize = 5;
 /// How long each holder holds the lock.
@@ -36,10 +36,10 @@ const ABOUT: &str = "Each time is measured from the call of release to the next 
     between bare sockets in the second row, and for a lease, with the refusal before its grant, in the other rows. The \
     bar on growth compares the largest number of waiters with one waiter; up to 10 % more counts as noise.";
 
-pub(crate) fn planned() -> Vec<Planned> {
+pub(crate) fn planned_cases() -> Vec<PlannedCase> {
     vec![
-        Planned::new("handoff-loopback", |options| set_up("handoff-loopback", None, options)),
-        Planned::new("handoff-network", |options| set_up("handoff-network", Some(DELAY), options)),
+        PlannedCase::new("handoff-loopback", |options| set_up("handoff-loopback", None, options)),
+        PlannedCase::new("handoff-network", |options| set_up("handoff-network", Some(DELAY), options)),
     ]
 }
 
@@ -65,19 +65,19 @@ fn set_up(name: &str, delay: Option<Duration>, options: &Options) -> Result<Case
         nodes = proxies.iter().map(Proxy::addr).collect();
         case.keep(proxies);
     }
-    let setting = Setting { runtime, servers, nodes, each: options.each };
-    case.add(ROUND, Round(setting.clone()));
-    case.add("floor", Floor(setting.clone()));
+    let measurement = Measurement { runtime, servers, nodes, each: options.each };
+    case.add(ROUND, PingRound(measurement.clone()));
+    case.add("floor", BareFloor(measurement.clone()));
     for waiters in WAITERS {
-        case.add(who(waiters), Handoffs { setting: setting.clone(), waiters });
-        case.bars.push(Bar::ratio(&who(waiters), P50, ROUND, Limit::AtMost(ROUNDS_MAX)));
+        case.add(waiters_label(waiters), Handoffs { measurement: measurement.clone(), waiters });
+        case.bars.push(Bar::ratio(&waiters_label(waiters), P50, ROUND, Limit::AtMost(ROUNDS_MAX)));
     }
-    case.bars.push(Bar::ratio(&who(WAITERS[2]), P50, &who(WAITERS[0]), Limit::AtMost(GROWTH_MAX)));
+    case.bars.push(Bar::ratio(&waiters_label(WAITERS[2]), P50, &waiters_label(WAITERS[0]), Limit::AtMost(GROWTH_MAX)));
     Ok(case)
 }
 
-fn who(waiters: usize) -> String {
-    counted(waiters, "waiter")
+fn waiters_label(waiters: usize) -> String {
+    count_with_noun(waiters, "waiter")
 }
 
 async fn connect(nodes: &[SocketAddr]) -> Result<Client, quorlock::ConnectError> {
@@ -86,7 +86,7 @@ async fn connect(nodes: &[SocketAddr]) -> Result<Client, quorlock::ConnectError>
 
 /// The runtime and the servers of a measurement.
 #[derive(Clone)]
-struct Setting {
+struct Measurement {
     runtime: Arc<Runtime>,
     servers: Arc<Vec<RedisServer>>,
     nodes: Vec<SocketAddr>,
@@ -94,22 +94,22 @@ struct Setting {
     each: usize,
 }
 
-impl Setting {
-    /// Runs `work` on a worker thread of the runtime, because the main thread would have to be woken for each reply.
+impl Measurement {
+    /// Runs `work` on a worker thread of the runtime. On the main thread, each reply would have to wake the thread.
     fn run(
         &self,
-        work: impl Future<Output = Result<Spread, Failure>> + Send + 'static,
-    ) -> Result<(Spread, Busy), Failure> {
-        let before = Busy::now(&self.servers)?;
+        work: impl Future<Output = Result<SortedReadings, Failure>> + Send + 'static,
+    ) -> Result<(SortedReadings, ProcessorTime), Failure> {
+        let before = ProcessorTime::now(&self.servers)?;
         let spread = self.runtime.block_on(self.runtime.spawn(work))??;
-        let mut busy = Busy::default();
-        busy.add_since(before, &self.servers)?;
-        Ok((spread, busy))
+        let mut processor_time = ProcessorTime::default();
+        processor_time.add_since(before, &self.servers)?;
+        Ok((spread, processor_time))
     }
 }
 
-fn figures(spread: &Spread, busy: Busy, count: usize) -> Figures {
-    let (servers, own) = busy.each(count);
+fn figures(spread: &SortedReadings, processor_time: ProcessorTime, count: usize) -> Figures {
+    let (servers, own) = processor_time.micros_per_cycle(count);
     Figures::from([
         (P50.into(), spread.median()),
         (P99.into(), spread.quantile(0.99)),
@@ -118,62 +118,62 @@ fn figures(spread: &Spread, busy: Busy, count: usize) -> Figures {
     ])
 }
 
-struct Round(Setting);
+struct PingRound(Measurement);
 
-impl Contender for Round {
+impl Contender for PingRound {
     fn turn(&mut self) -> Result<Figures, Failure> {
         let (nodes, each) = (self.0.nodes.clone(), self.0.each);
-        let (spread, busy) = self.0.run(async move {
-            let mut rounds = Rounds::open(nodes).await?;
-            let mut spread = Spread::default();
+        let (spread, processor_time) = self.0.run(async move {
+            let mut rounds = PingRounds::open(nodes).await?;
+            let mut spread = SortedReadings::default();
             for _ in 0..each {
-                // The connections are idle before a handoff, so they must be idle here.
+                // Before a handoff the connections are idle, so they must also be idle here.
                 tokio::time::sleep(HOLD).await;
                 spread.add_micros(rounds.measure().await?);
             }
             Ok(spread)
         })?;
-        Ok(figures(&spread, busy, each))
+        Ok(figures(&spread, processor_time, each))
     }
 }
 
-struct Floor(Setting);
+struct BareFloor(Measurement);
 
-impl Contender for Floor {
+impl Contender for BareFloor {
     fn turn(&mut self) -> Result<Figures, Failure> {
         let (nodes, each) = (self.0.nodes.clone(), self.0.each);
-        let (spread, busy) = self.0.run(async move {
-            let mut bare = Bare::open(&nodes).await?;
-            let mut spread = Spread::default();
+        let (spread, processor_time) = self.0.run(async move {
+            let mut bare = BareHandoff::open(&nodes).await?;
+            let mut spread = SortedReadings::default();
             for _ in 0..each {
                 tokio::time::sleep(HOLD).await;
                 spread.add_micros(bare.measure().await?);
             }
             Ok(spread)
         })?;
-        Ok(figures(&spread, busy, each))
+        Ok(figures(&spread, processor_time, each))
     }
 }
 
-/// One more client than there are waiters. Each client acquires the lock, holds it for a while and releases it. When
-/// the next client has the lock, the previous holder queues again.
+/// Measures handoffs between clients. There is one client more than waiters. Each client acquires the lock, holds it
+/// for a while and releases it. When the next client has the lock, the previous holder queues again.
 struct Handoffs {
-    setting: Setting,
+    measurement: Measurement,
     waiters: usize,
 }
 
 impl Contender for Handoffs {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        let runtime = Arc::clone(&self.setting.runtime);
+        let runtime = Arc::clone(&self.measurement.runtime);
         let clients = runtime.block_on(async {
             let mut clients = Vec::new();
             for _ in 0..=self.waiters {
-                clients.push(connect(&self.setting.nodes).await?);
+                clients.push(connect(&self.measurement.nodes).await?);
             }
             Ok::<_, Failure>(clients)
         })?;
         let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
-        let (spread, busy) = self.setting.run(hand_on(clients.clone(), self.setting.each))?;
+        let (spread, processor_time) = self.measurement.run(run_handoffs(clients.clone(), self.measurement.each))?;
         let (mut requests, mut messages, mut leases) = (0, 0, 0);
         for (before, after) in before.iter().zip(clients.iter().map(Client::stats)) {
             requests += after.requests - before.requests;
@@ -183,7 +183,7 @@ impl Contender for Handoffs {
         for client in clients {
             runtime.block_on(client.close(Duration::from_secs(5)))?;
         }
-        let mut figures = figures(&spread, busy, leases as usize);
+        let mut figures = figures(&spread, processor_time, leases as usize);
         let per_lease = |count: u64| count as f64 / leases.max(1) as f64;
         figures.insert("messages_per_lease".into(), per_lease(messages));
         figures.insert("requests_per_lease".into(), per_lease(requests));
@@ -196,14 +196,14 @@ fn all_messages(stats: &Stats) -> u64 {
 }
 
 /// Runs until the clients have acquired the lock `each` times.
-async fn hand_on(clients: Vec<Client>, each: usize) -> Result<Spread, Failure> {
-    let log = Arc::new(Mutex::new(Log { left: each, released: None, handoffs: Spread::default() }));
+async fn run_handoffs(clients: Vec<Client>, each: usize) -> Result<SortedReadings, Failure> {
+    let log = Arc::new(Mutex::new(HandoffLog { left: each, released: None, handoffs: SortedReadings::default() }));
     let turns = Arc::new(watch::Sender::new(0_u64));
-    let more_than_served = clients.len() > each;
-    let mut everyone = JoinSet::new();
+    let has_more_clients_than_handoffs = clients.len() > each;
+    let mut client_tasks = JoinSet::new();
     for client in clients {
         let (log, turns) = (Arc::clone(&log), Arc::clone(&turns));
-        everyone.spawn(async move {
+        client_tasks.spawn(async move {
             let lock = client.lock("handoff");
             while log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
                 let lease = lock.acquire().await?;
@@ -215,7 +215,7 @@ async fn hand_on(clients: Vec<Client>, each: usize) -> Result<Spread, Failure> {
                 // If too few nodes acknowledge the release by the deadline, the handoff is late, and the figures show
                 // it.
                 let _ = lease.release().await;
-                // The other clients keep waiting until nothing is left to measure.
+                // A client queues again only if there are more handoffs to measure.
                 if log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
                     next.changed().await?;
                 }
@@ -223,24 +223,24 @@ async fn hand_on(clients: Vec<Client>, each: usize) -> Result<Spread, Failure> {
             Ok::<(), Failure>(())
         });
     }
-    while let Some(done) = everyone.join_next().await {
+    while let Some(done) = client_tasks.join_next().await {
         done??;
-        if more_than_served {
-            everyone.shutdown().await;
+        if has_more_clients_than_handoffs {
+            client_tasks.shutdown().await;
         }
     }
     let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
     Ok(std::mem::take(&mut log.handoffs))
 }
 
-/// When the lock was released and acquired again.
-struct Log {
+/// The handoffs so far.
+struct HandoffLog {
     left: usize,
     released: Option<Instant>,
-    handoffs: Spread,
+    handoffs: SortedReadings,
 }
 
-impl Log {
+impl HandoffLog {
     fn granted(&mut self, now: Instant) {
         self.left = self.left.saturating_sub(1);
         if let Some(released) = self.released.take() {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Planned, counted};
+use super::{PlannedCase, count_with_noun};
 use crate::Failure;
 use crate::case::{Bar, Case, Limit, P50, RATE};
 use crate::options::Options;
-use crate::service::{Service, Serviced};
-use crate::stage::Stage;
+use crate::recorded_cluster::RecordedCluster;
+use crate::service::{ContenderWithService, Service};
 use crate::worker::{Task, Worker};
 
 const NODES: usize = 5;
@@ -21,24 +21,24 @@ const ABOUT: &str = "Each acquire and each release, with fences, is one request 
     `quorlock serve` runs in its own process, without logs. Another process runs all callers in one thread. The \
     direct calls use the library as the service does, on the same nodes.";
 
-pub(crate) fn planned() -> Vec<Planned> {
-    let case = |callers| Planned::new(format!("http-{callers}"), move |options| set_up(callers, options));
+pub(crate) fn planned_cases() -> Vec<PlannedCase> {
+    let case = |callers| PlannedCase::new(format!("http-{callers}"), move |options| set_up(callers, options));
     [1, 64].into_iter().map(case).collect()
 }
 
 fn set_up(callers: usize, options: &Options) -> Result<Case, Failure> {
-    let stage = options.runtime.block_on(Stage::set(NODES))?;
-    let title = format!("Over HTTP: lock and release, {NODES} nodes, {}", counted(callers, "caller"));
+    let cluster = options.runtime.block_on(RecordedCluster::start(NODES))?;
+    let title = format!("Over HTTP: lock and release, {NODES} nodes, {}", count_with_noun(callers, "caller"));
     let mut case = Case::new(format!("http-{callers}"), title, if callers == 1 { P50 } else { RATE });
     case.about = ABOUT.into();
     let task = |nodes| Task { nodes, callers, ttl_ms: TTL_MS, ..Task::default() };
-    case.add(DIRECT, Worker::of_this_program("detached", &task(stage.urls()), options.length)?);
-    let service = Arc::new(Service::start(&stage.urls())?);
+    case.add(DIRECT, Worker::of_this_program("detached", &task(cluster.urls()), options.length)?);
+    let service = Arc::new(Service::start(&cluster.urls())?);
     let contender = Worker::of_this_program("http", &task(vec![service.address()]), options.length)?;
-    case.add(OVER_HTTP, Serviced { contender, service, length: options.length });
+    case.add(OVER_HTTP, ContenderWithService { contender, service, length: options.length });
     if callers == 1 {
         case.bars.push(Bar::ratio(OVER_HTTP, P50, DIRECT, Limit::AtMost(RATIO_MAX)));
     }
-    case.keep(stage);
+    case.keep(cluster);
     Ok(case)
 }

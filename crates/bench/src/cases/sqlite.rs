@@ -1,10 +1,10 @@
 //! One SQLite file on one machine.
 
-use super::Planned;
+use super::PlannedCase;
 use crate::Failure;
 use crate::case::{Bar, Case, Limit, RATE};
 use crate::options::Options;
-use crate::worker::crew::Crew;
+use crate::worker::parallel_workers::ParallelWorkers;
 use crate::worker::{Task, Worker};
 
 const TTL_MS: u64 = 30_000;
@@ -12,8 +12,8 @@ const CALLERS: usize = 64;
 const PROCESSES: usize = 8;
 const MANY_CALLERS: &str = "ours, 1 process, 64 callers";
 
-pub(crate) fn planned() -> Vec<Planned> {
-    vec![Planned::new("sqlite", set_up)]
+pub(crate) fn planned_cases() -> Vec<PlannedCase> {
+    vec![PlannedCase::new("sqlite", set_up)]
 }
 
 fn task(nodes: Vec<String>, callers: usize, plain: bool) -> Task {
@@ -31,9 +31,9 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     case.add("ours, 1 process, 1 caller", start("own", &task(node.clone(), 1, false))?);
     case.add(MANY_CALLERS, start("own", &task(node.clone(), CALLERS, false))?);
     let each = CALLERS / PROCESSES;
-    let crew =
+    let workers =
         (0..PROCESSES).map(|at| start("own", &Task { first_caller: at * each, ..task(node.clone(), each, false) }));
-    case.add("ours, 8 processes, 64 callers", Crew(crew.collect::<Result<_, _>>()?));
+    case.add("ours, 8 processes, 64 callers", ParallelWorkers(workers.collect::<Result<_, _>>()?));
     case.bars.push(Bar::figure(MANY_CALLERS, RATE, Limit::AtLeast(20_000.0)));
     case.keep(folder);
     Ok(case)

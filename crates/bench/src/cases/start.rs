@@ -1,4 +1,5 @@
-//! What a lock adds to a command that does nothing: `quorlock run` against `flock`, measured by hyperfine.
+//! Measures the time that a lock adds to a command that does nothing: compares `quorlock run` with `flock`, using
+//! hyperfine.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,7 +7,7 @@ use std::sync::Arc;
 
 use tempfile::TempDir;
 
-use super::Planned;
+use super::PlannedCase;
 use crate::Failure;
 use crate::case::{Bar, Case, Contender, Figures, Limit};
 use crate::options::{Options, quorlock};
@@ -14,17 +15,17 @@ use crate::options::{Options, quorlock};
 const NAME: &str = "start";
 const P50: &str = "p50_ms";
 /// Processor time of all processes of a run. Other load on the machine changes it less than the elapsed time.
-const BUSY: &str = "processor_time_ms";
-/// Many short turns, because other load easily disturbs a measurement of milliseconds.
+const PROCESSOR_TIME: &str = "processor_time_ms";
+/// The number of turns. It is high, because other load easily disturbs a measurement of milliseconds.
 const TURNS: usize = 25;
 const RUNS: usize = 5;
-/// Runs that do not count. They create the file and load the programs into memory.
+/// The number of runs before the measurement. They create the file and load the programs into memory.
 const WARM_UP: usize = 1;
 const FLOCK: &str = "`flock x true`";
 const RUN: &str = "`quorlock run x -- true`";
 
-pub(crate) fn planned() -> Vec<Planned> {
-    vec![Planned::new(NAME, set_up)]
+pub(crate) fn planned_cases() -> Vec<PlannedCase> {
+    vec![PlannedCase::new(NAME, set_up)]
 }
 
 fn set_up(_: &Options) -> Result<Case, Failure> {
@@ -74,7 +75,10 @@ impl Contender for Start {
         let results: serde_json::Value = serde_json::from_slice(&std::fs::read(self.results())?)?;
         let seconds =
             |what: &str| results["results"][0][what].as_f64().ok_or_else(|| format!("a result without {what}"));
-        let busy = seconds("user")? + seconds("system")?;
-        Ok(Figures::from([(P50.to_owned(), seconds("median")? * 1e3), (BUSY.to_owned(), busy * 1e3)]))
+        let processor_time = seconds("user")? + seconds("system")?;
+        Ok(Figures::from([
+            (P50.to_owned(), seconds("median")? * 1e3),
+            (PROCESSOR_TIME.to_owned(), processor_time * 1e3),
+        ]))
     }
 }

@@ -1,4 +1,4 @@
-//! How soon a waiting `quorlock run` starts its command after the holder was killed.
+//! Measures how soon a waiting `quorlock run` starts its command after the holder has been killed.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -8,18 +8,18 @@ use std::time::Instant;
 
 use quorlock_testkit::RedisServer;
 
-use super::Planned;
+use super::PlannedCase;
 use crate::Failure;
 use crate::case::{Bar, Case, Contender, Figures, Limit};
 use crate::options::{Options, quorlock};
-use crate::spread::Spread;
+use crate::sorted_readings::SortedReadings;
 
 const NAME: &str = "takeover";
 const NODES: usize = 3;
 const P50: &str = "p50_ms";
 const FIGURES: [(&str, f64); 5] = [("min_ms", 0.0), (P50, 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99), ("max_ms", 1.0)];
-const ENDED: &str = "`kill -9` of the command";
-const KILLED: &str = "`kill -9` of the wrapper";
+const COMMAND_KILLED: &str = "`kill -9` of the command";
+const WRAPPER_KILLED: &str = "`kill -9` of the wrapper";
 /// The waiter takes the lock without waiting for the ttl, which is 30 s.
 const P50_MAX_MS: f64 = 1000.0;
 const ABOUT: &str = "A `quorlock run` holds the lock with the default ttl of 30 s on three Redis nodes, and a \
@@ -32,8 +32,8 @@ const ABOUT: &str = "A `quorlock run` holds the lock with the default ttl of 30 
     2006). These three figures also apply if the whole machine dies. A guard dies with its machine, and then the \
     lease ends with its ttl.";
 
-pub(crate) fn planned() -> Vec<Planned> {
-    vec![Planned::new(NAME, set_up)]
+pub(crate) fn planned_cases() -> Vec<PlannedCase> {
+    vec![PlannedCase::new(NAME, set_up)]
 }
 
 fn set_up(options: &Options) -> Result<Case, Failure> {
@@ -46,10 +46,10 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     let mut case = Case::new(NAME, "Takeover: the holder is killed, and the next command starts", P50);
     case.about = ABOUT.into();
     let runs = Arc::new(Runs { program: quorlock()?, nodes: nodes.join(","), count: options.each.div_ceil(5) });
-    for (name, kills_wrapper) in [(ENDED, false), (KILLED, true)] {
+    for (name, kills_wrapper) in [(COMMAND_KILLED, false), (WRAPPER_KILLED, true)] {
         case.add(name, Takeover { runs: Arc::clone(&runs), kills_wrapper });
     }
-    case.bars.push(Bar::figure(KILLED, P50, Limit::AtMost(P50_MAX_MS)));
+    case.bars.push(Bar::figure(WRAPPER_KILLED, P50, Limit::AtMost(P50_MAX_MS)));
     case.keep(servers);
     Ok(case)
 }
@@ -67,7 +67,7 @@ struct Takeover {
     kills_wrapper: bool,
 }
 
-/// A `quorlock run`, which is killed when this is dropped.
+/// A `quorlock run` process. Dropping this kills it.
 struct Run(Child);
 
 impl Runs {
@@ -85,7 +85,7 @@ impl Run {
         first_line(self.0.stdout.take())
     }
 
-    /// Returns when the run waits in the queue.
+    /// Waits until the run is in the queue.
     fn wait_until_queued(&mut self) -> Result<(), Failure> {
         let line = first_line(self.0.stderr.take())?;
         if line.contains("waiting for") { Ok(()) } else { Err(format!("the second run does not wait: {line}").into()) }
@@ -108,7 +108,7 @@ fn first_line(pipe: Option<impl std::io::Read>) -> Result<String, Failure> {
 
 impl Contender for Takeover {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        let mut spread = Spread::default();
+        let mut spread = SortedReadings::default();
         for _ in 0..self.runs.count {
             let mut holder = self.runs.start("echo $$; exec sleep 1000")?;
             let command = holder.first_output()?;

@@ -1,12 +1,12 @@
-//! A measured case as a table.
+//! Formats a measured case as a Markdown table.
 
 use std::fmt::Write;
 
-use super::{Judged, Measured, Ratio};
+use super::{BarResult, CaseResult, Ratio};
 use crate::case::Limit;
 
 /// The heading, the description, the figures of all contenders, and the contenders that are missing.
-pub(crate) fn case_as_markdown(case: &Measured) -> String {
+pub(crate) fn case_as_markdown(case: &CaseResult) -> String {
     let mut text = format!("### {}\n\n", case.title);
     if !case.about.is_empty() {
         let _ = writeln!(text, "{}\n", case.about);
@@ -48,7 +48,7 @@ pub(crate) fn case_as_markdown(case: &Measured) -> String {
 }
 
 /// A row of the table of bars.
-pub(super) fn bar_as_row(case: &Measured, bar: &Judged) -> String {
+pub(super) fn bar_as_row(case: &CaseResult, bar: &BarResult) -> String {
     let limit = match bar.limit {
         Limit::AtLeast(limit) => format!("at least {}", number(limit)),
         Limit::AtMost(limit) => format!("at most {}", number(limit)),
@@ -74,7 +74,7 @@ pub(super) fn bar_as_row(case: &Measured, bar: &Judged) -> String {
 }
 
 /// The names of all figures of a case, beginning with the figure that compares the contenders.
-fn figures(case: &Measured) -> Vec<String> {
+fn figures(case: &CaseResult) -> Vec<String> {
     let mut figures = vec![case.figure.clone()];
     for figure in case.contenders.iter().flat_map(|contender| contender.figures.keys()) {
         if !figures.contains(figure) {

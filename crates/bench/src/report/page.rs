@@ -4,8 +4,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::markdown::{bar_as_row, case_as_markdown, number};
-use super::plot::{in_words, plot};
-use super::{Measured, Report};
+use super::plot::{describe_growth, plot};
+use super::{CaseResult, Report};
 use crate::Failure;
 use crate::case::{P50, RATE};
 
@@ -97,13 +97,13 @@ fn page(report: &Report) -> String {
     for case in &report.cases {
         let _ = write!(text, "\n{}", case_as_markdown(case));
         if case.axis.is_some() {
-            let _ = writeln!(text, "\n{}\n\n![{}]({})", in_words(case), case.title, picture(case));
+            let _ = writeln!(text, "\n{}\n\n![{}]({})", describe_growth(case), case.title, picture(case));
         }
     }
     text
 }
 
-fn picture(case: &Measured) -> String {
+fn picture(case: &CaseResult) -> String {
     format!("performance-{}.svg", case.name)
 }
 
@@ -121,7 +121,7 @@ fn short_table(report: &Report) -> String {
     let (Some(one), Some(many)) = (report.case("cycle-5-1"), report.case("cycle-5-512")) else {
         return String::new();
     };
-    let median = |case: &Measured, name: &str, figure| {
+    let median = |case: &CaseResult, name: &str, figure| {
         case.contender(name).and_then(|contender| contender.median(figure)).map(number)
     };
     let mut text = String::from("| | 1 caller, median | 512 callers, per second |\n|---|---|---|\n");

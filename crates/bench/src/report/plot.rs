@@ -1,32 +1,32 @@
-//! An SVG plot of how a figure grows, and a sentence about it.
+//! Draws an SVG plot of the growth of a figure, and describes it in a sentence.
 
 use std::fmt::Write;
 
 use super::markdown::{label, number};
-use super::{Contending, Measured, Ratio};
+use super::{CaseResult, ContenderResult, Ratio};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
 /// Left, right, top and bottom of the plot area.
 const FRAME: [f64; 4] = [70.0, 594.0, 40.0, 310.0];
 const COLOURS: [&str; 2] = ["#2563eb", "#dc2626"];
-/// The axis is logarithmic if the largest value is at least this many times the smallest.
-const FAR_APART: f64 = 20.0;
+/// The axis is logarithmic if the ratio of the largest to the smallest value is greater than this.
+const LOGARITHMIC_FROM: f64 = 20.0;
 
-/// One line of the plot: its name, and the position and readings of each point.
+/// One line of the plot: its name, and the position and values of each point.
 struct Line {
     name: &'static str,
     points: Vec<(f64, Ratio)>,
 }
 
-/// The plot of a case whose contenders differ in a number.
-pub(super) fn plot(case: &Measured) -> Option<String> {
+/// The plot of a case whose contenders differ in a number, such as the number of callers.
+pub(super) fn plot(case: &CaseResult) -> Option<String> {
     let axis = case.axis.as_ref()?;
     let lines = lines(case);
     let points = || lines.iter().flat_map(|line| &line.points);
-    let across = Scale::new(points().map(|(at, _)| *at), FRAME[0], FRAME[1])?;
-    let up = Scale::new(points().flat_map(|(_, value)| [value.low, value.high]), FRAME[3], FRAME[2])?;
-    // A background of its own, so that the plot is readable on dark pages.
+    let x_scale = Scale::new(points().map(|(at, _)| *at), FRAME[0], FRAME[1])?;
+    let y_scale = Scale::new(points().flat_map(|(_, value)| [value.low, value.high]), FRAME[3], FRAME[2])?;
+    // The plot has a white background, so that it is readable on dark pages.
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" font-family=\"sans-serif\" \
          font-size=\"13\" fill=\"#222\">\n<title>{}</title>\n<rect width=\"{WIDTH}\" height=\"{HEIGHT}\" rx=\"6\" \
@@ -36,20 +36,20 @@ pub(super) fn plot(case: &Measured) -> Option<String> {
     let middle = f64::midpoint(FRAME[0], FRAME[1]);
     let _ = writeln!(svg, "<text x=\"{middle}\" y=\"{}\" text-anchor=\"middle\">{axis}</text>", HEIGHT - 12.0);
     let _ = writeln!(svg, "<text x=\"12\" y=\"24\">{}</text>", label(&case.figure));
-    for (value, x) in across.ticks() {
+    for (value, x) in x_scale.ticks() {
         let (top, bottom) = (FRAME[2], FRAME[3]);
         let _ = writeln!(svg, "<path d=\"M{x:.1} {top}V{bottom}\" stroke=\"#ddd\"/>");
         let y = bottom + 18.0;
         let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", tick(value));
     }
-    for (value, y) in up.ticks() {
+    for (value, y) in y_scale.ticks() {
         let (left, right) = (FRAME[0], FRAME[1]);
         let _ = writeln!(svg, "<path d=\"M{left} {y:.1}H{right}\" stroke=\"#ddd\"/>");
         let _ =
             writeln!(svg, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", left - 6.0, y + 4.0, tick(value));
     }
     for (at, (line, colour)) in lines.iter().zip(COLOURS).enumerate() {
-        draw(&mut svg, line, colour, &across, &up);
+        draw_line(&mut svg, line, colour, &x_scale, &y_scale);
         if lines.len() > 1 {
             let x = FRAME[1] - 70.0 * (lines.len() - at - 1) as f64;
             let _ =
@@ -61,12 +61,12 @@ pub(super) fn plot(case: &Measured) -> Option<String> {
 }
 
 /// Draws the median, the lowest and the highest value of every point.
-fn draw(svg: &mut String, line: &Line, colour: &str, across: &Scale, up: &Scale) {
+fn draw_line(svg: &mut String, line: &Line, colour: &str, x_scale: &Scale, y_scale: &Scale) {
     let mut path = String::new();
     for (at, value) in &line.points {
-        let (x, y) = (across.place(*at), up.place(value.median));
+        let (x, y) = (x_scale.place(*at), y_scale.place(value.median));
         let _ = write!(path, "{}{x:.1} {y:.1}", if path.is_empty() { "M" } else { "L" });
-        let (low, high) = (up.place(value.low), up.place(value.high));
+        let (low, high) = (y_scale.place(value.low), y_scale.place(value.high));
         let _ = writeln!(svg, "<path d=\"M{x:.1} {low:.1}V{high:.1}\" stroke=\"{colour}\"/>");
         let _ = writeln!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\"/>");
     }
@@ -75,7 +75,7 @@ fn draw(svg: &mut String, line: &Line, colour: &str, across: &Scale, up: &Scale)
 
 /// Describes the plot: how the figure changes from the first point to the last, and the exponent of the fitted power
 /// law.
-pub(super) fn in_words(case: &Measured) -> String {
+pub(super) fn describe_growth(case: &CaseResult) -> String {
     let axis = case.axis.as_deref().unwrap_or_default();
     let lines = lines(case);
     let mut sentences = Vec::new();
@@ -84,8 +84,8 @@ pub(super) fn in_words(case: &Measured) -> String {
             continue;
         };
         let name = if lines.len() > 1 { format!("{}: from", line.name) } else { "From".into() };
-        let power = power(&line.points);
-        let kind = match power.abs() {
+        let exponent = fitted_exponent(&line.points);
+        let kind = match exponent.abs() {
             none if none < 0.05 => "constant",
             little if little < 0.1 => "nearly constant",
             less if less < 0.9 => "sublinear",
@@ -94,7 +94,7 @@ pub(super) fn in_words(case: &Measured) -> String {
         };
         sentences.push(format!(
             "{name} {} to {} {axis}, {} changes from {} to {} ({} times). A power law fitted to all points has the exponent \
-             {power:.2}: {kind}.",
+             {exponent:.2}: {kind}.",
             tick(*from),
             tick(*to),
             label(&case.figure),
@@ -107,21 +107,21 @@ pub(super) fn in_words(case: &Measured) -> String {
 }
 
 /// The slope of the least-squares line through the logarithms of all points.
-fn power(points: &[(f64, Ratio)]) -> f64 {
+fn fitted_exponent(points: &[(f64, Ratio)]) -> f64 {
     let all: Vec<(f64, f64)> = points.iter().map(|(at, value)| (at.ln(), value.median.ln())).collect();
     let count = all.len() as f64;
-    let (across, up) = all.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
-    let (mut both, mut squares) = (0.0, 0.0);
+    let (x_scale, y_scale) = all.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
+    let (mut covariance, mut variance) = (0.0, 0.0);
     for (x, y) in all {
-        both += (x - across) * (y - up);
-        squares += (x - across).powi(2);
+        covariance += (x - x_scale) * (y - y_scale);
+        variance += (x - x_scale).powi(2);
     }
-    if squares > 0.0 { both / squares } else { 0.0 }
+    if variance > 0.0 { covariance / variance } else { 0.0 }
 }
 
-fn lines(case: &Measured) -> Vec<Line> {
+fn lines(case: &CaseResult) -> Vec<Line> {
     let points = |fenced: bool| {
-        let of = move |contender: &&Contending| contender.name.ends_with("fenced") == fenced;
+        let of = move |contender: &&ContenderResult| contender.name.ends_with("fenced") == fenced;
         case.contenders.iter().filter(of).filter_map(|contender| {
             let at = contender.name.split(' ').next()?.parse().ok()?;
             Some((at, Ratio::of(contender.turns(&case.figure).iter().copied())?))
@@ -137,7 +137,7 @@ struct Scale {
     to: f64,
     begin: f64,
     end: f64,
-    is_by_powers: bool,
+    is_logarithmic: bool,
 }
 
 impl Scale {
@@ -146,28 +146,28 @@ impl Scale {
         let values: Vec<f64> = values.filter(|value| *value > 0.0).collect();
         let lowest = values.iter().copied().reduce(f64::min)?;
         let highest = values.iter().copied().reduce(f64::max)?;
-        let is_by_powers = highest / lowest > FAR_APART;
-        let (from, to) = if is_by_powers {
+        let is_logarithmic = highest / lowest > LOGARITHMIC_FROM;
+        let (from, to) = if is_logarithmic {
             (lowest.log10().floor(), highest.log10().ceil())
         } else {
             let step = step(highest);
             (0.0, (highest / step).ceil() * step)
         };
-        Some(Self { from, to, begin, end, is_by_powers })
+        Some(Self { from, to, begin, end, is_logarithmic })
     }
 
     fn place(&self, value: f64) -> f64 {
-        let value = if self.is_by_powers { value.log10() } else { value };
+        let value = if self.is_logarithmic { value.log10() } else { value };
         self.begin + (value - self.from) / (self.to - self.from) * (self.end - self.begin)
     }
 
     /// Tick marks: every power of ten on a logarithmic axis, about five on a linear one.
     fn ticks(&self) -> impl Iterator<Item = (f64, f64)> {
-        let each = if self.is_by_powers { 1.0 } else { step(self.to) };
+        let each = if self.is_logarithmic { 1.0 } else { step(self.to) };
         let count = ((self.to - self.from) / each).round() as usize;
         (0..=count).map(move |at| {
             let value = self.from + at as f64 * each;
-            let value = if self.is_by_powers { 10_f64.powf(value) } else { value };
+            let value = if self.is_logarithmic { 10_f64.powf(value) } else { value };
             (value, self.place(value))
         })
     }
@@ -212,8 +212,8 @@ mod tests {
     #[test]
     fn a_power_is_fitted_to_all_points() {
         let of = |at: f64, median: f64| (at, Ratio { median, low: median, high: median });
-        assert_eq!(power(&[of(1.0, 3.0), of(10.0, 30.0), of(100.0, 300.0)]).to_string(), "1");
-        assert_eq!(power(&[of(1.0, 3.0), of(10.0, 3.0)]).to_string(), "0");
-        assert_eq!(power(&[of(1.0, 3.0)]).to_string(), "0");
+        assert_eq!(fitted_exponent(&[of(1.0, 3.0), of(10.0, 30.0), of(100.0, 300.0)]).to_string(), "1");
+        assert_eq!(fitted_exponent(&[of(1.0, 3.0), of(10.0, 3.0)]).to_string(), "0");
+        assert_eq!(fitted_exponent(&[of(1.0, 3.0)]).to_string(), "0");
     }
 }

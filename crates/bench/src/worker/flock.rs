@@ -1,4 +1,4 @@
-//! The contender that the SQLite case is compared with: flock system calls.
+//! A worker that makes only flock system calls. The SQLite case is compared with it.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -22,11 +22,11 @@ fn flock_turn(path: &str, length: Duration) -> Result<Figures, Failure> {
     let begun = Instant::now();
     let mut cycles = Cycles::default();
     while begun.elapsed() < length {
-        let asked = Instant::now();
+        let started_at = Instant::now();
         let file = File::create(path)?;
         lock(&file, FlockOperation::LockExclusive)?;
         drop(file);
-        cycles.ended(asked);
+        cycles.record_success(started_at);
     }
     Ok(cycles.figures(begun.elapsed()))
 }

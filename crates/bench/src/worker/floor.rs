@@ -10,11 +10,11 @@ use rustix::event::{PollFd, PollFlags, poll};
 use super::{Task, run_turns};
 use crate::case::Figures;
 use crate::cycles::Cycles;
-use crate::record::Recording;
+use crate::recording::Recording;
 use crate::replies::ReplyCounter;
 use crate::{Failure, Outcome};
 
-/// Larger than the replies to a usual round of all callers.
+/// The size of a read buffer. It is larger than the replies to a usual round of all callers.
 const READ_MAX: usize = 64 * 1024;
 
 /// Runs until stdin ends.
@@ -32,11 +32,11 @@ fn turn(nodes: &mut [Node], callers: usize, length: Duration) -> Result<Figures,
     let begun = Instant::now();
     let mut cycles = Cycles::default();
     while begun.elapsed() < length {
-        let asked = Instant::now();
+        let started_at = Instant::now();
         round(nodes, |node| &node.acquires, callers)?;
         round(nodes, |node| &node.releases, callers)?;
         for _ in 0..callers {
-            cycles.ended(asked);
+            cycles.record_success(started_at);
         }
     }
     let elapsed = begun.elapsed();
@@ -47,7 +47,7 @@ fn turn(nodes: &mut [Node], callers: usize, length: Duration) -> Result<Figures,
     Ok(cycles.figures(elapsed))
 }
 
-/// Writes to all nodes, and waits until a majority has replied to everything.
+/// Writes a batch to all nodes, and waits until a majority has replied to all requests.
 fn round(nodes: &mut [Node], batch: impl Fn(&Node) -> &[u8], callers: usize) -> std::io::Result<()> {
     for node in nodes.iter_mut() {
         (&node.stream).write_all(batch(node))?;

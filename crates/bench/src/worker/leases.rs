@@ -1,4 +1,4 @@
-//! The cost of holding and renewing many leases.
+//! A worker that measures the cost of holding and renewing many leases.
 
 use std::time::{Duration, Instant};
 
@@ -13,11 +13,11 @@ use super::{Task, run_turns};
 use crate::case::Figures;
 use crate::{Failure, Outcome};
 
-/// The number of concurrent acquires. The client renews leases that it already holds during the acquires.
+/// The number of concurrent acquires. During the acquires, the client already renews earlier leases.
 const AT_ONCE: usize = 64;
 
-/// Renewals per ttl. The acquires are spread over the time between two renewals, because leases that are acquired at
-/// the same moment are renewed at the same moment from then on.
+/// The number of renewals per ttl. The acquires are spread over the time between two renewals, because leases that are
+/// acquired at the same time are also renewed at the same time.
 const RENEWALS: u32 = 3;
 
 /// Acquires one lease per caller, and measures the cost of holding all leases for a turn.
@@ -45,19 +45,19 @@ pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
 }
 
 async fn acquire(client: &Client, count: usize, within: Duration) -> Result<Vec<Lease>, Failure> {
-    let (mut leases, mut asked) = (Vec::with_capacity(count), FuturesUnordered::new());
+    let (mut leases, mut started_at) = (Vec::with_capacity(count), FuturesUnordered::new());
     let begun = tokio::time::Instant::now();
     for at in 0..count {
         if at % AT_ONCE == 0 {
             tokio::time::sleep_until(begun + within.mul_f64(at as f64 / count as f64)).await;
         }
         let client = client.clone();
-        asked.push(async move { client.lock(format!("held/{at:07}")).acquire().await });
-        if asked.len() == AT_ONCE {
-            leases.extend(asked.next().await.transpose()?);
+        started_at.push(async move { client.lock(format!("held/{at:07}")).acquire().await });
+        if started_at.len() == AT_ONCE {
+            leases.extend(started_at.next().await.transpose()?);
         }
     }
-    while let Some(lease) = asked.next().await {
+    while let Some(lease) = started_at.next().await {
         leases.push(lease?);
     }
     Ok(leases)

@@ -1,4 +1,4 @@
-//! Our library, as a worker. Each caller locks its own name.
+//! A worker that uses our library. Each caller locks its own name.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 
-/// A usage to use a lock.
+/// How the worker uses a lock.
 #[derive(Clone, Copy)]
 enum Usage {
     /// Acquire a lease and release it, as users do.
@@ -51,14 +51,14 @@ async fn turn(client: &Client, task: &Task, usage: Usage, length: Duration) -> R
         callers.spawn(async move {
             let mut cycles = Cycles::default();
             while begun.elapsed() < length {
-                let asked = Instant::now();
+                let started_at = Instant::now();
                 let done = match usage {
                     Usage::Guarded { plain } => cycle(&client, &name, plain).await,
                     Usage::Detached(ttl) => detach_cycle(&client, &name, ttl).await,
                 };
                 match done {
-                    Ok(()) => cycles.ended(asked),
-                    Err(_) => cycles.failed(),
+                    Ok(()) => cycles.record_success(started_at),
+                    Err(_) => cycles.record_failure(),
                 }
             }
             cycles
@@ -71,7 +71,7 @@ async fn turn(client: &Client, task: &Task, usage: Usage, length: Duration) -> R
     Ok(cycles.figures(begun.elapsed()))
 }
 
-/// One acquire and one release, as a user would write them.
+/// One acquire and one release, as users write them.
 pub(crate) async fn cycle(client: &Client, name: &str, plain: bool) -> Outcome {
     let lock = client.lock(name);
     let lock = if plain { lock.plain() } else { lock };

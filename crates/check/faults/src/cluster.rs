@@ -1,4 +1,4 @@
-//! The servers of one episode, the networks through which clients reach them, and the faults of both.
+//! The servers and networks of one episode, and their faults.
 
 use std::net::SocketAddr;
 use std::thread;
@@ -7,13 +7,13 @@ use std::time::Duration;
 use quorlock_testkit::{Aof, Clock, Disk, Loss, Proxy, RedisServer};
 
 use crate::operation::{attach_replica, back_up, quick_replication};
-use crate::plan::{Act, Fault, NETWORKS, Persistence, Plan, Target};
+use crate::plan::{Fault, FaultKind, NETWORKS, Persistence, Plan, Target};
 
 /// A memory limit in bytes that makes the server refuse every write.
 const MAXMEMORY_TOO_LOW: &str = "1";
-/// One lost message in this many is never sent again.
+/// One of this number of lost messages is never sent again.
 const NEVER_RESENT_ONE_IN: u64 = 8;
-/// A lost message is sent again after this time.
+/// How long it takes until a lost message is sent again.
 const RESENT_AFTER: Duration = Duration::from_millis(200);
 
 /// The servers and networks of an episode. Dropping the cluster stops all of them.
@@ -25,7 +25,7 @@ pub struct Cluster {
 
 #[derive(Debug)]
 struct Node {
-    // One proxy for each network. Proxies are dropped first, so that no client reaches a server that is being stopped.
+    // One proxy for each network. They are dropped before the server, so that no client reaches a server that stops.
     networks: Vec<Proxy>,
     replica: Option<RedisServer>,
     server: RedisServer,
@@ -50,11 +50,11 @@ impl Cluster {
         self.nodes.iter().map(|node| node.server.addr()).collect()
     }
 
-    /// Whether a majority of the nodes belongs to no cluster.
-    pub fn is_mostly_blank(&self) -> bool {
+    /// Whether a majority of the nodes has forgotten the cluster.
+    pub fn has_forgotten_cluster(&self) -> bool {
         let is_blank = |node: &&Node| {
-            let mark = node.server.try_command(&["GET", "quorlock~epoch"]);
-            mark.is_ok_and(|mark| mark.as_str().is_none_or(str::is_empty))
+            let epoch = node.server.try_command(&["GET", "quorlock~epoch"]);
+            epoch.is_ok_and(|epoch| epoch.as_str().is_none_or(str::is_empty))
         };
         self.nodes.iter().filter(is_blank).count() > self.nodes.len() / 2
     }
@@ -70,7 +70,7 @@ impl Cluster {
         self.for_each_target(fault, |node| node.end(fault));
     }
 
-    /// Calls `change` for all nodes that the fault hits, at the same time.
+    /// Calls `change` for all nodes that the fault hits, in parallel.
     fn for_each_target(&mut self, fault: &Fault, change: impl Fn(&mut Node) + Sync) {
         thread::scope(|scope| {
             for node in self.targets(fault) {
@@ -104,18 +104,18 @@ impl Node {
 
     fn begin(&mut self, fault: &Fault, seed: u64) {
         let amount = fault.amount;
-        match fault.act {
-            Act::Kill | Act::Wipe => self.server.kill(),
-            Act::Freeze => self.server.freeze(),
-            Act::Backup => back_up(&self.server),
-            Act::Replica => self.replica = Some(attach_replica(&self.server)),
-            Act::Flush => self.command(&["FLUSHALL"]),
-            Act::ForgetScripts => self.command(&["SCRIPT", "FLUSH"]),
-            Act::FillUp => self.command(&["CONFIG", "SET", "maxmemory", MAXMEMORY_TOO_LOW]),
-            Act::AllowEviction => self.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]),
-            Act::SlowDisk => self.disk.slow_syncs(Duration::from_millis(amount)),
-            Act::StepBack => self.step_clock(-(amount as i64)),
-            Act::Nudge | Act::JumpAhead => self.step_clock(amount as i64),
+        match fault.kind {
+            FaultKind::Kill | FaultKind::Wipe => self.server.kill(),
+            FaultKind::Freeze => self.server.freeze(),
+            FaultKind::Backup => back_up(&self.server),
+            FaultKind::Replica => self.replica = Some(attach_replica(&self.server)),
+            FaultKind::Flush => self.command(&["FLUSHALL"]),
+            FaultKind::ForgetScripts => self.command(&["SCRIPT", "FLUSH"]),
+            FaultKind::FillMemory => self.command(&["CONFIG", "SET", "maxmemory", MAXMEMORY_TOO_LOW]),
+            FaultKind::AllowEviction => self.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]),
+            FaultKind::SlowDisk => self.disk.slow_syncs(Duration::from_millis(amount)),
+            FaultKind::StepBack => self.step_clock(-(amount as i64)),
+            FaultKind::StepAhead | FaultKind::JumpAhead => self.step_clock(amount as i64),
             _ => self.begin_on_network(fault, seed),
         }
     }
@@ -123,37 +123,37 @@ impl Node {
     fn begin_on_network(&self, fault: &Fault, seed: u64) {
         let Target::Network { network, .. } = fault.target else { return };
         let (proxy, amount) = (&self.networks[network], fault.amount);
-        match fault.act {
-            Act::Cut => proxy.cut(),
-            Act::CutAfterRequests => proxy.cut_after_requests(amount),
-            Act::HalfClose => proxy.half_close(),
-            Act::Delay => proxy.delay(Duration::from_millis(amount)),
-            Act::Lose => {
+        match fault.kind {
+            FaultKind::ResetConnections => proxy.cut(),
+            FaultKind::ResetAfterRequests => proxy.cut_after_requests(amount),
+            FaultKind::HalfClose => proxy.half_close(),
+            FaultKind::Delay => proxy.delay(Duration::from_millis(amount)),
+            FaultKind::LoseMessages => {
                 let (one_in, for_good_one_in) = (amount, NEVER_RESENT_ONE_IN);
                 proxy.lose(Some(Loss { one_in, resent_after: RESENT_AFTER, for_good_one_in, seed }));
             }
-            Act::DropRequests => proxy.drop_requests(true),
-            Act::DropReplies => proxy.drop_replies(true),
-            Act::Hold => proxy.hold(true),
-            Act::Refuse => {
+            FaultKind::DropRequests => proxy.drop_requests(true),
+            FaultKind::DropReplies => proxy.drop_replies(true),
+            FaultKind::HoldMessages => proxy.hold(true),
+            FaultKind::RefuseConnections => {
                 proxy.refuse(true);
                 proxy.cut();
             }
-            Act::Strand => proxy.strand_next_requests(),
+            FaultKind::DeliverLate => proxy.strand_next_requests(),
             _ => {}
         }
     }
 
     fn end(&mut self, fault: &Fault) {
-        match fault.act {
-            Act::Kill => self.server.restart(),
-            Act::Wipe => self.server.restart_empty(),
-            Act::Freeze => self.server.thaw(),
-            Act::Replica => self.replica = None,
-            Act::FillUp => self.command(&["CONFIG", "SET", "maxmemory", "0"]),
-            Act::AllowEviction => self.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]),
-            Act::SlowDisk => self.disk.slow_syncs(Duration::ZERO),
-            Act::JumpAhead => self.step_clock(-(fault.amount as i64)),
+        match fault.kind {
+            FaultKind::Kill => self.server.restart(),
+            FaultKind::Wipe => self.server.restart_empty(),
+            FaultKind::Freeze => self.server.thaw(),
+            FaultKind::Replica => self.replica = None,
+            FaultKind::FillMemory => self.command(&["CONFIG", "SET", "maxmemory", "0"]),
+            FaultKind::AllowEviction => self.command(&["CONFIG", "SET", "maxmemory-policy", "noeviction"]),
+            FaultKind::SlowDisk => self.disk.slow_syncs(Duration::ZERO),
+            FaultKind::JumpAhead => self.step_clock(-(fault.amount as i64)),
             _ => self.end_on_network(fault),
         }
     }
@@ -161,20 +161,20 @@ impl Node {
     fn end_on_network(&self, fault: &Fault) {
         let Target::Network { network, .. } = fault.target else { return };
         let proxy = &self.networks[network];
-        match fault.act {
-            Act::Delay => proxy.delay(Duration::ZERO),
-            Act::Lose => proxy.lose(None),
-            // A TCP stream has no gaps, so clients must not read messages after a lost message.
-            Act::DropRequests | Act::DropReplies => {
+        match fault.kind {
+            FaultKind::Delay => proxy.delay(Duration::ZERO),
+            FaultKind::LoseMessages => proxy.lose(None),
+            // A TCP stream has no gaps, so the connection must break before a later message arrives.
+            FaultKind::DropRequests | FaultKind::DropReplies => {
                 proxy.refuse(true);
                 proxy.cut();
                 proxy.drop_requests(false);
                 proxy.drop_replies(false);
                 proxy.refuse(false);
             }
-            Act::Hold => proxy.hold(false),
-            Act::Refuse => proxy.refuse(false),
-            Act::Strand => proxy.deliver_stranded(),
+            FaultKind::HoldMessages => proxy.hold(false),
+            FaultKind::RefuseConnections => proxy.refuse(false),
+            FaultKind::DeliverLate => proxy.deliver_stranded(),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Runs the README's crontab line during operations and faults that once broke the crontab line, and writes a page
+//! Runs the README's crontab line during operations and faults that broke it in earlier versions, and writes a page
 //! about the results.
 
 mod case;
@@ -8,7 +8,7 @@ mod page;
 use std::path::Path;
 
 use crate::Failure;
-use crate::fleet::Programs;
+use crate::host_runs::Programs;
 use crate::interrupt::Interrupt;
 use case::CASES;
 use crontab::Crontab;
@@ -17,14 +17,14 @@ pub use case::{Case, Claim};
 pub use crontab::Outcome;
 pub use page::{CaseResult, page};
 
-/// Runs every case, and passes each result to `on_result` at once.
+/// Runs every case. Passes each result to `on_result` as soon as the case has ended.
 ///
 /// # Errors
 /// When a server or a process cannot be started.
 ///
 /// # Panics
 /// When a server cannot be restarted or refuses a command.
-pub fn try_all(
+pub fn run_all_cases(
     programs: &Programs,
     histories: &Path,
     interrupt: &Interrupt,
@@ -37,7 +37,7 @@ pub fn try_all(
         }
         let history = histories.join(format!("cron-{number}.jsonl"));
         let mut crontab = Crontab::start(programs, &history, case, interrupt)?;
-        (case.play)(&mut crontab)?;
+        (case.run)(&mut crontab)?;
         let result = CaseResult { case, outcome: crontab.finish()? };
         on_result(&result);
         results.push(result);

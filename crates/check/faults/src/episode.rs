@@ -11,33 +11,33 @@ use crate::Failure;
 use crate::clock;
 use crate::cluster::Cluster;
 use crate::history::{History, Record};
+use crate::inject::{FaultTargets, inject_faults};
 use crate::interrupt::Interrupt;
-use crate::plan::{Act, CLIENTS, Fault, NETWORKS, Plan, QUARANTINE, Target};
+use crate::plan::{CLIENTS, Fault, FaultKind, NETWORKS, Plan, QUARANTINE, Target};
 use crate::processes::Processes;
 use crate::register::Register;
-use crate::schedule::{Scene, carry_out};
 use crate::subject::Program;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NODE_DEADLINE, TTL};
 
-/// A client that still waits this long after the end of all faults is starved.
+/// A client that waits for longer than this after the end of all faults is starved.
 const STARVED_AFTER: Duration = Duration::from_secs(30);
-/// This long after the end of all faults no lease is valid. If the cluster has lost its memory, an operator may then
-/// initialize it again.
+/// The time after the end of all faults after which no lease is valid. If the cluster has lost its memory, an operator
+/// may then initialize it again.
 const INIT_AFTER: Duration = QUARANTINE.saturating_add(Duration::from_secs(2));
 
-/// Carries out a plan. Returns the history, which is also in the file.
+/// Runs an episode with this plan. Returns the history, which is also written to the file.
 ///
 /// # Errors
-/// When something cannot be started, or the file cannot be written.
+/// When a process cannot be started, or the file cannot be written.
 ///
 /// # Panics
 /// When a server cannot be restarted or refuses a command.
-pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
+pub fn run_episode(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
     let cluster = Cluster::start(plan);
     let needs_init = program.subject.needs_init();
     if needs_init {
-        declare(&cluster, TTL, MAX_TTL)?;
+        init_cluster(&cluster, TTL, MAX_TTL)?;
     }
     let register = Register::start(Arc::clone(&history))?;
     let networks: [Vec<String>; NETWORKS] = std::array::from_fn(|network| cluster.urls(network));
@@ -45,8 +45,8 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
         Processes::new(program.clone(), Arc::clone(&history), networks, register.addr().to_string(), plan.seed);
     let mut participants = Participants { cluster, processes, history: &history, interrupt };
     participants.processes.start_all(CLIENTS)?;
-    carry_out(plan, &mut participants, &history, interrupt)?;
-    history.note(Record::Healed { at: clock::now() });
+    inject_faults(plan, &mut participants, &history, interrupt)?;
+    history.record(Record::FaultsEnded { at: clock::now() });
     participants.finish(needs_init)?;
     drop(participants);
     Ok(history.finish()?)
@@ -59,10 +59,10 @@ struct Participants<'a> {
     interrupt: &'a Interrupt,
 }
 
-impl Scene for Participants<'_> {
+impl FaultTargets for Participants<'_> {
     fn begin(&mut self, fault: &Fault) -> Result<bool, Failure> {
-        match (fault.target, fault.act) {
-            (Target::Client(index), Act::KillClient) => self.processes.kill(index)?,
+        match (fault.target, fault.kind) {
+            (Target::Client(index), FaultKind::KillClient) => self.processes.kill(index)?,
             (Target::Client(index), _) => self.processes.signal(index, Signal::STOP),
             _ => self.cluster.begin(fault),
         }
@@ -70,8 +70,8 @@ impl Scene for Participants<'_> {
     }
 
     fn end(&mut self, fault: &Fault) -> Result<(), Failure> {
-        match (fault.target, fault.act) {
-            (Target::Client(index), Act::KillClient) => self.processes.start(index)?,
+        match (fault.target, fault.kind) {
+            (Target::Client(index), FaultKind::KillClient) => self.processes.start(index)?,
             (Target::Client(index), _) => self.processes.signal(index, Signal::CONT),
             _ => self.cluster.end(fault),
         }
@@ -84,23 +84,23 @@ impl Participants<'_> {
     /// say.
     fn finish(&mut self, needs_init: bool) -> Result<(), Failure> {
         let Self { cluster, processes, history, interrupt } = self;
-        let (mut declared, mut failed) = (!needs_init, None);
-        processes.finish(|calm| {
-            if calm > INIT_AFTER && !declared {
-                declared = true;
-                if cluster.is_mostly_blank() {
-                    failed = declare(cluster, TTL, MAX_TTL).err();
-                    history.note(Record::Declared { at: clock::now() });
+        let (mut initialized_again, mut failed) = (!needs_init, None);
+        processes.finish(|elapsed| {
+            if elapsed > INIT_AFTER && !initialized_again {
+                initialized_again = true;
+                if cluster.has_forgotten_cluster() {
+                    failed = init_cluster(cluster, TTL, MAX_TTL).err();
+                    history.record(Record::InitializedAgain { at: clock::now() });
                 }
             }
-            calm < STARVED_AFTER && !interrupt.is_set()
+            elapsed < STARVED_AFTER && !interrupt.is_set()
         })?;
         failed.map_or(Ok(()), Err)
     }
 }
 
-/// Initializes the cluster, as an operator who knows that no lock is outstanding.
-pub(crate) fn declare(cluster: &Cluster, ttl: Duration, max_ttl: Duration) -> Result<(), Failure> {
+/// Initializes the cluster, like an operator who knows that no lease is valid.
+pub(crate) fn init_cluster(cluster: &Cluster, ttl: Duration, max_ttl: Duration) -> Result<(), Failure> {
     let urls = cluster.addrs().into_iter().map(|addr| format!("redis://{addr}"));
     let builder = Client::builder()
         .nodes(urls)

@@ -1,4 +1,4 @@
-//! The history of an episode: all events, timed by one clock, as lines of JSON.
+//! The history of an episode: all events as lines of JSON, with times of one clock.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -8,14 +8,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use serde::{Deserialize, Serialize};
 
 use crate::plan::{Fault, Persistence};
-use crate::register::Entry;
+use crate::register::RegisterAccess;
 
 /// An event that a client process reports, one line each. Times are nanoseconds of the [clock](crate::clock).
 ///
-/// A turn is one use of a lock by a client, and begins with `asked`. `until` is the end of the validity that the client
-/// knows. `released` is reported before the release is sent, because another client may get the lock at once. `revived`
-/// means that a lease is valid again after it was `lost`. `sent` counts the requests since the previous turn, and how
-/// many of these requests shared a command with other requests.
+/// A turn is one use of a lock by a client. It begins with `asked`. `until` is the end of the validity, as far as the
+/// client knows. A client reports `released` before it sends the release, because another client may get the lock at
+/// once. `revived` means that a lease is valid again after it was `lost`. `sent` counts the requests since the previous
+/// turn, and how many of these requests shared a command with other requests.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the enum's comment explains the fields")]
@@ -26,7 +26,7 @@ pub enum Event {
     Released { turn: u32, at: u64 },
     Lost { turn: u32, at: u64 },
     Revived { turn: u32, at: u64 },
-    Sent { turn: u32, requests: u64, together: u64 },
+    Sent { turn: u32, requests: u64, batched: u64 },
     GaveUp { turn: u32, at: u64, why: String },
 }
 
@@ -40,7 +40,7 @@ pub enum Record {
         #[serde(flatten)]
         event: Event,
     },
-    Register(Entry),
+    Register(RegisterAccess),
     /// A fault begins.
     Fault {
         at: u64,
@@ -58,12 +58,12 @@ pub enum Record {
         client: u32,
         why: String,
     },
-    /// The plan is over, and all faults have ended.
-    Healed {
+    /// All faults of the plan have ended.
+    FaultsEnded {
         at: u64,
     },
     /// A `quorlock run` ended on its own.
-    Ran {
+    RunEnded {
         at: u64,
         client: u32,
         code: i32,
@@ -71,11 +71,11 @@ pub enum Record {
         message: String,
     },
     /// The sentinel announced another master.
-    Switched {
+    FailedOver {
         at: u64,
     },
     /// The operator initialized the cluster again, because a majority of its nodes had lost their memory.
-    Declared {
+    InitializedAgain {
         at: u64,
     },
 }
@@ -103,7 +103,7 @@ impl History {
     }
 
     /// Adds a line.
-    pub fn note(&self, record: Record) {
+    pub fn record(&self, record: Record) {
         let mut inner = self.inner();
         if let Ok(line) = serde_json::to_string(&record) {
             // A full disk is reported by `finish`.

@@ -1,4 +1,4 @@
-//! Notices Ctrl-C and SIGTERM, so that the harness can stop all processes in order and print its results.
+//! Notices Ctrl-C and SIGTERM, so that the harness can stop all processes and print its results before it ends.
 
 use std::io;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Judges a history: computes which client held which name when, and whether the guarantees allow that.
+//! Judges a history: computes when each client held each name, and checks the guarantees.
 
 mod turn;
 
@@ -9,13 +9,13 @@ use serde::Serialize;
 
 use crate::clock::seconds;
 use crate::history::{Event, Record};
-use crate::plan::{Act, Bound, Persistence};
+use crate::plan::{Assumptions, FaultKind, Persistence};
 use crate::register::Outcome;
 use crate::series::{HELD, LOST, NO_QUORUM};
 use crate::task::NAMES;
 use turn::{Turn, turns};
 
-/// The findings in one history, or in several that [`add`](Self::add) has summed.
+/// The findings in one history, or the sum of the findings in several histories.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Findings {
     /// Leases that were valid for a while.
@@ -24,15 +24,15 @@ pub struct Findings {
     pub losses: usize,
     /// Leases that became valid again after they had been lost.
     pub revived: usize,
-    /// Requests about the judged names, as far as clients could report them.
+    /// Requests about the judged names. Requests of killed clients are missing.
     pub requests: u64,
-    /// Requests among them that shared a command with others.
-    pub together: u64,
+    /// Requests about the judged names that shared a command with other requests.
+    pub batched: u64,
     /// Clients that were killed.
     pub killed: usize,
     /// The number of faults, by kind.
-    pub faults: BTreeMap<Act, usize>,
-    /// Killed servers that restarted from their files, by persistence.
+    pub faults: BTreeMap<FaultKind, usize>,
+    /// The number of killed servers that restarted from their files, by persistence.
     pub kills: BTreeMap<Persistence, usize>,
     /// Leases that began while an earlier lease of the same name was still valid.
     pub overlaps: usize,
@@ -41,17 +41,17 @@ pub struct Findings {
     /// The start and the end of each overlap.
     pub overlap_spans: Vec<(u64, u64)>,
     /// Overlaps that lasted longer than one heartbeat, or began more than one heartbeat before or after a failover.
-    pub outlasting: usize,
-    /// Runs of `quorlock run` that ended by themselves, by exit code.
+    pub long_overlaps: usize,
+    /// The number of runs of `quorlock run` that ended by themselves, by exit code.
     pub runs: BTreeMap<i32, usize>,
     /// Episodes in which no lease began after the last fault.
     pub stuck: usize,
     /// Leases whose fence is not higher than the fence of an earlier lease.
-    pub disorder: usize,
+    pub fences_out_of_order: usize,
     /// Reads and writes that came after their lease had ended.
-    pub late: usize,
+    pub late_accesses: usize,
     /// Reads and writes that a fence check refused.
-    pub refused: usize,
+    pub refused_accesses: usize,
     /// Writes to the fenced registers that overwrote another client's write.
     pub fenced_overwrites: usize,
     /// Writes to the bare registers that overwrote another client's write.
@@ -63,7 +63,7 @@ pub struct Findings {
     /// The longest wait of a served client, in nanoseconds, including faults.
     pub longest_wait: u64,
     /// How often a cluster had to be initialized again.
-    pub declared: usize,
+    pub initialized_again: usize,
     /// Clients that ended by themselves or printed invalid events.
     pub broken: usize,
     /// A description of each finding, in order of time.
@@ -72,48 +72,48 @@ pub struct Findings {
 
 impl Findings {
     /// Judges a history.
-    pub fn of(bound: Bound, records: &[Record]) -> Self {
-        Self::judge(records, |_| bound == Bound::Within)
+    pub fn of(assumptions: Assumptions, records: &[Record]) -> Self {
+        Self::judge_records(records, |_| assumptions == Assumptions::Kept)
     }
 
-    /// Judges the history of a failover. Clients may take one heartbeat to notice the failover. After that, leases must
+    /// Judges the history of a failover. Clients may need one heartbeat to notice the failover. After that, leases must
     /// not overlap and fences must increase.
     pub fn of_failover(records: &[Record], heartbeat: Duration) -> Self {
         let heartbeat = heartbeat.as_nanos() as u64;
-        let switches = records.iter().filter_map(|record| match record {
-            Record::Switched { at } => Some(*at),
+        let failovers = records.iter().filter_map(|record| match record {
+            Record::FailedOver { at } => Some(*at),
             _ => None,
         });
-        let switches: Vec<u64> = switches.collect();
-        let is_excused = |at: u64| switches.iter().any(|switch| switch.abs_diff(at) <= heartbeat);
-        let mut found = Self::judge(records, |turn| !turn.from.is_some_and(is_excused));
-        let outlasts = |(from, to): &&(u64, u64)| to - from > heartbeat || !is_excused(*from);
-        found.outlasting = found.overlap_spans.iter().filter(outlasts).count();
-        found
+        let failovers: Vec<u64> = failovers.collect();
+        let is_near_failover = |at: u64| failovers.iter().any(|switch| switch.abs_diff(at) <= heartbeat);
+        let mut findings = Self::judge_records(records, |turn| !turn.from.is_some_and(is_near_failover));
+        let is_too_long = |(from, to): &&(u64, u64)| to - from > heartbeat || !is_near_failover(*from);
+        findings.long_overlaps = findings.overlap_spans.iter().filter(is_too_long).count();
+        findings
     }
 
     /// Judges a history. `is_strict` selects the leases whose fences must increase in the order in which the leases
     /// begin. The fence of any other lease must be higher than all fences that were granted before its request.
-    fn judge(records: &[Record], is_strict: impl Fn(&Turn) -> bool) -> Self {
-        let mut found = Self::default();
+    fn judge_records(records: &[Record], is_strict: impl Fn(&Turn) -> bool) -> Self {
+        let mut findings = Self::default();
         let turns = turns(records);
-        found.count(records);
-        let healed = records.iter().find_map(|record| match record {
-            Record::Healed { at } => Some(*at),
+        findings.count(records);
+        let faults_ended_at = records.iter().find_map(|record| match record {
+            Record::FaultsEnded { at } => Some(*at),
             _ => None,
         });
-        let is_after = |turn: &Turn| healed.is_some() && turn.from > healed && turn.is_held();
-        found.stuck = usize::from(!turns.iter().any(is_after));
+        let is_after = |turn: &Turn| faults_ended_at.is_some() && turn.from > faults_ended_at && turn.is_held();
+        findings.stuck = usize::from(!turns.iter().any(is_after));
         for turn in &turns {
-            found.judge_turn(turn);
+            findings.judge_turn(turn);
         }
         for name in NAMES {
             let mut held: Vec<&Turn> = turns.iter().filter(|turn| turn.name == name && turn.is_held()).collect();
             held.sort_by_key(|turn| turn.from);
-            found.find_overlaps(&held);
-            found.find_disorder(&held, &is_strict);
+            findings.find_overlaps(&held);
+            findings.find_disorder(&held, &is_strict);
         }
-        found
+        findings
     }
 
     /// The number of runs that ended with this exit code.
@@ -121,10 +121,10 @@ impl Findings {
         self.runs.get(&code).copied().unwrap_or_default()
     }
 
-    /// The number of violations, given whether the assumptions held.
-    pub fn violations(&self, bound: Bound) -> usize {
-        let always = self.disorder + self.revived + self.fenced_overwrites + self.broken;
-        always + if bound == Bound::Within { self.overlaps + self.starved } else { 0 }
+    /// The number of violations. If an assumption is broken, overlaps and starved waiters are no violations.
+    pub fn violations(&self, assumptions: Assumptions) -> usize {
+        let always = self.fences_out_of_order + self.revived + self.fenced_overwrites + self.broken;
+        always + if assumptions == Assumptions::Kept { self.overlaps + self.starved } else { 0 }
     }
 
     /// Adds the findings of another history.
@@ -133,10 +133,10 @@ impl Findings {
         self.losses += other.losses;
         self.revived += other.revived;
         self.requests += other.requests;
-        self.together += other.together;
+        self.batched += other.batched;
         self.killed += other.killed;
-        for (act, count) in other.faults {
-            *self.faults.entry(act).or_default() += count;
+        for (kind, count) in other.faults {
+            *self.faults.entry(kind).or_default() += count;
         }
         for (persistence, count) in other.kills {
             *self.kills.entry(persistence).or_default() += count;
@@ -144,20 +144,20 @@ impl Findings {
         self.overlaps += other.overlaps;
         self.longest_overlap = self.longest_overlap.max(other.longest_overlap);
         self.overlap_spans.extend(other.overlap_spans);
-        self.outlasting += other.outlasting;
+        self.long_overlaps += other.long_overlaps;
         for (code, count) in other.runs {
             *self.runs.entry(code).or_default() += count;
         }
         self.stuck += other.stuck;
-        self.disorder += other.disorder;
-        self.late += other.late;
-        self.refused += other.refused;
+        self.fences_out_of_order += other.fences_out_of_order;
+        self.late_accesses += other.late_accesses;
+        self.refused_accesses += other.refused_accesses;
         self.fenced_overwrites += other.fenced_overwrites;
         self.bare_overwrites += other.bare_overwrites;
         self.writes += other.writes;
         self.starved += other.starved;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
-        self.declared += other.declared;
+        self.initialized_again += other.initialized_again;
         self.broken += other.broken;
         self.messages.extend(other.messages);
     }
@@ -166,29 +166,32 @@ impl Findings {
         for record in records {
             match record {
                 Record::Fault { fault, persistence, .. } => {
-                    *self.faults.entry(fault.act).or_default() += 1;
-                    for server in persistence.iter().filter(|_| fault.act == Act::Kill) {
+                    *self.faults.entry(fault.kind).or_default() += 1;
+                    for server in persistence.iter().filter(|_| fault.kind == FaultKind::Kill) {
                         *self.kills.entry(*server).or_default() += 1;
                     }
                 }
-                Record::Client { event: Event::Sent { requests, together, .. }, .. } => {
+                Record::Client { event: Event::Sent { requests, batched, .. }, .. } => {
                     self.requests += requests;
-                    self.together += together;
+                    self.batched += batched;
                 }
                 Record::Killed { .. } => self.killed += 1,
-                Record::Declared { .. } => self.declared += 1,
+                Record::InitializedAgain { .. } => self.initialized_again += 1,
                 Record::Broken { client, why } => {
                     self.broken += 1;
                     self.messages.push(format!("client {client} broke: {why}"));
                 }
-                Record::Ran { client, code, message, .. } => {
+                Record::RunEnded { client, code, message, .. } => {
                     *self.runs.entry(*code).or_default() += 1;
                     if ![0, NO_QUORUM, HELD, LOST].contains(code) {
                         self.broken += 1;
                         self.messages.push(format!("run {client} ended with {code}: {message}"));
                     }
                 }
-                Record::Client { .. } | Record::Register(_) | Record::Healed { .. } | Record::Switched { .. } => {}
+                Record::Client { .. }
+                | Record::Register(_)
+                | Record::FaultsEnded { .. }
+                | Record::FailedOver { .. } => {}
             }
         }
     }
@@ -205,12 +208,12 @@ impl Findings {
             let why = turn.gave_up.as_deref().unwrap_or("no reply");
             self.messages.push(format!("starved: {turn}: {why}"));
         } else if let Some(from) = turn.from {
-            self.longest_wait = self.longest_wait.max(from - turn.asked);
+            self.longest_wait = self.longest_wait.max(from - turn.requested_at);
         }
         for entry in &turn.entries {
             self.writes += usize::from(entry.is_write);
-            self.late += usize::from(entry.at > turn.valid_until());
-            self.refused += usize::from(entry.fenced == Some(Outcome::Refused));
+            self.late_accesses += usize::from(entry.at > turn.valid_until());
+            self.refused_accesses += usize::from(entry.fenced == Some(Outcome::Refused));
             self.bare_overwrites += usize::from(entry.bare == Outcome::Overwrote);
             if entry.fenced == Some(Outcome::Overwrote) {
                 self.fenced_overwrites += 1;
@@ -220,39 +223,39 @@ impl Findings {
         }
     }
 
-    /// `held` are the leases of one name, ordered by start time.
+    /// Records the overlaps of leases of one name. The leases must be ordered by start time.
     fn find_overlaps(&mut self, held: &[&Turn]) {
         let mut longest: Option<&Turn> = None;
         for &later in held {
             let from = later.from.unwrap_or_default();
-            if let Some(other) = longest.filter(|other| from < other.ended()) {
-                let both = other.ended().min(later.ended()) - from;
+            if let Some(other) = longest.filter(|other| from < other.end()) {
+                let overlap = other.end().min(later.end()) - from;
                 self.overlaps += 1;
-                self.overlap_spans.push((from, from + both));
-                self.longest_overlap = self.longest_overlap.max(both);
-                self.messages.push(format!("two valid leases for {:.3} s: {other} and {later}", seconds(both)));
+                self.overlap_spans.push((from, from + overlap));
+                self.longest_overlap = self.longest_overlap.max(overlap);
+                self.messages.push(format!("two valid leases for {:.3} s: {other} and {later}", seconds(overlap)));
             }
-            longest = longest.filter(|other| other.ended() >= later.ended()).or(Some(later));
+            longest = longest.filter(|other| other.end() >= later.end()).or(Some(later));
         }
     }
 
-    /// While leases do not overlap, fences must have the order of the leases. If leases overlap, a request that starts
-    /// after a fence was granted must get a higher fence, even if clocks are wrong. No two fences may be equal.
+    /// Records fences that are out of order. Fences must have the order of leases that do not overlap. A request that
+    /// starts after a fence was granted must get a higher fence, even if leases overlap. No two fences may be equal.
     fn find_disorder(&mut self, held: &[&Turn], is_strict: impl Fn(&Turn) -> bool) {
         for (place, &later) in held.iter().enumerate().filter(|(_, turn)| turn.fence.is_some()) {
             let before = held[..place].iter().filter(|other| other.fence.is_some());
-            let mut wrong = before.filter(|other| {
-                let is_before = is_strict(later) || other.from < Some(later.asked);
-                other.fence == later.fence || other.fence > later.fence && is_before
+            let mut leases_out_of_order = before.filter(|other| {
+                let must_be_lower = is_strict(later) || other.from < Some(later.requested_at);
+                other.fence == later.fence || other.fence > later.fence && must_be_lower
             });
-            if let Some(other) = wrong.next() {
+            if let Some(other) = leases_out_of_order.next() {
                 self.record_disorder(other, later);
             }
         }
     }
 
     fn record_disorder(&mut self, other: &Turn, later: &Turn) {
-        self.disorder += 1;
+        self.fences_out_of_order += 1;
         self.messages.push(format!("fence not higher than an earlier fence: {other} and then {later}"));
     }
 }

@@ -4,26 +4,27 @@
 //! It injects the faults of the seed's [plan], ends all faults and lets every client finish. Clients record
 //! their events in the [history], timed by one clock, and the [judge] reads only that history.
 //!
-//! A `Subject` is a program under test: it takes a [`Task`](task::Task) and prints [events](history::Event) as lines of
-//! JSON. quorlock is one subject; the other lock libraries are the controls. A control written in Rust needs this crate
-//! only without its features: the [`worker`], for a [`Library`](worker::Library).
+//! A `Subject` is a library under test. Its client processes take a [`Task`](task::Task) and print
+//! [events](history::Event) as lines of JSON. quorlock is one subject. The other lock libraries are the controls. A
+//! control that is written in Rust uses this crate without its features: it implements [`Library`](worker::Library) and
+//! calls [`worker::work`].
 //!
-//! A [`trial`] is an episode of ordinary operations: backups, replicas, restarts, signals to the processes of the real
-//! `quorlock run`, failovers of a sentinel's master. [`series`] has the pass criteria of each kind. `cron` runs the
-//! README's crontab line during operations and faults, and writes a page about the results.
+//! A [`trial`] is an episode with ordinary operations: backups, replicas, restarts, signals to the processes of the
+//! real `quorlock run`, and failovers of a sentinel's master. [`series`] has the pass criteria of each kind of episode.
+//! `cron` runs the README's crontab line during operations and faults, and writes a page about the results.
 
 pub mod clock;
 #[cfg(feature = "harness")]
 pub mod cluster;
 #[cfg(feature = "harness")]
-pub mod command;
-#[cfg(feature = "harness")]
 pub mod cron;
 #[cfg(feature = "harness")]
 pub mod episode;
-#[cfg(feature = "harness")]
-pub mod fleet;
 pub mod history;
+#[cfg(feature = "harness")]
+pub mod host_runs;
+#[cfg(feature = "harness")]
+pub mod inject;
 #[cfg(feature = "harness")]
 pub mod interrupt;
 pub mod judge;
@@ -38,7 +39,7 @@ pub mod report;
 #[cfg(feature = "harness")]
 pub mod run;
 #[cfg(feature = "harness")]
-pub mod schedule;
+pub mod run_command;
 pub mod series;
 #[cfg(feature = "harness")]
 pub mod subject;

@@ -9,13 +9,13 @@ use std::time::Duration;
 use clap::{Parser, Subcommand};
 use quorlock_faults::Failure;
 use quorlock_faults::cron;
-use quorlock_faults::fleet::Programs;
+use quorlock_faults::host_runs::Programs;
 use quorlock_faults::interrupt::Interrupt;
-use quorlock_faults::report::{Machine, RunInfo, control_findings, gaps, page, summary};
+use quorlock_faults::report::{Environment, RunInfo, control_findings, missing_results, page, summary};
 use quorlock_faults::run::{Run, RunOptions};
 use quorlock_faults::series::Series;
 use quorlock_faults::subject::Subject;
-use quorlock_faults::worker::{Own, work};
+use quorlock_faults::worker::{QuorlockLibrary, work};
 
 /// The maximum number of findings that are printed in full at the end.
 const SHOWN_MAX: usize = 20;
@@ -64,7 +64,7 @@ fn main() -> ExitCode {
     let done = match &options.process {
         Some(Process::Worker { task }) => serve(task).map(|()| ExitCode::SUCCESS),
         Some(Process::Command { job }) => command(job).map(|()| ExitCode::SUCCESS),
-        None => options.cron.as_ref().map_or_else(|| judge(&options), |page| try_cron(&options, page)),
+        None => options.cron.as_ref().map_or_else(|| judge(&options), |page| run_cron_cases(&options, page)),
     };
     done.unwrap_or_else(|error| {
         eprintln!("{error}");
@@ -74,22 +74,22 @@ fn main() -> ExitCode {
 
 fn serve(task: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(work::<Own>(serde_json::from_str(task)?))
+    runtime.block_on(work::<QuorlockLibrary>(serde_json::from_str(task)?))
 }
 
 fn command(job: &str) -> Result<(), Failure> {
-    quorlock_faults::command::work(&serde_json::from_str(job)?)
+    quorlock_faults::run_command::work(&serde_json::from_str(job)?)
 }
 
-fn try_cron(options: &Options, page: &Path) -> Result<ExitCode, Failure> {
+fn run_cron_cases(options: &Options, page: &Path) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::listen()?;
     fs::create_dir_all(&options.histories)?;
-    let programs = Programs::beside(&env::current_exe()?)?;
-    let results = cron::try_all(&programs, &options.histories, &interrupt, |result| println!("{result}"))?;
+    let programs = Programs::next_to(&env::current_exe()?)?;
+    let results = cron::run_all_cases(&programs, &options.histories, &interrupt, |result| println!("{result}"))?;
     if interrupt.is_set() {
         return Ok(ExitCode::from(130));
     }
-    fs::write(page, cron::page(&Machine::here()?, &results))?;
+    fs::write(page, cron::page(&Environment::read()?, &results))?;
     let failed = results.iter().filter(|result| !result.has_passed()).count();
     println!("{failed} of {} cases failed; see {}", results.len(), page.display());
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -113,8 +113,8 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
     for row in run.rows().iter().filter(|row| row.episodes > 0) {
         println!("{}", summary(row));
     }
-    for story in run.rows().iter().flat_map(|row| &row.found.messages).take(SHOWN_MAX) {
-        println!("{story}");
+    for finding in run.rows().iter().flat_map(|row| &row.findings.messages).take(SHOWN_MAX) {
+        println!("{finding}");
     }
     if interrupt.is_set() {
         return Ok(ExitCode::from(130));
@@ -128,7 +128,7 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
     }
     let mut failures = run.failures();
     if options.report.is_some() {
-        failures.extend(gaps(run.rows()));
+        failures.extend(missing_results(run.rows()));
     }
     for failure in &failures {
         eprintln!("{failure}");

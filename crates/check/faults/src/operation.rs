@@ -5,10 +5,9 @@ use std::process::{Command, Stdio};
 use quorlock_testkit::{RedisServer, RedisServerBuilder, eventually};
 use tempfile::TempDir;
 
-/// Adds settings with which replication starts at once, and the backlog is freed one second after the last replica
-/// left.
+/// Adds settings that start replication at once, and free the backlog one second after the last replica left.
 ///
-/// The server's replication id changes with the first replica, and also when the backlog is freed.
+/// The server's replication id changes when the first replica attaches, and when the server frees the backlog.
 pub fn quick_replication(builder: RedisServerBuilder) -> RedisServerBuilder {
     builder.config("repl-diskless-sync-delay", "0").config("repl-backlog-ttl", "1")
 }

@@ -1,7 +1,7 @@
-//! The faults of an episode: the kind, the target and the time of each fault. The seed decides all faults in advance.
+//! Plans the faults of an episode: the kind, the target and the time of each fault. The seed decides the plan.
 
-mod act;
-mod ordinary;
+mod fault_kind;
+mod ordinary_operations;
 
 use std::fmt;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::Serialize;
 
-pub use act::{Act, Bound, Kind, TargetKind, kinds};
+pub use fault_kind::{Assumptions, FaultKind, FaultTemplate, TargetChoice, templates};
 
 use crate::task::MAX_TTL;
 
 /// The number of client processes.
 pub const CLIENTS: usize = 6;
-/// The number of networks between clients and nodes. Half of the clients use each network, and each network fails by
-/// itself.
+/// The number of networks between clients and nodes. Half of the clients use each network, and a fault affects one
+/// network.
 pub const NETWORKS: usize = 2;
 /// How long a node that lost its memory must not vote: 1.1 x the maximum ttl.
 pub const QUARANTINE: Duration = MAX_TTL.saturating_add(Duration::from_millis(300));
@@ -25,19 +25,19 @@ pub const QUARANTINE: Duration = MAX_TTL.saturating_add(Duration::from_millis(30
 const FIRST_FAULT_AT: Duration = Duration::from_millis(700);
 /// How long clients may take to reconnect to a node.
 const RECONNECT_TIME: Duration = Duration::from_millis(500);
-/// The time between the faults of two nodes in a storm, in which clients can reconnect to the first node.
+/// The time between the restarts of two nodes, if all nodes restart one after the other. Clients can reconnect in it.
 const ROLLING_MS: std::ops::Range<u64> = 250..400;
-/// One fault in this many is a storm: a fault of all nodes.
-const STORM_ONE_IN: u32 = 14;
-/// The first storm begins soon after this time, at the latest.
-const FIRST_STORM_AT: Duration = Duration::from_secs(2);
-/// The maximum number of storms in an episode. After a storm no node votes for a while.
-const STORMS_MAX: usize = 2;
+/// One fault of this number hits all nodes.
+const ALL_NODES_FAULT_ONE_IN: u32 = 14;
+/// If no fault has hit all nodes before this time, the next fault does.
+const FIRST_ALL_NODES_FAULT_AT: Duration = Duration::from_secs(2);
+/// The maximum number of faults of all nodes in an episode. After such a fault no node votes for a while.
+const ALL_NODES_FAULTS_MAX: usize = 2;
 /// The time between two steps of a node's wall clock. It is longer than a lease, so that a lease sees at most one step.
 const CLOCK_STEP_PAUSE: Duration = Duration::from_millis(1_500);
 
-/// The range of the wall clocks' offsets from the true time, in milliseconds. Two offsets never differ by more than
-/// half of the maximum clock skew, so that no node counts as skewed.
+/// The range of the wall clocks' offsets from real time, in milliseconds. Two offsets never differ by more than half of
+/// the maximum clock skew, so that no node counts as skewed.
 const OFFSETS_MS: std::ops::RangeInclusive<i64> = -400..=50;
 
 /// The target of a fault.
@@ -71,7 +71,7 @@ pub struct Fault {
     /// The server, network or process that the fault hits.
     pub target: Target,
     /// The kind of fault.
-    pub act: Act,
+    pub kind: FaultKind,
     /// The strength of the fault: milliseconds or a number of requests.
     pub amount: u64,
 }
@@ -102,13 +102,13 @@ impl fmt::Display for Persistence {
     }
 }
 
-/// Everything about an episode that is decided in advance.
+/// The nodes and faults of an episode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Plan {
     /// The seed of the plan.
     pub seed: u64,
     /// Whether all assumptions hold during the episode.
-    pub bound: Bound,
+    pub assumptions: Assumptions,
     /// The persistence of each node.
     pub persistence: Vec<Persistence>,
     /// All faults, ordered by start time.
@@ -120,7 +120,7 @@ pub struct Plan {
 
 impl Plan {
     /// The plan of a seed. Each seed has its own number of nodes and its own mix of faults.
-    pub fn new(seed: u64, bound: Bound, length: Duration) -> Self {
+    pub fn new(seed: u64, assumptions: Assumptions, length: Duration) -> Self {
         let mut rng = Rng::with_seed(seed);
         let nodes = if rng.bool() { 3 } else { 5 };
         let draw_persistence = |rng: &mut Rng| match rng.u32(..4) {
@@ -129,12 +129,12 @@ impl Plan {
             _ => Persistence::None,
         };
         let persistence: Vec<Persistence> = (0..nodes).map(|_| draw_persistence(&mut rng)).collect();
-        let mix = mix(&mut rng, bound);
+        let fault_mix = fault_mix(&mut rng, assumptions);
         let mut planner = Planner {
             rng,
             nodes,
-            mix,
-            storms: 0,
+            fault_mix,
+            all_nodes_faults: 0,
             persistence: persistence.clone(),
             busy: Vec::new(),
             votes_from: vec![Duration::ZERO; nodes],
@@ -143,10 +143,10 @@ impl Plan {
         };
         let mut at = FIRST_FAULT_AT;
         while at < length {
-            at += planner.step(at);
+            at += planner.plan_next_fault(at);
         }
         planner.faults.sort_by_key(|fault| fault.at);
-        Self { seed, bound, persistence, faults: planner.faults, length }
+        Self { seed, assumptions, persistence, faults: planner.faults, length }
     }
 
     /// The number of nodes.
@@ -166,13 +166,13 @@ impl Plan {
 
 /// The kinds of faults of an episode. Each kind occurs with probability 3/4, so that rare combinations occur. Beyond
 /// the assumptions, one kind breaks an assumption, and is as frequent as all other kinds together.
-fn mix(rng: &mut Rng, bound: Bound) -> Vec<Kind> {
-    let mut usual: Vec<Kind> = kinds(Bound::Within).filter(|_| rng.u32(..4) > 0).collect();
-    if bound == Bound::Beyond {
-        let breaking: Vec<Kind> = kinds(Bound::Beyond).collect();
+fn fault_mix(rng: &mut Rng, assumptions: Assumptions) -> Vec<FaultTemplate> {
+    let mut usual: Vec<FaultTemplate> = templates(Assumptions::Kept).filter(|_| rng.u32(..4) > 0).collect();
+    if assumptions == Assumptions::Broken {
+        let breaking: Vec<FaultTemplate> = templates(Assumptions::Broken).collect();
         let Some(chosen) = rng.choice(&breaking) else { return usual };
         // Clock jumps use up the allowed clock skew.
-        usual.retain(|kind| !kind.act.moves_clock());
+        usual.retain(|template| !template.kind.changes_clock());
         let weight = usual.len().max(1);
         usual.extend(std::iter::repeat_n(*chosen, weight));
     }
@@ -182,8 +182,8 @@ fn mix(rng: &mut Rng, bound: Bound) -> Vec<Kind> {
 struct Planner {
     rng: Rng,
     nodes: usize,
-    mix: Vec<Kind>,
-    storms: usize,
+    fault_mix: Vec<FaultTemplate>,
+    all_nodes_faults: usize,
     persistence: Vec<Persistence>,
     /// The targets that have a fault, each with the end of its fault.
     busy: Vec<(Target, Duration)>,
@@ -196,34 +196,36 @@ struct Planner {
 
 impl Planner {
     /// Plans a fault for this moment if one is possible. Returns the pause until the next fault.
-    fn step(&mut self, at: Duration) -> Duration {
+    fn plan_next_fault(&mut self, at: Duration) -> Duration {
         let pause = Duration::from_millis(self.rng.u64(60..600));
-        // Every episode has an early storm.
-        let is_due = self.storms == 0 && at > FIRST_STORM_AT;
-        let is_drawn = self.rng.u32(..STORM_ONE_IN) == 0 && self.storms < STORMS_MAX;
+        // Early in every episode, a fault hits all nodes.
+        let is_due = self.all_nodes_faults == 0 && at > FIRST_ALL_NODES_FAULT_AT;
+        let is_drawn = self.rng.u32(..ALL_NODES_FAULT_ONE_IN) == 0 && self.all_nodes_faults < ALL_NODES_FAULTS_MAX;
         if is_due || is_drawn {
-            let are_free = (0..self.nodes).all(|node| self.is_free(Target::Node(node), at));
-            if are_free {
-                return self.storm(at) + pause;
+            let are_all_nodes_free = (0..self.nodes).all(|node| self.is_free(Target::Node(node), at));
+            if are_all_nodes_free {
+                return self.plan_fault_of_all_nodes(at) + pause;
             }
         }
-        let Some(kind) = self.rng.choice(&self.mix.clone()).copied() else { return pause };
-        if is_due && matches!(kind.target, TargetKind::Node | TargetKind::Majority | TargetKind::OneOrMajority) {
+        let Some(template) = self.rng.choice(&self.fault_mix.clone()).copied() else { return pause };
+        if is_due
+            && matches!(template.target, TargetChoice::Node | TargetChoice::Majority | TargetChoice::OneOrMajority)
+        {
             return pause;
         }
-        let Some(target) = self.target(kind, at) else { return pause };
-        let length = Duration::from_millis(self.rng.u64(kind.lasts_ms.0..=kind.lasts_ms.1));
-        let amount = self.rng.u64(kind.amount.0..=kind.amount.1);
-        if self.may_step(target, kind.act, amount as i64) {
-            self.plan(Fault { at, length, target, act: kind.act, amount });
+        let Some(target) = self.choose_free_target(template, at) else { return pause };
+        let length = Duration::from_millis(self.rng.u64(template.lasts_ms.0..=template.lasts_ms.1));
+        let amount = self.rng.u64(template.amount.0..=template.amount.1);
+        if self.keeps_clock_in_range(target, template.kind, amount as i64) {
+            self.add(Fault { at, length, target, kind: template.kind, amount });
         }
         pause
     }
 
-    /// Whether the fault keeps the node's wall clock within `OFFSETS_MS`. If so, records the new offset.
-    fn may_step(&mut self, target: Target, act: Act, amount: i64) -> bool {
-        let (Target::Node(node), Act::StepBack | Act::Nudge) = (target, act) else { return true };
-        let offset = self.offsets_ms[node] + if act == Act::Nudge { amount } else { -amount };
+    /// Whether the node's wall clock stays within `OFFSETS_MS` after the fault. If so, records the new offset.
+    fn keeps_clock_in_range(&mut self, target: Target, kind: FaultKind, amount: i64) -> bool {
+        let (Target::Node(node), FaultKind::StepBack | FaultKind::StepAhead) = (target, kind) else { return true };
+        let offset = self.offsets_ms[node] + if kind == FaultKind::StepAhead { amount } else { -amount };
         let is_allowed = OFFSETS_MS.contains(&offset);
         if is_allowed {
             self.offsets_ms[node] = offset;
@@ -231,66 +233,71 @@ impl Planner {
         is_allowed
     }
 
-    /// Plans a storm, and returns its duration. In a storm, all nodes lose their memory or restart from their files,
+    /// Plans a fault of all nodes, and returns its duration. All nodes lose their memory or restart from their files,
     /// one after the other or all at once, within the length of a lease.
-    fn storm(&mut self, at: Duration) -> Duration {
-        self.storms += 1;
-        let act = match self.rng.u32(..6) {
-            0 | 1 => return self.rolling_storm(at),
-            2 | 3 => Act::Flush,
-            4 => Act::Kill,
-            _ => Act::Wipe,
+    fn plan_fault_of_all_nodes(&mut self, at: Duration) -> Duration {
+        self.all_nodes_faults += 1;
+        let kind = match self.rng.u32(..6) {
+            0 | 1 => return self.plan_rolling_restarts(at),
+            2 | 3 => FaultKind::Flush,
+            4 => FaultKind::Kill,
+            _ => FaultKind::Wipe,
         };
-        let length = if act == Act::Flush { Duration::ZERO } else { Duration::from_millis(self.rng.u64(1..300)) };
-        self.plan(Fault { at, length, target: Target::Nodes(self.nodes), act, amount: 0 });
+        let length =
+            if kind == FaultKind::Flush { Duration::ZERO } else { Duration::from_millis(self.rng.u64(1..300)) };
+        self.add(Fault { at, length, target: Target::Nodes(self.nodes), kind, amount: 0 });
         length
     }
 
-    fn rolling_storm(&mut self, at: Duration) -> Duration {
+    fn plan_rolling_restarts(&mut self, at: Duration) -> Duration {
         let mut offset = Duration::ZERO;
         for node in 0..self.nodes {
             let length = Duration::from_millis(self.rng.u64(1..80));
-            // Files may be out of date, so a node that restarts from its files is also quarantined.
-            let act = if self.rng.u32(..3) == 0 { Act::Kill } else { Act::Wipe };
-            self.plan(Fault { at: at + offset, length, target: Target::Node(node), act, amount: 0 });
+            // A node that restarts from its files is also quarantined, because the files may be out of date.
+            let kind = if self.rng.u32(..3) == 0 { FaultKind::Kill } else { FaultKind::Wipe };
+            self.add(Fault { at: at + offset, length, target: Target::Node(node), kind, amount: 0 });
             offset += length + Duration::from_millis(self.rng.u64(ROLLING_MS));
         }
         offset
     }
 
-    fn plan(&mut self, fault: Fault) {
+    fn add(&mut self, fault: Fault) {
         let end = fault.at + fault.length;
         let nodes = match fault.target {
             Target::Node(node) => node..node + 1,
             Target::Nodes(count) => 0..count,
             Target::Network { .. } | Target::Client(_) | Target::Holder | Target::Sentinel => 0..0,
         };
-        let pause = if fault.act.moves_clock() { CLOCK_STEP_PAUSE } else { RECONNECT_TIME };
+        let pause = if fault.kind.changes_clock() { CLOCK_STEP_PAUSE } else { RECONNECT_TIME };
         for node in nodes {
             self.busy.push((Target::Node(node), end + pause));
             self.votes_from[node] =
-                end + if fault.act.costs_memory() { QUARANTINE + RECONNECT_TIME } else { RECONNECT_TIME };
+                end + if fault.kind.counts_as_memory_loss() { QUARANTINE + RECONNECT_TIME } else { RECONNECT_TIME };
         }
         self.busy.push((fault.target, end + pause));
         self.faults.push(fault);
     }
 
-    fn target(&mut self, kind: Kind, at: Duration) -> Option<Target> {
+    fn choose_free_target(&mut self, template: FaultTemplate, at: Duration) -> Option<Target> {
         let node = self.rng.usize(..self.nodes);
-        let target = match kind.target {
-            TargetKind::Node => Target::Node(node),
-            TargetKind::Network => Target::Network { node, network: self.rng.usize(..NETWORKS) },
-            TargetKind::Client => Target::Client(self.rng.usize(..CLIENTS)),
-            TargetKind::OneOrMajority if self.rng.bool() => Target::Node(node),
-            TargetKind::Majority | TargetKind::OneOrMajority => {
+        let target = match template.target {
+            TargetChoice::Node => Target::Node(node),
+            TargetChoice::Network => Target::Network { node, network: self.rng.usize(..NETWORKS) },
+            TargetChoice::Client => Target::Client(self.rng.usize(..CLIENTS)),
+            TargetChoice::OneOrMajority if self.rng.bool() => Target::Node(node),
+            TargetChoice::Majority | TargetChoice::OneOrMajority => {
                 Target::Nodes(self.rng.usize(quorlock_core::terms::Quorum::majority_of(self.nodes)..=self.nodes))
             }
         };
         let is_free = match target {
             Target::Nodes(count) => (0..count).all(|node| self.is_free(Target::Node(node), at)),
-            Target::Node(_) if kind.act.stops_node() && !self.can_spare(at) => false,
+            Target::Node(_) if template.kind.stops_node() && !self.can_lose_a_node(at) => false,
             // A server without persistence does not sync.
-            Target::Node(node) if kind.act == Act::SlowDisk && self.persistence[node] == Persistence::None => false,
+            Target::Node(node)
+                if template.kind == FaultKind::SlowDisk && self.persistence[node] == Persistence::None =>
+            {
+                false
+            }
             _ => self.is_free(target, at),
         };
         is_free.then_some(target)
@@ -300,11 +307,11 @@ impl Planner {
         self.busy.iter().all(|(other, until)| *other != target || *until <= at)
     }
 
-    /// Whether a majority can still vote without one more node. Outside of storms a majority must be able to vote most
-    /// of the time, because a test without granted locks tests nothing.
-    fn can_spare(&self, at: Duration) -> bool {
-        let away = self.votes_from.iter().filter(|until| **until > at).count();
-        away < (self.nodes - 1) / 2
+    /// Whether a majority can still vote without one more node. Except for faults of all nodes, a majority must be able
+    /// to vote most of the time, because a test without granted locks tests nothing.
+    fn can_lose_a_node(&self, at: Duration) -> bool {
+        let nodes_without_vote = self.votes_from.iter().filter(|until| **until > at).count();
+        nodes_without_vote < (self.nodes - 1) / 2
     }
 }
 

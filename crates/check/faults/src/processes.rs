@@ -29,11 +29,11 @@ pub struct Processes {
     register: String,
     seed: u64,
     started: u32,
-    members: Vec<Option<Member>>,
+    clients: Vec<Option<ClientProcess>>,
 }
 
 #[derive(Debug)]
-struct Member {
+struct ClientProcess {
     client: u32,
     child: Child,
     /// Closed to make the client finish.
@@ -50,16 +50,16 @@ impl Processes {
         register: String,
         seed: u64,
     ) -> Self {
-        Self { program, history, networks, register, seed, started: 0, members: Vec::new() }
+        Self { program, history, networks, register, seed, started: 0, clients: Vec::new() }
     }
 
-    /// Starts this many clients.
+    /// Starts `count` clients.
     ///
     /// # Errors
     /// When a client cannot be started.
     pub fn start_all(&mut self, count: usize) -> io::Result<()> {
         for index in 0..count {
-            self.members.push(None);
+            self.clients.push(None);
             self.start(index)?;
         }
         Ok(())
@@ -70,12 +70,12 @@ impl Processes {
     /// # Errors
     /// When it cannot be killed.
     pub fn kill(&mut self, index: usize) -> io::Result<()> {
-        let Some(mut member) = self.members[index].take() else { return Ok(()) };
-        let is_broken = member.child.try_wait()?;
-        member.end()?;
-        match is_broken {
-            Some(status) => self.tell_broken(member.client, status),
-            None => self.history.note(Record::Killed { at: clock::now(), client: member.client }),
+        let Some(mut client_process) = self.clients[index].take() else { return Ok(()) };
+        let early_exit = client_process.child.try_wait()?;
+        client_process.end()?;
+        match early_exit {
+            Some(status) => self.record_broken_client(client_process.client, status),
+            None => self.history.record(Record::Killed { at: clock::now(), client: client_process.client }),
         }
         Ok(())
     }
@@ -90,47 +90,48 @@ impl Processes {
         let urls = self.networks[index % NETWORKS].clone();
         let task = Task::new(client, self.seed.wrapping_add(u64::from(client)), urls, self.register.clone());
         let mut command = self.program.command(task)?;
-        // A process group of its own, so that Ctrl-C reaches only the harness.
+        // The client has its own process group, so that Ctrl-C reaches only the harness.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut child = spawn(command)?;
         let stdin = child.stdin.take();
         let reader = child.stdout.take().map(|output| {
             let history = Arc::clone(&self.history);
-            thread::spawn(move || listen(client, BufReader::new(output), &history))
+            thread::spawn(move || record_events(client, BufReader::new(output), &history))
         });
-        self.members[index] = Some(Member { client, child, stdin, reader });
+        self.clients[index] = Some(ClientProcess { client, child, stdin, reader });
         Ok(())
     }
 
     /// Sends SIGSTOP or SIGCONT to the client at this index.
     pub fn signal(&self, index: usize, signal: Signal) {
-        if let Some(member) = &self.members[index] {
-            // A client that ended on its own is noticed later.
-            let _ = kill_process(Pid::from_child(&member.child), signal);
+        if let Some(client_process) = &self.clients[index] {
+            // If the client has ended by itself, `finish` or `kill` records that.
+            let _ = kill_process(Pid::from_child(&client_process.child), signal);
         }
     }
 
-    /// Tells every client to finish its turn, and waits while `is_time` returns true. Then kills the remaining clients.
+    /// Tells every client to finish its turn. Waits while `may_continue` returns true, and then kills the remaining
+    /// clients.
     ///
     /// # Errors
     /// When a process cannot be waited for.
-    pub fn finish(&mut self, mut is_time: impl FnMut(Duration) -> bool) -> io::Result<()> {
-        for member in self.members.iter_mut().flatten() {
-            member.stdin = None;
+    pub fn finish(&mut self, mut may_continue: impl FnMut(Duration) -> bool) -> io::Result<()> {
+        for client_process in self.clients.iter_mut().flatten() {
+            client_process.stdin = None;
         }
         let begun = Instant::now();
         loop {
             let mut left = 0;
-            for index in 0..self.members.len() {
-                let Some(member) = &mut self.members[index] else { continue };
-                match member.child.try_wait()? {
+            for index in 0..self.clients.len() {
+                let Some(client_process) = &mut self.clients[index] else { continue };
+                match client_process.child.try_wait()? {
                     None => left += 1,
                     Some(status) => {
-                        let client = member.client;
-                        member.end()?;
-                        self.members[index] = None;
+                        let client = client_process.client;
+                        client_process.end()?;
+                        self.clients[index] = None;
                         if !status.success() {
-                            self.tell_broken(client, status);
+                            self.record_broken_client(client, status);
                         }
                     }
                 }
@@ -138,23 +139,23 @@ impl Processes {
             if left == 0 {
                 return Ok(());
             }
-            if !is_time(begun.elapsed()) {
+            if !may_continue(begun.elapsed()) {
                 break;
             }
             thread::sleep(POLL_INTERVAL);
         }
-        for index in 0..self.members.len() {
+        for index in 0..self.clients.len() {
             self.kill(index)?;
         }
         Ok(())
     }
 
-    fn tell_broken(&self, client: u32, status: ExitStatus) {
-        self.history.note(Record::Broken { client, why: status.to_string() });
+    fn record_broken_client(&self, client: u32, status: ExitStatus) {
+        self.history.record(Record::Broken { client, why: status.to_string() });
     }
 }
 
-impl Member {
+impl ClientProcess {
     /// Kills the process if it still runs, and reads the rest of its events.
     fn end(&mut self) -> io::Result<()> {
         self.child.kill()?;
@@ -168,20 +169,20 @@ impl Member {
 
 impl Drop for Processes {
     fn drop(&mut self) {
-        for member in self.members.iter_mut().flatten() {
-            let _ = member.end();
+        for client_process in self.clients.iter_mut().flatten() {
+            let _ = client_process.end();
         }
     }
 }
 
-fn listen(client: u32, output: impl BufRead, history: &History) {
+fn record_events(client: u32, output: impl BufRead, history: &History) {
     for line in output.lines() {
         // The last line of a killed client may be cut short.
         let Ok(line) = line else { return };
         match serde_json::from_str(&line) {
-            Ok(event) => history.note(Record::Client { client, event }),
+            Ok(event) => history.record(Record::Client { client, event }),
             Err(error) if line.ends_with('}') => {
-                history.note(Record::Broken { client, why: format!("invalid event {line:?}: {error}") });
+                history.record(Record::Broken { client, why: format!("invalid event {line:?}: {error}") });
             }
             Err(_) => return,
         }

@@ -1,9 +1,9 @@
-//! The resource that the locks protect: for each name, a fenced cell, which checks fences, and a bare cell, which does
-//! not.
+//! The resource that the locks protect. For each name it has a fenced cell, which checks fences, and a bare cell, which
+//! does not.
 //!
-//! A client reads a cell, pauses, and writes the cell back. A write that is not based on the latest version overwrites
-//! another client's write. In the bare cell this may happen if two clients work at the same time. The fenced cell
-//! refuses a fence below the highest fence that it has seen, so no write may be overwritten there.
+//! A client reads a cell, pauses, and writes the cell back. A write with an older version than that of the cell
+//! overwrites another client's write. This can happen in the bare cell if two clients work at the same time. The fenced
+//! cell refuses a fence that is lower than the highest fence so far, so no write to it may be overwritten.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -43,7 +43,7 @@ pub struct Versions {
 
 /// A request that the register has served.
 #[derive(Clone, Debug, Serialize)]
-pub struct Entry {
+pub struct RegisterAccess {
     /// The time of the request.
     pub at: u64,
     /// The number of the client.
@@ -74,22 +74,23 @@ pub enum Outcome {
 struct Cells {
     bare: u64,
     fenced: u64,
-    highest: u64,
+    highest_fence: u64,
 }
 
 impl Cells {
     fn apply(&mut self, request: &Request) -> (Versions, Option<Outcome>, Outcome) {
-        let admitted = request.fence.map(|fence| fence >= self.highest);
-        if admitted == Some(true) {
-            self.highest = request.fence.unwrap_or_default();
+        let is_fence_accepted = request.fence.map(|fence| fence >= self.highest_fence);
+        if is_fence_accepted == Some(true) {
+            self.highest_fence = request.fence.unwrap_or_default();
         }
-        let Some(known) = request.write else {
-            let seen = Versions { bare: self.bare, fenced: (admitted == Some(true)).then_some(self.fenced) };
-            let fenced = admitted.map(|admitted| if admitted { Outcome::Done } else { Outcome::Refused });
+        let Some(version_read) = request.write else {
+            let seen = Versions { bare: self.bare, fenced: (is_fence_accepted == Some(true)).then_some(self.fenced) };
+            let fenced = is_fence_accepted
+                .map(|is_fence_accepted| if is_fence_accepted { Outcome::Done } else { Outcome::Refused });
             return (seen, fenced, Outcome::Done);
         };
-        let bare = write(&mut self.bare, known.bare);
-        let fenced = match (admitted, known.fenced) {
+        let bare = write(&mut self.bare, version_read.bare);
+        let fenced = match (is_fence_accepted, version_read.fenced) {
             (Some(true), Some(version)) => Some(write(&mut self.fenced, version)),
             // A refused read returned no version to write back.
             (Some(_), _) => Some(Outcome::Refused),
@@ -99,8 +100,8 @@ impl Cells {
     }
 }
 
-fn write(cell: &mut u64, known: u64) -> Outcome {
-    let outcome = if *cell == known { Outcome::Done } else { Outcome::Overwrote };
+fn write(cell: &mut u64, version_read: u64) -> Outcome {
+    let outcome = if *cell == version_read { Outcome::Done } else { Outcome::Overwrote };
     *cell += 1;
     outcome
 }
@@ -119,14 +120,14 @@ impl Register {
     /// # Errors
     /// When it cannot listen.
     pub fn start(history: Arc<History>) -> io::Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let addr = listener.local_addr()?;
+        let output_reader = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let addr = output_reader.local_addr()?;
         let cells = Arc::new(Mutex::new(BTreeMap::new()));
         let is_over = Arc::new(AtomicBool::new(false));
-        let ends = Arc::clone(&is_over);
+        let results_of_runs = Arc::clone(&is_over);
         let thread = thread::Builder::new().name("register".into()).spawn(move || {
-            for stream in listener.incoming().flatten() {
-                if ends.load(Ordering::SeqCst) {
+            for stream in output_reader.incoming().flatten() {
+                if results_of_runs.load(Ordering::SeqCst) {
                     return;
                 }
                 let (cells, history) = (Arc::clone(&cells), Arc::clone(&history));
@@ -146,7 +147,7 @@ impl Register {
 impl Drop for Register {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::SeqCst);
-        // Wakes the listener, so that it can end.
+        // Wakes the listening thread, so that it can end.
         if TcpStream::connect(self.addr).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -161,12 +162,12 @@ fn serve(stream: &TcpStream, cells: &Mutex<BTreeMap<String, Cells>>, history: &H
     for line in BufReader::new(stream).lines() {
         let request: Request = serde_json::from_str(&line?)?;
         let versions = {
-            // Locked while the entry is recorded, so that the history has the order of the requests.
+            // The cells stay locked while the access is recorded, so that the history has the order of the requests.
             let mut cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
             let (versions, fenced, bare) = cells.entry(request.name.clone()).or_default().apply(&request);
             let Request { client, turn, write, .. } = request;
-            let entry = Entry { at: clock::now(), client, turn, is_write: write.is_some(), fenced, bare };
-            history.note(Record::Register(entry));
+            let entry = RegisterAccess { at: clock::now(), client, turn, is_write: write.is_some(), fenced, bare };
+            history.record(Record::Register(entry));
             versions
         };
         let mut answer = serde_json::to_vec(&versions)?;

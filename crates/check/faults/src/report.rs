@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::clock::seconds;
 use crate::judge::Findings;
-use crate::plan::{Act, Bound, CLIENTS, Persistence, kinds};
+use crate::plan::{Assumptions, CLIENTS, FaultKind, Persistence, templates};
 use crate::run::EPISODE;
 use crate::series::Series;
 use crate::subject::Subject;
@@ -18,9 +18,9 @@ use crate::worker::PRIVATE_NAMES;
 
 use operations::section as operations;
 pub use operations::summary;
-pub use run_info::{Machine, RunInfo};
+pub use run_info::{Environment, RunInfo};
 
-/// The maximum number of findings of a row that the page describes.
+/// The maximum number of findings that the page describes for each row.
 const SHOWN_MAX: usize = 3;
 
 /// The findings of one subject in one series.
@@ -35,62 +35,64 @@ pub struct Row {
     /// The total duration of the episodes.
     pub took: Duration,
     /// The findings of all episodes, summed.
-    pub found: Findings,
+    pub findings: Findings,
 }
 
 impl Row {
     /// A row without episodes.
     pub fn new(subject: Subject, series: Series) -> Self {
-        Self { subject, series, episodes: 0, took: Duration::ZERO, found: Findings::default() }
+        Self { subject, series, episodes: 0, took: Duration::ZERO, findings: Findings::default() }
     }
 
     /// Adds an episode.
-    pub fn add(&mut self, took: Duration, found: Findings) {
+    pub fn add(&mut self, took: Duration, findings: Findings) {
         self.episodes += 1;
         self.took += took;
-        self.found.add(found);
+        self.findings.add(findings);
     }
 
     /// Whether a guarantee was violated.
     pub fn is_violated(&self) -> bool {
-        self.episodes > 0 && self.series.violations(&self.found) > 0
+        self.episodes > 0 && self.series.violations(&self.findings) > 0
     }
 
     /// The row as a line of the Markdown table.
     pub fn line(&self) -> String {
-        let Findings { grants, losses, revived, overlaps, disorder, starved, writes, broken, .. } = &self.found;
-        let Findings { late, refused, fenced_overwrites, bare_overwrites, declared, .. } = &self.found;
-        let faults: usize = self.found.faults.values().sum();
+        let Findings { grants, losses, revived, overlaps, fences_out_of_order, starved, writes, broken, .. } =
+            &self.findings;
+        let Findings { late_accesses, refused_accesses, fenced_overwrites, bare_overwrites, initialized_again, .. } =
+            &self.findings;
+        let faults: usize = self.findings.faults.values().sum();
         let has_fences = self.subject.has_fences();
         let fenced = |count: &usize| if has_fences { count.to_string() } else { "n/a".into() };
         format!(
-            "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {revived} | {overlaps} | {:.2} s | {} | {writes} | {late} | {} | {} | \
-             {bare_overwrites} | {starved} | {broken} | {declared} | {:.1} s |",
+            "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {revived} | {overlaps} | {:.2} s | {} | {writes} | {late_accesses} | {} | {} | \
+             {bare_overwrites} | {starved} | {broken} | {initialized_again} | {:.1} s |",
             self.subject,
             self.episodes,
             self.took.as_secs_f64() / 60.0,
-            seconds(self.found.longest_overlap),
-            fenced(disorder),
-            fenced(refused),
+            seconds(self.findings.longest_overlap),
+            fenced(fences_out_of_order),
+            fenced(refused_accesses),
             fenced(fenced_overwrites),
-            seconds(self.found.longest_wait),
+            seconds(self.findings.longest_wait),
         )
     }
 }
 
-/// The head of the table.
-pub const HEAD: &str = "\
+/// The header of the table.
+pub const TABLE_HEADER: &str = "\
 | | episodes | minutes | faults | leases | lost | revived | overlaps | longest | fences out of order | writes | late | refused by fence \
 | overwrites, fenced | overwrites, bare | starved | broken | initialized again | longest wait |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// The whole page.
 pub fn page(run_info: &RunInfo, rows: &[Row]) -> String {
-    let mut page = head(run_info);
+    let mut page = introduction(run_info);
     for (series, title, words) in
         [(Series::Within, "Within the assumptions", WITHIN), (Series::Beyond, "Beyond the assumptions", BEYOND)]
     {
-        let _ = writeln!(page, "\n## {title}\n\n{words}\n\n{HEAD}");
+        let _ = writeln!(page, "\n## {title}\n\n{words}\n\n{TABLE_HEADER}");
         for row in rows.iter().filter(|row| row.series == series && row.episodes > 0) {
             let _ = writeln!(page, "{}", row.line());
         }
@@ -102,13 +104,13 @@ pub fn page(run_info: &RunInfo, rows: &[Row]) -> String {
         let _ = writeln!(page, "- {line}");
     }
     faults(&mut page, rows);
-    stories(&mut page, rows);
+    findings_in_detail(&mut page, rows);
     page
 }
 
-fn head(run_info: &RunInfo) -> String {
-    let RunInfo { machine, command, took, versions, seed } = run_info;
-    let Machine { date, commit, server, system } = machine;
+fn introduction(run_info: &RunInfo) -> String {
+    let RunInfo { environment, command, took, versions, seed } = run_info;
+    let Environment { date, commit, server, system } = environment;
     let (minutes, names, episode) = (format!("{:.1}", took.as_secs_f64() / 60.0), NAMES.len(), EPISODE.as_secs());
     let mut text = format!(
         "# Fault injection with real servers and clients\n\n\
@@ -175,24 +177,25 @@ The columns:
 
 const FAULTS: &str = "\
 - Servers: **kill** and **wipe** send SIGKILL, and the server restarts from its files (kill) or empty (wipe). **freeze** sends
-  SIGSTOP, later SIGCONT. **flush** is FLUSHALL, **forget-scripts** is SCRIPT FLUSH. **fill-up** leaves no memory for writes.
-  **allow-eviction** sets an eviction policy. **slow-disk** delays each sync of the append-only file. **step-back** and **nudge**
+  SIGSTOP, later SIGCONT. **flush** is FLUSHALL, **forget-scripts** is SCRIPT FLUSH. **fill-memory** leaves no memory for writes.
+  **allow-eviction** sets an eviction policy. **slow-disk** delays each sync of the append-only file. **step-back** and **step-ahead**
   step the wall clock back, or ahead within the allowed drift. **jump-ahead** moves the wall clocks of a majority ahead by nearly
   a ttl, and back. **backup** is `redis-cli --rdb`. **replica** attaches a replica and detaches it.
-- Networks: **cut** resets all connections; **cut-after-requests** does so after some requests. **half-close** ends the stream to
-  the clients. **delay** slows every message. **lose** loses some messages: most are sent again later, and after the others the
+- Networks: **reset-connections** resets all connections; **reset-after-requests** does so after some requests. **half-close** ends the stream to
+  the clients. **delay** slows every message. **lose-messages** loses some messages: most are sent again later, and after the others the
   connection is reset. **drop-requests** and **drop-replies** lose all messages in one direction, then reset the connection.
-  **hold** stops all messages, then delivers them at once. **refuse** resets connections and refuses new ones. **strand** closes
+  **hold-messages** stops all messages, then delivers them at once. **refuse-connections** resets connections and refuses new ones. **deliver-late** closes
   the client's end of a connection, and delivers its requests in flight later.
 - Clients and `quorlock run`: **kill-client** and **freeze-client** send SIGKILL, or SIGSTOP and later SIGCONT, to a client. The
   faults of *wrapper*, *guard* and *sentinel* are those of the ordinary operations above.";
 
-/// A sentence about how many judged requests shared a command with others.
+/// A sentence about the number of judged requests that shared a command with other requests.
 fn shared_commands(rows: &[Row]) -> String {
-    let own = || rows.iter().filter(|row| !row.subject.is_control()).map(|row| &row.found);
-    let (requests, together) = own().fold((0, 0), |(all, some), found| (all + found.requests, some + found.together));
+    let own = || rows.iter().filter(|row| !row.subject.is_control()).map(|row| &row.findings);
+    let (requests, batched) =
+        own().fold((0, 0), |(all, some), findings| (all + findings.requests, some + findings.batched));
     format!(
-        "Of quorlock's {requests} requests for the names that clients compete for, {together} shared a command with other requests.\n\
+        "Of quorlock's {requests} requests for the names that clients compete for, {batched} shared a command with other requests.\n\
          These figures lack the requests of clients that were killed. If no request shared a command, the run fails."
     )
 }
@@ -201,9 +204,13 @@ fn shared_commands(rows: &[Row]) -> String {
 pub fn control_findings(rows: &[Row]) -> Vec<String> {
     let mut sums: BTreeMap<Subject, Findings> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.subject.is_control()) {
-        sums.entry(row.subject).or_default().add(row.found.clone());
+        sums.entry(row.subject).or_default().add(row.findings.clone());
     }
-    let line = |(subject, found): (Subject, Findings)| match (found.grants, found.overlaps, found.bare_overwrites) {
+    let line = |(subject, findings): (Subject, Findings)| match (
+        findings.grants,
+        findings.overlaps,
+        findings.bare_overwrites,
+    ) {
         (0, ..) => format!("{subject} was granted no lease: it shows nothing"),
         (grants, 0, 0) => {
             format!("{subject} shows nothing: no overlap and no overwrite in the bare register, in {grants} leases")
@@ -217,64 +224,65 @@ pub fn control_findings(rows: &[Row]) -> Vec<String> {
     sums.into_iter().map(line).collect()
 }
 
-/// The reasons why a page would be incomplete. It needs every fault, kills of servers of every persistence, episodes of
-/// every series, and an overlap in another library.
-pub fn gaps(rows: &[Row]) -> Vec<String> {
+/// The reasons why the page is incomplete. A complete page has every fault, kills of servers of every persistence,
+/// episodes of every series, and an overlap in another library.
+pub fn missing_results(rows: &[Row]) -> Vec<String> {
     let of = |is_wanted: fn(&Row) -> bool| {
         let mut sum = Findings::default();
-        rows.iter().filter(|row| is_wanted(row)).for_each(|row| sum.add(row.found.clone()));
+        rows.iter().filter(|row| is_wanted(row)).for_each(|row| sum.add(row.findings.clone()));
         sum
     };
     let own = of(|row| !row.subject.is_control());
-    let acts = [Bound::Within, Bound::Beyond].into_iter().flat_map(kinds).map(|kind| kind.act);
-    let mut gaps: Vec<String> = acts
-        .filter(|act| !own.faults.contains_key(act))
-        .map(|act| format!("{act} was never injected into quorlock: run for longer"))
+    let kinds = [Assumptions::Kept, Assumptions::Broken].into_iter().flat_map(templates).map(|template| template.kind);
+    let mut missing_results: Vec<String> = kinds
+        .filter(|kind| !own.faults.contains_key(kind))
+        .map(|kind| format!("{kind} was never injected into quorlock: run for longer"))
         .collect();
     let never_killed = Persistence::ALL.into_iter().filter(|persistence| !own.kills.contains_key(persistence));
-    gaps.extend(
+    missing_results.extend(
         never_killed.map(|persistence| format!("no server with persistence {persistence} was killed: run for longer")),
     );
     let series_without_episodes = Series::ALL.into_iter().filter(|series| {
         let is_own = |row: &&Row| !row.subject.is_control() && row.series == *series;
         rows.iter().filter(is_own).all(|row| row.episodes == 0)
     });
-    gaps.extend(series_without_episodes.map(|series| format!("no episode of {series} was run: run for longer")));
+    missing_results
+        .extend(series_without_episodes.map(|series| format!("no episode of {series} was run: run for longer")));
     if of(|row| row.subject.is_foreign()).overlaps == 0 {
-        gaps.push("no overlap was found in another library: run for longer".into());
+        missing_results.push("no overlap was found in another library: run for longer".into());
     }
-    gaps
+    missing_results
 }
 
 /// The table of faults.
 fn faults(page: &mut String, rows: &[Row]) {
-    let mut sums: BTreeMap<Act, [usize; 2]> = BTreeMap::new();
+    let mut sums: BTreeMap<FaultKind, [usize; 2]> = BTreeMap::new();
     let mut kills: BTreeMap<Persistence, [usize; 2]> = BTreeMap::new();
     for row in rows {
         let whose = usize::from(row.subject.is_control());
-        for (act, count) in &row.found.faults {
-            sums.entry(*act).or_default()[whose] += count;
+        for (kind, count) in &row.findings.faults {
+            sums.entry(*kind).or_default()[whose] += count;
         }
-        for (persistence, count) in &row.found.kills {
+        for (persistence, count) in &row.findings.kills {
             kills.entry(*persistence).or_default()[whose] += count;
         }
     }
     page.push_str("\n## Faults injected\n\n| fault | quorlock | controls |\n|---|---|---|\n");
-    for (act, [own, others]) in sums {
-        let _ = writeln!(page, "| {act} | {own} | {others} |");
-        for (persistence, [own, others]) in kills.iter().filter(|_| act == Act::Kill) {
-            let _ = writeln!(page, "| {act}, persistence {persistence} | {own} | {others} |");
+    for (kind, [own, others]) in sums {
+        let _ = writeln!(page, "| {kind} | {own} | {others} |");
+        for (persistence, [own, others]) in kills.iter().filter(|_| kind == FaultKind::Kill) {
+            let _ = writeln!(page, "| {kind}, persistence {persistence} | {own} | {others} |");
         }
     }
     let _ = writeln!(page, "\n{FAULTS}");
 }
 
-fn stories(page: &mut String, rows: &[Row]) {
+fn findings_in_detail(page: &mut String, rows: &[Row]) {
     page.push_str("\n## Findings in detail\n\nThe first findings of each row. Times are seconds since the start of the episode.\n");
-    for row in rows.iter().filter(|row| !row.found.messages.is_empty()) {
+    for row in rows.iter().filter(|row| !row.findings.messages.is_empty()) {
         let _ = writeln!(page, "\n**{}**, {}:\n", row.subject, row.series);
-        for story in row.found.messages.iter().take(SHOWN_MAX) {
-            let _ = writeln!(page, "- {story}");
+        for finding in row.findings.messages.iter().take(SHOWN_MAX) {
+            let _ = writeln!(page, "- {finding}");
         }
     }
 }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use crate::Failure;
-use crate::episode::play;
-use crate::fleet::Programs;
+use crate::episode::run_episode;
+use crate::host_runs::Programs;
 use crate::interrupt::Interrupt;
 use crate::judge::Findings;
 use crate::plan::Plan;
@@ -26,7 +26,7 @@ pub struct RunOptions {
     pub series: Vec<Series>,
     /// The seed of the first round. Each round has the next seed.
     pub seed: u64,
-    /// No episode begins after this time.
+    /// The time after which no episode starts.
     pub length: Duration,
     /// The folder for the histories, one file for each episode.
     pub histories: PathBuf,
@@ -37,8 +37,8 @@ pub struct RunOptions {
 pub struct Run {
     options: RunOptions,
     programs: Vec<Program>,
-    /// The processes of `quorlock run`, if a series needs them.
-    fleet: Option<Programs>,
+    /// The programs for `quorlock run`, if a series needs them.
+    host_runs: Option<Programs>,
     rows: Vec<Row>,
     took: Duration,
 }
@@ -57,9 +57,9 @@ impl Run {
             series.map(|series| Row::new(*subject, *series)).collect::<Vec<_>>()
         };
         let rows = options.subjects.iter().flat_map(of_subject).collect();
-        let needs_fleet = options.series.iter().any(|series| series.runs_commands());
-        let fleet = needs_fleet.then(|| Programs::beside(this)).transpose()?;
-        Ok(Self { options, programs, fleet, rows, took: Duration::ZERO })
+        let needs_host_runs = options.series.iter().any(|series| series.runs_commands());
+        let host_runs = needs_host_runs.then(|| Programs::next_to(this)).transpose()?;
+        Ok(Self { options, programs, host_runs, rows, took: Duration::ZERO })
     }
 
     /// Runs episodes until the time is over. In each round, quorlock runs the shared series and the next of the other
@@ -70,22 +70,22 @@ impl Run {
     ///
     /// # Panics
     /// When a server cannot be restarted or refuses a command.
-    pub fn play(mut self, interrupt: &Interrupt, mut tell: impl FnMut(&Row)) -> Result<Self, Failure> {
+    pub fn play(mut self, interrupt: &Interrupt, mut report_event: impl FnMut(&Row)) -> Result<Self, Failure> {
         let started = Instant::now();
         'rounds: for seed in self.options.seed.. {
-            for (program, series) in self.round((seed - self.options.seed) as usize) {
+            for (program, series) in self.episodes_of_round((seed - self.options.seed) as usize) {
                 if started.elapsed() >= self.options.length || interrupt.is_set() {
                     break 'rounds;
                 }
-                let episode = self.episode(&program, seed, series, interrupt)?;
+                let episode = self.run_one_episode(&program, seed, series, interrupt)?;
                 if interrupt.is_set() {
-                    // An interrupted episode shows nothing: its clients could not finish.
+                    // The clients of an interrupted episode could not finish, so its findings mean nothing.
                     break 'rounds;
                 }
-                tell(&episode);
+                report_event(&episode);
                 let is_row = |row: &&mut Row| (row.subject, row.series) == (program.subject, series);
                 if let Some(row) = self.rows.iter_mut().find(is_row) {
-                    row.add(episode.took, episode.found);
+                    row.add(episode.took, episode.findings);
                 }
             }
         }
@@ -111,65 +111,72 @@ impl Run {
     /// The reasons why this run fails: quorlock violated a guarantee, a library got no lease, quorlock never batched a
     /// request, or the judge found nothing in the controls.
     pub fn failures(&self) -> Vec<String> {
-        let own = self.rows.iter().filter(|row| !row.subject.is_control() && row.is_violated());
-        let mut failures: Vec<String> =
-            own.map(|row| format!("{} violates its guarantees in series: {}", row.subject, row.series)).collect();
+        let violated_rows = self.rows.iter().filter(|row| !row.subject.is_control() && row.is_violated());
+        let mut failures: Vec<String> = violated_rows
+            .map(|row| format!("{} violates its guarantees in series: {}", row.subject, row.series))
+            .collect();
         for subject in &self.options.subjects {
-            let its = || self.rows.iter().filter(|row| row.subject == *subject);
-            let has_run = !subject.is_control() || its().any(|row| row.episodes > 0);
-            if has_run && its().all(|row| row.found.grants == 0) {
+            let rows_of_subject = || self.rows.iter().filter(|row| row.subject == *subject);
+            let has_run = !subject.is_control() || rows_of_subject().any(|row| row.episodes > 0);
+            if has_run && rows_of_subject().all(|row| row.findings.grants == 0) {
                 failures.push(format!("{subject} was granted no lease, so this run proves nothing"));
             } else if !subject.is_control()
-                && its().any(|row| row.episodes > 0 && Series::SHARED.contains(&row.series))
-                && its().all(|row| row.found.together == 0)
+                && rows_of_subject().any(|row| row.episodes > 0 && Series::SHARED.contains(&row.series))
+                && rows_of_subject().all(|row| row.findings.batched == 0)
             {
                 failures
                     .push(format!("{subject} never sent a batch: none of its requests shared a command with another"));
             }
         }
         let mut others = self.rows.iter().filter(|row| row.subject.is_control() && row.episodes > 0).peekable();
-        if others.peek().is_some() && others.all(|row| row.found.overlaps == 0) {
+        if others.peek().is_some() && others.all(|row| row.findings.overlaps == 0) {
             failures
                 .push("the judge found nothing in the controls, so this run proves nothing: run it for longer".into());
         }
         failures
     }
 
-    fn round(&self, number: usize) -> Vec<(Program, Series)> {
-        let (others, own): (Vec<&Program>, Vec<&Program>) =
+    fn episodes_of_round(&self, number: usize) -> Vec<(Program, Series)> {
+        let (controls, quorlock): (Vec<&Program>, Vec<&Program>) =
             self.programs.iter().partition(|program| program.subject.is_control());
-        let other = others.get(number % others.len().max(1));
-        let (shared, apart): (Vec<Series>, Vec<Series>) =
+        let control = controls.get(number % controls.len().max(1));
+        let (shared_series, other_series): (Vec<Series>, Vec<Series>) =
             self.options.series.iter().partition(|series| Series::SHARED.contains(series));
-        let turn = apart.get(number % apart.len().max(1));
+        let next_series = other_series.get(number % other_series.len().max(1));
         let mut round = Vec::new();
-        for program in own {
-            round.extend(shared.iter().chain(turn).map(|series| (program.clone(), *series)));
+        for program in quorlock {
+            round.extend(shared_series.iter().chain(next_series).map(|series| (program.clone(), *series)));
         }
-        if let Some(program) = other {
-            round.extend(shared.iter().map(|series| ((*program).clone(), *series)));
+        if let Some(program) = control {
+            round.extend(shared_series.iter().map(|series| ((*program).clone(), *series)));
         }
         round
     }
 
-    fn episode(&self, program: &Program, seed: u64, series: Series, interrupt: &Interrupt) -> Result<Row, Failure> {
+    fn run_one_episode(
+        &self,
+        program: &Program,
+        seed: u64,
+        series: Series,
+        interrupt: &Interrupt,
+    ) -> Result<Row, Failure> {
         let path = self.options.histories.join(format!("{}-{series}-{seed}.jsonl", program.subject));
         let begun = Instant::now();
         let plan = Plan::of(series, seed, EPISODE);
-        let records = match &self.fleet {
+        let records = match &self.host_runs {
             Some(programs) if series.runs_commands() => trial::play(series, &plan, programs, &path, interrupt)?,
             _ if series == Series::Sentinel => trial::play_sentinel(&plan, program, &path, interrupt)?,
-            _ => play(&plan, program, &path, interrupt)?,
+            _ => run_episode(&plan, program, &path, interrupt)?,
         };
-        let mut found = match series {
+        let mut findings = match series {
             Series::Sentinel => Findings::of_failover(&records, trial::HEARTBEAT),
-            _ => Findings::of(series.bound(), &records),
+            _ => Findings::of(series.assumptions(), &records),
         };
-        for story in &mut found.messages {
-            story.insert_str(0, &format!("seed {seed}: "));
+        for finding in &mut findings.messages {
+            finding.insert_str(0, &format!("seed {seed}: "));
         }
         let mut row = Row::new(program.subject, series);
-        row.add(begun.elapsed(), found);
+        row.add(begun.elapsed(), findings);
         Ok(row)
     }
 }

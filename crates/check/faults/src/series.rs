@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::judge::Findings;
-use crate::plan::Bound;
+use crate::plan::Assumptions;
 
 /// Exit code of `quorlock run` when no majority of the nodes could vote.
 pub const NO_QUORUM: i32 = 69;
@@ -23,7 +23,7 @@ pub enum Series {
     Within,
     /// Clients of the library, and faults that break A1 or A2.
     Beyond,
-    /// `quorlock run`, while nodes are backed up, and replicas attach and detach. No lock may be lost.
+    /// `quorlock run`, while nodes are backed up, and while replicas attach and detach. No lock may be lost.
     Operations,
     /// `quorlock run`, while wrappers and guards are stopped and killed.
     Processes,
@@ -31,7 +31,7 @@ pub enum Series {
     Stopped,
     /// Only short `quorlock run --no-wait`, while a majority of the nodes restarts.
     Restarts,
-    /// Clients of the library behind a sentinel that restarts or falls silent, then a planned failover.
+    /// Clients of the library behind a sentinel. The sentinel restarts or falls silent, and then fails over.
     Sentinel,
 }
 
@@ -48,22 +48,22 @@ impl Series {
         matches!(self, Self::Operations | Self::Processes | Self::Stopped | Self::Restarts)
     }
 
-    /// Whether the assumptions of the guarantees hold. A failover of a sentinel's master may lose locks.
-    pub fn bound(self) -> Bound {
+    /// Whether all assumptions of the guarantees hold. They do not hold in a failover, which may lose locks.
+    pub fn assumptions(self) -> Assumptions {
         match self {
-            Self::Within | Self::Operations | Self::Processes | Self::Restarts => Bound::Within,
-            Self::Beyond | Self::Stopped | Self::Sentinel => Bound::Beyond,
+            Self::Within | Self::Operations | Self::Processes | Self::Restarts => Assumptions::Kept,
+            Self::Beyond | Self::Stopped | Self::Sentinel => Assumptions::Broken,
         }
     }
 
     /// The number of findings that this series forbids.
-    pub fn violations(self, found: &Findings) -> usize {
-        let always = found.violations(self.bound());
+    pub fn violations(self, findings: &Findings) -> usize {
+        let common_violations = findings.violations(self.assumptions());
         match self {
-            Self::Within | Self::Beyond | Self::Processes | Self::Stopped => always,
-            Self::Operations => always + found.runs_with(LOST) + found.runs_with(NO_QUORUM),
-            Self::Restarts => always + found.stuck,
-            Self::Sentinel => always + found.outlasting + found.starved,
+            Self::Within | Self::Beyond | Self::Processes | Self::Stopped => common_violations,
+            Self::Operations => common_violations + findings.runs_with(LOST) + findings.runs_with(NO_QUORUM),
+            Self::Restarts => common_violations + findings.stuck,
+            Self::Sentinel => common_violations + findings.long_overlaps + findings.starved,
         }
     }
 }

@@ -23,8 +23,9 @@ pub enum Subject {
     Quorlock,
     /// quorlock without its quarantine: nodes that lost their memory vote at once.
     Trusting,
-    /// quorlock with leases that may become valid again after they were lost. A test uses this subject to show that the
-    /// judge detects revived leases. The page does not have it, because other libraries never report a loss as final.
+    /// quorlock with leases that may become valid again after they were lost. A test uses this library to show that the
+    /// judge detects revived leases. It is not on the page, because other libraries do not promise that a loss is
+    /// final.
     Reviving,
     /// rslock, from crates.io.
     Rslock,
@@ -33,10 +34,10 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The libraries on the page that are not quorlock as it is shipped.
+    /// The controls on the page.
     pub const CONTROLS: [Self; 3] = [Self::Trusting, Self::Rslock, Self::NodeRedlock];
 
-    /// Whether this is not quorlock as it is shipped.
+    /// Whether this is a control, and not quorlock as it is shipped.
     pub fn is_control(self) -> bool {
         self != Self::Quorlock
     }
@@ -70,34 +71,34 @@ pub struct Program {
     pub subject: Subject,
     /// The version, for the page.
     pub version: String,
-    /// Whether clients do not compete: each client locks its own name, and holds it for a long time.
+    /// Whether clients do not compete. If so, each client locks its own name, and holds it for a long time.
     pub is_uncontended: bool,
     file: OsString,
     args: Vec<OsString>,
 }
 
 impl Program {
-    /// Builds the program of a subject, or fetches it from its registry. `this` is the harness, which also is a client
-    /// of quorlock.
+    /// Builds the program of a subject, or fetches it from its registry. `harness` is the harness, which is also the
+    /// client program for quorlock.
     ///
     /// # Errors
     /// When the build fails or a tool is missing.
-    pub fn prepare(subject: Subject, this: PathBuf) -> Result<Self, Failure> {
+    pub fn prepare(subject: Subject, harness: PathBuf) -> Result<Self, Failure> {
         match subject {
-            Subject::Quorlock | Subject::Trusting | Subject::Reviving => Ok(Self::own(subject, this)),
+            Subject::Quorlock | Subject::Trusting | Subject::Reviving => Ok(Self::quorlock(subject, harness)),
             Subject::Rslock => prepare::rslock(),
             Subject::NodeRedlock => prepare::node_redlock(),
         }
     }
 
-    fn own(subject: Subject, this: PathBuf) -> Self {
+    fn quorlock(subject: Subject, harness: PathBuf) -> Self {
         let version = match subject {
             Subject::Trusting => "without quarantine (`danger_trust_restarts`)",
             Subject::Reviving => "with leases that can be revived",
             _ => "as shipped",
         };
         let version = format!("quorlock {}, {version}", env!("CARGO_PKG_VERSION"));
-        Self { subject, version, is_uncontended: false, file: this.into(), args: vec!["worker".into()] }
+        Self { subject, version, is_uncontended: false, file: harness.into(), args: vec!["worker".into()] }
     }
 
     /// The same program with clients that do not compete.

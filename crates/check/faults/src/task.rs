@@ -22,7 +22,7 @@ pub const NAMES: [&str; 2] = ["ledger", "report"];
 pub struct Task {
     /// The number of the client, unique in an episode.
     pub client: u32,
-    /// The seed of the pauses, the names, and how long the client holds each name.
+    /// The seed from which the client draws pauses, names, and how long it holds each name.
     pub seed: u64,
     /// The nodes, each behind a proxy.
     pub urls: Vec<String>,
@@ -38,11 +38,11 @@ pub struct Task {
     pub busy_ms: u64,
     /// The longest duration of a long turn: several ttls.
     pub long_ms: u64,
-    /// One turn in this many is a long one.
+    /// One of this number of turns is a long turn.
     pub long_one_in: u64,
     /// The longest pause between reading the register and writing it back.
     pub step_ms: u64,
-    /// The client reads only if the lease is valid for at least this much longer.
+    /// The client reads the register only if the lease is valid for at least this time.
     pub margin_ms: u64,
     /// Whether nodes that lost their memory may vote at once.
     pub trusting: bool,

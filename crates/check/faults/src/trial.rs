@@ -13,13 +13,13 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::Failure;
 use crate::clock;
 use crate::cluster::Cluster;
-use crate::episode::declare;
-use crate::fleet::{Fleet, Programs};
+use crate::episode::init_cluster;
 use crate::history::{History, Record};
+use crate::host_runs::{HostRuns, Programs};
+use crate::inject::{FaultTargets, POLL_INTERVAL, inject_faults};
 use crate::interrupt::Interrupt;
-use crate::plan::{Act, Fault, Plan, Target};
+use crate::plan::{Fault, FaultKind, Plan, Target};
 use crate::register::Register;
-use crate::schedule::{POLL_INTERVAL, Scene, carry_out};
 use crate::series::Series;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, NAMES, NODE_DEADLINE};
 
@@ -31,10 +31,11 @@ const KILL_GRACE: Duration = Duration::from_millis(200);
 const HOSTS: usize = 4;
 /// How long a fault waits for a holder of the lock.
 const HOLDER_TIMEOUT: Duration = Duration::from_secs(20);
-/// After the last fault, a run that waits longer than this is starved, and hosts without a grant are stuck.
+/// A run that waits for longer than this after the last fault is starved. If no host gets a lock in this time, the
+/// hosts are stuck.
 const STARVED_AFTER: Duration = Duration::from_secs(30);
 
-/// Carries out the plan of a series other than [`Series::Sentinel`]. Returns the history, which is also in the file.
+/// Runs an episode of a series other than [`Series::Sentinel`]. Returns the history, which is also written to the file.
 ///
 /// # Errors
 /// When something cannot be started, or the file cannot be written.
@@ -50,20 +51,20 @@ pub fn play(
 ) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
     let cluster = Cluster::start(plan);
-    declare(&cluster, TTL, TTL)?;
+    init_cluster(&cluster, TTL, TTL)?;
     let register = Register::start(Arc::clone(&history))?;
     let addr = register.addr().to_string();
-    let fleet = Fleet::new(programs.clone(), Arc::clone(&history), addr, settings(&cluster.addrs()))?;
+    let host_runs = HostRuns::new(programs.clone(), Arc::clone(&history), addr, settings(&cluster.addrs()))?;
     let mut hosts = Hosts {
         cluster,
-        fleet,
-        habit: Habit::of(series),
+        host_runs,
+        behaviour: HostBehaviour::of(series),
         next: vec![Instant::now(); HOSTS],
         rng: Rng::with_seed(plan.seed),
         stopped: Vec::new(),
     };
-    carry_out(plan, &mut hosts, &history, interrupt)?;
-    history.note(Record::Healed { at: clock::now() });
+    inject_faults(plan, &mut hosts, &history, interrupt)?;
+    history.record(Record::FaultsEnded { at: clock::now() });
     hosts.finish(interrupt)?;
     drop(hosts);
     Ok(history.finish()?)
@@ -87,8 +88,8 @@ pub(crate) fn settings(nodes: &[std::net::SocketAddr]) -> Vec<(String, String)> 
 
 /// How the hosts use the lock.
 #[derive(Clone, Copy, Debug)]
-struct Habit {
-    /// Whether a run waits for the lock; otherwise it exits if the lock is held.
+struct HostBehaviour {
+    /// Whether a run waits for the lock. Otherwise it exits if the lock is held.
     waits: bool,
     /// The duration of a command, in milliseconds.
     busy_ms: (u64, u64),
@@ -96,11 +97,11 @@ struct Habit {
     rest_ms: (u64, u64),
 }
 
-impl Habit {
+impl HostBehaviour {
     fn of(series: Series) -> Self {
         match series {
             Series::Restarts => Self { waits: false, busy_ms: (20, 200), rest_ms: (200, 800) },
-            // Longer than a ttl, so that the judge notices a command that outlives its lease.
+            // Longer than a ttl, so that the judge notices a command that works after its lease has ended.
             Series::Processes => Self { waits: true, busy_ms: (3_000, 12_000), rest_ms: (0, 200) },
             Series::Stopped => Self { waits: true, busy_ms: (12_000, 14_000), rest_ms: (0, 200) },
             _ => Self { waits: true, busy_ms: (100, 4_000), rest_ms: (0, 200) },
@@ -110,8 +111,8 @@ impl Habit {
 
 struct Hosts {
     cluster: Cluster,
-    fleet: Fleet,
-    habit: Habit,
+    host_runs: HostRuns,
+    behaviour: HostBehaviour,
     /// When each host without a run starts its next run.
     next: Vec<Instant>,
     rng: Rng,
@@ -119,27 +120,27 @@ struct Hosts {
     stopped: Vec<(Fault, Vec<Pid>)>,
 }
 
-impl Scene for Hosts {
+impl FaultTargets for Hosts {
     fn begin(&mut self, fault: &Fault) -> Result<bool, Failure> {
         if fault.target != Target::Holder {
             self.cluster.begin(fault);
             return Ok(true);
         }
         let Some((client, wrapper, guard)) = self.target(fault)? else { return Ok(false) };
-        let stop: &[Pid] = match fault.act {
-            Act::StopWrapper => &[wrapper],
-            Act::StopGuard => guard.as_slice(),
-            Act::StopBoth => &[wrapper].into_iter().chain(guard).collect::<Vec<_>>(),
+        let stop: &[Pid] = match fault.kind {
+            FaultKind::StopWrapper => &[wrapper],
+            FaultKind::StopGuard => guard.as_slice(),
+            FaultKind::StopBoth => &[wrapper].into_iter().chain(guard).collect::<Vec<_>>(),
             _ => &[],
         };
         signal_all(stop, Signal::STOP);
         self.stopped.push((*fault, stop.into()));
-        if matches!(fault.act, Act::KillGuard | Act::KillGuardThenWrapper) {
+        if matches!(fault.kind, FaultKind::KillGuard | FaultKind::KillGuardThenWrapper) {
             signal_all(guard.as_slice(), Signal::KILL);
         }
         thread::sleep(Duration::from_millis(fault.amount));
-        if matches!(fault.act, Act::KillWrapper | Act::KillGuardThenWrapper) {
-            self.fleet.kill(client)?;
+        if matches!(fault.kind, FaultKind::KillWrapper | FaultKind::KillGuardThenWrapper) {
+            self.host_runs.kill(client)?;
         }
         Ok(true)
     }
@@ -156,17 +157,17 @@ impl Scene for Hosts {
 
     /// Starts a run on every host without a run.
     fn tick(&mut self) -> Result<(), Failure> {
-        let habit = self.habit;
-        for end in self.fleet.reap()? {
-            let rest = self.rng.u64(habit.rest_ms.0..=habit.rest_ms.1);
+        let behaviour = self.behaviour;
+        for end in self.host_runs.collect_ended()? {
+            let rest = self.rng.u64(behaviour.rest_ms.0..=behaviour.rest_ms.1);
             self.next[end.host] = Instant::now() + Duration::from_millis(rest);
         }
-        let way = if habit.waits { "--wait=10m" } else { "--no-wait" };
+        let contention = if behaviour.waits { "--wait=10m" } else { "--no-wait" };
         for host in 0..self.next.len() {
-            let is_idle = self.fleet.runs().iter().all(|run| run.host != host);
+            let is_idle = self.host_runs.runs().iter().all(|run| run.host != host);
             if is_idle && self.next[host] <= Instant::now() {
-                let busy = Duration::from_millis(self.rng.u64(habit.busy_ms.0..=habit.busy_ms.1));
-                self.fleet.start(host, &["run", NAMES[0], way], habit.waits, busy)?;
+                let busy = Duration::from_millis(self.rng.u64(behaviour.busy_ms.0..=behaviour.busy_ms.1));
+                self.host_runs.start(host, &["run", NAMES[0], contention], behaviour.waits, busy)?;
             }
         }
         Ok(())
@@ -176,10 +177,10 @@ impl Scene for Hosts {
 impl Hosts {
     /// Waits for a run that holds the lock, with a guard if the fault needs one.
     fn target(&mut self, fault: &Fault) -> Result<Option<(u32, Pid, Option<Pid>)>, Failure> {
-        let needs_guard = !matches!(fault.act, Act::StopWrapper | Act::KillWrapper);
+        let needs_guard = !matches!(fault.kind, FaultKind::StopWrapper | FaultKind::KillWrapper);
         let begun = Instant::now();
         while begun.elapsed() < HOLDER_TIMEOUT {
-            if let Some(holder) = self.fleet.holder() {
+            if let Some(holder) = self.host_runs.holder() {
                 let guard = holder.guard();
                 if guard.is_some() || !needs_guard {
                     return Ok(Some((holder.client, holder.wrapper(), guard)));
@@ -191,15 +192,15 @@ impl Hosts {
         Ok(None)
     }
 
-    /// Starts short runs until one is granted the lock; then waits for all runs to end.
+    /// If runs do not wait, starts short runs until one gets the lock. Then waits until all runs have ended.
     fn finish(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
-        let (begun, grants) = (Instant::now(), self.fleet.grants());
-        let is_time = || begun.elapsed() < STARVED_AFTER && !interrupt.is_set();
-        while !self.habit.waits && self.fleet.grants() == grants && is_time() {
+        let (begun, grants) = (Instant::now(), self.host_runs.grants());
+        let may_continue = || begun.elapsed() < STARVED_AFTER && !interrupt.is_set();
+        while !self.behaviour.waits && self.host_runs.grants() == grants && may_continue() {
             thread::sleep(POLL_INTERVAL);
             self.tick()?;
         }
-        self.fleet.finish(|calm| calm < STARVED_AFTER && !interrupt.is_set())?;
+        self.host_runs.finish(|elapsed| elapsed < STARVED_AFTER && !interrupt.is_set())?;
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! The environment of a scene (a test's actions in several threads): time, tasks, connections, and the checks at the
-//! end.
+//! The environment of a scene, which is the code that a test runs in several threads: time, tasks, connections, and the
+//! checks at the end.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -16,76 +16,76 @@ use quorlock_core::rng::{Rng as _, Seeded};
 use shuttle::sync::atomic::{AtomicBool, Ordering};
 use shuttle::thread;
 
-use crate::node::{Count, Mail, Node};
+use crate::node::{Node, NodeMessage, RequestCounts};
 use crate::queue::Queue;
 
 const NODES: usize = 3;
 const MS: u64 = 1_000_000;
 /// The reading of the clients' clocks at the start, in nanoseconds.
-const ORIGIN: u64 = 10_000 * MS;
+const CLIENT_CLOCK_START: u64 = 10_000 * MS;
 /// The reading of the nodes' clocks when the clients' clocks read zero, in microseconds.
-const EPOCH_MICROS: u64 = 1_000_000_000;
-/// The longest sleep that ends without a scene that moves the time, in nanoseconds. Such sleeps yield to other tasks,
+const NODE_CLOCK_START_MICROS: u64 = 1_000_000_000;
+/// Sleeps up to this length end without a call of [`Cluster::advance_time`], in nanoseconds. They yield to other tasks,
 /// or delay a reconnect.
-const SHORT_SLEEP: u64 = 10 * MS;
+const SHORT_SLEEP_NANOS_MAX: u64 = 10 * MS;
 /// The timeout for closing a client.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The maximum number of time steps until all tasks have ended.
 const TIME_STEPS_MAX: u32 = 1_000;
 /// The number of thread switches before each time step, in which messages in flight arrive.
-const YIELDS: u32 = 100;
+const THREAD_SWITCHES: u32 = 100;
 
-/// The ttl of a scene's leases. It is shorter than the second after which a connection counts as silent.
+/// The ttl of a scene's leases. It is shorter than one second, after which a connection counts as silent.
 const TTL: Duration = Duration::from_millis(600);
 
 /// The nodes, clients and tasks of a scene.
 pub struct Cluster {
     state: Mutex<State>,
-    nodes: Vec<Queue<Mail>>,
-    /// The calls of short sleeps, which the clock thread ends. `None` stops the clock thread.
+    nodes: Vec<Queue<NodeMessage>>,
+    /// The numbers of the short sleeps, which the clock thread ends. `None` stops the clock thread.
     short_sleeps: Queue<Option<u64>>,
 }
 
 struct State {
     now: u64,
     rng: Seeded,
-    calls: u64,
+    sleep_calls: u64,
     sleepers: BTreeMap<u64, (u64, Waker)>,
     /// The node of each connection.
     connections: Vec<usize>,
     tasks: usize,
 }
 
-/// Runs a scene, waits until all tasks have ended, and checks that no vote and no queue position is left. For each node
-/// and attempt, passes the number of requests that the node got to `judge`.
+/// Runs a scene, waits until all tasks have ended, and checks that no vote and no queue position is left. Calls
+/// `check_attempt` for each node and attempt, with the number of requests that the node got.
 ///
 /// # Panics
 /// If a vote or a queue position is left, or tasks do not end.
-pub fn run_scene(scene: impl FnOnce(&Arc<Cluster>), judge: impl Fn(LeaseId, Count)) {
+pub fn run_scene(scene: impl FnOnce(&Arc<Cluster>), check_attempt: impl Fn(LeaseId, RequestCounts)) {
     let cluster = Arc::new(Cluster::new());
-    let _switches = sim::interleave(step, thread::yield_now);
-    let _entered = sim::enter(Rc::new(Platform(Arc::clone(&cluster))));
+    let _switches = sim::interleave(may_switch_threads, thread::yield_now);
+    let _entered = sim::enter(Rc::new(SimulatedPlatform(Arc::clone(&cluster))));
     let nodes: Vec<_> = (0..NODES).map(|index| spawn_node(&cluster, index)).collect();
     let clock = spawn_clock(&cluster);
     scene(&cluster);
     cluster.wait_for_tasks();
     for node in &cluster.nodes {
-        node.push(Mail::Stop);
+        node.push(NodeMessage::Stop);
     }
     cluster.short_sleeps.push(None);
     clock.join().expect("the clock never panics");
     for (index, node) in nodes.into_iter().enumerate() {
         let mut node = node.join().expect("a node never panics");
-        let left = node.leftovers(cluster.node_time());
-        assert!(left.is_empty(), "node {index} has leftovers: {left:?}");
-        for (attempt, count) in &node.counts {
-            judge(*attempt, *count);
+        let leftovers = node.leftovers(cluster.node_time());
+        assert!(leftovers.is_empty(), "node {index} has leftovers: {leftovers:?}");
+        for (attempt, counts_of_attempt) in &node.request_counts {
+            check_attempt(*attempt, *counts_of_attempt);
         }
     }
 }
 
 /// A point at which shuttle may switch threads.
-fn step() {
+fn may_switch_threads() {
     AtomicBool::new(false).load(Ordering::SeqCst);
 }
 
@@ -126,9 +126,9 @@ fn constants() -> Constants {
 impl Cluster {
     fn new() -> Self {
         let state = State {
-            now: ORIGIN,
+            now: CLIENT_CLOCK_START,
             rng: Seeded::new(0),
-            calls: 0,
+            sleep_calls: 0,
             sleepers: BTreeMap::new(),
             connections: Vec::new(),
             tasks: 0,
@@ -154,9 +154,9 @@ impl Cluster {
         shuttle::future::block_on(client.close(CLOSE_TIMEOUT)).expect("all releases are delivered");
     }
 
-    /// Moves the time, and wakes all tasks whose sleep has ended.
-    pub fn advance(&self, by: Duration) {
-        step();
+    /// Moves the time by `by`, and wakes all tasks whose sleep has ended.
+    pub fn advance_time(&self, by: Duration) {
+        may_switch_threads();
         let due: Vec<Waker> = {
             let mut state = self.state();
             state.now += by.as_nanos() as u64;
@@ -168,15 +168,15 @@ impl Cluster {
         due.into_iter().for_each(Waker::wake);
     }
 
-    /// Cuts all connections to a node.
-    pub fn cut(&self, node: usize) {
-        self.nodes[node].push(Mail::Cut);
+    /// Breaks all connections to a node.
+    pub fn cut_connections(&self, node: usize) {
+        self.nodes[node].push(NodeMessage::Cut);
     }
 
     /// Lets other threads run for a random number of steps, fewer than `max_steps`.
     pub fn pause(&self, max_steps: u64) {
         for _ in 0..self.random() % max_steps {
-            step();
+            may_switch_threads();
         }
     }
 
@@ -187,14 +187,14 @@ impl Cluster {
                 return;
             }
             // Messages in flight arrive before time moves on.
-            (0..YIELDS).for_each(|_| thread::yield_now());
-            self.advance(Duration::from_millis(10));
+            (0..THREAD_SWITCHES).for_each(|_| thread::yield_now());
+            self.advance_time(Duration::from_millis(10));
         }
         panic!("{} tasks of clients never end", self.state().tasks);
     }
 
     fn node_time(&self) -> NodeTime {
-        NodeTime::wall(EPOCH_MICROS + self.state().now / 1_000)
+        NodeTime::wall(NODE_CLOCK_START_MICROS + self.state().now / 1_000)
     }
 
     fn random(&self) -> u64 {
@@ -208,9 +208,9 @@ impl Cluster {
 }
 
 /// Implements the library's platform interface with the cluster.
-struct Platform(Arc<Cluster>);
+struct SimulatedPlatform(Arc<Cluster>);
 
-impl World for Platform {
+impl World for SimulatedPlatform {
     fn now(&self) -> u64 {
         self.0.state().now
     }
@@ -243,10 +243,10 @@ impl World for Platform {
     fn wake_at(&self, nanos: u64, waker: Waker) -> u64 {
         let (call, is_soon) = {
             let mut state = self.0.state();
-            state.calls += 1;
-            let call = state.calls;
+            state.sleep_calls += 1;
+            let call = state.sleep_calls;
             state.sleepers.insert(call, (nanos, waker));
-            (call, nanos <= state.now + SHORT_SLEEP)
+            (call, nanos <= state.now + SHORT_SLEEP_NANOS_MAX)
         };
         if is_soon {
             self.0.short_sleeps.push(Some(call));
@@ -264,23 +264,23 @@ impl World for Platform {
             state.connections.push(node);
             state.connections.len() - 1
         };
-        self.0.nodes[node].push(Mail::Connect(connection as u64, ear));
+        self.0.nodes[node].push(NodeMessage::Connect(connection as u64, ear));
         connection as u64
     }
 
     fn ask(&self, connection: u64, question: Question) {
-        self.mail(connection, Mail::Ask(connection, question));
+        self.send_to_node_of(connection, NodeMessage::Ask(connection, question));
     }
 
     fn hang_up(&self, connection: u64) {
-        self.mail(connection, Mail::HangUp(connection));
+        self.send_to_node_of(connection, NodeMessage::HangUp(connection));
     }
 }
 
-impl Platform {
-    fn mail(&self, connection: u64, mail: Mail) {
+impl SimulatedPlatform {
+    fn send_to_node_of(&self, connection: u64, message: NodeMessage) {
         let node = self.0.state().connections[connection as usize];
-        self.0.nodes[node].push(mail);
+        self.0.nodes[node].push(message);
     }
 }
 
@@ -291,7 +291,7 @@ pub struct Canceller(Mutex<(bool, Option<Waker>)>);
 impl Canceller {
     /// Cancels the future.
     pub fn cancel(&self) {
-        step();
+        may_switch_threads();
         let waker = {
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             state.0 = true;
@@ -300,17 +300,17 @@ impl Canceller {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// The result of the future. `None` if [`cancel`](Self::cancel) is called first, which drops the future.
+    /// Waits for the future. Returns `None` if [`cancel`](Self::cancel) is called first.
     ///
     /// # Cancel safety
-    /// Dropping this drops the future.
+    /// Dropping the returned future drops `future`.
     pub async fn unless_cancelled<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let mut future = pin!(future);
         std::future::poll_fn(|context| {
             if let Poll::Ready(done) = future.as_mut().poll(context) {
                 return Poll::Ready(Some(done));
             }
-            step();
+            may_switch_threads();
             let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             state.1 = Some(context.waker().clone());
             if state.0 { Poll::Ready(None) } else { Poll::Pending }

@@ -1,4 +1,4 @@
-//! A node: the core's rules, and counts of the requests.
+//! A node that runs the core's rules and counts the requests.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use quorlock_core::request::{Request, Ticket};
 use quorlock_core::vote::{Handoff, Refusal, Vote};
 
 /// A message to a node.
-pub(crate) enum Mail {
+pub(crate) enum NodeMessage {
     Connect(u64, Ear),
     Ask(u64, Question),
     HangUp(u64),
@@ -18,9 +18,9 @@ pub(crate) enum Mail {
     Stop,
 }
 
-/// The number of requests that a node got about an attempt.
+/// The numbers of requests that a node got about an attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Count {
+pub struct RequestCounts {
     /// Acquires.
     pub acquires: u32,
     /// Renewals.
@@ -35,7 +35,7 @@ pub(crate) struct Node {
     records: BTreeMap<String, Record>,
     connections: BTreeMap<u64, Ear>,
     listeners: BTreeMap<Channel, u64>,
-    pub(crate) counts: BTreeMap<LeaseId, Count>,
+    pub(crate) request_counts: BTreeMap<LeaseId, RequestCounts>,
 }
 
 type Hint = (Channel, Ticket, Option<Handoff>);
@@ -52,27 +52,27 @@ impl Node {
             records: BTreeMap::new(),
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),
-            counts: BTreeMap::new(),
+            request_counts: BTreeMap::new(),
         }
     }
 
-    /// Handles a message. Returns `false` after [`Mail::Stop`].
-    pub(crate) fn handle(&mut self, mail: Mail, now: NodeTime) -> bool {
-        match mail {
-            Mail::Connect(connection, ear) => {
+    /// Handles a message. Returns `false` after [`NodeMessage::Stop`].
+    pub(crate) fn handle(&mut self, message: NodeMessage, now: NodeTime) -> bool {
+        match message {
+            NodeMessage::Connect(connection, ear) => {
                 self.listeners.insert(ear.channel(), connection);
                 ear.hear(Said::Open(identity(self.index)));
                 self.connections.insert(connection, ear);
             }
-            Mail::Ask(connection, question) => self.serve(connection, &question, now),
-            Mail::HangUp(connection) => self.forget(connection),
-            Mail::Cut => {
+            NodeMessage::Ask(connection, question) => self.serve(connection, &question, now),
+            NodeMessage::HangUp(connection) => self.forget(connection),
+            NodeMessage::Cut => {
                 for (_, ear) in std::mem::take(&mut self.connections) {
                     ear.hear(Said::End("the connection was cut".into()));
                 }
                 self.listeners.clear();
             }
-            Mail::Stop => return false,
+            NodeMessage::Stop => return false,
         }
         true
     }
@@ -107,11 +107,11 @@ impl Node {
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, hints: &mut Vec<Hint>) -> Vote {
         let Some(life) = &mut self.life else { return Vote::Refusal(Refusal::WrongEpoch) };
-        let count = self.counts.entry(request.attempt()).or_default();
+        let counts_of_attempt = self.request_counts.entry(request.attempt()).or_default();
         match request {
-            Request::Acquire { .. } => count.acquires += 1,
-            Request::Renew { .. } => count.renewals += 1,
-            Request::Release { .. } => count.releases += 1,
+            Request::Acquire { .. } => counts_of_attempt.acquires += 1,
+            Request::Renew { .. } => counts_of_attempt.renewals += 1,
+            Request::Release { .. } => counts_of_attempt.releases += 1,
             _ => {}
         }
         let record = self.records.entry(key.to_owned()).or_default();
@@ -122,15 +122,15 @@ impl Node {
 
     /// Describes the votes and queue positions that are left.
     pub(crate) fn leftovers(&mut self, now: NodeTime) -> Vec<String> {
-        let mut left = Vec::new();
+        let mut leftovers = Vec::new();
         for (key, record) in &mut self.records {
             record.remove_expired(now);
-            left.extend(record.vote.iter().map(|vote| format!("a vote of {:?} for {key}", vote.attempt)));
-            left.extend(
+            leftovers.extend(record.vote.iter().map(|vote| format!("a vote of {:?} for {key}", vote.attempt)));
+            leftovers.extend(
                 record.queue.iter().map(|queued| format!("a queue position of {:?} for {key}", queued.waiter.ticket)),
             );
         }
-        left
+        leftovers
     }
 }
 

@@ -7,54 +7,54 @@ use std::time::Duration;
 
 use quorlock::{Client, DetachedLease, LostError};
 use quorlock_core::name::LeaseId;
-use quorlock_interleave::{Canceller, Cluster, Count, run_scene};
+use quorlock_interleave::{Canceller, Cluster, RequestCounts, run_scene};
 use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
 
-/// The number of random orders of each scene, unless `QUORLOCK_ORDERS` sets another number. Each scene also runs in the
-/// same number of orders that change thread priorities only a few times.
+/// The number of random orders of each scene. `QUORLOCK_ORDERS` overrides it. Each scene also runs in the same number
+/// of orders that change thread priorities only a few times.
 const ORDERS: usize = 60;
-/// The number of priority changes.
-const CHANGES: usize = 4;
+/// The number of changes of thread priorities in an order.
+const PRIORITY_CHANGES: usize = 4;
 /// The maximum pause of an interfering thread, in steps.
-const MAX_PAUSE: u64 = 400;
+const PAUSE_STEPS_MAX: u64 = 400;
 /// The number of thread switches in which every reply in flight arrives.
-const YIELDS: u32 = 1_000;
-/// The time until the first renewal.
+const THREAD_SWITCHES: u32 = 1_000;
+/// The time after which the watchdog renews the lease for the first time.
 const RENEWAL: Duration = Duration::from_millis(200);
-/// The time until the latest end of the lease.
+/// The time after which the lease has ended.
 const LEASE_END: Duration = Duration::from_millis(600);
 
-/// Runs the scene in many orders, and checks the requests of every attempt.
-fn run_in_many_orders(scene: fn(&Arc<Cluster>), judge: fn(LeaseId, Count)) {
+/// Runs the scene in many orders. Calls `check_attempt` for every attempt.
+fn run_in_many_orders(scene: fn(&Arc<Cluster>), check_attempt: fn(LeaseId, RequestCounts)) {
     let mut config = Config::new();
     config.stack_size = 512 * 1024;
     config.silence_warnings = true;
     let orders = std::env::var("QUORLOCK_ORDERS").map_or(ORDERS, |orders| orders.parse().unwrap());
-    Runner::new(RandomScheduler::new(orders), config.clone()).run(move || run_scene(scene, judge));
-    Runner::new(PctScheduler::new(CHANGES, orders), config).run(move || run_scene(scene, judge));
+    Runner::new(RandomScheduler::new(orders), config.clone()).run(move || run_scene(scene, check_attempt));
+    Runner::new(PctScheduler::new(PRIORITY_CHANGES, orders), config).run(move || run_scene(scene, check_attempt));
 }
 
 /// Checks that an attempt is released exactly once, which must be true if no connection breaks.
-fn assert_released_once(attempt: LeaseId, count: Count) {
-    if count.acquires > 0 {
-        assert_eq!(count.releases, 1, "{attempt:?}: {count:?}");
+fn assert_released_once(attempt: LeaseId, counts_of_attempt: RequestCounts) {
+    if counts_of_attempt.acquires > 0 {
+        assert_eq!(counts_of_attempt.releases, 1, "{attempt:?}: {counts_of_attempt:?}");
     }
 }
 
 /// Checks that an attempt is released at least once. A broken connection may repeat a release.
-fn assert_released(attempt: LeaseId, count: Count) {
-    if count.acquires > 0 {
-        assert!(count.releases >= 1, "{attempt:?}: {count:?}");
+fn assert_released(attempt: LeaseId, counts_of_attempt: RequestCounts) {
+    if counts_of_attempt.acquires > 0 {
+        assert!(counts_of_attempt.releases >= 1, "{attempt:?}: {counts_of_attempt:?}");
     }
 }
 
-/// Cancels after a random pause, in another thread.
+/// Starts a thread that cancels after a random pause.
 fn cancel_soon(cluster: &Arc<Cluster>, canceller: &Arc<Canceller>) -> thread::JoinHandle<()> {
     let (cluster, canceller) = (Arc::clone(cluster), Arc::clone(canceller));
     thread::spawn(move || {
-        cluster.pause(MAX_PAUSE);
+        cluster.pause(PAUSE_STEPS_MAX);
         canceller.cancel();
     })
 }
@@ -84,7 +84,7 @@ fn a_waiter_dropped_during_a_handoff_leaves_no_vote() {
             thread::spawn(move || drop(block_on(canceller.unless_cancelled(lock.acquire()))))
         };
         let cancelling = cancel_soon(cluster, &canceller);
-        cluster.pause(MAX_PAUSE);
+        cluster.pause(PAUSE_STEPS_MAX);
         drop(lease);
         waiting.join().unwrap();
         cancelling.join().unwrap();
@@ -95,14 +95,14 @@ fn a_waiter_dropped_during_a_handoff_leaves_no_vote() {
 }
 
 #[test]
-fn a_hold_counts_replies_that_arrive_during_the_win() {
+fn a_lease_counts_grants_that_arrive_while_it_is_won() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
-        for _ in 0..YIELDS {
+        for _ in 0..THREAD_SWITCHES {
             thread::yield_now();
         }
-        // Time has stood still, so no renewal has reported which nodes granted.
+        // Time has not moved, so the count does not come from a renewal.
         assert_eq!(lease.nodes(), 3);
         drop(lease);
         cluster.close(client);
@@ -115,10 +115,10 @@ fn a_client_that_closes_during_a_renewal_releases_once_and_stops_renewing() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
-        let moving = advance_soon(cluster, RENEWAL);
-        cluster.pause(MAX_PAUSE);
+        let advancing_time = advance_time_soon(cluster, RENEWAL);
+        cluster.pause(PAUSE_STEPS_MAX);
         cluster.close(client);
-        moving.join().unwrap();
+        advancing_time.join().unwrap();
         assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Closed));
     };
     run_in_many_orders(scene, assert_released_once);
@@ -127,15 +127,15 @@ fn a_client_that_closes_during_a_renewal_releases_once_and_stops_renewing() {
 #[test]
 fn two_concurrent_acquires_never_both_hold() {
     let scene = |cluster: &Arc<Cluster>| {
-        let (one, other) = (cluster.client(), cluster.client());
-        let lock = other.lock("x");
+        let (first_client, second_client) = (cluster.client(), cluster.client());
+        let lock = second_client.lock("x");
         let trying = thread::spawn(move || block_on(lock.try_acquire()).unwrap());
-        let first = block_on(one.lock("x").try_acquire()).unwrap();
+        let first = block_on(first_client.lock("x").try_acquire()).unwrap();
         let second = trying.join().unwrap();
         assert!(first.is_none() || second.is_none(), "two clients hold the lock at the same time");
         drop((first, second));
-        cluster.close(other);
-        cluster.close(one);
+        cluster.close(second_client);
+        cluster.close(first_client);
     };
     run_in_many_orders(scene, assert_released_once);
 }
@@ -158,7 +158,7 @@ fn an_acquire_during_the_close_of_its_client_leaves_nothing_behind() {
         let client = cluster.client();
         let lock = client.lock("x");
         let asking = thread::spawn(move || block_on(lock.acquire()));
-        cluster.pause(MAX_PAUSE);
+        cluster.pause(PAUSE_STEPS_MAX);
         cluster.close(client);
         if let Ok(lease) = asking.join().unwrap() {
             assert_eq!(lease.ensure(Duration::ZERO), Err(LostError::Closed));
@@ -172,35 +172,35 @@ fn a_lease_lost_during_its_release_is_released_once() {
     let scene = |cluster: &Arc<Cluster>| {
         let client = cluster.client();
         let lease = block_on(client.lock("x").acquire()).unwrap();
-        let moving = advance_soon(cluster, LEASE_END);
-        cluster.pause(MAX_PAUSE);
+        let advancing_time = advance_time_soon(cluster, LEASE_END);
+        cluster.pause(PAUSE_STEPS_MAX);
         drop(lease);
-        moving.join().unwrap();
+        advancing_time.join().unwrap();
         cluster.close(client);
     };
     run_in_many_orders(scene, assert_released_once);
 }
 
-fn advance_soon(cluster: &Arc<Cluster>, by: Duration) -> thread::JoinHandle<()> {
+fn advance_time_soon(cluster: &Arc<Cluster>, by: Duration) -> thread::JoinHandle<()> {
     let cluster = Arc::clone(cluster);
     thread::spawn(move || {
-        cluster.pause(MAX_PAUSE);
-        cluster.advance(by);
+        cluster.pause(PAUSE_STEPS_MAX);
+        cluster.advance_time(by);
     })
 }
 
-/// Detaches a lease while another thread moves the time by `advance`, and releases it.
-fn detach(cluster: &Arc<Cluster>, advance: Duration) -> (Client, Result<DetachedLease, LostError>) {
+/// Detaches a lease while another thread moves the time by `duration`, and releases the detached lease.
+fn detach_while_time_passes(cluster: &Arc<Cluster>, duration: Duration) -> (Client, Result<DetachedLease, LostError>) {
     let (client, receiver) = (cluster.client(), cluster.client());
     let lease = block_on(client.lock("x").acquire()).unwrap();
-    let moving = advance_soon(cluster, advance);
-    cluster.pause(MAX_PAUSE);
+    let advancing_time = advance_time_soon(cluster, duration);
+    cluster.pause(PAUSE_STEPS_MAX);
     let detached = lease.detach();
     if let Ok(detached) = &detached {
         // If the release times out, it is delivered later.
         drop(block_on(receiver.release(detached)));
     }
-    moving.join().unwrap();
+    advancing_time.join().unwrap();
     cluster.close(receiver);
     (client, detached)
 }
@@ -208,13 +208,13 @@ fn detach(cluster: &Arc<Cluster>, advance: Duration) -> (Client, Result<Detached
 #[test]
 fn a_lease_detached_during_a_renewal_is_not_renewed_again() {
     let scene = |cluster: &Arc<Cluster>| {
-        let (client, detached) = detach(cluster, RENEWAL);
+        let (client, detached) = detach_while_time_passes(cluster, RENEWAL);
         assert!(detached.is_ok(), "the lease was lost before it was detached");
-        // A watchdog that still runs would find its lease lost, and release the lease again. The time moves by less
-        // than two ttls, so that messages in flight arrive before the tombstone of the release expires.
+        // If the watchdog still ran, it would find the lease lost and release it again. The time moves by less than two
+        // ttls, so that messages in flight arrive before the tombstone of the release expires.
         for _ in 0..4 {
-            cluster.advance(RENEWAL);
-            cluster.pause(MAX_PAUSE / 8);
+            cluster.advance_time(RENEWAL);
+            cluster.pause(PAUSE_STEPS_MAX / 8);
         }
         cluster.close(client);
     };
@@ -224,7 +224,7 @@ fn a_lease_detached_during_a_renewal_is_not_renewed_again() {
 #[test]
 fn a_lease_is_lost_or_detached_and_never_both() {
     let scene = |cluster: &Arc<Cluster>| {
-        let (client, _) = detach(cluster, LEASE_END);
+        let (client, _) = detach_while_time_passes(cluster, LEASE_END);
         cluster.close(client);
     };
     run_in_many_orders(scene, assert_released_once);
@@ -238,8 +238,8 @@ fn a_connection_that_breaks_during_a_cancellation_leaves_no_vote() {
         let cutting = {
             let cluster = Arc::clone(cluster);
             thread::spawn(move || {
-                cluster.pause(MAX_PAUSE);
-                cluster.cut(0);
+                cluster.pause(PAUSE_STEPS_MAX);
+                cluster.cut_connections(0);
             })
         };
         drop(block_on(canceller.unless_cancelled(client.lock("x").acquire())));

@@ -1,6 +1,7 @@
-//! Model-checks the shipped core: searches the state machines of `quorlock-core` themselves, clients and nodes, in
-//! every order of events within bounds, with all rules of the protocol and without each of them in turn.
+//! Model-checks the shipped core. The searches run the client and node state machines of `quorlock-core` in every order
+//! of events within bounds: once with all rules of the protocol, and once without each rule.
 
+pub mod description;
 pub mod queue;
 pub mod report;
 pub mod roster;
@@ -9,5 +10,4 @@ pub mod scenario;
 pub mod search;
 pub mod setup;
 pub mod slots;
-pub mod words;
 pub mod world;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
-use quorlock_model::report::{HEAD, Row, WIDE_HEAD, WideResult, page, stories};
-use quorlock_model::roster::{self, Caught, Searched};
+use quorlock_model::report::{HEAD, RuleResult, WIDE_HEAD, WideResult, page, traces};
+use quorlock_model::roster::{self, ConfigurationResult, MutantResult};
 use quorlock_model::run_info::RunInfo;
 use quorlock_model::scenario::ALL;
 
@@ -36,13 +36,13 @@ fn main() -> ExitCode {
     let mut rows = Vec::new();
     println!("{HEAD}");
     for scenario in scenarios {
-        let row = Row::search(scenario);
-        println!("{}", row.line());
+        let row = RuleResult::search(scenario);
+        println!("{}", row.table_row());
         rows.push(row);
     }
     if options.rule.is_some() {
         for row in &rows {
-            println!("{}", row.story());
+            println!("{}", row.trace());
         }
     }
     let wide =
@@ -51,12 +51,12 @@ fn main() -> ExitCode {
         println!("\n{WIDE_HEAD}");
     }
     for search in &wide {
-        println!("{}", search.line());
+        println!("{}", search.table_row());
     }
     let (searched, caught) = search_rosters(&options);
-    let failures = rows.iter().filter_map(Row::failure).chain(wide.iter().filter_map(WideResult::failure));
-    let failures = failures.chain(searched.iter().filter_map(Searched::failure));
-    let failures: Vec<String> = failures.chain(caught.iter().filter_map(Caught::failure)).collect();
+    let failures = rows.iter().filter_map(RuleResult::failure).chain(wide.iter().filter_map(WideResult::failure));
+    let failures = failures.chain(searched.iter().filter_map(ConfigurationResult::failure));
+    let failures: Vec<String> = failures.chain(caught.iter().filter_map(MutantResult::failure)).collect();
     for failure in &failures {
         eprintln!("{failure}");
     }
@@ -65,8 +65,8 @@ fn main() -> ExitCode {
         return ExitCode::from(64);
     }
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from);
-    let told = caught.iter().map(Caught::story).fold(stories(&rows), |text, story| text + "\n" + &story);
-    let mut texts = vec![(target.join("model/stories.txt"), told)];
+    let all_traces = caught.iter().map(MutantResult::trace).fold(traces(&rows), |text, trace| text + "\n" + &trace);
+    let mut texts = vec![(target.join("model/traces.txt"), all_traces)];
     let section = roster::section(&searched, &caught);
     texts.extend(options.write.map(|path| (path, page(&RunInfo::now("model"), &rows, &wide, &section))));
     for (path, text) in texts {
@@ -80,19 +80,19 @@ fn main() -> ExitCode {
 }
 
 /// Searches the rules about who may vote, and prints the tables.
-fn search_rosters(options: &Options) -> (Vec<Searched>, Vec<Caught>) {
+fn search_rosters(options: &Options) -> (Vec<ConfigurationResult>, Vec<MutantResult>) {
     let is_wanted = |name: &str, is_quick: bool| {
         options.rule.as_ref().is_none_or(|rule| rule == name) && (is_quick || !options.quick)
     };
     println!("\n{}", roster::HEAD);
-    let searched = Searched::all(|configuration| is_wanted(configuration.name, configuration.is_quick));
-    let searched = searched.inspect(|search| println!("{}", search.line())).collect();
+    let searched = ConfigurationResult::all(|configuration| is_wanted(configuration.name, configuration.is_quick));
+    let searched = searched.inspect(|search| println!("{}", search.table_row())).collect();
     println!("\n{}", roster::MUTANTS_HEAD);
-    let caught = Caught::all(|mutant| is_wanted(mutant.name, mutant.is_quick));
-    let caught: Vec<Caught> = caught.inspect(|search| println!("{}", search.line())).collect();
+    let caught = MutantResult::all(|mutant| is_wanted(mutant.name, mutant.is_quick));
+    let caught: Vec<MutantResult> = caught.inspect(|search| println!("{}", search.table_row())).collect();
     if options.rule.is_some() {
         for search in &caught {
-            println!("{}", search.story());
+            println!("{}", search.trace());
         }
     }
     (searched, caught)

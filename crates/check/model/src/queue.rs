@@ -1,6 +1,6 @@
-//! Searches of the waiting queue: whether every waiter is served, with all rules of waiting and without each.
+//! Searches of the waiting queue: is every waiter served, with all rules, and without each rule of waiting?
 
 mod event;
-pub mod fair;
+pub mod fair_search;
 pub mod search;
 pub mod world;

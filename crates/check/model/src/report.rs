@@ -4,67 +4,67 @@ use std::fmt::Write as _;
 
 use crate::run_info::RunInfo;
 use crate::scenario::{Scenario, WIDE};
-use crate::search::{Counter, Finding};
+use crate::search::{CounterExample, SearchResult};
 
 /// The results for one rule: a search with all rules, and a search without this rule.
-pub struct Row {
+pub struct RuleResult {
     scenario: Scenario,
-    with_rule: Finding,
-    without_rule: Finding,
+    with_rule: SearchResult,
+    without_rule: SearchResult,
 }
 
-impl Row {
+impl RuleResult {
     /// Searches the scenario with all rules, and without its rule.
     pub fn search(scenario: &Scenario) -> Self {
         let (with_rule, without_rule) = (scenario.search.search_with_rule(), scenario.search.search_without_rule());
         Self { scenario: *scenario, with_rule, without_rule }
     }
 
-    /// The reason why this row fails: a violation with all rules, an unfinished search, or no violation without the
-    /// rule.
+    /// The reason why this result is a failure: a violation with all rules, an unfinished search, or no violation
+    /// without the rule.
     pub fn failure(&self) -> Option<String> {
         let name = self.scenario.name;
-        if let Some(counter) = &self.with_rule.counter {
-            return Some(format!("{name}: a violation with all rules in force\n{}", describe(counter)));
+        if let Some(counter_example) = &self.with_rule.counter_example {
+            return Some(format!("{name}: a violation with all rules in force\n{}", describe(counter_example)));
         }
-        if !self.with_rule.exhausted {
+        if !self.with_rule.is_complete {
             return Some(format!("{name}: the search did not end"));
         }
-        self.without_rule.counter.is_none().then(|| format!("{name}: no violation without the rule"))
+        self.without_rule.counter_example.is_none().then(|| format!("{name}: no violation without the rule"))
     }
 
     /// The counter-example of the search without the rule, step by step.
-    pub fn story(&self) -> String {
+    pub fn trace(&self) -> String {
         let Scenario { rule, mutant, .. } = self.scenario;
-        let ending = self.without_rule.counter.as_ref().map_or_else(|| "no violation\n".into(), describe);
+        let ending = self.without_rule.counter_example.as_ref().map_or_else(|| "no violation\n".into(), describe);
         format!("rule: {rule}\nmutant: {mutant}\n{ending}")
     }
 
     /// The row of the table, in Markdown.
-    pub fn line(&self) -> String {
+    pub fn table_row(&self) -> String {
         let Scenario { rule, mutant, .. } = self.scenario;
-        let (length, breach) = match &self.without_rule.counter {
-            Some(counter) => (counter.length.to_string(), counter.breach.to_string()),
+        let (length, violation) = match &self.without_rule.counter_example {
+            Some(counter_example) => (counter_example.length.to_string(), counter_example.violation.to_string()),
             None => ("none".into(), "no violation".into()),
         };
         let (with_rule, without_rule) = (self.with_rule.states, self.without_rule.states);
-        format!("| {rule} | {mutant} | {with_rule} | {without_rule} | {length} | {breach} |")
+        format!("| {rule} | {mutant} | {with_rule} | {without_rule} | {length} | {violation} |")
     }
 }
 
-pub(crate) fn describe(counter: &Counter) -> String {
+pub(crate) fn describe(counter_example: &CounterExample) -> String {
     let mut text = String::new();
-    for (at, line) in counter.story.iter().enumerate() {
+    for (at, line) in counter_example.trace.iter().enumerate() {
         let _ = writeln!(text, "{:>3}. {line}", at + 1);
     }
-    let _ = writeln!(text, "     {}, after {} steps", counter.breach, counter.length);
+    let _ = writeln!(text, "     {}, after {} steps", counter_example.violation, counter_example.length);
     text
 }
 
 /// The result of a wider search, with all rules.
 pub struct WideResult {
     name: &'static str,
-    finding: Finding,
+    finding: SearchResult,
 }
 
 impl WideResult {
@@ -73,47 +73,49 @@ impl WideResult {
         WIDE.iter().map(|(name, wide)| Self { name, finding: wide.search() }).collect()
     }
 
-    /// The reason why this search fails: a violation with all rules, or an unfinished search.
+    /// The reason why this result is a failure: a violation, or an unfinished search.
     pub fn failure(&self) -> Option<String> {
         match &self.finding {
-            Finding { counter: Some(counter), .. } => Some(format!("{}\n{}", self.name, describe(counter))),
-            Finding { exhausted: false, .. } => Some(format!("{}: the search did not end", self.name)),
+            SearchResult { counter_example: Some(counter_example), .. } => {
+                Some(format!("{}\n{}", self.name, describe(counter_example)))
+            }
+            SearchResult { is_complete: false, .. } => Some(format!("{}: the search did not end", self.name)),
             _ => None,
         }
     }
 
     /// The row of the table, in Markdown.
-    pub fn line(&self) -> String {
+    pub fn table_row(&self) -> String {
         format!("| {} | {} |", self.name, self.finding.states)
     }
 }
 
-/// The head of the table of rules.
+/// The header of the table of rules.
 pub const HEAD: &str = "\
 | rule | mutant | states with the rule | states until the counter-example | steps of the counter-example | violation |
 |---|---|---|---|---|---|";
 
-/// The head of the table of wider searches.
+/// The header of the table of wider searches.
 pub const WIDE_HEAD: &str = "| scenario | states |\n|---|---|";
 
 /// The page for `docs/evidence`, in Markdown.
-pub fn page(run_info: &RunInfo, rows: &[Row], wide: &[WideResult], rosters: &str) -> String {
+pub fn page(run_info: &RunInfo, rows: &[RuleResult], wide: &[WideResult], rosters: &str) -> String {
     let mut page =
         format!("# Model checking of the shipped core\n\n{READERS}\n\n{}\n\n{INTRODUCTION}", run_info.line());
     let _ = writeln!(page, "{HEAD}");
     for row in rows {
-        let _ = writeln!(page, "{}", row.line());
+        let _ = writeln!(page, "{}", row.table_row());
     }
     let _ = writeln!(page, "\n## Wider searches with all rules\n\n{WIDE_HEAD}");
     for search in wide {
-        let _ = writeln!(page, "{}", search.line());
+        let _ = writeln!(page, "{}", search.table_row());
     }
     page + rosters
 }
 
 /// The shortest counter-example of each rule, step by step.
-pub fn stories(rows: &[Row]) -> String {
-    rows.iter().map(Row::story).collect::<Vec<_>>().join("\n")
+pub fn traces(rows: &[RuleResult]) -> String {
+    rows.iter().map(RuleResult::trace).collect::<Vec<_>>().join("\n")
 }
 
 const READERS: &str = "\
@@ -157,7 +159,7 @@ one. In all other scenarios votes expire by a clock that does not jump. A jump o
 longer uptime.
 
 A step is one choice of the search: deliver a message, hold one back, cause a fault, or let time pass. `./x model`
-writes every counter-example, step by step, to `target/model/stories.txt`; `./x model --rule NAME` prints one.
+writes every counter-example, step by step, to `target/model/traces.txt`; `./x model --rule NAME` prints one.
 
 Words in the table:
 

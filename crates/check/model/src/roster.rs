@@ -5,32 +5,32 @@
 //!
 //! Simplified:
 //!
-//! - A handshake and the request after it are one step: a request that names an old epoch is not sent, because the node
-//!   refuses it without a change.
+//! - A handshake and the next request are one step. A request with an old epoch is not sent, because the node would
+//!   refuse it and change nothing.
 //! - A client is not an `Acquire` and a `Hold`. It asks one server at a time, keeps one vote for each member id, and wins
 //!   when a majority of the members has granted one fence. It does not release: votes expire.
-//! - A request and its answer are one step, so nothing is under way. A proposal's request that arrives late is one of a
-//!   proposer that acts late.
-//! - A client that looks reads all servers that it reaches in one step, and tells those with its roster that the roster
-//!   is settled. A server gets its fresh id in the step in which it loses its memory.
-//! - In most configurations a proposer gets all promises in one step. Its acceptances are always single steps.
-//! - Time passes in steps of a whole or half a `max_ttl` and a tenth. There is one name.
+//! - A request and its answer are one step, so no message is in flight. A proposer that acts late stands for a request
+//!   that arrives late.
+//! - A client reads all servers that it reaches in one step. If it finds its roster settled, it marks the roster as
+//!   settled on the servers that have it. A server that loses its memory gets its new id in the same step.
+//! - In most configurations a proposer gets all promises in one step. It always gets acceptances one by one.
+//! - Time passes in steps of 1.1 x `max_ttl`, or of half of that. There is one lock name.
 
-mod beginnings;
 mod client;
-mod heal;
-mod propose;
+mod proposal;
+mod recovery;
 mod report;
 mod scenarios;
 mod search;
 mod server;
 mod setup;
-mod tell;
+mod setups;
+mod trace;
 mod vote;
 mod world;
 
-pub use report::{Caught, HEAD, MUTANTS_HEAD, Searched, section};
+pub use report::{ConfigurationResult, HEAD, MUTANTS_HEAD, MutantResult, section};
 pub use scenarios::{CONFIGURATIONS, Configuration, MUTANTS, Mutant};
-pub use search::{exhaust, shortest, shortest_to_stuck};
-pub use setup::{Budget, ClientSpec, Flaw, Order, Setup};
+pub use search::{find_shortest_path_to_stuck, find_shortest_violation, search_all_states};
+pub use setup::{Budget, ClientSpec, Flaw, MembershipChange, Setup};
 pub use world::{Action, World};

@@ -15,14 +15,14 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// The facts about this process, which runs `./x verb`. Missing facts are `unknown`.
-    pub fn now(verb: &str) -> Self {
+    /// The facts about this process, which `./x subcommand` started. A fact that cannot be read is `unknown`.
+    pub fn now(subcommand: &str) -> Self {
         let cores = thread::available_parallelism().map_or_else(|_| "unknown".into(), |cores| cores.to_string());
         Self {
-            date: output("date", &["-u", "+%Y-%m-%d"]),
-            commit: output("git", &["describe", "--always", "--dirty"]),
-            command: std::env::args().skip(1).fold(format!("./x {verb}"), |all, word| all + " " + &word),
-            machine: format!("{}, {cores} cores", output("uname", &["-s", "-m"])),
+            date: output_of("date", &["-u", "+%Y-%m-%d"]),
+            commit: output_of("git", &["describe", "--always", "--dirty"]),
+            command: std::env::args().skip(1).fold(format!("./x {subcommand}"), |all, word| all + " " + &word),
+            machine: format!("{}, {cores} cores", output_of("uname", &["-s", "-m"])),
         }
     }
 
@@ -34,7 +34,7 @@ impl RunInfo {
     }
 }
 
-fn output(command: &str, arguments: &[&str]) -> String {
+fn output_of(command: &str, arguments: &[&str]) -> String {
     let output = Command::new(command).args(arguments).output().ok().filter(|output| output.status.success());
     output.map_or_else(|| "unknown".into(), |output| String::from_utf8_lossy(&output.stdout).trim().into())
 }

@@ -1,4 +1,4 @@
-//! The scenarios: for each rule, a setup in which the protocol without that rule has a violation.
+//! The scenarios: for each rule, a setup in which a search without the rule finds a violation.
 
 mod setups;
 
@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use quorlock_core::rules::{Rule, Rules};
 
-use crate::queue::fair::{Fair, Faults};
+use crate::queue::fair_search::{FairSearch, Faults};
 use crate::queue::{self, world::Flaws};
-use crate::search::{Finding, exhaust, shortest};
+use crate::search::{SearchResult, find_shortest_violation, search_all_states};
 use crate::setup::{Flaw, Setup};
-use crate::slots::{self, Slots};
+use crate::slots::{self, SlotSearch};
 use setups::{
     break_after_release, break_during_renewal, break_now_of_renewing_holder, break_now_with_waiter, break_with_drain,
     break_with_faults, cancellation_or_release, cancellation_or_release_with_lost_request,
@@ -41,36 +41,36 @@ pub struct Scenario {
     /// The behaviour without the rule, as a sentence.
     pub mutant: &'static str,
     /// The search for a violation.
-    pub search: Search,
+    pub search: RuleSearch,
     /// Whether the search takes at most a few seconds.
     pub is_quick: bool,
 }
 
-/// Makes the setup of a search with all rules.
+/// Returns the setup of a search with all rules.
 pub type SetupFn = fn() -> Setup;
 
-/// A search, and the flaw that switches its rule off.
+/// The search for one rule, and the flaw that switches the rule off.
 #[derive(Clone, Copy)]
-pub enum Search {
-    /// A search of leases and fences: the flaw, and the setup with all rules.
+pub enum RuleSearch {
+    /// A search for violations of leases and fences.
     Lease(Flaw, SetupFn),
-    /// A search of the waiting queue: the flaws.
+    /// A search for waiters that are not served.
     Queue(fn() -> Flaws),
 }
 
-impl Search {
+impl RuleSearch {
     /// Searches with all rules.
-    pub fn search_with_rule(self) -> Finding {
+    pub fn search_with_rule(self) -> SearchResult {
         match self {
-            Self::Lease(_, setup) => exhaust(&Arc::new(setup())),
+            Self::Lease(_, setup) => search_all_states(&Arc::new(setup())),
             Self::Queue(_) => queue::search::search(Flaws::default()),
         }
     }
 
     /// Searches without the rule.
-    pub fn search_without_rule(self) -> Finding {
+    pub fn search_without_rule(self) -> SearchResult {
         match self {
-            Self::Lease(flaw, setup) => shortest(&Arc::new(Setup { flaw: Some(flaw), ..setup() })),
+            Self::Lease(flaw, setup) => find_shortest_violation(&Arc::new(Setup { flaw: Some(flaw), ..setup() })),
             Self::Queue(flaws) => queue::search::search(flaws()),
         }
     }
@@ -83,7 +83,7 @@ const fn scenario(
     flaw: Flaw,
     setup: fn() -> Setup,
 ) -> Scenario {
-    Scenario { name, rule, mutant, search: Search::Lease(flaw, setup), is_quick: true }
+    Scenario { name, rule, mutant, search: RuleSearch::Lease(flaw, setup), is_quick: true }
 }
 
 const fn queue_scenario(
@@ -92,7 +92,7 @@ const fn queue_scenario(
     mutant: &'static str,
     flaws: fn() -> Flaws,
 ) -> Scenario {
-    Scenario { name, rule, mutant, search: Search::Queue(flaws), is_quick: true }
+    Scenario { name, rule, mutant, search: RuleSearch::Queue(flaws), is_quick: true }
 }
 
 impl Scenario {
@@ -364,21 +364,21 @@ pub const ALL: &[Scenario] = &[
 /// A search with all rules.
 #[derive(Clone, Copy)]
 pub enum WideSearch {
-    /// A search of leases and fences, with several faults at once.
+    /// A search for violations of leases and fences, with several faults at once.
     Leases(SetupFn),
-    /// A search of the waiting queue, on every fair schedule.
-    Queue(fn() -> Fair),
-    /// A search of semaphores.
-    Slots(fn() -> Slots),
+    /// A search for waiters that a fair schedule does not serve.
+    Queue(fn() -> FairSearch),
+    /// A search for semaphores with too many holders.
+    SlotSearch(fn() -> SlotSearch),
 }
 
 impl WideSearch {
     /// Runs the search.
-    pub fn search(self) -> Finding {
+    pub fn search(self) -> SearchResult {
         match self {
-            Self::Leases(setup) => exhaust(&Arc::new(setup())),
+            Self::Leases(setup) => search_all_states(&Arc::new(setup())),
             Self::Queue(fair) => fair().search(),
-            Self::Slots(slots) => slots().search().0,
+            Self::SlotSearch(slots) => slots().search().0,
         }
     }
 }
@@ -429,58 +429,64 @@ pub const WIDE: &[(&str, WideSearch)] = &[
         "a clock jump that drops votes, a waiter, a late reply, without time passing, checking only fences",
         WideSearch::Leases(votes_dropped_by_clock_jump_with_waiter),
     ),
-    ("three clients for one slot, releases", WideSearch::Slots(slots::three_for_one)),
-    ("three clients for two slots, a release", WideSearch::Slots(slots::three_for_two)),
-    ("three clients for two slots, a lost reply", WideSearch::Slots(slots::three_for_two_and_a_lost_reply)),
-    ("two waiters for one slot, a release", WideSearch::Slots(slots::two_waiters_for_one)),
+    ("three clients for one slot, releases", WideSearch::SlotSearch(slots::three_clients_for_one_slot)),
+    ("three clients for two slots, a release", WideSearch::SlotSearch(slots::three_clients_for_two_slots)),
+    (
+        "three clients for two slots, a lost reply",
+        WideSearch::SlotSearch(slots::three_clients_for_two_slots_and_a_lost_reply),
+    ),
+    ("two waiters for one slot, a release", WideSearch::SlotSearch(slots::two_waiters_for_one_slot)),
     (
         "two clients for two slots, a restart, a release, without time passing",
         WideSearch::Leases(two_slots_with_restart),
     ),
     ("two waiters, a lost request: every fair schedule serves both", WideSearch::Queue(two_waiters)),
-    ("two waiters, a death, a lost request: every fair schedule serves the other", WideSearch::Queue(two_and_a_death)),
+    (
+        "two waiters, a death, a lost request: every fair schedule serves the other",
+        WideSearch::Queue(two_waiters_and_a_death),
+    ),
     (
         "two waiters, a forgotten queue position, a lost request: every fair schedule serves both",
-        WideSearch::Queue(two_and_a_forgotten_position),
+        WideSearch::Queue(two_waiters_and_a_forgotten_position),
     ),
     (
         "two waiters without hints, a lost request: every fair schedule serves both",
-        WideSearch::Queue(two_without_hints),
+        WideSearch::Queue(two_waiters_without_hints),
     ),
     (
         "three waiters, a node down, a lost request: every fair schedule serves all",
-        WideSearch::Queue(three_and_a_node_down),
+        WideSearch::Queue(three_waiters_and_a_node_down),
     ),
     ("three waiters: every fair schedule serves one of them", WideSearch::Queue(three_waiters)),
 ];
 
 /// Two waiters, and a lost request.
-pub fn two_waiters() -> Fair {
-    let faults = Faults { loss: true, ..Faults::default() };
-    Fair { waiters: 2, faults, until_all_served: true, flaws: Flaws::default() }
+pub fn two_waiters() -> FairSearch {
+    let faults = Faults { lost_request: true, ..Faults::default() };
+    FairSearch { waiters: 2, faults, serves_all_waiters: true, flaws: Flaws::default() }
 }
 
-/// Two waiters, one of which dies, and a lost request.
-pub fn two_and_a_death() -> Fair {
-    Fair { faults: Faults { loss: true, death: true, ..Faults::default() }, ..two_waiters() }
+/// Two waiters, a death of one of them, and a lost request.
+pub fn two_waiters_and_a_death() -> FairSearch {
+    FairSearch { faults: Faults { lost_request: true, waiter_death: true, ..Faults::default() }, ..two_waiters() }
 }
 
-/// Two waiters, one of which loses a queue position, and a lost request.
-pub fn two_and_a_forgotten_position() -> Fair {
-    Fair { faults: Faults { loss: true, forgotten: true, ..Faults::default() }, ..two_waiters() }
+/// Two waiters, a queue position that a node forgets, and a lost request.
+pub fn two_waiters_and_a_forgotten_position() -> FairSearch {
+    FairSearch { faults: Faults { lost_request: true, forgotten_position: true, ..Faults::default() }, ..two_waiters() }
 }
 
 /// Two waiters that get no hints and no handoffs, and a lost request.
-pub fn two_without_hints() -> Fair {
-    Fair { flaws: Flaws { hints_lost: true, ..Flaws::default() }, ..two_waiters() }
+pub fn two_waiters_without_hints() -> FairSearch {
+    FairSearch { flaws: Flaws { loses_hints: true, ..Flaws::default() }, ..two_waiters() }
 }
 
 /// Three waiters, a lost request, and only two nodes that reply.
-pub fn three_and_a_node_down() -> Fair {
-    Fair { waiters: 3, flaws: Flaws { down: Some(0), ..Flaws::default() }, ..two_waiters() }
+pub fn three_waiters_and_a_node_down() -> FairSearch {
+    FairSearch { waiters: 3, flaws: Flaws { unreachable_node: Some(0), ..Flaws::default() }, ..two_waiters() }
 }
 
 /// Three waiters. The search ends when the first waiter is served.
-pub fn three_waiters() -> Fair {
-    Fair { waiters: 3, faults: Faults::default(), until_all_served: false, ..two_waiters() }
+pub fn three_waiters() -> FairSearch {
+    FairSearch { waiters: 3, faults: Faults::default(), serves_all_waiters: false, ..two_waiters() }
 }

@@ -1,94 +1,98 @@
-//! Searches all states: breadth first for the shortest counter-example, depth first to show that there is none.
+//! Searches the states: breadth first for the shortest counter-example, depth first to show that there is none.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 use crate::setup::Setup;
-use crate::world::{Action, Breach, Line, World};
+use crate::world::{Action, TraceLine, Violation, World};
 
-/// A limit above the states of every search, so that a search ends even if a rule fails in an unexpected way.
+/// A limit above the states of every search, so that a search ends even if a rule fails.
 pub const STATES_MAX: usize = 8_000_000;
 
 /// The result of a search.
 #[derive(Debug)]
-pub struct Finding {
+pub struct SearchResult {
     /// The number of states.
     pub states: usize,
     /// The shortest counter-example, if there is one.
-    pub counter: Option<Counter>,
+    pub counter_example: Option<CounterExample>,
     /// Whether every state within the bounds was visited.
-    pub exhausted: bool,
+    pub is_complete: bool,
 }
 
 /// A counter-example.
 #[derive(Debug)]
-pub struct Counter {
+pub struct CounterExample {
     /// The violation.
-    pub breach: Breach,
+    pub violation: Violation,
     /// The number of actions before the violation.
     pub length: usize,
-    /// The events.
-    pub story: Vec<Line>,
+    /// The events, step by step.
+    pub trace: Vec<TraceLine>,
 }
 
 /// Searches for the shortest path to a violation, breadth first.
-pub fn shortest(setup: &Arc<Setup>) -> Finding {
+pub fn find_shortest_violation(setup: &Arc<Setup>) -> SearchResult {
     let start = World::new(setup);
     // The predecessor of each state.
-    let mut seen: HashMap<u64, Option<(u64, Action)>> = HashMap::from([(start.key(), None)]);
-    let mut open = VecDeque::from([(start.key(), start)]);
-    while let Some((key, world)) = open.pop_front() {
-        for action in world.enabled() {
+    let mut visited: HashMap<u64, Option<(u64, Action)>> = HashMap::from([(start.key(), None)]);
+    let mut unexplored = VecDeque::from([(start.key(), start)]);
+    while let Some((key, world)) = unexplored.pop_front() {
+        for action in world.next_actions() {
             let mut next = world.clone();
             next.act(action);
             let next_key = next.key();
-            if seen.contains_key(&next_key) {
+            if visited.contains_key(&next_key) {
                 continue;
             }
-            seen.insert(next_key, Some((key, action)));
-            if let Some(breach) = next.breach() {
-                let path = path_to(&seen, next_key);
-                let counter = Counter { breach, length: path.len(), story: tell(setup, &path) };
-                return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
+            visited.insert(next_key, Some((key, action)));
+            if let Some(violation) = next.violation() {
+                let path = actions_to(&visited, next_key);
+                let counter_example = CounterExample { violation, length: path.len(), trace: trace_of(setup, &path) };
+                return SearchResult {
+                    states: visited.len(),
+                    counter_example: Some(counter_example),
+                    is_complete: false,
+                };
             }
-            open.push_back((next_key, next));
+            unexplored.push_back((next_key, next));
         }
-        if seen.len() > STATES_MAX {
-            return Finding { states: seen.len(), counter: None, exhausted: false };
+        if visited.len() > STATES_MAX {
+            return SearchResult { states: visited.len(), counter_example: None, is_complete: false };
         }
     }
-    Finding { states: seen.len(), counter: None, exhausted: true }
+    SearchResult { states: visited.len(), counter_example: None, is_complete: true }
 }
 
 /// Visits every state, depth first, which needs the least memory.
-pub fn exhaust(setup: &Arc<Setup>) -> Finding {
+pub fn search_all_states(setup: &Arc<Setup>) -> SearchResult {
     let start = World::new(setup);
-    let mut seen = HashSet::from([start.key()]);
-    let mut open = vec![start];
-    while let Some(world) = open.pop() {
-        if world.breach().is_some() {
+    let mut visited = HashSet::from([start.key()]);
+    let mut unexplored = vec![start];
+    while let Some(world) = unexplored.pop() {
+        if world.violation().is_some() {
             // Searches again from the start, for the shortest counter-example.
-            return shortest(setup);
+            return find_shortest_violation(setup);
         }
-        if seen.len() > STATES_MAX {
-            return Finding { states: seen.len(), counter: None, exhausted: false };
+        if visited.len() > STATES_MAX {
+            return SearchResult { states: visited.len(), counter_example: None, is_complete: false };
         }
-        for action in world.enabled() {
+        for action in world.next_actions() {
             let mut next = world.clone();
             next.act(action);
-            if seen.insert(next.key()) {
-                open.push(next);
+            if visited.insert(next.key()) {
+                unexplored.push(next);
             }
         }
     }
-    Finding { states: seen.len(), counter: None, exhausted: true }
+    SearchResult { states: visited.len(), counter_example: None, is_complete: true }
 }
 
-/// The actions that led to this state, given the predecessor of each state.
-pub(crate) fn path_to<T: Copy>(seen: &HashMap<u64, Option<(u64, T)>>, end: u64) -> Vec<T> {
+/// The actions that lead to the state `end`, according to the predecessor of each state.
+pub(crate) fn actions_to<T: Copy>(visited: &HashMap<u64, Option<(u64, T)>>, end: u64) -> Vec<T> {
     let mut path = Vec::new();
     let mut state = end;
-    while let Some(Some((before, action))) = seen.get(&state) {
+    while let Some(Some((before, action))) = visited.get(&state) {
         path.push(*action);
         state = *before;
     }
@@ -96,11 +100,11 @@ pub(crate) fn path_to<T: Copy>(seen: &HashMap<u64, Option<(u64, T)>>, end: u64) 
     path
 }
 
-/// The story of the actions on a path.
-fn tell(setup: &Arc<Setup>, path: &[Action]) -> Vec<Line> {
-    let mut world = World::with_story(setup);
+/// The trace of the actions on a path.
+fn trace_of(setup: &Arc<Setup>, path: &[Action]) -> Vec<TraceLine> {
+    let mut world = World::with_trace(setup);
     for action in path {
         world.act(*action);
     }
-    world.into_story()
+    world.into_trace()
 }

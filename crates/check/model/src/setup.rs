@@ -1,4 +1,4 @@
-//! The setup of a search: servers, clients, fault budgets, and a deliberate flaw.
+//! The setup of a search: servers, clients, fault budgets, and a flaw.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ pub const TTL: Duration = Duration::from_secs(1);
 /// `max_ttl >= 2 * max_clock_skew + max_clock_step_back`.
 pub const MAX_SKEW_MICROS: u64 = 400_000;
 
-/// A deliberate flaw: one rule of the protocol is missing.
+/// A deliberate flaw: one rule of the protocol is switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A rule of the core's client state machines.
     Core(Rule),
     /// A client uses one id for all of its attempts.
     AttemptReused,
-    /// All clients use the same id.
+    /// All clients use the same attempt id.
     AttemptShared,
     /// A reply counts for the client's latest request.
     RepliesUnmatched,
@@ -60,7 +60,7 @@ pub enum Flaw {
     PlainEpochUnchecked,
     /// A release also ends the entries of all other holders.
     ReleaseEndsAllEntries,
-    /// A node stores a reader's fence for longer than the reader's entries.
+    /// A node keeps a reader's fence after the reader's last entry has ended.
     ReaderFenceKept,
     /// Clients subtract no drift from the ttl.
     NoDrift,
@@ -85,10 +85,10 @@ pub struct ClientSpec {
     pub servers: Vec<usize>,
     /// The indexes of the addresses that the client can reach.
     pub reachable: Vec<usize>,
-    /// The rate of the client's clock: fast by this many parts per million.
-    pub ppm: i64,
-    /// How far the client's estimate of the nodes' clocks is ahead, in microseconds.
-    pub ahead_micros: i64,
+    /// How much faster the client's clock runs than real time, in parts per million.
+    pub clock_rate_ppm: i64,
+    /// How far the client's estimate of the nodes' wall clocks is ahead of these clocks, in microseconds.
+    pub clock_estimate_ahead_micros: i64,
     /// The mode of the client's lock.
     pub mode: Mode,
     /// Whether the client uses plain locks.
@@ -97,17 +97,17 @@ pub struct ClientSpec {
     pub acquires: u8,
     /// The time between two renewals, in milliseconds.
     pub renewal_millis: Option<u64>,
-    /// Whether a refused request joins the waiting queue. The client does not poll.
+    /// Whether the client waits in the queue if its request is refused. The client does not poll.
     pub is_waiter: bool,
-    /// Whether the client's requests wait in its send queues, and are sent at any later time.
+    /// Whether the client queues its requests and sends them at any later time.
     pub has_send_queue: bool,
-    /// If the client detaches its lease at once: how many times the receiver may extend the lease.
+    /// How many times the receiver may extend the lease, if the client detaches its lease.
     pub detached_extensions: Option<u8>,
-    /// If the client breaks a lease, once: the mode of the break.
+    /// The mode of the break, if the client breaks a lease. It does so once.
     pub break_mode: Option<BreakMode>,
-    /// If the client retires an owner, once: the retirement.
+    /// The retirement, if the client retires an owner. It does so once.
     pub retirement: Option<Retirement>,
-    /// If the client repairs its detached lease, once, on the nodes that have not granted the lease: the receiver.
+    /// The receiver, if the client repairs its detached lease. It does so once, on the nodes that have not granted it.
     pub repair_receiver: Option<Receiver>,
 }
 
@@ -135,8 +135,8 @@ impl ClientSpec {
         Self {
             servers: vec![0, 1, 2],
             reachable: vec![0, 1, 2],
-            ppm: 0,
-            ahead_micros: 0,
+            clock_rate_ppm: 0,
+            clock_estimate_ahead_micros: 0,
             mode: Mode::EXCLUSIVE,
             plain: false,
             acquires: 1,
@@ -160,7 +160,7 @@ impl ClientSpec {
         Self { acquires: 0, retirement: Some(retirement), ..Self::once() }
     }
 
-    /// A client that acquires the lock once, and reaches only these addresses.
+    /// A client that acquires the lock once, and reaches only the given addresses.
     pub fn reaching(nodes: &[usize]) -> Self {
         Self { reachable: nodes.to_vec(), ..Self::once() }
     }
@@ -183,7 +183,7 @@ pub struct Budget {
     pub restored_snapshots: u8,
     /// Servers that are emptied while they run.
     pub flushes: u8,
-    /// Servers that load a copy from before the first vote while they run.
+    /// Running servers that load a copy of their data from before the first vote.
     pub rollbacks: u8,
     /// Jumps of a server's wall clock.
     pub clock_jumps: u8,
@@ -208,51 +208,51 @@ pub enum Expiry {
 pub struct Setup {
     /// The number of servers.
     pub servers: usize,
-    /// The rate of the servers' clocks: fast by this many parts per million.
-    pub ppm: i64,
+    /// How much faster the servers' clocks run than real time, in parts per million.
+    pub clock_rate_ppm: i64,
     /// The clients.
     pub clients: Vec<ClientSpec>,
     /// The fault budgets.
     pub budget: Budget,
     /// The end of the search, in milliseconds.
     pub horizon_millis: u64,
-    /// Time passes to multiples of this many milliseconds, and to the moments at which something is due.
-    pub grid_millis: u64,
+    /// The length of a time step, in milliseconds. Time passes to each multiple of it, and to each timer and expiry.
+    pub time_step_millis: u64,
     /// The node deadline of clients, in milliseconds.
     pub node_deadline_millis: u64,
-    /// Servers that store the fence of an earlier lease: the server, and how far the fence is ahead of its clock at the
-    /// start, in microseconds.
+    /// Servers that store the fence of an earlier lease. Each entry is a server, and how far the fence is ahead of the
+    /// server's clock at the start, in microseconds.
     pub stored_fences: Vec<(usize, i64)>,
     /// The servers that may restart, be emptied, or get their clocks set.
     pub faulty_servers: Vec<usize>,
     /// How far a jump moves a server's wall clock ahead, in microseconds.
     pub jump_micros: i64,
-    /// Whether the search checks only fences, and allows two holders, which a single trusted node may have after a
+    /// Whether the search checks only fences and allows two holders. A single trusted node may have two holders after a
     /// restart.
     pub checks_only_fences: bool,
     /// The clock by which votes expire.
     pub expiry: Expiry,
-    /// Whether clients report the elapsed time of a quarantine at every moment, and not only at the quarantine's end.
+    /// Whether clients report the elapsed time of a quarantine at any time. Otherwise they report it at its end.
     pub has_frequent_claims: bool,
-    /// Whether the servers are interchangeable: the search then tries only one order of their first use.
+    /// Whether the servers are interchangeable. If so, the search tries only one order of their first use.
     pub are_servers_interchangeable: bool,
     /// The deliberate flaw.
     pub flaw: Option<Flaw>,
 }
 
 impl Setup {
-    /// Three servers and these clients. No fault occurs, but messages may be delayed.
+    /// Three servers and the given clients. No fault occurs, but messages may be delayed.
     pub fn new(clients: Vec<ClientSpec>) -> Self {
         let (budget, flaw) = (Budget::default(), None);
         let are_servers_interchangeable =
             clients.iter().all(|spec| spec.servers == [0, 1, 2] && spec.reachable == [0, 1, 2]);
         Self {
             servers: 3,
-            ppm: 0,
+            clock_rate_ppm: 0,
             clients,
             budget,
             horizon_millis: 1_100,
-            grid_millis: 500,
+            time_step_millis: 500,
             node_deadline_millis: 600,
             stored_fences: Vec::new(),
             faulty_servers: vec![0],
@@ -265,14 +265,14 @@ impl Setup {
         }
     }
 
-    /// Whether every holder gets the message about a break, because no connection ends.
+    /// Whether every holder is notified of a break. A notification can be lost only if a connection ends.
     pub fn notifies_of_every_break(&self) -> bool {
         let Budget { connection_breaks, crashes, restored_snapshots, flushes, rollbacks, .. } = self.budget;
         [connection_breaks, crashes, restored_snapshots, flushes, rollbacks] == [0; 5]
     }
 
     /// Whether votes expire by the wall clock.
-    pub fn expires_by_wall(&self) -> bool {
+    pub fn expires_by_wall_clock(&self) -> bool {
         self.expiry == Expiry::Wall
     }
 

@@ -1,22 +1,22 @@
 //! The shipped nodes and clients; the search controls the network, the clocks and the faults.
 //!
 //! Every node runs `node::apply` and `node::attend`, every client the state machines `Acquire` and `Hold`. Connections
-//! between them are ordered in both directions and may break; messages in flight may then arrive late or never. Nothing
-//! moves by itself: an [`Action`] is the next event. A message that is not delivered is late or lost.
+//! between them are ordered in both directions and may break. Messages in flight may then arrive late or never. The
+//! search chooses each next event, an [`Action`]. A message that is not delivered is late or lost.
 
-mod breaking;
-mod choices;
 mod client;
 mod clock;
-mod drive;
-mod judge;
+mod connections;
+mod guarantees;
+mod lease_break;
 mod link;
-mod order;
-mod retiring;
+mod next_actions;
+mod retirement;
 mod server;
 mod shared;
-mod tell;
-mod wire;
+mod steps;
+mod trace;
+mod vote_order;
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -27,18 +27,18 @@ use quorlock_core::node::Epoch;
 use quorlock_core::time::Moment;
 
 use crate::setup::{Budget, Flaw, Setup};
-use breaking::LeaseBreak;
 use client::Client;
-use clock::{client_time, when_client, when_past};
-pub use judge::Breach;
+use clock::{client_time, real_time_after, real_time_of_client};
+pub use guarantees::Violation;
+use lease_break::LeaseBreak;
 use link::{Connection, Message};
-use order::Order;
-use retiring::OwnerRetirement;
+use retirement::OwnerRetirement;
 use server::{Memory, Server};
 pub(crate) use shared::{FixedBuildHasher, Shared};
-pub use tell::Line;
+pub use trace::TraceLine;
+use vote_order::VoteOrder;
 
-/// The next event. Its fields are a client, a client and one of its addresses, or a server.
+/// The next event. Its fields are indexes: of a client, of a client and one of its addresses, or of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The client starts to acquire the lock.
@@ -109,15 +109,15 @@ pub struct World {
     /// The highest fence so far of each slot.
     highest_slot_fences: Vec<(u32, Fence)>,
     /// The grants in order, if votes expire by the wall clock.
-    vote_order: Option<Order>,
+    vote_order: Option<VoteOrder>,
     epochs: u64,
     broken: Option<LeaseBreak>,
     retired: Option<OwnerRetirement>,
     /// The number of servers that were used so far. All other servers are interchangeable.
     used_servers: usize,
-    breach: Option<Breach>,
+    violation: Option<Violation>,
     /// The events so far, if requested.
-    story: Option<Vec<Line>>,
+    trace: Option<Vec<TraceLine>>,
 }
 
 impl World {
@@ -126,7 +126,7 @@ impl World {
         Self::begin(setup, None)
     }
 
-    fn begin(setup: &Arc<Setup>, story: Option<Vec<Line>>) -> Self {
+    fn begin(setup: &Arc<Setup>, trace: Option<Vec<TraceLine>>) -> Self {
         let mut world = Self {
             setup: Arc::clone(setup),
             now: 0,
@@ -137,38 +137,38 @@ impl World {
             highest_fence_owner: None,
             highest_joint_fence: None,
             highest_slot_fences: Vec::new(),
-            vote_order: setup.expires_by_wall().then(|| Order::new(setup.servers)),
+            vote_order: setup.expires_by_wall_clock().then(|| VoteOrder::new(setup.servers)),
             epochs: 0,
             broken: None,
             retired: None,
             used_servers: if setup.are_servers_interchangeable { 0 } else { setup.servers },
-            breach: None,
-            story: None,
+            violation: None,
+            trace: None,
         };
         for (index, spec) in setup.clients.iter().enumerate() {
             for &node in &spec.reachable {
                 world.connect(index, node);
             }
         }
-        world.story = story;
+        world.trace = trace;
         // Time counts from the first start.
         world.start(0);
         world
     }
 
     /// Like [`World::new`], and records the events.
-    pub fn with_story(setup: &Arc<Setup>) -> Self {
+    pub fn with_trace(setup: &Arc<Setup>) -> Self {
         Self::begin(setup, Some(Vec::new()))
     }
 
     /// The violation, if there is one.
-    pub fn breach(&self) -> Option<Breach> {
-        self.breach
+    pub fn violation(&self) -> Option<Violation> {
+        self.violation
     }
 
     /// The events so far.
-    pub fn into_story(self) -> Vec<Line> {
-        self.story.unwrap_or_default()
+    pub fn into_trace(self) -> Vec<TraceLine> {
+        self.trace.unwrap_or_default()
     }
 
     /// A hash of the state. Two states with the same hash have the same future.
@@ -180,7 +180,8 @@ impl World {
             &self.highest_slot_fences,
             &self.vote_order,
         );
-        let rest = (self.budget_left, fences, self.epochs, &self.broken, &self.retired, self.used_servers, self.breach);
+        let rest =
+            (self.budget_left, fences, self.epochs, &self.broken, &self.retired, self.used_servers, self.violation);
         FixedBuildHasher.hash_one((self.now, &self.servers, &self.clients, rest))
     }
 
@@ -204,10 +205,10 @@ impl World {
                 self.deliver(index, node);
             }
             Action::Receive(index, node) => {
-                let server = tell::server_name(self.setup.clients[index].servers[node]);
+                let server = trace::server_name(self.setup.clients[index].servers[node]);
                 let is_break = matches!(self.clients[index].links[node].to_client.front(), Some(Message::Broken));
                 let what = if is_break { " about a break" } else { "" };
-                self.say_of_client(index, || format!("receives a message{what} from {server}"));
+                self.trace_client(index, || format!("receives a message{what} from {server}"));
                 self.receive(index, node);
             }
             Action::DeliverStray(index, node) => self.deliver_stray(index, node),
@@ -241,7 +242,7 @@ impl World {
             Action::TakeSnapshot(server) => {
                 self.budget_left.snapshots -= 1;
                 self.servers[server].snapshot = Some(Box::new(self.servers[server].memory.clone()));
-                self.say_of_server(server, || "takes a snapshot".into());
+                self.trace_server(server, || "takes a snapshot".into());
             }
             Action::RestoreSnapshot(server) => {
                 self.budget_left.restored_snapshots -= 1;
@@ -251,7 +252,7 @@ impl World {
             Action::Flush(server) => {
                 self.budget_left.flushes -= 1;
                 self.servers[server].memory = Memory::default();
-                self.say_of_server(server, || "is emptied (FLUSHALL); its connections stay".into());
+                self.trace_server(server, || "is emptied (FLUSHALL); its connections stay".into());
             }
             Action::RollBack(server) => {
                 self.budget_left.rollbacks -= 1;
@@ -261,33 +262,33 @@ impl World {
                 self.budget_left.clock_jumps -= 1;
                 let by = self.setup.jump_micros;
                 self.servers[server].jump(by);
-                self.say_of_server(server, || format!("has its wall clock set by {} ms", by / 1_000));
-                self.catch_up();
+                self.trace_server(server, || format!("has its wall clock set by {} ms", by / 1_000));
+                self.run_due_timers();
             }
-            Action::PassTime => self.pass(),
+            Action::PassTime => self.pass_time(),
         }
-        self.tidy();
-        self.judge();
+        self.remove_stale_data();
+        self.check_guarantees();
     }
 
-    /// Removes what makes no difference any more, so that states with the same future are equal.
-    fn tidy(&mut self) {
+    /// Removes data that no longer affects the future, so that states with the same future are equal.
+    fn remove_stale_data(&mut self) {
         for index in 0..self.clients.len() {
             for node in 0..self.clients[index].links.len() {
-                while self.is_idle_release(index, node) {
+                while self.is_release_without_effect(index, node) {
                     self.deliver(index, node);
                     self.receive(index, node);
                 }
             }
-            if self.clients[index].has_stale_state() {
-                self.clients[index].forget();
+            if self.clients[index].has_stale_data() {
+                self.clients[index].remove_stale_data();
             }
         }
     }
 
-    /// Whether the next request is a release that changes nothing, because its vote does not exist and no request for
-    /// the vote can arrive any more.
-    fn is_idle_release(&self, index: usize, node: usize) -> bool {
+    /// Whether the next request is a release that changes nothing: its vote does not exist, and no request for the vote
+    /// can still arrive.
+    fn is_release_without_effect(&self, index: usize, node: usize) -> bool {
         let link = &self.clients[index].links[node];
         let server = &self.servers[self.setup.clients[index].servers[node]];
         let is_live = link.connection.as_ref().is_some_and(|connection| !connection.is_dead);
@@ -296,11 +297,11 @@ impl World {
             && link
                 .to_node
                 .front()
-                .is_some_and(|in_flight| !link.has_stray_of(in_flight) && server.is_idle_release(in_flight))
+                .is_some_and(|in_flight| !link.has_stray_of(in_flight) && server.is_release_without_effect(in_flight))
     }
 
     fn roll_back(&mut self, server: usize) {
-        self.say_of_server(server, || "takes over an old copy of its data; its connections stay".into());
+        self.trace_server(server, || "loads an old copy of its data; its connections stay".into());
         let setup = Arc::clone(&self.setup);
         if !self.servers[server].roll_back(&setup) {
             return;
@@ -315,12 +316,12 @@ impl World {
     }
 
     fn restart(&mut self, server: usize, memory: Memory, how: &str) {
-        self.say_of_server(server, || how.into());
+        self.trace_server(server, || how.into());
         let setup = Arc::clone(&self.setup);
         // A restart takes at least a millisecond.
         self.now += 1_000;
         self.servers[server].restart(&setup, self.now, memory);
-        self.catch_up();
+        self.run_due_timers();
         if setup.has_flaw(Flaw::HandshakeSkipped) {
             return;
         }
@@ -336,24 +337,24 @@ impl World {
     }
 
     /// The next time at which a timer, an expiry or a grid point is due, within the horizon, in microseconds.
-    fn next_due(&self) -> Option<u64> {
+    fn next_due_time(&self) -> Option<u64> {
         let setup = &self.setup;
-        let mut due = vec![(self.now / 1_000 / setup.grid_millis + 1) * setup.grid_millis * 1_000];
+        let mut due = vec![(self.now / 1_000 / setup.time_step_millis + 1) * setup.time_step_millis * 1_000];
         for server in &self.servers {
-            due.extend(server.expiries(setup).map(|millis| when_past(setup.ppm, millis)));
+            due.extend(server.expiries(setup).map(|millis| real_time_after(setup.clock_rate_ppm, millis)));
         }
         for (client, spec) in self.clients.iter().zip(&setup.clients) {
             let moments = client.next_tick().into_iter().chain(client.detached_end());
-            due.extend(moments.map(|moment| when_client(spec.ppm, moment)));
+            due.extend(moments.map(|moment| real_time_of_client(spec.clock_rate_ppm, moment)));
             for (link, server) in client.links.iter().zip(&spec.servers) {
                 let end = link.connection.as_ref().and_then(|connection| self.quarantine_end(connection, *server));
-                due.extend(end.map(|moment| when_client(spec.ppm, moment)));
+                due.extend(end.map(|moment| real_time_of_client(spec.clock_rate_ppm, moment)));
             }
         }
         due.into_iter().filter(|at| *at > self.now && *at <= setup.horizon_millis * 1_000).min()
     }
 
-    /// When the client of this connection can claim that the quarantine is over.
+    /// The time at which the client of this connection can claim that the quarantine is over.
     fn quarantine_end(&self, connection: &Connection, server: usize) -> Option<Moment> {
         let life = self.servers[server].memory.life.as_ref()?;
         let is_pending = !connection.is_voting && !connection.is_dead;
@@ -362,18 +363,18 @@ impl World {
         Some(report.at + std::time::Duration::from_micros(left))
     }
 
-    fn pass(&mut self) {
-        if let Some(next) = self.next_due() {
+    fn pass_time(&mut self) {
+        if let Some(next) = self.next_due_time() {
             self.now = next;
         }
-        self.catch_up();
+        self.run_due_timers();
     }
 
     /// Expires votes and fires timers that are due.
-    fn catch_up(&mut self) {
+    fn run_due_timers(&mut self) {
         let setup = Arc::clone(&self.setup);
         for server in &mut self.servers {
-            if server.expiries(&setup).any(|millis| when_past(setup.ppm, millis) <= self.now) {
+            if server.expiries(&setup).any(|millis| real_time_after(setup.clock_rate_ppm, millis) <= self.now) {
                 server.remove_expired(&setup, self.now);
             }
         }
@@ -384,9 +385,9 @@ impl World {
         }
     }
 
-    /// The present reading of a client's clock.
+    /// The current reading of a client's clock.
     fn client_now(&self, index: usize) -> Moment {
-        client_time(self.setup.clients[index].ppm, self.now)
+        client_time(self.setup.clients[index].clock_rate_ppm, self.now)
     }
 
     fn fresh_epoch(&mut self) -> Epoch {

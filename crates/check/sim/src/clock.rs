@@ -2,44 +2,49 @@
 
 const MILLION: u64 = 1_000_000;
 
-/// A clock that may run fast or slow, stop, or be set.
+/// A clock that can run fast or slow, stop, or be set.
 #[derive(Clone, Debug)]
 pub struct Clock {
     /// The real time of the last change of the clock.
     changed_at: u64,
     /// The reading of the clock after its last change.
-    reading_then: u64,
+    reading_at_change: u64,
     /// The nanoseconds that the clock counts in a million nanoseconds of real time.
     rate: u64,
 }
 
 impl Clock {
-    /// A clock with this first reading, fast by `ppm` parts per million.
-    pub fn new(reading: u64, ppm: i64) -> Self {
-        Self { changed_at: 0, reading_then: reading, rate: MILLION.saturating_add_signed(ppm) }
+    /// A clock that starts at `reading` and runs faster than real time by `clock_rate_ppm` parts per million.
+    pub fn new(reading: u64, clock_rate_ppm: i64) -> Self {
+        Self { changed_at: 0, reading_at_change: reading, rate: MILLION.saturating_add_signed(clock_rate_ppm) }
     }
 
     /// The reading at this real time.
     pub fn read(&self, now: u64) -> u64 {
-        self.reading_then + (now - self.changed_at) * self.rate / MILLION
+        self.reading_at_change + (now - self.changed_at) * self.rate / MILLION
     }
 
     /// The real time at which the clock reaches `reading`. `None` if the clock is stopped.
     pub fn time_of(&self, reading: u64) -> Option<u64> {
-        if reading <= self.reading_then {
+        if reading <= self.reading_at_change {
             return Some(self.changed_at);
         }
-        (self.rate > 0).then(|| self.changed_at + ((reading - self.reading_then) * MILLION).div_ceil(self.rate))
+        (self.rate > 0).then(|| self.changed_at + ((reading - self.reading_at_change) * MILLION).div_ceil(self.rate))
     }
 
-    /// Changes the rate: fast by `ppm` parts per million. At minus a million the clock stops.
-    pub fn set_rate(&mut self, now: u64, ppm: i64) {
-        *self = Self { changed_at: now, reading_then: self.read(now), rate: MILLION.saturating_add_signed(ppm) };
+    /// Changes the rate: the clock now runs faster than real time by `clock_rate_ppm` parts per million. At minus a
+    /// million, it stands still.
+    pub fn set_rate(&mut self, now: u64, clock_rate_ppm: i64) {
+        *self = Self {
+            changed_at: now,
+            reading_at_change: self.read(now),
+            rate: MILLION.saturating_add_signed(clock_rate_ppm),
+        };
     }
 
     /// Sets the clock ahead or back.
     pub fn jump(&mut self, now: u64, by: i64) {
-        *self = Self { changed_at: now, reading_then: self.read(now).saturating_add_signed(by), rate: self.rate };
+        *self = Self { changed_at: now, reading_at_change: self.read(now).saturating_add_signed(by), rate: self.rate };
     }
 }
 
@@ -49,13 +54,13 @@ mod tests {
 
     #[test]
     fn a_clock_reaches_a_reading_at_the_predicted_time() {
-        for ppm in [-99_999, -3, 0, 7, 100_000] {
-            let mut clock = Clock::new(5_000, ppm);
+        for clock_rate_ppm in [-99_999, -3, 0, 7, 100_000] {
+            let mut clock = Clock::new(5_000, clock_rate_ppm);
             clock.jump(1_000, 70);
             for reading in [4_000, 6_000, 6_071, 1_234_567] {
                 let at = clock.time_of(reading).unwrap().max(1_000);
-                assert!(clock.read(at) >= reading, "{ppm} {reading}");
-                assert!(at == 1_000 || clock.read(at - 1) < reading, "{ppm} {reading}");
+                assert!(clock.read(at) >= reading, "{clock_rate_ppm} {reading}");
+                assert!(at == 1_000 || clock.read(at - 1) < reading, "{clock_rate_ppm} {reading}");
             }
         }
     }

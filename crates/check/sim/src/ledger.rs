@@ -1,4 +1,4 @@
-//! Records all leases of a run, and checks the guarantees.
+//! Records all leases of a run, and checks the guarantees about leases and fences.
 
 mod store;
 
@@ -8,24 +8,24 @@ use quorlock::peek::Peek;
 use quorlock::{Fence, LeaseId};
 use quorlock_core::request::{Request, Ticket};
 
-use crate::world::Story;
+use crate::world::Trace;
 pub(crate) use store::Store;
 
 /// A violated guarantee.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Breach {
+pub enum Violation {
     /// Two valid leases exclude each other.
     TwoHolders,
     /// A fence is not higher than all earlier fences.
     FenceOrder,
     /// A lost lease is valid again.
     LostLeaseRevived,
-    /// A store that checks fences accepted the writes of two holders as those of one.
+    /// A store that checks fences accepted writes with the same fence from two holders.
     StoreCorrupted,
-    /// A retired owner acquired the name after a majority had acknowledged the retirement, or still holds it more than
-    /// a ttl later.
+    /// An owner acquired the name after a majority had acknowledged its retirement, or holds the name for more than a
+    /// ttl after that.
     RetiredOwnerHolds,
-    /// A node refused an owner as retired that was not retired from this name.
+    /// A node refused an owner as retired, although the owner was not retired from this name.
     WronglyRetired,
     /// Closed clients left votes or queue positions behind.
     LeftBehind(Vec<String>),
@@ -37,7 +37,7 @@ pub enum Breach {
     Panicked(String),
 }
 
-impl std::fmt::Display for Breach {
+impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::TwoHolders => f.write_str("two holders"),
@@ -45,10 +45,10 @@ impl std::fmt::Display for Breach {
             Self::LostLeaseRevived => f.write_str("a lost lease is valid again"),
             Self::StoreCorrupted => f.write_str("a store that checks fences is corrupted"),
             Self::RetiredOwnerHolds => f.write_str("a retired owner holds"),
-            Self::WronglyRetired => f.write_str("refused as retired without being so"),
+            Self::WronglyRetired => f.write_str("refused as retired without a retirement"),
             Self::LeftBehind(what) => write!(f, "left behind: {}", what.join(", ")),
             Self::WaiterStarved(who) => write!(f, "never served: {who}"),
-            Self::EndlessRequests => f.write_str("asks without end"),
+            Self::EndlessRequests => f.write_str("sends requests without end"),
             Self::Panicked(why) => write!(f, "panicked: {why}"),
         }
     }
@@ -108,19 +108,19 @@ pub(crate) struct Ledger {
     /// Whether a fault breaks an assumption.
     is_beyond_assumptions: bool,
     leases: Vec<LeaseRecord>,
-    /// The leases that are, or may become, valid.
+    /// The leases that are valid or may become valid.
     watched: Vec<usize>,
     overlaps: BTreeSet<(usize, usize)>,
     /// The client of each attempt.
     attempts: BTreeMap<LeaseId, usize>,
-    /// Attempts that no client has to release.
+    /// Attempts whose votes may be left on nodes.
     excused_attempts: BTreeSet<LeaseId>,
-    /// Queue positions that no client has to leave.
+    /// Tickets whose queue positions may be left on nodes.
     excused_tickets: BTreeSet<Ticket>,
     killed_clients: BTreeSet<usize>,
     stores: BTreeMap<(String, Option<u32>), Store>,
     retirement: Option<Retirement>,
-    pub(crate) breach: Option<Breach>,
+    pub(crate) violation: Option<Violation>,
     pub(crate) counts: Counts,
 }
 
@@ -128,9 +128,9 @@ pub(crate) struct Ledger {
 struct Retirement {
     name: String,
     hold: Hold,
-    /// When a majority had acknowledged the retirement, and by when the owner's leases of that time end.
+    /// When a majority had acknowledged the retirement, and when the owner's current leases must have ended.
     acknowledged: Option<(u64, u64)>,
-    /// The time until which the nodes surely refuse the owner.
+    /// The time until which all nodes that acknowledged the retirement refuse the owner.
     refused_until: u64,
 }
 
@@ -140,16 +140,16 @@ struct LeaseRecord {
     client: usize,
     validity: ValiditySource,
     /// When the client requested the lease.
-    asked_at: u64,
+    requested_at: u64,
     fence: Option<Fence>,
-    /// When the lease was found to be over.
+    /// When the ledger found that the lease was over.
     over_since: Option<u64>,
 }
 
-/// How to compute the validity of a lease.
+/// The source of a lease's validity.
 enum ValiditySource {
     Guard(Peek),
-    /// The lease is detached, and valid until these readings of this client's boot-time clock and wall clock.
+    /// The lease is detached. It is valid until the client's boot-time clock and wall clock show the readings `until`.
     Detached {
         client: usize,
         until: (u64, u64),
@@ -161,7 +161,7 @@ pub(crate) struct Grant {
     pub(crate) name: String,
     pub(crate) hold: Hold,
     pub(crate) client: usize,
-    pub(crate) asked_at: u64,
+    pub(crate) requested_at: u64,
     pub(crate) fence: Option<Fence>,
     pub(crate) peek: Peek,
 }
@@ -176,21 +176,21 @@ impl Ledger {
     }
 
     /// Whether a client should have released the votes of this attempt.
-    pub(crate) fn is_leaked(&self, attempt: LeaseId) -> bool {
+    pub(crate) fn must_have_been_released(&self, attempt: LeaseId) -> bool {
         let is_killed = |client: &usize| self.killed_clients.contains(client);
         self.attempts.get(&attempt).is_some_and(|client| !is_killed(client))
             && !self.excused_attempts.contains(&attempt)
     }
 
-    /// Records that no client has to release the votes and the queue position that this request may lead to.
-    pub(crate) fn excuse(&mut self, request: &Request) {
+    /// Records that the votes and the queue position that this request may create may be left on nodes.
+    pub(crate) fn excuse_from_release(&mut self, request: &Request) {
         self.excused_attempts.insert(request.attempt());
         if let Request::Acquire { waiter: Some(waiter), .. } = request {
             self.excused_tickets.insert(waiter.ticket);
         }
     }
 
-    /// Whether no client has to release this queue position.
+    /// Whether the queue position of this ticket may be left on nodes.
     pub(crate) fn is_excused(&self, ticket: Ticket) -> bool {
         self.excused_tickets.contains(&ticket)
     }
@@ -199,104 +199,108 @@ impl Ledger {
         self.killed_clients.insert(client);
     }
 
-    /// Records the start of a retirement, or another try of the same retirement.
+    /// Records that a client starts or repeats a retirement.
     pub(crate) fn retire(&mut self, name: String, hold: Hold, refused_until: u64) {
         self.retirement = Some(Retirement { name, hold, acknowledged: None, refused_until });
     }
 
-    /// Records that a majority has acknowledged the retirement. The owner's present leases end by `leases_end_by`.
+    /// Records that a majority has acknowledged the retirement. The owner's current leases must end before
+    /// `leases_end_by`.
     pub(crate) fn acknowledge_retirement(&mut self, now: u64, leases_end_by: u64) {
         if let Some(retirement) = &mut self.retirement {
             retirement.acknowledged = Some((now, leases_end_by));
         }
     }
 
-    /// Whether this owner was retired from this name, or is being retired.
+    /// Whether the retirement of this owner from this name has started.
     pub(crate) fn is_retired(&self, name: &str, hold: Hold) -> bool {
         self.retirement.as_ref().is_some_and(|retirement| retirement.name == name && retirement.hold == hold)
     }
 
-    /// Whether a lease may overlap with other leases because its owner was retired. Such a lease may be valid for
-    /// another ttl, while the nodes already serve other clients. A lease that was requested after the retirement has
-    /// expired may not overlap.
-    fn may_overlap(&self, name: &str, hold: Hold, asked_at: u64) -> bool {
+    /// Whether a lease may overlap with other leases because its owner was retired. The lease may be valid for another
+    /// ttl, while the nodes already serve other clients. If the lease was requested after the retirement has expired,
+    /// it may not overlap.
+    fn may_overlap(&self, name: &str, hold: Hold, requested_at: u64) -> bool {
         self.is_retired(name, hold)
-            && self.retirement.as_ref().is_some_and(|retirement| asked_at < retirement.refused_until)
+            && self.retirement.as_ref().is_some_and(|retirement| requested_at < retirement.refused_until)
     }
 
     /// Records a new valid lease.
     pub(crate) fn grant(&mut self, grant: Grant, now: u64) -> usize {
-        let Grant { name, hold, client, asked_at, fence, peek } = grant;
+        let Grant { name, hold, client, requested_at, fence, peek } = grant;
         self.counts.leases += 1;
         let is_retired = self.is_retired(&name, hold);
         let retired = self.retirement.as_ref().filter(|retirement| is_retired && now < retirement.refused_until);
         let acknowledged = retired.and_then(|retirement| retirement.acknowledged);
-        if !self.is_beyond_assumptions && acknowledged.is_some_and(|(acknowledged_at, _)| asked_at >= acknowledged_at) {
-            self.breach.get_or_insert(Breach::RetiredOwnerHolds);
+        if !self.is_beyond_assumptions
+            && acknowledged.is_some_and(|(acknowledged_at, _)| requested_at >= acknowledged_at)
+        {
+            self.violation.get_or_insert(Violation::RetiredOwnerHolds);
         }
-        // Other clients see all entries of an owner as one lease with one fence, which began with the first entry.
+        // For other clients, all entries of an owner are one lease with one fence. The first entry starts the lease.
         let is_of_owner = |other: &&LeaseRecord| {
             matches!(hold, Hold::Owner(_)) && other.name == name && other.hold == hold && other.over_since.is_none()
         };
-        let entered = self.leases.iter().filter(is_of_owner).map(|other| other.asked_at);
-        let asked_at = entered.fold(asked_at, u64::min);
-        let may_overlap = self.may_overlap(&name, hold, asked_at);
-        let rivals = || self.leases.iter().filter(|other| other.name == name && other.hold.excludes(hold));
-        let is_wrong = |other: &LeaseRecord| {
+        let entry_times = self.leases.iter().filter(is_of_owner).map(|other| other.requested_at);
+        let requested_at = entry_times.fold(requested_at, u64::min);
+        let may_overlap = self.may_overlap(&name, hold, requested_at);
+        let conflicting_leases = || self.leases.iter().filter(|other| other.name == name && other.hold.excludes(hold));
+        let has_wrong_order = |other: &LeaseRecord| {
             let (Some(earlier), Some(fence)) = (other.fence, fence) else { return false };
-            // If leases may overlap, the fences of two leases are ordered only if the first lease was over before the
+            // If leases may overlap, the fences of two leases must be ordered only if the first lease ended before the
             // second lease was requested.
-            let is_earlier =
-                !self.is_beyond_assumptions || other.over_since.is_some_and(|over_since| over_since <= asked_at);
-            fence == earlier || (is_earlier && fence < earlier)
+            let must_be_lower =
+                !self.is_beyond_assumptions || other.over_since.is_some_and(|over_since| over_since <= requested_at);
+            fence == earlier || (must_be_lower && fence < earlier)
         };
-        if !may_overlap && rivals().any(is_wrong) {
-            self.breach.get_or_insert(Breach::FenceOrder);
+        if !may_overlap && conflicting_leases().any(has_wrong_order) {
+            self.violation.get_or_insert(Violation::FenceOrder);
         }
         let id = self.leases.len();
         let validity = ValiditySource::Guard(peek);
-        self.leases.push(LeaseRecord { name, hold, client, validity, asked_at, fence, over_since: None });
+        self.leases.push(LeaseRecord { name, hold, client, validity, requested_at, fence, over_since: None });
         self.watched.push(id);
         id
     }
 
-    /// Records that a lease was detached or extended. It is valid until these readings of this client's clocks.
+    /// Records that a lease was detached, or that a detached lease was extended. The lease is valid until the client's
+    /// clocks show the readings `until`.
     pub(crate) fn record_detached(&mut self, lease: usize, attempt: LeaseId, client: usize, until: (u64, u64)) {
         self.excused_attempts.insert(attempt);
-        let leased = &mut self.leases[lease];
-        (leased.validity, leased.over_since) = (ValiditySource::Detached { client, until }, None);
+        let record = &mut self.leases[lease];
+        (record.validity, record.over_since) = (ValiditySource::Detached { client, until }, None);
         if !self.watched.contains(&lease) {
             self.watched.push(lease);
         }
     }
 
     /// Checks the guarantees. `clocks` returns each client's boot-time clock and wall clock.
-    pub(crate) fn judge(&mut self, now: u64, clocks: impl Fn(usize) -> (u64, u64), story: &mut Story) {
+    pub(crate) fn check_guarantees(&mut self, now: u64, clocks: impl Fn(usize) -> (u64, u64), trace: &mut Trace) {
         let mut valid: Vec<usize> = Vec::new();
         let mut watched = std::mem::take(&mut self.watched);
         watched.retain(|id| {
-            let leased = &mut self.leases[*id];
-            let is_killed = self.killed_clients.contains(&leased.client);
+            let record = &mut self.leases[*id];
+            let is_killed = self.killed_clients.contains(&record.client);
             let is_over = |client: usize, until: (u64, u64)| {
                 let (reading, wall) = clocks(client);
                 reading >= until.0 || wall >= until.1
             };
-            let (is_valid, is_gone) = match &leased.validity {
+            let (is_valid, is_gone) = match &record.validity {
                 // The process of a killed client no longer acts on its lease.
                 ValiditySource::Guard(_) if is_killed => (false, true),
                 ValiditySource::Guard(peek) => {
-                    let (reading, wall) = clocks(leased.client);
+                    let (reading, wall) = clocks(record.client);
                     (!peek.validity(reading, wall).is_zero(), peek.is_gone())
                 }
                 ValiditySource::Detached { client, until } => (!is_over(*client, *until), is_over(*client, *until)),
             };
-            if is_valid && leased.over_since.is_some() {
-                self.breach.get_or_insert(Breach::LostLeaseRevived);
+            if is_valid && record.over_since.is_some() {
+                self.violation.get_or_insert(Violation::LostLeaseRevived);
             }
             if is_valid {
                 valid.push(*id);
             } else {
-                leased.over_since.get_or_insert(now);
+                record.over_since.get_or_insert(now);
             }
             !is_gone
         });
@@ -306,11 +310,11 @@ impl Ledger {
             && !self.is_beyond_assumptions
             && valid.iter().any(|id| self.is_retired(&self.leases[*id].name, self.leases[*id].hold))
         {
-            self.breach.get_or_insert(Breach::RetiredOwnerHolds);
+            self.violation.get_or_insert(Violation::RetiredOwnerHolds);
         }
         valid.retain(|id| {
-            let leased = &self.leases[*id];
-            !self.may_overlap(&leased.name, leased.hold, leased.asked_at)
+            let record = &self.leases[*id];
+            !self.may_overlap(&record.name, record.hold, record.requested_at)
         });
         for (at, one) in valid.iter().enumerate() {
             for other in &valid[..at] {
@@ -322,11 +326,11 @@ impl Ledger {
                     self.counts.overlaps += 1;
                     let (first, second) = (other_lease.client, one_lease.client);
                     let name = one_lease.name.clone();
-                    story.say_of_client(now, second, || {
+                    trace.add_of_client(now, second, || {
                         format!("and {} both hold {name}", crate::world::client_name(first))
                     });
                     if !self.is_beyond_assumptions {
-                        self.breach.get_or_insert(Breach::TwoHolders);
+                        self.violation.get_or_insert(Violation::TwoHolders);
                     }
                 }
             }
@@ -335,13 +339,13 @@ impl Ledger {
 
     /// Writes to a store that checks fences. Returns whether the store accepts the write.
     pub(crate) fn write(&mut self, lease: usize, fence: Fence) -> bool {
-        let leased = &self.leases[lease];
-        // Each slot has a store of its own.
-        let slot = if let Hold::Slot(slot) = leased.hold { Some(slot) } else { None };
-        let store = self.stores.entry((leased.name.clone(), slot)).or_default();
-        let (is_accepted, is_corrupted) = store.write(leased.hold, lease, fence);
+        let record = &self.leases[lease];
+        // Each slot has its own store.
+        let slot = if let Hold::Slot(slot) = record.hold { Some(slot) } else { None };
+        let store = self.stores.entry((record.name.clone(), slot)).or_default();
+        let (is_accepted, is_corrupted) = store.write(record.hold, lease, fence);
         if is_corrupted {
-            self.breach.get_or_insert(Breach::StoreCorrupted);
+            self.violation.get_or_insert(Violation::StoreCorrupted);
         }
         *(if is_accepted { &mut self.counts.accepted_writes } else { &mut self.counts.refused_writes }) += 1;
         is_accepted

@@ -1,5 +1,5 @@
-//! Simulates the whole library on virtual time: clients, links and timers as shipped, nodes that run the core's rules,
-//! and the network between them. One seed decides everything that happens.
+//! Simulates the whole library on virtual time: the shipped clients, links and timers, nodes that run the core's rules,
+//! and the network between them. The seed decides all events of a run.
 
 pub mod clock;
 mod ledger;

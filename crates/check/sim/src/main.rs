@@ -8,11 +8,11 @@ use clap::Parser;
 use quorlock::Rule;
 use quorlock_model::run_info::RunInfo;
 use quorlock_sim::past_bugs::{self, PastBug};
-use quorlock_sim::report::{MutantRuns, Sweep, page};
+use quorlock_sim::report::{MutantRuns, RunResults, page};
 use quorlock_sim::run::{Options, fresh_seed, run};
 use rustix::time::{ClockId, clock_gettime};
 
-/// Simulate the whole library on virtual time; one seed decides everything that happens
+/// Simulate the whole library on virtual time; the seed decides all events of a run
 #[derive(Parser)]
 #[command(name = "./x sim")]
 struct Arguments {
@@ -47,32 +47,32 @@ fn main() -> ExitCode {
     if let (Some(seed), None, false) = (arguments.seed, arguments.runs, arguments.mutants) {
         return print_run(
             seed,
-            Options { without: arguments.without, has_story: arguments.trace, ..Options::default() },
+            Options { without: arguments.without, has_trace: arguments.trace, ..Options::default() },
         );
     }
-    let (base, runs) = (arguments.seed.unwrap_or_else(fresh_seed), arguments.runs.unwrap_or(10_000));
+    let (first_seed, runs) = (arguments.seed.unwrap_or_else(fresh_seed), arguments.runs.unwrap_or(10_000));
     if let Some(rule) = arguments.without {
-        let mutant = MutantRuns::of(rule, base, runs);
+        let mutant = MutantRuns::of(rule, first_seed, runs);
         println!("{mutant}");
         return if mutant.first_failure.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     let began = processor_time();
-    let mut sweep = Sweep::default();
+    let mut results = RunResults::default();
     for PastBug { name, seed, .. } in past_bugs::ALL {
-        if let Some(breach) = run(*seed, Options::default()).breach {
-            eprintln!("a past bug has returned: {name}; seed {seed}: {breach}");
+        if let Some(violation) = run(*seed, Options::default()).violation {
+            eprintln!("a past bug has returned: {name}; seed {seed}: {violation}");
             return ExitCode::FAILURE;
         }
     }
-    for seed in (0..runs).map(|at| base.wrapping_add(at)) {
-        sweep.add(seed, &run(seed, Options::default()));
-        if sweep.first_failure.is_some() {
+    for seed in (0..runs).map(|index| first_seed.wrapping_add(index)) {
+        results.add(seed, &run(seed, Options::default()));
+        if results.first_failure.is_some() {
             break;
         }
     }
-    sweep.processor_time = processor_time().saturating_sub(began);
-    println!("{sweep}");
-    if let Some((seed, _)) = &sweep.first_failure {
+    results.processor_time = processor_time().saturating_sub(began);
+    println!("{results}");
+    if let Some((seed, _)) = &results.first_failure {
         println!("to print this run: ./x sim --seed {seed} --trace");
         return ExitCode::FAILURE;
     }
@@ -82,13 +82,13 @@ fn main() -> ExitCode {
     let mutants: Vec<MutantRuns> = Rule::ALL
         .into_iter()
         .map(|(_, rule)| {
-            let mutant = MutantRuns::of(rule, base, runs);
+            let mutant = MutantRuns::of(rule, first_seed, runs);
             println!("{mutant}");
             mutant
         })
         .collect();
     if let Some(path) = &arguments.write
-        && let Err(error) = std::fs::write(path, page(&RunInfo::now("sim"), base, &sweep, &mutants))
+        && let Err(error) = std::fs::write(path, page(&RunInfo::now("sim"), first_seed, &results, &mutants))
     {
         eprintln!("cannot write {}: {error}", path.display());
         return ExitCode::FAILURE;
@@ -102,15 +102,15 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())
 }
 
-/// Prints the story and the results of one run.
+/// Prints the trace and the results of one run.
 fn print_run(seed: u64, options: Options) -> ExitCode {
     let outcome = run(seed, options);
-    for line in &outcome.story {
+    for line in &outcome.trace {
         println!("{line}");
     }
-    let mut sweep = Sweep::default();
-    sweep.add(seed, &outcome);
-    println!("{sweep}");
+    let mut results = RunResults::default();
+    results.add(seed, &outcome);
+    println!("{results}");
     println!("fingerprint {:016x}, {:.1?} of virtual time", outcome.fingerprint, outcome.virtual_time);
-    if outcome.breach.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if outcome.violation.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

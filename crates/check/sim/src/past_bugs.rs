@@ -2,11 +2,11 @@
 //! to undo, and which violation the run then has. With the fix in place, the run has no violation. The page
 //! `docs/evidence/sim.md` has the date of the last check.
 //!
-//! When plans change, a seed gives another run, and the bug needs a new seed: undo its fix, let
-//! `./x sim --runs 1000000` name the first seed that fails, and check that this seed passes with the fix. A test fails
-//! for each bug whose run no longer has the stored shape, until the bug has a new seed. Some bugs need a hundred
-//! thousand runs. You need fewer runs if you skip each [`Plan`](crate::plan::Plan) that cannot show the bug: for
-//! example, a plan without short leases that are detached, without nodes that stop, or without waiters.
+//! When plans change, a seed gives another run, and the bug needs a new seed. To find one, undo the fix of the bug, let
+//! `./x sim --runs 1000000` name the first seed that fails, and check that its run passes with the fix. A test fails
+//! while the run of a bug does not have the stored shape. Some bugs need a hundred thousand runs. You need fewer runs
+//! if you skip each [`Plan`](crate::plan::Plan) that cannot show the bug: for example, a plan without short leases that
+//! are detached, without nodes that stop, or without waiters.
 
 use crate::shape::Shape;
 
@@ -37,8 +37,8 @@ pub struct PastBug {
     pub seed: u64,
     /// A description of the bug.
     pub description: &'static str,
-    /// The shape of the run, with the fix in place, when the run last failed without the fix. If the run has another
-    /// shape now, it may not show the bug any more.
+    /// The shape of the run with the fix, stored when the run last failed without the fix. If the run has another shape
+    /// now, it may no longer show the bug.
     pub shape: Shape,
 }
 

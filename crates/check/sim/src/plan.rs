@@ -1,4 +1,4 @@
-//! The plan of a run, which the seed decides: nodes, clients, their tasks, and faults. Each run has its own mix.
+//! The plan of a run: nodes, clients, their tasks, and faults. The seed decides the plan.
 
 mod fault;
 mod job;
@@ -22,7 +22,7 @@ pub struct Plan {
     pub is_beyond_assumptions: bool,
     /// The plan of each node.
     pub nodes: Vec<NodePlan>,
-    /// Whether the nodes are blank and must form a cluster first.
+    /// Whether the nodes are new, so that the clients must initialize the cluster first.
     pub is_blank: bool,
     /// The ttl of leases.
     pub ttl: Duration,
@@ -39,7 +39,7 @@ pub struct Plan {
     /// The plan of each client.
     pub clients: Vec<ClientPlan>,
     /// The time at which all clients send their first requests, in nanoseconds, if they do so at the same time.
-    pub rush_at_nanos: Option<u64>,
+    pub simultaneous_start_nanos: Option<u64>,
     /// The behaviour of the network.
     pub network: Network,
     /// The faults with their times, in nanoseconds.
@@ -51,13 +51,13 @@ pub struct Plan {
 /// The plan of a node.
 #[derive(Clone, Debug)]
 pub struct NodePlan {
-    /// The rate of the node's clock: fast by this many parts per million. The rate changes its sign each time that the
-    /// clock has gained or lost `max_gain_nanos`.
-    pub ppm: i64,
+    /// How much faster the node's clock runs than real time, in parts per million. The rate changes its sign each time
+    /// the clock has gained or lost `max_gain_nanos`.
+    pub clock_rate_ppm: i64,
     /// How much the node's clock gains or loses before its rate changes its sign, in nanoseconds.
     pub max_gain_nanos: u64,
     /// How far the node's clock is ahead at the start, in microseconds.
-    pub ahead_micros: i64,
+    pub clock_ahead_micros: i64,
     /// For each name, how far the fence of an earlier lease is ahead of the node's clock, in microseconds.
     pub fences: Vec<Option<i64>>,
 }
@@ -65,8 +65,8 @@ pub struct NodePlan {
 /// The plan of a client.
 #[derive(Clone, Debug)]
 pub struct ClientPlan {
-    /// The rate of the client's clock: fast by this many parts per million.
-    pub ppm: i64,
+    /// How much faster the client's clock runs than real time, in parts per million.
+    pub clock_rate_ppm: i64,
     /// When the client connects, after the start of the run.
     pub connects_after: Duration,
     /// The tasks, each with its jobs in order.
@@ -75,23 +75,23 @@ pub struct ClientPlan {
 
 /// The behaviour of clients that send their first requests at the same time.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Temper {
-    /// No common behaviour.
+enum ContentionStyle {
+    /// Each client behaves as its jobs say.
     Mixed,
     /// The clients wait without a limit.
     Patient,
-    /// The first client waits without a limit. The others try once per job, without queueing, and release at once.
-    Hasty,
+    /// The first client waits without a limit. The other clients try once per job, do not queue, and release at once.
+    Hurried,
     /// Holders keep the lock until their validity ends, without renewals. The other clients wait.
     Clinging,
 }
 
-impl Temper {
+impl ContentionStyle {
     fn draw(rng: &mut Seeded) -> Self {
         match rng.below(6) {
             0 => Self::Mixed,
             1 | 2 => Self::Patient,
-            3 | 4 => Self::Hasty,
+            3 | 4 => Self::Hurried,
             _ => Self::Clinging,
         }
     }
@@ -105,7 +105,7 @@ impl Temper {
                     (first.patience, first.cancel) = (Patience::Endless, None);
                 }
             }
-            Self::Hasty => {
+            Self::Hurried => {
                 for (at, jobs) in all.enumerate() {
                     for job in jobs.iter_mut() {
                         job.patience = if at == 0 { Patience::Endless } else { Patience::Once };
@@ -135,7 +135,7 @@ pub struct Network {
     pub slow_percent: u64,
     /// The maximum extra delay of a slow message.
     pub slow_max: u64,
-    /// The permille of messages with which the connection breaks.
+    /// How many of 1,000 messages break their connection.
     pub breaks_permille: u64,
     /// The percentage of hints that are lost.
     pub hints_lost_percent: u64,
@@ -143,7 +143,7 @@ pub struct Network {
     pub stray_percent: u64,
     /// The maximum extra delay of messages from ended connections.
     pub stray_max: u64,
-    /// The age at which a message from an ended connection may outlive the tombstone of its attempt.
+    /// The age at which a message from an ended connection may arrive after the tombstone of its attempt has expired.
     pub tombstone_age: u64,
 }
 
@@ -153,42 +153,43 @@ impl Plan {
         let rng = &mut Seeded::new(seed);
         let count = rng.pick(&[3, 3, 3, 3, 3, 3, 3, 5, 5, 1]);
         let ttl_millis = rng.pick(&[100, 150, 200, 300, 500, 1_000, 3_000]);
-        // Much longer than a heartbeat, so that clocks of different rates do not look skewed.
+        // Much longer than a heartbeat, so that clients do not report clocks with different rates as skewed.
         let max_ttl = 3_000;
         let (max_clock_skew, max_clock_step_back) = (max_ttl * 2 / 5, max_ttl / 5);
         let horizon_nanos = ttl_millis * rng.range(2, 7) * MS;
-        let rush_at_nanos = rng.percent(40).then(|| rng.range(0, horizon_nanos / 2) + 20 * MS);
-        let temper = if rush_at_nanos.is_some() { Temper::draw(rng) } else { Temper::Mixed };
-        let is_hasty = temper == Temper::Hasty;
+        let simultaneous_start_nanos = rng.percent(40).then(|| rng.range(0, horizon_nanos / 2) + 20 * MS);
+        let contention =
+            if simultaneous_start_nanos.is_some() { ContentionStyle::draw(rng) } else { ContentionStyle::Mixed };
+        let has_hasty_clients = contention == ContentionStyle::Hurried;
         let mut names: Vec<Kind> = (0..rng.pick(&[1, 1, 1, 2])).map(|_| Kind::draw(rng)).collect();
-        if is_hasty {
+        if has_hasty_clients {
             names = vec![Kind::Exclusive];
         }
         let node_deadline = rng.percent(40).then(|| rng.millis(5, ttl_millis / 2));
         let (is_beyond_assumptions, fault_kinds) = fault::draw_kinds(rng, count);
-        let (nodes, client_ppm) = nodes(rng, count, &names, max_clock_skew, is_hasty);
-        let client_count = if is_hasty { 2 } else { rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]) };
+        let (nodes, client_ppm) = nodes(rng, count, &names, max_clock_skew, has_hasty_clients);
+        let client_count = if has_hasty_clients { 2 } else { rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4]) };
         let mut clients: Vec<ClientPlan> = (0..client_count)
             .map(|index| ClientPlan {
-                ppm: client_ppm(rng),
+                clock_rate_ppm: client_ppm(rng),
                 connects_after: if index > 0 && rng.percent(15) {
                     rng.millis(0, horizon_nanos / MS)
                 } else {
                     Duration::ZERO
                 },
-                tasks: (0..if is_hasty { 1 } else { rng.pick(&[1, 1, 2]) })
+                tasks: (0..if has_hasty_clients { 1 } else { rng.pick(&[1, 1, 2]) })
                     .map(|_| job::jobs(rng, &names, ttl_millis, is_beyond_assumptions))
                     .collect(),
             })
             .collect();
-        temper.apply_to(&mut clients);
+        contention.apply_to(&mut clients);
         for (client, jobs) in job::retirement(seed, names.len(), client_count, ttl_millis, horizon_nanos) {
             clients[client].tasks.push(jobs);
         }
         let mut faults =
             fault::draw(rng, &fault_kinds, count, client_count, ttl_millis, max_clock_step_back, horizon_nanos);
         faults.extend(fault::draw_pauses(seed, client_count, ttl_millis, horizon_nanos));
-        if let Some(at) = rush_at_nanos.filter(|_| is_hasty && rng.percent(70)) {
+        if let Some(at) = simultaneous_start_nanos.filter(|_| has_hasty_clients && rng.percent(70)) {
             faults.push((at.saturating_sub(5 * MS), patient_client_cut(&nodes, ttl_millis)));
         }
         Self {
@@ -203,24 +204,24 @@ impl Plan {
             node_deadline,
             names,
             clients,
-            rush_at_nanos,
-            network: network(rng, count, ttl_millis, node_deadline, is_hasty),
+            simultaneous_start_nanos,
+            network: network(rng, count, ttl_millis, node_deadline, has_hasty_clients),
             faults,
             horizon_nanos,
         }
     }
 
-    /// The changes of the rates of the nodes' clocks, with their times in nanoseconds.
+    /// The changes of the nodes' clock rates, each with its time in nanoseconds.
     pub(crate) fn rate_changes(&self) -> Vec<(u64, Fault)> {
         let mut changes = Vec::new();
-        for (node, NodePlan { ppm, max_gain_nanos, .. }) in
-            self.nodes.iter().enumerate().filter(|(_, node)| node.ppm != 0)
+        for (node, NodePlan { clock_rate_ppm, max_gain_nanos, .. }) in
+            self.nodes.iter().enumerate().filter(|(_, node)| node.clock_rate_ppm != 0)
         {
-            let (mut at, mut ppm) = (0, *ppm);
+            let (mut at, mut clock_rate_ppm) = (0, *clock_rate_ppm);
             while at < self.horizon_nanos {
-                at += max_gain_nanos * 1_000_000 / ppm.unsigned_abs();
-                ppm = -ppm;
-                changes.push((at, Fault::NodeClockRate { node, ppm }));
+                at += max_gain_nanos * 1_000_000 / clock_rate_ppm.unsigned_abs();
+                clock_rate_ppm = -clock_rate_ppm;
+                changes.push((at, Fault::NodeClockRate { node, clock_rate_ppm }));
             }
         }
         changes
@@ -243,46 +244,51 @@ impl Plan {
     }
 }
 
-/// Chooses the nodes' clock rates, and how to draw the clients' clock rates, so that all rates are within the allowed
+/// Draws the nodes' plans. Also returns a function that draws a client's clock rate. All rates are within the allowed
 /// drift.
 fn nodes(
     rng: &mut Seeded,
     count: usize,
     names: &[Kind],
     max_clock_skew: u64,
-    is_hasty: bool,
+    has_hasty_clients: bool,
 ) -> (Vec<NodePlan>, impl Fn(&mut Seeded) -> i64 + use<>) {
-    let (have_wrong_rates, are_at_limit) = (rng.percent(50), rng.percent(50));
+    let (have_different_rates, are_at_limit) = (rng.percent(50), rng.percent(50));
     // A lease of ttl T, minus the drift of 0.1 T, must end by the client's clock before it ends by the node's
     // clock: 0.9 T (1 + node) <= T (1 - client).
-    let slowest = if have_wrong_rates { rng.below(90_000) } else { 0 };
-    let quickest = if have_wrong_rates { (1_000_000 - slowest) * 10 / 9 - 1_000_000 } else { 0 };
-    let (have_skew, have_fences) = (rng.percent(50), rng.percent(30) || is_hasty);
+    let slowest = if have_different_rates { rng.below(90_000) } else { 0 };
+    let quickest = if have_different_rates { (1_000_000 - slowest) * 10 / 9 - 1_000_000 } else { 0 };
+    let (have_skew, have_fences) = (rng.percent(50), rng.percent(30) || has_hasty_clients);
     let max_clock_skew = max_clock_skew as i64 * 1_000;
     let nodes = (0..count).map(|_| NodePlan {
-        ppm: match if are_at_limit { 2 } else { rng.below(4) } {
+        clock_rate_ppm: match if are_at_limit { 2 } else { rng.below(4) } {
             0 => rng.below(quickest + 1) as i64,
             1 => -(rng.below(quickest + 1) as i64),
             _ => quickest as i64,
         },
         max_gain_nanos: max_clock_skew as u64 * 1_000 / 8,
-        ahead_micros: if have_skew { rng.below(max_clock_skew as u64 / 4) as i64 - max_clock_skew / 8 } else { 0 },
+        clock_ahead_micros: if have_skew {
+            rng.below(max_clock_skew as u64 / 4) as i64 - max_clock_skew / 8
+        } else {
+            0
+        },
         fences: names
             .iter()
             .map(|_| {
-                (have_fences && rng.percent(if is_hasty { 90 } else { 50 }))
+                (have_fences && rng.percent(if has_hasty_clients { 90 } else { 50 }))
                     .then(|| rng.below(max_clock_skew as u64 / 2) as i64)
             })
             .collect(),
     });
-    let ppm = move |rng: &mut Seeded| match if are_at_limit { 1 } else { rng.below(3) } {
-        0 => rng.below(if have_wrong_rates { 90_000 } else { 1 }) as i64,
+    let clock_rate_ppm = move |rng: &mut Seeded| match if are_at_limit { 1 } else { rng.below(3) } {
+        0 => rng.below(if have_different_rates { 90_000 } else { 1 }) as i64,
         _ => -(slowest as i64),
     };
-    (nodes.collect(), ppm)
+    (nodes.collect(), clock_rate_ppm)
 }
 
-/// A cut between the patient client, which is the first of the hasty clients, and the node with the highest fence.
+/// A cut between the first client and the node with the highest fence. With hurried clients, only the first client
+/// waits.
 fn patient_client_cut(nodes: &[NodePlan], ttl_millis: u64) -> Fault {
     let node = (0..nodes.len()).max_by_key(|node| nodes[*node].fences.first().copied().flatten()).unwrap_or(0);
     Fault::Cut { client: 0, node, direction: Direction::Both, duration_nanos: ttl_millis * MS }
@@ -293,10 +299,10 @@ fn network(
     count: usize,
     ttl_millis: u64,
     node_deadline: Option<Duration>,
-    is_hasty: bool,
+    has_hasty_clients: bool,
 ) -> Network {
     let slow_max = rng.range(1, ttl_millis / 2) * MS;
-    // Without faults, a round must fit into the node deadline.
+    // Without faults, a round must be shorter than the node deadline.
     let deadline =
         node_deadline.map_or((ttl_millis * MS / 20).clamp(5 * MS, 200 * MS), |deadline| deadline.as_nanos() as u64);
     let delay = rng.pick(&[deadline / 100, deadline / 30, deadline / 10]);
@@ -304,7 +310,7 @@ fn network(
         delays: (0..count).map(|_| rng.range(delay / 2, delay * 2)).collect(),
         slow_percent: rng.pick(&[0, 0, 3, 10, 30]),
         slow_max,
-        breaks_permille: if is_hasty { 100 } else { rng.pick(&[0, 0, 0, 0, 10, 100]) },
+        breaks_permille: if has_hasty_clients { 100 } else { rng.pick(&[0, 0, 0, 0, 10, 100]) },
         hints_lost_percent: rng.pick(&[0, 0, 0, 30, 100]),
         stray_percent: rng.pick(&[0, 30, 70]),
         stray_max: ttl_millis * MS,

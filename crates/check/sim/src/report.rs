@@ -1,4 +1,4 @@
-//! Figures of many runs, and the page that shows them.
+//! The results of many runs, and the page that shows them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,11 +8,11 @@ use quorlock::Rule;
 use quorlock_model::run_info::RunInfo;
 
 use crate::past_bugs::{self, PastBug};
-use crate::run::{Breach, Counts, Options, Outcome, run};
+use crate::run::{Counts, Options, Outcome, Violation, run};
 
 /// The results of many runs.
 #[derive(Clone, Debug, Default)]
-pub struct Sweep {
+pub struct RunResults {
     runs: u64,
     beyond_runs: u64,
     steps: u64,
@@ -24,10 +24,10 @@ pub struct Sweep {
     /// The processor time of the runs, if it was measured.
     pub processor_time: Duration,
     /// The seed of the first run that failed, and its violation.
-    pub first_failure: Option<(u64, Breach)>,
+    pub first_failure: Option<(u64, Violation)>,
 }
 
-impl Sweep {
+impl RunResults {
     /// Adds a run.
     pub fn add(&mut self, seed: u64, outcome: &Outcome) {
         self.runs += 1;
@@ -40,7 +40,7 @@ impl Sweep {
             *self.faults.entry(fault.page_label()).or_default() += 1;
         }
         if self.first_failure.is_none() {
-            self.first_failure = outcome.breach.clone().map(|breach| (seed, breach));
+            self.first_failure = outcome.violation.clone().map(|violation| (seed, violation));
         }
     }
 
@@ -57,7 +57,7 @@ impl Sweep {
     }
 }
 
-impl fmt::Display for Sweep {
+impl fmt::Display for RunResults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (which, runs, counts) in self.rows() {
             let Counts { leases, overlaps, accepted_writes, refused_writes, .. } = counts;
@@ -76,7 +76,7 @@ impl fmt::Display for Sweep {
             )?;
         }
         match &self.first_failure {
-            Some((seed, breach)) => write!(f, "seed {seed}: {breach}"),
+            Some((seed, violation)) => write!(f, "seed {seed}: {violation}"),
             None => f.write_str("no violation"),
         }
     }
@@ -88,57 +88,58 @@ pub struct MutantRuns {
     name: &'static str,
     /// The number of runs with fresh seeds.
     runs: u64,
-    /// The number of those runs that failed.
+    /// The number of failed runs with fresh seeds.
     failures: u64,
-    /// A seed whose run fails without the rule, and its violation: the stored seed or, if its run passes, a fresh seed.
-    pub first_failure: Option<(u64, Breach)>,
+    /// A seed whose run fails without the rule, and the violation. The seed is the stored seed or, if that run passes,
+    /// a fresh seed.
+    pub first_failure: Option<(u64, Violation)>,
 }
 
-/// The number of failures after which the average is precise.
+/// The number of failures that is enough for a precise average.
 const FAILURES_MAX: u64 = 50;
-/// How long to continue after the first failure, for an average.
+/// How long to make more runs after a first failure, to compute an average.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// A rule counts as not needed after this many runs without a failure. That is ten times the average number of runs
+/// The number of runs without a failure after which a rule counts as not needed: ten times the average number of runs
 /// until a failure, for the rule that is needed least often.
 const RUNS_MAX: u64 = 400_000;
 
 impl MutantRuns {
-    /// Makes runs without this rule, with the stored seed and, for an average, with `runs` seeds from `base` on. Makes
-    /// more runs until one fails.
-    pub fn of(rule: Rule, base: u64, runs: u64) -> Self {
+    /// Makes runs without this rule: one with the stored seed and, to compute an average, `runs` runs with the seeds
+    /// from `first_seed` on. If none of them fails, makes more runs until one fails.
+    pub fn of(rule: Rule, first_seed: u64, runs: u64) -> Self {
         let mut mutant = Self::of_stored_seed(rule);
         let began = Instant::now();
         while mutant.first_failure.is_none() && mutant.runs < RUNS_MAX
             || mutant.runs < runs && mutant.failures < FAILURES_MAX && began.elapsed() < TIME_MAX
         {
-            mutant.add(rule, base.wrapping_add(mutant.runs));
+            mutant.add(rule, first_seed.wrapping_add(mutant.runs));
         }
         mutant
     }
 
-    /// Makes runs without this rule until one fails, with the stored seed and then with fresh seeds.
-    pub fn once(rule: Rule, base: u64) -> Self {
-        Self::of(rule, base, 0)
+    /// Makes runs without this rule until one fails: first with the stored seed, then with fresh seeds.
+    pub fn until_failure(rule: Rule, first_seed: u64) -> Self {
+        Self::of(rule, first_seed, 0)
     }
 
     /// Runs the stored seed without this rule.
     fn of_stored_seed(rule: Rule) -> Self {
         let name = Rule::ALL.iter().find(|(_, other)| *other == rule).map_or("", |(name, _)| name);
         let seed = past_bugs::SEEDS_WITHOUT_RULE.iter().find(|(other, _)| *other == name).map(|(_, seed)| *seed);
-        let first_failure = seed.and_then(|seed| Some((seed, breach_without(rule, seed)?)));
+        let first_failure = seed.and_then(|seed| Some((seed, violation_without(rule, seed)?)));
         Self { name, runs: 0, failures: 0, first_failure }
     }
 
     /// Runs a fresh seed without this rule.
     fn add(&mut self, rule: Rule, seed: u64) {
         self.runs += 1;
-        if let Some(breach) = breach_without(rule, seed) {
+        if let Some(violation) = violation_without(rule, seed) {
             self.failures += 1;
-            self.first_failure.get_or_insert((seed, breach));
+            self.first_failure.get_or_insert((seed, violation));
         }
     }
 
-    /// Whether the stored seed no longer fails, but a fresh seed does.
+    /// Whether the run of the stored seed passes, but the run of a fresh seed fails.
     fn needs_new_seed(&self) -> bool {
         self.first_failure
             .as_ref()
@@ -151,8 +152,8 @@ impl MutantRuns {
 }
 
 /// The violation in the run of a seed without a rule.
-fn breach_without(rule: Rule, seed: u64) -> Option<Breach> {
-    run(seed, Options { without: Some(rule), ..Options::default() }).breach
+fn violation_without(rule: Rule, seed: u64) -> Option<Violation> {
+    run(seed, Options { without: Some(rule), ..Options::default() }).violation
 }
 
 impl fmt::Display for MutantRuns {
@@ -166,8 +167,8 @@ impl fmt::Display for MutantRuns {
         if let Some(average) = self.average() {
             write!(f, ", one in {average:.0}")?;
         }
-        if let Some((seed, breach)) = &self.first_failure {
-            write!(f, "; seed {seed}: {breach}")?;
+        if let Some((seed, violation)) = &self.first_failure {
+            write!(f, "; seed {seed}: {violation}")?;
         }
         if self.needs_new_seed() {
             f.write_str(" (the stored seed no longer fails: store this seed in past_bugs.rs)")?;
@@ -176,8 +177,8 @@ impl fmt::Display for MutantRuns {
     }
 }
 
-/// The page about runs from this seed on, in Markdown.
-pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, mutants: &[MutantRuns]) -> String {
+/// The page about the runs with seeds from `first_seed` on, in Markdown.
+pub fn page(run_info: &RunInfo, first_seed: u64, results: &RunResults, mutants: &[MutantRuns]) -> String {
     let mut page = String::from("# Simulation of the whole library\n\n");
     let mut add = |line: String| {
         page.push_str(&line);
@@ -187,17 +188,17 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, mutants: &[MutantRuns
     add(run_info.line());
     add(include_str!("page.md").trim_end().into());
     add(String::new());
-    add(figures(first, sweep));
+    add(figures(first_seed, results));
     add("| assumptions | runs | leases | overlaps | writes accepted | writes refused | ended early |\n|---|---|---|---|---|---|---|"
         .into());
-    for (which, runs, counts) in sweep.rows() {
+    for (which, runs, counts) in results.rows() {
         let Counts { leases, overlaps, accepted_writes, refused_writes, ended_early } = counts;
         add(format!(
             "| {which} | {runs} | {leases} | {overlaps} | {accepted_writes} | {refused_writes} | {ended_early} |"
         ));
     }
     add(format!("\n{}\n\n| fault | number |\n|---|---|", include_str!("page/columns.md").trim_end()));
-    for (kind, count) in &sweep.faults {
+    for (kind, count) in &results.faults {
         add(format!("| {kind} | {count} |"));
     }
     add(format!(
@@ -205,11 +206,11 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, mutants: &[MutantRuns
         include_str!("page/mutants.md").trim_end()
     ));
     for mutant in mutants {
-        let (seed, breach) = mutant
+        let (seed, violation) = mutant
             .first_failure
             .as_ref()
-            .map_or((String::new(), "none".into()), |(seed, breach)| (seed.to_string(), breach.to_string()));
-        add(format!("| `{}` | {} of {} runs | {seed} | {breach} |", mutant.name, mutant.failures, mutant.runs));
+            .map_or((String::new(), "none".into()), |(seed, violation)| (seed.to_string(), violation.to_string()));
+        add(format!("| `{}` | {} of {} runs | {seed} | {violation} |", mutant.name, mutant.failures, mutant.runs));
     }
     add(format!("\n{}\n\n| bug | seed | description |\n|---|---|---|", include_str!("page/past_bugs.md").trim_end()));
     for PastBug { name, seed, description, .. } in past_bugs::ALL {
@@ -218,13 +219,13 @@ pub fn page(run_info: &RunInfo, first: u64, sweep: &Sweep, mutants: &[MutantRuns
     page
 }
 
-fn figures(first: u64, sweep: &Sweep) -> String {
-    let Sweep { runs, virtual_time, processor_time, .. } = sweep;
+fn figures(first_seed: u64, results: &RunResults) -> String {
+    let RunResults { runs, virtual_time, processor_time, .. } = results;
     let runs_per_second = *runs as f64 / processor_time.as_secs_f64();
-    let steps = sweep.steps / (*runs).max(1);
+    let steps = results.steps / (*runs).max(1);
     let hours = virtual_time.as_secs_f64() / 3600.0;
     format!(
-        "`./x sim --seed {first} --runs {runs}` repeats these {runs} runs: {hours:.0} hours of virtual time in {:.0} \
+        "`./x sim --seed {first_seed} --runs {runs}` repeats these {runs} runs: {hours:.0} hours of virtual time in {:.0} \
          seconds of one core, {runs_per_second:.0} runs per second. A run has {steps} steps on average. A step is an arriving message or a wake-up.\n",
         processor_time.as_secs_f64()
     )

@@ -1,4 +1,4 @@
-//! One run of a seed, from the first connection to the last release.
+//! Runs the plan of one seed, from the first connection to the check after the last release.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
@@ -9,31 +9,31 @@ use quorlock_core::rng::Seeded;
 
 use crate::clock::Clock;
 use crate::ledger::Ledger;
-pub use crate::ledger::{Breach, Counts};
+pub use crate::ledger::{Counts, Violation};
 use crate::plan::{Fault, NodePlan, Plan};
 use crate::shape::Shape;
 use crate::user::{Clients, User, name};
 use crate::world::{MS, NODE_START, STEPS_MAX, Server, State, World};
 
-/// The virtual time after the faults in which all tasks must end.
-const MAX_WAIT: u64 = 90_000 * MS;
+/// The virtual time after the last fault within which all tasks must end, in nanoseconds.
+const WAIT_NANOS_MAX: u64 = 90_000 * MS;
 /// The timeout for closing a client.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
-/// The virtual time in which all messages of closed clients arrive.
-const SETTLE_TIME: u64 = 3_000 * MS;
+/// The virtual time within which all messages of closed clients arrive, in nanoseconds.
+const DELIVERY_TIME: u64 = 3_000 * MS;
 
 /// The options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// A rule to switch off.
     pub without: Option<Rule>,
-    /// Whether to record the story.
-    pub has_story: bool,
+    /// Whether to record a trace.
+    pub has_trace: bool,
     /// A deliberate bug of the nodes.
     pub flaw: Option<Flaw>,
 }
 
-/// A deliberate bug of the nodes, to test the judge.
+/// A deliberate bug of the nodes, to test that the simulation detects it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// A retirement leaves no tombstone.
@@ -46,8 +46,8 @@ pub enum Flaw {
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The violation, if there was one.
-    pub breach: Option<Breach>,
-    /// Whether leases may have overlapped.
+    pub violation: Option<Violation>,
+    /// Whether a fault broke an assumption, so that leases may have overlapped.
     pub is_beyond_assumptions: bool,
     /// The counts of the run.
     pub counts: Counts,
@@ -55,17 +55,17 @@ pub struct Outcome {
     pub faults: Vec<Fault>,
     /// The numbers of requests and replies on the nodes, by kind.
     pub shape: Shape,
-    /// A hash of all events: equal for equal runs.
+    /// A hash of all events. Equal runs have equal hashes.
     pub fingerprint: u64,
     /// The number of task polls and delivered messages.
     pub steps: u64,
     /// The virtual time of the run.
     pub virtual_time: Duration,
     /// The events as text, if requested.
-    pub story: Vec<String>,
+    pub trace: Vec<String>,
 }
 
-/// A random seed, short enough to be typed.
+/// A random seed that is short enough to type.
 pub fn fresh_seed() -> u64 {
     use std::hash::BuildHasher;
     // The standard library gets these keys from the operating system.
@@ -83,26 +83,26 @@ pub fn run_plan(plan: Plan, options: Options) -> Outcome {
     let mut rng = Seeded::new(plan.seed ^ 0x5eed);
     let ledger = Ledger::new(plan.is_beyond_assumptions);
     let servers = plan.nodes.iter().enumerate().map(|(index, node)| server(&plan, index, node, options)).collect();
-    let world = World::new(rng.fork(), plan.network.clone(), servers, options.has_story, ledger);
-    let entered = sim::enter(Rc::clone(&world) as Rc<dyn sim::World>);
-    let ended = catch_unwind(AssertUnwindSafe(|| simulate(&world, &plan, options)));
-    let panicked = ended.err().map(|panic| {
+    let world = World::new(rng.fork(), plan.network.clone(), servers, options.has_trace, ledger);
+    let world_guard = sim::enter(Rc::clone(&world) as Rc<dyn sim::World>);
+    let simulated = catch_unwind(AssertUnwindSafe(|| simulate(&world, &plan, options)));
+    let panic_message = simulated.err().map(|panic| {
         let text = panic.downcast_ref::<String>().cloned();
         text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_default()
     });
     world.end();
-    drop(entered);
+    drop(world_guard);
     let mut state = world.state.borrow_mut();
-    let breach = state.ledger.breach.clone().or(panicked.map(Breach::Panicked));
+    let violation = state.ledger.violation.clone().or(panic_message.map(Violation::Panicked));
     let (now, fingerprint, steps, counts) = (state.now, state.fingerprint, state.steps, state.ledger.counts);
     let shape = state.shape;
-    if let Some(breach) = &breach {
-        state.story.say(now, "", || format!("=> {breach}"));
+    if let Some(violation) = &violation {
+        state.trace.add(now, "", || format!("=> {violation}"));
     }
-    let (story, virtual_time) = (state.story.take(), Duration::from_nanos(now));
+    let (trace, virtual_time) = (state.trace.take(), Duration::from_nanos(now));
     let faults = plan.faults.iter().map(|(_, fault)| *fault).collect();
     Outcome {
-        breach,
+        violation,
         is_beyond_assumptions: plan.is_beyond_assumptions,
         counts,
         faults,
@@ -110,35 +110,35 @@ pub fn run_plan(plan: Plan, options: Options) -> Outcome {
         fingerprint,
         steps,
         virtual_time,
-        story,
+        trace,
     }
 }
 
-/// A node of the plan, with the node's part of the missing rule and of the deliberate bug.
+/// A node of the plan. If a rule is switched off or the options have a flaw, the node applies its part of that.
 fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Server {
-    let reading = NODE_START.saturating_add_signed(node.ahead_micros * 1_000);
-    let mut server = Server::new(index, Clock::new(reading, node.ppm));
+    let reading = NODE_START.saturating_add_signed(node.clock_ahead_micros * 1_000);
+    let mut server = Server::new(index, Clock::new(reading, node.clock_rate_ppm));
     if !plan.is_blank {
-        server.let_vote(plan.constants());
+        server.init_voting(plan.constants());
         for (at, ahead) in node.fences.iter().enumerate() {
             if let Some(ahead) = ahead {
                 server.store_fence(format!("quorlock:{}", name(at)), *ahead);
             }
         }
     }
-    server.set_raises_any(options.without == Some(Rule::RaiseOwnVotes));
+    server.set_raises_any_vote(options.without == Some(Rule::RaiseOwnVotes));
     server.set_flaw(options.flaw);
-    server.set_adds_claims(options.without == Some(Rule::HighestClaim));
+    server.set_adds_up_claims(options.without == Some(Rule::HighestClaim));
     server
 }
 
-/// Runs the plan: clients and faults first, then the recovery without faults, then the close of all clients.
+/// Runs the plan: first with faults, then without faults until all tasks have ended. Then closes all clients.
 fn simulate(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
     let clients: Clients = Rc::default();
     {
         let mut state = world.state.borrow_mut();
         for client in &plan.clients {
-            let index = state.add_client(client.ppm);
+            let index = state.add_client(client.clock_rate_ppm);
             state.clients[index].open_tasks = 1;
             clients.borrow_mut().push(None);
         }
@@ -147,14 +147,16 @@ fn simulate(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
         }
     }
     for index in 0..plan.clients.len() {
-        world.begin(index, start_client(Rc::clone(world), Rc::clone(plan), index, Rc::clone(&clients), options));
+        world.spawn_task(index, start_client(Rc::clone(world), Rc::clone(plan), index, Rc::clone(&clients), options));
     }
-    let is_over = |state: &State| state.ledger.breach.is_some();
-    if world.go_on(plan.horizon_nanos, is_over) {
+    let is_over = |state: &State| state.ledger.violation.is_some();
+    if world.run_until(plan.horizon_nanos, is_over) {
         return check_step_limit(world);
     }
-    world.heal();
-    if world.go_on(plan.horizon_nanos + MAX_WAIT, |state| is_over(state) || state.is_done()) && !is_done(world) {
+    world.end_faults();
+    if world.run_until(plan.horizon_nanos + WAIT_NANOS_MAX, |state| is_over(state) || state.is_done())
+        && !is_done(world)
+    {
         return check_step_limit(world);
     }
     if !is_done(world) {
@@ -163,7 +165,7 @@ fn simulate(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
             return;
         }
         let left: usize = world.state.borrow().clients.iter().map(|client| client.open_tasks).sum();
-        return record_breach(world, Breach::WaiterStarved(format!("{left} of the tasks")));
+        return record_violation(world, Violation::WaiterStarved(format!("{left} of the tasks")));
     }
     close(world, &clients);
 }
@@ -188,16 +190,16 @@ async fn start_client(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: C
     let now = state.now;
     let library = match connected {
         Ok(library) => library,
-        Err(error) => return state.story.say_of_client(now, index, || format!("cannot connect: {error}")),
+        Err(error) => return state.trace.add_of_client(now, index, || format!("cannot connect: {error}")),
     };
-    state.story.say_of_client(now, index, || "is connected".into());
+    state.trace.add_of_client(now, index, || "is connected".into());
     clients.borrow_mut()[index] = Some(library.clone());
     state.clients[index].open_tasks += client.tasks.len();
     drop(state);
     for jobs in &client.tasks {
         let (world, plan, library) = (Rc::clone(&world), Rc::clone(&plan), library.clone());
         let user = User { world: Rc::clone(&world), plan, client: index, library, clients: Rc::clone(&clients) };
-        world.begin(index, user.do_jobs(jobs.clone()));
+        world.spawn_task(index, user.do_jobs(jobs.clone()));
     }
 }
 
@@ -210,22 +212,22 @@ fn close(world: &Rc<World>, clients: &Clients) {
         let Some(client) = client.filter(|_| is_alive) else { continue };
         world.state.borrow_mut().clients[index].open_tasks += 1;
         let world_of_task = Rc::clone(world);
-        world.begin(index, async move {
+        world.spawn_task(index, async move {
             let closed = client.close(CLOSE_TIMEOUT).await;
             let mut state = world_of_task.state.borrow_mut();
             state.clients[index].open_tasks -= 1;
             if let Err(error) = closed {
-                state.ledger.breach.get_or_insert(Breach::LeftBehind(vec![error.to_string()]));
+                state.ledger.violation.get_or_insert(Violation::LeftBehind(vec![error.to_string()]));
             }
         });
     }
     let end = world.now() + CLOSE_TIMEOUT.as_nanos() as u64 * 2;
-    world.go_on(end, |state| state.ledger.breach.is_some() || state.is_done());
-    let end = world.now() + SETTLE_TIME;
-    world.go_on(end, |state| state.ledger.breach.is_some() || state.is_quiet());
+    world.run_until(end, |state| state.ledger.violation.is_some() || state.is_done());
+    let end = world.now() + DELIVERY_TIME;
+    world.run_until(end, |state| state.ledger.violation.is_some() || state.is_quiet());
     let left = world.state.borrow_mut().leftovers();
     if !left.is_empty() {
-        record_breach(world, Breach::LeftBehind(left));
+        record_violation(world, Violation::LeftBehind(left));
     }
 }
 
@@ -233,14 +235,14 @@ fn is_done(world: &World) -> bool {
     world.state.borrow().is_done()
 }
 
-fn record_breach(world: &World, breach: Breach) {
-    world.state.borrow_mut().ledger.breach.get_or_insert(breach);
+fn record_violation(world: &World, violation: Violation) {
+    world.state.borrow_mut().ledger.violation.get_or_insert(violation);
 }
 
-/// Records that a client sends requests without end, if the run has stopped at its limit of steps.
+/// If the run has stopped at its limit of steps, records that a client sends requests without end.
 fn check_step_limit(world: &World) {
     let is_endless = world.state.borrow().steps > STEPS_MAX;
     if is_endless {
-        record_breach(world, Breach::EndlessRequests);
+        record_violation(world, Violation::EndlessRequests);
     }
 }

@@ -27,7 +27,7 @@ pub struct Shape {
 
 impl Shape {
     /// Counts the requests of a batch and their results.
-    pub(crate) fn note(&mut self, question: &Question, said: &Said, is_late: bool) {
+    pub(crate) fn count(&mut self, question: &Question, said: &Said, is_late: bool) {
         let (Question::Batch(_, messages), Said::Votes(votes, _)) = (question, said) else { return };
         for ((_, request), vote) in messages.iter().zip(votes) {
             let is_granted = matches!(vote, Vote::Grant { .. });

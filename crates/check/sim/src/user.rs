@@ -1,4 +1,4 @@
-//! The users of the library: tasks that acquire, work, and release or cancel.
+//! The users of the library: tasks that acquire locks, work, and release or cancel.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -12,7 +12,7 @@ use quorlock::{
     AcquireError, Break, Client, DetachedLease, FenceError, Kind, Lease, LeaseError, Leases, Lock, Owner, Renewals,
 };
 
-use crate::ledger::{Breach, Grant, Hold};
+use crate::ledger::{Grant, Hold, Violation};
 use crate::plan::{Cancel, Ending, Goal, Job, Patience, Plan};
 use crate::world::World;
 
@@ -33,11 +33,11 @@ type AcquireFuture = Pin<Box<dyn Future<Output = Result<Vec<(Lease, Hold)>, Acqu
 impl User {
     /// Does the jobs in order.
     pub(crate) async fn do_jobs(self, jobs: Vec<Job>) {
-        if let Some(rush) = self.plan.rush_at_nanos {
-            sleep(self.until(rush)).await;
+        if let Some(simultaneous_start) = self.plan.simultaneous_start_nanos {
+            sleep(self.sleep_time_until(simultaneous_start)).await;
         }
         for (at, job) in jobs.iter().enumerate() {
-            if at > 0 || self.plan.rush_at_nanos.is_none() {
+            if at > 0 || self.plan.simultaneous_start_nanos.is_none() {
                 sleep(job.rest_before).await;
             }
             self.run(job).await;
@@ -53,14 +53,14 @@ impl User {
             sleep(after).await;
             return self.retire(job.name).await;
         }
-        let asked_at = self.world.now();
+        let requested_at = self.world.now();
         self.say(|| format!("wants {}: {:?}, {:?}", name(job.name), job.goal, job.patience));
         let (acquiring, owner) = self.start_acquire(job);
         let leases = match until_cancelled(job.cancel, acquiring).await {
             Some(Ok(leases)) => leases,
             Some(Err(error)) => {
                 if let AcquireError::Retired { .. } = error {
-                    self.refused_as_retired(job);
+                    self.check_refusal_as_retired(job);
                 }
                 return self.say(|| format!("did not get {}: {error}", name(job.name)));
             }
@@ -68,7 +68,7 @@ impl User {
         };
         let mut held = Vec::new();
         for (lease, hold) in leases {
-            let id = self.record_grant(&lease, hold, asked_at);
+            let id = self.record_grant(&lease, hold, requested_at);
             held.push((lease, id));
         }
         self.work(job, &held).await;
@@ -80,7 +80,7 @@ impl User {
         }
     }
 
-    /// The future of the job's acquire, and the owner of a reentrant lock.
+    /// Returns the future of the job's acquire and, for a reentrant lock, the owner.
     fn start_acquire(&self, job: &Job) -> (AcquireFuture, Option<Owner>) {
         let (client, patience, lock) = (&self.library, job.patience, name(job.name));
         let renewals = if job.has_renewals { Renewals::default() } else { Renewals::Off };
@@ -118,9 +118,9 @@ impl User {
     }
 
     /// Records a new lease. Returns its number in the ledger, or `None` if the lease is already lost.
-    fn record_grant(&self, lease: &Lease, hold: Hold, asked_at: u64) -> Option<usize> {
+    fn record_grant(&self, lease: &Lease, hold: Hold, requested_at: u64) -> Option<usize> {
         let name = lease.name().as_str().to_owned();
-        // Nobody relies on a lease that was lost before its caller saw it.
+        // No caller relies on a lease that was lost before the acquire returned.
         if lease.ensure(Duration::from_nanos(1)).is_err() {
             self.say(|| format!("got {name}, already lost"));
             return None;
@@ -133,32 +133,32 @@ impl User {
                 peek.validity(self.moment(client), self.world.state.borrow().wall(client))
             )
         });
-        let grant = Grant { name, hold, client, asked_at, fence, peek };
+        let grant = Grant { name, hold, client, requested_at, fence, peek };
         let mut state = self.world.state.borrow_mut();
         let now = state.now;
         Some(state.ledger.grant(grant, now))
     }
 
-    /// Works in steps; each step writes to a store that checks fences.
+    /// Works in steps. Each step writes to a store that checks fences.
     async fn work(&self, job: &Job, held: &[(Lease, Option<usize>)]) {
         let step = job.work_time / (job.steps * 2);
         for round in 0..job.steps {
             sleep(step).await;
             if job.has_extension && round == 0 {
                 for (lease, _) in held {
-                    // The lease shows the result.
+                    // The ledger reads the result from the lease.
                     let _ = lease.extend().await;
                 }
             }
             for (lease, id) in held {
                 let (fence, Some(id)) = (lease.fence(), *id) else { continue };
                 match fence {
-                    // The step takes its time after the check, as real work does.
+                    // The write comes later than the check of the lease, as in real work.
                     Ok(fence) => {
                         sleep(step).await;
                         let is_accepted = self.world.state.borrow_mut().ledger.write(id, fence);
                         if !is_accepted {
-                            self.say(|| format!("comes too late with fence {fence}"));
+                            self.say(|| format!("writes too late, with fence {fence}"));
                         }
                     }
                     Err(FenceError::Plain) => {}
@@ -169,15 +169,15 @@ impl User {
     }
 
     async fn enter_again(&self, job: &Job, owner: Owner) {
-        let asked_at = self.world.now();
+        let requested_at = self.world.now();
         let lock = self.library.reentrant(name(job.name)).owned_by(owner);
         if let Ok(lease) = lock.acquire_within(self.plan.ttl).await {
-            let id = self.record_grant(&lease, hold_of(owner), asked_at);
+            let id = self.record_grant(&lease, hold_of(owner), requested_at);
             self.work(job, &[(lease, id)]).await;
         }
     }
 
-    /// Ends a lease in the way that the job says.
+    /// Ends a lease as the job says.
     async fn end_lease(&self, job: &Job, lease: Lease, id: Option<usize>) {
         let name = lease.name().clone();
         match (job.ending, id) {
@@ -191,8 +191,8 @@ impl User {
             }
             (Ending::Drop, _) => self.say(|| format!("drops {name}")),
             (Ending::UntilLost, _) => {
-                let (lost, late) = (Box::pin(lease.lost()), Box::pin(sleep(self.plan.ttl * 2)));
-                if let Either::Left((why, _)) = select(lost, late).await {
+                let (lost, two_ttls) = (Box::pin(lease.lost()), Box::pin(sleep(self.plan.ttl * 2)));
+                if let Either::Left((why, _)) = select(lost, two_ttls).await {
                     self.say(|| format!("has lost {name}: {why}"));
                 }
             }
@@ -211,30 +211,30 @@ impl User {
         let receiver =
             Receiver { world: Rc::clone(&self.world), client, library, detached, id, pause: self.plan.ttl / 3 };
         self.world.state.borrow_mut().clients[client].open_tasks += 1;
-        self.world.begin(client, receiver.extend_and_release(extensions));
+        self.world.spawn_task(client, receiver.extend_and_release(extensions));
     }
 
     async fn break_lock(&self, index: usize, now: bool) {
         let Ok(seen) = self.library.inspect(name(index)).await else { return };
         let Some(target) = seen.target() else { return };
         self.say(|| format!("breaks {}: {target}", name(index)));
-        let what = Break::new(target, "simulated");
-        // The result does not matter, because the holder's lease shows it.
-        let _ = self.library.break_lock(name(index), if now { what.now() } else { what }).await;
+        let request = Break::new(target, "simulated");
+        // The ledger reads the result from the holder's lease.
+        let _ = self.library.break_lock(name(index), if now { request.now() } else { request }).await;
     }
 
-    /// The owner that is retired in this run, the same in all of its processes.
+    /// The owner that is retired in this run. All clients use the same owner.
     fn retiree(&self) -> Owner {
         Owner::from_bits(u128::from(self.plan.seed) << 64)
     }
 
-    /// Retires the owner from a name, until a majority has acknowledged it.
+    /// Retires the owner from a name. Repeats this until a majority has acknowledged the retirement.
     async fn retire(&self, index: usize) {
         let (owner, keep_out) = (self.retiree(), self.plan.max_ttl);
         loop {
             self.say(|| format!("retires the owner from {}", name(index)));
             let sent = self.world.now();
-            // A node's clock may be fast, so that the node's tombstone expires sooner.
+            // A node with a fast clock removes its tombstone earlier.
             let until = sent + keep_out.as_nanos() as u64 * 4 / 5;
             self.world.state.borrow_mut().ledger.retire(name(index), hold_of(owner), until);
             match self.library.retire(name(index), owner, keep_out).await {
@@ -249,17 +249,18 @@ impl User {
         state.ledger.acknowledge_retirement(now, now + self.plan.ttl.as_nanos() as u64);
     }
 
-    /// Checks that an acquire that was refused as retired is one of the retired owner, for the name of the retirement.
-    fn refused_as_retired(&self, job: &Job) {
-        let is_retirees = job.goal == Goal::EnterAsRetiree;
+    /// Checks an acquire that was refused as retired: the retired owner must have made it, for the name of the
+    /// retirement.
+    fn check_refusal_as_retired(&self, job: &Job) {
+        let is_of_retiree = job.goal == Goal::EnterAsRetiree;
         let mut state = self.world.state.borrow_mut();
-        if !is_retirees || !state.ledger.is_retired(&name(job.name), hold_of(self.retiree())) {
-            state.ledger.breach.get_or_insert(Breach::WronglyRetired);
+        if !is_of_retiree || !state.ledger.is_retired(&name(job.name), hold_of(self.retiree())) {
+            state.ledger.violation.get_or_insert(Violation::WronglyRetired);
         }
     }
 
-    /// The time until `real`, by the client's clock.
-    fn until(&self, real: u64) -> Duration {
+    /// How long the client must sleep, by its own clock, until the real time `real`.
+    fn sleep_time_until(&self, real: u64) -> Duration {
         let state = self.world.state.borrow();
         let then = state.clients[self.client].clock.read(real.max(state.now));
         Duration::from_nanos(then - state.moment(self.client))
@@ -270,13 +271,13 @@ impl User {
     }
 
     fn say(&self, what: impl FnOnce() -> String) {
-        if !self.world.state.borrow().story.is_recorded() {
+        if !self.world.state.borrow().trace.is_recorded() {
             return;
         }
         let what = what();
         let mut state = self.world.state.borrow_mut();
         let now = state.now;
-        state.story.say_of_client(now, self.client, || what);
+        state.trace.add_of_client(now, self.client, || what);
     }
 }
 
@@ -305,7 +306,7 @@ impl Receiver {
             let until = match extended {
                 Ok(left) => {
                     let until = state.moment(self.client) + left.as_nanos() as u64;
-                    // The validity counts from the request, and only the wall clock counts a pause since the request.
+                    // The validity counts from the request. Only the wall clock counts a pause since the request.
                     (until, wall + (until - began))
                 }
                 // The client knows that the lease is lost.
@@ -315,7 +316,7 @@ impl Receiver {
             state.ledger.record_detached(self.id, self.detached.id(), self.client, until);
         }
         self.world.state.borrow_mut().ledger.record_detached(self.id, self.detached.id(), self.client, (0, 0));
-        // An undelivered release is delivered later.
+        // If the release fails, the library delivers it later.
         let _ = self.library.release(&self.detached).await;
         self.world.state.borrow_mut().clients[self.client].open_tasks -= 1;
     }
@@ -326,7 +327,7 @@ pub(crate) fn name(index: usize) -> String {
     format!("x{}", index + 1)
 }
 
-/// Acquires a lock of any kind with this patience.
+/// The future of an acquire that waits as `patience` says. `to_holds` converts a lease of any kind.
 fn acquire_future<K: Kind + 'static>(
     lock: Lock<K>,
     patience: Patience,
@@ -347,7 +348,7 @@ fn hold_of(owner: Owner) -> Hold {
     Hold::Owner(bits.unwrap_or_default())
 }
 
-/// Waits for the future, or returns `None` and drops it if the caller cancels first.
+/// Waits for the future. If the caller cancels first, drops the future and returns `None`.
 async fn until_cancelled<F: Future>(cancel: Option<Cancel>, future: F) -> Option<F::Output> {
     let mut future = Box::pin(future);
     match cancel {

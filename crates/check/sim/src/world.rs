@@ -1,11 +1,11 @@
 //! The world of a run: real time, clocks, tasks, connections and nodes.
 
-mod batch;
+mod batch_order;
+mod connections;
 mod faults;
 mod server;
 mod tasks;
-mod tell;
-mod wire;
+mod trace;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -22,10 +22,10 @@ use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::plan::{Fault, Network};
 use crate::shape::Shape;
+use connections::{Connection, NetworkPath, ToNode};
 pub(crate) use server::Server;
 use tasks::Tasks;
-pub(crate) use tell::{Story, client_name};
-use wire::{Connection, NetworkPath, Up};
+pub(crate) use trace::{Trace, client_name};
 
 pub(crate) const MS: u64 = 1_000_000;
 /// The reading of the nodes' clocks at the start, in nanoseconds since the Unix epoch.
@@ -51,13 +51,14 @@ pub(crate) struct State {
     paths: Vec<Vec<NetworkPath>>,
     connections: Vec<Connection>,
     pub(crate) network: Network,
-    /// The future events, ordered by time, then by creation.
+    /// The future events, ordered by time and then by creation.
     events: BTreeMap<(u64, u64), Event>,
+    /// The number of events and sleeps so far.
     serial: u64,
     /// For each sleep, the client, and the end of the sleep by the client's clock.
     sleeps: BTreeMap<u64, (usize, u64)>,
     pub(crate) ledger: Ledger,
-    pub(crate) story: Story,
+    pub(crate) trace: Trace,
     pub(crate) shape: Shape,
     /// A hash of all events.
     pub(crate) fingerprint: u64,
@@ -66,20 +67,20 @@ pub(crate) struct State {
 
 pub(crate) struct Client {
     pub(crate) clock: Clock,
-    /// The client's clock without jumps.
+    /// The client's clock as it would be without jumps.
     raw: Clock,
     /// The wall clock of the client's machine, which runs even while the machine is paused.
     wall: Clock,
-    /// How far the wall clock is ahead of `clock`. Each skew has the reading of `clock` from which on it is valid.
+    /// How far the wall clock is ahead of `clock`, as pairs: a reading of `clock`, and the skew from this reading on.
     skews: Vec<(u64, i64)>,
     is_paused: bool,
     /// The rate of the client's clocks without faults, in parts per million.
-    ppm: i64,
+    clock_rate_ppm: i64,
     pub(crate) is_alive: bool,
     frozen_until: u64,
     sleepers: BTreeMap<(u64, u64), Waker>,
     /// Messages that arrived while the client was frozen.
-    mail: VecDeque<(usize, Said)>,
+    unread: VecDeque<(usize, Said)>,
     /// The channels on which the client listens for hints.
     channels: Vec<Channel>,
     /// The number of tasks of the client's users that have not ended.
@@ -94,29 +95,29 @@ impl Client {
         nanos.saturating_add_signed(skew)
     }
 
-    /// Changes the rate of all clocks of the client: fast by `ppm` parts per million.
-    fn set_rates(&mut self, now: u64, ppm: i64) {
+    /// Changes the rate of all clocks of the client.
+    fn set_rates(&mut self, now: u64, clock_rate_ppm: i64) {
         for clock in [&mut self.clock, &mut self.raw, &mut self.wall] {
-            clock.set_rate(now, ppm);
+            clock.set_rate(now, clock_rate_ppm);
         }
         self.record_skew(now);
     }
 
-    /// Records a change of the distance between the clocks.
+    /// If the distance between the wall clock and `clock` has changed, records it.
     fn record_skew(&mut self, now: u64) {
         let reading = self.clock.read(now);
         let skew = self.wall.read(now).wrapping_sub(reading) as i64;
         let last = self.skews.last().map_or(0, |(_, skew)| *skew);
         if skew != last {
-            // A stopped clock had the same reading before, and earlier events at that reading belong to the earlier
-            // skew.
+            // If the clock stood still, earlier events have the same reading. They belong to the earlier skew, so the
+            // new skew begins one nanosecond later.
             self.skews.push((reading + u64::from(skew > last), skew));
         }
     }
 }
 
 pub(crate) enum Event {
-    Up(usize, Up),
+    ToNode(usize, ToNode),
     Down(usize, Said),
     Fault(Fault),
     /// A stopped client or node, or a cut network path, may continue.
@@ -128,7 +129,7 @@ impl World {
         rng: Seeded,
         network: Network,
         servers: Vec<Server>,
-        has_story: bool,
+        has_trace: bool,
         ledger: Ledger,
     ) -> Rc<Self> {
         let state = State {
@@ -144,7 +145,7 @@ impl World {
             serial: 0,
             sleeps: BTreeMap::new(),
             ledger,
-            story: Story::new(has_story),
+            trace: Trace::new(has_trace),
             shape: Shape::default(),
             fingerprint: 0,
             steps: 0,
@@ -152,14 +153,14 @@ impl World {
         Rc::new(Self { state: state.into(), tasks: RefCell::default() })
     }
 
-    /// Runs until no event is left before `end`, until `stop` returns true, or until the limit of steps. Returns false
-    /// if the run has reached `end`.
-    pub(crate) fn go_on(&self, end: u64, stop: impl Fn(&State) -> bool) -> bool {
+    /// Runs until `end`, until `stop` returns true, or until the limit of steps. Returns false if the run has reached
+    /// `end`.
+    pub(crate) fn run_until(&self, end: u64, stop: impl Fn(&State) -> bool) -> bool {
         loop {
             self.run_tasks();
             let event = {
                 let mut state = self.state.borrow_mut();
-                state.judge();
+                state.check_guarantees();
                 if stop(&state) || state.steps > STEPS_MAX {
                     return true;
                 }
@@ -169,12 +170,12 @@ impl World {
                 };
                 state.now = state.now.max(at);
                 // Leases expire before other events of the same time.
-                state.judge();
+                state.check_guarantees();
                 state.take_due()
             };
             match event {
-                Some(Event::Up(connection, up)) => self.state.borrow_mut().arrive(connection, up),
-                Some(Event::Down(connection, said)) => self.hear(connection, said),
+                Some(Event::ToNode(connection, up)) => self.state.borrow_mut().receive_at_node(connection, up),
+                Some(Event::Down(connection, said)) => self.receive_at_client(connection, said),
                 Some(Event::Fault(fault)) => self.inject(fault),
                 Some(Event::Resume) => self.resume(),
                 None => {}
@@ -182,7 +183,7 @@ impl World {
         }
     }
 
-    /// Sets the client whose code runs from now on.
+    /// Sets the client as which the following code runs.
     pub(crate) fn run_as(&self, client: usize) {
         self.state.borrow_mut().running = client;
     }
@@ -196,21 +197,21 @@ impl World {
 pub(crate) const STEPS_MAX: u64 = 300_000;
 
 impl State {
-    /// Adds a client whose clock is fast by `ppm` parts per million.
-    pub(crate) fn add_client(&mut self, ppm: i64) -> usize {
+    /// Adds a client whose clocks run faster than real time by `clock_rate_ppm` parts per million.
+    pub(crate) fn add_client(&mut self, clock_rate_ppm: i64) -> usize {
         let mut clock = Clock::new(CLIENT_START, 0);
-        clock.set_rate(0, ppm);
+        clock.set_rate(0, clock_rate_ppm);
         self.clients.push(Client {
             raw: clock.clone(),
             wall: clock.clone(),
             skews: vec![(0, 0)],
             is_paused: false,
             clock,
-            ppm,
+            clock_rate_ppm,
             is_alive: true,
             frozen_until: 0,
             sleepers: BTreeMap::new(),
-            mail: VecDeque::new(),
+            unread: VecDeque::new(),
             channels: Vec::new(),
             open_tasks: 0,
             records: BTreeMap::new(),
@@ -236,7 +237,7 @@ impl State {
         !names.is_empty() && names.iter().all(|name| count_of(name) * 2 <= self.servers.len())
     }
 
-    /// Whether nothing is in flight.
+    /// Whether no message is in flight and no other event is scheduled.
     pub(crate) fn is_quiet(&self) -> bool {
         self.events.is_empty()
     }
@@ -266,7 +267,7 @@ impl State {
         event.into_iter().chain(sleeper).min()
     }
 
-    /// Wakes the sleepers that are due, or removes the event that is due.
+    /// Wakes the sleepers that are due. Removes and returns the first event that is due.
     fn take_due(&mut self) -> Option<Event> {
         self.steps += 1;
         for index in 0..self.clients.len() {
@@ -279,18 +280,22 @@ impl State {
                 let ((_, call), waker) = entry.remove_entry();
                 self.sleeps.remove(&call);
                 waker.wake();
-                self.fingerprint = mixed(self.fingerprint, self.now ^ index as u64);
+                self.fingerprint = mix_hash(self.fingerprint, self.now ^ index as u64);
             }
         }
         let due = self.events.first_entry().filter(|entry| entry.key().0 <= self.now)?;
         let ((at, serial), event) = due.remove_entry();
-        self.fingerprint = mixed(mixed(self.fingerprint, at), serial);
+        self.fingerprint = mix_hash(mix_hash(self.fingerprint, at), serial);
         Some(event)
     }
 
-    fn judge(&mut self) {
-        let Self { ledger, clients, now, story, .. } = self;
-        ledger.judge(*now, |client| (clients[client].clock.read(*now), clients[client].wall.read(*now)), story);
+    fn check_guarantees(&mut self) {
+        let Self { ledger, clients, now, trace, .. } = self;
+        ledger.check_guarantees(
+            *now,
+            |client| (clients[client].clock.read(*now), clients[client].wall.read(*now)),
+            trace,
+        );
     }
 
     /// Votes and queue positions of closed clients that are left on the nodes.
@@ -302,18 +307,20 @@ impl State {
         for index in 0..self.servers.len() {
             let (votes, queued) = self.servers[index].leftovers(now);
             for (key, attempt) in votes {
-                left.extend(self.ledger.is_leaked(attempt).then(|| format!("a vote for {key} on n{}", index + 1)));
+                left.extend(
+                    self.ledger.must_have_been_released(attempt).then(|| format!("a vote for {key} on n{}", index + 1)),
+                );
             }
             for (key, Waiter { channel, ticket, .. }) in queued {
-                let is_leaked = alive.contains(&channel) && !self.ledger.is_excused(ticket);
-                left.extend(is_leaked.then(|| format!("a queue position for {key} on n{}", index + 1)));
+                let must_have_been_released = alive.contains(&channel) && !self.ledger.is_excused(ticket);
+                left.extend(must_have_been_released.then(|| format!("a queue position for {key} on n{}", index + 1)));
             }
         }
         left
     }
 }
 
-pub(crate) fn mixed(fingerprint: u64, with: u64) -> u64 {
+pub(crate) fn mix_hash(fingerprint: u64, with: u64) -> u64 {
     (fingerprint ^ with).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(23)
 }
 
@@ -372,7 +379,7 @@ impl sim::World for World {
         if !state.clients[client].channels.contains(&channel) {
             state.clients[client].channels.push(channel);
         }
-        state.begin(node, ear) as u64
+        state.open_connection(node, ear) as u64
     }
 
     fn ask(&self, connection: u64, question: Question) {
@@ -380,7 +387,7 @@ impl sim::World for World {
         let connection = connection as usize;
         state.record_attempts(connection, &question);
         let now = state.now;
-        state.send_up(connection, Up::Ask(question, now));
+        state.send_to_node(connection, ToNode::Ask(question, now));
     }
 
     fn hang_up(&self, connection: u64) {

@@ -1,40 +1,40 @@
-//! Fresh seeds pass, seeds of past bugs pass, and a seed decides everything.
+//! Runs with fresh seeds and with the seeds of past bugs pass, and the seed decides all events of a run.
 
 use std::time::{Duration, Instant};
 
 use quorlock::Rule;
 use quorlock_sim::past_bugs::{self, PastBug};
 use quorlock_sim::plan::Plan;
-use quorlock_sim::report::{MutantRuns, Sweep};
-use quorlock_sim::run::{Breach, Flaw, Options, fresh_seed, run, run_plan};
+use quorlock_sim::report::{MutantRuns, RunResults};
+use quorlock_sim::run::{Flaw, Options, Violation, fresh_seed, run, run_plan};
 
-/// The number of fresh seeds: at least this many, and more within a time limit.
+/// The smallest number of fresh seeds. Within [`FRESH_TIME`], the test runs more seeds, up to [`FRESH_MAX`].
 const FRESH_MIN: u64 = 2_000;
 const FRESH_MAX: u64 = 4_000;
 const FRESH_TIME: Duration = Duration::from_secs(30);
 
 #[test]
-fn fresh_seeds_break_nothing() {
+fn runs_with_fresh_seeds_have_no_violation() {
     let (base, began) = (fresh_seed(), Instant::now());
     println!("from seed {base} on");
-    let mut sweep = Sweep::default();
+    let mut results = RunResults::default();
     for at in 0..FRESH_MAX {
         if at >= FRESH_MIN && began.elapsed() > FRESH_TIME {
             break;
         }
         let seed = base.wrapping_add(at);
-        sweep.add(seed, &run(seed, Options::default()));
-        if let Some((seed, breach)) = &sweep.first_failure {
-            panic!("{breach}; to print this run: ./x sim --seed {seed} --trace");
+        results.add(seed, &run(seed, Options::default()));
+        if let Some((seed, violation)) = &results.first_failure {
+            panic!("{violation}; to print this run: ./x sim --seed {seed} --trace");
         }
     }
-    println!("{} runs in {:.1?}\n{sweep}", sweep.runs(), began.elapsed());
+    println!("{} runs in {:.1?}\n{results}", results.runs(), began.elapsed());
 }
 
 #[test]
 fn every_rule_is_needed() {
     for (name, rule) in Rule::ALL {
-        let mutant = MutantRuns::once(rule, fresh_seed());
+        let mutant = MutantRuns::until_failure(rule, fresh_seed());
         println!("{mutant}");
         let (seed, _) = mutant.first_failure.unwrap_or_else(|| panic!("no run failed without {name}"));
         assert!(
@@ -47,8 +47,8 @@ fn every_rule_is_needed() {
 #[test]
 fn past_bugs_do_not_return() {
     for PastBug { name, seed, description, .. } in past_bugs::ALL {
-        let breach = run(*seed, Options::default()).breach;
-        assert_eq!(breach, None, "{name}, with seed {seed}: {description}");
+        let violation = run(*seed, Options::default()).violation;
+        assert_eq!(violation, None, "{name}, with seed {seed}: {description}");
     }
 }
 
@@ -72,26 +72,31 @@ fn a_seed_decides_everything() {
 }
 
 #[test]
-fn a_story_does_not_change_the_run() {
+fn a_trace_does_not_change_the_run() {
     for seed in 0..100 {
-        let (silent, told) =
-            (run(seed, Options::default()), run(seed, Options { has_story: true, ..Options::default() }));
-        assert_eq!((silent.fingerprint, silent.counts), (told.fingerprint, told.counts), "{seed}");
-        assert_eq!(told.story, run(seed, Options { has_story: true, ..Options::default() }).story, "{seed}");
+        let (without_trace, with_trace) =
+            (run(seed, Options::default()), run(seed, Options { has_trace: true, ..Options::default() }));
+        assert_eq!(
+            (without_trace.fingerprint, without_trace.counts),
+            (with_trace.fingerprint, with_trace.counts),
+            "{seed}"
+        );
+        assert_eq!(with_trace.trace, run(seed, Options { has_trace: true, ..Options::default() }).trace, "{seed}");
     }
 }
 
-/// Checks that the judge notices deliberate bugs in the retirement of an owner.
+/// Checks that the simulation detects deliberate bugs in the retirement of an owner.
 #[test]
 fn wrong_retirements_are_detected() {
-    for (flaw, breach) in [
-        (Flaw::RetirementWithoutTombstone, Breach::RetiredOwnerHolds),
-        (Flaw::RetirementFromAllNames, Breach::WronglyRetired),
+    for (flaw, violation) in [
+        (Flaw::RetirementWithoutTombstone, Violation::RetiredOwnerHolds),
+        (Flaw::RetirementFromAllNames, Violation::WronglyRetired),
     ] {
         let mut plans = (0..).map(Plan::of).filter(Plan::has_retirement).take(2_000);
         let options = Options { flaw: Some(flaw), ..Options::default() };
-        let found = plans.find_map(|plan| run_plan(plan.clone(), options).breach.map(|breach| (plan.seed, breach)));
+        let found =
+            plans.find_map(|plan| run_plan(plan.clone(), options).violation.map(|violation| (plan.seed, violation)));
         println!("{flaw:?}: {found:?}");
-        assert_eq!(found.map(|(_, found)| found), Some(breach), "{flaw:?}");
+        assert_eq!(found.map(|(_, found)| found), Some(violation), "{flaw:?}");
     }
 }

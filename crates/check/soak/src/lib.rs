@@ -1,25 +1,25 @@
-//! A soak test: rounds of many short leases on nodes of every kind. After each round, the test waits until all clients
-//! and nodes are idle, and checks that nothing is left over.
+//! A soak test, which acquires many short leases in rounds, on nodes of every kind. After each round, it waits until
+//! all clients and nodes are idle, and checks that nothing is left over.
 
-mod figures;
+mod node_kind;
 mod page;
+mod resource_counts;
 mod round;
 mod worker;
-mod world;
 
 use std::time::{Duration, Instant};
 
-pub use figures::{Figures, Growth};
+use node_kind::ClusterWithClients;
 pub use page::page;
+pub use resource_counts::{Leaks, ResourceCounts};
 use round::Totals;
-use world::World;
 
 /// The options of a soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// The time after which no round begins. There are at least [`ROUNDS_MIN`] rounds after the first.
+    /// The time after which no round starts. There are at least [`ROUNDS_MIN`] rounds after the first.
     pub time: Duration,
-    /// The busy time of a round.
+    /// How long the workers run in each round.
     pub busy: Duration,
     /// The seed of the workers' choices. It does not determine their timing.
     pub seed: u64,
@@ -36,54 +36,58 @@ pub const ROUNDS_MIN: usize = 5;
 const POLLS_MAX: u32 = 600;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Runs a soak. Prints the figures after each round, and a table of some rounds at the end.
+/// Runs a soak test. Prints the counts after each round, and a table of some rounds at the end.
 ///
 /// # Errors
-/// [`Growth`] lists the figures that have grown, and the activity that did not end.
+/// [`Leaks`] lists the counts that have grown, and the activity that did not end.
 ///
 /// # Panics
 /// If a task panics or a server cannot be started.
 ///
 /// # Cancel safety
 /// Dropping the future ends all tasks and servers.
-pub async fn run(plan: Plan) -> Result<Vec<Figures>, Growth> {
+pub async fn run(plan: Plan) -> Result<Vec<ResourceCounts>, Leaks> {
     println!("seed {}", plan.seed);
-    println!("{}", Figures::HEAD);
+    println!("{}", ResourceCounts::HEAD);
     round::count_requests();
-    let worlds = World::all().await;
+    let clusters = ClusterWithClients::of_every_kind().await;
     let begun = Instant::now();
-    let mut all: Vec<Figures> = Vec::new();
+    let mut rounds: Vec<ResourceCounts> = Vec::new();
     let mut total = Totals::default();
-    while all.len() <= ROUNDS_MIN || begun.elapsed() < plan.time {
-        total += round::busy(&worlds, plan.busy, plan.seed.wrapping_add(all.len() as u64)).await;
+    while rounds.len() <= ROUNDS_MIN || begun.elapsed() < plan.time {
+        total += round::run_workers(&clusters, plan.busy, plan.seed.wrapping_add(rounds.len() as u64)).await;
         Vec::leak(vec![1_u8; plan.leak << 10]);
-        let figures = wait_until_idle(&worlds, all.first(), &total).await?;
-        println!("{figures}");
-        all.push(figures);
+        let counts = wait_until_idle(&clusters, rounds.first(), &total).await?;
+        println!("{counts}");
+        rounds.push(counts);
     }
-    figures::judge(&all)?;
-    println!("\n{}", figures::table(&all));
-    Ok(all)
+    resource_counts::check_memory_growth(&rounds)?;
+    println!("\n{}", resource_counts::table(&rounds));
+    Ok(rounds)
 }
 
-/// Waits until all clients and nodes are idle, and no figure is higher than after the first round.
-async fn wait_until_idle(worlds: &[World], first: Option<&Figures>, totals: &Totals) -> Result<Figures, Growth> {
+/// Waits until all clients and nodes are idle, and no count is higher than after the first round.
+async fn wait_until_idle(
+    clusters: &[ClusterWithClients],
+    first: Option<&ResourceCounts>,
+    totals: &Totals,
+) -> Result<ResourceCounts, Leaks> {
     let mut polls = 0;
     loop {
-        let mut left = Vec::new();
-        for world in worlds {
-            left.extend(world.activity().await);
+        let mut leftovers = Vec::new();
+        for cluster in clusters {
+            leftovers.extend(cluster.activity().await);
         }
-        let figures = Figures::take(worlds, totals);
+        let counts = ResourceCounts::take(clusters, totals);
         if let Some(first) = first {
-            left.extend(figures.growth_since(first));
+            leftovers.extend(counts.increases_since(first));
         }
-        if left.is_empty() {
-            return Ok(figures);
+        if leftovers.is_empty() {
+            return Ok(counts);
         }
         polls += 1;
         if polls == POLLS_MAX {
-            return Err(Growth(left));
+            return Err(Leaks(leftovers));
         }
         tokio::time::sleep(POLL_INTERVAL).await;
     }

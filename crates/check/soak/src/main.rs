@@ -53,8 +53,8 @@ async fn main() -> ExitCode {
                 Some(Ok(())) | None => ExitCode::SUCCESS,
             }
         }
-        Err(growth) => {
-            eprintln!("soak: {growth}");
+        Err(leaks) => {
+            eprintln!("soak: {leaks}");
             ExitCode::FAILURE
         }
     }

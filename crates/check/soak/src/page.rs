@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use quorlock_model::run_info::RunInfo;
 
-use crate::figures::{Figures, table};
+use crate::resource_counts::{ResourceCounts, table};
 
 /// The page about these rounds, in Markdown.
-pub fn page(run_info: &RunInfo, server: &str, took: Duration, rounds: &[Figures]) -> String {
+pub fn page(run_info: &RunInfo, server: &str, took: Duration, rounds: &[ResourceCounts]) -> String {
     format!(
         "# Soak: nothing is left over\n\n\
          For readers who want to know whether quorlock leaks memory, tasks, files, connections or keys. The figures were\n\

@@ -8,64 +8,64 @@ use fastrand::Rng;
 use quorlock::{AcquireError, Client, ClientBuilder, DetachedLease, Filter, Lease};
 use tokio::time::Instant;
 
-use crate::round::Count;
+use crate::round::SharedCounters;
 
 /// The longest wait for a lock.
-const MAX_WAIT: Duration = Duration::from_millis(100);
+const WAIT_MAX: Duration = Duration::from_millis(100);
 /// The number of names of each kind of lock. It is small, so that workers compete.
 const NAMES: usize = 16;
 const PERMITS: u32 = 2;
 /// The maximum number of locks that a worker acquires at once.
 const LOCKS_AT_ONCE_MAX: usize = 4;
 /// The number of names with a fence: the names of four kinds of locks, and the name of the election.
-pub(crate) const FENCED: usize = 4 * NAMES + 1;
+pub(crate) const FENCED_NAMES: usize = 4 * NAMES + 1;
 
 pub(crate) struct Worker {
     pub(crate) client: Client,
     pub(crate) builder: ClientBuilder,
-    pub(crate) dice: Rng,
-    pub(crate) count: Arc<Count>,
+    pub(crate) rng: Rng,
+    pub(crate) counters: Arc<SharedCounters>,
 }
 
 impl Worker {
     pub(crate) async fn run(mut self, until: Instant) {
         while Instant::now() < until {
-            match self.dice.u32(..100) {
+            match self.rng.u32(..100) {
                 0..3 => self.use_new_client().await,
                 3..6 => self.inspect().await,
-                6..12 => self.take_several().await,
-                12..16 => self.lead().await,
+                6..12 => self.use_several_leases().await,
+                12..16 => self.use_leadership().await,
                 16..35 => self.cancel_acquire().await,
-                _ => self.take_one().await,
+                _ => self.use_one_lease().await,
             }
         }
     }
 
     /// Acquires a lease of a random kind, and ends it in a random way.
-    async fn take_one(&mut self) {
+    async fn use_one_lease(&mut self) {
         let client = self.client.clone();
         match self.acquire(&client).await {
             Ok(lease) => self.end_lease(lease).await,
-            Err(_) => add(&self.count.failed),
+            Err(_) => increment(&self.counters.failed),
         }
     }
 
     async fn acquire(&mut self, client: &Client) -> Result<Lease, AcquireError> {
-        let number = self.dice.usize(..NAMES);
+        let number = self.rng.usize(..NAMES);
         let name = |kind: &str| format!("{kind}/{number}");
-        match self.dice.u32(..7) {
-            0 => client.lock(name("plain")).plain().acquire_within(MAX_WAIT).await,
-            1 => client.reentrant(name("reentrant")).acquire_within(MAX_WAIT).await,
-            2 => client.rw(name("rw")).read().acquire_within(MAX_WAIT).await,
-            3 => client.rw(name("rw")).write().acquire_within(MAX_WAIT).await,
-            4 => client.semaphore(name("semaphore"), PERMITS).acquire_within(MAX_WAIT).await,
-            _ => client.lock(name("lock")).acquire_within(MAX_WAIT).await,
+        match self.rng.u32(..7) {
+            0 => client.lock(name("plain")).plain().acquire_within(WAIT_MAX).await,
+            1 => client.reentrant(name("reentrant")).acquire_within(WAIT_MAX).await,
+            2 => client.rw(name("rw")).read().acquire_within(WAIT_MAX).await,
+            3 => client.rw(name("rw")).write().acquire_within(WAIT_MAX).await,
+            4 => client.semaphore(name("semaphore"), PERMITS).acquire_within(WAIT_MAX).await,
+            _ => client.lock(name("lock")).acquire_within(WAIT_MAX).await,
         }
     }
 
     async fn end_lease(&mut self, lease: Lease) {
-        add(&self.count.leases);
-        match self.dice.u32(..10) {
+        increment(&self.counters.leases);
+        match self.rng.u32(..10) {
             0 => drop(lease),
             1 => {
                 let lost = lease.lost();
@@ -86,7 +86,7 @@ impl Worker {
         }
     }
 
-    /// Detaches the lease and uses its text form. Sometimes does not release the lease, so that it expires.
+    /// Detaches the lease and uses its text form. In one of ten cases, lets the lease expire instead of releasing it.
     async fn use_detached(&mut self, lease: Lease) {
         let Ok(detached) = lease.detach() else { return };
         let Ok(detached) = detached.reveal().parse::<DetachedLease>() else {
@@ -94,7 +94,7 @@ impl Worker {
         };
         drop(self.client.check(&detached).await);
         drop(self.client.extend(&detached).await);
-        if self.dice.u32(..10) > 0 {
+        if self.rng.u32(..10) > 0 {
             drop(self.client.release(&detached).await);
         }
     }
@@ -104,60 +104,60 @@ impl Worker {
         let (client, delay) = (self.client.clone(), self.random_delay());
         match tokio::time::timeout(delay, self.acquire(&client)).await {
             Ok(Ok(lease)) => self.end_lease(lease).await,
-            Ok(Err(_)) => add(&self.count.failed),
-            Err(_) => add(&self.count.cancelled),
+            Ok(Err(_)) => increment(&self.counters.failed),
+            Err(_) => increment(&self.counters.cancelled),
         }
     }
 
-    async fn take_several(&mut self) {
+    async fn use_several_leases(&mut self) {
         let names: Vec<String> =
-            (0..=self.dice.usize(..LOCKS_AT_ONCE_MAX)).map(|number| format!("lock/{number}")).collect();
-        match self.client.all(names).acquire_within(MAX_WAIT).await {
+            (0..=self.rng.usize(..LOCKS_AT_ONCE_MAX)).map(|number| format!("lock/{number}")).collect();
+        match self.client.all(names).acquire_within(WAIT_MAX).await {
             Ok(leases) => {
-                add(&self.count.leases);
+                increment(&self.counters.leases);
                 drop(leases.release().await);
             }
-            Err(_) => add(&self.count.failed),
+            Err(_) => increment(&self.counters.failed),
         }
     }
 
-    async fn lead(&mut self) {
+    async fn use_leadership(&mut self) {
         let election = self.client.election("leader");
-        match election.acquire_within(MAX_WAIT).await {
+        match election.acquire_within(WAIT_MAX).await {
             Ok(leadership) => {
-                add(&self.count.leases);
+                increment(&self.counters.leases);
                 drop(leadership.release().await);
             }
-            Err(_) => add(&self.count.failed),
+            Err(_) => increment(&self.counters.failed),
         }
     }
 
     async fn inspect(&mut self) {
-        drop(self.client.inspect(format!("lock/{}", self.dice.usize(..NAMES))).await);
+        drop(self.client.inspect(format!("lock/{}", self.rng.usize(..NAMES))).await);
         drop(self.client.list(&Filter::default()).await);
         drop(self.client.history(10).await);
     }
 
     /// Connects a new client for one lease. Then closes or drops the client, before or after the lease.
     async fn use_new_client(&mut self) {
-        let Ok(client) = self.builder.clone().connect_lazy().await else { return add(&self.count.failed) };
-        let asked = self.acquire(&client).await;
-        match (self.dice.u32(..3), asked) {
+        let Ok(client) = self.builder.clone().connect_lazy().await else { return increment(&self.counters.failed) };
+        let acquired = self.acquire(&client).await;
+        match (self.rng.u32(..3), acquired) {
             (0, _) => {}
-            (1, asked) => {
-                let _ = client.close(MAX_WAIT).await;
-                drop(asked);
+            (1, acquired) => {
+                let _ = client.close(WAIT_MAX).await;
+                drop(acquired);
             }
             (_, Ok(lease)) => self.end_lease(lease).await,
-            (_, Err(_)) => add(&self.count.failed),
+            (_, Err(_)) => increment(&self.counters.failed),
         }
     }
 
     fn random_delay(&mut self) -> Duration {
-        Duration::from_micros(self.dice.u64(..5_000))
+        Duration::from_micros(self.rng.u64(..5_000))
     }
 }
 
-fn add(counter: &AtomicU64) {
+fn increment(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Relaxed);
 }

@@ -11,6 +11,6 @@ const LEAK_KIB: usize = 32 * 1024;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_memory_leak_is_detected() {
     let plan = Plan { time: Duration::ZERO, busy: Duration::from_secs(1), seed: fastrand::u64(..), leak: LEAK_KIB };
-    let growth = run(plan).await.expect_err("the soak must notice the leak");
-    assert!(growth.to_string().contains("memory grew by"), "{growth}");
+    let leaks = run(plan).await.expect_err("the soak must notice the leak");
+    assert!(leaks.to_string().contains("memory grew by"), "{leaks}");
 }

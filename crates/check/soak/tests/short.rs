@@ -8,10 +8,10 @@ use quorlock_soak::{Plan, run};
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ended_leases_leave_nothing_behind() {
     let plan = Plan { time: Duration::ZERO, busy: Duration::from_secs(2), seed: fastrand::u64(..), leak: 0 };
-    let rounds = run(plan).await.unwrap_or_else(|growth| panic!("{growth}"));
+    let rounds = run(plan).await.unwrap_or_else(|leaks| panic!("{leaks}"));
     assert!(
-        rounds.last().is_some_and(|figures| figures.leases > 0 && figures.cancelled > 0),
+        rounds.last().is_some_and(|counts| counts.leases > 0 && counts.cancelled > 0),
         "no lease was acquired or cancelled"
     );
-    assert!(rounds.last().is_some_and(|figures| figures.together > 0), "no command had several requests");
+    assert!(rounds.last().is_some_and(|counts| counts.batched > 0), "no command had several requests");
 }

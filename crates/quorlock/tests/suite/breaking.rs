@@ -9,8 +9,8 @@ use quorlock::{Break, BreakError, Client, LostError, Renewals, Silence, Target};
 use quorlock_testkit::RedisServer;
 
 const KEY: &str = "quorlock:job";
-const FENCE: &str = "quorlock~fence:quorlock:job";
-/// Renewals that are frequent enough to wait for.
+const FENCE_KEY: &str = "quorlock~fence:quorlock:job";
+/// Renewals that are so frequent that a test can wait for them.
 const FREQUENT_RENEWALS: Renewals = Renewals::Watchdog { every: Some(Duration::from_millis(200)), lifetime: LONG };
 
 /// Inspects the lock, and returns the target for a break of its lease.
@@ -90,9 +90,9 @@ async fn a_node_with_another_fence_for_the_same_lease_breaks_this_lease_as_well(
     let lease = ours.lock("job").acquire().await.unwrap();
     cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     let fence = lease.fence().unwrap();
-    let (record, higher_fence) = (value_of(&cluster.servers[2], FENCE), (fence.get() + 5).to_string());
+    let (record, higher_fence) = (value_of(&cluster.servers[2], FENCE_KEY), (fence.get() + 5).to_string());
     let rest = record.split_once(' ').unwrap().1;
-    cluster.servers[2].command(&["SET", FENCE, &format!("{higher_fence} {rest}"), "PX", "100000"]);
+    cluster.servers[2].command(&["SET", FENCE_KEY, &format!("{higher_fence} {rest}"), "PX", "100000"]);
     cluster.servers[0].kill();
     wait_for_silence(&theirs, 0, |_| true).await;
     let broken = expect_soon(theirs.break_lock("job", Break::new(Target::Fence(fence), "a test"))).await.unwrap();

@@ -13,7 +13,7 @@ use quorlock::{AcquireError, FenceError, Lease, Lock, LostError};
 use quorlock_testkit::{eventually, eventually_async};
 use tokio::task::yield_now;
 
-/// The phase in which an acquire was dropped.
+/// The phase of an acquire in which it was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// The acquire was never polled.
@@ -37,8 +37,8 @@ impl Wake for RecordingWaker {
 /// Polls the acquire once, lets the other tasks of this thread run for `steps` steps, and drops the acquire. Zero steps
 /// drop it without a poll. Returns the phase in which the acquire was dropped.
 ///
-/// The runtime has one thread. With each number of steps in turn, the acquire is therefore dropped in every state of
-/// the links.
+/// The runtime has one thread, so the number of steps determines the state of the links. If a test tries every number
+/// of steps, it drops the acquire in every state.
 async fn drop_after_steps(acquire: impl Future<Output = Result<Lease, AcquireError>>, steps: usize) -> Phase {
     let Some(steps) = steps.checked_sub(1) else { return Phase::Unpolled };
     let recorder = Arc::new(RecordingWaker::default());
@@ -131,7 +131,7 @@ async fn an_acquire_that_is_dropped_while_the_lock_is_held_changes_no_node() {
     assert_free(&cluster, "job").await;
 }
 
-/// Random durations from zero to 6 milliseconds. Most are shorter than a millisecond, because a round is, too.
+/// Random durations from zero to 6 milliseconds. Most are shorter than a millisecond, like most rounds.
 struct Durations(u64);
 
 impl Iterator for Durations {
@@ -146,7 +146,7 @@ impl Iterator for Durations {
     }
 }
 
-/// Waits in a busy loop, because the timers of the runtime have a resolution of a millisecond.
+/// Waits in a busy loop, because timers of the runtime are only precise to a millisecond.
 async fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -154,7 +154,8 @@ async fn spin(time: Duration) {
     }
 }
 
-/// Acquires `turns` times, and drops each acquire after a random time. Returns how many acquires succeeded before.
+/// Acquires `turns` times, and drops each acquire after a random time. Returns how many acquires succeeded before they
+/// were dropped.
 async fn drop_at_random_times(lock: Lock, turns: usize, seed: u64) -> usize {
     let mut acquired = 0;
     for (turn, timeout) in Durations(seed).take(turns).enumerate() {
@@ -228,7 +229,7 @@ fn poll_once_and_drop(work: impl Future) {
     let _ = pin!(work).poll(&mut Context::from_waker(Waker::noop()));
 }
 
-/// Acquires the lock, and ends the lease without awaiting its release. `way` selects how, from 0 to 5.
+/// Acquires the lock, and ends the lease without awaiting its release. `way`, from 0 to 5, selects how it ends.
 async fn acquire_and_end(lock: &Lock, way: usize) {
     let lease = expect_soon(lock.acquire()).await.expect("the previous holder has released the lock");
     match way {
@@ -328,7 +329,7 @@ async fn leases_end_when_their_client_is_closed() {
     cluster.close_and_check(later_client).await;
 }
 
-/// Starts an acquire of a held lock in a task of its own.
+/// Starts an acquire of a held lock in a new task.
 async fn start_waiter(lock: Lock) -> tokio::task::JoinHandle<Result<(), AcquireError>> {
     let (start, started) = tokio::sync::oneshot::channel();
     let task = tokio::spawn(async move {
@@ -369,8 +370,8 @@ fn on_another_runtime<T: Send + 'static>(work: impl AsyncFnOnce() -> T + Send + 
     std::thread::spawn(move || runtime.block_on(work())).join().expect("the work does not panic")
 }
 
-/// A link usually waits for other callers before it sends a batch. It must send the release of a dropped lease at once,
-/// because the runtime may never run again.
+/// A link usually waits for other callers before it sends a batch. But it must send the release of a dropped lease at
+/// once, because the runtime may never run again.
 #[tokio::test]
 async fn a_dropped_lease_is_released_even_if_the_runtime_never_runs_again() {
     let cluster = ProxiedCluster::start(3).await;
@@ -389,7 +390,7 @@ async fn a_dropped_lease_is_released_even_if_the_runtime_never_runs_again() {
     })
     .await;
     drop(leases.pop());
-    // From here on, nothing is awaited. The runtime has only this thread, so no task runs any more.
+    // The code below awaits nothing. The runtime has only this thread, so no task runs any more.
     let is_released = |keys: Vec<Vec<String>>| keys.iter().all(|keys| keys.len() == leases.len());
     eventually("the dropped lease to be released", || is_released(cluster.lock_keys_by_node()));
 }

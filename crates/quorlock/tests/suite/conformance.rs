@@ -1,8 +1,8 @@
 //! The conformance suite: every kind of lock keeps its guarantees on every kind of node, on one node and in clusters of
 //! three and five. An SQLite node, a master behind sentinels, or a Redis Cluster is always the only node.
 //!
-//! A claim is a function that checks one guarantee. With nodes in memory, an SQLite file, or three Redis servers, each
-//! claim is a test of its own. The other nodes are slow to start, so there each topic is a test, whose claims share the
+//! A claim is a function that checks one guarantee. For nodes in memory, an SQLite file, and three Redis servers, each
+//! claim is a separate test. The other nodes start slowly, so for them each topic is one test, and its claims share the
 //! servers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -29,8 +29,8 @@ use std::time::Duration;
 
 use backend::{Backend, Kind};
 
-/// The time limit of a claim. Only a failing claim reaches it. It is shorter than [`backend::LONG`], so a claim fails
-/// if it waits for a lease to expire that should have been released.
+/// The time limit of a claim. Only a failing claim reaches it. It is shorter than [`backend::LONG`]: a claim fails if
+/// it waits for a lease to expire that should have been released.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Makes every claim a test on one kind of node.

@@ -1,4 +1,4 @@
-//! Connecting: `connect` fails with a reason, `connect_lazy` does not wait for nodes, and the log has each outage once.
+//! Connecting: `connect` fails with a reason, `connect_lazy` does not wait for nodes, and each outage is logged once.
 
 use std::fmt::Write;
 use std::net::TcpListener;

@@ -13,7 +13,7 @@ use quorlock_testkit::{Reply, eventually_async};
 
 const KEY: &str = "quorlock:a";
 
-/// A node deadline that is short enough for a test to wait, and long enough for a busy machine.
+/// A node deadline that a test can wait for, and that is long enough for a busy machine.
 const SHORT_DEADLINE: Duration = Duration::from_millis(500);
 
 async fn acquire_and_detach(client: &Client) -> DetachedLease {
@@ -106,8 +106,8 @@ async fn acquire_kind(client: &Client, kind: usize) -> Result<Lease, AcquireErro
     }
 }
 
-/// Acquires a lease while only a bare majority can grant it. Retries, because on a busy machine a grant may arrive too
-/// late.
+/// Acquires a lease while only three of five nodes can grant it. Retries, because on a busy machine a grant may arrive
+/// too late.
 async fn acquire_from_bare_majority(client: &Client, kind: usize) -> Lease {
     let mut lease = None;
     eventually_async("a bare majority to grant", async || {
@@ -248,7 +248,7 @@ async fn a_lost_detached_lease_stays_lost() {
 async fn a_lease_with_little_remaining_time_after_an_outage_can_be_extended() {
     let cluster = ProxiedCluster::start(3).await;
     let client = impatient_client(&cluster).await;
-    // The remaining time of 5.9 s, below, is less than the allowance for drift, which is a tenth of the ttl.
+    // A tenth of the ttl is subtracted for drift. This is more than the remaining time of 5.9 s below.
     let lease = client.lock("a").ttl(Duration::from_secs(60)).acquire().await.unwrap().detach().unwrap();
     cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     for server in &cluster.servers[..2] {

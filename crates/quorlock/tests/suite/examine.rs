@@ -1,4 +1,4 @@
-//! Examining nodes, which changes nothing on them.
+//! Examining nodes changes nothing on them.
 
 use std::time::Duration;
 

@@ -17,7 +17,7 @@ fn pairs(servers: &[RedisServer]) -> impl Iterator<Item = [&RedisServer; 2]> {
     (0..servers.len()).flat_map(pairs_with)
 }
 
-/// Tries to acquire, which must fail without a quorum. Returns the tally.
+/// Tries to acquire. The attempt must fail without a quorum. Returns the tally.
 async fn no_quorum(client: &Client) -> Tally {
     match client.lock("job").try_acquire().await {
         Err(AcquireError::NoQuorum { tally, .. }) => tally,
@@ -25,8 +25,8 @@ async fn no_quorum(client: &Client) -> Tally {
     }
 }
 
-/// Checks that the tallies of failed attempts name these nodes. Tries again until a tally names no other node, because
-/// a slow node may miss the deadline.
+/// Checks that the tallies of failed attempts name these nodes. Repeats the attempt until its tally names no other
+/// node, because a slow node may miss the deadline.
 async fn assert_names_exactly(client: &Client, servers: &[RedisServer]) {
     eventually_async("all other nodes to answer in time", async || {
         let tally = no_quorum(client).await;
@@ -37,7 +37,7 @@ async fn assert_names_exactly(client: &Client, servers: &[RedisServer]) {
     .await;
 }
 
-/// Checks that the node may vote, after a complete quarantine.
+/// Checks that the node may vote, and that its quarantine was complete.
 fn assert_served_quarantine(server: &RedisServer) {
     let state = stored_state(server, "job").expect("the node belongs to a cluster");
     assert!(state.floor.is_some() && state.quarantine_elapsed >= MAX_TTL, "{state:?}");

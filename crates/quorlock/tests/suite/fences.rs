@@ -1,4 +1,4 @@
-//! Fences grow with every lease of a name, even if a node is ahead of the others or clocks are wrong.
+//! Fences grow with every lease of a name, even if one node has a higher fence than the others, or clocks are wrong.
 
 mod clocks;
 

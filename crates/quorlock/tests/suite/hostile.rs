@@ -27,7 +27,7 @@ const STAGES: [Stage; 3] = [Stage::Greeting, Stage::NodeCommand, Stage::Vote];
 
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts the panics of tasks, which would be silent otherwise. A panic of a test fails the test in any case.
+/// Counts the panics of tasks. Without this count, no test would notice them.
 fn watch_for_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -46,12 +46,16 @@ fn assert_no_panic(case: &str) {
 }
 
 fn all_invalid_replies(random: &mut Random) -> Vec<InvalidReply> {
-    [invalid_replies::malformed(random), invalid_replies::unrequested("quorlock~hint:"), invalid_replies::exaggerated()]
-        .concat()
+    [
+        invalid_replies::malformed_replies(random),
+        invalid_replies::unrequested_messages("quorlock~hint:"),
+        invalid_replies::impossible_values(),
+    ]
+    .concat()
 }
 
-/// Runs `check` for each invalid reply at each stage. `check` gets the number and the name of the case, the first stage
-/// and the behavior of the fake.
+/// Runs `check` for each invalid reply at each stage, with the number and the name of the case, the first stage at
+/// which the fake misbehaves, and its behavior.
 async fn for_each(all: Vec<InvalidReply>, stages: &[Stage], check: impl AsyncFn(usize, &str, Stage, Behavior)) {
     watch_for_panics();
     let cases: Vec<_> = all
@@ -69,7 +73,7 @@ async fn for_each(all: Vec<InvalidReply>, stages: &[Stage], check: impl AsyncFn(
     }
 }
 
-/// Tries once to acquire. Returns no lease if the attempt fails.
+/// Tries once to acquire. Returns `None` if the attempt fails.
 async fn try_lock(client: &Client, name: &str, plain: bool) -> Option<Lease> {
     let lock = if plain { client.lock(name).plain() } else { client.lock(name) };
     lock.try_acquire().await.ok().flatten()
@@ -81,7 +85,7 @@ fn constants(server: &RedisServer) -> [String; 4] {
     server.command(&meta).strings().try_into().expect("a cluster has four constants")
 }
 
-/// Returns no client if `connect` refuses the fake at once, which is a valid outcome, too.
+/// Returns the client. Returns `None` if `connect` refuses the fake at once, which is also correct.
 async fn ok_or_none(connect: impl Future<Output = Result<Client, ConnectError>>) -> Option<Client> {
     connect.await.ok()
 }

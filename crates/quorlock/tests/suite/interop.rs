@@ -18,7 +18,7 @@ const PAGE_RELEASE: &str = r#"
         return 0
     end"#;
 
-/// The name and the key of the lock, which are the same with the template of these tests.
+/// The name and also the key of the lock. With the key template of these tests they are the same.
 const KEY: &str = "invoices/42";
 
 /// Makes a lock with a fence, and a plain lock.
@@ -41,7 +41,7 @@ impl SharedServers {
         kind(self.client.lock(KEY))
     }
 
-    /// The outputs of redis-cli for all servers.
+    /// Runs redis-cli with these arguments on all servers, and returns the outputs.
     fn cli<'a>(&'a self, words: &'a [&str]) -> impl Iterator<Item = String> + 'a {
         self.servers.iter().map(|server| server.cli(words))
     }

@@ -13,9 +13,9 @@ use quorlock::{Client, Drift, FenceError, Lease, LeaseError, LostError, Renewals
 use quorlock_testkit::{RedisServer, eventually_async};
 
 const KEY: &str = "quorlock:job";
-const EVERYWHERE: [usize; 5] = [0, 1, 2, 3, 4];
+const ALL_NODES: [usize; 5] = [0, 1, 2, 3, 4];
 
-/// Renewals that are frequent enough to wait for.
+/// Renewals that are so frequent that a test can wait for them.
 const FREQUENT_RENEWALS: Renewals = Renewals::Watchdog { every: Some(Duration::from_millis(50)), lifetime: LONG };
 
 /// The maximum validity of a lease, counted from the time at which the granted requests were sent.
@@ -46,7 +46,7 @@ async fn assert_lost(lease: &Lease, reason: LostError) {
     assert_eq!(expect_soon(lease.lost()).await, reason, "`lost` resolves again");
 }
 
-/// Whether this future of [`Lease::lost`] resolves at its first poll.
+/// Whether this future, which [`Lease::lost`] returned, resolves at its first poll.
 fn is_ready(lost: &mut (impl Future<Output = LostError> + Unpin)) -> bool {
     std::pin::Pin::new(lost).poll(&mut Context::from_waker(Waker::noop())).is_ready()
 }
@@ -59,7 +59,7 @@ async fn a_lease_whose_majority_is_frozen_is_lost_and_stays_lost() {
     let fence = lease.fence().unwrap();
     let frozen = &cluster.servers[..3];
     frozen.iter().for_each(RedisServer::freeze);
-    // Every majority has a frozen node, so a majority has granted no request that is sent from now on.
+    // Every majority contains a frozen node, so no majority grants a request that is sent from now on.
     let last_sent = Instant::now();
     let (reason, last_valid) = tokio::join!(expect_soon(lease.lost()), expect_soon(poll_until_lost(&lease)));
     assert_eq!(reason, LostError::Expired);
@@ -116,7 +116,7 @@ async fn a_lease_whose_majority_was_overwritten_is_lost_at_the_next_renewal() {
     let cluster = ProxiedCluster::start(5).await;
     let client = connect_to_all(cluster.direct().renewals(FREQUENT_RENEWALS)).await;
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &ALL_NODES).await;
     overwrite_votes(&cluster, &[0, 1]);
     // The votes of a minority are not needed.
     expect_soon(lease.extend()).await.unwrap();
@@ -132,7 +132,7 @@ async fn a_plain_lease_whose_keys_were_deleted_is_lost_at_the_next_renewal() {
     let cluster = ProxiedCluster::start(5).await;
     let client = connect_to_all(cluster.direct().renewals(FREQUENT_RENEWALS)).await;
     let lease = client.lock("job").plain().acquire().await.unwrap();
-    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &ALL_NODES).await;
     for server in &cluster.servers[..3] {
         server.command(&["DEL", KEY]);
     }
@@ -146,13 +146,13 @@ async fn deleted_keys_are_restored_by_the_next_renewal() {
     let client = connect_to_all(cluster.direct().renewals(FREQUENT_RENEWALS)).await;
     let lease = client.lock("job").acquire().await.unwrap();
     let fence = lease.fence().unwrap();
-    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &ALL_NODES).await;
     // No other client acquires the lock meanwhile, so the nodes may grant the deleted votes again.
-    for deleted in [&[4][..], &[0, 1], &EVERYWHERE] {
+    for deleted in [&[4][..], &[0, 1], &ALL_NODES] {
         for &node in deleted {
             cluster.servers[node].command(&["DEL", KEY]);
         }
-        cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
+        cluster.wait_for_key_on(KEY, &ALL_NODES).await;
         for server in &cluster.servers {
             assert_eq!(server.command(&["GET", KEY]).as_str(), Some(lease.id().reveal().as_str()));
         }
@@ -162,7 +162,8 @@ async fn deleted_keys_are_restored_by_the_next_renewal() {
     cluster.close_and_check(client).await;
 }
 
-/// Waits until every server has executed `count` renewals of another lease, whose renewals serve as a clock.
+/// Waits for `count` periods between renewals. To measure them, waits until every server has executed `count` renewals
+/// of another lease.
 async fn wait_for_renewal_periods(cluster: &ProxiedCluster, client: &Client, count: u64) {
     let beacon = client.lock("beacon").renewals(FREQUENT_RENEWALS).acquire().await.expect("the lock is free");
     wait_until_counts_grow(&cluster.servers, vote_count, &counts(&cluster.servers, vote_count), count).await;
@@ -262,8 +263,8 @@ async fn the_watchdog_renews_again_after_failed_renewals() {
     cluster.close_and_check(client).await;
 }
 
-/// Deletes the data of all nodes while a lease with these renewals is held. Checks that no other client gets the lock
-/// before this lease ends.
+/// Deletes the data of all nodes while a client holds a lease with these renewals. Checks that no other client gets the
+/// lock before this lease ends.
 async fn flush_all_nodes_during_a_lease(renewals: Renewals) {
     let cluster = Cluster::start(3).await;
     let client = connect_to_all(cluster.builder().renewals(renewals)).await;
@@ -299,8 +300,8 @@ async fn a_lease_survives_memory_loss_and_excludes_others_until_its_end() {
 async fn validity_counts_from_the_send() {
     let cluster = ProxiedCluster::start(3).await;
     let client = connect_to_all(cluster.builder().renewals(Renewals::Off)).await;
-    // Waits until the proxies hold all three requests, and lets the requests pass after a pause. Returns a time at
-    // which all requests had been sent.
+    // Waits until the proxies hold all three requests, and lets the requests pass after a pause. Returns a time after
+    // all requests had been sent.
     let delay_requests = async || {
         for proxy in &cluster.proxies {
             eventually_async("the proxy to hold the request", async || proxy.held_up() > 0).await;

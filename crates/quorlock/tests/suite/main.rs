@@ -1,4 +1,4 @@
-//! The integration tests of the library. They are one binary, because linking each file takes long.
+//! The integration tests of the library. They are one binary, because linking one binary for each file would take long.
 
 mod breaking;
 mod cancel;

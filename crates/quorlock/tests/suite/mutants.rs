@@ -1,4 +1,5 @@
-//! Shows why a rule of the protocol exists: a scenario keeps a guarantee with the rule, and breaks it without the rule.
+//! Shows why rules of the protocol exist: with a rule, a scenario keeps a guarantee; without the rule, it breaks the
+//! guarantee.
 //!
 //! `QUORLOCK_WITHOUT` can switch off a rule in the tests that use it, so that they must fail.
 #![cfg(feature = "mutants")]

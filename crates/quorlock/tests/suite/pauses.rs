@@ -9,14 +9,14 @@ use std::time::Duration;
 use quorlock::{Client, Lease};
 use quorlock_testkit::Clock;
 
-/// What the child process does: `check` or `wait`.
-const ROLE: &str = "QUORLOCK_TEST_ROLE";
+/// The environment variable with the role of the child process: `check` or `wait`.
+const ROLE_VARIABLE: &str = "QUORLOCK_TEST_ROLE";
 const HOUR_MICROS: i64 = 3_600_000_000;
-/// Shorter than the remaining time of a long lease that was just acquired.
+/// A step of the wall clock that is shorter than the remaining time of a new long lease.
 const STEP_MICROS: i64 = 10_000_000;
 /// A ttl that is longer than any delay of a busy machine.
 const LONG_TTL: Duration = Duration::from_secs(60);
-/// A ttl with frequent renewals, which check the clocks as well.
+/// A short ttl, and therefore frequent renewals, which also check the clocks.
 const SHORT_TTL: Duration = Duration::from_secs(3);
 
 #[test]
@@ -58,7 +58,7 @@ impl Holder {
         let mut child = Command::new(std::env::current_exe().expect("the path of the test binary is known"))
             .args(crate::common::args_to_run(concat!(module_path!(), "::holder_process")))
             .envs(clock.envs())
-            .env(ROLE, role)
+            .env(ROLE_VARIABLE, role)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -93,7 +93,7 @@ impl Drop for Holder {
 #[tokio::test]
 #[ignore = "other tests run this test in a child process"]
 async fn holder_process() {
-    let Ok(role) = std::env::var(ROLE) else { return };
+    let Ok(role) = std::env::var(ROLE_VARIABLE) else { return };
     let ttl = if role == "check" { LONG_TTL } else { SHORT_TTL };
     let client = crate::common::builder()
         .nodes(["memory:"])

@@ -1,5 +1,5 @@
-//! A Redis Cluster as a single node: which master has the keys of a name, and what happens to leases and fences when
-//! masters or slots change.
+//! A Redis Cluster as a single node: tests which master has the keys of a name, and what happens to leases and fences
+//! when masters or slots change.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

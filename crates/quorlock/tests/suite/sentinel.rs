@@ -1,4 +1,4 @@
-//! A master behind sentinels as a single node: what happens to leases and fences at a failover.
+//! A master behind sentinels as a single node: tests what happens to leases and fences at a failover.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use quorlock_testkit::{Proxy, RedisServer, Sentinels, eventually, eventually_asy
 
 use crate::common::long_leases::{self, LONG};
 
-/// The time after which a sentinel takes a master for dead, for tests in which a master dies.
+/// The time after which a sentinel considers a master dead, for tests in which a master dies.
 const DEAD_AFTER: Duration = Duration::from_millis(300);
 
 /// A maximum clock skew that puts fences so far ahead of the clocks that they do not grow with time during a test.

@@ -1,4 +1,4 @@
-//! An SQLite file, and processes that die while they hold a lock. The next client gets the lock before the ttl has
+//! Processes that share an SQLite file and die while they hold a lock. The next client gets the lock before the ttl has
 //! passed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -15,12 +15,12 @@ use quorlock_testkit::eventually;
 const TTL: Duration = Duration::from_secs(60);
 /// Half of the ttl. A client that acquires within this time did not wait for the ttl.
 const HALF_TTL: Duration = Duration::from_secs(30);
-/// The folder of the SQLite file.
-const FOLDER: &str = "QUORLOCK_TEST_FOLDER";
-/// The id of a process that must also be dead before the leases end.
-const COMPANION: &str = "QUORLOCK_TEST_COMPANION";
-/// If set, the leases outlive their process.
-const LEASES_OUTLIVE_PROCESS: &str = "QUORLOCK_TEST_LEASES_OUTLIVE_PROCESS";
+/// The environment variable with the folder of the SQLite file.
+const FOLDER_VARIABLE: &str = "QUORLOCK_TEST_FOLDER";
+/// The environment variable with the id of the companion: the leases end only when this process is also dead.
+const COMPANION_VARIABLE: &str = "QUORLOCK_TEST_COMPANION";
+/// The environment variable that makes the leases outlive their process, if it is set.
+const LEASES_OUTLIVE_PROCESS_VARIABLE: &str = "QUORLOCK_TEST_LEASES_OUTLIVE_PROCESS";
 
 #[test]
 fn the_lock_of_a_killed_holder_is_free_before_and_after_the_process_is_reaped() {
@@ -76,7 +76,7 @@ fn a_stopped_holder_keeps_its_lock() {
 fn a_lock_stays_held_until_the_holder_and_its_companion_are_dead() {
     let folder = tempfile::tempdir().unwrap();
     let mut companion = Command::new("sleep").arg("600").spawn().unwrap();
-    let mut holder = Holder::start(folder.path(), &[(COMPANION, &companion.id().to_string())]);
+    let mut holder = Holder::start(folder.path(), &[(COMPANION_VARIABLE, &companion.id().to_string())]);
     let client = client(folder.path());
     holder.process.kill().unwrap();
     holder.process.wait().unwrap();
@@ -89,7 +89,7 @@ fn a_lock_stays_held_until_the_holder_and_its_companion_are_dead() {
 #[test]
 fn leases_that_may_outlive_their_process_stay_held_after_its_death() {
     let folder = tempfile::tempdir().unwrap();
-    let mut holder = Holder::start(folder.path(), &[(LEASES_OUTLIVE_PROCESS, "yes")]);
+    let mut holder = Holder::start(folder.path(), &[(LEASES_OUTLIVE_PROCESS_VARIABLE, "yes")]);
     holder.process.kill().unwrap();
     holder.process.wait().unwrap();
     assert!(try_acquire(&client(folder.path())).is_none());
@@ -107,12 +107,12 @@ fn a_missing_companion_is_an_error() {
 #[test]
 #[ignore = "other tests run this test in a child process"]
 fn holder_process() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let Some(folder) = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) else { return };
     let mut builder = builder(&folder);
-    if let Ok(pid) = std::env::var(COMPANION) {
+    if let Ok(pid) = std::env::var(COMPANION_VARIABLE) {
         builder = builder.add_holder_process(pid.parse().unwrap());
     }
-    if std::env::var_os(LEASES_OUTLIVE_PROCESS).is_some() {
+    if std::env::var_os(LEASES_OUTLIVE_PROCESS_VARIABLE).is_some() {
         builder = builder.leases_outlive_process();
     }
     let client = Client::start(builder.connect()).unwrap();
@@ -135,7 +135,7 @@ impl Holder {
         let mut command = Command::new(std::env::current_exe().unwrap());
         command
             .args(crate::common::args_to_run(concat!(module_path!(), "::holder_process")))
-            .env(FOLDER, folder)
+            .env(FOLDER_VARIABLE, folder)
             .stdout(Stdio::null());
         let process = command.envs(variables.iter().copied()).spawn().unwrap();
         let fence_file = folder.join("fence");

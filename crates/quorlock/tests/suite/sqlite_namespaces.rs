@@ -1,5 +1,5 @@
-//! An SQLite file, and processes in other time and mount namespaces. If the machine does not allow namespaces, these
-//! tests print so and check nothing. Unit tests of the SQLite node check how it reads `/proc`.
+//! Processes in other time and mount namespaces that share an SQLite file. If the machine does not allow namespaces,
+//! these tests print a note and check nothing. Unit tests of the SQLite node check how it reads `/proc`.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,10 +12,10 @@ use quorlock::ClientBuilder;
 use quorlock::blocking::Client;
 use quorlock_testkit::eventually;
 
-/// What the child process does: `attempt` or `hold`.
-const ROLE: &str = "QUORLOCK_TEST_ROLE";
-/// The folder of the SQLite file.
-const FOLDER: &str = "QUORLOCK_TEST_FOLDER";
+/// The environment variable with the role of the child process: `attempt` or `hold`.
+const ROLE_VARIABLE: &str = "QUORLOCK_TEST_ROLE";
+/// The environment variable with the folder of the SQLite file.
+const FOLDER_VARIABLE: &str = "QUORLOCK_TEST_FOLDER";
 /// The file with the id of the current boot of the machine.
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 /// A ttl that is longer than any delay of a busy machine.
@@ -25,7 +25,7 @@ const SHORT_TTL: Duration = Duration::from_secs(1);
 /// A timeout that is much longer than any ttl of these tests.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// A command that runs `wrapper` in other namespaces, as root, or else as the root of a user namespace. The caller
+/// A command that runs `wrapper` in other namespaces. It runs as root, or as the root of a user namespace. The caller
 /// appends the program that `wrapper` runs. Returns `None` if the machine does not allow these namespaces.
 fn unshare(flags: &[&str], wrapper: &[&str]) -> Option<Command> {
     for extra in [&[][..], &["--map-root-user"]] {
@@ -43,12 +43,18 @@ fn unshare(flags: &[&str], wrapper: &[&str]) -> Option<Command> {
     None
 }
 
-/// Runs the test `child_process` of this file, by means of `command`.
+/// Starts `command`, and makes it run the test `child_process` of this file.
 fn start(mut command: Command, role: &str, folder: &Path) -> Child {
     command
         .arg(std::env::current_exe().unwrap())
         .args(crate::common::args_to_run(concat!(module_path!(), "::child_process")));
-    command.env(ROLE, role).env(FOLDER, folder).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    command
+        .env(ROLE_VARIABLE, role)
+        .env(FOLDER_VARIABLE, folder)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap()
 }
 
 /// The result of a child process that tries to acquire the lock.
@@ -60,8 +66,8 @@ fn attempt(command: Command, folder: &Path) -> String {
 #[test]
 #[ignore = "other tests run this test in a child process"]
 fn child_process() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    match std::env::var(ROLE).unwrap().as_str() {
+    let Some(folder) = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) else { return };
+    match std::env::var(ROLE_VARIABLE).unwrap().as_str() {
         "attempt" => {
             std::fs::write(folder.join("result"), try_acquire(&folder).unwrap_or_else(|error| error)).unwrap();
         }

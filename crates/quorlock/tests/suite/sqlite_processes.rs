@@ -1,4 +1,4 @@
-//! Many processes and one SQLite file. The processes increment a counter that only the lock protects, and some
+//! Many processes share one SQLite file. The processes increment a counter that only the lock protects, and some
 //! processes are killed.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -16,15 +16,15 @@ use quorlock::{AcquireError, Retry};
 use quorlock_testkit::eventually;
 
 const WORKERS: usize = 8;
-/// The final number of the counter.
+/// The number at which the counter ends.
 const TURNS: u64 = 2_000;
-/// The number of turns between two kills. After a kill, the others may wait for up to a second, until one of them
-/// checks whether the holder lives.
+/// The number of turns between two kills. After a kill, the other processes may wait for up to a second, until one of
+/// them checks whether the holder lives.
 const TURNS_PER_KILL: usize = 250;
 /// A ttl that is longer than any delay of a busy machine.
 const HANDOVER_TTL: Duration = Duration::from_secs(30);
-/// The folder of the SQLite file, the counter and the journal.
-const FOLDER: &str = "QUORLOCK_TEST_FOLDER";
+/// The environment variable with the folder of the SQLite file, the counter and the journal.
+const FOLDER_VARIABLE: &str = "QUORLOCK_TEST_FOLDER";
 /// The number of digits of the counter. One write replaces all of them, so a kill leaves the old or the new number.
 const DIGITS: usize = 20;
 
@@ -92,7 +92,7 @@ fn a_waiter_in_another_process_takes_over_after_a_release() {
 #[test]
 #[ignore = "another test runs this test in a child process"]
 fn waiter_process() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let Some(folder) = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) else { return };
     let client = client(&folder);
     let lock = client.lock("handover").ttl(HANDOVER_TTL);
     assert!(retry_while_busy(|| lock.try_acquire()).is_none(), "the lock is not held");
@@ -107,7 +107,7 @@ struct Process(Child);
 impl Process {
     fn start(test: &str, folder: &Path) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(crate::common::args_to_run(test)).env(FOLDER, folder).stdout(Stdio::null());
+        command.args(crate::common::args_to_run(test)).env(FOLDER_VARIABLE, folder).stdout(Stdio::null());
         Self(command.spawn().unwrap())
     }
 }
@@ -122,7 +122,7 @@ impl Drop for Process {
 #[test]
 #[ignore = "another test runs this test in child processes"]
 fn worker_process() {
-    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    let Some(folder) = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) else { return };
     let client = client(&folder);
     let file = OpenOptions::new().read(true).write(true).open(folder.join("counter")).unwrap();
     let mut journal = OpenOptions::new().append(true).open(folder.join("journal")).unwrap();
@@ -141,7 +141,7 @@ fn worker_process() {
     }
 }
 
-/// Calls `acquire`, and again if the file was busy for too long.
+/// Calls `acquire` again and again while it fails because the file is busy.
 fn retry_while_busy<T>(mut acquire: impl FnMut() -> Result<T, AcquireError>) -> T {
     loop {
         match acquire() {

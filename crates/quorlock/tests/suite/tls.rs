@@ -5,12 +5,13 @@ use std::process::Command;
 use crate::common::long_leases::{self, connect_to_all, hold_once};
 use quorlock_testkit::{Authority, RedisCluster, RedisServer};
 
-/// The URLs of the nodes. Set only in the child process, which trusts the certificate authority of the test.
-const NODES: &str = "QUORLOCK_TLS_NODES";
+/// The environment variable with the URLs of the nodes. It is set only in the child process, which trusts the
+/// certificate authority of the test.
+const NODES_VARIABLE: &str = "QUORLOCK_TLS_NODES";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_use_only_nodes_with_a_verified_certificate() {
-    if let Ok(urls) = std::env::var(NODES) {
+    if let Ok(urls) = std::env::var(NODES_VARIABLE) {
         let builder = || long_leases::builder().nodes(urls.split(','));
         builder().init_cluster().await.unwrap();
         hold_once(&connect_to_all(builder()).await, "job").await;
@@ -38,7 +39,7 @@ async fn clients_use_only_nodes_with_a_verified_certificate() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_use_only_cluster_masters_with_a_verified_certificate() {
     let names = ["a", "b", "c", "d", "e", "f"];
-    if let Ok(url) = std::env::var(NODES) {
+    if let Ok(url) = std::env::var(NODES_VARIABLE) {
         let client = connect_to_all(long_leases::builder().nodes([url])).await;
         for name in names {
             hold_once(&client, name).await;
@@ -72,7 +73,7 @@ fn run_trusting(authority: &Authority, test: &str, nodes: &str) {
     let child = Command::new(std::env::current_exe().expect("the path of the test binary is known"))
         .args(&crate::common::args_to_run(test)[..2])
         .env("SSL_CERT_FILE", authority.path())
-        .env(NODES, nodes)
+        .env(NODES_VARIABLE, nodes)
         .output()
         .expect("the test binary can be started");
     let output = String::from_utf8_lossy(&child.stdout);

@@ -1,5 +1,5 @@
-//! A network that loses, delays and strands messages, and cuts connections. No reply is taken for the reply to another
-//! request, and no vote is left on a node.
+//! A network that loses and delays messages, and breaks connections. No reply counts as the reply to another request,
+//! and no vote is left on a node.
 
 use std::time::Duration;
 
@@ -10,14 +10,14 @@ use crate::common::long_leases::{
 use quorlock::{AcquireError, Client, Lease, Silence};
 use quorlock_testkit::{Proxy, eventually, eventually_async};
 
-const EVERYWHERE: [usize; 5] = [0, 1, 2, 3, 4];
+const ALL_NODES: [usize; 5] = [0, 1, 2, 3, 4];
 const KEY: &str = "quorlock:job";
 
 /// A node deadline that is short enough to wait for.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// Stops dropping replies, and makes the client reconnect. A TCP stream has no gaps, so the replies of the old
-/// connection cannot continue.
+/// Stops dropping replies, and makes the client reconnect. A TCP stream has no gaps, so replies on the old connection
+/// could not continue after lost replies.
 fn let_replies_through(proxy: &Proxy) {
     let before = proxy.connections();
     proxy.refuse(true);
@@ -27,14 +27,14 @@ fn let_replies_through(proxy: &Proxy) {
     eventually("the client to reconnect", || proxy.connections() > before);
 }
 
-/// Tries to acquire, which must fail without a quorum.
+/// Tries to acquire. The attempt must fail without a quorum.
 async fn expect_no_quorum(client: &Client) {
     let outcome = client.lock("job").try_acquire().await;
     assert!(matches!(outcome, Err(AcquireError::NoQuorum { .. })), "{outcome:?}");
 }
 
-/// Strands the last request to this node: the connection of the client is closed, and the proxy can deliver the request
-/// later.
+/// Strands the last request to this node: closes the connection of the client, and keeps the request in the proxy,
+/// which can deliver it later.
 fn strand(proxy: &Proxy) {
     eventually("the proxy to hold a request", || proxy.held_up() > 0);
     proxy.strand();
@@ -108,7 +108,7 @@ async fn a_release_reaches_the_node_whose_acquire_reply_was_lost() {
     let (node, proxy) = (4, &cluster.proxies[4]);
     proxy.drop_replies(true);
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &ALL_NODES).await;
     drop(lease);
     cluster.wait_until_unlocked().await;
 
@@ -117,7 +117,7 @@ async fn a_release_reaches_the_node_whose_acquire_reply_was_lost() {
     wait_until_all_vote(&client).await;
     proxy.drop_replies(true);
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &ALL_NODES).await;
     proxy.refuse(true);
     wait_for_silence(&client, node, |silence| matches!(silence, Silence::Broken(_) | Silence::Unreachable(_))).await;
     drop(lease);
@@ -144,7 +144,7 @@ async fn a_stranded_renewal_that_arrives_after_the_release_leaves_no_vote() {
     let cluster = ProxiedCluster::start(5).await;
     let client = connect_to_all(cluster.builder()).await;
     let lease = client.lock("job").acquire().await.unwrap();
-    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &ALL_NODES).await;
     cluster.proxies[4].hold(true);
     expect_soon(lease.extend()).await.unwrap();
     strand(&cluster.proxies[4]);
@@ -187,7 +187,7 @@ async fn a_client_replaces_a_silent_connection() {
     wait_until_all_vote(&idle_client).await;
     // The extension adds the vote of the node that had not answered.
     eventually_async("an extension to succeed", async || lease.extend().await.is_ok()).await;
-    cluster.wait_for_key_on(KEY, &EVERYWHERE).await;
+    cluster.wait_for_key_on(KEY, &ALL_NODES).await;
     drop(lease);
     cluster.close_and_check(client).await;
 }
@@ -236,8 +236,8 @@ async fn a_lease_is_released_once_on_every_node() {
             drop(lease);
         }
         cluster.wait_until_unlocked().await;
-        // A node executes requests in order, so once it has a vote for another name, it has executed all requests for
-        // this lease.
+        // A node executes requests in order. When it has a vote for another name, it has executed all requests for this
+        // lease.
         let another = client.lock("another").acquire().await.unwrap();
         cluster.wait_for_key_on("quorlock:another", &[0, 1, 2]).await;
         let after = counts(&cluster.servers, release_count);

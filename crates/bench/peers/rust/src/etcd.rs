@@ -6,7 +6,7 @@ use etcd_client::{LockOptions, PutOptions};
 
 use crate::{Failure, Library, Task};
 
-/// A client with one lease for all locks, as an etcd session has, so that only locking and unlocking is measured.
+/// A client with one lease for all locks, like an etcd session. Only locking and unlocking is measured.
 pub(crate) struct Etcd {
     client: etcd_client::Client,
     lease: i64,
@@ -16,10 +16,10 @@ impl Library for Etcd {
     async fn connect(task: &Task) -> Result<Self, Failure> {
         let mut client = etcd_client::Client::connect(&task.nodes, None).await?;
         let lease = client.lease_grant(i64::try_from(task.ttl_ms / 1000)?, None).await?.id();
-        let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
+        let (mut keep_alive_sender, mut answers) = client.lease_keep_alive(lease).await?;
         let every = Duration::from_millis(task.ttl_ms / 3);
         tokio::spawn(async move {
-            while keeper.keep_alive().await.is_ok() && answers.message().await.is_ok() {
+            while keep_alive_sender.keep_alive().await.is_ok() && answers.message().await.is_ok() {
                 tokio::time::sleep(every).await;
             }
         });

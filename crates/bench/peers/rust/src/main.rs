@@ -1,5 +1,5 @@
 //! Other libraries, as workers of the benchmark: `bench-peers rslock TASK`. A worker prints a line when it is ready.
-//! Each line on its stdin is a number of milliseconds: the worker runs cycles for that long (one turn) and prints the
+//! Each line on its stdin is the length of a turn in milliseconds. The worker runs cycles for this time and prints the
 //! figures.
 
 #[cfg(feature = "etcd")]
@@ -24,7 +24,7 @@ struct Task {
     one_thread: bool,
 }
 
-/// A library that locks.
+/// A lock library.
 trait Library: Sized + Send + Sync + 'static {
     fn connect(task: &Task) -> impl Future<Output = Result<Self, Failure>> + Send;
     /// One acquire and one release.
@@ -45,8 +45,9 @@ impl Library for Rslock {
     }
 }
 
-/// Runs cycles for `length`. Returns the time of each in microseconds, the number of failures, and the elapsed time.
-async fn turn<L: Library>(library: &Arc<L>, task: &Task, length: Duration) -> (Vec<f64>, usize, Duration) {
+/// Runs cycles for `length`. Returns the time of each cycle in microseconds, the number of failed cycles, and the
+/// elapsed time.
+async fn run_turn<L: Library>(library: &Arc<L>, task: &Task, length: Duration) -> (Vec<f64>, usize, Duration) {
     let begun = Instant::now();
     let ttl = Duration::from_millis(task.ttl_ms);
     let mut callers = JoinSet::new();
@@ -55,9 +56,9 @@ async fn turn<L: Library>(library: &Arc<L>, task: &Task, length: Duration) -> (V
         callers.spawn(async move {
             let (mut micros, mut failures) = (Vec::new(), 0);
             while begun.elapsed() < length {
-                let asked = Instant::now();
+                let started_at = Instant::now();
                 match library.cycle(&name, ttl).await {
-                    Ok(()) => micros.push(asked.elapsed().as_secs_f64() * 1e6),
+                    Ok(()) => micros.push(started_at.elapsed().as_secs_f64() * 1e6),
                     Err(_) => failures += 1,
                 }
             }
@@ -73,14 +74,14 @@ async fn turn<L: Library>(library: &Arc<L>, task: &Task, length: Duration) -> (V
     (micros, failures, begun.elapsed())
 }
 
-fn work<L: Library>(task: &Task) -> Result<(), Failure> {
+fn run_worker<L: Library>(task: &Task) -> Result<(), Failure> {
     let threads = if task.one_thread { 1 } else { 2 };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build()?;
     let library = Arc::new(runtime.block_on(L::connect(task))?);
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         let length = Duration::from_millis(line?.trim().parse()?);
-        let (micros, failures, elapsed) = runtime.block_on(turn(&library, task, length));
+        let (micros, failures, elapsed) = runtime.block_on(run_turn(&library, task, length));
         let mut figures = serde_json::Map::new();
         figures.insert("cycles_per_second".into(), (micros.len() as f64 / elapsed.as_secs_f64()).into());
         if let Some(last) = micros.len().checked_sub(1) {
@@ -102,9 +103,9 @@ fn main() -> Result<(), Failure> {
         <[String; 2]>::try_from(std::env::args().skip(1).collect::<Vec<_>>()).map_err(|_| "PEER TASK")?;
     let task: Task = serde_json::from_str(&task)?;
     match peer.as_str() {
-        "rslock" => work::<Rslock>(&task),
+        "rslock" => run_worker::<Rslock>(&task),
         #[cfg(feature = "etcd")]
-        "etcd" => work::<etcd::Etcd>(&task),
+        "etcd" => run_worker::<etcd::Etcd>(&task),
         other => Err(format!("{other} was not built").into()),
     }
 }

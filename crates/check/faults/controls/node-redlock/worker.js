@@ -1,4 +1,5 @@
-// A client of node-redlock for the harness: uses its `using` with its defaults. Every choice favours node-redlock.
+// A client process that uses node-redlock: its function `using`, with the default settings. Every choice favours
+// node-redlock.
 'use strict';
 
 const fs = require('node:fs');
@@ -9,16 +10,16 @@ const Redis = require('ioredis');
 const { Redlock } = require('@sesamecare-oss/redlock');
 
 const task = JSON.parse(process.argv[2]);
-/** A longer validity is reported in steps of at least this many nanoseconds. */
-const REPORT_STEP = 50_000_000;
-/** How long a release may take when the episode is over, in milliseconds. */
-const LAST_RELEASE = 2_000;
+/** An extension is reported only if the validity ends at least this many nanoseconds later. */
+const REPORT_STEP_NANOS = 50_000_000;
+/** How long the last release may take after the episode, in milliseconds. */
+const LAST_RELEASE_MS = 2_000;
 
 /** The clock that times every event: CLOCK_MONOTONIC, in nanoseconds. */
 const now = () => Number(process.hrtime.bigint());
-const below = (limit) => Math.floor(Math.random() * (limit + 1));
+const randomUpTo = (limit) => Math.floor(Math.random() * (limit + 1));
 /** Writes one line in one write, so that a signal cannot lose or split it. */
-const tell = (event) => fs.writeSync(1, `${JSON.stringify(event)}\n`);
+const reportEvent = (event) => fs.writeSync(1, `${JSON.stringify(event)}\n`);
 
 let ended = false;
 process.stdin.on('end', () => (ended = true)).resume();
@@ -36,50 +37,50 @@ class Register {
   }
 }
 
-/** How long a lock is still valid, in milliseconds: one less than it reports, because its clock has whole milliseconds. */
-const left = (lock) => lock.expiration - Date.now() - 1;
+/** The remaining validity of a lock in milliseconds. Its clock has whole milliseconds, so one millisecond is subtracted. */
+const remainingMs = (lock) => lock.expiration - Date.now() - 1;
 
-/** Reads the register, pauses, and writes it back, if there is time. */
+/** Reads the register, pauses, and writes it back, if the lock is valid for long enough. */
 async function step(register, turn, name, context) {
-  const think = below(task.step_ms);
-  if (left(context.lock) < task.margin_ms) {
-    await sleep(think);
+  const pause = randomUpTo(task.step_ms);
+  if (remainingMs(context.lock) < task.margin_ms) {
+    await sleep(pause);
     return;
   }
   const known = await register.access(turn, name, null);
-  await sleep(think);
+  await sleep(pause);
   await register.access(turn, name, known);
 }
 
 async function hold(register, turn, name, busy, signal, context) {
   let at = now();
-  let until = at + left(context.lock) * 1e6;
+  let until = at + remainingMs(context.lock) * 1e6;
   if (until <= at) {
-    tell({ event: 'lost', turn, at });
+    reportEvent({ event: 'lost', turn, at });
     return;
   }
-  tell({ event: 'granted', turn, at, until, fence: null });
+  reportEvent({ event: 'granted', turn, at, until, fence: null });
   const done = at + busy * 1e6;
   while (now() < done && !ended) {
-    if (signal.aborted || left(context.lock) <= 0) {
-      tell({ event: 'lost', turn, at: now() });
+    if (signal.aborted || remainingMs(context.lock) <= 0) {
+      reportEvent({ event: 'lost', turn, at: now() });
       return;
     }
     await step(register, turn, name, context);
     at = now();
-    const valid = at + left(context.lock) * 1e6;
-    if (valid > at && valid > until + REPORT_STEP) {
+    const valid = at + remainingMs(context.lock) * 1e6;
+    if (valid > at && valid > until + REPORT_STEP_NANOS) {
       until = valid;
-      tell({ event: 'extended', turn, at, until });
+      reportEvent({ event: 'extended', turn, at, until });
     }
   }
-  tell({ event: 'released', turn, at: now() });
+  reportEvent({ event: 'released', turn, at: now() });
 }
 
 async function takeTurn(redlock, register, turn) {
-  const name = task.names[below(task.names.length - 1)];
-  const busy = below(below(task.long_one_in - 1) === 0 ? task.long_ms : task.busy_ms);
-  tell({ event: 'asked', turn, name, at: now() });
+  const name = task.names[randomUpTo(task.names.length - 1)];
+  const busy = randomUpTo(randomUpTo(task.long_one_in - 1) === 0 ? task.long_ms : task.busy_ms);
+  reportEvent({ event: 'asked', turn, name, at: now() });
   let held = false;
   while (!held) {
     const over = deferred();
@@ -89,9 +90,9 @@ async function takeTurn(redlock, register, turn) {
         await hold(register, turn, name, busy, signal, context);
         over.resolve();
       })
-      // The lock could not be acquired, or not be released.
+      // An acquire or a release failed. The loop tries again.
       .catch(() => {});
-    await Promise.race([used, over.promise.then(() => (ended ? sleep(LAST_RELEASE) : used))]);
+    await Promise.race([used, over.promise.then(() => (ended ? sleep(LAST_RELEASE_MS) : used))]);
   }
 }
 
@@ -103,12 +104,12 @@ function deferred() {
 
 async function main() {
   const clients = task.urls.map((url) => new Redis(url));
-  // The commands fail if a node is gone.
+  // If a node is gone, its commands fail, so the connection error needs no handling.
   clients.forEach((client) => client.on('error', () => {}));
   const redlock = new Redlock(clients);
   const register = new Register(task.register);
   for (let turn = 1; !ended; turn += 1) {
-    await sleep(below(task.rest_ms));
+    await sleep(randomUpTo(task.rest_ms));
     if (!ended) {
       await takeTurn(redlock, register, turn);
     }

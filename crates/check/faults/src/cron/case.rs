@@ -1,4 +1,4 @@
-//! The cases: each has an operation, and claims about its outcome that must be true.
+//! The cases. Each case has an operation, and claims that must be true of its outcome.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quorlock_testkit::RedisServer;
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::crontab::{Crontab, Outcome, SHORT, TTL};
+use super::crontab::{Crontab, Outcome, SHORT_REPORT, TTL};
 use crate::Failure;
 use crate::operation::{attach_replica, back_up};
 use crate::series::{LOST, NO_QUORUM};
@@ -14,13 +14,13 @@ use crate::series::{LOST, NO_QUORUM};
 /// The exit code for an invalid configuration.
 const CONFIG: i32 = 78;
 /// A report that takes longer than a ttl.
-const LONG: Duration = Duration::from_secs(9);
+const LONG_REPORT: Duration = Duration::from_secs(9);
 /// A report that does not end during a case.
-const ENDLESS: Duration = Duration::from_secs(120);
-/// How long a case waits for the first report.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ENDLESS_REPORT: Duration = Duration::from_secs(120);
+/// How long a case waits until its first report starts.
+const FIRST_REPORT_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the other hosts have to take over after an operation: several times the ttl and the quarantine.
-const TAKEOVER: Duration = Duration::from_secs(40);
+const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A case of the page.
 pub struct Case {
@@ -32,7 +32,7 @@ pub struct Case {
     pub(super) environment: &'static [(&'static str, &'static str)],
     /// The ttl and the cluster's maximum ttl.
     pub(super) ttl: Duration,
-    pub(super) play: fn(&mut Crontab<'_>) -> Result<(), Failure>,
+    pub(super) run: fn(&mut Crontab<'_>) -> Result<(), Failure>,
     /// The claims that must be true.
     pub claims: &'static [Claim],
 }
@@ -67,19 +67,21 @@ pub enum Claim {
 }
 
 impl Claim {
-    /// Whether the claim is true of this outcome.
-    pub fn is_true_of(self, outcome: &Outcome) -> bool {
-        let Outcome { ends, found, after, takeover, .. } = outcome;
+    /// Whether the claim is true for this outcome.
+    pub fn holds_for(self, outcome: &Outcome) -> bool {
+        let Outcome { results_of_runs, findings, after, takeover, .. } = outcome;
         match self {
-            Self::NoOverlap => found.overlaps == 0,
-            Self::FencesIncrease => found.disorder == 0,
-            Self::AllSucceed => ends.iter().all(|end| end.code == Some(0)),
+            Self::NoOverlap => findings.overlaps == 0,
+            Self::FencesIncrease => findings.fences_out_of_order == 0,
+            Self::AllSucceed => results_of_runs.iter().all(|end| end.code == Some(0)),
             Self::ReportsContinue => *after > 0,
             Self::NextReportWithin(limit) => takeover.is_some_and(|takeover| takeover < limit),
-            Self::AllComplete => found.runs_with(LOST) == 0 && found.killed == 0 && found.broken == 0,
+            Self::AllComplete => findings.runs_with(LOST) == 0 && findings.killed == 0 && findings.broken == 0,
             Self::NoReport => *after == 0,
-            Self::AllExit(code) => !ends.is_empty() && ends.iter().all(|end| end.code == Some(code)),
-            Self::NoInitAdvice => !ends.iter().any(|end| end.messages.contains("nodes init")),
+            Self::AllExit(code) => {
+                !results_of_runs.is_empty() && results_of_runs.iter().all(|end| end.code == Some(code))
+            }
+            Self::NoInitAdvice => !results_of_runs.iter().any(|end| end.messages.contains("nodes init")),
         }
     }
 }
@@ -100,17 +102,17 @@ impl fmt::Display for Claim {
     }
 }
 
-const UNDISTURBED: &[Claim] =
+const CLAIMS_UNDISTURBED: &[Claim] =
     &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete, Claim::ReportsContinue];
-const TAKEN_OVER: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::ReportsContinue];
-/// The guard was stopped or killed, and the wrapper was not.
-const GUARD_ONLY: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete];
-/// No process is left that could stop the command: two reports may run at a time, but their fences differ.
-const FENCED: &[Claim] = &[Claim::FencesIncrease, Claim::ReportsContinue];
+const CLAIMS_TAKEN_OVER: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::ReportsContinue];
+/// For cases in which the guard is stopped or killed, and the wrapper is not.
+const CLAIMS_GUARD_ONLY: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete];
+/// For cases in which no process can stop the command. Two reports may run at a time, but their fences differ.
+const CLAIMS_FENCED: &[Claim] = &[Claim::FencesIncrease, Claim::ReportsContinue];
 
 macro_rules! case {
-    ($title:literal, $description:literal, $claims:expr, $play:expr) => {
-        Case { title: $title, description: $description, environment: &[], ttl: TTL, claims: $claims, play: $play }
+    ($title:literal, $description:literal, $claims:expr, $run:expr) => {
+        Case { title: $title, description: $description, environment: &[], ttl: TTL, claims: $claims, run: $run }
     };
 }
 
@@ -118,33 +120,33 @@ pub(super) static CASES: [Case; 17] = [
     case!(
         "no operation",
         "Nothing disturbs the crontab line. The middle of the case counts as the operation.",
-        UNDISTURBED,
+        CLAIMS_UNDISTURBED,
         |crontab| {
-            crontab.ticks(2, SHORT)?;
-            crontab.mark();
-            crontab.ticks(2, SHORT)
+            crontab.cron_ticks(2, SHORT_REPORT)?;
+            crontab.mark_operation();
+            crontab.cron_ticks(2, SHORT_REPORT)
         }
     ),
     case!(
         "backup of two nodes",
         "`redis-cli --rdb` backs up two of three nodes while a report runs.",
-        UNDISTURBED,
+        CLAIMS_UNDISTURBED,
         |crontab| {
-            begin(crontab, LONG)?;
-            crontab.mark();
+            start_report(crontab, LONG_REPORT)?;
+            crontab.mark_operation();
             crontab.servers[..2].iter().for_each(back_up);
-            crontab.ticks(8, SHORT)
+            crontab.cron_ticks(8, SHORT_REPORT)
         }
     ),
     case!(
         "first replica",
         "A first replica attaches to two of three nodes while a report runs.",
-        UNDISTURBED,
+        CLAIMS_UNDISTURBED,
         |crontab| {
-            begin(crontab, LONG)?;
-            crontab.mark();
+            start_report(crontab, LONG_REPORT)?;
+            crontab.mark_operation();
             let replicas: Vec<_> = crontab.servers[..2].iter().map(attach_replica).collect();
-            crontab.ticks(8, SHORT)?;
+            crontab.cron_ticks(8, SHORT_REPORT)?;
             drop(replicas);
             Ok(())
         }
@@ -152,12 +154,12 @@ pub(super) static CASES: [Case; 17] = [
     case!(
         "restart of two nodes, with short reports only",
         "Two of three nodes restart and load their append-only files. All reports are short, so no client stays connected.",
-        TAKEN_OVER,
+        CLAIMS_TAKEN_OVER,
         |crontab| {
-            crontab.ticks(2, SHORT)?;
-            crontab.mark();
+            crontab.cron_ticks(2, SHORT_REPORT)?;
+            crontab.mark_operation();
             crontab.servers[..2].iter().for_each(RedisServer::restart);
-            crontab.tick_until_next(TAKEOVER)
+            crontab.tick_until_next_report(TAKEOVER_TIMEOUT)
         }
     ),
     case!(
@@ -166,49 +168,49 @@ pub(super) static CASES: [Case; 17] = [
          initialize it again.",
         &[Claim::NoOverlap, Claim::FencesIncrease, Claim::NoReport],
         |crontab| {
-            crontab.ticks(2, SHORT)?;
-            crontab.mark();
+            crontab.cron_ticks(2, SHORT_REPORT)?;
+            crontab.mark_operation();
             crontab.servers[..2].iter().for_each(RedisServer::restart_empty);
-            crontab.ticks(5, SHORT)
+            crontab.cron_ticks(5, SHORT_REPORT)
         }
     ),
-    case!("kill -STOP of the wrapper", "The wrapper of a running report is stopped.", TAKEN_OVER, |crontab| {
+    case!("kill -STOP of the wrapper", "The wrapper of a running report is stopped.", CLAIMS_TAKEN_OVER, |crontab| {
         signal(crontab, Signal::STOP, true, false)
     }),
-    case!("kill -9 of the wrapper", "The wrapper of a running report is killed.", TAKEN_OVER, |crontab| {
+    case!("kill -9 of the wrapper", "The wrapper of a running report is killed.", CLAIMS_TAKEN_OVER, |crontab| {
         signal(crontab, Signal::KILL, true, false)
     }),
-    case!("kill -STOP of the guard", "The guard of a running report is stopped.", GUARD_ONLY, |crontab| {
+    case!("kill -STOP of the guard", "The guard of a running report is stopped.", CLAIMS_GUARD_ONLY, |crontab| {
         signal(crontab, Signal::STOP, false, true)
     }),
-    case!("kill -9 of the guard", "The guard of a running report is killed.", GUARD_ONLY, |crontab| {
+    case!("kill -9 of the guard", "The guard of a running report is killed.", CLAIMS_GUARD_ONLY, |crontab| {
         signal(crontab, Signal::KILL, false, true)
     }),
     case!(
         "kill -9 of the guard, then of the wrapper",
         "The guard of a running report is killed. Its wrapper is killed a second later.",
-        TAKEN_OVER,
+        CLAIMS_TAKEN_OVER,
         |crontab| {
-            let (client, guard, _) = begin(crontab, ENDLESS)?;
-            crontab.mark();
+            let (client, guard, _) = start_report(crontab, ENDLESS_REPORT)?;
+            crontab.mark_operation();
             let _ = kill_process(guard, Signal::KILL);
             crontab.wait(Duration::from_secs(1))?;
-            crontab.fleet.kill(client)?;
-            crontab.tick_until_next(TAKEOVER)
+            crontab.host_runs.kill(client)?;
+            crontab.tick_until_next_report(TAKEOVER_TIMEOUT)
         }
     ),
     case!(
         "kill -STOP of both",
         "The wrapper and the guard of a running report are stopped together. This breaks assumption A2: no process is left \
          that could stop the command.",
-        FENCED,
+        CLAIMS_FENCED,
         |crontab| signal(crontab, Signal::STOP, true, true)
     ),
     case!(
         "kill -9 of both",
         "The wrapper and the guard of a running report are killed together. The kernel kills the command itself, but no \
          process is left that could stop the command's own children.",
-        FENCED,
+        CLAIMS_FENCED,
         |crontab| signal(crontab, Signal::KILL, true, true)
     ),
     Case {
@@ -217,20 +219,20 @@ pub(super) static CASES: [Case; 17] = [
         environment: &[("QUORLOCK_NODES", " ")],
         ttl: TTL,
         claims: &[Claim::AllExit(CONFIG), Claim::NoReport],
-        play: |crontab| {
-            crontab.mark();
-            crontab.ticks(1, SHORT)
+        run: |crontab| {
+            crontab.mark_operation();
+            crontab.cron_ticks(1, SHORT_REPORT)
         },
     },
     case!(
         "a node is unreachable",
         "One of three nodes is down while a report runs, and stays down.",
-        UNDISTURBED,
+        CLAIMS_UNDISTURBED,
         |crontab| {
-            begin(crontab, LONG)?;
-            crontab.mark();
+            start_report(crontab, LONG_REPORT)?;
+            crontab.mark_operation();
             crontab.servers[0].kill();
-            crontab.ticks(7, SHORT)
+            crontab.cron_ticks(7, SHORT_REPORT)
         }
     ),
     case!(
@@ -238,20 +240,20 @@ pub(super) static CASES: [Case; 17] = [
         "Two of three nodes are down, and stay down.",
         &[Claim::AllExit(NO_QUORUM), Claim::NoReport, Claim::NoInitAdvice],
         |crontab| {
-            crontab.mark();
+            crontab.mark_operation();
             crontab.servers[..2].iter().for_each(RedisServer::kill);
-            crontab.ticks(2, SHORT)
+            crontab.cron_ticks(2, SHORT_REPORT)
         }
     ),
     case!(
         "a dashboard that subscribes to all channels",
         "A dashboard subscribes to all channels (`PSUBSCRIBE *`) of every node.",
-        UNDISTURBED,
+        CLAIMS_UNDISTURBED,
         |crontab| {
             crontab.subscribe_to_all_channels()?;
-            crontab.ticks(2, SHORT)?;
-            crontab.mark();
-            crontab.ticks(2, SHORT)
+            crontab.cron_ticks(2, SHORT_REPORT)?;
+            crontab.mark_operation();
+            crontab.cron_ticks(2, SHORT_REPORT)
         }
     ),
     Case {
@@ -261,56 +263,56 @@ pub(super) static CASES: [Case; 17] = [
         environment: &[],
         ttl: Duration::from_secs(20),
         claims: &[Claim::NoOverlap, Claim::FencesIncrease, Claim::NextReportWithin(Duration::from_secs(10))],
-        play: |crontab| {
+        run: |crontab| {
             let waiting = ["run", "nightly-report", "--wait", "1m"];
             crontab.subscribe_to_all_channels()?;
             let begun = Instant::now();
-            begin(crontab, LONG)?;
-            let dead = crontab.fleet.start(1, &waiting, true, SHORT)?;
+            start_report(crontab, LONG_REPORT)?;
+            let dead = crontab.host_runs.start(1, &waiting, true, SHORT_REPORT)?;
             crontab.wait(Duration::from_secs(2))?;
-            crontab.fleet.start(2, &waiting, true, SHORT)?;
-            // Late enough that the queue position of the killed waiter outlives the report.
-            crontab.wait(LONG.saturating_sub(SHORT + begun.elapsed()))?;
-            crontab.fleet.kill(dead)?;
-            crontab.until(LONG * 2, |crontab| crontab.fleet.holder().is_none())?;
-            crontab.mark();
-            crontab.until(TAKEOVER, |crontab| crontab.fleet.grants() > 1).map(drop)
+            crontab.host_runs.start(2, &waiting, true, SHORT_REPORT)?;
+            // The waiter is killed so late that its queue position still exists when the report ends.
+            crontab.wait(LONG_REPORT.saturating_sub(SHORT_REPORT + begun.elapsed()))?;
+            crontab.host_runs.kill(dead)?;
+            crontab.wait_until(LONG_REPORT * 2, |crontab| crontab.host_runs.holder().is_none())?;
+            crontab.mark_operation();
+            crontab.wait_until(TAKEOVER_TIMEOUT, |crontab| crontab.host_runs.grants() > 1).map(drop)
         },
     },
 ];
 
-/// Starts the job on every host. Returns the client number, the guard and the wrapper of the run that got the lock.
-fn begin(crontab: &mut Crontab<'_>, busy: Duration) -> Result<(u32, Pid, Pid), Failure> {
+/// Starts the job on every host. Returns the run that got the lock: its client number, its guard and its wrapper.
+fn start_report(crontab: &mut Crontab<'_>, busy: Duration) -> Result<(u32, Pid, Pid), Failure> {
     crontab.tick(busy)?;
-    crontab.until(PATIENCE, |crontab| crontab.fleet.holder().is_some())?;
-    let holder = crontab.fleet.holder().ok_or("no host got the lock")?;
+    crontab.wait_until(FIRST_REPORT_TIMEOUT, |crontab| crontab.host_runs.holder().is_some())?;
+    let holder = crontab.host_runs.holder().ok_or("no host got the lock")?;
     let guard = holder.guard().ok_or("the run has no guard")?;
     Ok((holder.client, guard, holder.wrapper()))
 }
 
-/// Sends a signal to the wrapper or the guard of a running report, or to both, and lets cron continue. A stopped
-/// process is continued in the end.
+/// Sends a signal to the wrapper, the guard, or both processes of a running report, and lets cron continue. A stopped
+/// process continues at the end of the case.
 fn signal(crontab: &mut Crontab<'_>, signal: Signal, to_wrapper: bool, to_guard: bool) -> Result<(), Failure> {
-    let (client, guard, wrapper) = begin(crontab, if to_wrapper { ENDLESS } else { LONG })?;
-    crontab.mark();
+    let (client, guard, wrapper) = start_report(crontab, if to_wrapper { ENDLESS_REPORT } else { LONG_REPORT })?;
+    crontab.mark_operation();
     if to_guard {
         kill_process(guard, signal)?;
     }
     if to_wrapper && signal == Signal::KILL {
-        crontab.fleet.kill(client)?;
+        crontab.host_runs.kill(client)?;
     } else if to_wrapper {
         kill_process(wrapper, signal)?;
     }
     if to_wrapper {
-        crontab.tick_until_next(TAKEOVER)?;
-        // Long enough for two reports to overlap.
-        crontab.ticks(1, SHORT)?;
+        crontab.tick_until_next_report(TAKEOVER_TIMEOUT)?;
+        // If two reports can overlap, they overlap within this time.
+        crontab.cron_ticks(1, SHORT_REPORT)?;
     } else {
-        crontab.ticks(6, SHORT)?;
+        crontab.cron_ticks(6, SHORT_REPORT)?;
     }
     if signal == Signal::STOP {
         for process in [guard, wrapper] {
-            // The process may have ended meanwhile.
+            // The process may have ended.
             let _ = kill_process(process, Signal::CONT);
         }
         crontab.wait(Duration::from_secs(1))?;

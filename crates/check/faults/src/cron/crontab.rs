@@ -14,32 +14,32 @@ use tempfile::TempDir;
 use super::case::Case;
 use crate::Failure;
 use crate::clock;
-use crate::fleet::{End, Fleet, Programs};
 use crate::history::{History, Record};
+use crate::host_runs::{HostRuns, Programs, RunResult};
+use crate::inject::POLL_INTERVAL;
 use crate::interrupt::Interrupt;
 use crate::judge::Findings;
 use crate::operation::quick_replication;
-use crate::plan::Bound;
+use crate::plan::Assumptions;
 use crate::register::Register;
-use crate::schedule::POLL_INTERVAL;
 
 pub(super) const HOSTS: usize = 3;
-/// The interval at which cron starts the job: once a night in the README.
+/// The interval at which cron starts the job. In the README the job runs once a night.
 pub(super) const PERIOD: Duration = Duration::from_secs(2);
 /// The ttl of most cases, and the cluster's maximum ttl.
 pub(super) const TTL: Duration = Duration::from_secs(6);
 /// The arguments of the README's crontab line, with a shorter `--min-hold`.
-pub(super) const LINE: [&str; 6] = ["run", "nightly-report", "--if-held", "skip", "--min-hold", "1s"];
+pub(super) const CRONTAB_LINE: [&str; 6] = ["run", "nightly-report", "--if-held", "skip", "--min-hold", "1s"];
 /// A short report.
-pub(super) const SHORT: Duration = Duration::from_millis(200);
-/// How long runs may take to end after the case.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(super) const SHORT_REPORT: Duration = Duration::from_millis(200);
+/// How long the runs of a case may take to end.
+const END_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The hosts and the servers of one case.
 pub(super) struct Crontab<'a> {
     pub(super) servers: Vec<RedisServer>,
     /// The runs of all hosts.
-    pub(super) fleet: Fleet,
+    pub(super) host_runs: HostRuns,
     interrupt: &'a Interrupt,
     history: Arc<History>,
     // The register serves until it is dropped.
@@ -47,7 +47,7 @@ pub(super) struct Crontab<'a> {
     _config: TempDir,
     subscribers: Vec<TcpStream>,
     outcome: Outcome,
-    marked: Option<Instant>,
+    operation_at: Option<Instant>,
     grants_at_mark: usize,
 }
 
@@ -55,9 +55,9 @@ pub(super) struct Crontab<'a> {
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     /// How often cron started the job on every host.
-    pub ticks: usize,
+    pub cron_ticks: usize,
     /// The runs that ended on their own.
-    pub ends: Vec<End>,
+    pub results_of_runs: Vec<RunResult>,
     /// Reports that began before the operation.
     pub before: usize,
     /// Reports that began after the operation.
@@ -65,7 +65,7 @@ pub struct Outcome {
     /// The time from the operation to the start of the next report.
     pub takeover: Option<Duration>,
     /// The judge's findings in the history.
-    pub found: Findings,
+    pub findings: Findings,
 }
 
 impl<'a> Crontab<'a> {
@@ -90,56 +90,60 @@ impl<'a> Crontab<'a> {
         let register = Register::start(Arc::clone(&history))?;
         let mut settings = vec![("QUORLOCK_CONFIG".to_owned(), file.display().to_string())];
         let addr = register.addr().to_string();
-        let founder = Fleet::new(programs.clone(), Arc::clone(&history), addr.clone(), settings.clone())?;
-        founder.call(0, &["nodes", "init", "--yes"])?;
+        let runs_for_init = HostRuns::new(programs.clone(), Arc::clone(&history), addr.clone(), settings.clone())?;
+        runs_for_init.call(0, &["nodes", "init", "--yes"])?;
         settings.extend(case.environment.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
-        let fleet = Fleet::new(programs.clone(), Arc::clone(&history), addr, settings)?;
+        let host_runs = HostRuns::new(programs.clone(), Arc::clone(&history), addr, settings)?;
         Ok(Self {
             servers,
-            fleet,
+            host_runs,
             interrupt,
             history,
             _register: register,
             _config: config,
             subscribers: Vec::new(),
             outcome: Outcome::default(),
-            marked: None,
+            operation_at: None,
             grants_at_mark: 0,
         })
     }
 
     /// Starts the job on every host, as cron does, and waits for a period.
     pub(super) fn tick(&mut self, busy: Duration) -> Result<(), Failure> {
-        self.outcome.ticks += 1;
+        self.outcome.cron_ticks += 1;
         for host in 0..HOSTS {
-            self.fleet.start(host, &LINE, false, busy)?;
+            self.host_runs.start(host, &CRONTAB_LINE, false, busy)?;
         }
         self.wait(PERIOD)
     }
 
-    pub(super) fn ticks(&mut self, count: usize, busy: Duration) -> Result<(), Failure> {
+    pub(super) fn cron_ticks(&mut self, count: usize, busy: Duration) -> Result<(), Failure> {
         (0..count).try_for_each(|_| self.tick(busy))
     }
 
-    /// Ticks until a report has begun after the operation, or `limit` is over.
-    pub(super) fn tick_until_next(&mut self, limit: Duration) -> Result<(), Failure> {
+    /// Starts the job again and again until a report has begun after the operation, or until `limit`.
+    pub(super) fn tick_until_next_report(&mut self, limit: Duration) -> Result<(), Failure> {
         let begun = Instant::now();
         while self.outcome.takeover.is_none() && begun.elapsed() < limit && !self.interrupt.is_set() {
-            self.tick(SHORT)?;
+            self.tick(SHORT_REPORT)?;
         }
         Ok(())
     }
 
     pub(super) fn wait(&mut self, length: Duration) -> Result<(), Failure> {
         let end = Instant::now() + length;
-        self.until(length, |_| Instant::now() >= end).map(drop)
+        self.wait_until(length, |_| Instant::now() >= end).map(drop)
     }
 
-    /// Waits for a condition, at most for `limit`. Returns whether the condition became true.
-    pub(super) fn until(&mut self, limit: Duration, mut is_true: impl FnMut(&Self) -> bool) -> Result<bool, Failure> {
+    /// Waits until a condition is true, for at most `limit`. Returns whether the condition became true.
+    pub(super) fn wait_until(
+        &mut self,
+        limit: Duration,
+        mut is_true: impl FnMut(&Self) -> bool,
+    ) -> Result<bool, Failure> {
         let begun = Instant::now();
         loop {
-            self.look()?;
+            self.update()?;
             if is_true(self) {
                 return Ok(true);
             }
@@ -150,20 +154,20 @@ impl<'a> Crontab<'a> {
         }
     }
 
-    fn look(&mut self) -> Result<(), Failure> {
-        self.outcome.ends.extend(self.fleet.reap()?);
-        if let Some(marked) = self.marked.filter(|_| self.outcome.takeover.is_none())
-            && self.fleet.grants() > self.grants_at_mark
+    fn update(&mut self) -> Result<(), Failure> {
+        self.outcome.results_of_runs.extend(self.host_runs.collect_ended()?);
+        if let Some(operation_at) = self.operation_at.filter(|_| self.outcome.takeover.is_none())
+            && self.host_runs.grants() > self.grants_at_mark
         {
-            self.outcome.takeover = Some(marked.elapsed());
+            self.outcome.takeover = Some(operation_at.elapsed());
         }
         Ok(())
     }
 
     /// Records the time of the operation. Reports that begin later count as `after`.
-    pub(super) fn mark(&mut self) {
-        self.marked = Some(Instant::now());
-        self.grants_at_mark = self.fleet.grants();
+    pub(super) fn mark_operation(&mut self) {
+        self.operation_at = Some(Instant::now());
+        self.grants_at_mark = self.host_runs.grants();
     }
 
     /// Subscribes to all channels of every node, as a dashboard does.
@@ -178,13 +182,15 @@ impl<'a> Crontab<'a> {
 
     /// Waits for every run to end, and judges the history.
     pub(super) fn finish(mut self) -> Result<Outcome, Failure> {
-        self.history.note(Record::Healed { at: clock::now() });
-        let grants = self.fleet.grants();
+        self.history.record(Record::FaultsEnded { at: clock::now() });
+        let grants = self.host_runs.grants();
         let interrupt = self.interrupt;
-        self.outcome.ends.extend(self.fleet.finish(|calm| calm < PATIENCE && !interrupt.is_set())?);
-        let before = if self.marked.is_some() { self.grants_at_mark } else { grants };
+        self.outcome
+            .results_of_runs
+            .extend(self.host_runs.finish(|elapsed| elapsed < END_TIMEOUT && !interrupt.is_set())?);
+        let before = if self.operation_at.is_some() { self.grants_at_mark } else { grants };
         (self.outcome.before, self.outcome.after) = (before, grants - before);
-        self.outcome.found = Findings::of(Bound::Beyond, &self.history.finish()?);
+        self.outcome.findings = Findings::of(Assumptions::Broken, &self.history.finish()?);
         Ok(self.outcome)
     }
 }

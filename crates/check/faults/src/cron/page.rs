@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Write as _};
 
 use super::case::Case;
-use super::crontab::{HOSTS, LINE, Outcome, PERIOD, TTL};
+use super::crontab::{CRONTAB_LINE, HOSTS, Outcome, PERIOD, TTL};
 use crate::clock::seconds;
-use crate::report::Machine;
+use crate::report::Environment;
 
 /// A case and its outcome.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub struct CaseResult {
 impl CaseResult {
     /// Whether every claim is true.
     pub fn has_passed(&self) -> bool {
-        self.case.claims.iter().all(|claim| claim.is_true_of(&self.outcome))
+        self.case.claims.iter().all(|claim| claim.holds_for(&self.outcome))
     }
 
     /// The claims that are false, as text.
     fn false_claims(&self) -> String {
-        let claims = self.case.claims.iter().filter(|claim| !claim.is_true_of(&self.outcome));
+        let claims = self.case.claims.iter().filter(|claim| !claim.holds_for(&self.outcome));
         claims.map(ToString::to_string).collect::<Vec<_>>().join("; ")
     }
 
@@ -37,15 +37,15 @@ impl CaseResult {
 impl fmt::Display for CaseResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verdict = if self.has_passed() { "passed".into() } else { format!("FAILED: {}", self.false_claims()) };
-        write!(f, "{}: {verdict}\n    {}", self.case.title, paragraph(&self.outcome))
+        write!(f, "{}: {verdict}\n    {}", self.case.title, describe_outcome(&self.outcome))
     }
 }
 
-/// A paragraph about the outcome.
-fn paragraph(outcome: &Outcome) -> String {
-    let Outcome { ticks, ends, before, after, takeover, found } = outcome;
+/// Describes the outcome in one paragraph.
+fn describe_outcome(outcome: &Outcome) -> String {
+    let Outcome { cron_ticks, results_of_runs, before, after, takeover, findings } = outcome;
     let mut codes: BTreeMap<Option<i32>, usize> = BTreeMap::new();
-    for end in ends {
+    for end in results_of_runs {
         *codes.entry(end.code).or_default() += 1;
     }
     let exits = |(code, count): (&Option<i32>, &usize)| match code {
@@ -54,18 +54,18 @@ fn paragraph(outcome: &Outcome) -> String {
     };
     let exits: Vec<String> = codes.iter().map(exits).collect();
     let exits = if exits.is_empty() { "no run ended".into() } else { exits.join(", ") };
-    let times = if *ticks == 1 { "once".into() } else { format!("{ticks} times") };
+    let times = if *cron_ticks == 1 { "once".into() } else { format!("{cron_ticks} times") };
     let mut text = format!(
         "Cron started the line {times} on each host: {exits}. Reports that began: {before} before the operation, {after} after it."
     );
     if let Some(takeover) = takeover {
         let _ = write!(text, " The next report began {:.1} s after the operation.", takeover.as_secs_f64());
     }
-    if found.overlaps > 0 {
-        let _ = write!(text, " Two reports ran at the same time for {:.1} s.", seconds(found.longest_overlap));
+    if findings.overlaps > 0 {
+        let _ = write!(text, " Two reports ran at the same time for {:.1} s.", seconds(findings.longest_overlap));
     }
-    if found.killed > 0 {
-        let _ = write!(text, " The test killed {}, as part of the case or at its end.", counted_runs(found.killed));
+    if findings.killed > 0 {
+        let _ = write!(text, " The test killed {}, as part of the case or at its end.", counted_runs(findings.killed));
     }
     text
 }
@@ -75,9 +75,9 @@ fn counted_runs(count: usize) -> String {
 }
 
 /// The page about the crontab line, in Markdown.
-pub fn page(machine: &Machine, results: &[CaseResult]) -> String {
-    let Machine { date, commit, server, system } = machine;
-    let (period, ttl, line) = (PERIOD.as_secs(), TTL.as_secs(), LINE.join(" "));
+pub fn page(environment: &Environment, results: &[CaseResult]) -> String {
+    let Environment { date, commit, server, system } = environment;
+    let (period, ttl, line) = (PERIOD.as_secs(), TTL.as_secs(), CRONTAB_LINE.join(" "));
     let mut page = format!(
         "# The crontab recipe under ordinary operations\n\n\
          For operators who want to know what their cron jobs do while nodes are backed up, restarted or unreachable, and while\n\
@@ -99,9 +99,9 @@ pub fn page(machine: &Machine, results: &[CaseResult]) -> String {
     for CaseResult { case, outcome } in results {
         let _ = writeln!(page, "\n## {}\n\n{}\n", capitalized(case.title), case.description);
         for claim in case.claims {
-            let _ = writeln!(page, "- {claim}: {}", if claim.is_true_of(outcome) { "true" } else { "**false**" });
+            let _ = writeln!(page, "- {claim}: {}", if claim.holds_for(outcome) { "true" } else { "**false**" });
         }
-        let _ = writeln!(page, "\n{}", paragraph(outcome));
+        let _ = writeln!(page, "\n{}", describe_outcome(outcome));
         let messages = messages(outcome);
         if !messages.is_empty() {
             let _ = writeln!(page, "\n```\n{messages}\n```");
@@ -110,9 +110,9 @@ pub fn page(machine: &Machine, results: &[CaseResult]) -> String {
     page
 }
 
-/// The messages of the last run of each exit code other than 0.
+/// For each exit code other than 0, the messages of the last run with this code.
 fn messages(outcome: &Outcome) -> String {
-    let failed = outcome.ends.iter().filter(|end| end.code != Some(0));
+    let failed = outcome.results_of_runs.iter().filter(|end| end.code != Some(0));
     let last: BTreeMap<Option<i32>, &str> = failed.map(|end| (end.code, end.messages.trim())).collect();
     let messages = last.iter().filter(|(_, text)| !text.is_empty()).map(|(_, text)| (*text).to_owned());
     messages.collect::<Vec<_>>().join("\n")

@@ -7,30 +7,32 @@ const LENGTH: Duration = Duration::from_secs(20);
 
 #[test]
 fn the_same_seed_gives_the_same_plan_and_another_seed_gives_another_plan() {
-    for bound in [Bound::Within, Bound::Beyond] {
-        assert_eq!(Plan::new(7, bound, LENGTH), Plan::new(7, bound, LENGTH));
-        assert_ne!(Plan::new(7, bound, LENGTH).faults, Plan::new(8, bound, LENGTH).faults);
+    for assumptions in [Assumptions::Kept, Assumptions::Broken] {
+        assert_eq!(Plan::new(7, assumptions, LENGTH), Plan::new(7, assumptions, LENGTH));
+        assert_ne!(Plan::new(7, assumptions, LENGTH).faults, Plan::new(8, assumptions, LENGTH).faults);
     }
 }
 
 #[test]
 fn only_plans_beyond_the_assumptions_break_an_assumption() {
-    let breaking: BTreeSet<Act> = kinds(Bound::Beyond).map(|kind| kind.act).collect();
+    let breaking: BTreeSet<FaultKind> = templates(Assumptions::Broken).map(|template| template.kind).collect();
     for seed in 0..200 {
-        let breaks = |bound| Plan::new(seed, bound, LENGTH).faults.iter().any(|fault| breaking.contains(&fault.act));
-        assert!(!breaks(Bound::Within), "seed {seed}");
-        assert!(breaks(Bound::Beyond), "seed {seed}");
+        let breaks = |assumptions| {
+            Plan::new(seed, assumptions, LENGTH).faults.iter().any(|fault| breaking.contains(&fault.kind))
+        };
+        assert!(!breaks(Assumptions::Kept), "seed {seed}");
+        assert!(breaks(Assumptions::Broken), "seed {seed}");
     }
 }
 
 #[test]
 fn every_kind_of_fault_is_planned() {
-    let mut missing: BTreeSet<Act> =
-        [Bound::Within, Bound::Beyond].into_iter().flat_map(kinds).map(|k| k.act).collect();
+    let mut missing: BTreeSet<FaultKind> =
+        [Assumptions::Kept, Assumptions::Broken].into_iter().flat_map(templates).map(|k| k.kind).collect();
     for seed in 0..200 {
-        for bound in [Bound::Within, Bound::Beyond] {
-            for fault in Plan::new(seed, bound, LENGTH).faults {
-                missing.remove(&fault.act);
+        for assumptions in [Assumptions::Kept, Assumptions::Broken] {
+            for fault in Plan::new(seed, assumptions, LENGTH).faults {
+                missing.remove(&fault.kind);
             }
         }
     }
@@ -40,10 +42,10 @@ fn every_kind_of_fault_is_planned() {
 #[test]
 fn a_few_episodes_kill_servers_of_every_persistence() {
     for first in (0..300).step_by(15) {
-        let plans = (first..first + 15).map(|seed| Plan::new(seed, Bound::Within, LENGTH));
+        let plans = (first..first + 15).map(|seed| Plan::new(seed, Assumptions::Kept, LENGTH));
         let killed: BTreeSet<Persistence> = plans
             .flat_map(|plan| {
-                let kills = plan.faults.iter().filter(|fault| fault.act == Act::Kill);
+                let kills = plan.faults.iter().filter(|fault| fault.kind == FaultKind::Kill);
                 kills.flat_map(|fault| plan.persistence_of(fault)).collect::<Vec<_>>()
             })
             .collect();
@@ -54,7 +56,7 @@ fn a_few_episodes_kill_servers_of_every_persistence() {
 #[test]
 fn a_target_has_one_fault_at_a_time() {
     for seed in 0..200 {
-        let faults = Plan::new(seed, Bound::Beyond, LENGTH).faults;
+        let faults = Plan::new(seed, Assumptions::Broken, LENGTH).faults;
         for (position, fault) in faults.iter().enumerate() {
             for later in faults[position + 1..].iter().filter(|later| later.target == fault.target) {
                 assert!(fault.at + fault.length <= later.at, "seed {seed}: {fault:?} and {later:?}");
@@ -66,13 +68,13 @@ fn a_target_has_one_fault_at_a_time() {
 #[test]
 fn wall_clocks_stay_within_the_allowed_skew() {
     for seed in 0..500 {
-        for bound in [Bound::Within, Bound::Beyond] {
-            let plan = Plan::new(seed, bound, LENGTH);
+        for assumptions in [Assumptions::Kept, Assumptions::Broken] {
+            let plan = Plan::new(seed, assumptions, LENGTH);
             let mut offsets = vec![0_i64; plan.nodes()];
             for fault in &plan.faults {
-                if let (Target::Node(node), Act::StepBack | Act::Nudge) = (fault.target, fault.act) {
+                if let (Target::Node(node), FaultKind::StepBack | FaultKind::StepAhead) = (fault.target, fault.kind) {
                     let amount = fault.amount as i64;
-                    offsets[node] += if fault.act == Act::Nudge { amount } else { -amount };
+                    offsets[node] += if fault.kind == FaultKind::StepAhead { amount } else { -amount };
                     assert!(OFFSETS_MS.contains(&offsets[node]), "seed {seed}: {offsets:?}");
                 }
             }
@@ -83,35 +85,40 @@ fn wall_clocks_stay_within_the_allowed_skew() {
 #[test]
 fn all_nodes_lose_their_memory_once_or_twice() {
     for seed in 0..200 {
-        for bound in [Bound::Within, Bound::Beyond] {
-            let plan = Plan::new(seed, bound, LENGTH);
+        for assumptions in [Assumptions::Kept, Assumptions::Broken] {
+            let plan = Plan::new(seed, assumptions, LENGTH);
             let at_once = plan.faults.iter().filter(|fault| fault.target == Target::Nodes(plan.nodes()));
-            let at_once = at_once.filter(|fault| fault.act.costs_memory()).count();
-            let is_restart = |fault: &Fault| matches!(fault.act, Act::Kill | Act::Wipe);
+            let at_once = at_once.filter(|fault| fault.kind.counts_as_memory_loss()).count();
+            let is_restart = |fault: &Fault| matches!(fault.kind, FaultKind::Kill | FaultKind::Wipe);
             let is_restarted =
                 |node| plan.faults.iter().any(|fault| fault.target == Target::Node(node) && is_restart(fault));
             assert!(at_once > 0 || (0..plan.nodes()).all(is_restarted), "seed {seed}: {:?}", plan.faults);
-            assert!(at_once <= STORMS_MAX, "seed {seed}");
+            assert!(at_once <= ALL_NODES_FAULTS_MAX, "seed {seed}");
         }
     }
 }
 
-const SIGNALS: [Act; 5] =
-    [Act::StopWrapper, Act::KillWrapper, Act::StopGuard, Act::KillGuard, Act::KillGuardThenWrapper];
+const SIGNALS: [FaultKind; 5] = [
+    FaultKind::StopWrapper,
+    FaultKind::KillWrapper,
+    FaultKind::StopGuard,
+    FaultKind::KillGuard,
+    FaultKind::KillGuardThenWrapper,
+];
 
 #[test]
 fn every_series_has_its_own_ordinary_operations() {
-    for (series, acts) in [
-        (Series::Operations, &[Act::Backup, Act::Replica][..]),
+    for (series, kinds) in [
+        (Series::Operations, &[FaultKind::Backup, FaultKind::Replica][..]),
         (Series::Processes, &SIGNALS),
-        (Series::Stopped, &[Act::StopBoth]),
-        (Series::Restarts, &[Act::Kill]),
-        (Series::Sentinel, &[Act::RestartSentinel, Act::SilenceSentinel, Act::FailOver]),
+        (Series::Stopped, &[FaultKind::StopBoth]),
+        (Series::Restarts, &[FaultKind::Kill]),
+        (Series::Sentinel, &[FaultKind::RestartSentinel, FaultKind::SilenceSentinel, FaultKind::FailOver]),
     ] {
         let plan = |seed| Plan::of(series, seed, LENGTH);
-        let done: BTreeSet<Act> = (0..50).flat_map(|seed| plan(seed).faults).map(|fault| fault.act).collect();
-        assert_eq!(done, acts.iter().copied().collect(), "{series}");
-        assert_eq!((plan(7), plan(7).bound), (plan(7), series.bound()));
+        let done: BTreeSet<FaultKind> = (0..50).flat_map(|seed| plan(seed).faults).map(|fault| fault.kind).collect();
+        assert_eq!(done, kinds.iter().copied().collect(), "{series}");
+        assert_eq!((plan(7), plan(7).assumptions), (plan(7), series.assumptions()));
     }
 }
 
@@ -119,7 +126,8 @@ fn every_series_has_its_own_ordinary_operations() {
 fn a_majority_is_backed_up_in_every_episode_of_operations() {
     for seed in 0..50 {
         let plan = Plan::of(Series::Operations, seed, LENGTH);
-        let is_of_majority = |fault: &Fault| fault.act == Act::Backup && matches!(fault.target, Target::Nodes(2..));
+        let is_of_majority =
+            |fault: &Fault| fault.kind == FaultKind::Backup && matches!(fault.target, Target::Nodes(2..));
         assert!(plan.faults.iter().any(is_of_majority), "seed {seed}: {plan:?}");
     }
 }
@@ -128,22 +136,22 @@ fn a_majority_is_backed_up_in_every_episode_of_operations() {
 fn every_signal_is_sent_in_every_episode_of_processes() {
     for seed in 0..50 {
         let plan = Plan::of(Series::Processes, seed, LENGTH);
-        let done: BTreeSet<Act> = plan.faults.iter().map(|fault| fault.act).collect();
+        let done: BTreeSet<FaultKind> = plan.faults.iter().map(|fault| fault.kind).collect();
         assert_eq!(done, SIGNALS.into(), "seed {seed}");
     }
 }
 
 #[test]
 fn a_failover_comes_after_the_sentinel_has_restarted_or_fallen_silent() {
-    let first: BTreeSet<Act> = (0..50)
+    let first: BTreeSet<FaultKind> = (0..50)
         .map(|seed| {
             let plan = Plan::of(Series::Sentinel, seed, LENGTH);
-            assert_eq!(plan.faults[1].act, Act::FailOver);
+            assert_eq!(plan.faults[1].kind, FaultKind::FailOver);
             assert!(plan.faults[0].at < plan.faults[1].at);
-            plan.faults[0].act
+            plan.faults[0].kind
         })
         .collect();
-    assert_eq!(first, [Act::RestartSentinel, Act::SilenceSentinel].into());
+    assert_eq!(first, [FaultKind::RestartSentinel, FaultKind::SilenceSentinel].into());
 }
 
 #[test]

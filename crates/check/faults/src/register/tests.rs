@@ -23,9 +23,9 @@ fn consecutive_turns_overwrite_nothing() {
 #[test]
 fn a_late_write_overwrites_only_the_bare_cell() {
     let mut cells = Cells::default();
-    let (late, next) = (read(&mut cells, Some(1)), read(&mut cells, Some(2)));
+    let (late_accesses, next) = (read(&mut cells, Some(1)), read(&mut cells, Some(2)));
     assert_eq!(write_back(&mut cells, Some(2), next), (Some(Outcome::Done), Outcome::Done));
-    assert_eq!(write_back(&mut cells, Some(1), late), (Some(Outcome::Refused), Outcome::Overwrote));
+    assert_eq!(write_back(&mut cells, Some(1), late_accesses), (Some(Outcome::Refused), Outcome::Overwrote));
 }
 
 #[test]

@@ -24,60 +24,60 @@ The columns that the tables above do not have:
 
 /// A row as a line for the terminal: the figures that are not zero.
 pub fn summary(row: &Row) -> String {
-    let found = &row.found;
+    let findings = &row.findings;
     let figures = [
         ("episodes", row.episodes),
-        ("faults", found.faults.values().sum()),
-        ("leases", found.grants),
-        ("lost", found.losses),
-        ("runs", found.runs.values().sum()),
-        ("runs: held", found.runs_with(HELD)),
-        ("runs: no quorum", found.runs_with(NO_QUORUM)),
-        ("runs: lock lost", found.runs_with(LOST)),
-        ("revived", found.revived),
-        ("overlaps", found.overlaps),
-        ("overlaps longer than a heartbeat", found.outlasting),
-        ("fences out of order", found.disorder),
-        ("late", found.late),
-        ("refused by fence", found.refused),
-        ("overwrites, fenced", found.fenced_overwrites),
-        ("overwrites, bare", found.bare_overwrites),
-        ("starved", found.starved),
-        ("stuck", if row.series == Series::Restarts { found.stuck } else { 0 }),
-        ("broken", found.broken),
-        ("initialized again", found.declared),
+        ("faults", findings.faults.values().sum()),
+        ("leases", findings.grants),
+        ("lost", findings.losses),
+        ("runs", findings.runs.values().sum()),
+        ("runs: held", findings.runs_with(HELD)),
+        ("runs: no quorum", findings.runs_with(NO_QUORUM)),
+        ("runs: lock lost", findings.runs_with(LOST)),
+        ("revived", findings.revived),
+        ("overlaps", findings.overlaps),
+        ("overlaps longer than a heartbeat", findings.long_overlaps),
+        ("fences out of order", findings.fences_out_of_order),
+        ("late", findings.late_accesses),
+        ("refused by fence", findings.refused_accesses),
+        ("overwrites, fenced", findings.fenced_overwrites),
+        ("overwrites, bare", findings.bare_overwrites),
+        ("starved", findings.starved),
+        ("stuck", if row.series == Series::Restarts { findings.stuck } else { 0 }),
+        ("broken", findings.broken),
+        ("initialized again", findings.initialized_again),
     ];
     let shown = figures.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what} {count}"));
     let verdict = if row.is_violated() { "VIOLATED" } else { "ok" };
-    let (longest, took) = (seconds(found.longest_overlap), row.took.as_secs_f64());
+    let (longest, took) = (seconds(findings.longest_overlap), row.took.as_secs_f64());
     let shown = shown.collect::<Vec<_>>().join(", ");
     format!("{} {}: {verdict}: {shown}; longest overlap {longest:.2} s; took {took:.0} s", row.subject, row.series)
 }
 
 fn line(row: &Row) -> String {
-    let found = &row.found;
-    let stuck = if row.series == Series::Restarts { found.stuck.to_string() } else { "-".into() };
-    let outlasting = if row.series == Series::Sentinel { found.outlasting.to_string() } else { "-".into() };
-    let runs = |code| if row.series.runs_commands() { found.runs_with(code).to_string() } else { "-".into() };
-    let all: usize = found.runs.values().sum();
+    let findings = &row.findings;
+    let stuck = if row.series == Series::Restarts { findings.stuck.to_string() } else { "-".into() };
+    let long_overlaps = if row.series == Series::Sentinel { findings.long_overlaps.to_string() } else { "-".into() };
+    let runs = |code| if row.series.runs_commands() { findings.runs_with(code).to_string() } else { "-".into() };
+    let all: usize = findings.runs.values().sum();
     format!(
-        "| {} | {} | {:.1} | {} | {} | {} | {} | {} | {} | {} | {:.2} s | {outlasting} | {} | {} | {} | {stuck} | {} | {} |",
+        "| {} | {} | {:.1} | {} | {} | {} | {} | {} | {} | {} | {:.2} s | {long_overlaps} | {} | {} | {} | {stuck} | {} | {} |",
         row.series,
         row.episodes,
         row.took.as_secs_f64() / 60.0,
-        found.faults.values().sum::<usize>(),
+        findings.faults.values().sum::<usize>(),
         if row.series.runs_commands() { all.to_string() } else { "-".into() },
         runs(HELD),
         runs(NO_QUORUM),
         runs(LOST),
-        found.grants,
-        found.overlaps,
-        seconds(found.longest_overlap),
-        found.disorder,
-        found.fenced_overwrites,
-        found.starved,
-        found.broken,
-        row.series.violations(found),
+        findings.grants,
+        findings.overlaps,
+        seconds(findings.longest_overlap),
+        findings.fences_out_of_order,
+        findings.fenced_overwrites,
+        findings.starved,
+        findings.broken,
+        row.series.violations(findings),
     )
 }
 

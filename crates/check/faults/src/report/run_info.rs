@@ -10,7 +10,7 @@ use crate::subject::{Subject, output};
 
 /// The commit, the servers and the machine of a run, and its date.
 #[derive(Clone, Debug)]
-pub struct Machine {
+pub struct Environment {
     /// The date, as `2026-11-16`.
     pub date: String,
     /// The commit, or `unknown`.
@@ -21,12 +21,12 @@ pub struct Machine {
     pub system: String,
 }
 
-impl Machine {
+impl Environment {
     /// Describes this machine and the current commit.
     ///
     /// # Errors
     /// When a system tool fails.
-    pub fn here() -> Result<Self, Failure> {
+    pub fn read() -> Result<Self, Failure> {
         let server = output(Command::new("redis-server").arg("--version"))?;
         // `Redis server v=7.0.15 sha=..`
         let server = server.split(" sha=").next().unwrap_or_default().replace("server v=", "");
@@ -46,7 +46,7 @@ impl Machine {
 #[derive(Clone, Debug)]
 pub struct RunInfo {
     /// The date, the machine and the commit.
-    pub machine: Machine,
+    pub environment: Environment,
     /// The command line.
     pub command: String,
     /// The duration of the run.
@@ -63,6 +63,6 @@ impl RunInfo {
     /// # Errors
     /// When a system tool fails.
     pub fn now(command: String, seed: u64, run: &Run) -> Result<Self, Failure> {
-        Ok(Self { machine: Machine::here()?, command, took: run.took(), versions: run.versions(), seed })
+        Ok(Self { environment: Environment::read()?, command, took: run.took(), versions: run.versions(), seed })
     }
 }

@@ -1,21 +1,21 @@
 use super::*;
 
-fn row(subject: Subject, series: Series, found: Findings) -> Row {
+fn row(subject: Subject, series: Series, findings: Findings) -> Row {
     let mut row = Row::new(subject, series);
-    row.add(Duration::from_secs(20), found);
+    row.add(Duration::from_secs(20), findings);
     row
 }
 
 #[test]
 fn each_control_reports_its_findings() {
-    let found =
+    let findings =
         |grants, overlaps, bare_overwrites| Findings { grants, overlaps, bare_overwrites, ..Findings::default() };
     let rows = [
-        row(Subject::Quorlock, Series::Within, found(9, 0, 0)),
-        row(Subject::Trusting, Series::Within, found(0, 0, 0)),
-        row(Subject::Rslock, Series::Within, found(5, 0, 0)),
-        row(Subject::Rslock, Series::Beyond, found(6, 1, 2)),
-        row(Subject::NodeRedlock, Series::Within, found(7, 0, 0)),
+        row(Subject::Quorlock, Series::Within, findings(9, 0, 0)),
+        row(Subject::Trusting, Series::Within, findings(0, 0, 0)),
+        row(Subject::Rslock, Series::Within, findings(5, 0, 0)),
+        row(Subject::Rslock, Series::Beyond, findings(6, 1, 2)),
+        row(Subject::NodeRedlock, Series::Within, findings(7, 0, 0)),
     ];
     assert_eq!(
         control_findings(&rows),
@@ -29,42 +29,43 @@ fn each_control_reports_its_findings() {
 
 #[test]
 fn a_page_needs_every_fault_and_an_overlap_in_another_library() {
-    let acts = || [Bound::Within, Bound::Beyond].into_iter().flat_map(kinds).map(|kind| kind.act);
+    let kinds =
+        || [Assumptions::Kept, Assumptions::Broken].into_iter().flat_map(templates).map(|template| template.kind);
     let all = Findings {
-        faults: acts().map(|act| (act, 1)).collect(),
+        faults: kinds().map(|kind| (kind, 1)).collect(),
         kills: Persistence::ALL.map(|persistence| (persistence, 1)).into(),
         ..Findings::default()
     };
     let overlaps = |overlaps| Findings { overlaps, ..Findings::default() };
     let page = |own: &Findings, trusting, foreign| {
-        let found = |series| if series == Series::Beyond { own.clone() } else { Findings::default() };
-        let mut rows: Vec<Row> = Series::ALL.map(|series| row(Subject::Quorlock, series, found(series))).into();
+        let findings = |series| if series == Series::Beyond { own.clone() } else { Findings::default() };
+        let mut rows: Vec<Row> = Series::ALL.map(|series| row(Subject::Quorlock, series, findings(series))).into();
         rows.push(row(Subject::Trusting, Series::Within, overlaps(trusting)));
         rows.push(row(Subject::NodeRedlock, Series::Within, overlaps(foreign)));
         rows
     };
     let mut rows = page(&all, 0, 1);
-    assert_eq!(gaps(&rows), Vec::<String>::new());
+    assert_eq!(missing_results(&rows), Vec::<String>::new());
     rows.retain(|row| row.series != Series::Processes);
-    assert_eq!(gaps(&rows), ["no episode of processes was run: run for longer"]);
-    let page = |own: &Findings, trusting, foreign| gaps(&page(own, trusting, foreign));
+    assert_eq!(missing_results(&rows), ["no episode of processes was run: run for longer"]);
+    let page = |own: &Findings, trusting, foreign| missing_results(&page(own, trusting, foreign));
     assert_eq!(page(&all, 1, 0), ["no overlap was found in another library: run for longer"]);
     let mut some = all.clone();
-    some.faults.remove(&Act::Hold);
+    some.faults.remove(&FaultKind::HoldMessages);
     some.kills.remove(&Persistence::AofAlways);
     assert_eq!(
         page(&some, 0, 1),
         [
-            "hold was never injected into quorlock: run for longer",
+            "hold-messages was never injected into quorlock: run for longer",
             "no server with persistence aof-always was killed: run for longer",
         ]
     );
-    assert_eq!(page(&Findings::default(), 0, 1).len(), acts().count() + Persistence::ALL.len());
+    assert_eq!(page(&Findings::default(), 0, 1).len(), kinds().count() + Persistence::ALL.len());
 }
 
 #[test]
 fn kills_are_counted_by_persistence() {
-    let faults = BTreeMap::from([(Act::Kill, 3), (Act::Wipe, 1)]);
+    let faults = BTreeMap::from([(FaultKind::Kill, 3), (FaultKind::Wipe, 1)]);
     let kills = BTreeMap::from([(Persistence::None, 1), (Persistence::AofEverysec, 2)]);
     let rows = [row(Subject::Quorlock, Series::Within, Findings { faults, kills, ..Findings::default() })];
     let mut page = String::new();

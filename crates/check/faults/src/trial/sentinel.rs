@@ -10,18 +10,18 @@ use quorlock_testkit::{Proxy, Sentinels};
 use crate::Failure;
 use crate::clock;
 use crate::history::{History, Record};
+use crate::inject::{FaultTargets, inject_faults};
 use crate::interrupt::Interrupt;
-use crate::plan::{Act, CLIENTS, Fault, Plan};
+use crate::plan::{CLIENTS, Fault, FaultKind, Plan};
 use crate::processes::Processes;
 use crate::register::Register;
-use crate::schedule::{Scene, carry_out};
 use crate::subject::Program;
 
-/// How often the library polls an idle node, which is also how late the library may notice a failover.
+/// The interval at which the library polls an idle node. The library may notice a failover this late.
 pub const HEARTBEAT: Duration = quorlock::fuzzing::HEARTBEAT;
 
-/// How long clients continue after the failover. The sentinel demotes the old master about ten seconds after the
-/// failover.
+/// How long clients continue after the failover. The sentinel makes the old master a replica about ten seconds after
+/// the failover.
 const AFTER_FAILOVER: Duration = Duration::from_secs(14);
 /// How long the sentinel may take to find a replica that it can promote.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,54 +35,54 @@ const STARVED_AFTER: Duration = Duration::from_secs(30);
 pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
     let sentinels = Sentinels::builder().replicas(1).start();
-    // Clients listen to the sentinel at the first of two addresses. The first address leads through a proxy, which can
-    // hold all messages back, so that the sentinel seems to fall silent.
+    // Clients listen to the sentinel at the first of two addresses. This address belongs to a proxy, which can hold all
+    // messages back, so that the sentinel seems to fall silent.
     let first = Proxy::start(sentinels.sentinel.addr());
     let url = sentinels.url_among(&[&first.addr().to_string()]);
     let register = Register::start(Arc::clone(&history))?;
     let networks = std::array::from_fn(|_| vec![url.clone()]);
     let processes =
         Processes::new(program.clone(), Arc::clone(&history), networks, register.addr().to_string(), plan.seed);
-    let mut watched = Watched { sentinels, first, processes, history: &history, switched: None };
-    watched.processes.start_all(CLIENTS)?;
-    carry_out(plan, &mut watched, &history, interrupt)?;
-    while watched.switched.is_some_and(|at| at.elapsed() < AFTER_FAILOVER) && !interrupt.is_set() {
-        thread::sleep(crate::schedule::POLL_INTERVAL);
+    let mut clients = ClientsBehindSentinel { sentinels, first, processes, history: &history, failed_over_at: None };
+    clients.processes.start_all(CLIENTS)?;
+    inject_faults(plan, &mut clients, &history, interrupt)?;
+    while clients.failed_over_at.is_some_and(|at| at.elapsed() < AFTER_FAILOVER) && !interrupt.is_set() {
+        thread::sleep(crate::inject::POLL_INTERVAL);
     }
-    history.note(Record::Healed { at: clock::now() });
-    watched.processes.finish(|calm| calm < STARVED_AFTER && !interrupt.is_set())?;
-    drop(watched);
+    history.record(Record::FaultsEnded { at: clock::now() });
+    clients.processes.finish(|elapsed| elapsed < STARVED_AFTER && !interrupt.is_set())?;
+    drop(clients);
     Ok(history.finish()?)
 }
 
-struct Watched<'a> {
+struct ClientsBehindSentinel<'a> {
     sentinels: Sentinels,
     first: Proxy,
     processes: Processes,
     history: &'a History,
-    switched: Option<Instant>,
+    failed_over_at: Option<Instant>,
 }
 
-impl Scene for Watched<'_> {
+impl FaultTargets for ClientsBehindSentinel<'_> {
     fn begin(&mut self, fault: &Fault) -> Result<bool, Failure> {
-        match fault.act {
-            Act::RestartSentinel => self.sentinels.sentinel.restart(),
-            Act::SilenceSentinel => self.first.hold(true),
-            Act::FailOver => self.fail_over()?,
+        match fault.kind {
+            FaultKind::RestartSentinel => self.sentinels.sentinel.restart(),
+            FaultKind::SilenceSentinel => self.first.hold(true),
+            FaultKind::FailOver => self.fail_over()?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 
     fn end(&mut self, fault: &Fault) -> Result<(), Failure> {
-        if fault.act == Act::SilenceSentinel {
+        if fault.kind == FaultKind::SilenceSentinel {
             self.first.hold(false);
         }
         Ok(())
     }
 }
 
-impl Watched<'_> {
+impl ClientsBehindSentinel<'_> {
     /// Makes the sentinel fail over. Retries, because a sentinel that has just started does not know the replica yet.
     fn fail_over(&mut self) -> Result<(), Failure> {
         let url = self.sentinels.url();
@@ -98,8 +98,8 @@ impl Watched<'_> {
         while self.sentinels.master().port() == before {
             thread::sleep(Duration::from_millis(1));
         }
-        self.history.note(Record::Switched { at: clock::now() });
-        self.switched = Some(Instant::now());
+        self.history.record(Record::FailedOver { at: clock::now() });
+        self.failed_over_at = Some(Instant::now());
         Ok(())
     }
 }

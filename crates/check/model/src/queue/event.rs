@@ -1,9 +1,9 @@
-//! The events of a search, and their descriptions.
+//! The events of a search of the waiting queue, and their descriptions.
 
 use super::world::{Action, World};
-use crate::world::Line;
+use crate::world::TraceLine;
 
-/// An event of a search. Fields are a client and a node, a node and a queue position, or a client.
+/// An event. Its fields are indexes: of a client and a node, of a node and a queue position, or of a client.
 #[derive(Clone, Copy)]
 pub(super) enum Event {
     /// A client's next request reaches a node, and the reply comes back at once.
@@ -21,7 +21,7 @@ pub(super) enum Event {
     /// A timer of a client fires.
     Timer(usize),
     /// Time passes until the next timer.
-    Pass,
+    PassTime,
 }
 
 impl Event {
@@ -31,11 +31,11 @@ impl Event {
             Action::Request(client, node) => Some(Self::Answer(client, node)),
             Action::Hint(client, node) => Some(Self::Hint(client, node)),
             Action::Tick(client) => Some(Self::Timer(client)),
-            // A reply to a request arrives at once, so this reply is a handoff, which the node sent unasked.
+            // Replies to requests arrive at once, so this message is a handoff.
             Action::Reply(client, node) => Some(Self::Handoff(client, node)),
-            Action::Free(_) => None,
+            Action::Release(_) => None,
         };
-        world.enabled().into_iter().filter_map(event).collect()
+        world.next_actions().into_iter().filter_map(event).collect()
     }
 
     /// Whether a request is lost.
@@ -44,15 +44,15 @@ impl Event {
     }
 
     /// The loss of the request that this event answers.
-    pub(super) fn loss(self) -> Option<Self> {
+    pub(super) fn lost_request(self) -> Option<Self> {
         match self {
             Self::Answer(client, node) => Some(Self::Loss(client, node)),
             _ => None,
         }
     }
 
-    /// Carries out the event. Returns whether it was possible. A release cannot be lost, because the client repeats it
-    /// until the node acknowledges it.
+    /// Carries out the event. Returns whether the event was possible. A release cannot be lost, because the client
+    /// repeats it until the node acknowledges it.
     pub(super) fn apply_to(self, world: &mut World) -> bool {
         match self {
             Self::Answer(client, node) => world.exchange(client, node),
@@ -62,47 +62,47 @@ impl Event {
             Self::Hint(client, node) => world.act(Action::Hint(client, node)),
             Self::Handoff(client, node) => world.act(Action::Reply(client, node)),
             Self::Timer(client) => world.act(Action::Tick(client)),
-            Self::Pass => return world.pass_time(),
+            Self::PassTime => return world.pass_time(),
         }
         true
     }
 
     /// Describes the event and the state after it.
-    pub(super) fn tell(self, after: &World) -> Line {
+    pub(super) fn describe(self, after: &World) -> TraceLine {
         match self {
-            Self::Answer(client, node) => line(after, Some(client), &format!("is answered by n{}", node + 1)),
-            Self::Loss(client, node) => line(after, Some(client), &format!("does not reach n{}", node + 1)),
-            Self::Death(client) => line(after, Some(client), "dies"),
+            Self::Answer(client, node) => trace_line(after, Some(client), &format!("is answered by n{}", node + 1)),
+            Self::Loss(client, node) => trace_line(after, Some(client), &format!("does not reach n{}", node + 1)),
+            Self::Death(client) => trace_line(after, Some(client), "dies"),
             Self::ForgottenPosition(node, position) => {
-                line(after, None, &format!("n{} forgets queue position {}", node + 1, position + 1))
+                trace_line(after, None, &format!("n{} forgets queue position {}", node + 1, position + 1))
             }
-            Self::Hint(client, node) => line(after, Some(client), &format!("gets a hint from n{}", node + 1)),
+            Self::Hint(client, node) => trace_line(after, Some(client), &format!("gets a hint from n{}", node + 1)),
             Self::Handoff(client, node) => {
-                line(after, Some(client), &format!("learns that n{} has handed over its vote", node + 1))
+                trace_line(after, Some(client), &format!("learns that n{} has handed over its vote", node + 1))
             }
-            Self::Timer(client) => line(after, Some(client), "has a timer that fires"),
-            Self::Pass => line(after, None, "time passes"),
+            Self::Timer(client) => trace_line(after, Some(client), "has a timer that fires"),
+            Self::PassTime => trace_line(after, None, "time passes"),
         }
     }
 }
 
-/// A line of the story, about one client or all clients: the event, then votes and queues.
-pub(super) fn line(world: &World, client: Option<usize>, what: &str) -> Line {
+/// A line of the trace, about one client or all clients: the event, and then the votes and queues after the event.
+pub(super) fn trace_line(world: &World, client: Option<usize>, what: &str) -> TraceLine {
     let who = client.map(|client| name(client).to_string()).unwrap_or_default();
-    Line { at: world.seconds() * 1_000.0, who, what: format!("{what}: {}", votes_and_queues(world)) }
+    TraceLine { at: world.elapsed_secs() * 1_000.0, who, what: format!("{what}: {}", votes_and_queues(world)) }
 }
 
-/// The first line of a story: the order of the tickets.
-pub(super) fn first_line(world: &World) -> Line {
+/// The first line of a trace: the order of the tickets.
+pub(super) fn first_trace_line(world: &World) -> TraceLine {
     let names: Vec<String> = world.unserved().into_iter().map(|client| name(client).to_string()).collect();
-    line(world, None, &format!("{} have asked all nodes, with tickets in this order", names.join(", ")))
+    trace_line(world, None, &format!("{} have asked all nodes, with tickets in this order", names.join(", ")))
 }
 
 fn name(client: usize) -> char {
     char::from(b'A' + client as u8)
 }
 
-/// The votes and queues of all nodes, such as `votes n1 A, n2 none, n3 C; in the queue n1 B C`.
+/// Describes the votes and queues of all nodes, for example `votes n1 A, n2 none, n3 C; in the queue n1 B C`.
 fn votes_and_queues(world: &World) -> String {
     let vote = |(node, client): (usize, Option<usize>)| match client {
         Some(client) => format!("n{} {}", node + 1, name(client)),

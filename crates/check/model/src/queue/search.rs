@@ -1,6 +1,7 @@
-//! Visits every order in which three waiters can be answered, and continues fairly from each visited state.
+//! Visits every order in which three nodes can answer three waiters, and continues with a fair schedule from each
+//! state.
 //!
-//! At first the search decides which request is answered next. From then on all messages arrive in order, holders
+//! The search decides which requests are answered first. After these requests all messages arrive in order, holders
 //! release at once, and time passes only when nothing else can happen. Every waiter must then be served. While a client
 //! holds the lock and nothing else changes, a waiter may send requests only for its polls.
 
@@ -9,59 +10,59 @@ use std::hash::BuildHasher as _;
 
 use quorlock_core::terms::Mode;
 
-use super::event::{Event, first_line, line};
+use super::event::{Event, first_trace_line, trace_line};
 use super::world::{Action, Flaws, World};
-use crate::search::{Counter, Finding};
-use crate::world::{Breach, FixedBuildHasher, Line};
+use crate::search::{CounterExample, SearchResult};
+use crate::world::{FixedBuildHasher, TraceLine, Violation};
 
-/// How many requests are answered in the order that the search chooses. One of the requests may be lost instead.
-const DEPTH: usize = 6;
-/// A time in which every waiter polls a hundred times, in seconds.
-const LONG_SECS: f64 = 100.0;
+/// The number of requests whose order the search chooses. One of them may be lost.
+const CHOSEN_REQUESTS: usize = 6;
+/// The longest allowed wait, in seconds. In this time, every waiter polls a hundred times.
+const WAIT_SECS_MAX: f64 = 100.0;
 /// How long a client holds the lock while nothing changes, in seconds.
-const HELD_SECS: f64 = 5.0;
-/// How many requests a waiter may send in that time: for eight polls of three nodes, and the requests in flight.
-const MAX_REQUESTS_WHILE_HELD: usize = 30;
+const HOLD_SECS: f64 = 5.0;
+/// The number of requests that a waiter may send in [`HOLD_SECS`]: eight polls of three nodes, and requests in flight.
+const REQUESTS_WHILE_HELD_MAX: usize = 30;
 
-/// Searches with these flaws.
-pub fn search(flaws: Flaws) -> Finding {
+/// Searches nodes and clients that have these flaws.
+pub fn search(flaws: Flaws) -> SearchResult {
     let begin = || World::new(3, &[Mode::EXCLUSIVE; 3], true, flaws, None);
     let start = begin();
-    let mut seen = HashSet::from([FixedBuildHasher.hash_one((start.key(), false))]);
-    let mut open = VecDeque::from([(start, Vec::new())]);
-    while let Some((world, path)) = open.pop_front() {
-        if let Some((breach, last_line)) = violation_after(&world) {
-            let story = tell(begin(), &path, last_line);
-            let counter = Counter { breach, length: path.len(), story };
-            return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
+    let mut visited = HashSet::from([FixedBuildHasher.hash_one((start.key(), false))]);
+    let mut unexplored = VecDeque::from([(start, Vec::new())]);
+    while let Some((world, path)) = unexplored.pop_front() {
+        if let Some((violation, last_line)) = violation_after(&world) {
+            let trace = trace_of(begin(), &path, last_line);
+            let counter_example = CounterExample { violation, length: path.len(), trace };
+            return SearchResult { states: visited.len(), counter_example: Some(counter_example), is_complete: false };
         }
-        if path.len() == DEPTH {
+        if path.len() == CHOSEN_REQUESTS {
             continue;
         }
-        for action in world.enabled() {
+        for action in world.next_actions() {
             for event in events(action, &path) {
                 let mut next = world.clone();
                 event.apply_to(&mut next);
                 let mut path = path.clone();
                 path.push(event);
                 let has_lost = path.iter().any(Event::is_loss);
-                if seen.insert(FixedBuildHasher.hash_one((next.key(), has_lost))) {
-                    open.push_back((next, path));
+                if visited.insert(FixedBuildHasher.hash_one((next.key(), has_lost))) {
+                    unexplored.push_back((next, path));
                 }
             }
         }
     }
-    Finding { states: seen.len(), counter: None, exhausted: true }
+    SearchResult { states: visited.len(), counter_example: None, is_complete: true }
 }
 
-fn tell(mut world: World, path: &[Event], last_line: Line) -> Vec<Line> {
-    let mut story = vec![first_line(&world)];
+fn trace_of(mut world: World, path: &[Event], last_line: TraceLine) -> Vec<TraceLine> {
+    let mut trace = vec![first_trace_line(&world)];
     for event in path {
         event.apply_to(&mut world);
-        story.push(event.tell(&world));
+        trace.push(event.describe(&world));
     }
-    story.push(last_line);
-    story
+    trace.push(last_line);
+    trace
 }
 
 fn events(action: Action, path: &[Event]) -> Vec<Event> {
@@ -73,27 +74,30 @@ fn events(action: Action, path: &[Event]) -> Vec<Event> {
     events
 }
 
-/// The violation to which this state leads, if there is one, and the line that describes it.
-fn violation_after(world: &World) -> Option<(Breach, Line)> {
+/// The violation that follows from this state, if there is one, and the trace line that describes it.
+fn violation_after(world: &World) -> Option<(Violation, TraceLine)> {
     let mut end = world.clone();
-    if let Some(waiter) = restless_waiter(&mut end) {
-        let what = "sends requests again and again, though nothing has changed";
-        return Some((Breach::EndlessRequests, line(&end, Some(waiter), what)));
+    if let Some(waiter) = waiter_with_too_many_requests(&mut end) {
+        let what = "sends requests again and again, although nothing has changed";
+        return Some((Violation::EndlessRequests, trace_line(&end, Some(waiter), what)));
     }
     let mut end = world.clone();
     let waiter = starved_waiter(&mut end)?;
-    Some((Breach::WaiterStarved, line(&end, Some(waiter), "is not served within a hundred polls of every waiter")))
+    Some((
+        Violation::WaiterStarved,
+        trace_line(&end, Some(waiter), "is not served within a hundred polls of every waiter"),
+    ))
 }
 
 /// A waiter that is not served, although the schedule is fair from this state on.
 fn starved_waiter(world: &mut World) -> Option<usize> {
-    let end = world.seconds() + LONG_SECS;
-    while !world.unserved().is_empty() && world.seconds() < end {
-        world.settle();
+    let end = world.elapsed_secs() + WAIT_SECS_MAX;
+    while !world.unserved().is_empty() && world.elapsed_secs() < end {
+        world.deliver_all();
         for holder in world.holders() {
-            world.act(Action::Free(holder));
+            world.act(Action::Release(holder));
         }
-        if world.holders().is_empty() && world.enabled().is_empty() {
+        if world.holders().is_empty() && world.next_actions().is_empty() {
             world.pass_time();
         }
     }
@@ -101,12 +105,12 @@ fn starved_waiter(world: &mut World) -> Option<usize> {
 }
 
 /// A waiter that sends too many requests while another client holds the lock.
-fn restless_waiter(world: &mut World) -> Option<usize> {
+fn waiter_with_too_many_requests(world: &mut World) -> Option<usize> {
     let holders = world.holders();
-    let (end, before) = (world.seconds() + HELD_SECS, world.requests_sent.clone());
-    while !holders.is_empty() && world.seconds() < end {
-        world.settle();
+    let (end, before) = (world.elapsed_secs() + HOLD_SECS, world.requests_sent.clone());
+    while !holders.is_empty() && world.elapsed_secs() < end {
+        world.deliver_all();
         world.pass_time();
     }
-    (0..before.len()).find(|client| world.requests_sent[*client] - before[*client] > MAX_REQUESTS_WHILE_HELD)
+    (0..before.len()).find(|client| world.requests_sent[*client] - before[*client] > REQUESTS_WHILE_HELD_MAX)
 }

@@ -1,13 +1,13 @@
 //! The shipped nodes and clients, on a network and clocks that a test or a search controls.
 //!
 //! Every node is a record with the rules of `node::apply`, every client an `Acquire` state machine. A link between a
-//! client and a node is ordered in both directions; hints travel separately. Nothing moves by itself: a test or a
-//! search decides what is delivered next, what is lost, and when time passes.
+//! client and a node is ordered in both directions. Hints travel separately. A test or a search decides which message
+//! is delivered next, which message is lost, and when time passes.
 
 mod client;
-mod judge;
-mod key;
+mod guarantees;
 mod node;
+mod state_key;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,7 +28,7 @@ pub const TTL: Duration = Duration::from_secs(10);
 
 /// The deliberate flaws of nodes and clients.
 #[derive(Clone, Copy, Debug, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "each may be wrong by itself")]
+#[expect(clippy::struct_excessive_bools, reason = "each flaw can occur alone")]
 pub struct Flaws {
     /// The rules of the clients.
     pub rules: Rules,
@@ -37,19 +37,19 @@ pub struct Flaws {
     /// A node also notifies the client that yielded the vote.
     pub notifies_yielder: bool,
     /// Hints and handoffs are lost.
-    pub hints_lost: bool,
+    pub loses_hints: bool,
     /// A node executes the request of a client that has yielded.
     pub accepts_after_yield: bool,
     /// A node never expires queue positions.
-    pub permanent_positions: bool,
+    pub keeps_dead_positions: bool,
     /// Clients have no timers: a waiter asks again only after a hint.
-    pub without_timers: bool,
-    /// Nodes send no handoffs, so a client that gets a hint has to send a request. Not a flaw, but a kind of node.
-    pub without_handoffs: bool,
+    pub has_no_timers: bool,
+    /// Nodes send only hints and no handoffs, as some backends do. This is not a flaw.
+    pub sends_no_handoffs: bool,
     /// A node counts a semaphore's permits, and grants the requested slot even if it has a holder.
     pub counts_permits: bool,
-    /// This node does not reply.
-    pub down: Option<usize>,
+    /// The node that does not reply.
+    pub unreachable_node: Option<usize>,
 }
 
 /// The next event. The first field is a client. The second field, if there is one, is a node.
@@ -64,18 +64,18 @@ pub enum Action {
     /// A timer of the client fires.
     Tick(usize),
     /// The holder releases.
-    Free(usize),
+    Release(usize),
 }
 
 /// Nodes, clients, and messages in flight.
 #[derive(Clone, Debug)]
 pub struct World {
     now: Moment,
-    life: Incarnation,
+    incarnation: Incarnation,
     records: Vec<Record>,
     clients: Vec<Client>,
     flaws: Flaws,
-    /// The client of each attempt, and the number of the attempt among those of its client.
+    /// For each attempt, its client, and how many attempts the client made before it.
     attempts: BTreeMap<LeaseId, (usize, usize)>,
     fences: Vec<Fence>,
     /// The number of requests that each client has sent, without releases.
@@ -83,8 +83,8 @@ pub struct World {
 }
 
 impl World {
-    /// Clients that want the lock in these modes. All of them have sent their requests and drawn their tickets, in this
-    /// order. No request has arrived.
+    /// One client for each mode. All clients have sent their requests and drawn their tickets, in this order. No
+    /// request has arrived.
     ///
     /// # Panics
     /// If the number of nodes is invalid.
@@ -92,7 +92,7 @@ impl World {
         let client = |(index, mode): (usize, &Mode)| Client::new(index, *mode, are_waiters, nodes, flaws.rules, seed);
         let mut world = Self {
             now: Moment::from_nanos(0),
-            life: node::life(nodes),
+            incarnation: node::voting_incarnation(nodes),
             records: vec![Record::default(); nodes],
             clients: modes.iter().enumerate().map(client).collect(),
             flaws,
@@ -109,24 +109,24 @@ impl World {
     }
 
     /// Every event that is possible before time passes.
-    pub fn enabled(&self) -> Vec<Action> {
+    pub fn next_actions(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         for (index, client) in self.clients.iter().enumerate() {
             for (node, link) in client.links.iter().enumerate() {
-                let is_up = self.flaws.down != Some(node);
+                let is_up = self.flaws.unreachable_node != Some(node);
                 actions.extend((is_up && !link.requests.is_empty()).then_some(Action::Request(index, node)));
                 actions.extend((!link.replies.is_empty()).then_some(Action::Reply(index, node)));
                 actions.extend((link.hints > 0).then_some(Action::Hint(index, node)));
             }
             actions.extend(self.next_timer(client).is_some_and(|at| at <= self.now).then_some(Action::Tick(index)));
-            actions.extend(client.hold.is_some().then_some(Action::Free(index)));
+            actions.extend(client.hold.is_some().then_some(Action::Release(index)));
         }
         actions
     }
 
     /// A release that can reach its node now.
     pub fn release_under_way(&self) -> Option<Action> {
-        self.enabled().into_iter().find(|action| match action {
+        self.next_actions().into_iter().find(|action| match action {
             Action::Request(index, node) => {
                 self.clients[*index].links[*node].requests.front().is_some_and(|(request, _)| !request.may_grant())
             }
@@ -147,21 +147,21 @@ impl World {
                         Message::Vote(attempt, outcome) => machine.take(attempt, node, outcome, now, rng),
                         Message::Handoff(handoff) => machine.take_handoff(node, handoff, now, micros, rng),
                     };
-                    self.carry_out(index, steps);
+                    self.perform(index, steps);
                 }
             }
             Action::Hint(index, node) => {
                 let client = &mut self.clients[index];
                 client.links[node].hints -= 1;
                 let steps = client.machine.hint(node, now, micros);
-                self.carry_out(index, steps);
+                self.perform(index, steps);
             }
             Action::Tick(index) => {
                 let client = &mut self.clients[index];
                 let steps = client.machine.tick(now, micros, &mut client.rng);
-                self.carry_out(index, steps);
+                self.perform(index, steps);
             }
-            Action::Free(index) => {
+            Action::Release(index) => {
                 if let Some(hold) = self.clients[index].hold.take() {
                     let nodes = (0..self.records.len()).collect();
                     let parting = self.clients[index].machine.waiter().map(Parting::Leave);
@@ -173,41 +173,41 @@ impl World {
 
     /// When the next timer of a client fires.
     fn next_timer(&self, client: &Client) -> Option<Moment> {
-        client.machine.next_tick().filter(|_| !self.flaws.without_timers && !client.is_dead)
+        client.machine.next_tick().filter(|_| !self.flaws.has_no_timers && !client.is_dead)
     }
 
-    /// The time to which a pause lasts: the next timer or the end of a lease, whichever is first.
-    fn pause_end(&self) -> Option<Moment> {
+    /// The time of the next timer or the next end of a lease.
+    fn next_timer_or_lease_end(&self) -> Option<Moment> {
         let ends = |client: &Client| [self.next_timer(client), client.hold.as_ref().map(Hold::valid_until)];
         self.clients.iter().flat_map(ends).flatten().min()
     }
 
-    /// Whether nothing can happen any more.
-    pub fn is_still(&self) -> bool {
-        self.enabled().is_empty() && self.pause_end().is_none()
+    /// Whether no event is possible any more, even if time passes.
+    pub fn is_over(&self) -> bool {
+        self.next_actions().is_empty() && self.next_timer_or_lease_end().is_none()
     }
 
-    /// Lets time pass until the next timer or the end of a lease. Returns whether there is one.
+    /// Lets time pass until the next timer or the next end of a lease. Returns false if there is none.
     pub fn pass_time(&mut self) -> bool {
-        let Some(end) = self.pause_end() else { return false };
+        let Some(end) = self.next_timer_or_lease_end() else { return false };
         self.now = self.now.max(end);
         for index in 0..self.clients.len() {
             if self.clients[index].hold.as_ref().is_some_and(|hold| hold.valid_until() <= self.now) {
-                self.act(Action::Free(index));
+                self.act(Action::Release(index));
             }
         }
         true
     }
 
     /// Delivers all messages in order until nothing is in flight. Holders keep the lock.
-    pub fn settle(&mut self) {
+    pub fn deliver_all(&mut self) {
         loop {
-            let actions = self.enabled();
+            let actions = self.next_actions();
             let mut has_acted = false;
-            for action in actions.into_iter().filter(|action| !matches!(action, Action::Free(_))) {
+            for action in actions.into_iter().filter(|action| !matches!(action, Action::Release(_))) {
                 has_acted = true;
                 // An earlier action of this loop may have made this action impossible.
-                if self.enabled().contains(&action) {
+                if self.next_actions().contains(&action) {
                     self.act(action);
                 }
             }
@@ -225,12 +225,12 @@ impl World {
         }
     }
 
-    /// Removes releases that change nothing, so that their order does not multiply the states.
-    pub fn drop_idle_releases(&mut self) {
+    /// Removes releases that change nothing, so that the search does not try them in every order.
+    pub fn drop_releases_without_effect(&mut self) {
         for index in 0..self.clients.len() {
             for node in 0..self.records.len() {
-                let is_up = self.flaws.down != Some(node);
-                while is_up && self.is_idle_release(index, node) {
+                let is_up = self.flaws.unreachable_node != Some(node);
+                while is_up && self.is_release_without_effect(index, node) {
                     self.clients[index].links[node].requests.pop_front();
                 }
             }
@@ -238,9 +238,9 @@ impl World {
     }
 
     /// Delivers all requests that the client has in flight, and their replies.
-    pub fn drain(&mut self, index: usize) {
-        let down = self.flaws.down;
-        for node in (0..self.records.len()).filter(|node| down != Some(*node)) {
+    pub fn deliver_requests_of(&mut self, index: usize) {
+        let unreachable_node = self.flaws.unreachable_node;
+        for node in (0..self.records.len()).filter(|node| unreachable_node != Some(*node)) {
             while !self.clients[index].links[node].requests.is_empty() {
                 self.exchange(index, node);
             }
@@ -264,7 +264,7 @@ impl World {
                 self.clients[index].links[node].hints -= 1;
                 true
             }
-            Action::Tick(_) | Action::Free(_) => false,
+            Action::Tick(_) | Action::Release(_) => false,
         }
     }
 
@@ -312,7 +312,7 @@ impl World {
     }
 
     /// The time since the start, in seconds.
-    pub fn seconds(&self) -> f64 {
+    pub fn elapsed_secs(&self) -> f64 {
         self.now.as_nanos() as f64 / 1e9
     }
 }

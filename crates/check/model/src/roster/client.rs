@@ -1,4 +1,4 @@
-//! A client: what it knows about the roster, the votes that it counts, and its proposal.
+//! A client: its view of the roster, the votes that it counts, and its proposal.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,55 +16,57 @@ use super::setup::{Flaw, Setup, TTL_MILLIS};
 
 /// A vote that a client counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Counted {
+pub(super) struct CountedVote {
     pub(super) member: MemberId,
     pub(super) fence: Fence,
     pub(super) sent: Moment,
 }
 
-/// What a client read of a quarantine, and when.
+/// The elapsed time of a quarantine that a client has read, and when it read the time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Sighting {
+pub(super) struct QuarantineReading {
     pub(super) server: usize,
     pub(super) since: u64,
     pub(super) elapsed_micros: u64,
-    pub(super) at: Moment,
+    pub(super) position: Moment,
 }
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Client {
     pub(super) view: View,
-    /// The generation in which it last counted votes.
-    pub(super) counted: u64,
-    pub(super) votes: Vec<Counted>,
+    /// The generation in which the client last counted votes.
+    pub(super) counted_generation: u64,
+    pub(super) votes: Vec<CountedVote>,
     pub(super) lease: Option<(Fence, Moment)>,
     pub(super) proposer: Option<Box<Proposer>>,
-    /// The positions whose answers were invented, for the flaws that need no answers of all seats.
-    pub(super) invented: u8,
-    pub(super) sightings: Vec<(Life, Sighting)>,
+    /// For flaws that do not need the answers of all seats: how often the proposer has assumed that a seat agrees.
+    pub(super) assumed_agreements: u8,
+    pub(super) quarantine_readings: Vec<(Life, QuarantineReading)>,
     pub(super) proposals: u8,
-    /// The orders that are left, as bits.
-    pub(super) orders: u8,
-    /// Whether it has seen two rosters of one generation, and uses none.
-    pub(super) is_confused: bool,
+    /// The membership changes that the client has not proposed yet, as bits.
+    pub(super) membership_changes: u8,
+    /// Whether the client has read two rosters of one generation, and therefore uses neither.
+    pub(super) has_read_two_rosters: bool,
 }
 
 impl Client {
-    pub(super) fn new(orders: usize, proposals: u8, roster: Option<Arc<Roster>>) -> Self {
+    pub(super) fn new(membership_changes: usize, proposals: u8, roster: Option<Arc<Roster>>) -> Self {
         let mut view = View::new();
-        roster.map(|roster| view.believe(roster));
-        let counted = view.generation();
+        if let Some(roster) = roster {
+            view.believe(roster);
+        }
+        let counted_generation = view.generation();
         Self {
             view,
-            counted,
+            counted_generation,
             votes: Vec::new(),
             lease: None,
             proposer: None,
-            invented: 0,
-            sightings: Vec::new(),
+            assumed_agreements: 0,
+            quarantine_readings: Vec::new(),
             proposals,
-            orders: ((1_u16 << orders) - 1) as u8,
-            is_confused: false,
+            membership_changes: ((1_u16 << membership_changes) - 1) as u8,
+            has_read_two_rosters: false,
         }
     }
 
@@ -73,35 +75,35 @@ impl Client {
         self.lease.is_some_and(|(_, until)| now < until)
     }
 
-    /// Drops the votes that do not count any more, after the view has changed.
+    /// After a change of the view, drops the votes that no longer count.
     pub(super) fn drop_votes(&mut self, setup: &Setup) {
-        let (view, counted) = (&self.view, self.counted);
+        let (view, counted_generation) = (&self.view, self.counted_generation);
         self.votes.retain(|vote| {
             let is_member = view.roster().is_some_and(|roster| roster.member(vote.member).is_some());
-            let lacks_drop = setup.lacks(Flaw::LeaversCount) || setup.lacks(Flaw::Lists);
-            let keeps = if setup.lacks(Flaw::QuarantinedVotesCount) {
+            let keeps_all = setup.has_flaw(Flaw::VotesOfLeaversCount) || setup.has_flaw(Flaw::VotesOfListsCount);
+            let counts = if setup.has_flaw(Flaw::VotesBeforeQuarantineCount) {
                 is_member
             } else {
-                view.keeps_votes_of(vote.member, counted)
+                view.keeps_votes_of(vote.member, counted_generation)
             };
-            lacks_drop || keeps
+            keeps_all || counts
         });
-        self.counted = self.view.generation();
+        self.counted_generation = self.view.generation();
     }
 
-    /// Drops what has expired, so that equivalent states are equal.
-    pub(super) fn lapse(&mut self, now: Moment) {
+    /// Drops expired votes and an expired lease, so that equivalent states are equal.
+    pub(super) fn drop_expired(&mut self, now: Moment) {
         let ttl = Duration::from_millis(TTL_MILLIS);
         self.votes.retain(|vote| now < vote.sent + ttl);
         self.lease.take_if(|(_, until)| now >= *until);
     }
 
-    /// The highest fence of its votes.
+    /// The highest fence of the client's votes.
     pub(super) fn fence(&self) -> Fence {
         self.votes.iter().map(|vote| vote.fence).max().unwrap_or_default()
     }
 
-    /// The request for the next vote: for a holder a renewal, for others the acquire.
+    /// The next request for a vote: a renewal if the client holds the lock, and an acquire otherwise.
     pub(super) fn request(&self, index: usize) -> Option<Request> {
         let attempt = LeaseId::from_bits(index as u128 + 1);
         let ttl = Ttl::new(Duration::from_millis(TTL_MILLIS), Duration::MAX).ok()?;
@@ -113,7 +115,7 @@ impl Client {
     }
 
     /// Counts a vote.
-    pub(super) fn count(&mut self, vote: Counted) {
+    pub(super) fn count(&mut self, vote: CountedVote) {
         self.votes.retain(|other| other.member != vote.member);
         self.votes.push(vote);
         self.votes.sort_unstable();
@@ -130,12 +132,12 @@ impl Client {
         let sends = self.votes.iter().filter(|vote| self.lease.is_some() || vote.fence == fence).map(|vote| vote.sent);
         let until = valid_until(sends, majority, ttl, Drift::SLEWING.of(ttl)).filter(|until| now < *until);
         if let Some(until) = until {
-            // A lease keeps the validity that it has earned.
-            let earned = self.lease.map_or(until, |(_, earned)| earned.max(until));
+            // A renewal never shortens the validity.
+            let latest = self.lease.map_or(until, |(_, earlier)| earlier.max(until));
             if self.lease.is_none() {
                 self.votes.retain(|vote| vote.fence == fence);
             }
-            self.lease = Some((fence, earned));
+            self.lease = Some((fence, latest));
         }
     }
 }

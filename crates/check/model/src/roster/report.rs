@@ -3,88 +3,90 @@
 use std::sync::Arc;
 
 use super::scenarios::{CONFIGURATIONS, Configuration, MUTANTS, Mutant};
-use super::search::{exhaust, shortest, shortest_to_stuck};
+use super::search::{find_shortest_path_to_stuck, find_shortest_violation, search_all_states};
 use super::setup::Setup;
 use crate::report::describe;
-use crate::search::Finding;
+use crate::search::SearchResult;
 
-/// The results for one configuration, with all rules.
-pub struct Searched {
+/// The result of one configuration with all rules.
+pub struct ConfigurationResult {
     configuration: Configuration,
-    finding: Finding,
+    finding: SearchResult,
     stuck: usize,
 }
 
-impl Searched {
-    /// Searches all configurations that are wanted.
+impl ConfigurationResult {
+    /// Searches the configurations for which `is_wanted` returns true.
     pub fn all(is_wanted: impl Fn(&Configuration) -> bool) -> impl Iterator<Item = Self> {
         CONFIGURATIONS.iter().filter(move |configuration| is_wanted(configuration)).map(Self::search)
     }
 
     fn search(configuration: &Configuration) -> Self {
-        let (finding, stuck) = exhaust(&Arc::new((configuration.setup)()));
+        let (finding, stuck) = search_all_states(&Arc::new((configuration.setup)()));
         Self { configuration: *configuration, finding, stuck }
     }
 
-    /// The reason why this search fails.
+    /// The reason why this result is a failure: a violation, an unfinished search, or a state without recovery.
     pub fn failure(&self) -> Option<String> {
         let name = self.configuration.name;
         if self.stuck > 0 {
-            let counter = shortest_to_stuck(&Arc::new((self.configuration.setup)())).counter;
-            let story = counter.as_ref().map(describe).unwrap_or_default();
-            return Some(format!("{name}: from {} states nobody can acquire the lock\n{story}", self.stuck));
+            let counter_example = find_shortest_path_to_stuck(&Arc::new((self.configuration.setup)())).counter_example;
+            let trace = counter_example.as_ref().map(describe).unwrap_or_default();
+            return Some(format!("{name}: from {} states, no client can acquire the lock\n{trace}", self.stuck));
         }
         match &self.finding {
-            Finding { counter: Some(counter), .. } => Some(format!("{name}\n{}", describe(counter))),
-            Finding { exhausted: false, .. } => Some(format!("{name}: the search did not end")),
+            SearchResult { counter_example: Some(counter_example), .. } => {
+                Some(format!("{name}\n{}", describe(counter_example)))
+            }
+            SearchResult { is_complete: false, .. } => Some(format!("{name}: the search did not end")),
             _ => None,
         }
     }
 
     /// The row of the table, in Markdown.
-    pub fn line(&self) -> String {
+    pub fn table_row(&self) -> String {
         format!("| {} | {} |", self.configuration.about, self.finding.states)
     }
 }
 
-/// The result for one rule: a search without it.
-pub struct Caught {
+/// The result of one mutant: a search without one rule.
+pub struct MutantResult {
     mutant: Mutant,
-    finding: Finding,
+    finding: SearchResult,
 }
 
-impl Caught {
-    /// Searches without each rule that is wanted.
+impl MutantResult {
+    /// Searches the mutants for which `is_wanted` returns true.
     pub fn all(is_wanted: impl Fn(&Mutant) -> bool) -> impl Iterator<Item = Self> {
         MUTANTS.iter().filter(move |mutant| is_wanted(mutant)).map(Self::search)
     }
 
     fn search(mutant: &Mutant) -> Self {
         let setup = Arc::new(Setup { flaw: Some(mutant.flaw), ..(mutant.setup)() });
-        Self { mutant: *mutant, finding: shortest(&setup) }
+        Self { mutant: *mutant, finding: find_shortest_violation(&setup) }
     }
 
-    /// The reason why this search fails: the rule is not needed.
+    /// The reason why this result is a failure: there is no violation without the rule.
     pub fn failure(&self) -> Option<String> {
-        let is_caught = self.finding.counter.is_some();
+        let is_caught = self.finding.counter_example.is_some();
         (!is_caught).then(|| format!("{}: no violation without the rule", self.mutant.name))
     }
 
     /// The counter-example, step by step.
-    pub fn story(&self) -> String {
+    pub fn trace(&self) -> String {
         let Mutant { rule, mutant, .. } = self.mutant;
-        let ending = self.finding.counter.as_ref().map_or_else(|| "no violation\n".into(), describe);
+        let ending = self.finding.counter_example.as_ref().map_or_else(|| "no violation\n".into(), describe);
         format!("rule: {rule}\nmutant: {mutant}\n{ending}")
     }
 
     /// The row of the table, in Markdown.
-    pub fn line(&self) -> String {
+    pub fn table_row(&self) -> String {
         let Mutant { rule, mutant, .. } = self.mutant;
-        let (length, breach) = match &self.finding.counter {
-            Some(counter) => (counter.length.to_string(), counter.breach.to_string()),
+        let (length, violation) = match &self.finding.counter_example {
+            Some(counter_example) => (counter_example.length.to_string(), counter_example.violation.to_string()),
             None => ("none".into(), "no violation".into()),
         };
-        format!("| {rule} | {mutant} | {} | {length} | {breach} |", self.finding.states)
+        format!("| {rule} | {mutant} | {} | {length} | {violation} |", self.finding.states)
     }
 }
 
@@ -97,10 +99,10 @@ pub const MUTANTS_HEAD: &str = "\
 |---|---|---|---|---|";
 
 /// The section of the page, in Markdown.
-pub fn section(searched: &[Searched], caught: &[Caught]) -> String {
+pub fn section(searched: &[ConfigurationResult], caught: &[MutantResult]) -> String {
     let rows = |head: &str, lines: Vec<String>| format!("{head}\n{}\n", lines.join("\n"));
-    let searched = rows(HEAD, searched.iter().map(Searched::line).collect());
-    let caught = rows(MUTANTS_HEAD, caught.iter().map(Caught::line).collect());
+    let searched = rows(HEAD, searched.iter().map(ConfigurationResult::table_row).collect());
+    let caught = rows(MUTANTS_HEAD, caught.iter().map(MutantResult::table_row).collect());
     format!("\n## Who may vote\n\n{INTRODUCTION}{searched}\nWithout one of the rules:\n\n{caught}")
 }
 

@@ -5,100 +5,110 @@ use std::sync::Arc;
 
 use super::setup::Setup;
 use super::world::{Action, World};
-use crate::search::{Counter, Finding, path_to};
-use crate::world::Breach;
+use crate::search::{CounterExample, SearchResult, actions_to};
+use crate::world::Violation;
 
-/// More states than any search needs.
+/// A limit above the states of every search, so that a search ends even if a rule fails.
 const STATES_MAX: usize = 8_000_000;
-/// Every state with a key that is a multiple of this is checked for healing.
-const HEALING_SAMPLE: u64 = 7;
+/// The search checks recovery from every state whose key is a multiple of this number.
+const RECOVERY_CHECK_INTERVAL: u64 = 7;
 
-/// Searches for the shortest way to a violation.
-pub fn shortest(setup: &Arc<Setup>) -> Finding {
+/// Searches for the shortest path to a violation.
+pub fn find_shortest_violation(setup: &Arc<Setup>) -> SearchResult {
     let start = World::new(setup);
-    let mut seen: HashMap<u64, Option<(u64, Action)>> = HashMap::from([(start.key(), None)]);
-    let mut open = VecDeque::from([(start.key(), start)]);
-    while let Some((key, world)) = open.pop_front() {
-        for action in world.enabled() {
+    let mut visited: HashMap<u64, Option<(u64, Action)>> = HashMap::from([(start.key(), None)]);
+    let mut unexplored = VecDeque::from([(start.key(), start)]);
+    while let Some((key, world)) = unexplored.pop_front() {
+        for action in world.next_actions() {
             let mut next = world.clone();
             next.act(action);
-            let name = next.key();
-            if seen.contains_key(&name) {
+            let next_key = next.key();
+            if visited.contains_key(&next_key) {
                 continue;
             }
-            seen.insert(name, Some((key, action)));
-            if let Some(breach) = next.breach() {
-                let way = path_to(&seen, name);
-                let counter = Counter { breach, length: way.len(), story: tell(setup, &way) };
-                return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
+            visited.insert(next_key, Some((key, action)));
+            if let Some(violation) = next.violation() {
+                let path = actions_to(&visited, next_key);
+                let counter_example = CounterExample { violation, length: path.len(), trace: trace_of(setup, &path) };
+                return SearchResult {
+                    states: visited.len(),
+                    counter_example: Some(counter_example),
+                    is_complete: false,
+                };
             }
-            open.push_back((name, next));
+            unexplored.push_back((next_key, next));
         }
-        if seen.len() > STATES_MAX {
-            return Finding { states: seen.len(), counter: None, exhausted: false };
+        if visited.len() > STATES_MAX {
+            return SearchResult { states: visited.len(), counter_example: None, is_complete: false };
         }
     }
-    Finding { states: seen.len(), counter: None, exhausted: true }
+    SearchResult { states: visited.len(), counter_example: None, is_complete: true }
 }
 
-/// Visits every state, and counts among every seventh those from which no client can acquire the lock any more.
-pub fn exhaust(setup: &Arc<Setup>) -> (Finding, usize) {
+/// Visits every state. From every seventh state, checks that a client can acquire the lock again. Returns the number of
+/// states from which no client can.
+pub fn search_all_states(setup: &Arc<Setup>) -> (SearchResult, usize) {
     let start = World::new(setup);
-    let mut seen = HashSet::from([start.key()]);
-    let mut open = vec![(start.clone(), start.key())];
+    let mut visited = HashSet::from([start.key()]);
+    let mut unexplored = vec![(start.clone(), start.key())];
     let mut stuck = 0;
-    while let Some((world, key)) = open.pop() {
-        if world.breach().is_some() {
+    while let Some((world, key)) = unexplored.pop() {
+        if world.violation().is_some() {
             // Searches again from the start, for the shortest counter-example.
-            return (shortest(setup), stuck);
+            return (find_shortest_violation(setup), stuck);
         }
-        if key.is_multiple_of(HEALING_SAMPLE) && !world.can_heal() {
+        if key.is_multiple_of(RECOVERY_CHECK_INTERVAL) && !world.can_recover() {
             stuck += 1;
         }
-        if seen.len() > STATES_MAX {
-            return (Finding { states: seen.len(), counter: None, exhausted: false }, stuck);
+        if visited.len() > STATES_MAX {
+            return (SearchResult { states: visited.len(), counter_example: None, is_complete: false }, stuck);
         }
-        for action in world.enabled() {
+        for action in world.next_actions() {
             let mut next = world.clone();
             next.act(action);
-            let name = next.key();
-            if seen.insert(name) {
-                open.push((next, name));
+            let next_key = next.key();
+            if visited.insert(next_key) {
+                unexplored.push((next, next_key));
             }
         }
     }
-    (Finding { states: seen.len(), counter: None, exhausted: true }, stuck)
+    (SearchResult { states: visited.len(), counter_example: None, is_complete: true }, stuck)
 }
 
-/// Searches for the shortest way to a state from which no client can acquire the lock any more.
-pub fn shortest_to_stuck(setup: &Arc<Setup>) -> Finding {
+/// Searches for the shortest path to a state from which no client can acquire the lock again.
+pub fn find_shortest_path_to_stuck(setup: &Arc<Setup>) -> SearchResult {
     let start = World::new(setup);
-    let mut seen: HashMap<u64, Option<(u64, Action)>> = HashMap::from([(start.key(), None)]);
-    let mut open = VecDeque::from([(start.key(), start)]);
-    while let Some((key, world)) = open.pop_front() {
-        for action in world.enabled() {
+    let mut visited: HashMap<u64, Option<(u64, Action)>> = HashMap::from([(start.key(), None)]);
+    let mut unexplored = VecDeque::from([(start.key(), start)]);
+    while let Some((key, world)) = unexplored.pop_front() {
+        for action in world.next_actions() {
             let mut next = world.clone();
             next.act(action);
-            let name = next.key();
-            if seen.contains_key(&name) {
+            let next_key = next.key();
+            if visited.contains_key(&next_key) {
                 continue;
             }
-            seen.insert(name, Some((key, action)));
-            if !next.can_heal() {
-                let way = path_to(&seen, name);
-                let counter = Counter { breach: Breach::Stuck, length: way.len(), story: tell(setup, &way) };
-                return Finding { states: seen.len(), counter: Some(counter), exhausted: false };
+            visited.insert(next_key, Some((key, action)));
+            if !next.can_recover() {
+                let path = actions_to(&visited, next_key);
+                let counter_example =
+                    CounterExample { violation: Violation::Stuck, length: path.len(), trace: trace_of(setup, &path) };
+                return SearchResult {
+                    states: visited.len(),
+                    counter_example: Some(counter_example),
+                    is_complete: false,
+                };
             }
-            open.push_back((name, next));
+            unexplored.push_back((next_key, next));
         }
     }
-    Finding { states: seen.len(), counter: None, exhausted: true }
+    SearchResult { states: visited.len(), counter_example: None, is_complete: true }
 }
 
-fn tell(setup: &Arc<Setup>, way: &[Action]) -> Vec<crate::world::Line> {
-    let mut world = World::told(setup);
-    for action in way {
+fn trace_of(setup: &Arc<Setup>, path: &[Action]) -> Vec<crate::world::TraceLine> {
+    let mut world = World::with_trace(setup);
+    for action in path {
         world.act(*action);
     }
-    world.into_story()
+    world.into_trace()
 }

@@ -13,54 +13,54 @@ pub(super) const MAX_SKEW_MICROS: u64 = 300_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
     /// Clients count the votes of the servers in their lists.
-    Lists,
+    VotesOfListsCount,
     /// A server that lost its memory keeps its id.
-    IdKept,
+    IdKeptAfterLoss,
     /// Clients count a newcomer's quarantine from the proposal.
-    CountFromProposal,
-    /// Another number of members never quarantines the survivors.
-    ResizeAtOnce,
+    QuarantineCountedFromProposal,
+    /// When the number of members changes by more than one, only new members are quarantined.
+    ResizeWithoutQuarantine,
     /// A server that installs a roster forgets its votes.
-    SurvivorsForget,
+    VotesForgottenAtInstall,
     /// Newcomers vote at once.
-    NewcomersVote,
+    NewcomersNotQuarantined,
     /// Requests name no roster.
-    NoRosterNamed,
+    RequestsNameNoRoster,
     /// A generation is settled when one member has installed it.
-    OneAcknowledgement,
+    SettledByOneMember,
     /// A quarantine ends with the first claim.
-    QuarantineShort,
+    QuarantineEndsWithFirstClaim,
     /// Clients count a newcomer's quarantine from the decision.
-    CountUnsettled,
-    /// After the loss of a majority, a majority of the seats is enough.
-    MostSeats,
-    /// A step of every seat uses any list of as many servers.
-    AnyList,
+    QuarantineCountedFromDecision,
+    /// After a majority has lost its memory, a proposal needs a majority of the seats, and not every seat.
+    MajorityOfSeatsEnough,
+    /// A proposal to every seat accepts any list that has the same number of servers.
+    EverySeatOfAnyList,
     /// Votes of members that left still count.
-    LeaversCount,
-    /// Members promise and accept everything, and report nothing that they accepted.
+    VotesOfLeaversCount,
+    /// Members promise and accept every proposal, and do not report what they accepted.
     NoBallots,
     /// A majority of a list founds a cluster.
     FoundedByMajority,
     /// A successor is proposed before the generation is settled.
-    ProposeUnsettled,
+    ProposedBeforeSettled,
     /// The number of members changes twice without a pause.
-    ResizeTwice,
+    ResizedTwiceAtOnce,
     /// A member accepts a ballot that it did not promise.
-    AcceptUnpromised,
+    UnpromisedBallotsAccepted,
     /// Ballots have no random bits.
-    BallotsAlike,
+    BallotsWithoutRandomBits,
     /// A node adds up claims.
-    ClaimsAdded,
-    /// Not a rule but an assumption: a majority of the members is hidden from a client behind other servers.
+    ClaimsAddedUp,
+    /// Not a rule but an assumption: a client reaches other servers at the addresses of a majority of the members.
     MajorityHidden,
-    /// A vote of the generation before counts, although its member was quarantined since.
-    QuarantinedVotesCount,
+    /// A vote from the previous generation counts, although its member has been quarantined since.
+    VotesBeforeQuarantineCount,
 }
 
-/// What an operator tells a client to do, once.
+/// A membership change that an operator requests once.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Order {
+pub struct MembershipChange {
     /// The servers that join, as positions in the client's list.
     pub add: Vec<usize>,
     /// The servers that leave.
@@ -70,23 +70,23 @@ pub struct Order {
 /// One client.
 #[derive(Clone, Debug)]
 pub struct ClientSpec {
-    /// Its list: addresses, each with the server that it leads to.
+    /// The client's list: each address, and the server behind the address.
     pub list: Vec<(usize, usize)>,
-    /// The servers that it cannot reach, as positions in its list.
-    pub cut_off: Vec<usize>,
-    /// Whether it wants the lock.
-    pub locks: bool,
-    /// What operators tell it.
-    pub orders: Vec<Order>,
-    /// How many proposals it may begin by itself.
+    /// The servers that the client cannot reach, as positions in its list.
+    pub unreachable: Vec<usize>,
+    /// Whether the client tries to acquire the lock.
+    pub wants_lock: bool,
+    /// The changes that operators request from this client.
+    pub membership_changes: Vec<MembershipChange>,
+    /// How many proposals the client may start without an operator.
     pub proposals: u8,
 }
 
 impl ClientSpec {
-    /// A client with this list of servers, each behind an address of its own.
+    /// A client that lists these servers, each at its own address.
     pub fn new(servers: impl IntoIterator<Item = usize>) -> Self {
         let list = servers.into_iter().map(|server| (server, server)).collect();
-        Self { list, cut_off: Vec::new(), locks: true, orders: Vec::new(), proposals: 0 }
+        Self { list, unreachable: Vec::new(), wants_lock: true, membership_changes: Vec::new(), proposals: 0 }
     }
 }
 
@@ -95,12 +95,12 @@ impl ClientSpec {
 pub struct Budget {
     /// Servers that restart empty.
     pub crashes: u8,
-    /// Servers that restart with what they stored.
+    /// Servers that restart with their data.
     pub restarts: u8,
     /// How often time passes.
-    pub ticks: u8,
+    pub time_steps: u8,
     /// How often clients ask for a vote.
-    pub asks: u8,
+    pub votes_requested: u8,
 }
 
 /// The setup of a search.
@@ -108,24 +108,24 @@ pub struct Budget {
 pub struct Setup {
     /// The number of servers.
     pub servers: usize,
-    /// The members at the beginning; empty if there is no cluster yet.
+    /// The members at the start. Empty if there is no cluster yet.
     pub members: Vec<usize>,
-    /// Members that have lost their memory at the beginning.
-    pub lost: Vec<usize>,
+    /// Members that have lost their memory before the start.
+    pub members_without_memory: Vec<usize>,
     /// Servers that may lose their memory.
-    pub fragile: Vec<usize>,
+    pub faulty_servers: Vec<usize>,
     /// The clients.
     pub clients: Vec<ClientSpec>,
     /// The fault budgets.
     pub budget: Budget,
     /// The last generation.
-    pub generations: u64,
-    /// How many steps of time a lease lasts: 1 or 2.
-    pub ticks_of_ttl: u64,
+    pub last_generation: u64,
+    /// How many time steps a lease lasts: 1 or 2.
+    pub time_steps_per_ttl: u64,
     /// Whether holders renew.
     pub renews: bool,
     /// Whether a proposer asks all servers for their promises in one step.
-    pub promises_at_once: bool,
+    pub promises_in_one_step: bool,
     /// Whether members keep their ids when they restart.
     pub trusts_restarts: bool,
     /// The missing rule.
@@ -134,19 +134,19 @@ pub struct Setup {
 
 impl Setup {
     /// Whether this rule is missing.
-    pub fn lacks(&self, flaw: Flaw) -> bool {
+    pub fn has_flaw(&self, flaw: Flaw) -> bool {
         self.flaw == Some(flaw)
     }
 
     /// Whether an operator changes the number of members.
     pub(super) fn resizes(&self) -> bool {
-        let mut orders = self.clients.iter().flat_map(|client| &client.orders);
-        orders.any(|order| order.add.len() != order.remove.len())
+        let mut membership_changes = self.clients.iter().flat_map(|client| &client.membership_changes);
+        membership_changes.any(|membership_change| membership_change.add.len() != membership_change.remove.len())
     }
 
-    /// How long one step of time lasts, in milliseconds.
-    pub fn tick_millis(&self) -> u64 {
-        TTL_MILLIS * 11 / 10 / self.ticks_of_ttl
+    /// The length of a time step, in milliseconds.
+    pub fn time_step_millis(&self) -> u64 {
+        TTL_MILLIS * 11 / 10 / self.time_steps_per_ttl
     }
 
     /// The settings of the cluster.
@@ -159,7 +159,7 @@ impl Setup {
         }
     }
 
-    /// The roster at the beginning, with these servers.
+    /// The first roster, with these servers.
     pub(super) fn first_roster(&self, servers: &[usize]) -> Option<Arc<Roster>> {
         let member = |server: &usize| Member { id: member_id(*server, 0), address: address(*server), since: 1 };
         let roster = Roster {
@@ -174,12 +174,12 @@ impl Setup {
     }
 }
 
-/// The id of a server in its n-th life.
+/// The id of a server that has had `lives` ids before.
 pub(super) fn member_id(server: usize, lives: u32) -> MemberId {
     MemberId(server as u128 * 16 + u128::from(lives))
 }
 
 /// The text of an address.
-pub(super) fn address(at: usize) -> Arc<str> {
-    char::from(b'a' + at as u8).to_string().into()
+pub(super) fn address(position: usize) -> Arc<str> {
+    char::from(b'a' + position as u8).to_string().into()
 }

@@ -13,52 +13,52 @@ use quorlock_core::time::Moment;
 use super::client::Client;
 use super::server::Server;
 use super::setup::{Budget, Flaw, Setup, address};
-use crate::world::{Breach, FixedBuildHasher, Line, Shared};
+use crate::world::{FixedBuildHasher, Shared, TraceLine, Violation};
 
 /// The start of all clocks, in milliseconds.
 const BASE_MILLIS: u64 = 1_000_000;
 
-/// The next event. Positions are those of the client's list.
+/// The next event. Its fields are a client, a client and a position in the client's list, or a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The client reads all servers that it reaches.
-    Look(usize),
+    ReadServers(usize),
     /// The client asks the server at this position for its vote.
     Ask(usize, usize),
-    /// The client looks, and begins the proposal that it then plans.
-    Begin(usize),
-    /// The client looks, and begins to carry out an order.
-    Obey(usize, usize),
-    /// The client's proposal goes one step further at this position.
+    /// The client reads all servers, and starts the proposal that its view plans.
+    Propose(usize),
+    /// The client reads all servers, and starts to propose an operator's membership change.
+    ProposeMembershipChange(usize, usize),
+    /// The client sends the next command of its proposal to this position.
     Send(usize, usize),
-    /// The proposer acts as if this seat had agreed.
-    Invent(usize, usize),
-    /// The client installs the roster that it believes.
-    Push(usize, usize),
-    /// The client claims time for a quarantined server.
+    /// The proposer assumes that this seat has agreed.
+    AssumeAgreement(usize, usize),
+    /// The client installs its roster on the server at this position.
+    Install(usize, usize),
+    /// The client claims to a quarantined server that time has passed.
     Claim(usize, usize),
     /// The server restarts empty.
     Crash(usize),
-    /// The server restarts with what it stored.
+    /// The server restarts with its data.
     Restart(usize),
     /// Time passes.
-    Pass,
+    PassTime,
 }
 
 /// The state at one instant.
 #[derive(Clone, Debug)]
 pub struct World {
     pub(super) setup: Arc<Setup>,
-    pub(super) tick: u64,
+    pub(super) time_step: u64,
     pub(super) servers: Vec<Shared<Server>>,
     pub(super) clients: Vec<Shared<Client>>,
-    pub(super) left: Budget,
-    pub(super) highest: Fence,
+    pub(super) budget_left: Budget,
+    pub(super) highest_fence: Fence,
     /// The rosters that were decided.
     pub(super) decided: Vec<Arc<Roster>>,
-    pub(super) breach: Option<Breach>,
+    pub(super) violation: Option<Violation>,
     /// The events so far, if requested.
-    pub(super) story: Option<Vec<Line>>,
+    pub(super) trace: Option<Vec<TraceLine>>,
 }
 
 impl World {
@@ -66,37 +66,38 @@ impl World {
     pub fn new(setup: &Arc<Setup>) -> Self {
         let mut world = Self {
             setup: setup.clone(),
-            tick: 0,
-            servers: (0..setup.servers).map(|index| Shared::new(Server::blank(setup, index))).collect(),
+            time_step: 0,
+            servers: (0..setup.servers).map(|index| Shared::new(Server::new(setup, index))).collect(),
             clients: Vec::new(),
-            left: setup.budget,
-            highest: Fence::default(),
+            budget_left: setup.budget,
+            highest_fence: Fence::default(),
             decided: Vec::new(),
-            breach: None,
-            story: None,
+            violation: None,
+            trace: None,
         };
         let first = setup.first_roster(&setup.members);
         world.decided.extend(first.clone());
         for server in 0..setup.servers {
             let is_member = setup.members.contains(&server);
-            // Without rosters, each client counts on its own list.
-            let own = if setup.lacks(Flaw::Lists) && !is_member {
-                let lists = setup.clients.iter().map(|spec| spec.list.iter().map(|(_, server)| *server));
-                lists.map(Vec::from_iter).find(|list| list.contains(&server)).unwrap_or_default()
+            // With this flaw, the list of each client replaces the roster.
+            let own = if setup.has_flaw(Flaw::VotesOfListsCount) && !is_member {
+                let two_lists_and_restart =
+                    setup.clients.iter().map(|spec| spec.list.iter().map(|(_, server)| *server));
+                two_lists_and_restart.map(Vec::from_iter).find(|list| list.contains(&server)).unwrap_or_default()
             } else {
                 setup.members.clone()
             };
-            let roster = setup.first_roster(&own).filter(|_| is_member || setup.lacks(Flaw::Lists));
+            let roster = setup.first_roster(&own).filter(|_| is_member || setup.has_flaw(Flaw::VotesOfListsCount));
             world.install_first(server, roster);
-            if setup.lost.contains(&server) {
+            if setup.members_without_memory.contains(&server) {
                 let now = world.node_time();
                 world.servers[server].crash(setup, now);
             }
         }
         for spec in &setup.clients {
             let own = spec.list.iter().map(|(_, server)| *server).collect::<Vec<_>>();
-            let roster = if setup.lacks(Flaw::Lists) { setup.first_roster(&own) } else { first.clone() };
-            world.clients.push(Shared::new(Client::new(spec.orders.len(), spec.proposals, roster)));
+            let roster = if setup.has_flaw(Flaw::VotesOfListsCount) { setup.first_roster(&own) } else { first.clone() };
+            world.clients.push(Shared::new(Client::new(spec.membership_changes.len(), spec.proposals, roster)));
         }
         world
     }
@@ -107,95 +108,99 @@ impl World {
         let setup = self.setup.clone();
         server.command(&setup, &RosterCommand::Install(roster), now);
         server.command(&setup, &RosterCommand::Settle { generation: 1 }, now);
-        if let Some(membership) = &mut server.stored {
+        if let Some(membership) = &mut server.stored_membership {
             (membership.quarantine, membership.floor) = (None, Some(Fence::default()));
         }
     }
 
-    /// The first state, with its story.
-    pub fn told(setup: &Arc<Setup>) -> Self {
-        Self { story: Some(Vec::new()), ..Self::new(setup) }
+    /// Like [`World::new`], and records the events.
+    pub fn with_trace(setup: &Arc<Setup>) -> Self {
+        Self { trace: Some(Vec::new()), ..Self::new(setup) }
     }
 
-    /// The story so far.
-    pub fn into_story(self) -> Vec<Line> {
-        self.story.unwrap_or_default()
+    /// The events so far.
+    pub fn into_trace(self) -> Vec<TraceLine> {
+        self.trace.unwrap_or_default()
     }
 
-    /// A name that equivalent states share.
+    /// A hash of the state. Two states with the same hash have the same future.
     pub fn key(&self) -> u64 {
-        let parts = (self.tick, &self.servers, &self.clients, self.left, self.highest);
-        FixedBuildHasher.hash_one((parts, &self.decided, self.breach))
+        let parts = (self.time_step, &self.servers, &self.clients, self.budget_left, self.highest_fence);
+        FixedBuildHasher.hash_one((parts, &self.decided, self.violation))
     }
 
     /// The violation, if there is one.
-    pub fn breach(&self) -> Option<Breach> {
-        self.breach
+    pub fn violation(&self) -> Option<Violation> {
+        self.violation
     }
 
     pub(super) fn node_time(&self) -> NodeTime {
-        NodeTime::wall((BASE_MILLIS + self.tick * self.setup.tick_millis()) * 1_000)
+        NodeTime::wall((BASE_MILLIS + self.time_step * self.setup.time_step_millis()) * 1_000)
     }
 
     pub(super) fn now(&self) -> Moment {
-        Moment::from_nanos((BASE_MILLIS + self.tick * self.setup.tick_millis()) * 1_000_000)
+        Moment::from_nanos((BASE_MILLIS + self.time_step * self.setup.time_step_millis()) * 1_000_000)
     }
 
-    /// The server behind a position of a client's list, if the client reaches it.
-    pub(super) fn behind(&self, client: usize, at: usize) -> Option<usize> {
+    /// The server at a position in the client's list, if the client can reach it.
+    pub(super) fn server_at(&self, client: usize, position: usize) -> Option<usize> {
         let spec = &self.setup.clients[client];
-        spec.list.get(at).filter(|_| !spec.cut_off.contains(&at)).map(|(_, server)| *server)
+        spec.list.get(position).filter(|_| !spec.unreachable.contains(&position)).map(|(_, server)| *server)
     }
 
     fn positions(&self, client: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
-        (0..self.setup.clients[client].list.len()).filter_map(move |at| Some((at, self.behind(client, at)?)))
+        (0..self.setup.clients[client].list.len())
+            .filter_map(move |position| Some((position, self.server_at(client, position)?)))
     }
 
     pub(super) fn addresses(&self, client: usize) -> Vec<Arc<str>> {
-        self.setup.clients[client].list.iter().map(|(at, _)| address(*at)).collect()
+        self.setup.clients[client].list.iter().map(|(position, _)| address(*position)).collect()
     }
 
-    /// Every possible next event. Some change nothing.
-    pub fn enabled(&self) -> Vec<Action> {
+    /// Every possible next event. Some events change nothing.
+    pub fn next_actions(&self) -> Vec<Action> {
         let mut actions = Vec::new();
-        for (index, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.is_confused) {
+        for (index, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.has_read_two_rosters) {
             let spec = &self.setup.clients[index];
-            actions.push(Action::Look(index));
-            for (at, server) in self.positions(index) {
-                actions.extend(self.may_ask(index, server).then_some(Action::Ask(index, at)));
+            actions.push(Action::ReadServers(index));
+            for (position, server) in self.positions(index) {
+                actions.extend(self.may_ask(index, server).then_some(Action::Ask(index, position)));
                 let proposer = client.proposer.as_deref();
-                let has_command = proposer.is_some_and(|proposer| proposer.command(at).is_some());
-                actions.extend(has_command.then_some(Action::Send(index, at)));
+                let has_command = proposer.is_some_and(|proposer| proposer.command(position).is_some());
+                actions.extend(has_command.then_some(Action::Send(index, position)));
                 let generation = self.servers[server].membership().map(Membership::generation);
                 let is_behind = generation.is_some_and(|generation| generation < client.view.generation());
-                actions.extend(is_behind.then_some(Action::Push(index, at)));
-                let is_sighted = client.sightings.iter().any(|(_, sighting)| sighting.server == server);
-                actions.extend(is_sighted.then_some(Action::Claim(index, at)));
+                actions.extend(is_behind.then_some(Action::Install(index, position)));
+                let has_reading = client.quarantine_readings.iter().any(|(_, reading)| reading.server == server);
+                actions.extend(has_reading.then_some(Action::Claim(index, position)));
             }
-            let seats = (0..spec.list.len()).filter(|at| self.may_invent(index, *at));
-            actions.extend(seats.map(|at| Action::Invent(index, at)));
-            let is_last = client.view.generation() >= self.setup.generations;
-            actions.extend((client.proposals > 0 && !is_last).then_some(Action::Begin(index)));
-            let orders = (0..spec.orders.len()).filter(|order| client.orders >> order & 1 == 1 && !is_last);
-            actions.extend(orders.map(|order| Action::Obey(index, order)));
+            let seats = (0..spec.list.len()).filter(|position| self.may_assume_agreement(index, *position));
+            actions.extend(seats.map(|position| Action::AssumeAgreement(index, position)));
+            let is_last = client.view.generation() >= self.setup.last_generation;
+            actions.extend((client.proposals > 0 && !is_last).then_some(Action::Propose(index)));
+            let membership_changes = (0..spec.membership_changes.len())
+                .filter(|membership_change| client.membership_changes >> membership_change & 1 == 1 && !is_last);
+            actions.extend(
+                membership_changes.map(|membership_change| Action::ProposeMembershipChange(index, membership_change)),
+            );
         }
-        for server in self.setup.fragile.iter().copied() {
-            actions.extend((self.left.crashes > 0).then_some(Action::Crash(server)));
-            actions.extend((self.left.restarts > 0).then_some(Action::Restart(server)));
+        for server in self.setup.faulty_servers.iter().copied() {
+            actions.extend((self.budget_left.crashes > 0).then_some(Action::Crash(server)));
+            actions.extend((self.budget_left.restarts > 0).then_some(Action::Restart(server)));
         }
-        actions.extend((self.left.ticks > 0).then_some(Action::Pass));
+        actions.extend((self.budget_left.time_steps > 0).then_some(Action::PassTime));
         actions
     }
 
-    /// Whether a request could change anything.
+    /// Whether a request of this client to this server could change anything.
     fn may_ask(&self, client: usize, server: usize) -> bool {
         let (spec, now) = (&self.setup.clients[client], self.now());
         let state = &self.clients[client];
         let holds = state.holds(now);
-        if !spec.locks
-            || self.left.asks == 0
+        if !spec.wants_lock
+            || self.budget_left.votes_requested == 0
             || (holds && !self.setup.renews)
-            || self.counted_as(client, server).is_none()
+            || self.member_of_counted_vote(client, server).is_none()
         {
             return false;
         }
@@ -217,57 +222,57 @@ impl World {
     /// Carries out an event.
     pub fn act(&mut self, action: Action) {
         match action {
-            Action::Look(client) => {
-                self.look(client);
-                self.say(client, || "looks at all servers that it reaches".into());
+            Action::ReadServers(client) => {
+                self.read_servers(client);
+                self.trace_client(client, || "reads all servers that it reaches".into());
             }
-            Action::Ask(client, at) => {
-                self.left.asks -= 1;
-                self.ask(client, at);
+            Action::Ask(client, position) => {
+                self.budget_left.votes_requested -= 1;
+                self.ask(client, position);
             }
-            Action::Begin(client) => {
+            Action::Propose(client) => {
                 self.clients[client].proposals -= 1;
-                self.begin(client);
+                self.read_and_propose(client);
             }
-            Action::Obey(client, order) => {
-                self.clients[client].orders &= !(1 << order);
-                self.obey(client, order);
+            Action::ProposeMembershipChange(client, membership_change) => {
+                self.clients[client].membership_changes &= !(1 << membership_change);
+                self.propose_membership_change(client, membership_change);
             }
-            Action::Send(client, at) => self.send(client, at),
-            Action::Invent(client, at) => self.invent(client, at),
-            Action::Push(client, at) => self.push(client, at),
-            Action::Claim(client, at) => self.claim(client, at),
+            Action::Send(client, position) => self.send(client, position),
+            Action::AssumeAgreement(client, position) => self.assume_agreement(client, position),
+            Action::Install(client, position) => self.install_roster(client, position),
+            Action::Claim(client, position) => self.claim(client, position),
             Action::Crash(server) => {
-                self.left.crashes -= 1;
+                self.budget_left.crashes -= 1;
                 let (setup, now) = (self.setup.clone(), self.node_time());
                 self.servers[server].crash(&setup, now);
-                self.say_of_server(server, "restarts empty");
+                self.trace_server(server, "restarts empty");
             }
             Action::Restart(server) => {
-                self.left.restarts -= 1;
+                self.budget_left.restarts -= 1;
                 let (setup, now) = (self.setup.clone(), self.node_time());
                 self.servers[server].restart(&setup, now);
-                self.say_of_server(server, "restarts with what it stored");
+                self.trace_server(server, "restarts with its data");
             }
-            Action::Pass => {
-                self.left.ticks -= 1;
-                self.pass();
+            Action::PassTime => {
+                self.budget_left.time_steps -= 1;
+                self.pass_time();
             }
         }
-        self.judge();
+        self.check_guarantees();
     }
 
-    /// Installs the roster that the client believes.
-    pub(super) fn push(&mut self, client: usize, at: usize) {
+    /// Installs the client's roster on the server at this position.
+    pub(super) fn install_roster(&mut self, client: usize, position: usize) {
         let roster = self.clients[client].view.roster().cloned();
-        let Some((server, roster)) = self.behind(client, at).zip(roster) else { return };
+        let Some((server, roster)) = self.server_at(client, position).zip(roster) else { return };
         self.command(server, &RosterCommand::Install(roster));
-        self.say(client, || format!("installs its roster on n{}", server + 1));
+        self.trace_client(client, || format!("installs its roster on n{}", server + 1));
     }
 
     /// Lets time pass.
-    pub(super) fn pass(&mut self) {
-        self.tick += 1;
+    pub(super) fn pass_time(&mut self) {
+        self.time_step += 1;
         let (node_time, now) = (self.node_time(), self.now());
         for server in &mut self.servers {
             if server.record.vote.as_ref().is_some_and(|vote| node_time.life_millis > vote.until) {
@@ -276,10 +281,10 @@ impl World {
         }
         for client in &mut self.clients {
             if !client.votes.is_empty() || client.lease.is_some() {
-                client.lapse(now);
+                client.drop_expired(now);
             }
         }
-        self.say_of_time();
+        self.trace_time();
     }
 
     pub(super) fn command(&mut self, server: usize, command: &RosterCommand) -> RosterAnswer {
@@ -287,22 +292,22 @@ impl World {
         self.servers[server].command(&setup, command, now)
     }
 
-    /// What each server stores, by position in the client's list.
+    /// The membership of each server in the client's list that the client can reach.
     pub(super) fn reports(&self, client: usize) -> Vec<Option<Membership>> {
         let count = self.setup.clients[client].list.len();
-        (0..count).map(|at| self.servers[self.behind(client, at)?].membership().cloned()).collect()
+        (0..count).map(|position| self.servers[self.server_at(client, position)?].membership().cloned()).collect()
     }
 
     /// Checks that at most one lease is valid.
-    fn judge(&mut self) {
+    fn check_guarantees(&mut self) {
         let now = self.now();
         if self.clients.iter().filter(|client| client.holds(now)).count() > 1 {
-            // Their fences may also be out of order.
-            self.breach = Some(Breach::TwoHolders);
+            // This violation replaces an earlier violation of the fence order.
+            self.violation = Some(Violation::TwoHolders);
         }
     }
 
-    /// What a client believes.
+    /// A client's view of the roster.
     pub(super) fn view(&self, client: usize) -> &View {
         &self.clients[client].view
     }

@@ -6,8 +6,8 @@ use quorlock_core::terms::Mode;
 
 use crate::setup::{Budget, ClientSpec, Expiry, Receiver, Retirement, Setup};
 
-/// A grid so wide that time passes only to the moments at which something is due.
-const NO_GRID: u64 = 1_000_000;
+/// A time step beyond the end of every search, so that time passes only to the next timer or expiry.
+const NO_TIME_STEPS: u64 = 1_000_000;
 const SECOND: i64 = 1_000_000;
 const NO_FAULTS: Budget = Budget {
     slow_replies: 0,
@@ -56,28 +56,31 @@ pub(super) fn second_attempt_with_slow_replies() -> Setup {
     }
 }
 
-/// Clock rates at their limit: nine tenths of the server's rate equal the slowest client's rate (0.9 x 1.055555 =
-/// 0.95).
+/// Clock rates at their limit: the client's rate is nine tenths of the server's rate (0.9 x 1.055555 = 0.95).
 pub(super) fn clock_rates_at_limit() -> Setup {
     let mut clients = two_clients_sharing(0);
-    clients[0].ppm = -50_000;
-    Setup { ppm: 55_555, ..Setup::new(clients) }
+    clients[0].clock_rate_ppm = -50_000;
+    Setup { clock_rate_ppm: 55_555, ..Setup::new(clients) }
 }
 
 pub(super) fn server_crash() -> Setup {
-    Setup { budget: Budget { crashes: 1, ..NO_FAULTS }, grid_millis: NO_GRID, ..Setup::new(two_clients_sharing(0)) }
+    Setup {
+        budget: Budget { crashes: 1, ..NO_FAULTS },
+        time_step_millis: NO_TIME_STEPS,
+        ..Setup::new(two_clients_sharing(0))
+    }
 }
 
 pub(super) fn crash_with_clock_rates_at_limit() -> Setup {
     let mut clients = two_clients_sharing(0);
-    (clients[0].ppm, clients[1].ppm) = (-100_000, 100_000);
-    Setup { budget: Budget { crashes: 1, ..NO_FAULTS }, grid_millis: NO_GRID, ..Setup::new(clients) }
+    (clients[0].clock_rate_ppm, clients[1].clock_rate_ppm) = (-100_000, 100_000);
+    Setup { budget: Budget { crashes: 1, ..NO_FAULTS }, time_step_millis: NO_TIME_STEPS, ..Setup::new(clients) }
 }
 
 pub(super) fn crash_and_clock_jump() -> Setup {
     Setup {
         budget: Budget { crashes: 1, clock_jumps: 1, ..NO_FAULTS },
-        grid_millis: 500,
+        time_step_millis: 500,
         horizon_millis: 900,
         ..server_crash()
     }
@@ -86,7 +89,7 @@ pub(super) fn crash_and_clock_jump() -> Setup {
 pub(super) fn crash_with_frequent_claims() -> Setup {
     let mut clients = two_clients_sharing(0);
     clients.push(ClientSpec { acquires: 0, ..ClientSpec::reaching(&[0]) });
-    let setup = Setup { grid_millis: 550, horizon_millis: 560, has_frequent_claims: true, ..Setup::new(clients) };
+    let setup = Setup { time_step_millis: 550, horizon_millis: 560, has_frequent_claims: true, ..Setup::new(clients) };
     Setup { budget: Budget { crashes: 1, ..NO_FAULTS }, ..setup }
 }
 
@@ -101,7 +104,8 @@ pub(super) fn stored_fence_on_one_node() -> Setup {
 }
 
 pub(super) fn stored_fence_and_higher_proposal() -> Setup {
-    let clients = vec![ClientSpec::once(), ClientSpec { ahead_micros: 11, ..ClientSpec::reaching(&[1, 2]) }];
+    let clients =
+        vec![ClientSpec::once(), ClientSpec { clock_estimate_ahead_micros: 11, ..ClientSpec::reaching(&[1, 2]) }];
     let budget = Budget { connection_breaks: 1, releases: 1, ..NO_FAULTS };
     Setup {
         budget,
@@ -114,11 +118,11 @@ pub(super) fn stored_fence_and_higher_proposal() -> Setup {
 
 pub(super) fn crash_with_wrong_clock_estimates() -> Setup {
     let mut clients = two_clients_sharing(0);
-    (clients[0].ahead_micros, clients[1].ahead_micros) = (SECOND * 3 / 10, -2 * SECOND);
+    (clients[0].clock_estimate_ahead_micros, clients[1].clock_estimate_ahead_micros) = (SECOND * 3 / 10, -2 * SECOND);
     Setup {
         budget: Budget { crashes: 1, ..NO_FAULTS },
         horizon_millis: 1_200,
-        grid_millis: NO_GRID,
+        time_step_millis: NO_TIME_STEPS,
         ..Setup::new(clients)
     }
 }
@@ -132,23 +136,28 @@ pub(super) fn restart_with_old_snapshot() -> Setup {
 /// A single node restarts twice, and is trusted after each restart.
 pub fn two_restarts_of_a_trusted_node() -> Setup {
     let spec = ClientSpec { servers: vec![0], ..ClientSpec::reaching(&[0]) };
-    let clients = vec![ClientSpec { ahead_micros: SECOND * 3 / 10, ..spec.clone() }, spec.clone(), spec];
+    let clients = vec![ClientSpec { clock_estimate_ahead_micros: SECOND * 3 / 10, ..spec.clone() }, spec.clone(), spec];
     let setup =
-        Setup { servers: 1, checks_only_fences: true, horizon_millis: 10, grid_millis: 5, ..Setup::new(clients) };
+        Setup { servers: 1, checks_only_fences: true, horizon_millis: 10, time_step_millis: 5, ..Setup::new(clients) };
     Setup { budget: Budget { crashes: 2, ..NO_FAULTS }, ..setup }
 }
 
 pub(super) fn renewals_with_a_slow_reply() -> Setup {
     let mut clients = two_clients_sharing(0);
     clients[0].renewal_millis = Some(300);
-    let setup = Setup { node_deadline_millis: 300, horizon_millis: 1_350, grid_millis: NO_GRID, ..Setup::new(clients) };
+    let setup = Setup {
+        node_deadline_millis: 300,
+        horizon_millis: 1_350,
+        time_step_millis: NO_TIME_STEPS,
+        ..Setup::new(clients)
+    };
     Setup { budget: Budget { slow_replies: 1, ..NO_FAULTS }, ..setup }
 }
 
 pub(super) fn late_renewals() -> Setup {
     let mut clients = two_clients_sharing(0);
     clients[0].renewal_millis = Some(300);
-    Setup { grid_millis: NO_GRID, ..Setup::new(clients) }
+    Setup { time_step_millis: NO_TIME_STEPS, ..Setup::new(clients) }
 }
 
 pub(super) fn detached_lease() -> Setup {
@@ -164,7 +173,7 @@ pub fn detached_and_repaired_lease(receiver: Receiver) -> Setup {
     let budget = Budget { releases: 1, ..NO_FAULTS };
     Setup {
         budget,
-        grid_millis: NO_GRID,
+        time_step_millis: NO_TIME_STEPS,
         are_servers_interchangeable: false,
         ..Setup::new(vec![winner, ClientSpec::reaching(&[1, 2])])
     }
@@ -185,17 +194,16 @@ pub(super) fn cancellation_or_release_with_send_queue() -> Setup {
 }
 
 pub(super) fn client_with_one_reachable_node() -> Setup {
-    let client_with_one_reachable_node = ClientSpec { servers: vec![2, 0, 1], ..ClientSpec::reaching(&[0]) };
-    Setup {
-        horizon_millis: 0,
-        are_servers_interchangeable: false,
-        ..Setup::new(vec![ClientSpec::once(), client_with_one_reachable_node])
-    }
+    let isolated = ClientSpec { servers: vec![2, 0, 1], ..ClientSpec::reaching(&[0]) };
+    Setup { horizon_millis: 0, are_servers_interchangeable: false, ..Setup::new(vec![ClientSpec::once(), isolated]) }
 }
 
 pub(super) fn server_with_two_addresses() -> Setup {
-    let confused = ClientSpec { servers: vec![0, 0, 1], ..ClientSpec::reaching(&[0, 1]) };
-    Setup { are_servers_interchangeable: false, ..Setup::new(vec![confused, ClientSpec::reaching(&[1, 2])]) }
+    let client_with_two_addresses = ClientSpec { servers: vec![0, 0, 1], ..ClientSpec::reaching(&[0, 1]) };
+    Setup {
+        are_servers_interchangeable: false,
+        ..Setup::new(vec![client_with_two_addresses, ClientSpec::reaching(&[1, 2])])
+    }
 }
 
 pub(super) fn emptied_server() -> Setup {
@@ -218,7 +226,7 @@ pub fn votes_dropped_by_clock_jump() -> Setup {
     clients[0].renewal_millis = Some(500);
     let budget = Budget { slow_replies: 1, clock_jumps: 1, releases: 1, ..NO_FAULTS };
     let setup = Setup {
-        grid_millis: NO_GRID,
+        time_step_millis: NO_TIME_STEPS,
         horizon_millis: 1_010,
         expiry: Expiry::Wall,
         jump_micros: SECOND * 11 / 10,
@@ -231,12 +239,12 @@ pub fn votes_dropped_by_clock_jump() -> Setup {
 pub fn votes_dropped_by_two_clock_jumps() -> Setup {
     let clients = vec![
         ClientSpec::once(),
-        ClientSpec { ahead_micros: 11, ..ClientSpec::reaching(&[1, 2]) },
+        ClientSpec { clock_estimate_ahead_micros: 11, ..ClientSpec::reaching(&[1, 2]) },
         ClientSpec::reaching(&[0, 1]),
     ];
     let budget = Budget { slow_replies: 1, clock_jumps: 2, ..NO_FAULTS };
     let setup = Setup {
-        grid_millis: NO_GRID,
+        time_step_millis: NO_TIME_STEPS,
         horizon_millis: 0,
         expiry: Expiry::Wall,
         jump_micros: SECOND * 11 / 10,
@@ -250,7 +258,7 @@ pub fn votes_dropped_by_clock_jump_with_waiter() -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), waiter(), ClientSpec::reaching(&[0, 2])];
     let budget = Budget { slow_replies: 1, clock_jumps: 1, releases: 1, ..NO_FAULTS };
     let setup = Setup {
-        grid_millis: NO_GRID,
+        time_step_millis: NO_TIME_STEPS,
         horizon_millis: 0,
         expiry: Expiry::Wall,
         jump_micros: SECOND * 11 / 10,
@@ -312,10 +320,10 @@ pub fn two_slots_with_restart() -> Setup {
 /// A server restarts, and a holder may release. No time passes.
 fn instant_restart(clients: Vec<ClientSpec>) -> Setup {
     let budget = Budget { crashes: 1, releases: 1, ..NO_FAULTS };
-    Setup { budget, grid_millis: NO_GRID, horizon_millis: 0, ..Setup::new(clients) }
+    Setup { budget, time_step_millis: NO_TIME_STEPS, horizon_millis: 0, ..Setup::new(clients) }
 }
 
-/// A client that waits in the queues of two nodes.
+/// A client that waits in the queue of each of two nodes.
 fn waiter() -> ClientSpec {
     ClientSpec { is_waiter: true, ..ClientSpec::reaching(&[0, 1]) }
 }
@@ -327,7 +335,7 @@ pub(super) fn handoff_on_one_node() -> Setup {
     Setup {
         servers: 1,
         budget: Budget { releases: 1, ..NO_FAULTS },
-        grid_millis: 240,
+        time_step_millis: 240,
         are_servers_interchangeable: false,
         ..Setup::new(clients)
     }
@@ -336,7 +344,7 @@ pub(super) fn handoff_on_one_node() -> Setup {
 pub(super) fn handoff_with_faults() -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), waiter()];
     let budget = Budget { slow_replies: 1, connection_breaks: 1, cancellations: 1, releases: 2, ..NO_FAULTS };
-    Setup { budget, grid_millis: NO_GRID, horizon_millis: 300, ..Setup::new(clients) }
+    Setup { budget, time_step_millis: NO_TIME_STEPS, horizon_millis: 300, ..Setup::new(clients) }
 }
 
 pub(super) fn holder_and_two_waiters() -> Setup {
@@ -344,7 +352,7 @@ pub(super) fn holder_and_two_waiters() -> Setup {
     let budget = Budget { cancellations: 1, releases: 1, ..NO_FAULTS };
     Setup {
         budget,
-        grid_millis: NO_GRID,
+        time_step_millis: NO_TIME_STEPS,
         horizon_millis: 300,
         ..Setup::new(vec![ClientSpec::reaching(&[0, 1]), waiter(), other])
     }
@@ -353,7 +361,7 @@ pub(super) fn holder_and_two_waiters() -> Setup {
 pub(super) fn waiter_and_restart_with_snapshot() -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), waiter()];
     let budget = Budget { snapshots: 1, restored_snapshots: 1, releases: 1, ..NO_FAULTS };
-    Setup { budget, grid_millis: NO_GRID, horizon_millis: 1_210, ..Setup::new(clients) }
+    Setup { budget, time_step_millis: NO_TIME_STEPS, horizon_millis: 1_210, ..Setup::new(clients) }
 }
 
 /// An operator that breaks a lease on the first two nodes.
@@ -364,7 +372,7 @@ fn operator(mode: BreakMode) -> ClientSpec {
 /// An operator breaks the holder's lease, which another client wants.
 fn break_with_two_clients(mode: BreakMode) -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), ClientSpec::reaching(&[0, 1]), ClientSpec::breaking(mode)];
-    Setup { grid_millis: NO_GRID, horizon_millis: 1_010, ..Setup::new(clients) }
+    Setup { time_step_millis: NO_TIME_STEPS, horizon_millis: 1_010, ..Setup::new(clients) }
 }
 
 pub(super) fn break_with_drain() -> Setup {
@@ -376,11 +384,16 @@ pub(super) fn break_now_of_renewing_holder() -> Setup {
     let mut holder = ClientSpec::reaching(&[0, 1]);
     holder.renewal_millis = Some(500);
     let clients = vec![holder, operator(BreakMode::Now)];
-    let setup = Setup { grid_millis: NO_GRID, horizon_millis: 1_600, checks_only_fences: true, ..Setup::new(clients) };
+    let setup = Setup {
+        time_step_millis: NO_TIME_STEPS,
+        horizon_millis: 1_600,
+        checks_only_fences: true,
+        ..Setup::new(clients)
+    };
     Setup { budget: Budget { slow_replies: 1, ..NO_FAULTS }, ..setup }
 }
 
-/// The holder may release before the break arrives, and another lease may begin.
+/// The holder may release before the break arrives, and another client may acquire the lock.
 pub(super) fn break_after_release() -> Setup {
     Setup { budget: Budget { releases: 1, ..NO_FAULTS }, horizon_millis: 0, ..break_with_two_clients(BreakMode::Drain) }
 }
@@ -388,7 +401,7 @@ pub(super) fn break_after_release() -> Setup {
 /// The holder may learn of the break during a renewal, or before all nodes have executed the break.
 pub(super) fn break_during_renewal() -> Setup {
     let clients = vec![ClientSpec::once(), ClientSpec::breaking(BreakMode::Drain)];
-    let setup = Setup { grid_millis: NO_GRID, horizon_millis: 0, ..Setup::new(clients) };
+    let setup = Setup { time_step_millis: NO_TIME_STEPS, horizon_millis: 0, ..Setup::new(clients) };
     Setup { budget: Budget { slow_replies: 1, ..NO_FAULTS }, ..setup }
 }
 
@@ -397,14 +410,20 @@ pub(super) fn break_with_faults() -> Setup {
     let mut clients = vec![ClientSpec::reaching(&[0, 1]), operator(BreakMode::Drain)];
     clients[0].renewal_millis = Some(500);
     let budget = Budget { slow_replies: 1, connection_breaks: 1, releases: 1, ..NO_FAULTS };
-    Setup { budget, grid_millis: NO_GRID, horizon_millis: 1_510, ..Setup::new(clients) }
+    Setup { budget, time_step_millis: NO_TIME_STEPS, horizon_millis: 1_510, ..Setup::new(clients) }
 }
 
 /// An operator breaks the lease at once, without drain, while a client waits for the lock.
 pub(super) fn break_now_with_waiter() -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), waiter(), operator(BreakMode::Now)];
     let budget = Budget { slow_replies: 1, releases: 1, ..NO_FAULTS };
-    Setup { budget, grid_millis: NO_GRID, horizon_millis: 300, checks_only_fences: true, ..Setup::new(clients) }
+    Setup {
+        budget,
+        time_step_millis: NO_TIME_STEPS,
+        horizon_millis: 300,
+        checks_only_fences: true,
+        ..Setup::new(clients)
+    }
 }
 
 /// An operator that retires the first owner, on the owner's nodes, from this name or from another name.
@@ -420,7 +439,7 @@ pub(super) fn retired_owner() -> Setup {
     let clients = vec![ClientSpec { renewal_millis: Some(500), ..owner(1, &[0, 1]) }, retiring_operator(false)];
     Setup {
         budget: Budget { connection_breaks: 1, ..NO_FAULTS },
-        grid_millis: NO_GRID,
+        time_step_millis: NO_TIME_STEPS,
         horizon_millis: 1_510,
         ..Setup::new(clients)
     }
@@ -436,12 +455,12 @@ pub(super) fn retired_owner_and_second_owner() -> Setup {
     Setup { clients, budget: Budget { slow_replies: 1, ..NO_FAULTS }, ..retired_owner() }
 }
 
-/// An owner is retired from another name, so a second owner must not get the name that the first owner holds.
+/// The first owner holds this name and is retired from another name. A second owner must not get this name.
 pub(super) fn owner_retired_from_another_name() -> Setup {
     let clients = vec![owner(1, &[0, 1]), owner(2, &[0, 1]), retiring_operator(true)];
     Setup {
         budget: Budget { slow_replies: 1, ..NO_FAULTS },
-        grid_millis: NO_GRID,
+        time_step_millis: NO_TIME_STEPS,
         horizon_millis: 0,
         ..Setup::new(clients)
     }
@@ -449,7 +468,7 @@ pub(super) fn owner_retired_from_another_name() -> Setup {
 
 pub(super) fn two_clients_on_all_nodes() -> Setup {
     let setup = Setup {
-        grid_millis: NO_GRID,
+        time_step_millis: NO_TIME_STEPS,
         horizon_millis: 1_010,
         ..Setup::new(vec![ClientSpec::once(), ClientSpec::once()])
     };
@@ -460,7 +479,7 @@ pub(super) fn renewing_holder_with_restart() -> Setup {
     let mut clients = two_clients_sharing(0);
     clients[0].renewal_millis = Some(500);
     let budget = Budget { crashes: 1, releases: 1, ..NO_FAULTS };
-    Setup { budget, grid_millis: NO_GRID, horizon_millis: 1_110, ..Setup::new(clients) }
+    Setup { budget, time_step_millis: NO_TIME_STEPS, horizon_millis: 1_110, ..Setup::new(clients) }
 }
 
 pub(super) fn crash_and_emptied_server() -> Setup {
@@ -472,5 +491,5 @@ pub(super) fn two_attempts_with_faults() -> Setup {
     let mut clients = two_clients_sharing(0);
     clients[0].acquires = 2;
     let budget = Budget { slow_replies: 1, connection_breaks: 1, cancellations: 1, releases: 1, ..NO_FAULTS };
-    Setup { budget, grid_millis: NO_GRID, horizon_millis: 0, ..Setup::new(clients) }
+    Setup { budget, time_step_millis: NO_TIME_STEPS, horizon_millis: 0, ..Setup::new(clients) }
 }

@@ -16,7 +16,7 @@ use quorlock_core::validity;
 use super::link::Link;
 use crate::setup::{ClientSpec, Flaw, Setup, TTL};
 
-/// A generator of unique numbers, the same in every run. Every delay that it draws is the shortest.
+/// A generator of unique numbers, which are the same in every run. Every delay that is drawn from it is the shortest.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct FixedRng {
     client: u64,
@@ -38,10 +38,10 @@ pub(super) struct Detached {
     pub(super) attempt: LeaseId,
     pub(super) fence: Fence,
     pub(super) valid_until: Moment,
-    /// The winner's state, until the winner has asked the nodes that had not granted the lease.
+    /// The winner's state, until the winner has repaired the lease on the other nodes.
     pub(super) winner: Option<Hold>,
-    /// For each node, the send time of the extension that the node granted.
-    pub(super) acks: Vec<Option<Moment>>,
+    /// For each node, when the granted extension was sent.
+    pub(super) extensions_sent: Vec<Option<Moment>>,
     pub(super) extensions_left: u8,
 }
 
@@ -56,8 +56,8 @@ pub(super) struct Client {
     pub(super) acquires_left: u8,
     /// All attempts of the client, in order.
     pub(super) attempts: Vec<LeaseId>,
-    /// Whether the lease was seen to be over.
-    pub(super) was_over: bool,
+    /// Whether the search has seen the lease expire.
+    pub(super) was_seen_expired: bool,
     /// When the latest renewal was sent.
     pub(super) last_renewal: Option<Moment>,
     pub(super) links: Vec<Link>,
@@ -77,7 +77,7 @@ impl Client {
             rng: FixedRng { client: client + 1, next: 0, is_constant },
             acquires_left: spec.acquires,
             attempts: Vec::new(),
-            was_over: false,
+            was_seen_expired: false,
             last_renewal: None,
             links: vec![Link::new(setup.rules(), spec.has_send_queue); spec.servers.len()],
         }
@@ -108,14 +108,15 @@ impl Client {
         }
     }
 
-    /// Starts to hold the lease that was won, or detaches it.
+    /// Holds the lease that the client has won, or detaches it.
     pub(super) fn start_hold(&mut self, spec: &ClientSpec, mut hold: Hold, now: Moment) {
-        (self.mode, self.was_over) = (hold.terms().mode, false);
+        (self.mode, self.was_seen_expired) = (hold.terms().mode, false);
         if let (Some(extensions), Some(fence)) = (spec.detached_extensions, hold.fence()) {
             let (attempt, valid_until) = (hold.attempt(), hold.valid_until());
-            let acks = vec![None; spec.servers.len()];
+            let extensions_sent = vec![None; spec.servers.len()];
             let winner = (hold.detach(now) && spec.repair_receiver.is_some()).then_some(hold);
-            self.detached = Some(Detached { attempt, fence, valid_until, winner, acks, extensions_left: extensions });
+            self.detached =
+                Some(Detached { attempt, fence, valid_until, winner, extensions_sent, extensions_left: extensions });
         } else {
             self.hold = Some(hold);
         }
@@ -132,21 +133,22 @@ impl Client {
         self.hold.is_some() || self.detached.is_some()
     }
 
-    /// Whether the client stores anything that makes no difference any more.
-    pub(super) fn has_stale_state(&self) -> bool {
+    /// Whether the client stores data that no longer affects the future.
+    pub(super) fn has_stale_data(&self) -> bool {
         let is_over = self.machine.is_none() && !self.has_lease();
         let owed = |link: &Link| link.delivery.owed() + usize::from(!is_over);
         let has_stale_attempts = self.links.iter().any(|link| link.attempt_count() > owed(link));
-        has_stale_attempts || is_over && (self.was_over || self.links.iter().any(|link| link.last_sent.is_some()))
+        has_stale_attempts
+            || is_over && (self.was_seen_expired || self.links.iter().any(|link| link.last_sent.is_some()))
     }
 
-    /// Forgets everything that makes no difference any more.
-    pub(super) fn forget(&mut self) {
+    /// Removes data that no longer affects the future.
+    pub(super) fn remove_stale_data(&mut self) {
         let is_over = self.machine.is_none() && !self.has_lease();
         let current = self.attempts.last().copied().filter(|_| !is_over);
-        self.links.iter_mut().for_each(|link| link.forget(current));
+        self.links.iter_mut().for_each(|link| link.remove_stale_data(current));
         if is_over {
-            (self.was_over, self.last_renewal) = (false, None);
+            (self.was_seen_expired, self.last_renewal) = (false, None);
             self.links.iter_mut().for_each(|link| link.last_sent = None);
         }
     }
@@ -166,8 +168,8 @@ impl Client {
 impl Detached {
     /// Records that a node has granted an extension.
     pub(super) fn record_extension(&mut self, setup: &Setup, spec: &ClientSpec, node: usize, sent: Moment) {
-        self.acks[node] = self.acks[node].max(Some(sent));
-        let sends = self.acks.iter().flatten().copied();
+        self.extensions_sent[node] = self.extensions_sent[node].max(Some(sent));
+        let sends = self.extensions_sent.iter().flatten().copied();
         if let Some(until) =
             validity::valid_until(sends, quorum(setup, spec).majority(), ttl(), setup.drift().of(ttl()))
         {

@@ -31,7 +31,7 @@ pub(super) enum Message {
     Hint(Option<Handoff>),
     /// To all clients: a lease was broken.
     Broken,
-    /// To all clients: the server's memory may have been replaced.
+    /// To all clients: the server has loaded other data.
     Changed,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct Connection {
     pub(super) is_dead: bool,
 }
 
-/// A node's report of how much of its quarantine had passed, and when the report was made.
+/// A node's report of the elapsed time of its quarantine, and when the client received the report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ElapsedReport {
     pub(super) elapsed_micros: u64,
@@ -65,7 +65,7 @@ pub(super) struct ElapsedReport {
 }
 
 impl ElapsedReport {
-    /// The time that may be claimed at a later moment.
+    /// The elapsed time that the client may claim at a later moment.
     pub(super) fn claim(self, now: Moment) -> u64 {
         self.elapsed_micros + now.since(self.at).as_micros() as u64
     }
@@ -80,7 +80,7 @@ impl ElapsedReport {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Link {
     pub(super) connection: Option<Connection>,
-    /// The delivery, whose context says whether a request repeats an earlier request of its attempt.
+    /// The context of a request says whether the request repeats an earlier request of its attempt.
     pub(super) delivery: Delivery<bool>,
     /// Whether requests wait in the queue until the search sends them.
     has_send_queue: bool,
@@ -93,8 +93,8 @@ pub(super) struct Link {
     /// Attempts that have sent requests on this link.
     attempts: Vec<LeaseId>,
     pub(super) last_sent: Option<Moment>,
-    /// The quarantine record of the client's host, which outlives connections.
-    pub(super) record: Option<(Epoch, ElapsedReport)>,
+    /// The quarantine record that the client's host keeps across connections.
+    pub(super) quarantine_record: Option<(Epoch, ElapsedReport)>,
 }
 
 impl Link {
@@ -108,7 +108,7 @@ impl Link {
             strays: VecDeque::new(),
             attempts: Vec::new(),
             last_sent: None,
-            record: None,
+            quarantine_record: None,
         }
     }
 
@@ -127,7 +127,7 @@ impl Link {
         true
     }
 
-    /// Sends a release and owes it from now on, if the attempt has sent requests on this link.
+    /// If the attempt has sent requests on this link, sends a release and owes it until the node acknowledges it.
     pub(super) fn release(&mut self, attempt: LeaseId, parting: Option<Parting>, is_plain: bool, now: Moment) {
         if self.attempts.contains(&attempt) {
             self.delivery
@@ -179,8 +179,8 @@ impl Link {
         self.attempts.len()
     }
 
-    /// Forgets attempts that are over and owe no release.
-    pub(super) fn forget(&mut self, current: Option<LeaseId>) {
+    /// Removes attempts that are over and owe no release.
+    pub(super) fn remove_stale_data(&mut self, current: Option<LeaseId>) {
         let delivery = &self.delivery;
         self.attempts.retain(|attempt| Some(*attempt) == current || delivery.owes(*attempt));
     }

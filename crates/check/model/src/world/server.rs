@@ -11,7 +11,7 @@ use quorlock_core::rules::Rule;
 use quorlock_core::terms::Mode;
 use quorlock_core::vote::{Refusal, Vote};
 
-use super::clock::{BASE, server_time};
+use super::clock::{NODE_CLOCK_START, server_time};
 use super::link::RequestInFlight;
 use crate::setup::{Flaw, Setup};
 
@@ -53,7 +53,7 @@ impl Server {
         server.attend(setup, 0, &init);
         let stored = setup.stored_fences.iter().find(|(of, _)| *of == index);
         server.memory.record.fence = stored.map(|(_, ahead)| FenceNote {
-            fence: Fence::new(BASE.saturating_add_signed(*ahead)),
+            fence: Fence::new(NODE_CLOCK_START.saturating_add_signed(*ahead)),
             by: LeaseId::from_bits(0),
             since_micros: 0,
             ticket: None,
@@ -69,8 +69,8 @@ impl Server {
     }
 
     pub(super) fn time(&self, setup: &Setup, now: u64) -> NodeTime {
-        let time = server_time(setup.ppm, self.wall_offset_micros, now);
-        if setup.expires_by_wall() { NodeTime::wall(time.wall_micros) } else { time }
+        let time = server_time(setup.clock_rate_ppm, self.wall_offset_micros, now);
+        if setup.expires_by_wall_clock() { NodeTime::wall(time.wall_micros) } else { time }
     }
 
     pub(super) fn attend(&mut self, setup: &Setup, now: u64, node_command: &NodeCommand) -> Standing {
@@ -84,15 +84,15 @@ impl Server {
             if setup.has_flaw(Flaw::QuarantineShort) && is_new {
                 life.quarantine_micros -= 4_000;
             }
-            let forgets = setup.has_flaw(Flaw::FloorLost) || setup.has_flaw(Flaw::FenceRestored);
-            if forgets && is_voting && !was_voting && now > 0 {
+            let has_no_floor = setup.has_flaw(Flaw::FloorLost) || setup.has_flaw(Flaw::FenceRestored);
+            if has_no_floor && is_voting && !was_voting && now > 0 {
                 life.floor = Some(Fence::default());
             }
         }
         standing
     }
 
-    /// The claim that a node executes instead of `node_command` if the node adds up claims.
+    /// With the flaw that a node adds up claims: the claim that the node executes instead of `node_command`.
     fn summed_claim(&self, setup: &Setup, node_command: &NodeCommand) -> Option<NodeCommand> {
         match (node_command, &self.memory.life) {
             (NodeCommand::Claim { epoch, elapsed_micros }, Some(life))
@@ -112,7 +112,7 @@ impl Server {
         self.memory.life.as_ref().is_some_and(|life| life.floor.is_some())
     }
 
-    /// Whether the node may vote, and a client has read its state since the node started.
+    /// Whether the node may vote and a client has completed a handshake since the node started.
     pub(super) fn may_vote(&self) -> bool {
         self.is_voting() && self.memory.life.as_ref().is_some_and(|life| !life.is_replaced_by(&self.identity()))
     }
@@ -128,13 +128,13 @@ impl Server {
         self.time(setup, now).wall_micros.saturating_sub(self.started_wall_micros)
     }
 
-    /// Executes a request. `can_hear` says whether the node can notify the waiter of a channel.
+    /// Executes a request. `has_listener` returns whether the node can notify the waiter of a channel.
     pub(super) fn vote(
         &mut self,
         setup: &Setup,
         now: u64,
         in_flight: &RequestInFlight,
-        can_hear: impl FnOnce(Channel) -> bool,
+        has_listener: impl FnOnce(Channel) -> bool,
     ) -> Answer {
         let RequestInFlight { request, epoch, is_repeated, .. } = in_flight;
         let time = self.time(setup, now);
@@ -148,8 +148,8 @@ impl Server {
             }
         }
         let tombstones = setup.has_flaw(Flaw::BreakWithoutTombstone).then(|| record.tombstones.clone());
-        let mutated = mutated_break(setup, record, request);
-        let mut answer = apply(&life, record, mutated.as_ref().unwrap_or(request), *epoch, time, can_hear);
+        let break_with_flaw = break_with_flaw(setup, record, request);
+        let mut answer = apply(&life, record, break_with_flaw.as_ref().unwrap_or(request), *epoch, time, has_listener);
         if let (Request::Break { .. }, Some(tombstones)) = (request, tombstones) {
             record.tombstones = tombstones;
         }
@@ -179,7 +179,7 @@ impl Server {
     }
 
     /// Whether a request is a release that changes nothing on this node.
-    pub(super) fn is_idle_release(&self, in_flight: &RequestInFlight) -> bool {
+    pub(super) fn is_release_without_effect(&self, in_flight: &RequestInFlight) -> bool {
         let record = &self.memory.record;
         let (Request::Release { attempt, tombstone: None, parting: None } | Request::PlainRelease { attempt }) =
             &in_flight.request
@@ -190,7 +190,7 @@ impl Server {
         !has_vote && record.entries.iter().all(|entry| entry.attempt != *attempt)
     }
 
-    /// The incarnation with which the node executes this request, in view of the flaw.
+    /// The incarnation with which the node executes this request. A flaw may change it.
     fn life_for(&self, setup: &Setup, request: &Request, epoch: Epoch) -> Incarnation {
         let known = self.memory.life.clone().unwrap_or_else(|| Incarnation {
             identity: self.identity(),
@@ -209,7 +209,7 @@ impl Server {
         }
         let mut known = known;
         if setup.has_flaw(Flaw::FloorLost) || setup.has_flaw(Flaw::TrustWithoutFloor) {
-            // The node's clock limits fences, too, so the flaw ignores the clock.
+            // The node's clock also limits fences, so a node with the flaw ignores it.
             known.constants.max_skew_micros = u64::MAX / 4;
         }
         known
@@ -223,8 +223,8 @@ impl Server {
         self.started_wall_micros = self.time(setup, now).wall_micros;
     }
 
-    /// Loads a copy of the node's data from before the first vote. Returns whether the node's identity shows the
-    /// change.
+    /// Loads a copy of the node's data from before the first vote. Returns whether the node's identity changes, so that
+    /// clients can notice.
     pub(super) fn roll_back(&mut self, setup: &Setup) -> bool {
         let life = self.memory.life.take();
         self.memory = Memory { life, ..Memory::default() };
@@ -237,8 +237,8 @@ impl Server {
         self.wall_offset_micros += by_micros;
     }
 
-    /// Whether the server stores no votes, so that a fault has nothing to affect.
-    pub(super) fn is_blank(&self) -> bool {
+    /// Whether the server's record is empty, so that a fault can change nothing.
+    pub(super) fn has_no_records(&self) -> bool {
         self.memory.record.is_empty()
     }
 
@@ -249,17 +249,17 @@ impl Server {
         self.memory.record.sweep_tombstones(time);
     }
 
-    /// The ends of all votes and entries, in milliseconds, by a clock that has not jumped.
+    /// The ends of all votes and entries, in milliseconds on a clock that has not jumped.
     pub(super) fn expiries(&self, setup: &Setup) -> impl Iterator<Item = u64> + '_ {
         let record = &self.memory.record;
         let ends = record.vote.iter().map(|vote| vote.until).chain(record.entries.iter().map(|entry| entry.until));
-        let jumped = if setup.expires_by_wall() { self.wall_offset_micros / 1_000 } else { 0 };
+        let jumped = if setup.expires_by_wall_clock() { self.wall_offset_micros / 1_000 } else { 0 };
         ends.map(move |until| until.saturating_add_signed(-jumped))
     }
 }
 
-/// The request that a node executes instead of a break, if the setup has a flaw of breaking.
-fn mutated_break(setup: &Setup, record: &Record, request: &Request) -> Option<Request> {
+/// With a flaw of breaks: the request that the node executes instead of this break.
+fn break_with_flaw(setup: &Setup, record: &Record, request: &Request) -> Option<Request> {
     let Request::Break { target, mode } = *request else { return None };
     match setup.flaw? {
         Flaw::BreakFreesAtOnce => Some(Request::Break { target, mode: BreakMode::Now }),

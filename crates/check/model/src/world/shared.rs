@@ -1,11 +1,11 @@
-//! Parts of a state that the state shares with most of its successors.
+//! Shares the unchanged parts of a state with its successors.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 
-/// A part of a state, copied on write and hashed once.
+/// A part of a state. It is copied when it is changed, and its hash is computed only once.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared<T> {
     part: Rc<T>,
@@ -46,25 +46,25 @@ impl<T: Hash> Hash for Shared<T> {
 pub(crate) struct FixedBuildHasher;
 
 impl BuildHasher for FixedBuildHasher {
-    type Hasher = Mixer;
+    type Hasher = MultiplyHasher;
 
-    fn build_hasher(&self) -> Mixer {
-        Mixer(0x243f_6a88_85a3_08d3)
+    fn build_hasher(&self) -> MultiplyHasher {
+        MultiplyHasher(0x243f_6a88_85a3_08d3)
     }
 }
 
-/// A hasher that multiplies and folds, word by word.
+/// A hasher that multiplies each word and folds the product.
 #[derive(Debug)]
-pub(crate) struct Mixer(u64);
+pub(crate) struct MultiplyHasher(u64);
 
-impl Mixer {
+impl MultiplyHasher {
     fn mix(&mut self, word: u64) {
         let product = u128::from(self.0 ^ word) * 0x9e37_79b9_7f4a_7c15;
         self.0 = ((product >> 64) as u64 ^ product as u64).rotate_left(23).wrapping_add(0x1319_8a2e_0370_7344);
     }
 }
 
-impl Hasher for Mixer {
+impl Hasher for MultiplyHasher {
     fn finish(&self) -> u64 {
         let mut end = Self(self.0);
         end.mix(0xa409_3822_299f_31d0);

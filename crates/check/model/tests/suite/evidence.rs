@@ -1,5 +1,5 @@
-//! Checks that the evidence page names existing tests and theorems, and every searched rule; and that the proof's page
-//! maps every definition to the code.
+//! Checks that the evidence page names existing tests and theorems and every searched rule. Checks that the proof's
+//! page maps every definition to the code.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use quorlock_model::scenario::{ALL, Scenario};
 
 /// The texts between backticks.
-fn quoted(page: &str) -> impl Iterator<Item = &str> {
+fn texts_in_backticks(page: &str) -> impl Iterator<Item = &str> {
     page.split('`').skip(1).step_by(2)
 }
 
@@ -16,7 +16,7 @@ fn the_page_names_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let page = fs::read_to_string(root.join("docs/evidence.md")).expect("the page of evidence");
     let mut named = 0;
-    for (file, test) in quoted(&page).filter_map(|text| text.split_once("::")) {
+    for (file, test) in texts_in_backticks(&page).filter_map(|text| text.split_once("::")) {
         let code = fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(code.contains(&format!("fn {test}(")), "{file} has no test {test}");
         named += 1;
@@ -42,7 +42,7 @@ fn the_page_names_proved_theorems() {
         "a_retired_owner_stops",
         "requests_from_before_a_retirement_do_not_count",
     ] {
-        assert!(quoted(&page).any(|text| text == theorem), "{theorem} is not on the page");
+        assert!(texts_in_backticks(&page).any(|text| text == theorem), "{theorem} is not on the page");
         assert!(proved.contains(&format!(".{theorem}.")), "{theorem} is not proved");
     }
 }
@@ -68,7 +68,7 @@ fn the_page_lists_every_rule_with_its_counter_example_length() {
 }
 
 /// The names that a file of the proof defines, including the fields of its state, the steps, and its variables.
-fn defined(proof: &str) -> Vec<&str> {
+fn defined_names(proof: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let (mut in_state, mut in_step) = (false, false);
     for line in proof.lines() {
@@ -87,8 +87,8 @@ fn defined(proof: &str) -> Vec<&str> {
     names
 }
 
-/// Whether this line begins the definition of an item, a field or a variant of this name. An import is no definition.
-fn begins(line: &str, name: &str) -> bool {
+/// Whether this line is the first line of the definition of an item, a field or a variant with this name.
+fn defines(line: &str, name: &str) -> bool {
     let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty());
     let words: Vec<&str> = words.skip_while(|word| ["pub", "crate", "super"].contains(word)).collect();
     match words[..] {
@@ -101,10 +101,10 @@ fn begins(line: &str, name: &str) -> bool {
 #[test]
 fn an_import_or_a_use_is_no_definition() {
     for line in ["pub use plan::Won;", "    let won = Won {", "pub struct WonAgain;", "    self.won(Won, now)"] {
-        assert!(!begins(line, "Won"), "{line}");
+        assert!(!defines(line, "Won"), "{line}");
     }
     for line in ["pub struct Won {", "    Won(Lease),", "    Won,", "pub(crate) const fn Won() {", "    pub Won: u8,"] {
-        assert!(begins(line, "Won"), "{line}");
+        assert!(defines(line, "Won"), "{line}");
     }
 }
 
@@ -116,18 +116,18 @@ fn the_proofs_page_maps_every_definition_to_the_code() {
     let (mut file, mut mapped) = (String::new(), Vec::new());
     for row in table.unwrap_or_default().lines().filter(|line| line.starts_with('|') && line.contains('`')) {
         let [named, definitions, place] = cells(row)[..] else { panic!("not a row of the map: {row}") };
-        if let Some(name) = quoted(named).next() {
+        if let Some(name) = texts_in_backticks(named).next() {
             name.clone_into(&mut file);
         }
-        mapped.extend(quoted(definitions).map(|definition| (file.clone(), definition)));
+        mapped.extend(texts_in_backticks(definitions).map(|definition| (file.clone(), definition)));
         let mut code = String::new();
-        for word in quoted(place) {
+        for word in texts_in_backticks(place) {
             let path = root.join("crates/core/src").join(word);
             let extension = path.extension().and_then(|extension| extension.to_str());
             if extension == Some("rs") {
                 code = fs::read_to_string(path).unwrap_or_else(|error| panic!("{word}: {error}"));
             } else if extension != Some("v") {
-                assert!(code.lines().any(|line| begins(line, word)), "{row}: no {word} is defined there");
+                assert!(code.lines().any(|line| defines(line, word)), "{row}: no {word} is defined there");
             }
         }
     }
@@ -136,7 +136,7 @@ fn the_proofs_page_maps_every_definition_to_the_code() {
         let proof = fs::read_to_string(root.join("proof").join(file)).expect("a file of the proof");
         // Parameters of the model that other files repeat are mapped once.
         let given = ["N", "len", "longest", "conflict", "fenced", "owner"];
-        for name in defined(&proof).into_iter().filter(|name| file == "Model.v" || !given.contains(name)) {
+        for name in defined_names(&proof).into_iter().filter(|name| file == "Model.v" || !given.contains(name)) {
             assert!(mapped.contains(&(file.to_owned(), name)), "{file}: {name} is not in the map");
         }
     }

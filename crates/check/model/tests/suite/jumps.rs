@@ -6,15 +6,15 @@ use quorlock_core::rules::Rule;
 use quorlock_model::scenario::{
     votes_dropped_by_clock_jump, votes_dropped_by_clock_jump_with_waiter, votes_dropped_by_two_clock_jumps,
 };
-use quorlock_model::search::{exhaust, shortest};
+use quorlock_model::search::{find_shortest_violation, search_all_states};
 use quorlock_model::setup::{Flaw, Setup};
-use quorlock_model::world::Breach;
+use quorlock_model::world::Violation;
 
 /// Checks that the search of this setup ends without a violation.
 fn assert_ordered(setup: Setup) {
-    let found = exhaust(&Arc::new(setup));
+    let found = search_all_states(&Arc::new(setup));
     println!("{} states", found.states);
-    assert!(found.exhausted && found.counter.is_none(), "{:#?}", found.counter);
+    assert!(found.is_complete && found.counter_example.is_none(), "{:#?}", found.counter_example);
 }
 
 #[test]
@@ -35,6 +35,6 @@ fn fences_are_ordered_like_handed_over_votes_that_a_clock_jump_drops() {
 #[test]
 fn without_equal_fences_a_clock_jump_puts_fences_out_of_order() {
     let flaw = Some(Flaw::Core(Rule::EqualFences));
-    let found = shortest(&Arc::new(Setup { flaw, ..votes_dropped_by_two_clock_jumps() }));
-    assert_eq!(found.counter.map(|counter| counter.breach), Some(Breach::FenceOrder));
+    let found = find_shortest_violation(&Arc::new(Setup { flaw, ..votes_dropped_by_two_clock_jumps() }));
+    assert_eq!(found.counter_example.map(|counter_example| counter_example.violation), Some(Violation::FenceOrder));
 }

@@ -1,5 +1,5 @@
-//! Searches locks that several clients hold together, through a restart: all rules together are sufficient, and the
-//! rule under test is needed. `./x model` also searches the first two setups with a holder that releases.
+//! Searches shared locks, reentrant locks and semaphores while a server restarts: all rules together are sufficient,
+//! and the rule under test is needed. `./x model` also searches the first two setups with a holder that releases.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use quorlock_model::scenario::{
     owner_with_two_entries_and_restart, reader_and_writer_with_restart, reader_with_two_entries_and_writer,
     two_owners_with_restart, two_readers_and_writer_with_restart, two_slots_with_restart,
 };
-use quorlock_model::search::{exhaust, shortest};
+use quorlock_model::search::{find_shortest_violation, search_all_states};
 use quorlock_model::setup::{Budget, Flaw, Setup};
-use quorlock_model::world::Breach;
+use quorlock_model::world::Violation;
 
 /// The setup without releases.
 fn without_releases(setup: Setup) -> Setup {
@@ -18,16 +18,16 @@ fn without_releases(setup: Setup) -> Setup {
 
 /// Checks that there is no violation with all rules, and two holders with the flaw.
 fn assert_two_holders_only_with(flaw: Flaw, setup: Setup) {
-    assert_breach_only_with(flaw, setup, Breach::TwoHolders);
+    assert_violation_only_with(flaw, setup, Violation::TwoHolders);
 }
 
 /// Checks that there is no violation with all rules, and this violation with the flaw.
-fn assert_breach_only_with(flaw: Flaw, setup: Setup, breach: Breach) {
-    let found = exhaust(&Arc::new(setup.clone()));
+fn assert_violation_only_with(flaw: Flaw, setup: Setup, violation: Violation) {
+    let found = search_all_states(&Arc::new(setup.clone()));
     println!("{} states", found.states);
-    assert!(found.exhausted && found.counter.is_none(), "{:#?}", found.counter);
-    let found = shortest(&Arc::new(Setup { flaw: Some(flaw), ..setup }));
-    assert_eq!(found.counter.map(|counter| counter.breach), Some(breach));
+    assert!(found.is_complete && found.counter_example.is_none(), "{:#?}", found.counter_example);
+    let found = find_shortest_violation(&Arc::new(Setup { flaw: Some(flaw), ..setup }));
+    assert_eq!(found.counter_example.map(|counter_example| counter_example.violation), Some(violation));
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn a_release_of_one_reader_keeps_the_other_readers_through_a_restart() {
 
 #[test]
 fn a_node_forgets_a_readers_fence_with_the_readers_last_entry() {
-    assert_breach_only_with(Flaw::ReaderFenceKept, reader_with_two_entries_and_writer(), Breach::FenceOrder);
+    assert_violation_only_with(Flaw::ReaderFenceKept, reader_with_two_entries_and_writer(), Violation::FenceOrder);
 }
 
 #[test]

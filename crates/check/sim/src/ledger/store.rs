@@ -1,4 +1,4 @@
-//! A store that a lock protects: it accepts writes with the highest fence so far, and refuses lower ones.
+//! A store that a lock protects. It refuses writes with a lower fence than the highest fence so far.
 
 use quorlock::Fence;
 
@@ -6,23 +6,23 @@ use super::Hold;
 
 #[derive(Debug, Default)]
 pub(crate) struct Store {
-    highest: Fence,
+    highest_fence: Fence,
     /// The holder and lease of the write with the highest fence.
     last_writer: Option<(Hold, usize)>,
 }
 
 impl Store {
-    /// Writes with this fence. Returns whether the store accepts the write, and whether the write corrupts the store:
-    /// it has the fence of another holder, and the two holders exclude each other.
+    /// Writes with this fence. Returns whether the store accepts the write, and whether the write corrupts the store. A
+    /// write corrupts the store if it has the fence of another holder, and the two holders exclude each other.
     pub(super) fn write(&mut self, hold: Hold, lease: usize, fence: Fence) -> (bool, bool) {
-        if fence < self.highest {
+        if fence < self.highest_fence {
             return (false, false);
         }
-        let is_rival = |(other, other_lease): (Hold, usize)| other_lease != lease && other.excludes(hold);
-        let is_corrupted = fence == self.highest && self.last_writer.is_some_and(is_rival);
-        // The write of a reader compares fences, but does not raise the highest fence.
+        let conflicts = |(other, other_lease): (Hold, usize)| other_lease != lease && other.excludes(hold);
+        let is_corrupted = fence == self.highest_fence && self.last_writer.is_some_and(conflicts);
+        // A reader's write does not raise the highest fence.
         if hold != Hold::Reader {
-            (self.highest, self.last_writer) = (fence, Some((hold, lease)));
+            (self.highest_fence, self.last_writer) = (fence, Some((hold, lease)));
         }
         (true, is_corrupted)
     }

@@ -4,14 +4,14 @@ use crate::world::client_name;
 use quorlock_core::rng::Seeded;
 
 const MS: u64 = 1_000_000;
-/// Turns the seed of a run into the seed of the random generator for pauses.
+/// Combined with the seed of a run, gives the seed of the random generator for pauses.
 const PAUSE_SALT: u64 = 0x7061_7573_6573;
 
 /// The direction in which a cut holds messages back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// Messages to the node.
-    Up,
+    ToNode,
     /// Messages from the node.
     Down,
     /// Messages in both directions.
@@ -29,7 +29,7 @@ pub enum Recovery {
     Whole,
 }
 
-/// A fault. `ppm` is in parts per million.
+/// A fault.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "the comments of the variants explain the fields")]
 pub enum Fault {
@@ -46,7 +46,7 @@ pub enum Fault {
     },
     /// A node takes a snapshot.
     Save { node: usize },
-    /// A node loads its snapshot and keeps its connections, like a server that becomes a replica of an old copy.
+    /// A node loads its snapshot and keeps its connections, like a server that becomes a replica of an older server.
     RollBack { node: usize },
     /// A node is emptied, and keeps its connections.
     Flush { node: usize },
@@ -54,19 +54,21 @@ pub enum Fault {
     FreezeNode { node: usize, duration_nanos: u64 },
     /// A client stops for a while; its clock keeps running.
     FreezeClient { client: usize, duration_nanos: u64 },
-    /// A client's machine is paused. Its clocks stand still, except for the wall clock, as during a snapshot of a
+    /// A client's machine is paused. All its clocks except the wall clock stand still, as during a snapshot of a
     /// virtual machine.
     PauseClient { client: usize, duration_nanos: u64 },
     /// A client is killed.
     Kill { client: usize },
     /// A client's boot-time clock jumps ahead, as after a suspension.
     ClientClockJump { client: usize, millis: u64 },
-    /// The rate of a node's clock changes: it is now fast by `ppm` parts per million.
-    NodeClockRate { node: usize, ppm: i64 },
+    /// The rate of a node's clock changes. The clock now runs faster than real time by `clock_rate_ppm` parts per
+    /// million.
+    NodeClockRate { node: usize, clock_rate_ppm: i64 },
     /// Beyond the assumptions: a node's clock is stepped by `millis`.
     NodeClockStep { node: usize, millis: i64 },
-    /// Beyond the assumptions: a client's clock becomes much too slow or stops, or is corrected (`ppm` is 0).
-    ClientClockRate { client: usize, ppm: i64 },
+    /// Beyond the assumptions: a client's clock becomes much too slow or stops, or is corrected (`clock_rate_ppm` is
+    /// 0).
+    ClientClockRate { client: usize, clock_rate_ppm: i64 },
 }
 
 impl Fault {
@@ -89,7 +91,7 @@ impl Fault {
             Self::ClientClockJump { .. } => "clients whose clock jumps ahead",
             Self::NodeClockRate { .. } => "nodes whose clock changes its rate",
             Self::NodeClockStep { .. } => "nodes whose clock is stepped",
-            Self::ClientClockRate { ppm: 0, .. } => "clients whose clock is corrected",
+            Self::ClientClockRate { clock_rate_ppm: 0, .. } => "clients whose clock is corrected",
             Self::ClientClockRate { .. } => "clients whose clock is much too slow or stopped",
         }
     }
@@ -102,7 +104,7 @@ impl Fault {
         Some(match self {
             Self::Cut { client, node, direction, duration_nanos } => {
                 let state = match direction {
-                    Direction::Up => "cannot send to",
+                    Direction::ToNode => "cannot send to",
                     Direction::Down => "receives nothing from",
                     Direction::Both => "is cut off from",
                 };
@@ -133,8 +135,8 @@ impl Fault {
                 (client_name(*client), format!("has a clock that jumps ahead by {millis} ms"))
             }
             Self::NodeClockStep { node, millis } => (node_name(node), format!("has its clock stepped by {millis} ms")),
-            Self::ClientClockRate { client, ppm } => {
-                (client_name(*client), format!("has a clock that runs at {} %", (1_000_000 + ppm) / 10_000))
+            Self::ClientClockRate { client, clock_rate_ppm } => {
+                (client_name(*client), format!("has a clock that runs at {} %", (1_000_000 + clock_rate_ppm) / 10_000))
             }
             Self::Kill { .. } | Self::NodeClockRate { .. } => return None,
         })
@@ -180,15 +182,15 @@ pub(super) fn draw_kinds(rng: &mut Seeded, nodes: usize) -> (bool, Vec<FaultKind
             kinds.push(FaultKind::NodeClockSteps);
         }
     }
-    let costs_memory =
+    let loses_memory =
         |kind: &FaultKind| matches!(kind, FaultKind::Crashes | FaultKind::Snapshots | FaultKind::Flushes);
     let breaks_clocks = |kind: &FaultKind| matches!(kind, FaultKind::SlowClientClocks | FaultKind::NodeClockSteps);
     // A single node is trusted even after a memory loss.
-    let is_beyond_assumptions = kinds.iter().any(|kind| breaks_clocks(kind) || nodes == 1 && costs_memory(kind));
+    let is_beyond_assumptions = kinds.iter().any(|kind| breaks_clocks(kind) || nodes == 1 && loses_memory(kind));
     (is_beyond_assumptions, kinds)
 }
 
-/// Draws pauses of client machines, in some runs, with their times in nanoseconds. Pauses have their own random
+/// In some runs, draws pauses of client machines, each with its time in nanoseconds. Pauses have their own random
 /// generator, so that the rest of a plan does not depend on them.
 pub(super) fn draw_pauses(seed: u64, clients: usize, ttl_millis: u64, horizon_nanos: u64) -> Vec<(u64, Fault)> {
     let rng = &mut Seeded::new(seed ^ PAUSE_SALT);
@@ -200,7 +202,7 @@ pub(super) fn draw_pauses(seed: u64, clients: usize, ttl_millis: u64, horizon_na
     (0..count).map(pause).collect()
 }
 
-/// Draws faults of these kinds, with their times in nanoseconds.
+/// Draws faults of the given kinds, each with its time in nanoseconds.
 pub(super) fn draw(
     rng: &mut Seeded,
     kinds: &[FaultKind],
@@ -218,7 +220,7 @@ pub(super) fn draw(
         let at = rng.below(horizon_nanos);
         let duration_nanos = rng.range(1, ttl_millis * 2) * MS;
         let (client, node) = (rng.index(clients), rng.index(nodes));
-        let direction = rng.pick(&[Direction::Up, Direction::Down, Direction::Both]);
+        let direction = rng.pick(&[Direction::ToNode, Direction::Down, Direction::Both]);
         let mut add = |at, fault| faults.push((at, fault));
         match rng.pick(kinds) {
             FaultKind::Cuts => add(at, Fault::Cut { client, node, direction, duration_nanos }),
@@ -263,8 +265,8 @@ pub(super) fn draw(
                 }
             }
             FaultKind::SlowClientClocks => {
-                add(at, Fault::ClientClockRate { client, ppm: rng.pick(&[-1_000_000, -800_000, -400_000]) });
-                add(at + duration_nanos, Fault::ClientClockRate { client, ppm: 0 });
+                add(at, Fault::ClientClockRate { client, clock_rate_ppm: rng.pick(&[-1_000_000, -800_000, -400_000]) });
+                add(at + duration_nanos, Fault::ClientClockRate { client, clock_rate_ppm: 0 });
             }
         }
     }

@@ -1,21 +1,21 @@
-//! The jobs of the library's users.
+//! The jobs of the simulated tasks: acquire a lock, work, and release, or retire an owner, or break a lease.
 
 use quorlock_core::rng::Seeded;
 use std::time::Duration;
 
-/// Turns the seed of a run into the seed of the random generator for retirements.
+/// Combined with the seed of a run, gives the seed of the random generator for retirements.
 const RETIREMENT_SALT: u64 = 0x0072_6574_6972_6564;
 
-/// How a name is locked.
+/// The kind of lock of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// With exclusive locks, which may be plain in some clients.
+    /// Exclusive locks. Some clients use plain locks.
     Exclusive,
-    /// With read locks and write locks.
+    /// Read locks and write locks.
     Shared,
-    /// With reentrant locks.
+    /// Reentrant locks.
     Reentrant,
-    /// As a semaphore with this many slots.
+    /// A semaphore with this number of slots.
     Semaphore(u32),
 }
 
@@ -37,9 +37,9 @@ pub enum Goal {
     Alone,
     /// The plain lock.
     Plain,
-    /// The shared lock.
+    /// The read lock.
     Read,
-    /// The exclusive lock among readers.
+    /// The write lock.
     Write,
     /// The reentrant lock.
     Enter {
@@ -71,16 +71,16 @@ pub enum Patience {
     Once,
     /// Without a limit.
     Endless,
-    /// For at most this long.
+    /// For at most this duration.
     Within(Duration),
 }
 
 /// When the caller cancels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cancel {
-    /// After the future was polled this many times.
+    /// After this number of polls of the future.
     Polls(u32),
-    /// After this time.
+    /// After this duration.
     After(Duration),
 }
 
@@ -119,7 +119,7 @@ pub struct Job {
     pub has_renewals: bool,
     /// How long the job works while it holds the lock.
     pub work_time: Duration,
-    /// The number of steps of the work.
+    /// The number of steps of the work. Each step writes to the protected store.
     pub steps: u32,
     /// Whether the job extends the lease once.
     pub has_extension: bool,
@@ -148,8 +148,9 @@ fn job(rng: &mut Seeded, names: &[Kind], ttl_millis: u64, is_beyond_assumptions:
     random_job(rng, name, goal, ttl_millis)
 }
 
-/// In some runs, the tasks of an owner that enters two names and is retired from the first name, each with the index of
-/// its client. The tasks have their own random generator, so that the rest of a plan does not depend on them.
+/// In some runs, draws tasks in which an owner enters two names and is retired from the first name. Returns each task
+/// with the index of its client. The tasks have their own random generator, so that the rest of a plan does not depend
+/// on them.
 pub(super) fn retirement(
     seed: u64,
     names: usize,
@@ -162,8 +163,8 @@ pub(super) fn retirement(
         return Vec::new();
     }
     let after = Duration::from_nanos(rng.below(horizon_nanos));
-    let retires = random_job(rng, names, Goal::Retire { after }, ttl_millis);
-    let mut tasks = vec![(rng.index(clients), vec![retires])];
+    let retiring_job = random_job(rng, names, Goal::Retire { after }, ttl_millis);
+    let mut tasks = vec![(rng.index(clients), vec![retiring_job])];
     for _ in 0..rng.range(2, 4) {
         let client = rng.index(clients);
         let jobs = (0..rng.range(1, 4)).map(|_| {
@@ -173,8 +174,8 @@ pub(super) fn retirement(
         tasks.push((client, jobs.collect()));
     }
     if rng.percent(50) {
-        let rival = random_job(rng, names, Goal::Enter { again: false }, ttl_millis);
-        tasks.push((rng.index(clients), vec![rival]));
+        let other_owner = random_job(rng, names, Goal::Enter { again: false }, ttl_millis);
+        tasks.push((rng.index(clients), vec![other_owner]));
     }
     tasks
 }

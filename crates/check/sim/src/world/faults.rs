@@ -7,7 +7,7 @@ use super::{Event, MS, State, World};
 use crate::plan::{Direction, Fault, Recovery};
 
 /// The rate of a clock that stands still.
-const STOPPED: i64 = -1_000_000;
+const STOPPED_CLOCK_PPM: i64 = -1_000_000;
 
 impl World {
     /// Injects a fault.
@@ -16,7 +16,7 @@ impl World {
             let mut state = self.state.borrow_mut();
             let is_alive = state.clients.get(client).is_some_and(|client| client.is_alive);
             let now = state.now;
-            state.story.say_of_client(now, client, || "is killed".into());
+            state.trace.add_of_client(now, client, || "is killed".into());
             drop(state);
             if is_alive {
                 self.kill(client);
@@ -26,38 +26,42 @@ impl World {
         self.state.borrow_mut().inject(fault);
     }
 
-    /// Continues clients, nodes and connections whose stop has ended.
+    /// Continues the clients, nodes and network paths whose stop has ended.
     pub(super) fn resume(&self) {
-        let mail: Vec<_> = {
+        let unread: Vec<_> = {
             let mut state = self.state.borrow_mut();
             state.resume();
             let now = state.now;
             let awake = state.clients.iter_mut().filter(|client| client.frozen_until <= now);
-            awake.flat_map(|client| client.mail.drain(..)).collect()
+            awake.flat_map(|client| client.unread.drain(..)).collect()
         };
-        for (connection, said) in mail {
-            self.hear(connection, said);
+        for (connection, said) in unread {
+            self.receive_at_client(connection, said);
         }
     }
 
     /// Ends all faults.
-    pub(crate) fn heal(&self) {
+    pub(crate) fn end_faults(&self) {
         {
             let mut state = self.state.borrow_mut();
             let now = state.now;
             state.events.retain(|_, event| !matches!(event, Event::Fault(_)));
-            state.paths.iter_mut().flatten().for_each(|path| (path.up_until, path.down_until) = (0, 0));
+            state
+                .paths
+                .iter_mut()
+                .flatten()
+                .for_each(|path| (path.to_node_cut_until, path.to_client_cut_until) = (0, 0));
             for client in &mut state.clients {
                 (client.frozen_until, client.is_paused) = (0, false);
-                client.set_rates(now, client.ppm);
+                client.set_rates(now, client.clock_rate_ppm);
             }
             for server in &mut state.servers {
-                (server.frozen_until, server.down_until) = (0, 0);
+                (server.frozen_until, server.to_client_cut_until) = (0, 0);
                 server.reset_clock(now);
             }
             (state.network.slow_percent, state.network.breaks_permille) = (0, 0);
             state.network.hints_lost_percent = 0;
-            state.story.say(now, "", || "the faults are over".into());
+            state.trace.add(now, "", || "the faults are over".into());
         }
         self.resume();
     }
@@ -67,16 +71,16 @@ impl State {
     fn inject(&mut self, fault: Fault) {
         let now = self.now;
         if let Some((who, what)) = fault.describe() {
-            self.story.say(now, &who, || what);
+            self.trace.add(now, &who, || what);
         }
         match fault {
             Fault::Cut { client, node, direction, duration_nanos } => {
                 let Some(path) = self.paths.get_mut(client).map(|paths| &mut paths[node]) else { return };
                 if direction != Direction::Down {
-                    path.up_until = path.up_until.max(now + duration_nanos);
+                    path.to_node_cut_until = path.to_node_cut_until.max(now + duration_nanos);
                 }
-                if direction != Direction::Up {
-                    path.down_until = path.down_until.max(now + duration_nanos);
+                if direction != Direction::ToNode {
+                    path.to_client_cut_until = path.to_client_cut_until.max(now + duration_nanos);
                 }
                 self.schedule(now + duration_nanos, Event::Resume);
             }
@@ -85,7 +89,7 @@ impl State {
                     let link = &self.connections[connection];
                     if link.client == client && link.node == node && link.is_open {
                         let has_error = self.rng.percent(70);
-                        self.break_off(connection, has_error);
+                        self.break_connection(connection, has_error);
                     }
                 }
             }
@@ -100,13 +104,13 @@ impl State {
                 if recovery != Recovery::Whole {
                     server.memory_lost_at = now;
                 }
-                server.down_until = now + duration_nanos;
+                server.to_client_cut_until = now + duration_nanos;
                 server.frozen_until = 0;
                 for connection in 0..self.connections.len() {
                     let link = &self.connections[connection];
                     if link.node == node && link.is_open {
                         let has_error = self.rng.percent(80);
-                        self.break_off(connection, has_error);
+                        self.break_connection(connection, has_error);
                     }
                 }
             }
@@ -132,41 +136,41 @@ impl State {
             Fault::FreezeClient { client, duration_nanos } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 // A paused client stays paused, because its clocks stand still.
-                let least = if client.is_paused { client.frozen_until } else { 0 };
-                client.frozen_until = least.max(now + duration_nanos);
+                let earliest_end = if client.is_paused { client.frozen_until } else { 0 };
+                client.frozen_until = earliest_end.max(now + duration_nanos);
                 self.schedule(now + duration_nanos, Event::Resume);
             }
             Fault::PauseClient { client, duration_nanos } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 client.is_paused = true;
                 client.frozen_until = client.frozen_until.max(now + duration_nanos);
-                client.clock.set_rate(now, STOPPED);
-                client.raw.set_rate(now, STOPPED);
+                client.clock.set_rate(now, STOPPED_CLOCK_PPM);
+                client.raw.set_rate(now, STOPPED_CLOCK_PPM);
                 let until = client.frozen_until;
                 self.schedule(until, Event::Resume);
             }
-            Fault::NodeClockRate { node, ppm } => self.servers[node].clock.set_rate(now, ppm),
+            Fault::NodeClockRate { node, clock_rate_ppm } => self.servers[node].clock.set_rate(now, clock_rate_ppm),
             Fault::NodeClockStep { node, millis } => self.servers[node].set_clock(now, millis * MS as i64),
             Fault::ClientClockJump { client, millis } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 client.clock.jump(now, (millis * MS) as i64);
                 client.record_skew(now);
             }
-            Fault::ClientClockRate { client, ppm } => {
+            Fault::ClientClockRate { client, clock_rate_ppm } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
-                client.set_rates(now, ppm);
+                client.set_rates(now, clock_rate_ppm);
             }
             // `World::inject` kills clients.
             Fault::Kill { .. } => {}
         }
     }
 
-    /// Notifies every connection that the node's memory was replaced, before any later message of the node.
+    /// Notifies every connected client that the node's memory was replaced. Later messages of the node arrive later.
     fn notify_of_change(&mut self, node: usize) {
         for connection in 0..self.connections.len() {
             let link = &self.connections[connection];
-            if link.node == node && link.is_open && link.is_read {
-                self.send_down(connection, Said::MemoryChanged);
+            if link.node == node && link.is_open && link.is_read_by_client {
+                self.send_to_client(connection, Said::MemoryChanged);
             }
         }
     }
@@ -175,19 +179,19 @@ impl State {
         let now = self.now;
         for client in self.clients.iter_mut().filter(|client| client.is_paused && client.frozen_until <= now) {
             client.is_paused = false;
-            let ppm = client.ppm;
-            client.set_rates(now, ppm);
+            let clock_rate_ppm = client.clock_rate_ppm;
+            client.set_rates(now, clock_rate_ppm);
         }
         for node in 0..self.servers.len() {
             if self.servers[node].frozen_until <= now {
                 for (connection, up) in std::mem::take(&mut self.servers[node].backlog) {
-                    self.arrive(connection, up);
+                    self.receive_at_node(connection, up);
                 }
             }
         }
         for client in 0..self.clients.len() {
             for node in 0..self.servers.len() {
-                self.reopen(client, node);
+                self.send_held_back(client, node);
             }
         }
     }

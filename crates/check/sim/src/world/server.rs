@@ -11,8 +11,8 @@ use quorlock_core::node::{
 use quorlock_core::request::{Request, Ticket, Waiter};
 use quorlock_core::vote::{Handoff, Refusal, Vote};
 
-use super::batch;
-use super::wire::Up;
+use super::batch_order::execution_order;
+use super::connections::ToNode;
 use crate::clock::Clock;
 use crate::run::Flaw;
 
@@ -25,7 +25,7 @@ pub(crate) struct Memory {
 
 pub(crate) struct Server {
     index: usize,
-    runs: u32,
+    restarts: u32,
     /// How often the node loaded other data since its last restart.
     promotions: u32,
     /// The wall clock, in nanoseconds since the Unix epoch.
@@ -34,26 +34,26 @@ pub(crate) struct Server {
     clock_offset: i64,
     pub(super) memory: Memory,
     pub(super) snapshot: Option<Memory>,
-    /// Attempts that a snapshot restored, which no client has to release.
+    /// Attempts whose votes a snapshot restored. No client has to release them.
     restored: Vec<LeaseId>,
-    /// Queue positions that a snapshot restored.
+    /// Tickets of queue positions that a snapshot restored.
     restored_tickets: Vec<Ticket>,
-    /// When an older memory last replaced the current one.
+    /// When the node last lost its current memory.
     pub(super) memory_lost_at: u64,
     pub(super) frozen_until: u64,
-    pub(super) down_until: u64,
+    pub(super) to_client_cut_until: u64,
     /// Messages that a frozen node has not read yet.
-    pub(super) backlog: VecDeque<(usize, Up)>,
+    pub(super) backlog: VecDeque<(usize, ToNode)>,
     /// The connection on which each client listens for hints.
     pub(super) listeners: BTreeMap<Channel, usize>,
-    /// Whether an acquire raises the fence of another attempt's vote: the node's part of a run without
+    /// Whether an acquire raises the fence of another attempt's vote. This is the node's part of a run without
     /// `raise-own-votes`.
-    raises_any: bool,
-    /// Whether the node adds up claims: the node's part of a run without `highest-claim`.
-    adds_claims: bool,
+    raises_any_vote: bool,
+    /// Whether the node adds up claims. This is the node's part of a run without `highest-claim`.
+    adds_up_claims: bool,
     /// A deliberate bug in the node's retirements.
     flaw: Option<Flaw>,
-    /// The attempts whose first acquire was refused, for `raises_any`.
+    /// The attempts whose first acquire was refused, for `raises_any_vote`.
     refused: BTreeSet<LeaseId>,
 }
 
@@ -70,7 +70,7 @@ impl Server {
     pub(crate) fn new(index: usize, clock: Clock) -> Self {
         Self {
             index,
-            runs: 0,
+            restarts: 0,
             promotions: 0,
             clock,
             clock_offset: 0,
@@ -80,31 +80,31 @@ impl Server {
             restored_tickets: Vec::new(),
             memory_lost_at: 0,
             frozen_until: 0,
-            down_until: 0,
+            to_client_cut_until: 0,
             backlog: VecDeque::new(),
             listeners: BTreeMap::new(),
-            raises_any: false,
-            adds_claims: false,
+            raises_any_vote: false,
+            adds_up_claims: false,
             flaw: None,
             refused: BTreeSet::new(),
         }
     }
 
-    /// Makes the node one that has voted for a long time.
-    pub(crate) fn let_vote(&mut self, constants: Constants) {
-        let init = NodeCommand::Init { identity: self.identity(), fresh: Epoch(u128::from(self.runs)), constants };
+    /// Gives the node the state of a node that has voted for a long time.
+    pub(crate) fn init_voting(&mut self, constants: Constants) {
+        let init = NodeCommand::Init { identity: self.identity(), fresh: Epoch(u128::from(self.restarts)), constants };
         let time = self.time(0);
         attend(&mut self.memory.life, &init, time);
     }
 
     /// Sets whether an acquire raises the fence of another attempt's vote.
-    pub(crate) fn set_raises_any(&mut self, raises_any: bool) {
-        self.raises_any = raises_any;
+    pub(crate) fn set_raises_any_vote(&mut self, raises_any_vote: bool) {
+        self.raises_any_vote = raises_any_vote;
     }
 
     /// Sets whether the node adds up the claims about a quarantine.
-    pub(crate) fn set_adds_claims(&mut self, adds_claims: bool) {
-        self.adds_claims = adds_claims;
+    pub(crate) fn set_adds_up_claims(&mut self, adds_up_claims: bool) {
+        self.adds_up_claims = adds_up_claims;
     }
 
     /// Sets a deliberate bug.
@@ -112,9 +112,9 @@ impl Server {
         self.flaw = flaw;
     }
 
-    /// Stores the fence of an earlier lease, this far ahead of the node's clock.
-    pub(crate) fn store_fence(&mut self, key: String, ahead_micros: i64) {
-        let fence = Fence::new(self.time(0).wall_micros.saturating_add_signed(ahead_micros));
+    /// Stores the fence of an earlier lease. The fence is ahead of the node's clock by `ahead_micros`.
+    pub(crate) fn store_fence(&mut self, key: String, clock_ahead_micros: i64) {
+        let fence = Fence::new(self.time(0).wall_micros.saturating_add_signed(clock_ahead_micros));
         let (by, ticket, holder) = (LeaseId::from_bits(0), None, String::new());
         let note = FenceNote { fence, by, since_micros: 0, ticket, holder, until: u64::MAX };
         self.memory.records.entry(key).or_default().fence = Some(note);
@@ -127,7 +127,7 @@ impl Server {
 
     pub(super) fn identity(&self) -> Identity {
         let promotion = if self.promotions == 0 { String::new() } else { format!("copy:{}", self.promotions) };
-        Identity { run: format!("run-{}-{}", self.index, self.runs), promotion }
+        Identity { run: format!("run-{}-{}", self.index, self.restarts), promotion }
     }
 
     pub(super) fn time(&self, now: u64) -> NodeTime {
@@ -145,16 +145,16 @@ impl Server {
         self.clock.set_rate(now, 0);
     }
 
-    /// Starts another run with this memory.
+    /// Restarts the node with this memory.
     pub(super) fn restart(&mut self, memory: Memory) {
-        self.runs += 1;
+        self.restarts += 1;
         self.promotions = 0;
         self.replace(memory);
         self.backlog.clear();
         self.listeners.clear();
     }
 
-    /// Loads this memory in the same run, and keeps its connections.
+    /// Loads this memory without a restart, and keeps the connections.
     pub(super) fn roll_back(&mut self, memory: Memory) {
         self.promotions += 1;
         self.replace(memory);
@@ -167,7 +167,7 @@ impl Server {
         self.restored.extend(entries.map(|entry| entry.attempt));
         let queued = || memory.records.values().flat_map(|record| &record.queue);
         self.restored_tickets.extend(queued().map(|queued| queued.waiter.ticket));
-        // Until the node has a new epoch, it may hand its vote to a restored queue position.
+        // Before the node has a new epoch, it may hand its vote to a waiter that the snapshot restored.
         self.restored.extend(queued().filter_map(|queued| Some(queued.request.as_ref()?.1.attempt())));
         self.memory = memory;
     }
@@ -191,7 +191,7 @@ impl Server {
             Question::Other => Said::Nothing,
             Question::Batch(epoch, messages) => {
                 let mut votes: Vec<(usize, Vote)> = Vec::with_capacity(messages.len());
-                for at in batch::order(messages) {
+                for at in execution_order(messages) {
                     let (key, request) = &messages[at];
                     votes.push((at, self.vote(*epoch, key, request, time, &mut notices)));
                 }
@@ -202,10 +202,10 @@ impl Server {
         (said, notices)
     }
 
-    /// The claim that a node executes instead of `node_command` if the node adds up claims.
+    /// If the node adds up claims: the claim that it executes instead of `node_command`.
     fn summed_claim(&self, node_command: &NodeCommand) -> Option<NodeCommand> {
         match (node_command, &self.memory.life) {
-            (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if self.adds_claims => {
+            (NodeCommand::Claim { epoch, elapsed_micros }, Some(life)) if self.adds_up_claims => {
                 let elapsed_micros = life.elapsed_micros.saturating_add(*elapsed_micros);
                 Some(NodeCommand::Claim { epoch: *epoch, elapsed_micros })
             }
@@ -215,17 +215,17 @@ impl Server {
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, notices: &mut Vec<Notice>) -> Vote {
         let Memory { life, records } = &mut self.memory;
-        // A server without an epoch refuses everything.
+        // A node without an epoch refuses every request.
         let Some(life) = life else { return Vote::Refusal(Refusal::WrongEpoch) };
         if !records.contains_key(key) {
             records.insert(key.to_owned(), Record::default());
         }
         let Some(record) = records.get_mut(key) else { return Vote::Refusal(Refusal::Absent) };
-        let can_hear = |channel| self.listeners.contains_key(&channel);
-        let mut answer = apply(life, record, request, epoch, now, can_hear);
-        // A client that does not wait repeats an acquire only to seal.
+        let has_listener = |channel| self.listeners.contains_key(&channel);
+        let mut answer = apply(life, record, request, epoch, now, has_listener);
+        // A client that does not wait repeats an acquire only to seal, which raises a fence.
         if let (true, Request::Acquire { proposal, waiter: None, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
-            (self.raises_any, request, &answer.vote, &mut record.fence)
+            (self.raises_any_vote, request, &answer.vote, &mut record.fence)
             && !self.refused.insert(request.attempt())
         {
             note.fence = note.fence.max(*proposal);
@@ -236,7 +236,7 @@ impl Server {
                 Flaw::RetirementWithoutTombstone => record.retired.clear(),
                 Flaw::RetirementFromAllNames => {
                     for record in records.values_mut() {
-                        apply(life, record, request, epoch, now, can_hear);
+                        apply(life, record, request, epoch, now, has_listener);
                     }
                 }
             }
@@ -244,22 +244,22 @@ impl Server {
         if let Vote::Broken { .. } = answer.vote {
             notices.push(Notice::Broken(key.to_owned()));
         }
-        if let Some(hint) = answer.hint.filter(|hint| can_hear(hint.channel)) {
+        if let Some(hint) = answer.hint.filter(|hint| has_listener(hint.channel)) {
             notices.push(Notice::Hint(hint.channel, hint.ticket, answer.handoff));
         }
         answer.vote
     }
 
-    /// The votes and queue positions on this node, without those that a snapshot restored.
+    /// The votes and queue positions on this node, except for those that a snapshot restored.
     pub(super) fn leftovers(&mut self, now: u64) -> (Vec<Keyed<LeaseId>>, Vec<Keyed<Waiter>>) {
         let time = self.time(now);
         let (mut votes, mut queued) = (Vec::new(), Vec::new());
         for (key, record) in &mut self.memory.records {
             record.remove_expired(time);
-            let signed = record.vote.iter().filter(|_| record.entries.is_empty()).map(|vote| vote.attempt);
-            let stands = signed.chain(record.entries.iter().map(|entry| entry.attempt));
+            let single_vote = record.vote.iter().filter(|_| record.entries.is_empty()).map(|vote| vote.attempt);
+            let attempts = single_vote.chain(record.entries.iter().map(|entry| entry.attempt));
             votes.extend(
-                stands.filter(|attempt| !self.restored.contains(attempt)).map(|attempt| (key.clone(), attempt)),
+                attempts.filter(|attempt| !self.restored.contains(attempt)).map(|attempt| (key.clone(), attempt)),
             );
             let waiters = record.queue.iter().map(|queued| queued.waiter);
             let waiters = waiters.filter(|waiter| !self.restored_tickets.contains(&waiter.ticket));

@@ -1,5 +1,5 @@
-//! Clusters whose leases outlast every test. If a key of a lock disappears, it was released or deleted: it cannot have
-//! expired.
+//! Clusters with leases that last longer than any test. If a key of a lock disappears, it was released or deleted,
+//! because it cannot have expired.
 
 use std::time::Duration;
 
@@ -91,7 +91,7 @@ pub async fn wait_until_all_vote(client: &Client) {
     eventually_async("all nodes to vote", async || client.nodes().iter().all(|(_, silence)| silence.is_none())).await;
 }
 
-/// Waits until the client reports an expected silence of a node. Returns the silence.
+/// Waits until the client reports a silence of a node for which `is_expected` returns true. Returns the silence.
 pub async fn wait_for_silence(client: &Client, node: usize, is_expected: impl Fn(&Silence) -> bool) -> Silence {
     let mut silence = None;
     eventually_async(&format!("the client to report the silence of node {node}"), async || {
@@ -122,7 +122,7 @@ pub fn missing_nodes(tally: &Tally) -> Vec<&str> {
     tally.by_node().filter(|(_, vote)| is_missing(vote)).map(|(node, _)| node).collect()
 }
 
-/// The count for each server.
+/// The result of `count` for each server.
 pub fn counts(servers: &[RedisServer], count: fn(&RedisServer) -> u64) -> Vec<u64> {
     servers.iter().map(count).collect()
 }

@@ -1,5 +1,4 @@
-//! Servers and clients for all tests. The clients of this module have short timeouts, for tests that wait until they
-//! pass.
+//! Servers and clients for all tests. The clients of this module have short timeouts, for tests that wait for timeouts.
 #![allow(dead_code, unreachable_pub, reason = "floods.rs uses only a part of this module")]
 
 pub mod long_leases;
@@ -13,7 +12,7 @@ use quorlock_testkit::RedisServer;
 
 /// The maximum ttl of test clusters. A quarantine lasts a tenth longer.
 pub const MAX_TTL: Duration = Duration::from_secs(3);
-/// The ttl of most leases: long enough for a busy machine, short enough for a test to wait until a lease expires.
+/// The ttl of most leases. It is long enough for a busy machine, and short enough to wait until a lease expires.
 pub const TTL: Duration = Duration::from_secs(2);
 
 /// Real servers that form a cluster.
@@ -54,7 +53,7 @@ pub fn lock_keys(server: &RedisServer) -> Vec<String> {
     server.keys("*").into_iter().filter(|key| !key.starts_with("quorlock~")).collect()
 }
 
-/// The arguments with which the test binary runs only this ignored test. The path of the test begins with the crate's
+/// The arguments that make the test binary run only this ignored test. The path of the test begins with the crate's
 /// name.
 pub fn args_to_run(test: &str) -> [&str; 4] {
     let (_, path) = test.split_once("::").expect("the path begins with the name of the crate");

@@ -1,4 +1,4 @@
-//! Observes nodes: their silences, which a client reports, and their state, which is in keys of the server.
+//! Observes nodes: reads the silences that a client reports, and the state that a node stores on its server.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,11 +10,11 @@ use quorlock_testkit::{RedisServer, Reply, eventually_async};
 pub struct StoredState {
     /// The epoch, in hexadecimal digits.
     pub epoch: String,
-    /// The node grants only fences above the floor. `None` while the node must not vote.
+    /// The floor: the node grants only higher fences. `None` while the node must not vote.
     pub floor: Option<u64>,
     /// The name of the node's cluster.
     pub cluster: String,
-    /// The time that clients have claimed of the node's quarantine.
+    /// How much of the quarantine has elapsed, according to the claims of clients.
     pub quarantine_elapsed: Duration,
     /// Whether the node has a vote for the name.
     pub has_vote: bool,
@@ -57,7 +57,7 @@ fn fence_key(name: &str) -> String {
     format!("quorlock~fence:quorlock:{name}")
 }
 
-/// The wall clock in microseconds, from which nodes derive fences.
+/// The wall clock in microseconds. Nodes derive fences from it.
 pub fn wall_micros() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("the clock is after 1970").as_micros() as u64
 }

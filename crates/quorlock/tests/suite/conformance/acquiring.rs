@@ -32,7 +32,7 @@ pub(crate) async fn acquire_waits_until_the_lock_is_released(backend: &Backend) 
     let fence = lease.fence().unwrap();
     let lock = ours.lock("a");
     let mut acquire = tokio::spawn(async move { lock.acquire().await });
-    // Long enough for many retries. None of them may succeed while the lock is held.
+    // In this time there are many retries. None of them may succeed while the lock is held.
     tokio::time::timeout(Duration::from_millis(100), &mut acquire).await.unwrap_err();
     lease.release().await.unwrap();
     assert!(acquire.await.unwrap().unwrap().fence().unwrap() > fence);

@@ -29,7 +29,7 @@ impl LockKind {
         self == other && matches!(self, Self::Reading | Self::Slot)
     }
 
-    /// Tries to acquire the name. Tries again if a busy machine was too slow for the ttl.
+    /// Tries to acquire the name. Tries again if the attempt took too long for the ttl.
     async fn acquire(self, client: &Client, name: &str, ttl: Duration) -> Option<Acquired> {
         loop {
             match self.try_acquire(client, name, ttl).await {
@@ -82,10 +82,10 @@ pub(crate) async fn every_kind_excludes_every_other_kind(backend: &Backend) {
         let acquired = held.acquire(&ours, "a", LONG).await.unwrap_or_else(|| panic!("{held:?}: the lock is free"));
         wait_for_holders(&ours, "a", 1).await;
         for requested in LockKind::ALL {
-            let acquired_too = requested.acquire(&theirs, "a", LONG).await;
-            assert_eq!(acquired_too.is_some(), held.is_compatible_with(requested), "{requested:?} while {held:?}");
-            if let Some(acquired_too) = acquired_too {
-                acquired_too.release().await;
+            let second_lease = requested.acquire(&theirs, "a", LONG).await;
+            assert_eq!(second_lease.is_some(), held.is_compatible_with(requested), "{requested:?} while {held:?}");
+            if let Some(second_lease) = second_lease {
+                second_lease.release().await;
             }
             wait_for_holders(&theirs, "a", 1).await;
         }
@@ -144,7 +144,7 @@ pub(crate) async fn every_kind_expires_after_its_ttl(backend: &Backend) {
     for kind in LockKind::ALL {
         take_over(&client, &format!("{kind:?}")).await.release().await.unwrap();
     }
-    assert!(before.elapsed() >= SHORT, "they were not in the kind");
+    assert!(before.elapsed() >= SHORT, "the expiring leases did not block the lock");
 }
 
 pub(crate) async fn every_kind_survives_the_drop_of_its_client_and_lock(backend: &Backend) {

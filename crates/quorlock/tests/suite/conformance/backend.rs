@@ -12,9 +12,9 @@ use crate::common;
 pub(crate) use crate::common::long_leases::LONG;
 use crate::common::long_leases::connect_to_all;
 
-/// A ttl that is short enough to wait until a lease expires, and long enough to acquire on a busy machine.
+/// A ttl that is short enough to wait until it has passed, and long enough to acquire on a busy machine.
 pub(crate) const SHORT: Duration = Duration::from_millis(600);
-/// A ttl that is short enough to wait for a multiple of it, and long enough for renewals on a busy machine.
+/// A ttl that is short enough to wait for a few ttls, and long enough for renewals on a busy machine.
 pub(crate) const MEDIUM: Duration = Duration::from_millis(2_500);
 
 /// The kind of node, and the number of nodes.
@@ -92,7 +92,7 @@ impl Backend {
         }
     }
 
-    /// A client that is connected to all nodes. (`connect` waits only for a majority.)
+    /// A client that is connected to all nodes. `connect` alone waits only for a majority.
     pub(crate) async fn client(&self) -> Client {
         connect_to_all(self.builder()).await
     }
@@ -114,7 +114,7 @@ impl Backend {
     }
 }
 
-/// Acquires a lock that is free or about to be released. If the lock is not released, the test fails, because its lease
+/// Acquires a lock that is free or is released soon. If the lock is not released, the test fails, because its lease
 /// outlasts the test.
 pub(crate) async fn take_over(client: &Client, name: &str) -> Lease {
     client.lock(name).acquire().await.unwrap()
@@ -132,8 +132,8 @@ pub(crate) async fn assert_free(client: &Client, name: &str) {
     wait_for_holders(client, name, 0).await;
 }
 
-/// Waits until the reports of all nodes match. A request returns when a majority has answered, so the other nodes may
-/// execute it later.
+/// Waits until `is_match` returns true for the reports of all nodes. A request returns when a majority has answered, so
+/// the other nodes may execute it later.
 pub(crate) async fn wait_for_all_nodes(client: &Client, name: &str, state: &str, is_match: impl Fn(&Report) -> bool) {
     eventually_async(&format!("{name} to be {state} on every node"), async || {
         let inspection = client.inspect(name).await.unwrap();
@@ -153,15 +153,15 @@ pub(crate) async fn wait_for_waiters(client: &Client, name: &str, count: u32) {
     wait_for_all_nodes(client, name, &format!("waited for by {count}"), |report| report.waiting == count).await;
 }
 
-/// Checks the number of waiters on every node. Does not wait, because an abandoned queue position expires at some time.
-/// Links keep the order of requests, so the nodes have executed all earlier requests of this client.
+/// Checks the number of waiters on every node. Does not wait, because an abandoned queue position expires later. Links
+/// keep the order of requests, so the nodes have executed all earlier requests of this client.
 pub(crate) async fn assert_waiters(client: &Client, name: &str, count: u32) {
     for (node, report) in client.inspect(name).await.unwrap().nodes {
         assert_eq!(report.unwrap().waiting, count, "the number of waiters for {name} on {node}");
     }
 }
 
-/// Runs an acquire in a task, and waits until it has the last of `position` positions in the queue of every node. Any
+/// Runs an acquire in a task, and waits until every node has `position` waiters, the last of which is this acquire. Any
 /// client can be the observer.
 pub(crate) async fn enqueue<T: Send + 'static>(
     observer: &Client,
@@ -176,7 +176,7 @@ pub(crate) async fn enqueue<T: Send + 'static>(
     task
 }
 
-/// Runs `work` with a client that crashes afterwards: the client and its runtime stop, and release nothing.
+/// Runs `work` with a client, and then crashes the client: the client and its runtime stop, and release nothing.
 pub(crate) async fn crash_after<T>(builder: ClientBuilder, work: impl AsyncFnOnce(&Client) -> T + Send + 'static) {
     let (crash, crashed) = oneshot::channel();
     std::thread::spawn(move || {

@@ -24,14 +24,15 @@ async fn break_now(client: &Client, name: &str) -> Broken {
     client.break_lock(name, Break::new(break_target(client, name).await, "a test").now()).await.unwrap()
 }
 
-/// Frees a lock that drains. Only a majority must have the lock: the other nodes have no vote to drain if the holder
-/// learned of the first break from the majority, and released its votes before the break reached these nodes.
+/// Frees a lock that drains. The break needs only a majority: the other nodes have no vote to drain if the holder
+/// learned of the first break from a majority and released its votes before the break reached these nodes.
 async fn free_draining(client: &Client, name: &str) -> Broken {
     let target = client.inspect(name).await.unwrap().target().expect("a majority still has the lock");
     client.break_lock(name, Break::new(target, "a test").now()).await.unwrap()
 }
 
-/// The lease is not renewed and outlasts the test, so the holder can learn of the break only from a message.
+/// The lease is not renewed and does not expire during the test, so the holder can learn of the break only from a
+/// message.
 pub(crate) async fn the_holder_of_a_broken_lease_learns_of_the_break_at_once(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let lease = ours.lock("x").renewals(Renewals::Off).acquire().await.unwrap();

@@ -9,7 +9,7 @@ use crate::conformance::backend::{
     Backend, LONG, MEDIUM, SHORT, assert_free, assert_held, take_over, wait_for_holders,
 };
 
-/// Acquires a lease of every kind, each with another name.
+/// Acquires a lease of every kind. Each lease has a different name.
 async fn acquire_every_kind(client: &Client, ttl: Duration) -> Vec<Lease> {
     let off = Renewals::Off;
     vec![
@@ -22,7 +22,7 @@ async fn acquire_every_kind(client: &Client, ttl: Duration) -> Vec<Lease> {
     ]
 }
 
-/// Converts a lease to text and back, as for another process.
+/// Converts a lease to text and back, as if another process received it.
 fn pass_as_text(lease: DetachedLease) -> DetachedLease {
     let text = lease.reveal();
     drop(lease);

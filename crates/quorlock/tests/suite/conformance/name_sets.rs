@@ -1,4 +1,4 @@
-//! Sets of names, which are locked all together or not at all.
+//! Sets of names. A set is locked completely or not at all.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

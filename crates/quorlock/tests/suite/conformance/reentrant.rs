@@ -120,7 +120,7 @@ pub(crate) async fn an_owner_has_one_fence_for_each_name(backend: &Backend) {
     let (ours, theirs) = backend.rivals().await;
     let owner = ours.new_owner();
     let lock_of = |client: &Client, name: &str| client.reentrant(name).owned_by(owner);
-    // Make the fences of "b" higher than those of "a", also if both are above the clock.
+    // Make the fences of "b" higher than those of "a", even if both are above the clock.
     for _ in 0..10 {
         theirs.lock("b").acquire().await.unwrap().release().await.unwrap();
     }
@@ -191,7 +191,8 @@ pub(crate) async fn an_entry_of_a_crashed_client_ends_with_its_own_ttl(backend: 
     let outer = enter(&lock).await;
     let before = Instant::now();
     enter_and_crash(backend, lock.owner()).await;
-    // The ttl of the outer entry is much longer, so only the entry of the crashed client blocks the lock from here on.
+    // The ttl of the outer entry is much longer. After this release, only the entry of the crashed client blocks the
+    // lock.
     outer.release().await.unwrap();
     let _next = take_over(&theirs, "a").await;
     assert!(before.elapsed() >= SHORT, "the entry of the crashed client did not block the lock");

@@ -129,7 +129,7 @@ pub(crate) async fn a_read_lease_of_a_crashed_client_ends_with_its_own_ttl(backe
     let before = Instant::now();
     let read = async |client: &Client| client.rw("a").ttl(SHORT).read().acquire().await.unwrap();
     crash_after(backend.builder(), read).await;
-    // The ttl of this lease is much longer, so only the lease of the crashed client blocks the lock from here on.
+    // The ttl of this lease is much longer. After its release, only the lease of the crashed client blocks the lock.
     long_lease.release().await.unwrap();
     let _writer = theirs.rw("a").write().acquire().await.unwrap();
     assert!(before.elapsed() >= SHORT, "the read lease of the crashed client did not block the lock");

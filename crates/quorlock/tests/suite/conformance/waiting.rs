@@ -40,7 +40,7 @@ pub(crate) async fn a_waiter_gets_the_lock_after_the_release(backend: &Backend) 
         let next = waiting.await.unwrap();
         assert!(next.fence().unwrap() > fence);
         next.release().await.unwrap();
-        // The waiter has left every node, also those that were not in its majority.
+        // The waiter has left the queue of every node, including nodes outside its majority.
         assert_waiters(&theirs, name, 0).await;
         wait_for_holders(&theirs, name, 0).await;
     }

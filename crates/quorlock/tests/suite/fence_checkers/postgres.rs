@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 use tempfile::TempDir;
 
 /// The id of the user that runs the server if the test runs as root, because PostgreSQL refuses to run as root.
-const NOBODY: u32 = 65_534;
+const NOBODY_USER_ID: u32 = 65_534;
 
 /// A running server. Dropping it stops the server.
 pub(crate) struct Postgres {
@@ -15,7 +15,7 @@ pub(crate) struct Postgres {
     program_folder: PathBuf,
     /// The folder of the data and the socket.
     folder: TempDir,
-    /// The id of the user that runs all programs, if it is another user.
+    /// The id of the user that runs all programs. `None` if it is the user of the test.
     user: Option<u32>,
 }
 
@@ -25,7 +25,7 @@ impl Postgres {
         let program_folder = find_program_folder()?;
         let folder = TempDir::with_prefix("quorlock-pg-").expect("a temporary folder can be created");
         let is_root = folder.path().metadata().expect("the folder exists").uid() == 0;
-        let user = is_root.then_some(NOBODY);
+        let user = is_root.then_some(NOBODY_USER_ID);
         if user.is_some() {
             chown(folder.path(), user, user).expect("root can change the owner of a folder");
         }

@@ -18,11 +18,11 @@ const HOUR_MICROS: i64 = 3_600_000_000;
 const NAME: &str = "clocks";
 /// How often each process acquires the lock.
 const TURNS: usize = 25;
-/// Only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(60);
-const URLS: &str = "QUORLOCK_TEST_URLS";
+/// The timeout of an acquire. Only a failing test reaches it.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(60);
+const URLS_VARIABLE: &str = "QUORLOCK_TEST_URLS";
 /// A file to which every holder appends a line.
-const LEDGER: &str = "QUORLOCK_TEST_LEDGER";
+const LEDGER_VARIABLE: &str = "QUORLOCK_TEST_LEDGER";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_with_a_wrong_clock_acquire_and_release_as_usual() {
@@ -57,8 +57,8 @@ fn start_child(clock: &Clock, cluster: &Cluster, ledger: &str) -> Child {
     Command::new(program)
         .args(crate::common::args_to_run(concat!(module_path!(), "::child_process")))
         .envs(clock.envs())
-        .env(URLS, cluster.urls().join(" "))
-        .env(LEDGER, ledger)
+        .env(URLS_VARIABLE, cluster.urls().join(" "))
+        .env(LEDGER_VARIABLE, ledger)
         .stdout(Stdio::piped())
         .spawn()
         .expect("the test binary can be started")
@@ -67,7 +67,7 @@ fn start_child(clock: &Clock, cluster: &Cluster, ledger: &str) -> Child {
 #[tokio::test]
 #[ignore = "another test runs this test in a child process"]
 async fn child_process() {
-    let (Ok(urls), Ok(ledger)) = (std::env::var(URLS), std::env::var(LEDGER)) else { return };
+    let (Ok(urls), Ok(ledger)) = (std::env::var(URLS_VARIABLE), std::env::var(LEDGER_VARIABLE)) else { return };
     let client = builder().nodes(urls.split(' ')).connect_lazy().await.expect("no node is unfit");
     acquire_repeatedly(&client, &ledger).await;
 }
@@ -75,7 +75,7 @@ async fn child_process() {
 async fn acquire_repeatedly(client: &Client, ledger: &str) {
     wait_until_all_vote(client).await;
     for _ in 0..TURNS {
-        let lease = client.lock(NAME).acquire_within(PATIENCE).await.expect("every client gets the lock");
+        let lease = client.lock(NAME).acquire_within(ACQUIRE_TIMEOUT).await.expect("every client gets the lock");
         write_line(&lease, ledger);
         lease.release().await.expect("all nodes answer");
     }

@@ -10,10 +10,10 @@ use super::{SHORT_DEADLINE, constants, for_each, try_lock};
 use crate::common::long_leases::{self, ProxiedCluster};
 use crate::common::{builder, observe};
 
-/// The number of concurrent acquires: enough that some of them share a command.
+/// The number of concurrent acquires. It is high enough for some acquires to share a command.
 const CALLERS: usize = 24;
 
-/// Makes a reply that is nearly valid, from the clock and the proposed fences.
+/// Makes a nearly valid reply from the clock and the proposed fences.
 type MakeReply = fn(i64, &[i64]) -> Vec<u8>;
 
 /// Acquires several locks with different names at once. Returns the leases.
@@ -27,8 +27,8 @@ fn elements(clock: i64, fences: &[i64]) -> Vec<Vec<u8>> {
     [&[clock], fences].concat().into_iter().map(int).collect()
 }
 
-/// A valid reply whose last element is replaced.
-fn with_last(clock: i64, fences: &[i64], last: Vec<u8>) -> Vec<u8> {
+/// A valid reply in which `last` replaces the last element.
+fn with_last_element(clock: i64, fences: &[i64], last: Vec<u8>) -> Vec<u8> {
     let mut elements = elements(clock, fences);
     elements.pop();
     elements.push(last);
@@ -51,15 +51,17 @@ const NEARLY_VALID: [(&str, MakeReply); 19] = [
     ("fences as a set", |clock, fences| group('~', &elements(clock, fences))),
     ("fences as a push", |clock, fences| push(&[vec![bulk("message")], elements(clock, fences)].concat())),
     ("fences in a nested list", |clock, fences| array(&[array(&elements(clock, fences))])),
-    ("fences, of which the last is a string", |clock, fences| with_last(clock, fences, bulk("1"))),
-    ("fences, of which the last is negative", |clock, fences| with_last(clock, fences, int(-1))),
-    ("fences, of which the last is the lowest 64-bit number", |clock, fences| with_last(clock, fences, int(i64::MIN))),
-    ("fences, of which the last is null", |clock, fences| with_last(clock, fences, b"_\r\n".to_vec())),
+    ("fences, of which the last is a string", |clock, fences| with_last_element(clock, fences, bulk("1"))),
+    ("fences, of which the last is negative", |clock, fences| with_last_element(clock, fences, int(-1))),
+    ("fences, of which the last is the lowest 64-bit number", |clock, fences| {
+        with_last_element(clock, fences, int(i64::MIN))
+    }),
+    ("fences, of which the last is null", |clock, fences| with_last_element(clock, fences, b"_\r\n".to_vec())),
     ("fences, of which the last is a list with a grant code only", |clock, fences| {
-        with_last(clock, fences, array(&[int(1)]))
+        with_last_element(clock, fences, array(&[int(1)]))
     }),
     ("fences, of which the last is a nested list", |clock, fences| {
-        with_last(clock, fences, array(&[array(&[int(1)])]))
+        with_last_element(clock, fences, array(&[array(&[int(1)])]))
     }),
 ];
 

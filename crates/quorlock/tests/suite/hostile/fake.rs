@@ -1,4 +1,4 @@
-//! A fake server that answers like a node at first, and misbehaves from a chosen stage of a connection on.
+//! A fake server. It answers like a node until a chosen stage of a connection, and misbehaves from this stage on.
 #![allow(dead_code, reason = "floods.rs uses only a part of this module")]
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::resp::{array, bulk, int, parse_command, push};
 
-/// A stage of a connection. A fake answers like a node before the stage at which it begins to misbehave.
+/// A stage of a connection. Before its first stage of misbehavior, a fake answers like a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The handshake, from the first byte of the connection on.
@@ -36,9 +36,9 @@ pub(crate) enum Behavior {
     SendAndClose(Vec<u8>),
     /// Sends these bytes one by one, with a pause after each byte.
     Trickle(Vec<u8>),
-    /// Sends the first bytes once, and then repeats the second bytes until the client disconnects.
+    /// Sends the first bytes once, and then sends the second bytes again and again until the client disconnects.
     Flood(Vec<u8>, Vec<u8>),
-    /// Sends the result of this function of the command.
+    /// Calls this function with the command, and sends its result.
     Compute(ReplyFn),
 }
 

@@ -1,4 +1,4 @@
-//! Invalid replies: malformed ones, unrequested ones, and well-formed ones with impossible values.
+//! Invalid replies: malformed replies, unrequested replies, and well-formed replies with impossible values.
 
 use super::fake::{Behavior, grant, now, proposal};
 use super::resp::{array, bulk, group, int, push};
@@ -7,8 +7,8 @@ use crate::common::random::Random;
 /// A name for the case, and the behavior of the fake.
 pub(crate) type InvalidReply = (String, Behavior);
 
-/// Replies that are no valid grants: none of them may win a vote.
-pub(crate) fn malformed(random: &mut Random) -> Vec<InvalidReply> {
+/// Replies that are not valid grants. None of them may count as a vote.
+pub(crate) fn malformed_replies(random: &mut Random) -> Vec<InvalidReply> {
     let mut replies: Vec<InvalidReply> = Vec::new();
     let mut add = |name: &str, behavior: Behavior| replies.push((name.to_owned(), behavior));
     for (name, reply) in [
@@ -100,8 +100,9 @@ const NEARLY_GRANTS: [(&str, MakeReply); 13] = [
     }),
 ];
 
-/// Messages that answer no request, each before a refusal. The names of hint channels begin with `channel_prefix`.
-pub(crate) fn unrequested(channel_prefix: &str) -> Vec<InvalidReply> {
+/// Messages that answer no request. Each is followed by a refusal. The names of hint channels begin with
+/// `channel_prefix`.
+pub(crate) fn unrequested_messages(channel_prefix: &str) -> Vec<InvalidReply> {
     let refusal = array(&[int(0), int(now()), int(i64::MAX), int(i64::MAX), bulk(""), int(1), int(1), int(0)]);
     let message = |channel: &str, text: &str| push(&[bulk("message"), bulk(channel), bulk(text)]);
     [
@@ -120,7 +121,7 @@ pub(crate) fn unrequested(channel_prefix: &str) -> Vec<InvalidReply> {
 }
 
 /// Well-formed replies with impossible values.
-pub(crate) fn exaggerated() -> Vec<InvalidReply> {
+pub(crate) fn impossible_values() -> Vec<InvalidReply> {
     let refusal = |clock, remaining, fence, position, waiting, has_lower| {
         Behavior::Send(array(&[
             int(0),

@@ -16,7 +16,7 @@ pub(crate) fn push(parts: &[Vec<u8>]) -> Vec<u8> {
     group('>', parts)
 }
 
-/// An aggregate (array, set, push) with this type byte.
+/// An aggregate (array, set or push) with the type byte `kind`.
 pub(crate) fn group(kind: char, parts: &[Vec<u8>]) -> Vec<u8> {
     [format!("{kind}{}\r\n", parts.len()).into_bytes(), parts.concat()].concat()
 }
@@ -34,7 +34,7 @@ pub(crate) fn parse_command(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
     (at <= bytes.len()).then_some((words, at))
 }
 
-/// Parses a number with this type byte at the position `at`, and moves the position behind the number.
+/// Parses a number with the type byte `kind` at the position `at`. Moves `at` to the end of the number.
 fn parse_number(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
     let rest = bytes.get(*at..)?;
     let end = rest.windows(2).position(|pair| pair == b"\r\n")?;

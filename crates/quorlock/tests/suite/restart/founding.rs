@@ -18,7 +18,7 @@ async fn clients_that_connect_to_blank_nodes_at_the_same_time_create_one_cluster
         let connected: Result<_, ConnectError> = connected.await.expect("connect does not panic");
         clients.push(connected.expect("every client can connect"));
     }
-    // A new cluster serves a quarantine, because a blank node may have lost its memory just before.
+    // The nodes of a new cluster start in quarantine, because a blank node may have lost its memory just before.
     for client in &clients {
         wait_until_all_vote(client).await;
     }

@@ -1,4 +1,4 @@
-//! Events that are a memory loss, and events that only resemble a memory loss.
+//! Clients notice a memory loss, and do not take other events for a memory loss.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -9,7 +9,7 @@ use crate::common::long_leases::wait_for_silence;
 use crate::common::observe::stored_state;
 use crate::common::{Cluster, MAX_TTL, builder};
 
-/// Connects, which must fail. Returns the unfit nodes, each with the reason.
+/// Tries to connect, which must fail. Returns the unfit nodes, each with the reason.
 ///
 /// Tries again if a slow node has not replied in time, because `connect_lazy` then succeeds.
 async fn unfit_nodes(builder: ClientBuilder) -> Vec<(String, String)> {

@@ -64,7 +64,7 @@ async fn fences_grow_when_the_nodes_clocks_step_back_at_a_restart() {
     restart_without_a_fence(&servers, || clock.set_offset_micros(-900_000)).await;
 }
 
-/// Three nodes, A to C. A and C grant a lease with a fence above the clocks, which B never gets. C restarts from a
+/// Three nodes, A to C. A and C grant a lease with a fence above the clocks. B never gets this fence. C restarts from a
 /// snapshot without this fence. A dies, so B and C grant the next lease, whose fence must be higher.
 async fn restart_without_a_fence(servers: &[RedisServer], before_restart: impl FnOnce()) {
     let [a, b, c] = servers else { panic!("there are not three servers") };
@@ -120,8 +120,8 @@ async fn restart_single_node(server: &RedisServer, before_restart: impl FnOnce()
     let before = stored_state(server, NAME).expect("the node belongs to a cluster");
     let floor = before.floor.expect("the node may vote");
     eventually_async("the clock to pass the floor", async || wall_micros() > floor).await;
-    // Make the next fences higher than the clock of the node, so that after the restart the clock alone would give
-    // lower fences.
+    // Make the next fences higher than the clock of the node. After the restart, a fence from the clock alone would
+    // then be too low.
     raise_stored_fence(server, NAME, wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 9 / 10);
     for _ in 0..50 {
         fences.push(next_fence(&client).await);

@@ -19,7 +19,7 @@ pub const LONG: Duration = Duration::from_secs(30);
 /// The maximum clock skew of the nodes.
 pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(10);
 
-/// Makes client builders that obey all rules, or ignore one rule.
+/// Makes client builders. They obey all rules, or ignore one rule.
 pub type NewBuilder<'a> = &'a (dyn Fn() -> ClientBuilder + Sync);
 
 /// Servers that form a cluster. The timeouts of its clients are longer than any scenario takes.

@@ -13,7 +13,7 @@ use crate::common::observe::silence_of;
 /// The node that restarts.
 pub const C: usize = 2;
 
-/// The outcome of the scenario, with the clients and servers, which must live as long as the leases.
+/// The outcome of the scenario. It contains the clients and servers, because they must live as long as the leases.
 pub struct Outcome<'a> {
     pub first_lease: Lease,
     pub second_attempt: Result<Lease, AcquireError>,
@@ -27,7 +27,7 @@ impl Outcome<'_> {
     }
 }
 
-/// Runs the scenario. Client 2 reaches all nodes except those `unreachable`.
+/// Runs the scenario. Client 2 reaches all nodes except `unreachable`.
 pub async fn run<'a>(new_builder: NewBuilder<'a>, unreachable: &[usize]) -> Outcome<'a> {
     let cluster = ScenarioCluster::start(5, new_builder).await;
     let first_client = cluster.client_without(&[3, 4]).await;

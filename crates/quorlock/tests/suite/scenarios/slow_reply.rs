@@ -10,7 +10,7 @@ use super::{NAME, NewBuilder, ScenarioCluster};
 use crate::common::long_leases::connect_to_all;
 
 const TTL: Duration = Duration::from_secs(6);
-/// The delay in each direction. When the reply arrives, the vote is this old.
+/// The delay in each direction. It is also the age of a vote when the reply arrives.
 const DELAY: Duration = Duration::from_millis(1_300);
 
 /// Runs the scenario. Returns whether the lease of client 1 was still valid when client 2 acquired the lock.

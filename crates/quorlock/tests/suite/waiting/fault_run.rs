@@ -74,7 +74,7 @@ pub(crate) struct FaultRun {
     pub(crate) history: History,
     died_waiting: AtomicUsize,
     died_holding: AtomicUsize,
-    /// All clients, also dead ones, because the proxies of a dead client must block its messages until the run ends.
+    /// All clients, including dead clients. The proxies of a dead client must block its messages until the run ends.
     clients: Mutex<Vec<ProxiedClient>>,
 }
 
@@ -175,7 +175,7 @@ impl FaultRun {
         let _ = lease.release().await;
     }
 
-    /// Acquires the lock, and dies while it holds the lock.
+    /// Acquires the lock with a client that dies while it holds the lock.
     async fn die_holding(&self, client: &ProxiedClient, kind: LockKind) {
         let lease = kind.acquire(&client.client, Arc::default()).await.expect("a living client gets the lock");
         let turn = Turn::begin(&lease, kind.hold(&lease));
@@ -186,7 +186,7 @@ impl FaultRun {
         }
     }
 
-    /// Dies when the acquire has to wait, or when it has the lock if it does not have to wait.
+    /// Acquires the lock with a client that dies as soon as it has to wait. If it need not wait, it dies with the lock.
     async fn die_waiting(&self, client: &ProxiedClient, kind: LockKind) {
         let is_waiting = Arc::new(Notify::new());
         let mut acquire = tokio::spawn({

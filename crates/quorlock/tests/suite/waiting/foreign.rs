@@ -1,4 +1,5 @@
-//! Programs that lock the same nodes with `SET NX PX` may overtake waiters, but never break exclusion.
+//! Other programs that lock the same nodes with `SET NX PX` may overtake waiters, but two programs never hold the lock
+//! together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,8 +47,8 @@ impl ForeignClient<'_> {
     }
 }
 
-/// Lets a foreign client overtake a waiter. The holder has a plain lock, so its release hands the lock to nobody, and
-/// the proxies hold the requests of the waiter until the foreign client has the lock.
+/// Lets a foreign client overtake a waiter. The holder has a plain lock, so its release does not hand the lock to a
+/// waiter, and the proxies hold the requests of the waiter until the foreign client has the lock.
 async fn overtake_waiter(cluster: &ProxiedCluster, ttl: Duration) -> (ForeignClient<'_>, Client, Waiter) {
     let holder = connect_to_all(cluster.direct()).await;
     let client = connect_to_all(cluster.builder()).await;

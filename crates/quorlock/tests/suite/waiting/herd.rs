@@ -12,11 +12,11 @@ use crate::common::long_leases::{builder, connect_to_all};
 
 const WAITERS: usize = 32;
 const NODES: usize = 5;
-/// The shortest time between two polls of a waiter. The number of polls depends on the time, not on the number of
-/// leases.
+/// The shortest time between two polls of a waiter. The number of polls depends on the elapsed time, not on the number
+/// of leases.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(750);
 
-/// The wait of a waiter that got the lock.
+/// A wait that ended with the lock.
 #[derive(Clone, Copy, Debug)]
 struct Wait {
     /// The number of the waiter, in the order of the tickets.
@@ -84,7 +84,7 @@ async fn run_queue(clients: Vec<Client>) -> (Vec<Wait>, Traffic) {
 }
 
 /// Checks that the waiters got the lock nearly in order, and that each lease needed few messages and rounds.
-fn check(waits: &[Wait], Traffic { requests, messages }: Traffic) {
+fn check_waits_and_traffic(waits: &[Wait], Traffic { requests, messages }: Traffic) {
     assert_eq!(waits.len(), WAITERS);
     for (turn, Wait { waiter, first_position, .. }) in waits.iter().enumerate() {
         assert!(turn.abs_diff(*waiter) <= 3, "waiter {waiter} had turn {turn}: {waits:?}");
@@ -115,7 +115,7 @@ async fn many_waiters_get_the_lock_in_order_in_memory() {
         clients.push(client);
     }
     let (waits, traffic) = run_queue(clients).await;
-    check(&waits, traffic);
+    check_waits_and_traffic(&waits, traffic);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -128,5 +128,5 @@ async fn many_waiters_get_the_lock_in_order() {
         clients.push(connect_to_all(new_builder()).await);
     }
     let (waits, traffic) = run_queue(clients).await;
-    check(&waits, traffic);
+    check_waits_and_traffic(&waits, traffic);
 }

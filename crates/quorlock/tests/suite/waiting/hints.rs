@@ -12,8 +12,8 @@ fn lock_without_polls(client: &Client) -> Lock {
     client.lock("job").retry(Retry { attempts: Some(1), ..Retry::default() })
 }
 
-/// The runtime has one thread, so the release can be placed after any number of steps of the acquire. The test tries
-/// every number of steps.
+/// The runtime has one thread, so the test can release after any number of steps of the acquire. The test tries every
+/// number of steps.
 #[tokio::test]
 async fn a_waiter_notices_a_release_at_any_step_of_its_acquire() {
     const HANDOFFS: usize = 200;

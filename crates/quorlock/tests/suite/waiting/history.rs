@@ -1,4 +1,4 @@
-//! A record of leases, which checks mutual exclusion and the order of fences.
+//! A history of leases that checks mutual exclusion and the order of fences.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ impl Turn {
     pub(crate) fn begin(lease: &Lease, hold: Hold) -> Option<Self> {
         let begin = Instant::now();
         let fence = lease.fence().ok()?;
-        // A renewal extends the validity. `end` and `abandon` correct this end.
+        // Renewals extend the validity, so `end` and `abandon` correct this value.
         Some(Self { hold, fence, begin, end: begin + lease.validity() })
     }
 
@@ -98,7 +98,7 @@ impl History {
     }
 }
 
-/// A history of turns, each given as its hold, its fence, and its begin and end in milliseconds.
+/// A history of turns. Each turn has a hold, a fence, and its start and end in milliseconds.
 fn history_of(turns: &[(Hold, u64, u64, u64)]) -> History {
     let (history, start) = (History::default(), Instant::now());
     let at = |millis| start + Duration::from_millis(millis);

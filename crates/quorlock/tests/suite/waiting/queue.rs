@@ -1,4 +1,4 @@
-//! Waiters in tasks of their own, and the queues on the nodes.
+//! Waiters in separate tasks, and the queues on the nodes.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +7,7 @@ use quorlock::{AcquireError, Lease, Lock, Progress};
 use quorlock_testkit::{RedisServer, eventually_async};
 use tokio::task::JoinHandle;
 
-/// An acquire in a task of its own.
+/// An acquire in a separate task.
 pub(crate) struct Waiter {
     position: Arc<Mutex<Option<u32>>>,
     task: JoinHandle<Result<Lease, AcquireError>>,
@@ -64,7 +64,7 @@ impl Waiter {
 
 /// Waits until every waiter has got the lock, and releases each lease at once.
 ///
-/// The waiters may get the lock in any order: a client that gets replies late estimates the clocks of the nodes too
+/// The waiters may get the lock in any order: a client whose replies arrive late estimates the clocks of the nodes too
 /// low, and may draw a lower ticket than an earlier client.
 pub(crate) async fn expect_all_served(waiters: Vec<Waiter>) {
     let releases = waiters.into_iter().map(async |waiter| waiter.expect_lease().await.release().await);

@@ -52,8 +52,8 @@ async fn waiters_get_the_lock_while_a_node_that_lost_its_memory_is_quarantined()
     expect_soon(waiter.expect_lease().await.release()).await.expect("a majority answers");
 }
 
-/// The release happens while no node can send a hint to the waiter, and the waiter does not poll. Only the reconnected
-/// links can make the waiter try again.
+/// During the release, no node can send a hint to the waiter, and the waiter does not poll. Only the reconnected links
+/// can make the waiter try again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reconnected_link_makes_its_waiters_try_again_at_once() {
     const TRIES: usize = 10;

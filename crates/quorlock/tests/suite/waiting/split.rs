@@ -20,7 +20,7 @@ impl ProxiedClient {
         Self { client, proxies }
     }
 
-    /// Starts to acquire. Only the nodes `voters` receive the requests; the proxies hold the requests to the other
+    /// Starts to acquire. Only the nodes `voters` receive the requests. The proxies hold the requests to the other
     /// nodes.
     async fn acquire_from(&self, servers: &[RedisServer], voters: &[usize]) -> Waiter {
         for (node, proxy) in self.proxies.iter().enumerate() {
@@ -35,8 +35,8 @@ impl ProxiedClient {
     }
 }
 
-/// Three clients get the votes of these nodes, so that none has a majority of the five nodes. Then all messages arrive,
-/// and every client must get the lock. No vote expires during the test, so the clients must yield votes.
+/// Three clients get the votes of these nodes, so that no client has a majority of the five nodes. Then all messages
+/// arrive, and every client must get the lock. No vote expires during the test, so the clients must yield votes.
 async fn split_votes(voters_by_client: [&[usize]; 3]) {
     let cluster = ProxiedCluster::start(5).await;
     let mut clients = Vec::new();

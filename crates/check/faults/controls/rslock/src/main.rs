@@ -1,5 +1,5 @@
-//! A client of rslock for the harness. Every choice favours rslock: a lease counts from before its request, and does
-//! not count while it is being extended.
+//! A client process that uses rslock. Every choice favours rslock: a lease counts from before its request, and does not
+//! count while it is being extended.
 
 use std::error::Error;
 use std::time::Duration;
@@ -7,15 +7,15 @@ use std::time::Duration;
 use quorlock_faults::Failure;
 use quorlock_faults::clock;
 use quorlock_faults::task::Task;
-use quorlock_faults::worker::{Held, Library, work};
+use quorlock_faults::worker::{HeldLock, Library, work};
 use rslock::{Lock, LockError, LockManager};
 use tokio::time::sleep;
 
 /// rslock's default delay between two attempts.
 const RETRY_DELAY_MS: u64 = 200;
-/// The clock drift that rslock subtracts from a ttl: a hundredth, and two milliseconds.
+/// The clock drift that rslock subtracts from a ttl: a hundredth of the ttl, and two milliseconds.
 const DRIFT_ONE_IN: u32 = 100;
-const DRIFT_LEAST: Duration = Duration::from_millis(2);
+const DRIFT_MIN: Duration = Duration::from_millis(2);
 
 struct Rslock {
     rslock: LockManager,
@@ -23,7 +23,7 @@ struct Rslock {
 }
 
 impl Library for Rslock {
-    type Held = Lease;
+    type HeldLock = Lease;
 
     async fn connect(task: &Task) -> Result<Self, Failure> {
         let mut rslock = LockManager::new(task.urls.clone());
@@ -34,11 +34,11 @@ impl Library for Rslock {
 
     async fn acquire(&self, name: &str) -> Result<Lease, Failure> {
         loop {
-            let asked = clock::now();
+            let requested_at = clock::now();
             match self.rslock.lock(name.as_bytes(), self.ttl).await {
                 Ok(lock) => {
-                    let until = until(asked, self.ttl);
-                    return Ok(Lease { rslock: self.rslock.clone(), lock, ttl: self.ttl, until });
+                    let valid_until = valid_until(requested_at, self.ttl);
+                    return Ok(Lease { rslock: self.rslock.clone(), lock, ttl: self.ttl, valid_until });
                 }
                 Err(error @ LockError::TtlTooLarge) => return Err(error.into()),
                 Err(_) => sleep(Duration::from_millis(fastrand::u64(..RETRY_DELAY_MS))).await,
@@ -53,29 +53,29 @@ struct Lease {
     rslock: LockManager,
     lock: Lock,
     ttl: Duration,
-    until: u64,
+    valid_until: u64,
 }
 
-impl Held for Lease {
+impl HeldLock for Lease {
     fn fence(&self) -> Option<u64> {
         None
     }
 
     fn validity(&self) -> Duration {
-        Duration::from_nanos(self.until.saturating_sub(clock::now()))
+        Duration::from_nanos(self.valid_until.saturating_sub(clock::now()))
     }
 
     /// Extends at half of the ttl, as rslock's `using` does for a ttl of a second. A failed extension releases the
     /// lock.
-    async fn keep(&mut self) -> bool {
+    async fn extend_if_needed(&mut self) -> bool {
         if self.validity() > self.ttl / 2 {
             return true;
         }
-        let asked = clock::now();
+        let requested_at = clock::now();
         match self.rslock.extend(&self.lock, self.ttl).await {
             Ok(lock) => {
                 self.lock = lock;
-                self.until = until(asked, self.ttl);
+                self.valid_until = valid_until(requested_at, self.ttl);
                 true
             }
             Err(_) => false,
@@ -91,8 +91,8 @@ impl Held for Lease {
     }
 }
 
-fn until(asked: u64, ttl: Duration) -> u64 {
-    asked + (ttl - ttl / DRIFT_ONE_IN - DRIFT_LEAST).as_nanos() as u64
+fn valid_until(requested_at: u64, ttl: Duration) -> u64 {
+    requested_at + (ttl - ttl / DRIFT_ONE_IN - DRIFT_MIN).as_nanos() as u64
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -2,34 +2,34 @@ use std::time::Duration;
 
 use super::*;
 use crate::cron::case::CASES;
-use crate::fleet::End;
+use crate::host_runs::RunResult;
 use crate::judge::Findings;
 
-fn end(code: i32, messages: &str) -> End {
-    End { client: 0, host: 0, code: Some(code), messages: messages.into() }
+fn end(code: i32, messages: &str) -> RunResult {
+    RunResult { client: 0, host: 0, code: Some(code), messages: messages.into() }
 }
 
 fn case(title: &str) -> &'static Case {
     CASES.iter().find(|case| case.title == title).expect("there is such a case")
 }
 
-fn machine() -> Machine {
-    Machine { date: "2026-11-18".into(), commit: "abc".into(), server: "Redis".into(), system: "Linux".into() }
+fn environment() -> Environment {
+    Environment { date: "2026-11-18".into(), commit: "abc".into(), server: "Redis".into(), system: "Linux".into() }
 }
 
 #[test]
 fn a_case_passes_only_if_all_of_its_claims_are_true() {
-    let ends = vec![end(0, ""), end(0, "")];
-    let good = Outcome { ends, after: 1, ..Outcome::default() };
+    let results_of_runs = vec![end(0, ""), end(0, "")];
+    let good = Outcome { results_of_runs, after: 1, ..Outcome::default() };
     let result = |outcome| CaseResult { case: case("backup of two nodes"), outcome };
     assert!(result(good.clone()).has_passed());
     let overlap = Findings { overlaps: 1, ..Findings::default() };
     let lost = Findings { runs: [(79, 1)].into(), ..Findings::default() };
     let killed = vec![end(79, "quorlock: lost")];
     for bad in [
-        Outcome { found: overlap, ..good.clone() },
-        Outcome { found: lost, ..good.clone() },
-        Outcome { ends: killed, ..good.clone() },
+        Outcome { findings: overlap, ..good.clone() },
+        Outcome { findings: lost, ..good.clone() },
+        Outcome { results_of_runs: killed, ..good.clone() },
         Outcome { after: 0, ..good },
     ] {
         assert!(!result(bad.clone()).has_passed(), "{bad:?}");
@@ -38,7 +38,7 @@ fn a_case_passes_only_if_all_of_its_claims_are_true() {
 
 #[test]
 fn an_outage_must_not_be_answered_with_advice_to_discard_leases() {
-    let outcome = |text| Outcome { ends: vec![end(69, text)], ..Outcome::default() };
+    let outcome = |text| Outcome { results_of_runs: vec![end(69, text)], ..Outcome::default() };
     let result = |text| CaseResult { case: case("two of three nodes are unreachable"), outcome: outcome(text) };
     assert!(result("quorlock: 2 of 3 nodes are unreachable").has_passed());
     assert!(!result("quorlock: no quorum; try quorlock nodes init").has_passed());
@@ -48,7 +48,7 @@ fn an_outage_must_not_be_answered_with_advice_to_discard_leases() {
 fn a_job_without_nodes_must_not_run() {
     let result = |code, after| CaseResult {
         case: case("empty settings"),
-        outcome: Outcome { ends: vec![end(code, "")], after, ..Outcome::default() },
+        outcome: Outcome { results_of_runs: vec![end(code, "")], after, ..Outcome::default() },
     };
     assert!(result(78, 0).has_passed());
     assert!(!result(0, 1).has_passed());
@@ -56,10 +56,11 @@ fn a_job_without_nodes_must_not_run() {
 
 #[test]
 fn the_page_shows_each_case_with_its_claims_and_messages() {
-    let ends = vec![end(0, "skipped"), end(69, "quorlock: no quorum\n")];
+    let results_of_runs = vec![end(0, "skipped"), end(69, "quorlock: no quorum\n")];
     let takeover = Some(Duration::from_millis(1_250));
-    let outcome = Outcome { ticks: 3, ends, before: 1, after: 2, takeover, found: Findings::default() };
-    let text = page(&machine(), &[CaseResult { case: case("backup of two nodes"), outcome }]);
+    let outcome =
+        Outcome { cron_ticks: 3, results_of_runs, before: 1, after: 2, takeover, findings: Findings::default() };
+    let text = page(&environment(), &[CaseResult { case: case("backup of two nodes"), outcome }]);
     for part in [
         "| backup of two nodes | **failed**: every run exits with 0 |",
         "## Backup of two nodes",

@@ -24,7 +24,7 @@ pub(super) struct Link {
     pub(super) hints: u32,
 }
 
-/// A reply or handoff of a node. A link delivers these messages in order.
+/// A reply or a handoff from a node. A link delivers them in order.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Vote(LeaseId, Outcome),
@@ -95,7 +95,7 @@ impl Client {
 }
 
 impl World {
-    pub(super) fn carry_out(&mut self, index: usize, steps: Vec<Step>) {
+    pub(super) fn perform(&mut self, index: usize, steps: Vec<Step>) {
         for step in steps {
             match step {
                 Step::Ask { nodes, request, .. } => {
@@ -112,7 +112,7 @@ impl World {
                     let fence = hold.fence().expect("a lock that is not plain has a fence");
                     let client = &mut self.clients[index];
                     (client.hold, client.is_served) = (Some(hold), true);
-                    self.check(index, fence);
+                    self.check_win(index, fence);
                 }
                 other => panic!("client {index}: {other:?}"),
             }

@@ -1,4 +1,4 @@
-//! The nodes: the effect of a request on a record, and hints.
+//! The nodes: they execute requests, and send replies and hints.
 
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Channel;
@@ -14,8 +14,8 @@ const EPOCH: Epoch = Epoch(1);
 /// The reading of the nodes' clocks at the start, in milliseconds.
 const START_MILLIS: u64 = 1_000_000;
 
-/// The state of every node, which has voted for a long time.
-pub(super) fn life(nodes: usize) -> Incarnation {
+/// The incarnation of every node, which has voted for a long time.
+pub(super) fn voting_incarnation(nodes: usize) -> Incarnation {
     let constants = Constants { cluster: "c1".into(), nodes, max_ttl_millis: 60_000, max_skew_micros: 10_000_000 };
     Incarnation {
         identity: Identity::of_run("run1"),
@@ -39,7 +39,7 @@ impl World {
         let now = self.node_time();
         let Some((request, sent)) = self.clients[index].links[node].requests.pop_front() else { return };
         let record = &mut self.records[node];
-        if self.flaws.permanent_positions {
+        if self.flaws.keeps_dead_positions {
             record.queue.iter_mut().for_each(|queued| queued.until = u64::MAX);
         }
         let removed_queue = if self.flaws.ignores_queue && request.may_grant() {
@@ -58,10 +58,10 @@ impl World {
         let stored_request = record.queue.iter_mut().find(has_yielded).and_then(|queued| queued.request.clone());
         let notifies_yielder =
             self.flaws.notifies_yielder && matches!(request, Request::Release { parting: Some(Parting::Yield(_)), .. });
-        // A node notices that a client is dead, but not that the node's own messages are lost.
+        // A node can notice that a client is dead, but not that a message to the client is lost.
         let is_dead = |channel: Channel| self.clients[channel.0 as usize].is_dead;
-        let can_hand_on = |channel| !is_dead(channel) && !self.flaws.without_handoffs && !notifies_yielder;
-        let mut answer = apply(&self.life, record, &request, EPOCH, now, can_hand_on);
+        let can_hand_on = |channel| !is_dead(channel) && !self.flaws.sends_no_handoffs && !notifies_yielder;
+        let mut answer = apply(&self.incarnation, record, &request, EPOCH, now, can_hand_on);
         if self.flaws.counts_permits
             && let (Vote::Grant { slot: Some(granted), .. }, Request::Acquire { mode: Mode::Slot { slot, .. }, .. }) =
                 (&mut answer.vote, &request)
@@ -80,7 +80,7 @@ impl World {
         }
         if notifies_yielder {
             self.clients[index].links[node].hints += u32::from(matches!(answer.vote, Vote::Grant { .. }));
-        } else if let Some(hint) = answer.hint.filter(|hint| !is_dead(hint.channel) && !self.flaws.hints_lost) {
+        } else if let Some(hint) = answer.hint.filter(|hint| !is_dead(hint.channel) && !self.flaws.loses_hints) {
             let link = &mut self.clients[hint.channel.0 as usize].links[node];
             match answer.handoff {
                 Some(handoff) => link.replies.push_back(Message::Handoff(handoff)),
@@ -94,7 +94,7 @@ impl World {
     }
 
     /// Whether the next request is a release that changes nothing on this node.
-    pub(super) fn is_idle_release(&self, index: usize, node: usize) -> bool {
+    pub(super) fn is_release_without_effect(&self, index: usize, node: usize) -> bool {
         let record = &self.records[node];
         let Some((Request::Release { attempt, parting, .. }, _)) = self.clients[index].links[node].requests.front()
         else {

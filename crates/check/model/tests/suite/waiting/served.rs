@@ -12,59 +12,58 @@ struct Faults {
     /// Lost messages per thousand.
     lost: u64,
     /// Steps per thousand in which a node forgets a queue position.
-    forgotten: u64,
+    forgotten_position: u64,
     /// Steps per thousand in which time passes before everything is delivered.
     late: u64,
     /// The client that dies, and the step of its death.
-    death: Option<(usize, usize)>,
+    waiter_death: Option<(usize, usize)>,
 }
 
 /// A time longer than any wait, in seconds, even if the votes of a few clients have to expire one after the other.
-const MAX_WAIT_SECS: f64 = 120.0;
+const WAIT_SECS_MAX: f64 = 120.0;
 
-struct Chance(u64);
+struct RandomNumbers(u64);
 
-impl Chance {
+impl RandomNumbers {
     fn below(&mut self, limit: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % limit
     }
 
-    fn of_thousand(&mut self, share: u64) -> bool {
+    fn happens_per_thousand(&mut self, share: u64) -> bool {
         (self.below(1_000) as u64) < share
     }
 }
 
-/// Carries out events in a random order until every waiter is served. Returns the virtual time that this took, in
-/// seconds.
+/// Carries out events in a random order until every waiter is served. Returns the elapsed virtual time, in seconds.
 fn serve(nodes: usize, modes: &[Mode], faults: Faults, seed: u64) -> f64 {
-    let mut chance = Chance(seed);
+    let mut random = RandomNumbers(seed);
     let mut world = World::new(nodes, modes, true, faults.flaws, Some(seed));
     let mut step = 0;
     while !world.unserved().is_empty() {
-        assert!(world.seconds() < MAX_WAIT_SECS, "seed {seed}: {:?} are not served", world.unserved());
+        assert!(world.elapsed_secs() < WAIT_SECS_MAX, "seed {seed}: {:?} are not served", world.unserved());
         step += 1;
-        if let Some((client, _)) = faults.death.filter(|(_, at)| *at == step) {
+        if let Some((client, _)) = faults.waiter_death.filter(|(_, at)| *at == step) {
             world.kill(client);
             continue;
         }
-        if chance.of_thousand(faults.forgotten) {
-            world.forget_position(chance.below(nodes), chance.below(modes.len()));
+        if random.happens_per_thousand(faults.forgotten_position) {
+            world.forget_position(random.below(nodes), random.below(modes.len()));
         }
-        let actions = world.enabled();
-        if actions.is_empty() || chance.of_thousand(faults.late) {
+        let actions = world.next_actions();
+        if actions.is_empty() || random.happens_per_thousand(faults.late) {
             assert!(world.pass_time() || !actions.is_empty(), "seed {seed}: no client sends requests any more");
             continue;
         }
-        let action = actions[chance.below(actions.len())];
-        if !(chance.of_thousand(faults.lost) && world.lose(action)) {
+        let action = actions[random.below(actions.len())];
+        if !(random.happens_per_thousand(faults.lost) && world.lose(action)) {
             world.act(action);
         }
     }
-    world.seconds()
+    world.elapsed_secs()
 }
 
-/// Runs this many schedules. Returns the virtual time that each schedule took, in seconds, sorted.
+/// Runs `schedules` schedules. Returns the virtual time of each schedule in seconds, in ascending order.
 fn serve_all(nodes: usize, modes: &[Mode], faults: Faults, schedules: u64) -> Vec<f64> {
     let mut took: Vec<f64> = (0..schedules).map(|seed| serve(nodes, modes, faults, seed)).collect();
     took.sort_by(f64::total_cmp);
@@ -80,7 +79,7 @@ fn slots(clients: usize, permits: u32) -> Vec<Mode> {
 }
 
 /// Alternating readers and writers.
-fn mixed(clients: u128) -> Vec<Mode> {
+fn readers_and_writers(clients: u128) -> Vec<Mode> {
     let mode = |client: u128| match OwnerId::from_bits(client) {
         owner if client.is_multiple_of(2) => Mode::Shared { owner, reenters: false },
         owner => Mode::Exclusive { writer: Some(owner) },
@@ -89,10 +88,10 @@ fn mixed(clients: u128) -> Vec<Mode> {
 }
 
 fn kinds() -> [Vec<Mode>; 3] {
-    [exclusive(4), mixed(5), slots(4, 2)]
+    [exclusive(4), readers_and_writers(5), slots(4, 2)]
 }
 
-fn everyone_is_served_with(faults: Faults) {
+fn assert_everyone_is_served_with(faults: Faults) {
     for modes in kinds() {
         serve_all(3, &modes, faults, 100);
     }
@@ -112,13 +111,13 @@ fn hints_are_enough_without_faults() {
 
 #[test]
 fn everyone_is_served_with_a_node_down() {
-    let flaws = Flaws { down: Some(1), ..Flaws::default() };
-    everyone_is_served_with(Faults { flaws, ..Faults::default() });
+    let flaws = Flaws { unreachable_node: Some(1), ..Flaws::default() };
+    assert_everyone_is_served_with(Faults { flaws, ..Faults::default() });
 }
 
 #[test]
 fn hints_work_with_a_node_down() {
-    let flaws = Flaws { down: Some(1), ..Flaws::default() };
+    let flaws = Flaws { unreachable_node: Some(1), ..Flaws::default() };
     let took = serve_all(3, &exclusive(4), Faults { flaws, ..Faults::default() }, 100);
     assert!(took[took.len() / 2] < 0.001, "{took:?}");
 }
@@ -127,41 +126,47 @@ fn hints_work_with_a_node_down() {
 fn clients_that_have_different_slots_on_each_node_are_served() {
     // With two nodes left, each of two clients may have one slot on the first node and the other slot on the second
     // node.
-    let flaws = Flaws { down: Some(1), ..Flaws::default() };
+    let flaws = Flaws { unreachable_node: Some(1), ..Flaws::default() };
     let took = serve_all(3, &slots(4, 2), Faults { flaws, ..Faults::default() }, 100);
     assert!(took[took.len() - 1] < 5.0, "{took:?}");
 }
 
 #[test]
 fn everyone_is_served_without_hints() {
-    let flaws = Flaws { hints_lost: true, ..Flaws::default() };
-    everyone_is_served_with(Faults { flaws, ..Faults::default() });
+    let flaws = Flaws { loses_hints: true, ..Flaws::default() };
+    assert_everyone_is_served_with(Faults { flaws, ..Faults::default() });
 }
 
 #[test]
 fn everyone_else_is_served_when_a_waiter_dies() {
     for (client, step) in [(0, 1), (0, 10), (1, 10), (0, 20), (1, 40)] {
-        everyone_is_served_with(Faults { death: Some((client, step)), ..Faults::default() });
+        assert_everyone_is_served_with(Faults { waiter_death: Some((client, step)), ..Faults::default() });
     }
 }
 
 #[test]
 fn everyone_is_served_despite_forgotten_positions() {
-    everyone_is_served_with(Faults { forgotten: 50, ..Faults::default() });
+    assert_everyone_is_served_with(Faults { forgotten_position: 50, ..Faults::default() });
 }
 
 #[test]
 fn everyone_is_served_despite_lost_messages() {
-    everyone_is_served_with(Faults { lost: 100, ..Faults::default() });
+    assert_everyone_is_served_with(Faults { lost: 100, ..Faults::default() });
 }
 
 #[test]
 fn everyone_is_served_despite_late_messages() {
-    everyone_is_served_with(Faults { late: 100, ..Faults::default() });
+    assert_everyone_is_served_with(Faults { late: 100, ..Faults::default() });
 }
 
 #[test]
 fn everyone_is_served_with_all_faults_at_once() {
-    let flaws = Flaws { down: Some(2), ..Flaws::default() };
-    everyone_is_served_with(Faults { flaws, lost: 50, forgotten: 20, late: 50, death: Some((1, 30)) });
+    let flaws = Flaws { unreachable_node: Some(2), ..Flaws::default() };
+    assert_everyone_is_served_with(Faults {
+        flaws,
+        lost: 50,
+        forgotten_position: 20,
+        late: 50,
+        waiter_death: Some((1, 30)),
+    });
 }

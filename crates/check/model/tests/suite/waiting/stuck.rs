@@ -1,4 +1,4 @@
-//! Schedules that hang if a rule is missing, and serve all waiters if the rule is in force. All of these schedules are
+//! Schedules that serve no waiter if a rule is missing, and all waiters if the rule is in force. All schedules are
 //! fair: every client polls, and every request is delivered and answered.
 
 use quorlock_core::rules::{Rule, Rules};
@@ -9,13 +9,13 @@ const A: usize = 0;
 const B: usize = 1;
 const C: usize = 2;
 /// A time in which every waiter polls a hundred times, in seconds.
-const LONG_SECS: f64 = 100.0;
+const WAIT_SECS_MAX: f64 = 100.0;
 
 fn three_waiters(flaws: Flaws) -> World {
     World::new(3, &[Mode::EXCLUSIVE; 3], true, flaws, None)
 }
 
-/// Three waiters that have asked all nodes, each with the vote of one node.
+/// Three waiters, each with the vote of one node.
 fn split_votes(flaws: Flaws) -> World {
     let mut world = three_waiters(flaws);
     world.exchange(A, 0);
@@ -25,12 +25,12 @@ fn split_votes(flaws: Flaws) -> World {
     world
 }
 
-/// Delivers and releases everything at once until all waiters are served. Returns whether all were served in time.
+/// Delivers every message and releases every lease at once. Returns whether all waiters are served in time.
 fn serves_all(mut world: World) -> bool {
-    while !world.unserved().is_empty() && world.seconds() < LONG_SECS {
-        world.settle();
-        world.holders().into_iter().for_each(|holder| world.act(Action::Free(holder)));
-        if world.holders().is_empty() && world.enabled().is_empty() {
+    while !world.unserved().is_empty() && world.elapsed_secs() < WAIT_SECS_MAX {
+        world.deliver_all();
+        world.holders().into_iter().for_each(|holder| world.act(Action::Release(holder)));
+        if world.holders().is_empty() && world.next_actions().is_empty() {
             world.pass_time();
         }
     }
@@ -40,8 +40,8 @@ fn serves_all(mut world: World) -> bool {
 /// Checks that split votes never change, although every waiter polls.
 fn assert_votes_stay_split(flaws: Flaws) {
     let mut world = split_votes(flaws);
-    while world.seconds() < LONG_SECS {
-        world.settle();
+    while world.elapsed_secs() < WAIT_SECS_MAX {
+        world.deliver_all();
         assert_eq!(world.votes(), [Some(A), Some(B), Some(C)]);
         assert_eq!(world.holders(), []);
         world.pass_time();
@@ -70,21 +70,21 @@ fn with_yield_split_votes_are_resolved() {
 
 #[test]
 fn with_yield_split_votes_are_resolved_by_polls_if_hints_are_lost() {
-    assert!(serves_all(split_votes(Flaws { hints_lost: true, ..Flaws::default() })));
+    assert!(serves_all(split_votes(Flaws { loses_hints: true, ..Flaws::default() })));
 }
 
 /// In each round of polls, `B` and `C` each reach one node before `A`, and yield their votes when they learn of `A`.
 /// Hints are lost. Returns whether `A` gets the lock.
 fn is_first_waiter_served(ignores_queue: bool) -> bool {
     let mut world =
-        three_waiters(Flaws { ignores_queue, hints_lost: true, without_handoffs: true, ..Flaws::default() });
-    while world.seconds() < LONG_SECS {
+        three_waiters(Flaws { ignores_queue, loses_hints: true, sends_no_handoffs: true, ..Flaws::default() });
+    while world.elapsed_secs() < WAIT_SECS_MAX {
         world.exchange(A, 0);
         world.exchange(B, 1);
         world.exchange(C, 2);
         world.exchange(A, 1);
         world.exchange(A, 2);
-        world.settle();
+        world.deliver_all();
         if world.holders() == [A] {
             return true;
         }
@@ -117,8 +117,8 @@ fn requests_while_held(notifies_yielder: bool) -> usize {
     world.exchange(A, 1);
     assert_eq!(world.holders(), [A]);
     assert!(world.lose(Action::Request(A, 2)));
-    while world.seconds() < 5.0 {
-        world.settle();
+    while world.elapsed_secs() < 5.0 {
+        world.deliver_all();
         world.pass_time();
     }
     assert_eq!(world.holders(), [A]);
