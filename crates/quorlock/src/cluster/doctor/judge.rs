@@ -124,8 +124,7 @@ fn check_fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
         node.add(Error, Topic::Server, text, advice);
     } else if policy != "noeviction" {
         let text = format!("its maxmemory-policy is {policy}: it may forget a lock when its memory is full");
-        let advice = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file; if it may have \
-                      evicted locks, restart it";
+        let advice = "CONFIG SET maxmemory-policy noeviction, and the same in its configuration file";
         node.add(Error, Topic::Memory, text, advice);
     } else {
         node.add(Error, Topic::Server, why, "");

@@ -19,12 +19,20 @@ impl Origin {
 }
 
 /// Returns the server's identity. Fails if `INFO` lacks one of its fields.
+///
+/// A server that has evicted keys may have evicted votes. So the number of evicted keys is a part of the run: another
+/// number means another memory.
 pub(super) fn identity(info: &str) -> Result<Identity, Trouble> {
-    let run = field(info, "run_id");
-    if run.is_empty() {
+    let (run_id, evicted) = (field(info, "run_id"), field(info, "evicted_keys"));
+    if run_id.is_empty() {
         return Err(missing_field("run_id"));
     }
-    Ok(Identity { run: run.to_owned(), promotion: promotion(info)? })
+    let run = match evicted.parse::<u64>() {
+        Ok(0) => run_id.to_owned(),
+        Ok(evicted) => format!("{run_id}:{evicted}"),
+        Err(_) => return Err(missing_field("evicted_keys")),
+    };
+    Ok(Identity { run, promotion: promotion(info)? })
 }
 
 /// Returns the server's last promotion from replica to master, or an empty text if there was none.

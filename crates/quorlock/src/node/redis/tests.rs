@@ -11,7 +11,7 @@ use crate::node::LockKey;
 use crate::node::key::KeyTemplate;
 use crate::node::url::NodeUrl;
 
-const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n";
+const MASTER: &str = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nrole:master\r\nmaster_replid:def\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\n";
 
 fn origin(url: &str) -> Origin {
     let NodeUrl::Redis(origin) = NodeUrl::parse(url, None).unwrap() else { panic!("{url} is not a Redis URL") };
@@ -19,11 +19,13 @@ fn origin(url: &str) -> Origin {
 }
 
 #[test]
-fn the_identity_of_a_master_is_its_run_id_and_its_promotion() {
+fn the_identity_of_a_master_is_its_run_id_its_evicted_keys_and_its_promotion() {
     assert_eq!(identify(MASTER, &origin("redis://h")), Ok(Identity::of_run("abc")), "zeros are no promotion");
     let promoted = MASTER.replace("replid2:0000", "replid2:0b00").replace("offset:-1", "offset:15");
     let identity = Identity { run: "abc".into(), promotion: "0b00:15".into() };
     assert_eq!(identify(&promoted, &origin("redis://h")), Ok(identity));
+    let evicted = MASTER.replace("evicted_keys:0", "evicted_keys:7");
+    assert_eq!(identify(&evicted, &origin("redis://h")), Ok(Identity::of_run("abc:7")));
     let promotion = last_promotion(&origin("redis://h"), Value::Text(promoted.clone().into()));
     assert_eq!(promotion, Ok("0b00:15".into()));
     let demoted = promoted.replace("role:master", "role:slave");
@@ -41,6 +43,7 @@ fn unfit_servers_are_refused_with_the_reason() {
         ("master_replid2:0000\r\n", "", "master_replid2"),
         ("master_replid2:0000", "master_replid2:a+b", "master_replid2"),
         ("second_repl_offset:-1\r\n", "", "second_repl_offset"),
+        ("evicted_keys:0\r\n", "", "evicted_keys"),
     ] {
         let Err(Trouble::Unfit(why)) = identify(&MASTER.replace(old, new), &origin("redis://h")) else {
             panic!("{new} was accepted")

@@ -223,7 +223,7 @@ impl FakeState {
             "HELLO" => b"%1\r\n$5\r\nproto\r\n:3\r\n".to_vec(),
             "INFO" => bulk(&format!(
                 "redis_version:7.4.0\r\nrole:master\r\ncluster_enabled:0\r\nmaxmemory_policy:noeviction\r\n\
-                 run_id:{run}\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\n",
+                 run_id:{run}\r\nmaster_replid2:0000\r\nsecond_repl_offset:-1\r\nevicted_keys:0\r\n",
                 run = self.run_id
             )),
             "SCRIPT" => bulk(&"0".repeat(40)),

@@ -215,3 +215,29 @@ async fn a_check_of_unchanged_memory_keeps_the_connection() {
     }
     assert_eq!(subscribed_connections(&cluster.servers[0]), before);
 }
+
+/// A policy that evicts only keys with a time to live evicts votes, but keeps the epoch of the node.
+#[tokio::test]
+async fn a_server_that_evicted_a_vote_is_quarantined() {
+    let cluster = ProxiedCluster::of_servers(RedisServer::start_many(3)).await;
+    let client = connect_to_all(cluster.direct()).await;
+    let lease = client.lock(NAME).acquire().await.expect("all nodes vote");
+    let server = &cluster.servers[0];
+    let vote_exists = || stored_state(server, NAME).is_some_and(|state| state.has_vote);
+    eventually("the node to store the vote", vote_exists);
+    let set = |name: &str, value: &str| {
+        assert_eq!(server.command(&["CONFIG", "SET", name, value]).as_str(), Some("OK"));
+    };
+    set("maxmemory-policy", "volatile-ttl");
+    set("maxmemory", "1");
+    // Each write evicts keys first. The write itself fails, because the other keys still use too much memory.
+    eventually("the server to evict the vote", || {
+        let _ = server.try_command(&["SET", "filler", "x"]);
+        !vote_exists()
+    });
+    set("maxmemory", "0");
+    wait_for_silence(&client, 0, |silence| matches!(silence, Silence::Unfit(_))).await;
+    set("maxmemory-policy", "noeviction");
+    wait_until_quarantined(&client, 0).await;
+    lease.release().await.expect("the other two nodes answer");
+}
