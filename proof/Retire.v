@@ -123,8 +123,8 @@ Proof.
   pose proof (V_sent _ _ _ _ _ _ s (invariant s R) i a x w g'). lia.
 Qed.
 
-(* Once the length of the longest lease has passed since then, all holders exclude each other again, if no other owner was
-   retired. *)
+(* Suppose that a majority has retired an owner, and refuses the owner since then. Once the length of the longest lease has
+   passed, all holders exclude each other again, if no other owner was retired. *)
 Theorem exclusion_returns_after_a_retirement :
   forall Q o s s', reachable s -> majority N Q -> leads (all_refuse Q o) s s' -> now s + longest <= now s' ->
   (forall c, retired s' c -> owner c = Some o) ->
