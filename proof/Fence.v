@@ -5,16 +5,16 @@
    then decide. Leases may then overlap. Fences of conflicting attempts still differ, and they have the order of the votes
    on every node that two majorities share. So a store that checks fences stays safe.
 
-   Who is in conflict with whom, and whose fence has to be a new one, is given as in Lease.v: Kinds.v has the relations.
+   The conflict relation, and which attempts need a new fence, are parameters, as in Lease.v. Kinds.v has the relations.
 
-   The one assumption is about a node's counter: it is kept, or comes back at or above every fence that the node has given
-   (A5, the floor; crates/core/src/node/restart.rs). The proof is about one name and one generation: the N nodes never
-   change. README.md has each definition's place in crates/core. *)
+   The one assumption is about the counter of a node that forgets its votes: afterwards the counter is at or above every
+   fence that the node has granted (A5, the floor; crates/core/src/node/restart.rs). The proof is about one name and one
+   generation: the N nodes never change. README.md maps each definition to the code in crates/core. *)
 
 Require Import Arith Lia List Bool.
 Require Import Majority.
 
-(* The definitions of Lease.v, without the parts about time. *)
+(* These definitions are those of Model.v, without the parts about time. *)
 Definition attempt := nat.
 
 Section NoClocks.
@@ -44,7 +44,7 @@ Inductive step (s : state) : state -> Prop :=
       (update (log s) i ((a, w) :: log s i)) (decided s))
 | Again : forall i a w, vote s i a -> decided s a = None -> counter s i <= w ->
     step s (mk (vote s) (update (counter s) i w) (update (log s) i ((a, w) :: log s i)) (decided s))
-(* Only a decided attempt renews. A renewal decides nothing. *)
+(* Only a decided attempt renews. A grant of a renewal is not in the log, because it does not count for a decision. *)
 | Renewed : forall i a w, decided s a <> None -> (forall b, vote s i b -> ~ conflict a b) ->
     step s (mk (update2 (vote s) i a True) (update (counter s) i (Nat.max (counter s i) w)) (log s) (decided s))
 | Vanish : forall i a, step s (mk (update2 (vote s) i a False) (counter s) (log s) (decided s))

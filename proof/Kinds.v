@@ -4,12 +4,12 @@
    exclusive   crates/core/src/terms.rs, Mode::Exclusive: all attempts conflict
    shared      Mode::Shared, and Mode::Exclusive for the writer: two readers do not conflict
    reentrant   Mode::Reentrant: entries of one owner do not conflict. Only the first entry has a new fence
-   slots       Mode::Slot: only attempts for the same slot conflict. An attempt is an attempt for one slot. A client to
-               which different nodes granted different slots has not won a slot (acquire/settle.rs)
+   slots       Mode::Slot: only attempts for the same slot conflict. Each attempt is for one slot. If different nodes
+               grant a client different slots, the client has not won a slot (acquire/settle.rs)
    mixed       all kinds, used with one name
 
-   Entries of reentrant locks and readers have owners, and an owner may be retired (Retire.v). The exception of a retired
-   holder therefore concerns only these kinds. *)
+   Entries of reentrant locks and readers have owners, and an owner may be retired (Retire.v). So only holders of these
+   kinds can be retired, and only for these kinds do the theorems of Lease.v have an exception. *)
 
 Require Import Arith Lia List.
 Require Import Majority Lease.

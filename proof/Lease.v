@@ -77,7 +77,7 @@ Proof. intros s I i a (x & w & G & L). pose proof (V_granted s I i a x w G). lia
 Lemma live_with_is_live : forall s i a w, live_with s i a w -> live s i a.
 Proof. intros s i a w (x & G & L). exists x, w. auto. Qed.
 
-(* A node that may vote keeps its promises. *)
+(* A node that is not in quarantine has the votes that it promised to keep. *)
 Lemma promised_is_voted :
   forall s, Invariant s -> forall i a, now s < promised s i a -> ~ over s a -> outside s i = false -> vote s i a.
 Proof.
@@ -85,7 +85,7 @@ Proof.
   assert (outside s i = true) by (apply (V_inside s I); lia). congruence.
 Qed.
 
-(* No node has both a promise to a live attempt and a vote for a conflicting attempt. *)
+(* While a node has promised its vote to an attempt that is not over, it has no vote for a conflicting attempt. *)
 Lemma promise_excludes_votes :
   forall s, Invariant s -> forall i a b, now s < promised s i b -> ~ over s b -> vote s i a -> ~ conflict a b.
 Proof.
@@ -117,8 +117,8 @@ Proof.
   - apply V.
 Qed.
 
-(* The three kinds of grants have in common that requests, decisions, quarantines and retirements do not change, a promise
-   only gets longer, and the counter does not decrease. *)
+(* The steps GrantFresh, GrantAgain and Repair change no requests, decisions, quarantines and retirements. They only make
+   promises longer and counters higher. This tactic proves those parts of the invariant that follow from this. *)
 Ltac grants s I i a :=
   first
     [ eapply (V_asked s I); eassumption
@@ -323,7 +323,7 @@ Proof. induction 1; [apply invariant_starts; auto|eapply invariant_step; eauto].
 (* ------------------------------------------------------------------------------------------------- theorems *)
 
 (* Two attempts that hold at the same instant do not conflict, even if messages were lost, delayed or repeated and nodes
-   lost their memory. The exception are attempts whose votes a retirement of their owner has removed. *)
+   lost their memory. This is not true for retired attempts, which have lost a vote because their owner was retired. *)
 Theorem mutual_exclusion :
   forall s, reachable s -> forall a b, holds s a -> holds s b -> ~ retired s a -> ~ retired s b -> ~ conflict a b.
 Proof.
@@ -332,7 +332,7 @@ Proof.
   apply (V_excluded s I i); try (apply live_is_promised; auto); unfold over; tauto.
 Qed.
 
-(* While an attempt holds, no conflicting attempt decides, with the same exception. *)
+(* While an attempt holds, no conflicting attempt decides, unless one of the two is retired. *)
 Theorem no_decision_while_another_holds :
   forall s, reachable s -> forall a b t Q, holds s a -> decides s b t Q -> ~ retired s a -> ~ retired s b -> ~ conflict a b.
 Proof.

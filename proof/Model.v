@@ -9,8 +9,8 @@
    The model is about one name and one generation: the N nodes never change. Membership change from one generation of
    nodes to the next is not modelled; `./x model --rosters` searches it. README.md lists everything that is not modelled.
 
-   A relation between attempts says which attempts must not hold together. With "different" the relation is that of
-   an exclusive lock. Kinds.v has the relations of the other kinds of locks.
+   A relation between attempts says which attempts must not hold together. For an exclusive lock, any two different
+   attempts are in this relation. Kinds.v has the relations of the other kinds of locks.
 
    The code of nodes is in crates/core/src/node/, and that of clients in acquire.rs and hold.rs in crates/core/src.
    README.md maps each definition to the code. *)
@@ -29,8 +29,8 @@ Variable longest : nat.                              (* max_ttl *)
 
 Variable conflict : attempt -> attempt -> Prop.      (* attempts that must not hold together *)
 
-(* The attempts that need a new fence. A re-entry gets the fence of its owner's first entry, and a plain lock has no fence.
-   Exclusion does not depend on fences. *)
+(* The attempts that need a new fence. A re-entry (of an owner that holds the lock) gets the fence of the owner's first entry,
+   and a plain lock has no fence. Exclusion does not depend on fences. *)
 Variable fenced : attempt -> Prop.
 
 (* The owner of an attempt, for the kinds of locks that have owners: reentrant locks, and readers. *)
@@ -45,7 +45,7 @@ Record state := mk {
   outside  : node -> bool;                           (* in quarantine *)
   ripe_at  : node -> nat;                            (* when the quarantine may end *)
   promised : node -> attempt -> nat;                 (* for the proof: until when a node surely keeps a vote *)
-  first    : node -> attempt -> nat;                 (* for the proof: the fence of the latest fresh vote *)
+  first    : node -> attempt -> nat;                 (* for the proof: the fence of the latest new vote *)
   asked    : node -> attempt -> nat -> nat -> Prop;  (* requests ever sent, with the moment and the proposal *)
   renewing : node -> attempt -> nat -> Prop;         (* renewals ever sent, with the moment *)
   granted  : node -> attempt -> nat -> nat -> Prop;  (* grants: the moment of the REQUEST, and the fence *)
@@ -55,7 +55,7 @@ Record state := mk {
   alive    : attempt -> Prop;                        (* held without a gap since the decision: not lost *)
   refused  : node -> nat -> nat;                     (* a node's memory: until when it refuses a retired owner *)
   retired  : attempt -> Prop;                        (* for the proof: a retirement removed a vote of the attempt *)
-  late     : attempt -> Prop                         (* for the proof: decided after that *)
+  late     : attempt -> Prop                         (* for the proof: decided after it was retired *)
 }.
 
 Definition update {A} (f : node -> A) (i : node) (x : A) : node -> A :=
@@ -69,8 +69,8 @@ Definition live (s : state) (i : node) (a : attempt) : Prop :=
 Definition live_with (s : state) (i : node) (a : attempt) (w : nat) : Prop :=
   exists sent, granted s i a sent w /\ now s < sent + len a.
 
-(* A majority of the nodes has granted, and these grants still count. Renewals and repairs are grants, too. Validity.v shows
-   how a client computes this. *)
+(* A majority of the nodes has granted, and these grants still count. Grants of renewals and repairs count, too.
+   Validity.v shows how a client computes until when this is true. *)
 Definition backed (s : state) (a : attempt) : Prop :=
   exists Q, majority N Q /\ forall i, In i Q -> live s i a.
 Definition holds (s : state) (a : attempt) : Prop := ~ done s a /\ fence s a <> None /\ backed s a.

@@ -1,9 +1,9 @@
 (* Retirement of an owner: what it ends, and when the owner's holders stop.
 
    A retirement removes all votes of one owner of one name from a node, and the node then refuses the owner for a while
-   (the tombstone). It does not ask the holder. So a holder may believe in its lease until the grants of a majority no longer
-   count, and somebody else may hold the lock meanwhile. The theorems say that nothing else goes wrong. They are about the
-   model in Model.v: one name, and one generation of nodes.
+   (the tombstone). The node does not ask the holder. So a holder may believe in its lease until the grants of a majority no
+   longer count, and another owner may hold the lock meanwhile. The theorems say that nothing else goes wrong. They are
+   about the model in Model.v: one name, and one generation of nodes.
 
    The code is `retire`, `refused_for_good` and `is_retired` in crates/core/src/node/. README.md maps each definition. *)
 
@@ -51,7 +51,7 @@ Proof. destruct 1; subst; simpl; lia. Qed.
 Lemma later_is_not_before : forall P s s', leads P s s' -> now s <= now s'.
 Proof. induction 1 as [|s' s'' L IH H]; auto. pose proof (time_passes s' s'' H). lia. Qed.
 
-(* One way may follow another. *)
+(* If steps lead from s to s', and from s' to s'', then they lead from s to s''. *)
 Lemma leads_further : forall P P' s s' s'', leads P s s' -> leads P' s' s'' -> (forall x, P' x -> P x) -> leads P s s''.
 Proof.
   intros P P' s s' s'' L L' W. induction L' as [|t t' L' IH H B]; auto. eapply On; eauto.
@@ -98,8 +98,8 @@ Proof.
   exfalso. apply (A o E). assert (B' : all_refuse Q o s') by (destruct L; auto). exact (B' i X).
 Qed.
 
-(* After a majority has retired an owner, the owner's holders get no majority for a renewal, and its new attempts get no
-   majority, as long as this majority refuses the owner. *)
+(* If a majority has retired an owner, then as long as this majority refuses the owner, the owner gets no majority: its
+   holders for a renewal, and its new attempts for an acquire. *)
 Theorem a_retired_owner_gets_no_majority :
   forall Q o s s', reachable s -> majority N Q -> leads (all_refuse Q o) s s' ->
   forall a P, owner a = Some o -> majority N P ->
@@ -111,8 +111,8 @@ Proof.
   pose proof (V_sent _ _ _ _ _ _ s (invariant s R) i a x w g'). lia.
 Qed.
 
-(* After a majority has retired an owner, and one lease of the owner could have ended, the owner holds nothing, as long as
-   this majority refuses the owner. *)
+(* Suppose that a majority has retired an owner, and refuses the owner since then. Once the length of a lease has passed,
+   the owner holds nothing. *)
 Theorem a_retired_owner_stops :
   forall Q o s s', reachable s -> majority N Q -> leads (all_refuse Q o) s s' ->
   forall a, owner a = Some o -> now s + len a <= now s' -> ~ backed N len s' a.
@@ -123,7 +123,8 @@ Proof.
   pose proof (V_sent _ _ _ _ _ _ s (invariant s R) i a x w g'). lia.
 Qed.
 
-(* From then on all holders exclude each other again, if no other owner was retired. *)
+(* Suppose that a majority has retired an owner, and refuses the owner since then. Once the length of the longest lease has
+   passed, all holders exclude each other again, if no other owner was retired. *)
 Theorem exclusion_returns_after_a_retirement :
   forall Q o s s', reachable s -> majority N Q -> leads (all_refuse Q o) s s' -> now s + longest <= now s' ->
   (forall c, retired s' c -> owner c = Some o) ->
@@ -149,9 +150,10 @@ Proof.
   - destruct (Nat.eqb_spec i i0); subst; auto. right. lia.
 Qed.
 
-(* No request from before a retirement brings the owner back. An attempt that no node of the majority had granted when this
-   majority had retired its owner is never backed by requests that it sent until then. They may arrive at any later moment,
-   even after the nodes have stopped refusing the owner or have lost their memory. *)
+(* No request from before a retirement gets the owner the lock. Suppose that a majority has retired the owner of an
+   attempt, and that until then none of these nodes had granted the attempt. Then the attempt is never backed by requests
+   that it sent until then. They may arrive at any later moment, even after the nodes have stopped refusing the owner or
+   have lost their memory. *)
 Theorem requests_from_before_a_retirement_do_not_count :
   forall Q o s s', reachable s -> majority N Q -> all_refuse_for_long Q o s -> leads (fun _ => True) s s' ->
   forall a, owner a = Some o -> (forall i, In i Q -> ~ live len s i a) -> ~ backed_by_requests_until (now s) s' a.

@@ -100,7 +100,7 @@ Qed.
 
 (* The rule of extension. [ends] has one moment for each node that acknowledged a request: the send moment of the newest
    acknowledged request, plus the length of the vote. Before the m-th largest of these moments, a majority of the nodes
-   surely keeps its votes. Acknowledgements of different rounds are not added up, because each node has one moment. *)
+   surely keeps its votes. A node that acknowledged several requests still counts once, because it has one moment. *)
 Theorem extension_rule :
   forall N m (ends : list (node * nat)) now, N < 2 * m -> m <= length ends -> NoDup (map fst ends) ->
   (forall i e, In (i, e) ends -> i < N) -> now < mth_largest m (map snd ends) ->

@@ -291,7 +291,7 @@ Proof.
 Qed.
 
 (* Retire.v: attempt 1 holds, and a request of attempt 3 is under way, when all nodes retire their owner. Attempt 2 then wins
-   while attempt 1 still believes in its lease: the exception is real. When the lease of attempt 1 could have ended, the
+   while attempt 1 still holds: mutual_exclusion needs its exception. When the lease of attempt 1 could have ended, the
    nodes still refuse the owner, and attempt 4 enters. *)
 Theorem a_retired_holder_may_overlap :
   exists s s', can_reach s /\ majority 3 (seq 0 3) /\
@@ -360,7 +360,7 @@ Proof.
 Qed.
 
 (* Lease.v: attempt 1 has grants, but has not decided, when all nodes retire its owner. Attempt 2 wins. Attempt 1 may then
-   still decide, with a lower fence: this exception is real, too. *)
+   still decide, with a lower fence: fences_increase needs its exception, too. *)
 Theorem a_retired_attempt_may_decide_late :
   exists s, can_reach s /\ retired s 1 /\ fence s 2 = Some 2 /\ alive s 2 /\ reentrant owners 1 2 /\
     decides 3 lasts s 1 1 (seq 0 3).
