@@ -14,6 +14,7 @@ pub(crate) mod quarantine_records;
 
 pub(crate) use claims::{ClaimEvents, Claims};
 pub(crate) use counters::Counters;
+pub use counters::Stats;
 pub use latency::RoundTrips;
 pub(crate) use outages::Outages;
 
@@ -56,7 +57,7 @@ pub(crate) struct Sender {
 }
 
 /// The settings of a link.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct LinkConfig {
     /// The deadline for each step of a handshake.
     pub(crate) handshake_deadline: Duration,
@@ -199,7 +200,7 @@ impl Link {
             news: Notify::new(),
             clock_offset: AtomicI64::new(OFFSET_UNKNOWN),
             stale: AtomicBool::new(false),
-            latency: Latency::new(),
+            latency: Latency::default(),
             doubts: AtomicU64::new(0),
             settled_doubts: AtomicU64::new(0),
             connections: AtomicU64::new(0),

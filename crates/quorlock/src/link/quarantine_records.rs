@@ -125,11 +125,6 @@ impl Records {
         None
     }
 
-    /// Returns whether there is a folder for records.
-    pub(crate) fn have_folder(&self) -> bool {
-        self.folder.is_some()
-    }
-
     /// Removes the record of a quarantine that is over. This call may block on the disk.
     pub(crate) fn remove(&self, epoch: Epoch) {
         if let Some(path) = self.path(epoch) {
