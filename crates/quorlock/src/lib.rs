@@ -29,8 +29,8 @@ mod api;
 mod cluster;
 mod detached;
 mod error;
-#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 #[cfg(test)]
 mod imports;
