@@ -143,17 +143,6 @@ impl LinkState {
 }
 
 impl Inner {
-    fn new(rules: Rules, now: Moment) -> Self {
-        Self {
-            state: LinkState::Connecting,
-            down_since: Some(now),
-            closing: false,
-            delivery: Delivery::new(rules),
-            connection: None,
-            notes: Notes::default(),
-        }
-    }
-
     /// Sets the state. A new reason for the same outage does not restart its time.
     fn set_state(&mut self, state: LinkState, now: Moment) {
         self.down_since = if let LinkState::Up(_) = state { None } else { self.down_since.or(Some(now)) };
@@ -191,10 +180,18 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 impl Link {
     pub(crate) fn new(node: usize, title: &str, config: LinkConfig) -> Self {
+        let inner = Inner {
+            state: LinkState::Connecting,
+            down_since: Some(clock::now()),
+            closing: false,
+            delivery: Delivery::new(config.rules),
+            connection: None,
+            notes: Notes::default(),
+        };
         Self {
             node,
             title: title.into(),
-            inner: Mutex::new(Inner::new(config.rules, clock::now())),
+            inner: Mutex::new(inner),
             config,
             wake: Notify::new(),
             news: Notify::new(),
