@@ -63,11 +63,7 @@ impl LockArgs {
 
     /// Returns the mode in one word: `exclusive`, `shared` or `slots`.
     pub(crate) fn kind(&self) -> &'static str {
-        match self.slots {
-            Some(_) => "slots",
-            None if self.shared => "shared",
-            None => "exclusive",
-        }
+        self.mode(Owner::from_bits(0)).as_str()
     }
 
     /// Acquires the lock in this mode, waiting at most `max_wait`, and shows the progress of the wait. `program` is the

@@ -65,7 +65,7 @@ pub enum NameError {
 ///
 /// The id is a secret of the holder: anyone who knows it can release the lock. `Debug` hides the id, and there is no
 /// `Display`; call [`reveal`](Self::reveal) to get the text.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(u128);
 
 impl LeaseId {

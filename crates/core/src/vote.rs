@@ -182,32 +182,44 @@ impl fmt::Display for Refusal {
 }
 
 /// Why a node did not vote. Unlike after a refusal, the node may have granted the request.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Silence {
     /// There is no connection, for this reason.
+    #[error("unreachable: {0}")]
     Unreachable(String),
     /// The node lost its memory and may vote after this time.
+    #[error("quarantined: it lost its memory and may vote in {0:.1?}")]
     Quarantined(Duration),
     /// The node and its cluster are new, and it may vote after this time.
+    #[error("quarantined: it is new and may vote in {0:.1?}")]
     Founding(Duration),
     /// The node is reachable, but unusable until other nodes are usable, for this reason.
+    #[error("waiting: {0}")]
     Waiting(String),
     /// The node's configuration makes it unusable, for this reason.
+    #[error("unfit: {0}")]
     Unfit(String),
     /// The node's clock differs by this many microseconds from the median of all nodes.
+    #[error("skewed: its clock is {:+.1} s off", *.0 as f64 / 1e6)]
     Skewed(i64),
     /// The node did not answer by the node deadline.
+    #[error("silent: no answer by the node deadline")]
     Late,
     /// The caller's deadline passed before the node deadline.
+    #[error("had not answered when the wait ended")]
     CutOff,
     /// The connection ended before the answer arrived.
+    #[error("broken: {0}")]
     Broken(String),
     /// The node answered with an error.
+    #[error("failed: {0}")]
     Failed(String),
     /// The link owes too many releases to accept another request.
+    #[error("owes too many releases")]
     Owing,
     /// The round was decided before this node answered.
+    #[error("had not answered when the round was decided")]
     Unheard,
 }
 
@@ -217,25 +229,6 @@ impl Silence {
         match self {
             Self::Quarantined(left) | Self::Founding(left) => Some(*left),
             _ => None,
-        }
-    }
-}
-
-impl fmt::Display for Silence {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreachable(why) => write!(f, "unreachable: {why}"),
-            Self::Quarantined(left) => write!(f, "quarantined: it lost its memory and may vote in {left:.1?}"),
-            Self::Founding(left) => write!(f, "quarantined: it is new and may vote in {left:.1?}"),
-            Self::Waiting(why) => write!(f, "waiting: {why}"),
-            Self::Unfit(why) => write!(f, "unfit: {why}"),
-            Self::Skewed(micros) => write!(f, "skewed: its clock is {:+.1} s off", *micros as f64 / 1e6),
-            Self::Late => f.write_str("silent: no answer by the node deadline"),
-            Self::CutOff => f.write_str("had not answered when the wait ended"),
-            Self::Broken(why) => write!(f, "broken: {why}"),
-            Self::Failed(why) => write!(f, "failed: {why}"),
-            Self::Owing => f.write_str("owes too many releases"),
-            Self::Unheard => f.write_str("had not answered when the round was decided"),
         }
     }
 }

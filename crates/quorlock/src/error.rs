@@ -158,34 +158,27 @@ pub enum ReadError {
 }
 
 /// An operation that too few nodes answered. `Display` describes the failure, for example `not extended`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Operation {
     /// Extending a lease.
+    #[error("not extended")]
     Extend,
     /// Checking a detached lease.
+    #[error("not known whether it is held")]
     Check,
     /// Releasing a lease, or retiring an owner.
+    #[error("released, but not acknowledged by a majority")]
     Release,
     /// Inspecting a name.
+    #[error("no quorum for inspecting {0:?}")]
     Inspect(Name),
     /// Listing names.
+    #[error("no quorum for a listing")]
     List,
     /// Reading the history.
+    #[error("no node returned its history")]
     History,
-}
-
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Extend => f.write_str("not extended"),
-            Self::Check => f.write_str("not known whether it is held"),
-            Self::Release => f.write_str("released, but not acknowledged by a majority"),
-            Self::Inspect(name) => write!(f, "no quorum for inspecting {name:?}"),
-            Self::List => f.write_str("no quorum for a listing"),
-            Self::History => f.write_str("no node returned its history"),
-        }
-    }
 }
 
 /// A lock was not acquired. The client is releasing all grants of the attempt.

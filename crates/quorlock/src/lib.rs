@@ -29,8 +29,8 @@ mod api;
 mod cluster;
 mod detached;
 mod error;
-#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 #[cfg(test)]
 mod imports;
@@ -60,7 +60,7 @@ pub use cluster::doctor::{Examination, ExaminedNode, Finding, NodeState, Severit
 pub use cluster::inspect::Inspection;
 pub use cluster::list::{Filter, LIST_DEFAULT, LIST_MAX, ListPage, Listing};
 pub use cluster::settings::{MAX_CLOCK_SKEW_DEFAULT, MAX_CLOCK_STEP_BACK_DEFAULT, MAX_TTL_DEFAULT};
-pub use cluster::stats::{NodeStats, Stats};
+pub use cluster::stats::NodeStats;
 pub use cluster::view::{EventView, HolderView, LockOnNode, LockView, WaiterView};
 pub use detached::{DetachedLease, LeaseTextError, Released};
 pub use error::{
@@ -68,7 +68,7 @@ pub use error::{
     Operation, ReadError, ReconfigureError, RunError,
 };
 pub use lease::claim::Progress;
-pub use link::RoundTrips;
+pub use link::{RoundTrips, Stats};
 pub use node::event::{Event, HISTORY_MAX, REASON_BYTES_MAX, What};
 pub use node::memory::MemoryNodes;
 pub use node::url::mask_url;

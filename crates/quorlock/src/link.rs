@@ -14,6 +14,7 @@ pub(crate) mod quarantine_records;
 
 pub(crate) use claims::{ClaimEvents, Claims};
 pub(crate) use counters::Counters;
+pub use counters::Stats;
 pub use latency::RoundTrips;
 pub(crate) use outages::Outages;
 
@@ -56,7 +57,7 @@ pub(crate) struct Sender {
 }
 
 /// The settings of a link.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct LinkConfig {
     /// The deadline for each step of a handshake.
     pub(crate) handshake_deadline: Duration,
@@ -142,17 +143,6 @@ impl LinkState {
 }
 
 impl Inner {
-    fn new(rules: Rules, now: Moment) -> Self {
-        Self {
-            state: LinkState::Connecting,
-            down_since: Some(now),
-            closing: false,
-            delivery: Delivery::new(rules),
-            connection: None,
-            notes: Notes::default(),
-        }
-    }
-
     /// Sets the state. A new reason for the same outage does not restart its time.
     fn set_state(&mut self, state: LinkState, now: Moment) {
         self.down_since = if let LinkState::Up(_) = state { None } else { self.down_since.or(Some(now)) };
@@ -190,16 +180,24 @@ const BACKOFF_MAX: Duration = Duration::from_secs(1);
 
 impl Link {
     pub(crate) fn new(node: usize, title: &str, config: LinkConfig) -> Self {
+        let inner = Inner {
+            state: LinkState::Connecting,
+            down_since: Some(clock::now()),
+            closing: false,
+            delivery: Delivery::new(config.rules),
+            connection: None,
+            notes: Notes::default(),
+        };
         Self {
             node,
             title: title.into(),
-            inner: Mutex::new(Inner::new(config.rules, clock::now())),
+            inner: Mutex::new(inner),
             config,
             wake: Notify::new(),
             news: Notify::new(),
             clock_offset: AtomicI64::new(OFFSET_UNKNOWN),
             stale: AtomicBool::new(false),
-            latency: Latency::new(),
+            latency: Latency::default(),
             doubts: AtomicU64::new(0),
             settled_doubts: AtomicU64::new(0),
             connections: AtomicU64::new(0),

@@ -6,6 +6,7 @@ mod file;
 pub(crate) use caller::{Caller, Peer, PublicRequest};
 pub use file::{ClientsError, hash_bearer_token};
 
+use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -19,14 +20,9 @@ use crate::problem::{Code, Problem};
 /// has one line for each client.
 #[derive(Clone, Debug, Default)]
 pub struct Clients {
-    identities: Vec<Arc<Identity>>,
-}
-
-impl Clients {
-    /// Returns the client with this proof. Only hashes are compared, so the timing reveals nothing about a secret.
-    fn find(&self, proof: Proof) -> Option<&Arc<Identity>> {
-        self.identities.iter().find(|identity| identity.proof == Some(proof))
-    }
+    /// Each client by the hash of its bearer token (`sha256:..`) or of its certificate (`cert:..`). Only hashes are
+    /// compared, so the timing of a lookup reveals nothing about a secret.
+    identities: HashMap<String, Arc<Identity>>,
 }
 
 /// The identity of a caller, and its permissions.
@@ -35,20 +31,9 @@ pub(crate) struct Identity {
     pub(crate) name: String,
     /// The key under which the limiter counts the requests, waits and connections of this caller.
     pub(crate) limit_key: Arc<str>,
-    /// `None` if the service does not authenticate callers.
-    proof: Option<Proof>,
     scopes: Vec<Scope>,
     /// The patterns of the names that this caller has access to.
     pub(crate) names: Vec<Filter>,
-}
-
-/// The hash of the secret that authenticates a client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Proof {
-    /// The hash of the client's bearer token.
-    Bearer([u8; 32]),
-    /// The hash of the client's certificate.
-    Certificate([u8; 32]),
 }
 
 /// A permission for one kind of call.
@@ -76,7 +61,6 @@ impl Identity {
         Arc::new(Self {
             name: address.to_string(),
             limit_key: limit_key_of(address).into(),
-            proof: None,
             scopes: Scope::ALL.map(|(_, scope)| scope).into(),
             names: vec![Filter::default()],
         })
@@ -104,6 +88,11 @@ impl Identity {
     pub(crate) fn can_see(&self, name: &str) -> bool {
         self.names.iter().any(|names| names.matches(name))
     }
+}
+
+/// Returns the hash of a bearer token, as it is written in the file of clients.
+fn hash_of_token(token: &str) -> String {
+    format!("sha256:{}", hex(&sha256(token.as_bytes())))
 }
 
 pub(crate) fn sha256(bytes: &[u8]) -> [u8; 32] {

@@ -176,7 +176,7 @@ impl Hub {
     async fn wait_until_fresh(&self) {
         let mut reads = self.read_count.subscribe();
         let count_before = *reads.borrow_and_update();
-        if !self.state().last_read.as_ref().is_some_and(LastRead::is_fresh) {
+        if self.state().last_read.as_ref().is_none_or(|read| read.fresh_until <= Instant::now()) {
             self.read_requested.notify_one();
             // The hub owns the sender, so this wait cannot fail.
             let _ = reads.wait_for(|count| *count > count_before).await;

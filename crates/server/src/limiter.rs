@@ -27,7 +27,7 @@ pub(crate) struct Limiter {
     requests: DefaultKeyedRateLimiter<Arc<str>>,
     reads: DefaultKeyedRateLimiter<Arc<str>>,
     released_keys: DefaultKeyedRateLimiter<Arc<str>>,
-    names: NameLimiter,
+    pub(crate) names: NameLimiter,
     pub(crate) waiters: Arc<ConcurrencyLimit>,
     pub(crate) event_streams: Arc<ConcurrencyLimit>,
     pub(crate) connections: Arc<ConcurrencyLimit>,
@@ -99,11 +99,6 @@ impl Limiter {
             let detail = format!("too many new names: {why}, because the nodes keep a fence for each; reuse names");
             Problem::new(Code::RateLimited, detail).retry_after(pause)
         })
-    }
-
-    /// Records that a client has renewed a lease of this name.
-    pub(crate) fn record_renewal(&self, caller: &Arc<str>, name: &str) {
-        self.names.record_renewal(caller, name, Instant::now());
     }
 
     fn rate_limited(&self, detail: impl Into<String>, early: &NotUntil<<DefaultClock as Clock>::Instant>) -> Problem {

@@ -24,10 +24,8 @@ pub(crate) struct NameLimiter {
 struct ClientNames {
     /// When the current period started.
     period_start: Instant,
-    /// The names that were used in the current period.
-    current: HashSet<u64>,
-    /// The names that were used in the previous period, but not in the current one.
-    previous: HashSet<u64>,
+    /// The names of the current and of the previous period, and whether each was used in the current one.
+    names: HashMap<u64, bool>,
 }
 
 impl NameLimiter {
@@ -42,13 +40,11 @@ impl NameLimiter {
         let mut clients = self.clients.lock();
         let used = clients.entry(Arc::clone(client)).or_insert_with(|| ClientNames::new(now));
         used.start_due_periods(now);
-        let new = hashes.iter().filter(|hash| !used.contains(**hash)).count();
-        if new > 0 && used.len() + new > self.max_names_per_client {
+        let new = hashes.iter().filter(|hash| !used.names.contains_key(hash)).count();
+        if new > 0 && used.names.len() + new > self.max_names_per_client {
             return Err((used.period_start + FENCE_RETENTION).saturating_duration_since(now));
         }
-        for hash in hashes {
-            used.add(hash);
-        }
+        used.names.extend(hashes.into_iter().map(|hash| (hash, true)));
         Ok(())
     }
 
@@ -58,42 +54,29 @@ impl NameLimiter {
         let mut clients = self.clients.lock();
         let used = clients.entry(Arc::clone(client)).or_insert_with(|| ClientNames::new(now));
         used.start_due_periods(now);
-        used.add(hash);
+        used.names.insert(hash, true);
     }
 
     /// Removes the clients that have no names left.
     pub(crate) fn remove_idle_clients(&self, now: Instant) {
         self.clients.lock().retain(|_, used| {
             used.start_due_periods(now);
-            used.len() > 0
+            !used.names.is_empty()
         });
     }
 }
 
 impl ClientNames {
     fn new(now: Instant) -> Self {
-        Self { period_start: now, current: HashSet::new(), previous: HashSet::new() }
+        Self { period_start: now, names: HashMap::new() }
     }
 
     /// Starts a new period for each period that has ended.
     fn start_due_periods(&mut self, now: Instant) {
         while now.saturating_duration_since(self.period_start) >= FENCE_RETENTION {
-            self.previous = std::mem::take(&mut self.current);
+            self.names.retain(|_, is_current| std::mem::take(is_current));
             self.period_start += FENCE_RETENTION;
         }
-    }
-
-    fn len(&self) -> usize {
-        self.current.len() + self.previous.len()
-    }
-
-    fn contains(&self, hash: u64) -> bool {
-        self.current.contains(&hash) || self.previous.contains(&hash)
-    }
-
-    fn add(&mut self, hash: u64) {
-        self.previous.remove(&hash);
-        self.current.insert(hash);
     }
 }
 

@@ -27,6 +27,7 @@ use crate::node::Node;
 use crate::node::memory::MemoryNodes;
 use crate::platform::entropy;
 use contact::{first_contact, majority_contact};
+use nodes::NodeSource;
 pub(crate) use nodes::not_a_process;
 
 /// The interval at which a link retries failed operations.
@@ -61,10 +62,7 @@ const SILENCE_MIN: Duration = Duration::from_secs(1);
 #[must_use = "a builder does nothing before connect"]
 pub struct ClientBuilder {
     settings: Settings,
-    urls: Vec<String>,
-    memory: Option<MemoryNodes>,
-    #[cfg(feature = "sim")]
-    simulated: Option<usize>,
+    nodes: Vec<NodeSource>,
     login: Option<(String, String)>,
     template: Option<String>,
     label: String,
@@ -94,7 +92,7 @@ impl ClientBuilder {
     /// Escape special characters with `%`. After a failover, locks continue with the data of the new master, which may
     /// have missed votes: see `docs/guarantees.md`.
     pub fn nodes<U: AsRef<str>>(mut self, urls: impl IntoIterator<Item = U>) -> Self {
-        self.urls = urls.into_iter().map(|url| url.as_ref().to_owned()).collect();
+        self.nodes = urls.into_iter().map(|url| NodeSource::Url(url.as_ref().to_owned())).collect();
         self
     }
 
@@ -107,7 +105,7 @@ impl ClientBuilder {
 
     /// Uses nodes in the memory of this process instead of URLs.
     pub fn memory(mut self, nodes: &MemoryNodes) -> Self {
-        self.memory = Some(nodes.clone());
+        self.nodes = nodes.iter().map(NodeSource::Node).collect();
         self
     }
 
@@ -266,7 +264,7 @@ impl ClientBuilder {
     #[cfg(feature = "sim")]
     #[doc(hidden)]
     pub fn simulated(mut self, nodes: usize) -> Self {
-        self.simulated = Some(nodes);
+        self.nodes = crate::node::sim::nodes(nodes).into_iter().map(NodeSource::Node).collect();
         self
     }
 
@@ -342,9 +340,8 @@ impl ClientBuilder {
     }
 
     fn settings(&self) -> Result<Settings, ConfigError> {
-        let embedded = self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("sqlite:"));
-        let settings = Settings { embedded, ..self.settings.clone() };
-        settings.complete(self.count(), self.keys()?, self.holder())
+        let settings = Settings { embedded: self.has_url("sqlite:"), ..self.settings.clone() };
+        settings.complete(self.nodes.len(), self.keys()?, self.holder())
     }
 }
 
@@ -352,7 +349,7 @@ impl ClientBuilder {
 impl fmt::Debug for ClientBuilder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let builder = &mut f.debug_struct("ClientBuilder");
-        builder.field("nodes", &self.count()).field("label", &self.label).field("settings", &self.settings);
+        builder.field("nodes", &self.nodes.len()).field("label", &self.label).field("settings", &self.settings);
         builder.finish_non_exhaustive()
     }
 }

@@ -18,10 +18,10 @@ use crate::cluster::break_lock::{Break, Broken, break_lock};
 use crate::cluster::history::history;
 use crate::cluster::inspect::{Inspection, inspect};
 use crate::cluster::list::{Filter, ListPage, Listing, list, list_page};
-use crate::cluster::stats::{NodeStats, Stats};
+use crate::cluster::stats::NodeStats;
 use crate::detached::{DetachedLease, Released, ops};
 use crate::error::{BreakError, CloseError, ConfigError, ConnectError, LeaseError, ReadError, ReconfigureError};
-use crate::link::Link;
+use crate::link::{Link, Stats};
 use crate::node::event::Event;
 use crate::node::memory::MemoryNodes;
 use crate::node::{Companion, LockKey};
@@ -433,7 +433,7 @@ impl Client {
     /// # }).unwrap();
     /// ```
     pub fn stats(&self) -> Stats {
-        Stats::read(&self.cluster().counters)
+        self.cluster().counters.stats()
     }
 
     /// Returns the number of pending timer calls, of attempts, leases and requests. Only for tests of this project.

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -17,6 +16,7 @@ use crate::error::{Operation, ReadError};
 use crate::link::Link;
 use crate::node::event::{Event, HISTORY_MAX, What, word_for};
 use crate::node::{Answer, Question};
+use crate::platform::sync::Mutex;
 use crate::platform::{clock, entropy};
 
 /// The shortest deadline for reading a node's history.
@@ -25,15 +25,14 @@ const RECALL_DEADLINE_MIN: Duration = Duration::from_secs(1);
 /// The time of a client's last event, in microseconds. The client's estimate of the nodes' clocks changes a little with
 /// every reply, but a later event must not get an earlier time.
 #[derive(Debug, Default)]
-pub(crate) struct LastEventTime(AtomicU64);
+pub(crate) struct LastEventTime(Mutex<u64>);
 
 impl LastEventTime {
     /// Returns the time of the next event: `estimate`, or the microsecond after the last event if that is later.
     fn next(&self, estimate: u64) -> u64 {
-        let later = |last: u64| estimate.max(last.saturating_add(1));
-        // The closure never returns `None`.
-        let last = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| Some(later(last)));
-        last.map_or(estimate, later)
+        let mut last = self.0.lock();
+        *last = estimate.max(last.saturating_add(1));
+        *last
     }
 }
 

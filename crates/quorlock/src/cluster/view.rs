@@ -142,17 +142,12 @@ impl From<&Holder> for HolderView {
     }
 }
 
-impl From<&Waiting> for WaiterView {
-    fn from(waiting: &Waiting) -> Self {
-        Self { since_ms: waiting.since_micros / 1_000, shared: waiting.shared }
-    }
-}
-
 impl From<&Inspection> for LockView {
     fn from(inspection: &Inspection) -> Self {
         let nodes: Vec<_> = inspection.nodes.iter().map(|(node, report)| LockOnNode::new(node, report)).collect();
         let holding = || nodes.iter().filter(|node| node.held);
         let majority = inspection.holder();
+        let waiter = |waiting: &Waiting| WaiterView { since_ms: waiting.since_micros / 1_000, shared: waiting.shared };
         let with_most_holders = holding().max_by_key(|node| node.holds);
         let digest = holding().find_map(|node| node.digest.clone()).filter(|_| majority.is_some());
         Self {
@@ -168,7 +163,7 @@ impl From<&Inspection> for LockView {
             since_ms: holding().filter_map(|node| node.since_ms).min().filter(|_| digest.is_none()),
             left_ms: holding().filter_map(|node| node.left_ms).max(),
             waiting: inspection.waiting(),
-            queue: inspection.queue().iter().map(WaiterView::from).collect(),
+            queue: inspection.queue().iter().map(waiter).collect(),
             digest,
             nodes,
         }

@@ -3,9 +3,10 @@
 //! The name and the holder stay readable: only bytes that are not allowed in the word are written as `%` and two
 //! hexadecimal digits.
 
-use std::fmt::Write as _;
+use std::borrow::Cow;
 use std::time::Duration;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, LeaseId, Name, OwnerId};
 use quorlock_core::terms::{Mode, PERMITS_MAX};
@@ -15,8 +16,8 @@ use super::DetachedLease;
 
 /// The prefix of version 1 of the text.
 const VERSION: &str = "q1.";
-/// The initial capacity of a text. Most texts are not longer.
-const TEXT_BYTES_USUAL: usize = 256;
+/// The bytes that are not allowed in the word.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'/').remove(b':');
 
 /// The text is not a lease. The error does not repeat the text, because it may contain a part of a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,24 +41,10 @@ pub enum LeaseTextError {
 
 pub(super) fn write(lease: &DetachedLease) -> String {
     let DetachedLease { name, id, fence, ttl, mode, holder } = lease;
-    let mut text = String::with_capacity(TEXT_BYTES_USUAL);
-    text.push_str(VERSION);
-    escape(&mut text, name.as_str());
-    text.push('.');
-    text.extend(id.reveal_digits().map(char::from));
-    // Writing to a string cannot fail.
-    let _ = match fence {
-        Some(fence) => write!(text, ".{fence}."),
-        None => write!(text, ".-."),
-    };
-    let _ = write!(text, "{}.", ttl.as_millis());
-    write_mode(&mut text, *mode);
-    text.push('.');
-    escape(&mut text, holder);
-    let sum = sum(&text);
-    text.push('.');
-    text.push_str(&sum);
-    text
+    let (name, id, holder) = (escape(name.as_str()), id.reveal(), escape(holder));
+    let fence = fence.map_or_else(|| "-".into(), |fence| fence.to_string());
+    let body = format!("{VERSION}{name}.{id}.{fence}.{}.{}.{holder}", ttl.as_millis(), mode_text(*mode));
+    format!("{body}.{}", sum(&body))
 }
 
 pub(super) fn read(text: &str) -> Result<DetachedLease, LeaseTextError> {
@@ -73,36 +60,37 @@ pub(super) fn read(text: &str) -> Result<DetachedLease, LeaseTextError> {
 }
 
 fn read_parts(text: &str) -> Option<DetachedLease> {
-    let (body, written_sum) = text.rsplit_once('.')?;
-    if text.len() > DetachedLease::TEXT_BYTES_MAX || written_sum != sum(body) {
+    if text.len() > DetachedLease::TEXT_BYTES_MAX {
         return None;
     }
-    let parts: Vec<&str> = body.split('.').collect();
-    let [_version, name, id, fence, ttl, mode, holder] = parts[..] else { return None };
-    let fence = if fence == "-" { None } else { Some(Fence::new(parse_number(fence)?)) };
+    let parts: Vec<&str> = text.split('.').collect();
+    let [_version, name, id, fence, ttl, mode, holder, _sum] = parts[..] else { return None };
+    let fence = if fence == "-" { None } else { Some(Fence::new(fence.parse().ok()?)) };
     let mode = read_mode(mode)?;
     // A plain lock can only be exclusive.
     if fence.is_none() && mode != Mode::EXCLUSIVE {
         return None;
     }
-    Some(DetachedLease {
+    let lease = DetachedLease {
         name: Name::new(&unescape(name)?).ok()?,
         id: LeaseId::parse(id)?,
         fence,
-        ttl: Ttl::new(Duration::from_millis(parse_number(ttl)?), TTL_MAX).ok()?,
+        ttl: Ttl::new(Duration::from_millis(ttl.parse().ok()?), TTL_MAX).ok()?,
         mode,
         holder: unescape(holder).filter(|holder| Holder::decode(holder).is_some())?.into(),
-    })
+    };
+    // A lease has only one text. The comparison also finds a wrong sum.
+    (write(&lease) == text).then_some(lease)
 }
 
-fn write_mode(text: &mut String, mode: Mode) {
-    let _ = match mode {
-        Mode::Exclusive { writer: None } => write!(text, "x"),
-        Mode::Exclusive { writer: Some(owner) } => write!(text, "w:{}", owner.reveal()),
-        Mode::Reentrant { owner } => write!(text, "r:{}", owner.reveal()),
-        Mode::Shared { owner, .. } => write!(text, "s:{}", owner.reveal()),
-        Mode::Slot { permits, slot } => write!(text, "k:{slot}/{permits}"),
-    };
+fn mode_text(mode: Mode) -> String {
+    match mode {
+        Mode::Exclusive { writer: None } => "x".into(),
+        Mode::Exclusive { writer: Some(owner) } => format!("w:{}", owner.reveal()),
+        Mode::Reentrant { owner } => format!("r:{}", owner.reveal()),
+        Mode::Shared { owner, .. } => format!("s:{}", owner.reveal()),
+        Mode::Slot { permits, slot } => format!("k:{slot}/{permits}"),
+    }
 }
 
 fn read_mode(text: &str) -> Option<Mode> {
@@ -115,43 +103,19 @@ fn read_mode(text: &str) -> Option<Mode> {
         ("s", owner) => Some(Mode::Shared { owner: OwnerId::parse(owner)?, reenters: false }),
         ("k", slots) => {
             let (slot, permits) = slots.split_once('/')?;
-            let (slot, permits) = (parse_number(slot)?, parse_number(permits)?);
-            let (slot, permits) = (u32::try_from(slot).ok()?, u32::try_from(permits).ok()?);
+            let (slot, permits) = (slot.parse().ok()?, permits.parse().ok()?);
             (slot < permits && permits <= PERMITS_MAX).then_some(Mode::Slot { permits, slot })
         }
         _ => None,
     }
 }
 
-/// Parses a number that consists of digits only: `str::parse` would also accept a sign.
-fn parse_number(text: &str) -> Option<u64> {
-    text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
-}
-
-/// Appends a text to the word, with `%` escapes.
-fn escape(word: &mut String, text: &str) {
-    let hex_digit = |bits: u8| char::from(b"0123456789abcdef"[usize::from(bits & 15)]);
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-_/:".contains(&byte) {
-            word.push(char::from(byte));
-        } else {
-            word.extend(['%', hex_digit(byte >> 4), hex_digit(byte)]);
-        }
-    }
+fn escape(text: &str) -> String {
+    utf8_percent_encode(text, ESCAPED).to_string()
 }
 
 fn unescape(word: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(word.len());
-    let mut rest = word.bytes();
-    while let Some(byte) = rest.next() {
-        bytes.push(if byte == b'%' {
-            let hex_digit = |byte: Option<u8>| char::from(byte?).to_digit(16);
-            u8::try_from(hex_digit(rest.next())? * 16 + hex_digit(rest.next())?).ok()?
-        } else {
-            byte
-        });
-    }
-    String::from_utf8(bytes).ok()
+    percent_decode_str(word).decode_utf8().ok().map(Cow::into_owned)
 }
 
 /// Returns a checksum (32-bit FNV-1a) that detects typing errors. It does not protect against forgery.

@@ -64,6 +64,7 @@ pub(crate) struct Claim {
 }
 
 /// The state of a claim, which its mutex guards.
+#[derive(Default)]
 struct ClaimState {
     stage: Stage,
     attempt: LeaseId,
@@ -115,6 +116,12 @@ enum Stage {
     Over(Option<Box<Defeat>>),
 }
 
+impl Default for Stage {
+    fn default() -> Self {
+        Self::Over(None)
+    }
+}
+
 impl Claim {
     /// Starts to acquire the lock. [`won`](Self::won) waits for the result; [`let_go`](Self::let_go) ends the claim at
     /// any time.
@@ -123,22 +130,7 @@ impl Claim {
         let mut machine = Box::new(Acquire::new(terms, &mut rng));
         let attempt = machine.attempt();
         let steps = machine.tick(now, cluster.node_micros(now), &mut rng);
-        let inner = ClaimState {
-            stage: Stage::Acquiring { machine, news: None },
-            attempt,
-            asked: NodeSet::default(),
-            has_asked: false,
-            listens: false,
-            waiter: None,
-            granted: NodeSet::default(),
-            wall_until: 0,
-            end: None,
-            verdict: None,
-            owner_fence: None,
-            call: None,
-            queued: NodeSet::default(),
-            has_changed: false,
-        };
+        let inner = ClaimState { stage: Stage::Acquiring { machine, news: None }, attempt, ..ClaimState::default() };
         let claim = Arc::new(Self {
             cluster: Arc::clone(cluster),
             key: Arc::clone(key),

@@ -2,7 +2,6 @@
 //! registry knows the live claims, those that wait in a queue, and detached leases.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
@@ -141,11 +140,5 @@ impl Claims {
 
     fn live(&self) -> Vec<Arc<dyn ClaimEvents>> {
         self.live.lock().values().filter_map(Weak::upgrade).collect()
-    }
-}
-
-impl fmt::Debug for Claims {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} claims, {} repairs", self.live.lock().len(), self.detached.lock().len())
     }
 }

@@ -1,56 +1,72 @@
 //! Counts a client's operations, and the messages on its links.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use quorlock_core::vote::Verdict;
 
-/// The counters of one client. The links add the messages, and the claims add the results.
-#[derive(Debug, Default)]
-pub(crate) struct Counters {
-    pub(crate) acquired: AtomicU64,
-    pub(crate) sealed_late: AtomicU64,
-    pub(crate) held: AtomicU64,
-    pub(crate) no_quorum: AtomicU64,
-    pub(crate) too_slow: AtomicU64,
-    pub(crate) lost: AtomicU64,
-    pub(crate) requests: AtomicU64,
-    pub(crate) replies: AtomicU64,
-    pub(crate) hints: AtomicU64,
+use crate::platform::sync::Mutex;
+
+/// The counters of a client since it connected, for logs and metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Locks that were acquired.
+    pub acquired: u64,
+    /// Acquires that took a second round, because the nodes had granted different fences.
+    pub sealed_late: u64,
+    /// Acquires that ended because somebody else held the lock.
+    pub held: u64,
+    /// Acquires that ended because too few nodes voted.
+    pub no_quorum: u64,
+    /// Acquires that ended because a majority granted too late.
+    pub too_slow: u64,
+    /// Leases that were lost: their validity ended before they were released.
+    pub lost: u64,
+    /// Requests that were sent. A request to three nodes counts three times.
+    pub requests: u64,
+    /// Replies that were received.
+    pub replies: u64,
+    /// Hints that were received.
+    pub hints: u64,
 }
 
+/// The counters of one client. The links add the messages, and the claims add the results.
+#[derive(Default)]
+pub(crate) struct Counters(Mutex<Stats>);
+
 impl Counters {
+    pub(crate) fn stats(&self) -> Stats {
+        *self.0.lock()
+    }
+
     pub(crate) fn won(&self, sealed_late: bool) {
-        add(&self.acquired, 1);
-        add(&self.sealed_late, usize::from(sealed_late));
+        let mut stats = self.0.lock();
+        stats.acquired += 1;
+        stats.sealed_late += u64::from(sealed_late);
     }
 
     pub(crate) fn defeated(&self, verdict: Verdict) {
+        let mut stats = self.0.lock();
         match verdict {
-            Verdict::Held => add(&self.held, 1),
-            Verdict::NoQuorum | Verdict::CutOff => add(&self.no_quorum, 1),
-            Verdict::TooSlow | Verdict::Won => add(&self.too_slow, 1),
+            Verdict::Held => stats.held += 1,
+            Verdict::NoQuorum | Verdict::CutOff => stats.no_quorum += 1,
+            Verdict::TooSlow | Verdict::Won => stats.too_slow += 1,
             // The request was wrong, and no counter covers that.
             Verdict::Mismatch => {}
         }
     }
 
     pub(crate) fn lost(&self) {
-        add(&self.lost, 1);
+        self.0.lock().lost += 1;
     }
 
     pub(crate) fn sent(&self, requests: usize) {
-        add(&self.requests, requests);
+        self.0.lock().requests += requests as u64;
     }
 
     pub(crate) fn received(&self, replies: usize) {
-        add(&self.replies, replies);
+        self.0.lock().replies += replies as u64;
     }
 
     pub(crate) fn heard_hint(&self) {
-        add(&self.hints, 1);
+        self.0.lock().hints += 1;
     }
-}
-
-fn add(counter: &AtomicU64, count: usize) {
-    counter.fetch_add(count as u64, Ordering::Relaxed);
 }

@@ -133,12 +133,10 @@ impl Link {
     /// Logs the end of a quarantine, and removes its record.
     pub(super) fn out_of_quarantine(&self, epoch: Epoch) {
         tracing::info!(node = %self.title, "out of quarantine");
-        if self.config.records.have_folder() {
-            let records = self.config.records.clone();
-            runtime::spawn(async move {
-                runtime::blocking(move || records.remove(epoch)).await;
-            });
-        }
+        let records = self.config.records.clone();
+        runtime::spawn(async move {
+            runtime::blocking(move || records.remove(epoch)).await;
+        });
     }
 }
 

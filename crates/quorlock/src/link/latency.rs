@@ -1,10 +1,11 @@
 //! Statistics of one node: its round trip times, and how often it has lost its memory.
 
-use crate::platform::sync::Mutex;
-use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use quorlock_core::node::Epoch;
+
+use crate::platform::sync::Mutex;
 
 /// The number of round trips that are kept: the newest ones.
 const TRIPS_KEPT: usize = 256;
@@ -20,54 +21,46 @@ pub struct RoundTrips {
 }
 
 /// The latency of one node, as measured by its link.
-#[derive(Debug)]
-pub(crate) struct Latency {
-    /// The newest round trips in microseconds, each at least 1; zero for unused elements.
-    trips: [AtomicU32; TRIPS_KEPT],
-    next: AtomicUsize,
-    epoch: Mutex<Option<Epoch>>,
-    restarts: AtomicU64,
+#[derive(Default)]
+pub(crate) struct Latency(Mutex<Measured>);
+
+#[derive(Default)]
+struct Measured {
+    /// The newest round trips.
+    trips: VecDeque<Duration>,
+    epoch: Option<Epoch>,
+    restarts: u64,
 }
 
 impl Latency {
-    pub(super) fn new() -> Self {
-        Self {
-            trips: [const { AtomicU32::new(0) }; TRIPS_KEPT],
-            next: AtomicUsize::new(0),
-            epoch: Mutex::new(None),
-            restarts: AtomicU64::new(0),
-        }
-    }
-
     /// Records a round trip.
     pub(super) fn record_trip(&self, trip: Duration) {
-        let at = self.next.fetch_add(1, Ordering::Relaxed) % TRIPS_KEPT;
-        let micros = u32::try_from(trip.as_micros()).unwrap_or(u32::MAX).max(1);
-        self.trips[at].store(micros, Ordering::Relaxed);
+        let trips = &mut self.0.lock().trips;
+        if trips.len() >= TRIPS_KEPT {
+            trips.pop_front();
+        }
+        trips.push_back(trip);
     }
 
     /// Records the epoch, which names the current life of the node's memory. If it differs from the last epoch, counts
     /// a memory loss.
     pub(super) fn record_epoch(&self, epoch: Epoch) {
-        let before = self.epoch.lock().replace(epoch);
-        if before.is_some_and(|before| before != epoch) {
-            self.restarts.fetch_add(1, Ordering::Relaxed);
-        }
+        let mut measured = self.0.lock();
+        let before = measured.epoch.replace(epoch);
+        measured.restarts += u64::from(before.is_some_and(|before| before != epoch));
     }
 
     /// Returns how often this link has seen the node lose its memory.
     pub(crate) fn restarts(&self) -> u64 {
-        self.restarts.load(Ordering::Relaxed)
+        self.0.lock().restarts
     }
 
     /// Returns the newest round trip times.
     pub(crate) fn round_trips(&self) -> Option<RoundTrips> {
-        let recorded = self.trips.iter().map(|trip| trip.load(Ordering::Relaxed)).filter(|trip| *trip > 0);
-        let mut trips: Vec<u32> = recorded.collect();
+        let mut trips: Vec<Duration> = self.0.lock().trips.iter().copied().collect();
         trips.sort_unstable();
         let percentile = |percent: usize| trips.get((trips.len() * percent).div_ceil(100).saturating_sub(1)).copied();
-        let micros = |micros: u32| Duration::from_micros(micros.into());
-        Some(RoundTrips { p50: micros(percentile(50)?), p99: micros(percentile(99)?) })
+        Some(RoundTrips { p50: percentile(50)?, p99: percentile(99)? })
     }
 }
 

@@ -5,9 +5,8 @@
 //! one process to the next, so that the time between two short-lived processes is included.
 
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs;
-use std::io::{self, Write as _};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -56,29 +55,19 @@ impl Sighting {
     fn encode(self, epoch: Epoch, clocks: &str) -> String {
         let (boot, raw) = self.since.started();
         let elapsed = self.elapsed_micros;
-        let mut text =
+        let text =
             format!("{TITLE}\nepoch {:032x}\nclocks {clocks}\nboot {boot}\nraw {raw}\nelapsed {elapsed}\n", epoch.0);
-        let sum = checksum(&text);
-        // Writing into a string does not fail.
-        let _ = writeln!(text, "sum {sum:016x}");
-        text
+        format!("{text}sum {:016x}\n", checksum(&text))
     }
 
     /// Reads a record. Returns `None` if the record is damaged, is about another epoch (life of the node's memory), or
     /// comes from clocks that have been reset since.
     fn decode(text: &str, epoch: Epoch, clocks: &str) -> Option<Self> {
-        let (body, sum) = text.split_at_checked(text.rfind("sum ")?)?;
-        if sum != format!("sum {:016x}\n", checksum(body)) {
-            return None;
-        }
-        let mut lines = body.lines();
-        let mut field = |name: &str| lines.next()?.strip_prefix(name);
-        let is_ours =
-            field(TITLE)?.is_empty() && field("epoch ")? == format!("{:032x}", epoch.0) && field("clocks ")? == clocks;
-        let (boot, raw) = (field("boot ")?.parse().ok()?, field("raw ")?.parse().ok()?);
-        let elapsed_micros = field("elapsed ")?.parse().ok()?;
-        let since = Stopwatch::resume(boot, raw).filter(|_| is_ours)?;
-        Some(Self { elapsed_micros, since })
+        let number = |name| text.lines().find_map(|line| line.strip_prefix(name))?.parse().ok();
+        let since = Stopwatch::resume(number("boot ")?, number("raw ")?)?;
+        let sighting = Self { elapsed_micros: number("elapsed ")?, since };
+        // Every other part of a sound record follows from these numbers.
+        (sighting.encode(epoch, clocks) == text).then_some(sighting)
     }
 }
 
@@ -134,11 +123,6 @@ impl Records {
             Err(error) => self.note_trouble(error),
         }
         None
-    }
-
-    /// Returns whether there is a folder for records.
-    pub(crate) fn have_folder(&self) -> bool {
-        self.folder.is_some()
     }
 
     /// Removes the record of a quarantine that is over. This call may block on the disk.

@@ -134,7 +134,7 @@ pub(super) async fn acquire(
     let began = Instant::now();
     let service = &caller.service;
     caller.check_scope(Scope::Lock)?;
-    let request = request.check(&service.client, service.limits, &caller.name)?;
+    let request = request.check(&service.client, service.limits, &caller.name).map_err(Problem::invalid)?;
     request.names.iter().try_for_each(|name| caller.check_scope_and_name(Scope::Lock, name))?;
     service.limiter.count_batch(&caller.limit_key, request.names.len())?;
     service.limiter.count_names(&caller.limit_key, &request.names)?;

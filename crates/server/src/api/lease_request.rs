@@ -85,21 +85,18 @@ pub(super) struct ValidRequest {
 }
 
 impl LeaseRequest {
-    /// Checks the fields of the request. `caller` is the default label.
-    pub(super) fn check(self, client: &Client, limits: Limits, caller: &str) -> Result<ValidRequest, Problem> {
+    /// Checks the fields of the request. `caller` is the default label. The error says why the request is invalid.
+    pub(super) fn check(self, client: &Client, limits: Limits, caller: &str) -> Result<ValidRequest, String> {
         let wait = Duration::from_millis(self.wait_ms);
         if wait > limits.max_wait {
-            let max = limits.max_wait.as_millis();
-            return Err(Problem::invalid(format!(
-                "wait_ms must be at most {max} (got {}): repeat the request to wait longer",
-                self.wait_ms
-            )));
+            let (max, wait) = (limits.max_wait.as_millis(), self.wait_ms);
+            return Err(format!("wait_ms must be at most {max} (got {wait}): repeat the request to wait longer"));
         }
         if self.names.is_some() && (self.mode != HoldMode::Exclusive || self.slots.is_some()) {
-            return Err(Problem::invalid("the locks of several names are exclusive: leave out mode and slots"));
+            return Err("the locks of several names are exclusive: leave out mode and slots".into());
         }
         let (secret_kind, secret) = match (self.key, self.owner) {
-            (Some(_), Some(_)) => return Err(Problem::invalid("a request must not have both a key and an owner")),
+            (Some(_), Some(_)) => return Err("a request must not have both a key and an owner".into()),
             (Some(key), None) => (KEY, Some(check_secret(KEY, key)?)),
             (None, owner) => (OWNER, owner.map(|owner| check_secret(OWNER, owner)).transpose()?),
         };
@@ -109,17 +106,13 @@ impl LeaseRequest {
                 let owner = secret.map(|text| if is_keyed { owner_of_key(&name, &text) } else { owner_of(&text) });
                 let mode = match (self.mode, self.slots, owner) {
                     (HoldMode::Slots, None, _) | (HoldMode::Exclusive | HoldMode::Shared, Some(_), _) => {
-                        return Err(Problem::invalid(
-                            "the mode \"slots\" requires the field slots, and no other mode allows it",
-                        ));
+                        return Err("the mode \"slots\" requires the field slots, and no other mode allows it".into());
                     }
                     (HoldMode::Slots, Some(slots), _) if !(1..=PERMITS_MAX).contains(&slots) => {
-                        return Err(Problem::invalid(format!(
-                            "slots must be between 1 and {PERMITS_MAX} (got {slots})"
-                        )));
+                        return Err(format!("slots must be between 1 and {PERMITS_MAX} (got {slots})"));
                     }
                     (HoldMode::Slots, Some(_), Some(_)) => {
-                        return Err(Problem::invalid(format!("a request with slots must not have {secret_kind}")));
+                        return Err(format!("a request with slots must not have {secret_kind}"));
                     }
                     (HoldMode::Slots, Some(permits), None) => Mode::Slot { permits, slot: 0 },
                     (HoldMode::Shared, None, Some(owner)) => Mode::Shared { owner, reenters: true },
@@ -130,13 +123,13 @@ impl LeaseRequest {
                 (vec![name], Some(mode))
             }
             (None, Some(_)) if secret.is_some() => {
-                return Err(Problem::invalid(format!("a request with several names must not have {secret_kind}")));
+                return Err(format!("a request with several names must not have {secret_kind}"));
             }
             (None, Some(names)) if names.len() > limits.batch => {
-                return Err(Problem::invalid(format!("{} names are too many: at most {}", names.len(), limits.batch)));
+                return Err(format!("{} names are too many: at most {}", names.len(), limits.batch));
             }
             (None, Some(names)) => (names, None),
-            _ => return Err(Problem::invalid("a request must have either name or names")),
+            _ => return Err("a request must have either name or names".into()),
         };
         let label = self.label.filter(|label| !label.is_empty()).unwrap_or_else(|| caller.to_owned());
         let ttl = self.ttl_ms.map(Duration::from_millis);
@@ -145,12 +138,12 @@ impl LeaseRequest {
 }
 
 /// Checks the length of a key or an owner. `kind` is `KEY` or `OWNER`.
-pub(super) fn check_secret(kind: &str, secret: String) -> Result<String, Problem> {
+pub(super) fn check_secret(kind: &str, secret: String) -> Result<String, String> {
     if (SECRET_BYTES_MIN..=SECRET_BYTES_MAX).contains(&secret.len()) {
         return Ok(secret);
     }
     let bounds = format!("{SECRET_BYTES_MIN} to {SECRET_BYTES_MAX} bytes");
-    Err(Problem::invalid(format!("{kind} must have {bounds}, with 128 random bits or more")))
+    Err(format!("{kind} must have {bounds}, with 128 random bits or more"))
 }
 
 /// Derives an owner from an idempotency key and the name of a lock.

@@ -12,7 +12,6 @@ use utoipa::ToSchema;
 use super::acquire::LeaseTimes;
 use super::lease_request::{KEY, check_secret, owner_of_key};
 use crate::auth::{Caller, Scope};
-use crate::config::Limits;
 use crate::http::request::Body;
 use crate::lease_id::LeaseId;
 use crate::problem::{Problem, ProblemDetails};
@@ -50,17 +49,16 @@ pub(super) struct LeaseRefs {
 }
 
 impl LeaseRefs {
-    /// Returns the leases, and whether the request has them as a list. `forms` is the error message for a request in
-    /// another form.
-    fn check(self, limits: Limits, forms: &str) -> Result<(Vec<LeaseRef>, bool), Problem> {
+    /// Returns the leases, at most `max`, and whether the request has them as a list. `forms` is the error message for a
+    /// request in another form.
+    fn check(self, max: usize, forms: &str) -> Result<(Vec<LeaseRef>, bool), Problem> {
         match (self.name, self.lease_id, self.leases) {
             (Some(name), Some(lease_id), None) => Ok((vec![LeaseRef { name, lease_id }], false)),
-            (None, None, Some(leases)) if (1..=limits.batch).contains(&leases.len()) => Ok((leases, true)),
-            (None, None, Some(leases)) => Err(Problem::invalid(format!(
-                "the number of leases must be between 1 and {1} (got {0})",
-                leases.len(),
-                limits.batch
-            ))),
+            (None, None, Some(leases)) if (1..=max).contains(&leases.len()) => Ok((leases, true)),
+            (None, None, Some(leases)) => {
+                let count = leases.len();
+                Err(Problem::invalid(format!("the number of leases must be between 1 and {max} (got {count})")))
+            }
             _ => Err(Problem::invalid(forms)),
         }
     }
@@ -111,7 +109,7 @@ pub(super) enum Renewed {
 )]
 pub(super) async fn renew(caller: Caller, Body(request): Body<LeaseRefs>) -> Result<Json<Renewed>, Problem> {
     let began = Instant::now();
-    let (mut leases, is_list) = request.check(caller.service.limits, RENEW_FORMS)?;
+    let (mut leases, is_list) = request.check(caller.service.limits.batch, RENEW_FORMS)?;
     if let Some(lease) = leases.pop_if(|_| !is_list) {
         return Ok(Json(Renewed::One(renew_one(&caller, &lease, began).await?)));
     }
@@ -128,7 +126,7 @@ async fn renew_one(caller: &Caller, lease: &LeaseRef, began: Instant) -> Result<
     let LeaseId { lease, .. } = verify(caller, lease)?;
     let validity = service.client.extend(&lease).await?;
     service.metrics.renewals.inc();
-    service.limiter.record_renewal(&caller.limit_key, lease.name().as_str());
+    service.limiter.names.record_renewal(&caller.limit_key, lease.name().as_str(), Instant::now());
     let extended_at = Instant::now();
     let times = LeaseTimes::new(began, lease.ttl(), || validity.saturating_sub(extended_at.elapsed()))?;
     Ok(Renewal { name: lease.name().to_string(), fence: lease.fence().map(quorlock::Fence::get), times })
@@ -169,7 +167,7 @@ pub(super) async fn release(caller: Caller, Body(request): Body<ReleaseRequest>)
             return Err(Problem::invalid("a release with key must have name, and neither lease_id nor leases"));
         };
         caller.check_scope_and_name(Scope::Lock, &name)?;
-        let key = check_secret(KEY, key)?;
+        let key = check_secret(KEY, key).map_err(Problem::invalid)?;
         service.limiter.count_released_keys(&caller.limit_key, 1)?;
         // This call ends every lease that a replica has acquired, or is acquiring, for the key.
         service.client.retire(&name, owner_of_key(&name, &key), service.limits.released_key_refusal()).await?;
@@ -177,7 +175,7 @@ pub(super) async fn release(caller: Caller, Body(request): Body<ReleaseRequest>)
         return Ok(StatusCode::NO_CONTENT);
     }
     let refs = LeaseRefs { name, lease_id, leases };
-    let (leases, is_list) = refs.check(service.limits, RELEASE_FORMS)?;
+    let (leases, is_list) = refs.check(service.limits.batch, RELEASE_FORMS)?;
     service.limiter.count_batch(&caller.limit_key, leases.len())?;
     let with_index = |index: usize, problem: Problem| {
         if is_list { problem.with_prefix(format_args!("leases[{index}]")) } else { problem }

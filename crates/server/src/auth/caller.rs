@@ -11,7 +11,7 @@ use axum::http::uri::Authority;
 use parking_lot::Mutex;
 use tracing::Span;
 
-use super::{Identity, Proof, sha256};
+use super::{Identity, hash_of_token, hex, sha256};
 use crate::http::hang_up::WaitMarker;
 use crate::limiter::Reservation;
 use crate::problem::{Code, Problem};
@@ -20,8 +20,8 @@ use crate::service::Service;
 /// The other end of a connection.
 pub(crate) struct Peer {
     pub(crate) address: IpAddr,
-    /// The hash of the client certificate.
-    certificate: Option<[u8; 32]>,
+    /// The hash of the client certificate, as it is written in the file of clients.
+    certificate: Option<String>,
     /// Counts the connection for the limit of the address, or of a known client after its first request.
     reservation: Mutex<Reservation>,
     /// The identity of callers on this connection that have not authenticated.
@@ -35,7 +35,7 @@ impl Peer {
     pub(crate) fn new(address: IpAddr, certificate: Option<&[u8]>, reservation: Reservation) -> Self {
         Self {
             address,
-            certificate: certificate.map(sha256),
+            certificate: certificate.map(|certificate| format!("cert:{}", hex(&sha256(certificate)))),
             reservation: Mutex::new(reservation),
             anonymous: Identity::anonymous(address),
             wait_marker: Arc::default(),
@@ -80,9 +80,8 @@ impl FromRequestParts<Arc<Service>> for Caller {
         let identity = match &service.allowed_clients {
             None => &peer.anonymous,
             Some(clients) => {
-                let token = bearer_token(parts).map(|token| Proof::Bearer(sha256(token.as_bytes())));
-                let certificate = peer.certificate.map(Proof::Certificate);
-                let Some(known) = token.or(certificate).and_then(|proof| clients.find(proof)) else {
+                let hash = bearer_token(parts).map(hash_of_token).or_else(|| peer.certificate.clone());
+                let Some(known) = hash.and_then(|hash| clients.identities.get(&hash)) else {
                     // Failed authentications count for the limit of the address, which limits the guessing of tokens.
                     service.limiter.count_request(&peer.anonymous.limit_key)?;
                     return Err(Problem::new(

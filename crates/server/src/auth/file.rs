@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quorlock::Filter;
 
-use super::{Clients, Identity, Proof, Scope, hex, sha256};
+use super::{Clients, Identity, Scope, hash_of_token};
 
 /// The smallest length of a bearer token. Shorter tokens could be guessed.
 const TOKEN_BYTES_MIN: usize = 32;
@@ -40,7 +40,7 @@ pub fn hash_bearer_token(token: &str) -> Result<String, ClientsError> {
     if token.len() < TOKEN_BYTES_MIN {
         return Err(ClientsError::Short);
     }
-    Ok(format!("sha256:{}", hex(&sha256(token.as_bytes()))))
+    Ok(hash_of_token(token))
 }
 
 impl Clients {
@@ -55,48 +55,39 @@ impl Clients {
     /// # Errors
     /// [`ClientsError::Line`] if a line is invalid, and [`ClientsError::Empty`] if there is no client.
     pub fn parse(text: &str) -> Result<Self, ClientsError> {
-        let mut identities: Vec<Arc<Identity>> = Vec::new();
+        let mut clients = Self::default();
         for (index, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or_default();
             if line.trim().is_empty() {
                 continue;
             }
-            let identity = parse_line(line).map_err(|why| ClientsError::Line { line: index + 1, why })?;
-            if identities.iter().any(|other| other.proof == identity.proof) {
+            let (hash, identity) = parse_line(line).map_err(|why| ClientsError::Line { line: index + 1, why })?;
+            if clients.identities.insert(hash, Arc::new(identity)).is_some() {
                 return Err(ClientsError::Line { line: index + 1, why: "another line has the same hash".into() });
             }
-            identities.push(Arc::new(identity));
         }
-        if identities.is_empty() { Err(ClientsError::Empty) } else { Ok(Self { identities }) }
+        if clients.identities.is_empty() { Err(ClientsError::Empty) } else { Ok(clients) }
     }
 }
 
-fn parse_line(line: &str) -> Result<Identity, String> {
+/// Returns the hash and the identity of a client.
+fn parse_line(line: &str) -> Result<(String, Identity), String> {
     let parts: Vec<&str> = line.split_whitespace().collect();
-    let [name, proof, scopes, names] = parts[..] else {
+    let [name, hash, scopes, names] = parts[..] else {
         return Err(format!("a line must have 4 parts (client, hash, scopes, names), not {}", parts.len()));
     };
-    let proof = match proof.split_once(':') {
-        Some(("sha256", digits)) => parse_hash(digits).map(Proof::Bearer),
-        Some(("cert", digits)) => parse_hash(digits).map(Proof::Certificate),
-        _ => None,
-    };
-    let proof = proof.ok_or("the hash must be sha256: or cert: followed by 64 hexadecimal digits")?;
+    let (kind, digits) = hash.split_once(':').unwrap_or_default();
+    // Certificate tools print colons between the digits.
+    let digits = digits.replace(':', "").to_ascii_lowercase();
+    let is_hash = digits.len() == 64 && digits.bytes().all(|digit| digit.is_ascii_hexdigit());
+    if !is_hash || !["sha256", "cert"].contains(&kind) {
+        return Err("the hash must be sha256: or cert: followed by 64 hexadecimal digits".into());
+    }
     let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
     let scopes = scopes.ok_or("the scopes must be read, lock or admin, separated by commas")?;
     let names = names.split(',').map(Filter::new).collect();
-    Ok(Identity { name: name.to_owned(), limit_key: name.into(), proof: Some(proof), scopes, names })
-}
-
-/// Parses 64 hexadecimal digits. Colons between the digits are ignored, because certificate tools print them.
-fn parse_hash(digits: &str) -> Option<[u8; 32]> {
-    let digits: String = digits.chars().filter(|digit| *digit != ':').collect();
-    if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-        return None;
-    }
-    let byte = |at: usize| u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok();
-    let bytes: Option<Vec<u8>> = (0..32).map(byte).collect();
-    bytes?.try_into().ok()
+    let identity = Identity { name: name.to_owned(), limit_key: name.into(), scopes, names };
+    Ok((format!("{kind}:{digits}"), identity))
 }
 
 #[cfg(test)]
@@ -113,11 +104,10 @@ mod tests {
     fn each_line_defines_a_client_and_comments_are_ignored() {
         let text = format!("# a comment\n\nbilling {HASH} lock,read invoices/*,ledger # another comment\n");
         let clients = Clients::parse(&text).unwrap();
-        let billing = &clients.identities[0];
+        let billing = &clients.identities[&hash_of_token("test")];
         assert_eq!((billing.name.as_str(), billing.scopes.contains(&Scope::Admin)), ("billing", false));
         assert!(billing.names.iter().any(|names| names.matches("ledger")));
-        assert_eq!(clients.find(Proof::Bearer(sha256(b"test"))).unwrap().name, "billing");
-        assert!(clients.find(Proof::Certificate(sha256(b"test"))).is_none());
+        assert!(!clients.identities.contains_key(&HASH.replace("sha256", "cert")), "the hash is of a token");
     }
 
     #[test]

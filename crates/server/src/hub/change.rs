@@ -57,16 +57,13 @@ impl TrackedLock {
         let expected = same.and_then(|same| same.expires_at);
         let is_renewed = expected.zip(expires_at).is_some_and(|(expected, now)| now > expected + JITTER);
         let renewals = same.map_or(0, |same| same.renewals + u64::from(is_renewed));
-        match before {
+        let is_unchanged = |before: &Self| without_countdowns(&before.lock) == without_countdowns(&lock);
+        let (expires_at, event) = match before.filter(|before| !is_renewed && is_unchanged(before)) {
             // Keep the first estimate of the expiry, so that small differences do not add up.
-            Some(before) if !is_renewed && without_countdowns(&before.lock) == without_countdowns(&lock) => {
-                Self { lock, at_ms, renewals, expires_at: before.expires_at, has_recorded_grant, event: before.event }
-            }
-            _ => {
-                let event = publish(&LockEvent { lock: &lock, renewals, at_ms });
-                Self { lock, at_ms, renewals, expires_at, has_recorded_grant, event }
-            }
-        }
+            Some(before) => (before.expires_at, before.event),
+            None => (expires_at, publish(&LockEvent { lock: &lock, renewals, at_ms })),
+        };
+        Self { lock, at_ms, renewals, expires_at, has_recorded_grant, event }
     }
 
     /// Returns whether the lock has the same lease now.

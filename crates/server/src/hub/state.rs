@@ -63,12 +63,6 @@ pub(super) struct ListCoverage {
     pub(super) missing: Vec<MissingNode>,
 }
 
-impl LastRead {
-    pub(super) fn is_fresh(&self) -> bool {
-        Instant::now() < self.fresh_until
-    }
-}
-
 impl State {
     /// Adds an event to the stream.
     pub(super) fn publish(&mut self, kind: &'static str, data: String, name: Option<Arc<str>>) -> Arc<StreamEvent> {

@@ -9,7 +9,7 @@ impl ClientBuilder {
     pub(super) fn holder(&self) -> Holder {
         // The same on every machine, so that simulations are reproducible.
         #[cfg(feature = "sim")]
-        if self.simulated.is_some() {
+        if crate::platform::sim::is_on() {
             return Holder::new("simulated", 0, &self.label);
         }
         Holder::new(&user_and_host(), std::process::id(), &self.label)

@@ -18,42 +18,43 @@ const CONNECT_DEADLINE: Duration = SILENCE_MIN;
 
 const PROMOTED: &str = "a replica that becomes master may have missed votes, and the old master may still vote";
 
+/// A configured node.
+#[derive(Clone)]
+pub(super) enum NodeSource {
+    Url(String),
+    /// A node in memory, or a simulated node.
+    Node(Arc<dyn Node>),
+}
+
 impl ClientBuilder {
-    pub(super) fn count(&self) -> usize {
-        #[cfg(feature = "sim")]
-        if let Some(nodes) = self.simulated {
-            return nodes;
-        }
-        self.memory.as_ref().map_or(self.urls.len(), |nodes| nodes.iter().count())
+    /// Returns whether a node's URL starts with this scheme.
+    pub(super) fn has_url(&self, scheme: &str) -> bool {
+        self.nodes.iter().any(|node| matches!(node, NodeSource::Url(url) if url.starts_with(scheme)))
     }
 
     pub(super) fn open_nodes(&self, constants: &Constants) -> Result<Vec<Arc<dyn Node>>, ConfigError> {
-        #[cfg(feature = "sim")]
-        if let Some(nodes) = self.simulated {
-            return Ok(crate::node::sim::nodes(nodes));
-        }
-        if let Some(memory) = &self.memory {
-            return Ok(memory.iter().collect());
-        }
-        self.urls.iter().enumerate().map(|(index, url)| self.open_node(index, url, constants)).collect()
+        self.nodes.iter().enumerate().map(|(index, node)| self.open_node(index, node, constants)).collect()
     }
 
     /// Returns the template for keys on these nodes.
     pub(super) fn keys(&self) -> Result<KeyTemplate, ConfigError> {
         let template = self.template.as_deref().map_or(Ok(KeyTemplate::default()), KeyTemplate::new)?;
-        let in_cluster = self.memory.is_none() && self.urls.iter().any(|url| url.starts_with("redis+cluster:"));
-        Ok(if in_cluster { template.in_cluster() } else { template })
+        Ok(if self.has_url("redis+cluster:") { template.in_cluster() } else { template })
     }
 
     pub(super) fn open_node(
         &self,
         index: usize,
-        url: &str,
+        node: &NodeSource,
         constants: &Constants,
     ) -> Result<Arc<dyn Node>, ConfigError> {
+        let url = match node {
+            NodeSource::Url(url) => url,
+            NodeSource::Node(node) => return Ok(Arc::clone(node)),
+        };
         let invalid = |why| ConfigError::Url { position: index + 1, url: mask_url(url), why };
         let alone = |title: String, why| {
-            if self.urls.len() > 1 { Err(ConfigError::Alone { title, why }) } else { Ok(()) }
+            if self.nodes.len() > 1 { Err(ConfigError::Alone { title, why }) } else { Ok(()) }
         };
         match NodeUrl::parse(url, self.login.as_ref()).map_err(invalid)? {
             NodeUrl::Redis(origin) => {

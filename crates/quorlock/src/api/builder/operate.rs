@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock_core::name::Name;
 use quorlock_core::node::Constants;
 
-use super::{ClientBuilder, first_contact};
+use super::{ClientBuilder, NodeSource, first_contact};
 use crate::api::client::Client;
 use crate::cluster::admin;
 use crate::cluster::doctor::{self, Configured, Examination, Finding, Measure, Severity, Topic};
@@ -85,7 +85,7 @@ impl ClientBuilder {
     /// Outside of a tokio runtime.
     pub async fn examine(self, watch: Duration) -> Examination {
         let settings = self.settings();
-        let constants = Constants { nodes: self.count(), ..self.settings.constants(String::new()) };
+        let constants = Constants { nodes: self.nodes.len(), ..self.settings.constants(String::new()) };
         let node_deadline = settings.as_ref().unwrap_or(&self.settings).look_deadline();
         let configured = self.configured(&constants);
         let measure = Measure { constants, drift: self.settings.drift, node_deadline };
@@ -98,17 +98,14 @@ impl ClientBuilder {
 
     /// Returns each node, or the error in its URL.
     fn configured(&self, constants: &Constants) -> Vec<Configured> {
-        if let Some(memory) = &self.memory {
-            return memory.iter().map(Ok).collect();
-        }
-        let configure = |(index, url): (usize, &String)| {
-            self.open_node(index, url, constants).map_err(|error| match error {
+        let configure = |(index, node): (usize, &NodeSource)| {
+            self.open_node(index, node, constants).map_err(|error| match error {
                 ConfigError::Url { url, why, .. } => (url, why),
                 ConfigError::Alone { title, why } => (title, format!("it cannot be one of several nodes: {why}")),
                 other => (format!("node {}", index + 1), other.to_string()),
             })
         };
-        self.urls.iter().enumerate().map(configure).collect()
+        self.nodes.iter().enumerate().map(configure).collect()
     }
 
     /// Returns the key of a random name, if the template is valid.

@@ -1,5 +1,7 @@
 //! The findings about a single node. Findings that depend on several nodes are in the module `together`.
 
+use std::collections::BTreeSet;
+
 use quorlock_core::node::{Identity, Incarnation};
 
 use super::finding::Severity::{self, Error, Note, Warning};
@@ -131,40 +133,32 @@ fn check_fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
     }
 }
 
-/// Commands that locks do not need, and the feature that is missing without them.
-const OPTIONAL: [(&[&str], Severity, &str, &str); 6] = [
+/// Commands that locks do not need: what a finding calls the command, its severity, the effect if the server does not
+/// permit the command, and the missing permissions.
+const OPTIONAL: [(&str, Severity, &str, &str); 6] = [
+    ("CONFIG GET", Note, "the doctor cannot tell which data it keeps across a restart", "+config|get"),
+    ("SCAN", Warning, "names cannot be listed", "+scan"),
     (
-        &["CONFIG GET"],
-        Note,
-        "it does not permit CONFIG GET: it is unknown which data it keeps across a restart",
-        "for the doctor: ACL SETUSER <user> +config|get",
-    ),
-    (&["SCAN"], Warning, "it does not permit SCAN: names cannot be listed", "ACL SETUSER <user> +scan"),
-    (
-        &["PUBLISH", "SUBSCRIBE"],
+        HINTS,
         Warning,
-        "it does not permit hints: waiters ask once a second, and a holder notices a break only at its next renewal",
-        "ACL SETUSER <user> +publish +subscribe &quorlock~*",
+        "waiters ask once a second, and a holder notices a break only at its next renewal",
+        "+publish +subscribe &quorlock~*",
     ),
-    (
-        &["TYPE"],
-        Note,
-        "it does not permit TYPE: locks of other programs are shown without the type of their key",
-        "ACL SETUSER <user> +type",
-    ),
-    (
-        &["PUBSUB NUMSUB"],
-        Warning,
-        "it does not permit PUBSUB NUMSUB: a release sends only a hint, and does not hand the lock over",
-        "ACL SETUSER <user> +pubsub|numsub",
-    ),
-    (
-        &["CLIENT TRACKING"],
-        Warning,
-        "it does not permit CLIENT TRACKING: clients notice only within 10s that its data were replaced",
-        "ACL SETUSER <user> +client|tracking",
-    ),
+    ("TYPE", Note, "locks of other programs are shown without the type of their key", "+type"),
+    ("PUBSUB NUMSUB", Warning, "a release sends only a hint, and does not hand the lock over", "+pubsub|numsub"),
+    ("CLIENT TRACKING", Warning, "clients notice only within 10s that its data were replaced", "+client|tracking"),
 ];
+
+/// What a finding calls the commands for hints.
+const HINTS: &str = "hints";
+
+/// Returns what a finding calls the command.
+fn name_of(objection: &Objection) -> &str {
+    match objection.command.as_str() {
+        "PUBLISH" | "SUBSCRIBE" => HINTS,
+        command => command,
+    }
+}
 
 /// Reports the commands that the server does not permit.
 fn check_access(node: &mut ExaminedNode, facts: &RedisFacts) {
@@ -173,23 +167,21 @@ fn check_access(node: &mut ExaminedNode, facts: &RedisFacts) {
     for objection in failed {
         report_failure(node, objection);
     }
-    let is_one_of = |commands: &[&str], objection: &Objection| commands.contains(&objection.command.as_str());
-    for (commands, severity, text, advice) in OPTIONAL {
-        if denied.iter().any(|objection| is_one_of(commands, objection)) {
-            node.add(severity, Topic::Access, text, advice);
+    for (name, severity, effect, permissions) in OPTIONAL {
+        if denied.iter().any(|objection| name_of(objection) == name) {
+            let text = format!("it does not permit {name}: {effect}");
+            node.add(severity, Topic::Access, text, &format!("ACL SETUSER <user> {permissions}"));
         }
     }
-    let is_needed = |objection: &&Objection| !OPTIONAL.iter().any(|(commands, ..)| is_one_of(commands, objection));
+    let is_needed = |objection: &&Objection| OPTIONAL.iter().all(|(name, ..)| *name != name_of(objection));
     let needed = denied.into_iter().filter(is_needed);
     let (keys, commands): (Vec<&Objection>, Vec<&Objection>) =
         needed.partition(|objection| objection.on.is_some() && objection.why.contains("key"));
     let (mut actions, mut grants) = (Vec::new(), Vec::new());
     if !commands.is_empty() {
-        let mut names: Vec<String> = commands.iter().map(|objection| objection.command.to_lowercase()).collect();
-        names.sort_unstable();
-        names.dedup();
+        let names: BTreeSet<String> = commands.iter().map(|objection| objection.command.to_lowercase()).collect();
         grants.extend(names.iter().map(|name| format!("+{}", name.replace(' ', "|"))));
-        actions.push(format!("run {}", names.join(", ")));
+        actions.push(format!("run {}", names.into_iter().collect::<Vec<_>>().join(", ")));
     }
     if !keys.is_empty() {
         let kinds: Vec<&str> = keys.iter().filter_map(|objection| objection.on.as_deref()).collect();
@@ -305,18 +297,14 @@ fn check_file(node: &mut ExaminedNode, facts: &FileFacts, has_trouble: bool) {
 fn check_life(node: &mut ExaminedNode, life: Option<&Incarnation>, measure: &Measure) {
     let wait = "wait for it: quorlock nodes wait";
     match &node.state {
-        NodeState::Quarantined { left } if life.is_some_and(Incarnation::is_founding) => {
-            let advice =
-                "wait for it: quorlock nodes wait; or, if no lock can be outstanding anywhere, quorlock nodes init";
-            node.add(Warning, Topic::Life, format!("it is new, and may vote in {}", duration_text(*left)), advice);
-        }
         NodeState::Quarantined { left } => {
-            node.add(
-                Warning,
-                Topic::Life,
-                format!("it lost its memory, and may vote in {}", duration_text(*left)),
-                wait,
-            );
+            let left = duration_text(*left);
+            if life.is_some_and(Incarnation::is_founding) {
+                let advice = format!("{wait}; or, if no lock can be outstanding anywhere, quorlock nodes init");
+                node.add(Warning, Topic::Life, format!("it is new, and may vote in {left}"), &advice);
+            } else {
+                node.add(Warning, Topic::Life, format!("it lost its memory, and may vote in {left}"), wait);
+            }
         }
         NodeState::Restarted if measure.is_single() => {
             node.add(Note, Topic::Life, "it restarted: it votes again when the next client connects", "");
