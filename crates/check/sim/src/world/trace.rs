@@ -72,7 +72,8 @@ impl State {
                         attempt => self.trace.name(index, attempt),
                     };
                     let name = key.trim_start_matches("quorlock:");
-                    let (what, vote) = (description::of_request(request, false), description::of_vote(request, vote));
+                    let (what, vote) =
+                        (description::describe_request(request, false), description::describe_vote(request, vote));
                     let what = what + queue_effect(request);
                     self.trace.add(now, &node, || format!("gets {whose}'s {what} for {name}{late}: {vote}"));
                 }

@@ -39,7 +39,7 @@ impl World {
         let now = self.node_time();
         let Some((request, sent)) = self.clients[index].links[node].requests.pop_front() else { return };
         let record = &mut self.records[node];
-        if self.flaws.keeps_dead_positions {
+        if self.flaws.never_expires_positions {
             record.queue.iter_mut().for_each(|queued| queued.until = u64::MAX);
         }
         let removed_queue = if self.flaws.ignores_queue && request.may_grant() {
@@ -49,7 +49,7 @@ impl World {
             Vec::new()
         };
         let yielding_ticket = match &request {
-            Request::Release { parting: Some(Parting::Yield(waiter)), .. } if self.flaws.accepts_after_yield => {
+            Request::Release { parting: Some(Parting::Yield(waiter)), .. } if self.flaws.keeps_yielded_requests => {
                 Some(waiter.ticket)
             }
             _ => None,
