@@ -129,7 +129,7 @@ const INTRODUCTION: &str = "\
 The search runs the shipped code, not a model of it: the clients' `Acquire`, `Hold` and `Delivery`, and the nodes' `node::apply` and
 `node::attend`. The search decides which messages are delivered, held back or lost, which connection breaks, which server restarts,
 how fast each clock runs, and when time passes. A *scenario* has one to three clients, and limits how often each fault may occur. A
-*state* is the content of all clients, nodes, clocks and messages in flight at one moment. The search explores each scenario twice:
+*state* covers all clients, nodes, clocks and messages in flight at one moment. The search explores each scenario twice:
 first with all rules, until it has visited every state within the limits; then with one rule switched off (a *mutant* of the
 protocol), breadth first, until it has found the shortest *counter-example*, a list of steps to a violation.
 
@@ -156,8 +156,9 @@ is about one name.
 
 Messages arrive twice or out of order only if a connection breaks. Requests in flight then arrive at any time or never. The client
 repeats its unacknowledged releases on the next connection, and may repeat its acquire. So an acquire may arrive after the release of
-its attempt, and a release may arrive twice. A single message is never lost: only a whole connection breaks ([decision
-20](../decisions/evidence.md#20-model-check-the-shipped-state-machines-one-scenario-per-rule)).
+its attempt, and a release may arrive twice. A single message is never lost, because only a whole connection breaks ([decision
+20](../decisions/evidence.md#20-model-check-the-shipped-state-machines-one-scenario-per-rule)). Only the searches of queues and
+semaphores have no connections, and lose single messages.
 
 In some scenarios votes expire by a wall clock that jumps, as on a Redis server. Votes then expire early, and leases may overlap. In
 these scenarios the search checks only that fences differ, and that no server has granted the lower of two fences after the higher
@@ -170,18 +171,17 @@ writes every counter-example, step by step, to `target/model/traces.txt`; `./x m
 Words in the table, besides those of the [glossary](../../ARCHITECTURE.md#words):
 
 - *Quarantine*: the time in which a node that lost its memory must not vote. *max_ttl* is the longest ttl that the cluster allows.
-- *Drift*: how far the rates of two clocks may differ, as a part of the ttl.
+- *Drift*: how far the rates of two clocks may differ. A client subtracts 10 % of the ttl and 2 ms for it.
 - *Detached lease*: a lease as text, which any process can extend and release. An *extension* renews it.
 - *Plain lock*: a lock without a fence and a queue, with *plain votes*.
 - *Ticket*: a waiter's position in the queue. The lowest ticket is first.
-
 - *Floor*: the fence at or below which a node that lost its memory grants nothing.
 - *Incarnation*: the life of a node's memory, until the node loses it. The *epoch* is its number.
 - *Tombstone*: a node's record that an attempt is over. The node refuses later requests of that attempt.
 - *Entry*: one holder's use of a shared or reentrant lock. A lock can have several entries at a time.
 
 In one mutant the quarantine ends 4 ms too early, because ending it only 3 ms too early causes no violation. The reason is a margin of
-3.44 ms. For drift, a client subtracts 2 ms from a lease in addition to 10 % of the ttl. With clock rates at their limit these 2 ms
+3.44 ms. For drift, a client subtracts 2 ms from a lease in addition to 10 % of the ttl. With clock rates at their limit, these 2 ms
 make up for 2.44 ms of quarantine (2 / 0.9 x 1.1). The restart of the server takes another 1 ms.
 
 Three mutants lack two rules each, because each of the two rules prevents the violation on its own:

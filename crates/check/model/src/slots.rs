@@ -43,11 +43,11 @@ pub struct SlotSearch {
 /// The bounds of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Bounds {
-    /// The number of attempts of each client.
+    /// How many attempts each client may make.
     pub attempts: usize,
-    /// The number of lost replies.
+    /// How many replies may be lost.
     pub lost_replies: u32,
-    /// The number of releases.
+    /// How many holders may release.
     pub releases: u32,
     /// How often time may pass when no other event is possible.
     pub time_steps: u32,

@@ -150,7 +150,7 @@ impl World {
             link.quarantine_record.filter(|(record_epoch, _)| *record_epoch == epoch).map(|(_, report)| report);
         let report = elapsed.map(|elapsed_micros| {
             let report = ElapsedReport { elapsed_micros, at: now };
-            recorded_report.map_or(report, |recorded| recorded.or_longer(report, now))
+            recorded_report.map_or(report, |recorded| recorded.longer_of(report, now))
         });
         link.quarantine_record = report.map(|report| (epoch, report));
         let last_claim = report.filter(|_| setup.has_frequent_claims).map(|_| now);
@@ -191,7 +191,7 @@ impl World {
             }
         }
         if let Some(report) = report {
-            server.attend(&setup, self.now, &NodeCommand::Claim { epoch, elapsed_micros: report.claim(now) });
+            server.attend(&setup, self.now, &NodeCommand::Claim { epoch, elapsed_micros: report.elapsed_at(now) });
         }
         if server.epoch() != Some(epoch) {
             self.disconnect(index, node, true);
@@ -205,7 +205,7 @@ impl World {
             connection.is_voting = is_voting;
             connection.last_claim = connection.last_claim.filter(|_| !is_voting).map(|_| now);
             let latest = elapsed.map(|elapsed_micros| ElapsedReport { elapsed_micros, at: now });
-            connection.report = latest.map(|latest| report.map_or(latest, |report| report.or_longer(latest, now)));
+            connection.report = latest.map(|latest| report.map_or(latest, |report| report.longer_of(latest, now)));
         }
         let effect = if is_voting { "ends the quarantine of" } else { "reports the elapsed time of the quarantine to" };
         self.trace_client(index, || format!("{effect} {}", server_name(server_index)));

@@ -68,13 +68,13 @@ pub(super) struct ElapsedReport {
 
 impl ElapsedReport {
     /// How long the quarantine has lasted at the moment `now`, according to this report, in microseconds.
-    pub(super) fn claim(self, now: Moment) -> u64 {
+    pub(super) fn elapsed_at(self, now: Moment) -> u64 {
         self.elapsed_micros + now.since(self.at).as_micros() as u64
     }
 
     /// The report according to which the quarantine has lasted longer.
-    pub(super) fn or_longer(self, other: Self, now: Moment) -> Self {
-        if other.claim(now) > self.claim(now) { other } else { self }
+    pub(super) fn longer_of(self, other: Self, now: Moment) -> Self {
+        if other.elapsed_at(now) > self.elapsed_at(now) { other } else { self }
     }
 }
 
