@@ -3,6 +3,8 @@
 //! Every node runs `node::apply` and `node::attend`, every client the state machines `Acquire` and `Hold`. Connections
 //! between them are ordered in both directions and may break. Messages in flight may then arrive late or never. The
 //! search chooses each next event, an [`Action`]. As long as it does not deliver a message, the message is late.
+//!
+//! In the functions of `World`, `index` is the index of a client, and `node` the index of one of its addresses.
 
 mod client;
 mod clock;

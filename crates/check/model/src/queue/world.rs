@@ -4,6 +4,8 @@
 //! Every node is a record with the rules of `node::apply`, every client an `Acquire` state machine. A link between a
 //! client and a node keeps requests in order, and replies and handoffs too. Hints arrive at any time. A test or a search
 //! decides which message is delivered next, which message is lost, and when time passes.
+//!
+//! In the functions of `World`, `index` is the index of a client, and `node` the index of a node.
 
 mod client;
 mod guarantees;

@@ -28,6 +28,7 @@ impl World {
         self.clients[index].links[node].to_client.push_back(Message::Reply(Box::new(reply)));
     }
 
+    /// Delivers a request of a broken connection. Its reply is lost.
     pub(super) fn deliver_stray(&mut self, index: usize, node: usize) {
         if let Some(in_flight) = self.clients[index].links[node].strays.pop_front() {
             self.vote(index, node, in_flight, true);

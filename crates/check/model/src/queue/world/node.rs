@@ -35,6 +35,7 @@ impl World {
         NodeTime::wall(START_MILLIS * 1_000 + self.now.as_nanos() / 1_000)
     }
 
+    /// Delivers the next request to the node, which sends its reply and perhaps a hint or a handoff.
     pub(super) fn deliver(&mut self, index: usize, node: usize) {
         let now = self.node_time();
         let Some((request, sent)) = self.clients[index].links[node].requests.pop_front() else { return };
