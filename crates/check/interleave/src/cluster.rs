@@ -1,5 +1,5 @@
-//! The environment of a scene, which is the code that a test runs in several threads: time, tasks, connections, and the
-//! checks at the end.
+//! A scene is the code that a test runs in several threads. This module gives it time, tasks and connections, and makes
+//! the checks at the end.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -25,61 +25,66 @@ const MS: u64 = 1_000_000;
 const CLIENT_CLOCK_START: u64 = 10_000 * MS;
 /// The reading of the nodes' clocks when the clients' clocks read zero, in microseconds.
 const NODE_CLOCK_START_MICROS: u64 = 1_000_000_000;
-/// Sleeps up to this length end without a call of [`Cluster::advance_time`], in nanoseconds. They yield to other tasks,
-/// or delay a reconnect.
+/// Sleeps up to this length end without a call of [`Cluster::advance_time`], in nanoseconds. The library sleeps shortly
+/// to let other tasks run, or before it reconnects.
 const SHORT_SLEEP_NANOS_MAX: u64 = 10 * MS;
 /// The timeout for closing a client.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(600);
 /// The maximum number of time steps until all tasks have ended.
 const TIME_STEPS_MAX: u32 = 1_000;
-/// The number of thread switches before each time step, in which messages in flight arrive.
+/// The number of thread switches before each time step. Messages in flight arrive during these switches.
 const THREAD_SWITCHES: u32 = 100;
 
-/// The ttl of a scene's leases. It is shorter than one second, after which a connection counts as silent.
+/// The ttl of a scene's leases. It is shorter than one second, because a connection without an answer counts as silent
+/// after one second.
 const TTL: Duration = Duration::from_millis(600);
 
 /// The nodes, clients and tasks of a scene.
 pub struct Cluster {
     state: Mutex<State>,
     nodes: Vec<Queue<NodeMessage>>,
-    /// The numbers of the short sleeps, which the clock thread ends. `None` stops the clock thread.
+    /// The messages to the clock thread: the number of a short sleep that it must end, or `None`, which stops it.
     short_sleeps: Queue<Option<u64>>,
 }
 
 struct State {
+    /// The reading of the clients' clocks, in nanoseconds.
     now: u64,
     rng: Seeded,
-    sleep_calls: u64,
+    /// The number of sleeps so far.
+    sleep_count: u64,
+    /// For each sleep by its number, its end and the waker of the sleeping task.
     sleepers: BTreeMap<u64, (u64, Waker)>,
     /// The node of each connection.
     connections: Vec<usize>,
-    tasks: usize,
+    /// The number of tasks of clients that have not ended.
+    open_tasks: usize,
 }
 
-/// Runs a scene, waits until all tasks have ended, and checks that no vote and no queue position is left. Calls
-/// `check_attempt` for each node and attempt, with the number of requests that the node got.
+/// Runs a scene, waits until all tasks have ended, and checks that no vote and no queue position is left. Then calls
+/// `check_attempt` for each node and attempt, with the number of requests of this attempt that the node got.
 ///
 /// # Panics
 /// If a vote or a queue position is left, or tasks do not end.
 pub fn run_scene(scene: impl FnOnce(&Arc<Cluster>), check_attempt: impl Fn(LeaseId, RequestCounts)) {
     let cluster = Arc::new(Cluster::new());
-    let _switches = sim::interleave(may_switch_threads, thread::yield_now);
-    let _entered = sim::enter(Rc::new(SimulatedPlatform(Arc::clone(&cluster))));
-    let nodes: Vec<_> = (0..NODES).map(|index| spawn_node(&cluster, index)).collect();
-    let clock = spawn_clock(&cluster);
+    let _thread_switches = sim::interleave(may_switch_threads, thread::yield_now);
+    let _simulation = sim::enter(Rc::new(SimulatedPlatform(Arc::clone(&cluster))));
+    let node_threads: Vec<_> = (0..NODES).map(|index| spawn_node(&cluster, index)).collect();
+    let clock_thread = spawn_clock(&cluster);
     scene(&cluster);
     cluster.wait_for_tasks();
     for node in &cluster.nodes {
         node.push(NodeMessage::Stop);
     }
     cluster.short_sleeps.push(None);
-    clock.join().expect("the clock never panics");
-    for (index, node) in nodes.into_iter().enumerate() {
-        let mut node = node.join().expect("a node never panics");
+    clock_thread.join().expect("the clock never panics");
+    for (index, node_thread) in node_threads.into_iter().enumerate() {
+        let mut node = node_thread.join().expect("a node never panics");
         let leftovers = node.leftovers(cluster.node_time());
         assert!(leftovers.is_empty(), "node {index} has leftovers: {leftovers:?}");
-        for (attempt, counts_of_attempt) in &node.request_counts {
-            check_attempt(*attempt, *counts_of_attempt);
+        for (attempt, request_counts) in &node.request_counts {
+            check_attempt(*attempt, *request_counts);
         }
     }
 }
@@ -101,9 +106,9 @@ fn spawn_node(cluster: &Arc<Cluster>, index: usize) -> thread::JoinHandle<Node> 
 fn spawn_clock(cluster: &Arc<Cluster>) -> thread::JoinHandle<()> {
     let cluster = Arc::clone(cluster);
     thread::spawn(move || {
-        while let Some(call) = cluster.short_sleeps.pop() {
+        while let Some(sleep) = cluster.short_sleeps.pop() {
             let mut state = cluster.state();
-            let sleeper = state.sleepers.remove(&call);
+            let sleeper = state.sleepers.remove(&sleep);
             if let Some((at, waker)) = sleeper {
                 state.now = state.now.max(at);
                 drop(state);
@@ -128,10 +133,10 @@ impl Cluster {
         let state = State {
             now: CLIENT_CLOCK_START,
             rng: Seeded::new(0),
-            sleep_calls: 0,
+            sleep_count: 0,
             sleepers: BTreeMap::new(),
             connections: Vec::new(),
-            tasks: 0,
+            open_tasks: 0,
         };
         let nodes = (0..NODES).map(|_| Queue::new()).collect();
         Self { state: Mutex::new(state), nodes, short_sleeps: Queue::new() }
@@ -140,7 +145,7 @@ impl Cluster {
     /// A client of all nodes.
     ///
     /// # Panics
-    /// If it cannot connect.
+    /// If the client cannot connect.
     pub fn client(&self) -> Client {
         let connecting = Client::builder().simulated(NODES).ttl(TTL).connect_lazy();
         shuttle::future::block_on(connecting).expect("a client of running nodes connects")
@@ -154,43 +159,43 @@ impl Cluster {
         shuttle::future::block_on(client.close(CLOSE_TIMEOUT)).expect("all releases are delivered");
     }
 
-    /// Moves the time by `by`, and wakes all tasks whose sleep has ended.
+    /// Moves the time by `by`, and wakes all tasks whose sleep has then ended.
     pub fn advance_time(&self, by: Duration) {
         may_switch_threads();
-        let due: Vec<Waker> = {
+        let due_wakers: Vec<Waker> = {
             let mut state = self.state();
             state.now += by.as_nanos() as u64;
             let now = state.now;
             let due: Vec<u64> =
-                state.sleepers.iter().filter(|(_, (at, _))| *at <= now).map(|(call, _)| *call).collect();
-            due.iter().filter_map(|call| state.sleepers.remove(call)).map(|(_, waker)| waker).collect()
+                state.sleepers.iter().filter(|(_, (at, _))| *at <= now).map(|(sleep, _)| *sleep).collect();
+            due.iter().filter_map(|sleep| state.sleepers.remove(sleep)).map(|(_, waker)| waker).collect()
         };
-        due.into_iter().for_each(Waker::wake);
+        due_wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Breaks all connections to a node.
     pub fn cut_connections(&self, node: usize) {
-        self.nodes[node].push(NodeMessage::Cut);
+        self.nodes[node].push(NodeMessage::CutConnections);
     }
 
-    /// Lets other threads run for a random number of steps, fewer than `max_steps`.
+    /// Lets shuttle switch threads a random number of times, fewer than `max_steps`.
     pub fn pause(&self, max_steps: u64) {
         for _ in 0..self.random() % max_steps {
             may_switch_threads();
         }
     }
 
-    /// Moves the time until all tasks of clients have ended.
+    /// Moves the time step by step until all tasks of clients have ended.
     fn wait_for_tasks(&self) {
         for _ in 0..TIME_STEPS_MAX {
-            if self.state().tasks == 0 {
+            if self.state().open_tasks == 0 {
                 return;
             }
             // Messages in flight arrive before time moves on.
             (0..THREAD_SWITCHES).for_each(|_| thread::yield_now());
             self.advance_time(Duration::from_millis(10));
         }
-        panic!("{} tasks of clients never end", self.state().tasks);
+        panic!("{} tasks of clients never end", self.state().open_tasks);
     }
 
     fn node_time(&self) -> NodeTime {
@@ -201,7 +206,7 @@ impl Cluster {
         self.state().rng.bits()
     }
 
-    /// Locks the state. A caller must not keep the lock at a point where threads may switch.
+    /// Locks the mutex of the state. A caller must unlock it before a point where threads may switch.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -233,29 +238,29 @@ impl World for SimulatedPlatform {
 
     fn spawn(&self, task: Task) {
         let cluster = Arc::clone(&self.0);
-        cluster.state().tasks += 1;
+        cluster.state().open_tasks += 1;
         shuttle::future::spawn(async move {
             task.await;
-            cluster.state().tasks -= 1;
+            cluster.state().open_tasks -= 1;
         });
     }
 
     fn wake_at(&self, nanos: u64, waker: Waker) -> u64 {
-        let (call, is_soon) = {
+        let (sleep, is_short) = {
             let mut state = self.0.state();
-            state.sleep_calls += 1;
-            let call = state.sleep_calls;
-            state.sleepers.insert(call, (nanos, waker));
-            (call, nanos <= state.now + SHORT_SLEEP_NANOS_MAX)
+            state.sleep_count += 1;
+            let sleep = state.sleep_count;
+            state.sleepers.insert(sleep, (nanos, waker));
+            (sleep, nanos <= state.now + SHORT_SLEEP_NANOS_MAX)
         };
-        if is_soon {
-            self.0.short_sleeps.push(Some(call));
+        if is_short {
+            self.0.short_sleeps.push(Some(sleep));
         }
-        call
+        sleep
     }
 
-    fn forget(&self, call: u64) {
-        self.0.state().sleepers.remove(&call);
+    fn forget(&self, sleep: u64) {
+        self.0.state().sleepers.remove(&sleep);
     }
 
     fn connect(&self, node: usize, ear: Ear) -> u64 {
@@ -284,7 +289,8 @@ impl SimulatedPlatform {
     }
 }
 
-/// Cancels a future, from another thread.
+/// Cancels a future from another thread. Its state is whether [`cancel`](Self::cancel) was called, and the waker of the
+/// task that waits for the future.
 #[derive(Default)]
 pub struct Canceller(Mutex<(bool, Option<Waker>)>);
 

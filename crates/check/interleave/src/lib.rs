@@ -1,6 +1,6 @@
-//! Runs the library's threads in orders that shuttle chooses. Callers, arriving votes, timers and links may switch
-//! before every use of a mutex or an atomic. Each node runs the core's rules in its own thread. Time passes only when a
-//! scene moves it, except for short sleeps.
+//! Runs the library's threads in orders that shuttle chooses. Shuttle may switch threads before every use of a mutex or
+//! an atomic, in callers, arriving votes, timers and links. Each node runs the core's rules in its own thread. Time
+//! passes only when the code of a test moves it, except for short sleeps.
 
 mod cluster;
 mod node;

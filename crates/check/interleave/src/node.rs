@@ -1,4 +1,4 @@
-//! A node that runs the core's rules and counts the requests.
+//! A node that runs the core's rules and counts the requests of each attempt.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,12 @@ pub(crate) enum NodeMessage {
     Ask(u64, Question),
     HangUp(u64),
     /// All connections break. Messages in flight still arrive.
-    Cut,
+    CutConnections,
+    /// The node's thread ends.
     Stop,
 }
 
-/// The numbers of requests that a node got about an attempt.
+/// The numbers of requests that a node got from one attempt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// Acquires.
@@ -34,6 +35,7 @@ pub(crate) struct Node {
     life: Option<Incarnation>,
     records: BTreeMap<String, Record>,
     connections: BTreeMap<u64, Ear>,
+    /// The connection on which each client listens for hints.
     listeners: BTreeMap<Channel, u64>,
     pub(crate) request_counts: BTreeMap<LeaseId, RequestCounts>,
 }
@@ -65,8 +67,8 @@ impl Node {
                 self.connections.insert(connection, ear);
             }
             NodeMessage::Ask(connection, question) => self.serve(connection, &question, now),
-            NodeMessage::HangUp(connection) => self.forget(connection),
-            NodeMessage::Cut => {
+            NodeMessage::HangUp(connection) => self.remove_connection(connection),
+            NodeMessage::CutConnections => {
                 for (_, ear) in std::mem::take(&mut self.connections) {
                     ear.hear(Said::End("the connection was cut".into()));
                 }
@@ -77,7 +79,7 @@ impl Node {
         true
     }
 
-    fn forget(&mut self, connection: u64) {
+    fn remove_connection(&mut self, connection: u64) {
         self.connections.remove(&connection);
         self.listeners.retain(|_, listener| *listener != connection);
     }
@@ -107,11 +109,11 @@ impl Node {
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, hints: &mut Vec<Hint>) -> Vote {
         let Some(life) = &mut self.life else { return Vote::Refusal(Refusal::WrongEpoch) };
-        let counts_of_attempt = self.request_counts.entry(request.attempt()).or_default();
+        let counts = self.request_counts.entry(request.attempt()).or_default();
         match request {
-            Request::Acquire { .. } => counts_of_attempt.acquires += 1,
-            Request::Renew { .. } => counts_of_attempt.renewals += 1,
-            Request::Release { .. } => counts_of_attempt.releases += 1,
+            Request::Acquire { .. } => counts.acquires += 1,
+            Request::Renew { .. } => counts.renewals += 1,
+            Request::Release { .. } => counts.releases += 1,
             _ => {}
         }
         let record = self.records.entry(key.to_owned()).or_default();

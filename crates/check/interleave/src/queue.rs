@@ -6,17 +6,17 @@ use shuttle::sync::{Condvar, Mutex};
 
 pub(crate) struct Queue<T> {
     items: Mutex<VecDeque<T>>,
-    more: Condvar,
+    is_filled: Condvar,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new() -> Self {
-        Self { items: Mutex::new(VecDeque::new()), more: Condvar::new() }
+        Self { items: Mutex::new(VecDeque::new()), is_filled: Condvar::new() }
     }
 
     pub(crate) fn push(&self, item: T) {
         self.items.lock().expect("the mutex is not poisoned").push_back(item);
-        self.more.notify_one();
+        self.is_filled.notify_one();
     }
 
     /// Removes the oldest item. If the queue is empty, waits for an item.
@@ -26,7 +26,7 @@ impl<T> Queue<T> {
             if let Some(item) = items.pop_front() {
                 return item;
             }
-            items = self.more.wait(items).expect("the mutex is not poisoned");
+            items = self.is_filled.wait(items).expect("the mutex is not poisoned");
         }
     }
 }

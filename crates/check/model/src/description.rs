@@ -4,7 +4,7 @@ use quorlock_core::request::{BreakMode, Request};
 use quorlock_core::vote::Vote;
 
 /// Describes a request. `is_repeated`: the request repeats an earlier request of its attempt.
-pub fn of_request(request: &Request, is_repeated: bool) -> String {
+pub fn describe_request(request: &Request, is_repeated: bool) -> String {
     match (request, is_repeated) {
         (Request::Acquire { proposal, .. }, true) => format!("acquire again, proposing {proposal}"),
         (Request::Acquire { proposal, .. }, false) => format!("acquire, proposing {proposal}"),
@@ -22,7 +22,7 @@ pub fn of_request(request: &Request, is_repeated: bool) -> String {
 }
 
 /// Describes the vote of a node on a request.
-pub fn of_vote(request: &Request, vote: &Vote) -> String {
+pub fn describe_vote(request: &Request, vote: &Vote) -> String {
     match vote {
         Vote::Grant { fence, .. } if request.may_grant() => format!("grants, fence {fence}"),
         Vote::Grant { .. } => "the vote is released".into(),

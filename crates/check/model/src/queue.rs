@@ -1,4 +1,4 @@
-//! Searches of the waiting queue: is every waiter served, with all rules, and without each rule of waiting?
+//! Searches of the waiting queue: does every waiter get the lock, with all rules, and without each rule of waiting?
 
 mod event;
 pub mod fair_search;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::run_info::RunInfo;
-use crate::scenario::{Scenario, WIDE};
+use crate::scenario::{Scenario, WIDE_SEARCHES};
 use crate::search::{CounterExample, SearchResult};
 
 /// The results for one rule: a search with all rules, and a search without this rule.
@@ -20,15 +20,15 @@ impl RuleResult {
         Self { scenario: *scenario, with_rule, without_rule }
     }
 
-    /// The reason why this result is a failure: a violation with all rules, an unfinished search, or no violation
-    /// without the rule.
+    /// The reason why this result is a failure, if it is one: a violation with all rules, an unfinished search with all
+    /// rules, or no violation without the rule.
     pub fn failure(&self) -> Option<String> {
         let name = self.scenario.name;
         if let Some(counter_example) = &self.with_rule.counter_example {
             return Some(format!("{name}: a violation with all rules in force\n{}", describe(counter_example)));
         }
         if !self.with_rule.is_complete {
-            return Some(format!("{name}: the search did not end"));
+            return Some(format!("{name}: the search did not visit every state"));
         }
         self.without_rule.counter_example.is_none().then(|| format!("{name}: no violation without the rule"))
     }
@@ -36,8 +36,8 @@ impl RuleResult {
     /// The counter-example of the search without the rule, step by step.
     pub fn trace(&self) -> String {
         let Scenario { rule, mutant, .. } = self.scenario;
-        let ending = self.without_rule.counter_example.as_ref().map_or_else(|| "no violation\n".into(), describe);
-        format!("rule: {rule}\nmutant: {mutant}\n{ending}")
+        let steps = self.without_rule.counter_example.as_ref().map_or_else(|| "no violation\n".into(), describe);
+        format!("rule: {rule}\nmutant: {mutant}\n{steps}")
     }
 
     /// The row of the table, in Markdown.
@@ -52,6 +52,7 @@ impl RuleResult {
     }
 }
 
+/// Describes a counter-example step by step, with the violation at the end.
 pub(crate) fn describe(counter_example: &CounterExample) -> String {
     let mut text = String::new();
     for (at, line) in counter_example.trace.iter().enumerate() {
@@ -64,34 +65,36 @@ pub(crate) fn describe(counter_example: &CounterExample) -> String {
 /// The result of a wider search, with all rules.
 pub struct WideResult {
     name: &'static str,
-    finding: SearchResult,
+    result: SearchResult,
 }
 
 impl WideResult {
     /// Runs all wider searches.
     pub fn search_all() -> Vec<Self> {
-        WIDE.iter().map(|(name, wide)| Self { name, finding: wide.search() }).collect()
+        WIDE_SEARCHES.iter().map(|(name, search)| Self { name, result: search.run() }).collect()
     }
 
-    /// The reason why this result is a failure: a violation, or an unfinished search.
+    /// The reason why this result is a failure, if it is one: a violation, or an unfinished search.
     pub fn failure(&self) -> Option<String> {
-        match &self.finding {
+        match &self.result {
             SearchResult { counter_example: Some(counter_example), .. } => {
                 Some(format!("{}\n{}", self.name, describe(counter_example)))
             }
-            SearchResult { is_complete: false, .. } => Some(format!("{}: the search did not end", self.name)),
+            SearchResult { is_complete: false, .. } => {
+                Some(format!("{}: the search did not visit every state", self.name))
+            }
             _ => None,
         }
     }
 
     /// The row of the table, in Markdown.
     pub fn table_row(&self) -> String {
-        format!("| {} | {} |", self.name, self.finding.states)
+        format!("| {} | {} |", self.name, self.result.states)
     }
 }
 
 /// The header of the table of rules.
-pub const HEAD: &str = "\
+pub const RULES_HEAD: &str = "\
 | rule | mutant | states with the rule | states until the counter-example | steps of the counter-example | violation |
 |---|---|---|---|---|---|";
 
@@ -99,35 +102,36 @@ pub const HEAD: &str = "\
 pub const WIDE_HEAD: &str = "| scenario | states |\n|---|---|";
 
 /// The page for `docs/evidence`, in Markdown.
-pub fn page(run_info: &RunInfo, rows: &[RuleResult], wide: &[WideResult], rosters: &str) -> String {
+pub fn page(run_info: &RunInfo, rules: &[RuleResult], wide: &[WideResult], roster_section: &str) -> String {
     let mut page =
         format!("# Model checking of the shipped core\n\n{READERS}\n\n{}\n\n{INTRODUCTION}", run_info.line());
-    let _ = writeln!(page, "{HEAD}");
-    for row in rows {
-        let _ = writeln!(page, "{}", row.table_row());
+    let _ = writeln!(page, "{RULES_HEAD}");
+    for result in rules {
+        let _ = writeln!(page, "{}", result.table_row());
     }
     let _ = writeln!(page, "\n## Wider searches with all rules\n\n{WIDE_HEAD}");
-    for search in wide {
-        let _ = writeln!(page, "{}", search.table_row());
+    for result in wide {
+        let _ = writeln!(page, "{}", result.table_row());
     }
-    page + rosters
+    page + roster_section
 }
 
 /// The shortest counter-example of each rule, step by step.
-pub fn traces(rows: &[RuleResult]) -> String {
-    rows.iter().map(RuleResult::trace).collect::<Vec<_>>().join("\n")
+pub fn traces(rules: &[RuleResult]) -> String {
+    rules.iter().map(RuleResult::trace).collect::<Vec<_>>().join("\n")
 }
 
 const READERS: &str = "\
-For readers who want to know which rules of the protocol the search covers, and for engineers who repeat it. The search is
-deterministic: every run gives the same figures.";
+For readers who want to know which rules of the protocol the search covers, and for engineers who repeat the search. It is
+deterministic: every run of `./x model` gives the same figures.";
 
 const INTRODUCTION: &str = "\
 The search runs the shipped code, not a model of it: the clients' `Acquire`, `Hold` and `Delivery`, and the nodes' `node::apply` and
 `node::attend`. The search decides which messages are delivered, held back or lost, which connection breaks, which server restarts,
-how fast each clock runs, and when time passes. Each scenario limits how often each fault may occur. The search explores each
-scenario twice: first with all rules, until it has visited every state within the limits; then with one rule switched off (the
-*mutant*), breadth first, until it has found the shortest counter-example.
+how fast each clock runs, and when time passes. A *scenario* has one to three clients, and limits how often each fault may occur. A
+*state* covers all clients, nodes, clocks and messages in flight at one moment. The search explores each scenario twice:
+first with all rules, until it has visited every state within the limits; then with one rule switched off (a *mutant* of the
+protocol), breadth first, until it has found the shortest *counter-example*, a list of steps to a violation.
 
 The search checks in every state:
 
@@ -138,40 +142,47 @@ The search checks in every state:
   the message about the break: the holder then asks the nodes, and loses the lease when the nodes have replied. A break ends no
   other lease.
 - After a majority has retired an owner, the owner holds the name for at most one more ttl, and keeps its other names.
-- When no client holds or wants the lock, nothing is in flight and every release is acknowledged, no vote is left.
-- Queue: from every order of the first replies, a fair schedule serves every waiter. While a lease is held and nothing changes, a
-  waiter sends no requests except its polls. The wider searches follow every fair schedule to its end, and each schedule serves the
-  waiters. A schedule is fair if time passes only when everything in flight has arrived.
+- If no client holds or wants the lock, no message is in flight and every release is acknowledged, then no node has a vote.
 
-On a connection that stays open, messages arrive once and in order, as in TCP. The search may hold a message back until its end,
-which looks like a loss to the other side. A Redis server may execute the requests of a batch in another order, but keeps the order
+Other searches check the queue. A *schedule* is an order of events. It *serves* a waiter if the waiter gets the lock, and it is *fair*
+if time passes only when every message in flight has arrived. The scenarios try every order of the first replies, and continue each
+order with one fair schedule, which must serve every waiter. While a lease is held and nothing changes, a waiter sends no requests
+except its polls. The wider searches follow every fair schedule to its end, and each schedule must serve the waiters.
+
+On a connection that stays open, messages arrive once and in order, as in TCP. The search may hold a message back until the scenario
+ends, which looks like a loss to the other side. A Redis server may execute the requests of a batch in another order, but keeps the order
 of requests about one name ([decision 28](../decisions/link.md#28-send-similar-requests-of-a-batch-as-one-command)), and each search
 is about one name.
 
 Messages arrive twice or out of order only if a connection breaks. Requests in flight then arrive at any time or never. The client
 repeats its unacknowledged releases on the next connection, and may repeat its acquire. So an acquire may arrive after the release of
-its attempt, and a release may arrive twice. A single message is never lost: only a whole connection breaks ([decision
-20](../decisions/evidence.md#20-model-check-the-shipped-state-machines-one-scenario-per-rule)).
+its attempt, and a release may arrive twice. A single message is never lost, because only a whole connection breaks ([decision
+20](../decisions/evidence.md#20-model-check-the-shipped-state-machines-one-scenario-per-rule)). Only the searches of queues and
+semaphores have no connections, and lose single messages.
 
 In some scenarios votes expire by a wall clock that jumps, as on a Redis server. Votes then expire early, and leases may overlap. In
 these scenarios the search checks only that fences differ, and that no server has granted the lower of two fences after the higher
 one. In all other scenarios votes expire by a clock that does not jump. A jump of the wall clock then only makes a server compute a
-longer uptime.
+longer uptime, which one mutant takes for the length of a quarantine.
 
 A step is one choice of the search: deliver a message, hold one back, cause a fault, or let time pass. `./x model`
 writes every counter-example, step by step, to `target/model/traces.txt`; `./x model --rule NAME` prints one.
 
-Words in the table:
+Words in the table, besides those of the [glossary](../../ARCHITECTURE.md#words):
 
+- *Quarantine*: the time in which a node that lost its memory must not vote. *max_ttl* is the longest ttl that the cluster allows.
+- *Drift*: how far the rates of two clocks may differ. A client subtracts 10 % of the ttl and 2 ms for it.
+- *Detached lease*: a lease as text, which any process can extend and release. An *extension* renews it.
+- *Plain lock*: a lock without a fence and a queue, with *plain votes*.
+- *Ticket*: a waiter's position in the queue. The lowest ticket is first.
 - *Floor*: the fence at or below which a node that lost its memory grants nothing.
 - *Incarnation*: the life of a node's memory, until the node loses it. The *epoch* is its number.
 - *Tombstone*: a node's record that an attempt is over. The node refuses later requests of that attempt.
 - *Entry*: one holder's use of a shared or reentrant lock. A lock can have several entries at a time.
-- *Yield*: a waiter returns its votes and keeps its queue position.
 
-In one mutant the quarantine ends 4 ms too early, because ending it only 3 ms too early causes no violation. The reason is a margin:
-for drift, a client subtracts 2 ms from a lease in addition to 10 % of the ttl. With clock rates at their limit these 2 ms make up
-for 2.44 ms of quarantine (2 / 0.9 x 1.1). The restart of the server takes another 1 ms.
+In one mutant the quarantine ends 4 ms too early, because ending it only 3 ms too early causes no violation. The reason is a margin of
+3.44 ms. For drift, a client subtracts 2 ms from a lease in addition to 10 % of the ttl. With clock rates at their limit, these 2 ms
+make up for 2.44 ms of quarantine (2 / 0.9 x 1.1). The restart of the server takes another 1 ms.
 
 Three mutants lack two rules each, because each of the two rules prevents the violation on its own:
 
@@ -182,8 +193,9 @@ Three mutants lack two rules each, because each of the two rules prevents the vi
 
 Not covered:
 
-- Delays within a handshake: in the search a handshake is a single step. That step can happen late.
-- Arbitrary times: time passes only to the moments at which a timer is due and, in some scenarios, to multiples of a fixed interval.
+- Delays within a handshake: in the search a handshake is a single step, which can happen late.
+- Arbitrary times: time passes only to the moments at which a timer is due or a vote expires and, in some scenarios, to multiples of a
+  fixed interval.
 - Breaking a lease by its digest: the search breaks leases only by their fence. The [simulation](sim.md) covers digests.
 - The Lua scripts. Other tests compare them with `node::apply`.
 

@@ -1,9 +1,9 @@
-//! The date, the commit and the command of a run, for the page that it writes.
+//! The date, the commit and the command line of this process, for the page that the process writes.
 
 use std::process::Command;
 use std::thread;
 
-/// The facts about a run that its page shows.
+/// The facts about this process that its page shows.
 #[derive(Clone, Debug)]
 pub struct RunInfo {
     /// For example `2026-11-16`.
@@ -15,7 +15,7 @@ pub struct RunInfo {
 }
 
 impl RunInfo {
-    /// The facts about this process, which `./x subcommand` started. A fact that cannot be read is `unknown`.
+    /// Reads the facts about this process, which `./x subcommand` started. A fact that cannot be read is `unknown`.
     pub fn now(subcommand: &str) -> Self {
         let cores = thread::available_parallelism().map_or_else(|_| "unknown".into(), |cores| cores.to_string());
         Self {

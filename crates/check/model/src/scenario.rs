@@ -1,4 +1,5 @@
-//! The scenarios: for each rule, a setup in which a search without the rule finds a violation.
+//! The scenarios: for each rule, a setup in which a search without the rule finds a violation. Also the wider searches,
+//! which have all rules.
 
 mod setups;
 
@@ -31,7 +32,7 @@ pub use setups::{
     votes_dropped_by_clock_jump_with_waiter, votes_dropped_by_two_clock_jumps,
 };
 
-/// A rule, and the search that shows why the rule is needed.
+/// A rule, and the search that shows that the rule is needed.
 #[derive(Clone, Copy)]
 pub struct Scenario {
     /// The name of the rule on the command line.
@@ -46,14 +47,14 @@ pub struct Scenario {
     pub is_quick: bool,
 }
 
-/// Returns the setup of a search with all rules.
+/// A function that returns the setup of a search with all rules.
 pub type SetupFn = fn() -> Setup;
 
 /// The search for one rule, and the flaw that switches the rule off.
 #[derive(Clone, Copy)]
 pub enum RuleSearch {
-    /// A search for violations of leases and fences.
-    Lease(Flaw, SetupFn),
+    /// A search for violations of the guarantees about leases and fences.
+    Leases(Flaw, SetupFn),
     /// A search for waiters that are not served.
     Queue(fn() -> Flaws),
 }
@@ -62,7 +63,7 @@ impl RuleSearch {
     /// Searches with all rules.
     pub fn search_with_rule(self) -> SearchResult {
         match self {
-            Self::Lease(_, setup) => search_all_states(&Arc::new(setup())),
+            Self::Leases(_, setup) => search_all_states(&Arc::new(setup())),
             Self::Queue(_) => queue::search::search(Flaws::default()),
         }
     }
@@ -70,7 +71,7 @@ impl RuleSearch {
     /// Searches without the rule.
     pub fn search_without_rule(self) -> SearchResult {
         match self {
-            Self::Lease(flaw, setup) => find_shortest_violation(&Arc::new(Setup { flaw: Some(flaw), ..setup() })),
+            Self::Leases(flaw, setup) => find_shortest_violation(&Arc::new(Setup { flaw: Some(flaw), ..setup() })),
             Self::Queue(flaws) => queue::search::search(flaws()),
         }
     }
@@ -81,9 +82,9 @@ const fn scenario(
     rule: &'static str,
     mutant: &'static str,
     flaw: Flaw,
-    setup: fn() -> Setup,
+    setup: SetupFn,
 ) -> Scenario {
-    Scenario { name, rule, mutant, search: RuleSearch::Lease(flaw, setup), is_quick: true }
+    Scenario { name, rule, mutant, search: RuleSearch::Leases(flaw, setup), is_quick: true }
 }
 
 const fn queue_scenario(
@@ -103,7 +104,7 @@ impl Scenario {
 }
 
 /// All scenarios.
-pub const ALL: &[Scenario] = &[
+pub const SCENARIOS: &[Scenario] = &[
     scenario(
         "count-from-send",
         "a lease's validity starts when its requests are sent",
@@ -179,7 +180,7 @@ pub const ALL: &[Scenario] = &[
         "claims",
         "clients measure how long a quarantine has lasted",
         "the node measures it by its own wall clock",
-        Flaw::AgeByWallClock,
+        Flaw::QuarantineByWallClock,
         crash_and_clock_jump,
     ),
     scenario(
@@ -361,33 +362,33 @@ pub const ALL: &[Scenario] = &[
     ),
 ];
 
-/// A search with all rules.
+/// A wider search, with all rules.
 #[derive(Clone, Copy)]
 pub enum WideSearch {
-    /// A search for violations of leases and fences, with several faults at once.
+    /// A search for violations of the guarantees about leases and fences, with several faults at once.
     Leases(SetupFn),
     /// A search for waiters that a fair schedule does not serve.
     Queue(fn() -> FairSearch),
     /// A search for semaphores with too many holders.
-    SlotSearch(fn() -> SlotSearch),
+    Slots(fn() -> SlotSearch),
 }
 
 impl WideSearch {
     /// Runs the search.
-    pub fn search(self) -> SearchResult {
+    pub fn run(self) -> SearchResult {
         match self {
             Self::Leases(setup) => search_all_states(&Arc::new(setup())),
-            Self::Queue(fair) => fair().search(),
-            Self::SlotSearch(slots) => slots().search().0,
+            Self::Queue(fair_search) => fair_search().search(),
+            Self::Slots(slot_search) => slot_search().search().0,
         }
     }
 }
 
-/// The names and kinds of the wider searches.
-pub const WIDE: &[(&str, WideSearch)] = &[
+/// The wider searches, each with its name on the page.
+pub const WIDE_SEARCHES: &[(&str, WideSearch)] = &[
     ("two clients that reach every node, a late reply, a release", WideSearch::Leases(two_clients_on_all_nodes)),
     ("renewals, a restart, a release", WideSearch::Leases(renewing_holder_with_restart)),
-    ("a restart and an emptied server, with clocks at their limit", WideSearch::Leases(crash_and_emptied_server)),
+    ("a restart and an emptied server, with clock rates at their limit", WideSearch::Leases(crash_and_emptied_server)),
     (
         "a client that acquires twice, a late reply, a broken connection, a release",
         WideSearch::Leases(two_attempts_with_faults),
@@ -400,7 +401,7 @@ pub const WIDE: &[(&str, WideSearch)] = &[
         WideSearch::Leases(break_with_faults),
     ),
     (
-        "a lease that is broken now, a waiter, a late reply, checking only fences",
+        "a lease that is broken at once, a waiter, a late reply, checking only fences",
         WideSearch::Leases(break_now_with_waiter),
     ),
     (
@@ -429,20 +430,20 @@ pub const WIDE: &[(&str, WideSearch)] = &[
         "a clock jump that drops votes, a waiter, a late reply, without time passing, checking only fences",
         WideSearch::Leases(votes_dropped_by_clock_jump_with_waiter),
     ),
-    ("three clients for one slot, releases", WideSearch::SlotSearch(slots::three_clients_for_one_slot)),
-    ("three clients for two slots, a release", WideSearch::SlotSearch(slots::three_clients_for_two_slots)),
+    ("three clients for one slot, releases", WideSearch::Slots(slots::three_clients_for_one_slot)),
+    ("three clients for two slots, a release", WideSearch::Slots(slots::three_clients_for_two_slots)),
     (
         "three clients for two slots, a lost reply",
-        WideSearch::SlotSearch(slots::three_clients_for_two_slots_and_a_lost_reply),
+        WideSearch::Slots(slots::three_clients_for_two_slots_and_a_lost_reply),
     ),
-    ("two waiters for one slot, a release", WideSearch::SlotSearch(slots::two_waiters_for_one_slot)),
+    ("two waiters for one slot, a release", WideSearch::Slots(slots::two_waiters_for_one_slot)),
     (
         "two clients for two slots, a restart, a release, without time passing",
         WideSearch::Leases(two_slots_with_restart),
     ),
     ("two waiters, a lost request: every fair schedule serves both", WideSearch::Queue(two_waiters)),
     (
-        "two waiters, a death, a lost request: every fair schedule serves the other",
+        "two waiters, one of which dies, a lost request: every fair schedule serves the other",
         WideSearch::Queue(two_waiters_and_a_death),
     ),
     (

@@ -1,4 +1,5 @@
-//! Searches the states: breadth first for the shortest counter-example, depth first to show that there is none.
+//! Visits the states of a setup: breadth first to find the shortest counter-example, depth first to show that there is
+//! none.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -6,13 +7,13 @@ use std::sync::Arc;
 use crate::setup::Setup;
 use crate::world::{Action, TraceLine, Violation, World};
 
-/// A limit above the states of every search, so that a search ends even if a rule fails.
+/// The number of states after which a search stops. With all rules, every search ends earlier.
 pub const STATES_MAX: usize = 8_000_000;
 
 /// The result of a search.
 #[derive(Debug)]
 pub struct SearchResult {
-    /// The number of states.
+    /// The number of visited states.
     pub states: usize,
     /// The shortest counter-example, if there is one.
     pub counter_example: Option<CounterExample>,
@@ -25,7 +26,7 @@ pub struct SearchResult {
 pub struct CounterExample {
     /// The violation.
     pub violation: Violation,
-    /// The number of actions before the violation.
+    /// The number of actions. The last one causes the violation.
     pub length: usize,
     /// The events, step by step.
     pub trace: Vec<TraceLine>,
@@ -34,7 +35,7 @@ pub struct CounterExample {
 /// Searches for the shortest path to a violation, breadth first.
 pub fn find_shortest_violation(setup: &Arc<Setup>) -> SearchResult {
     let start = World::new(setup);
-    // The predecessor of each state.
+    // For each state, its predecessor and the action between the two.
     let mut visited: HashMap<u64, Option<(u64, Action)>> = HashMap::from([(start.key(), None)]);
     let mut unexplored = VecDeque::from([(start.key(), start)]);
     while let Some((key, world)) = unexplored.pop_front() {
@@ -64,14 +65,14 @@ pub fn find_shortest_violation(setup: &Arc<Setup>) -> SearchResult {
     SearchResult { states: visited.len(), counter_example: None, is_complete: true }
 }
 
-/// Visits every state, depth first, which needs the least memory.
+/// Visits every state, depth first, which needs less memory than breadth first.
 pub fn search_all_states(setup: &Arc<Setup>) -> SearchResult {
     let start = World::new(setup);
     let mut visited = HashSet::from([start.key()]);
     let mut unexplored = vec![start];
     while let Some(world) = unexplored.pop() {
         if world.violation().is_some() {
-            // Searches again from the start, for the shortest counter-example.
+            // The path to this state may be long. The search by breadth finds the shortest one.
             return find_shortest_violation(setup);
         }
         if visited.len() > STATES_MAX {
@@ -88,19 +89,20 @@ pub fn search_all_states(setup: &Arc<Setup>) -> SearchResult {
     SearchResult { states: visited.len(), counter_example: None, is_complete: true }
 }
 
-/// The actions that lead to the state `end`, according to the predecessor of each state.
+/// The actions from the first state to the state `end`. For each state, `visited` has its predecessor and the action
+/// between the two.
 pub(crate) fn actions_to<T: Copy>(visited: &HashMap<u64, Option<(u64, T)>>, end: u64) -> Vec<T> {
     let mut path = Vec::new();
     let mut state = end;
-    while let Some(Some((before, action))) = visited.get(&state) {
+    while let Some(Some((predecessor, action))) = visited.get(&state) {
         path.push(*action);
-        state = *before;
+        state = *predecessor;
     }
     path.reverse();
     path
 }
 
-/// The trace of the actions on a path.
+/// The trace of the actions of a path.
 fn trace_of(setup: &Arc<Setup>, path: &[Action]) -> Vec<TraceLine> {
     let mut world = World::with_trace(setup);
     for action in path {

@@ -1,4 +1,6 @@
-//! The setup of a search: servers, clients, fault budgets, and a flaw.
+//! The setup of a search: servers, clients, how often each fault may happen, and which rule is switched off.
+//!
+//! *True time* is the model's own time. Every clock of a client or a server follows it, and none of them reads it.
 
 use std::time::Duration;
 
@@ -11,8 +13,8 @@ use quorlock_core::time::Drift;
 
 /// The ttl of every lease, and the cluster's maximum ttl.
 pub const TTL: Duration = Duration::from_secs(1);
-/// The maximum skew of the nodes' wall clocks. With half of it as `max_clock_step_back`,
-/// `max_ttl >= 2 * max_clock_skew + max_clock_step_back`.
+/// The maximum skew of the nodes' wall clocks, as large as quorlock allows: `max_ttl` must be at least
+/// `2 * max_clock_skew + max_clock_step_back`, and 1 s = 2 * 0.4 s + 0.2 s.
 pub const MAX_SKEW_MICROS: u64 = 400_000;
 
 /// A deliberate flaw: one rule of the protocol is switched off.
@@ -28,12 +30,12 @@ pub enum Flaw {
     RepliesUnmatched,
     /// A node votes as soon as it has restarted.
     NoQuarantine,
-    /// The quarantine is 4 ms too short. With 3 ms there is no violation: for drift, a client subtracts 2 ms from a
-    /// lease in addition to 10 % of the ttl. With clock rates at their limit these 2 ms make up for 2.44 ms of
-    /// quarantine (2 / 0.9 x 1.1), and the restart takes 1 ms.
+    /// The quarantine is 4 ms too short. If it is 3 ms too short, there is no violation, because the margin is 3.44 ms:
+    /// for drift, a client subtracts 2 ms from a lease in addition to 10 % of the ttl. With clock rates at their limit
+    /// these 2 ms make up for 2.44 ms of quarantine (2 / 0.9 x 1.1), and the restart takes 1 ms.
     QuarantineShort,
     /// A node measures its quarantine by its own wall clock.
-    AgeByWallClock,
+    QuarantineByWallClock,
     /// Connections survive a restart without a new handshake, and nodes do not check epochs.
     HandshakeSkipped,
     /// An emptied server executes requests that name its former epoch. A restart still ends connections.
@@ -78,36 +80,37 @@ pub enum Flaw {
     RetirementFromAllNames,
 }
 
-/// One client.
+/// One client, or one operator.
 #[derive(Clone, Debug)]
 pub struct ClientSpec {
     /// For each address that the client knows, the index of the server behind the address.
     pub servers: Vec<usize>,
     /// The indexes of the addresses that the client can reach.
     pub reachable: Vec<usize>,
-    /// How much faster the client's clock runs than real time, in parts per million.
+    /// How much faster the client's clock runs than true time, in parts per million.
     pub clock_rate_ppm: i64,
     /// How far the client's estimate of the nodes' wall clocks is ahead of these clocks, in microseconds.
     pub clock_estimate_ahead_micros: i64,
     /// The mode of the client's lock.
     pub mode: Mode,
     /// Whether the client uses plain locks.
-    pub plain: bool,
+    pub uses_plain_locks: bool,
     /// How many times the client acquires the lock.
     pub acquires: u8,
-    /// The time between two renewals, in milliseconds.
+    /// If the client renews: the time between two renewals, in milliseconds.
     pub renewal_millis: Option<u64>,
     /// Whether the client waits in the queue if its request is refused. The client does not poll.
     pub is_waiter: bool,
-    /// Whether the client queues its requests and sends them at any later time.
+    /// Whether the client's requests wait in a send queue until the search sends them. Otherwise they are sent at once.
     pub has_send_queue: bool,
-    /// How many times the receiver may extend the lease, if the client detaches its lease.
+    /// If the client detaches its lease: how many times the receiver of the lease may extend it.
     pub detached_extensions: Option<u8>,
-    /// The mode of the break, if the client breaks a lease. It does so once.
+    /// If this is an operator that breaks one lease: the mode of the break.
     pub break_mode: Option<BreakMode>,
-    /// The retirement, if the client retires an owner. It does so once.
+    /// If this is an operator that retires one owner: the retirement.
     pub retirement: Option<Retirement>,
-    /// The receiver, if the client repairs its detached lease. It does so once, on the nodes that have not granted it.
+    /// If the client repairs its detached lease, once, on the nodes that have not granted it: how the receiver of the
+    /// lease behaves.
     pub repair_receiver: Option<Receiver>,
 }
 
@@ -120,7 +123,7 @@ pub struct Retirement {
     pub is_other_name: bool,
 }
 
-/// The receiver of a detached lease.
+/// How the receiver of a detached lease behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
     /// The receiver stops at the end of the lease, and never continues.
@@ -138,7 +141,7 @@ impl ClientSpec {
             clock_rate_ppm: 0,
             clock_estimate_ahead_micros: 0,
             mode: Mode::EXCLUSIVE,
-            plain: false,
+            uses_plain_locks: false,
             acquires: 1,
             renewal_millis: None,
             is_waiter: false,
@@ -177,7 +180,7 @@ pub struct Budget {
     pub lost_requests: u8,
     /// Servers that restart empty.
     pub crashes: u8,
-    /// Snapshots.
+    /// Snapshots that servers take.
     pub snapshots: u8,
     /// Servers that restart with their snapshot.
     pub restored_snapshots: u8,
@@ -208,35 +211,37 @@ pub enum Expiry {
 pub struct Setup {
     /// The number of servers.
     pub servers: usize,
-    /// How much faster the servers' clocks run than real time, in parts per million.
+    /// How much faster the servers' clocks run than true time, in parts per million.
     pub clock_rate_ppm: i64,
     /// The clients.
     pub clients: Vec<ClientSpec>,
-    /// The fault budgets.
+    /// How often each fault, cancellation and release may happen.
     pub budget: Budget,
-    /// The end of the search, in milliseconds.
+    /// The last true time to which the search lets time pass, in milliseconds.
     pub horizon_millis: u64,
-    /// The length of a time step, in milliseconds. Time passes to each multiple of it, and to each timer and expiry.
+    /// The length of a time step, in milliseconds. The search lets time pass to each multiple of this length, and to
+    /// each timer and expiry.
     pub time_step_millis: u64,
     /// The node deadline of clients, in milliseconds.
     pub node_deadline_millis: u64,
-    /// Servers that store the fence of an earlier lease. Each entry is a server, and how far the fence is ahead of the
-    /// server's clock at the start, in microseconds.
+    /// The servers that store the fence of an earlier lease, and how far that fence is ahead of the server's clock at
+    /// the start, in microseconds.
     pub stored_fences: Vec<(usize, i64)>,
     /// The servers that may restart, be emptied, or get their clocks set.
     pub faulty_servers: Vec<usize>,
     /// How far a jump moves a server's wall clock ahead, in microseconds.
     pub jump_micros: i64,
-    /// Whether the search checks only fences and allows two holders. A single trusted node may have two holders after a
-    /// restart.
+    /// Whether two clients may hold the lock at the same time, so that the search checks only their fences. For example,
+    /// a single node that is trusted after a restart may have two holders.
     pub checks_only_fences: bool,
     /// The clock by which votes expire.
     pub expiry: Expiry,
-    /// Whether clients report the elapsed time of a quarantine at any time. Otherwise they report it at its end.
+    /// Whether clients may tell a node at any time how long its quarantine has lasted. Otherwise they only tell the node
+    /// that the quarantine is over.
     pub has_frequent_claims: bool,
-    /// Whether the servers are interchangeable. If so, the search tries only one order of their first use.
+    /// Whether the servers are interchangeable. If so, the search tries only one order in which they are first used.
     pub are_servers_interchangeable: bool,
-    /// The deliberate flaw.
+    /// The deliberate flaw, if there is one.
     pub flaw: Option<Flaw>,
 }
 
@@ -281,7 +286,7 @@ impl Setup {
         self.flaw == Some(flaw)
     }
 
-    /// The rules of the core's state machines.
+    /// The rules that the core's state machines follow.
     pub fn rules(&self) -> Rules {
         match self.flaw {
             Some(Flaw::Core(rule)) => Rules::without(rule),

@@ -2,7 +2,9 @@
 //!
 //! Every node runs `node::apply` and `node::attend`, every client the state machines `Acquire` and `Hold`. Connections
 //! between them are ordered in both directions and may break. Messages in flight may then arrive late or never. The
-//! search chooses each next event, an [`Action`]. A message that is not delivered is late or lost.
+//! search chooses each next event, an [`Action`]. As long as it does not deliver a message, the message is late.
+//!
+//! In the functions of `World`, `index` is the index of a client, and `node` the index of one of its addresses.
 
 mod client;
 mod clock;
@@ -28,7 +30,7 @@ use quorlock_core::time::Moment;
 
 use crate::setup::{Budget, Flaw, Setup};
 use client::Client;
-use clock::{client_time, real_time_after, real_time_of_client};
+use clock::{client_time, true_time_after_node_millis, true_time_at_client};
 pub use guarantees::Violation;
 use lease_break::LeaseBreak;
 use link::{Connection, Message};
@@ -38,7 +40,7 @@ pub(crate) use shared::{FixedBuildHasher, Shared};
 pub use trace::TraceLine;
 use vote_order::VoteOrder;
 
-/// The next event. Its fields are indexes: of a client, of a client and one of its addresses, or of a server.
+/// A next event. Its fields are indexes: of a client and one of its addresses, of a client, or of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// The client starts to acquire the lock.
@@ -49,31 +51,31 @@ pub enum Action {
     Exchange(usize, usize),
     /// The next request arrives; its reply is held back.
     Deliver(usize, usize),
-    /// The next reply arrives.
+    /// The next message from the server arrives.
     Receive(usize, usize),
     /// A request of a broken connection arrives.
     DeliverStray(usize, usize),
-    /// A request of a connection that has broken never arrives.
+    /// A request of a broken connection is lost.
     LoseStray(usize, usize),
     /// The connection breaks.
     BreakConnection(usize, usize),
-    /// The client notices that the server is gone.
-    NoticeDeadServer(usize, usize),
+    /// The client notices that the server has restarted.
+    NoticeRestart(usize, usize),
     /// The client connects and completes the handshake.
     Connect(usize, usize),
-    /// The client claims to a quarantined node that time has passed.
+    /// The client tells a quarantined node how long the quarantine has lasted.
     Claim(usize, usize),
     /// The holder releases.
     Release(usize),
     /// The caller cancels.
     Cancel(usize),
-    /// The receiver of a detached lease extends it.
+    /// The receiver of the client's detached lease extends the lease.
     Extend(usize),
     /// The operator breaks the current lease.
     BreakLease(usize),
     /// The operator retires an owner.
     Retire(usize),
-    /// The winner of a detached lease asks the nodes that have not granted the lease yet.
+    /// The client that detached its lease asks the nodes that have not granted the lease yet.
     Repair(usize),
     /// The server restarts empty.
     Crash(usize),
@@ -91,29 +93,30 @@ pub enum Action {
     PassTime,
 }
 
-/// The state at one instant.
+/// The state of all servers, clients and messages at one moment.
 #[derive(Clone, Debug)]
 pub struct World {
     setup: Arc<Setup>,
-    /// Real time, in microseconds.
+    /// True time (the model's own time, see [`crate::setup`]), in microseconds.
     now: u64,
     servers: Vec<Shared<Server>>,
     clients: Vec<Shared<Client>>,
     budget_left: Budget,
-    /// The highest fence so far of a lock that one client holds alone.
+    /// The highest fence so far of an exclusive or reentrant lease.
     highest_fence: Option<Fence>,
-    /// For a reentrant lock, the owner of the highest fence.
+    /// The owner of the lease with `highest_fence`, if that lease is reentrant.
     highest_fence_owner: Option<OwnerId>,
-    /// The highest fence so far of a lock that several clients hold together.
-    highest_joint_fence: Option<Fence>,
+    /// The highest fence so far of a reader's lease.
+    highest_reader_fence: Option<Fence>,
     /// The highest fence so far of each slot.
     highest_slot_fences: Vec<(u32, Fence)>,
     /// The grants in order, if votes expire by the wall clock.
     vote_order: Option<VoteOrder>,
+    /// The number of epochs so far.
     epochs: u64,
-    broken: Option<LeaseBreak>,
-    retired: Option<OwnerRetirement>,
-    /// The number of servers that were used so far. All other servers are interchangeable.
+    lease_break: Option<LeaseBreak>,
+    owner_retirement: Option<OwnerRetirement>,
+    /// How many servers were used so far, in the order of their numbers. All other servers are interchangeable.
     used_servers: usize,
     violation: Option<Violation>,
     /// The events so far, if requested.
@@ -130,17 +133,17 @@ impl World {
         let mut world = Self {
             setup: Arc::clone(setup),
             now: 0,
-            servers: (0..setup.servers).map(|index| Shared::new(Server::voting(setup, index))).collect(),
+            servers: (0..setup.servers).map(|index| Shared::new(Server::new_voting(setup, index))).collect(),
             clients: (0..setup.clients.len()).map(|index| Shared::new(Client::new(setup, index))).collect(),
             budget_left: setup.budget,
             highest_fence: None,
             highest_fence_owner: None,
-            highest_joint_fence: None,
+            highest_reader_fence: None,
             highest_slot_fences: Vec::new(),
             vote_order: setup.expires_by_wall_clock().then(|| VoteOrder::new(setup.servers)),
             epochs: 0,
-            broken: None,
-            retired: None,
+            lease_break: None,
+            owner_retirement: None,
             used_servers: if setup.are_servers_interchangeable { 0 } else { setup.servers },
             violation: None,
             trace: None,
@@ -150,8 +153,8 @@ impl World {
                 world.connect(index, node);
             }
         }
+        // The trace begins when the first client starts.
         world.trace = trace;
-        // Time counts from the first start.
         world.start(0);
         world
     }
@@ -176,13 +179,14 @@ impl World {
         let fences = (
             self.highest_fence,
             self.highest_fence_owner,
-            self.highest_joint_fence,
+            self.highest_reader_fence,
             &self.highest_slot_fences,
             &self.vote_order,
         );
-        let rest =
-            (self.budget_left, fences, self.epochs, &self.broken, &self.retired, self.used_servers, self.violation);
-        FixedBuildHasher.hash_one((self.now, &self.servers, &self.clients, rest))
+        let (lease_break, owner_retirement) = (&self.lease_break, &self.owner_retirement);
+        let other_data =
+            (self.budget_left, fences, self.epochs, lease_break, owner_retirement, self.used_servers, self.violation);
+        FixedBuildHasher.hash_one((self.now, &self.servers, &self.clients, other_data))
     }
 
     /// Carries out an action.
@@ -206,9 +210,9 @@ impl World {
             }
             Action::Receive(index, node) => {
                 let server = trace::server_name(self.setup.clients[index].servers[node]);
-                let is_break = matches!(self.clients[index].links[node].to_client.front(), Some(Message::Broken));
-                let what = if is_break { " about a break" } else { "" };
-                self.trace_client(index, || format!("receives a message{what} from {server}"));
+                let is_break = matches!(self.clients[index].links[node].to_client.front(), Some(Message::LeaseBroken));
+                let topic = if is_break { " about a break" } else { "" };
+                self.trace_client(index, || format!("receives a message{topic} from {server}"));
                 self.receive(index, node);
             }
             Action::DeliverStray(index, node) => self.deliver_stray(index, node),
@@ -220,7 +224,7 @@ impl World {
                 self.budget_left.connection_breaks -= 1;
                 self.disconnect(index, node, true);
             }
-            Action::NoticeDeadServer(index, node) => self.disconnect(index, node, false),
+            Action::NoticeRestart(index, node) => self.disconnect(index, node, false),
             Action::Connect(index, node) => self.connect(index, node),
             Action::Claim(index, node) => self.claim_elapsed_time(index, node),
             Action::Release(index) => {
@@ -286,8 +290,8 @@ impl World {
         }
     }
 
-    /// Whether the next request is a release that changes nothing: its vote does not exist, and no request for the vote
-    /// can still arrive.
+    /// Whether the next request is a release that changes nothing: the server has no vote of the release's attempt, and
+    /// no other request of this attempt can still arrive.
     fn is_release_without_effect(&self, index: usize, node: usize) -> bool {
         let link = &self.clients[index].links[node];
         let server = &self.servers[self.setup.clients[index].servers[node]];
@@ -309,14 +313,15 @@ impl World {
         for (client, spec) in self.clients.iter_mut().zip(&setup.clients) {
             for (link, _) in client.links.iter_mut().zip(&spec.servers).filter(|(_, index)| **index == server) {
                 if link.connection.as_ref().is_some_and(|connection| !connection.is_dead) {
-                    link.to_client.push_back(Message::Changed);
+                    link.to_client.push_back(Message::DataChanged);
                 }
             }
         }
     }
 
-    fn restart(&mut self, server: usize, memory: Memory, how: &str) {
-        self.trace_server(server, || how.into());
+    /// Restarts the server with this memory. `trace_text` describes the restart.
+    fn restart(&mut self, server: usize, memory: Memory, trace_text: &str) {
+        self.trace_server(server, || trace_text.into());
         let setup = Arc::clone(&self.setup);
         // A restart takes at least a millisecond.
         self.now += 1_000;
@@ -327,7 +332,7 @@ impl World {
         }
         for (client, spec) in self.clients.iter_mut().zip(&setup.clients) {
             for (link, _) in client.links.iter_mut().zip(&spec.servers).filter(|(_, index)| **index == server) {
-                // Unread requests are lost with the process.
+                // The restarted process has not read these requests.
                 link.strays.clear();
                 if let Some(connection) = &mut link.connection {
                     connection.is_dead = true;
@@ -336,25 +341,25 @@ impl World {
         }
     }
 
-    /// The next time at which a timer, an expiry or a grid point is due, within the horizon, in microseconds.
+    /// The next time, up to the horizon, at which a timer or an expiry is due or a time step ends, in microseconds.
     fn next_due_time(&self) -> Option<u64> {
         let setup = &self.setup;
         let mut due = vec![(self.now / 1_000 / setup.time_step_millis + 1) * setup.time_step_millis * 1_000];
         for server in &self.servers {
-            due.extend(server.expiries(setup).map(|millis| real_time_after(setup.clock_rate_ppm, millis)));
+            due.extend(server.expiries(setup).map(|millis| true_time_after_node_millis(setup.clock_rate_ppm, millis)));
         }
         for (client, spec) in self.clients.iter().zip(&setup.clients) {
             let moments = client.next_tick().into_iter().chain(client.detached_end());
-            due.extend(moments.map(|moment| real_time_of_client(spec.clock_rate_ppm, moment)));
+            due.extend(moments.map(|moment| true_time_at_client(spec.clock_rate_ppm, moment)));
             for (link, server) in client.links.iter().zip(&spec.servers) {
                 let end = link.connection.as_ref().and_then(|connection| self.quarantine_end(connection, *server));
-                due.extend(end.map(|moment| real_time_of_client(spec.clock_rate_ppm, moment)));
+                due.extend(end.map(|moment| true_time_at_client(spec.clock_rate_ppm, moment)));
             }
         }
         due.into_iter().filter(|at| *at > self.now && *at <= setup.horizon_millis * 1_000).min()
     }
 
-    /// The time at which the client of this connection can claim that the quarantine is over.
+    /// When the client of this connection can tell the server that the quarantine is over, by the client's clock.
     fn quarantine_end(&self, connection: &Connection, server: usize) -> Option<Moment> {
         let life = self.servers[server].memory.life.as_ref()?;
         let is_pending = !connection.is_voting && !connection.is_dead;
@@ -374,7 +379,10 @@ impl World {
     fn run_due_timers(&mut self) {
         let setup = Arc::clone(&self.setup);
         for server in &mut self.servers {
-            if server.expiries(&setup).any(|millis| real_time_after(setup.clock_rate_ppm, millis) <= self.now) {
+            if server
+                .expiries(&setup)
+                .any(|millis| true_time_after_node_millis(setup.clock_rate_ppm, millis) <= self.now)
+            {
                 server.remove_expired(&setup, self.now);
             }
         }

@@ -1,30 +1,30 @@
-//! The clock of a node or client, as a function of real time. All times are in nanoseconds.
+//! The clock of a node or client, as a function of virtual time. All times are in nanoseconds.
 
 const MILLION: u64 = 1_000_000;
 
 /// A clock that can run fast or slow, stop, or be set.
 #[derive(Clone, Debug)]
 pub struct Clock {
-    /// The real time of the last change of the clock.
+    /// The virtual time of the last change of the clock.
     changed_at: u64,
     /// The reading of the clock after its last change.
     reading_at_change: u64,
-    /// The nanoseconds that the clock counts in a million nanoseconds of real time.
+    /// The nanoseconds that the clock counts in a million nanoseconds of virtual time.
     rate: u64,
 }
 
 impl Clock {
-    /// A clock that starts at `reading` and runs faster than real time by `clock_rate_ppm` parts per million.
+    /// A clock that starts at `reading` and runs faster than virtual time by `clock_rate_ppm` parts per million.
     pub fn new(reading: u64, clock_rate_ppm: i64) -> Self {
         Self { changed_at: 0, reading_at_change: reading, rate: MILLION.saturating_add_signed(clock_rate_ppm) }
     }
 
-    /// The reading at this real time.
+    /// The reading at this virtual time.
     pub fn read(&self, now: u64) -> u64 {
         self.reading_at_change + (now - self.changed_at) * self.rate / MILLION
     }
 
-    /// The real time at which the clock reaches `reading`. `None` if the clock is stopped.
+    /// The virtual time at which the clock reaches `reading`. `None` if the clock stands still before `reading`.
     pub fn time_of(&self, reading: u64) -> Option<u64> {
         if reading <= self.reading_at_change {
             return Some(self.changed_at);
@@ -32,8 +32,8 @@ impl Clock {
         (self.rate > 0).then(|| self.changed_at + ((reading - self.reading_at_change) * MILLION).div_ceil(self.rate))
     }
 
-    /// Changes the rate: the clock now runs faster than real time by `clock_rate_ppm` parts per million. At minus a
-    /// million, it stands still.
+    /// Changes the rate: from `now` on, the clock runs faster than virtual time by `clock_rate_ppm` parts per million. At
+    /// minus a million, the clock stands still.
     pub fn set_rate(&mut self, now: u64, clock_rate_ppm: i64) {
         *self = Self {
             changed_at: now,
@@ -42,7 +42,7 @@ impl Clock {
         };
     }
 
-    /// Sets the clock ahead or back.
+    /// Sets the clock ahead or, if `by` is negative, back.
     pub fn jump(&mut self, now: u64, by: i64) {
         *self = Self { changed_at: now, reading_at_change: self.read(now).saturating_add_signed(by), rate: self.rate };
     }

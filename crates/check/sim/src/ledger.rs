@@ -22,8 +22,8 @@ pub enum Violation {
     LostLeaseRevived,
     /// A store that checks fences accepted writes with the same fence from two holders.
     StoreCorrupted,
-    /// An owner acquired the name after a majority had acknowledged its retirement, or holds the name for more than a
-    /// ttl after that.
+    /// An owner acquired the name after a majority had acknowledged the owner's retirement, or holds the name for more
+    /// than a ttl after this acknowledgement.
     RetiredOwnerHolds,
     /// A node refused an owner as retired, although the owner was not retired from this name.
     WronglyRetired,
@@ -54,16 +54,18 @@ impl std::fmt::Display for Violation {
     }
 }
 
-/// The kind of lease that a client holds.
+/// The kind of a lease, which decides which other leases it excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Hold {
+pub(crate) enum LeaseKind {
+    /// A lease of an exclusive, plain or write lock.
     Alone,
     Reader,
+    /// A lease of a reentrant lock, with bits that identify the owner.
     Owner(u64),
     Slot(u32),
 }
 
-impl Hold {
+impl LeaseKind {
     /// Whether two leases of these kinds may not be valid at the same time.
     fn excludes(self, other: Self) -> bool {
         match (self, other) {
@@ -75,7 +77,7 @@ impl Hold {
     }
 }
 
-/// Counts of a run.
+/// What happened in a run, or in several runs, as numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Acquired leases.
@@ -105,11 +107,12 @@ impl Counts {
 /// All leases of a run.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    /// Whether a fault breaks an assumption.
+    /// Whether a fault of the run breaks an assumption.
     is_beyond_assumptions: bool,
     leases: Vec<LeaseRecord>,
     /// The leases that are valid or may become valid.
-    watched: Vec<usize>,
+    watched_leases: Vec<usize>,
+    /// The pairs of leases that overlapped, so that each pair is counted once.
     overlaps: BTreeSet<(usize, usize)>,
     /// The client of each attempt.
     attempts: BTreeMap<LeaseId, usize>,
@@ -118,16 +121,17 @@ pub(crate) struct Ledger {
     /// Tickets whose queue positions may be left on nodes.
     excused_tickets: BTreeSet<Ticket>,
     killed_clients: BTreeSet<usize>,
+    /// The stores that the leases protect, by name and, for a semaphore, by slot.
     stores: BTreeMap<(String, Option<u32>), Store>,
     retirement: Option<Retirement>,
     pub(crate) violation: Option<Violation>,
     pub(crate) counts: Counts,
 }
 
-/// The retirement of an owner from a name. Times are real times in nanoseconds.
+/// The retirement of an owner from a name. Times are virtual times in nanoseconds.
 struct Retirement {
     name: String,
-    hold: Hold,
+    owner: LeaseKind,
     /// When a majority had acknowledged the retirement, and when the owner's current leases must have ended.
     acknowledged: Option<(u64, u64)>,
     /// The time until which all nodes that acknowledged the retirement refuse the owner.
@@ -136,7 +140,7 @@ struct Retirement {
 
 struct LeaseRecord {
     name: String,
-    hold: Hold,
+    kind: LeaseKind,
     client: usize,
     validity: ValiditySource,
     /// When the client requested the lease.
@@ -148,18 +152,17 @@ struct LeaseRecord {
 
 /// The source of a lease's validity.
 enum ValiditySource {
+    /// The client has the lease's guard.
     Guard(Peek),
-    /// The lease is detached. It is valid until the client's boot-time clock and wall clock show the readings `until`.
-    Detached {
-        client: usize,
-        until: (u64, u64),
-    },
+    /// The lease is detached. It ends when the boot-time clock or the wall clock of the client shows its reading of
+    /// `until`.
+    Detached { client: usize, until: (u64, u64) },
 }
 
 /// The facts about a new lease.
 pub(crate) struct Grant {
     pub(crate) name: String,
-    pub(crate) hold: Hold,
+    pub(crate) kind: LeaseKind,
     pub(crate) client: usize,
     pub(crate) requested_at: u64,
     pub(crate) fence: Option<Fence>,
@@ -182,7 +185,7 @@ impl Ledger {
             && !self.excused_attempts.contains(&attempt)
     }
 
-    /// Records that the votes and the queue position that this request may create may be left on nodes.
+    /// Records that this request may leave votes and a queue position on nodes.
     pub(crate) fn excuse_from_release(&mut self, request: &Request) {
         self.excused_attempts.insert(request.attempt());
         if let Request::Acquire { waiter: Some(waiter), .. } = request {
@@ -200,8 +203,8 @@ impl Ledger {
     }
 
     /// Records that a client starts or repeats a retirement.
-    pub(crate) fn retire(&mut self, name: String, hold: Hold, refused_until: u64) {
-        self.retirement = Some(Retirement { name, hold, acknowledged: None, refused_until });
+    pub(crate) fn retire(&mut self, name: String, owner: LeaseKind, refused_until: u64) {
+        self.retirement = Some(Retirement { name, owner, acknowledged: None, refused_until });
     }
 
     /// Records that a majority has acknowledged the retirement. The owner's current leases must end before
@@ -213,42 +216,46 @@ impl Ledger {
     }
 
     /// Whether the retirement of this owner from this name has started.
-    pub(crate) fn is_retired(&self, name: &str, hold: Hold) -> bool {
-        self.retirement.as_ref().is_some_and(|retirement| retirement.name == name && retirement.hold == hold)
+    pub(crate) fn is_retired(&self, name: &str, owner: LeaseKind) -> bool {
+        self.retirement.as_ref().is_some_and(|retirement| retirement.name == name && retirement.owner == owner)
     }
 
-    /// Whether a lease may overlap with other leases because its owner was retired. The lease may be valid for another
-    /// ttl, while the nodes already serve other clients. If the lease was requested after the retirement has expired,
-    /// it may not overlap.
-    fn may_overlap(&self, name: &str, hold: Hold, requested_at: u64) -> bool {
-        self.is_retired(name, hold)
+    /// Whether a lease may overlap with other leases because its owner was retired: the lease may be valid for another
+    /// ttl, while the nodes already serve other clients. A lease that was requested when the nodes no longer refused the
+    /// owner may not overlap.
+    fn may_overlap(&self, name: &str, kind: LeaseKind, requested_at: u64) -> bool {
+        self.is_retired(name, kind)
             && self.retirement.as_ref().is_some_and(|retirement| requested_at < retirement.refused_until)
     }
 
     /// Records a new valid lease.
     pub(crate) fn grant(&mut self, grant: Grant, now: u64) -> usize {
-        let Grant { name, hold, client, requested_at, fence, peek } = grant;
+        let Grant { name, kind, client, requested_at, fence, peek } = grant;
         self.counts.leases += 1;
-        let is_retired = self.is_retired(&name, hold);
-        let retired = self.retirement.as_ref().filter(|retirement| is_retired && now < retirement.refused_until);
-        let acknowledged = retired.and_then(|retirement| retirement.acknowledged);
+        let is_retired = self.is_retired(&name, kind);
+        let active_retirement =
+            self.retirement.as_ref().filter(|retirement| is_retired && now < retirement.refused_until);
+        let acknowledged = active_retirement.and_then(|retirement| retirement.acknowledged);
         if !self.is_beyond_assumptions
             && acknowledged.is_some_and(|(acknowledged_at, _)| requested_at >= acknowledged_at)
         {
             self.violation.get_or_insert(Violation::RetiredOwnerHolds);
         }
-        // For other clients, all entries of an owner are one lease with one fence. The first entry starts the lease.
-        let is_of_owner = |other: &&LeaseRecord| {
-            matches!(hold, Hold::Owner(_)) && other.name == name && other.hold == hold && other.over_since.is_none()
+        // All entries that an owner holds at the same time have one fence, and count as requested with the first entry.
+        let is_entry_of_same_owner = |other: &&LeaseRecord| {
+            matches!(kind, LeaseKind::Owner(_))
+                && other.name == name
+                && other.kind == kind
+                && other.over_since.is_none()
         };
-        let entry_times = self.leases.iter().filter(is_of_owner).map(|other| other.requested_at);
+        let entry_times = self.leases.iter().filter(is_entry_of_same_owner).map(|other| other.requested_at);
         let requested_at = entry_times.fold(requested_at, u64::min);
-        let may_overlap = self.may_overlap(&name, hold, requested_at);
-        let conflicting_leases = || self.leases.iter().filter(|other| other.name == name && other.hold.excludes(hold));
+        let may_overlap = self.may_overlap(&name, kind, requested_at);
+        let conflicting_leases = || self.leases.iter().filter(|other| other.name == name && other.kind.excludes(kind));
         let has_wrong_order = |other: &LeaseRecord| {
             let (Some(earlier), Some(fence)) = (other.fence, fence) else { return false };
-            // If leases may overlap, the fences of two leases must be ordered only if the first lease ended before the
-            // second lease was requested.
+            // Beyond the assumptions, leases may overlap. The earlier fence must then be lower only if its lease ended
+            // before the new lease was requested.
             let must_be_lower =
                 !self.is_beyond_assumptions || other.over_since.is_some_and(|over_since| over_since <= requested_at);
             fence == earlier || (must_be_lower && fence < earlier)
@@ -258,27 +265,27 @@ impl Ledger {
         }
         let id = self.leases.len();
         let validity = ValiditySource::Guard(peek);
-        self.leases.push(LeaseRecord { name, hold, client, validity, requested_at, fence, over_since: None });
-        self.watched.push(id);
+        self.leases.push(LeaseRecord { name, kind, client, validity, requested_at, fence, over_since: None });
+        self.watched_leases.push(id);
         id
     }
 
-    /// Records that a lease was detached, or that a detached lease was extended. The lease is valid until the client's
-    /// clocks show the readings `until`.
+    /// Records that a lease was detached, or that a detached lease was extended. The lease ends when the boot-time clock
+    /// or the wall clock of the client shows its reading of `until`.
     pub(crate) fn record_detached(&mut self, lease: usize, attempt: LeaseId, client: usize, until: (u64, u64)) {
         self.excused_attempts.insert(attempt);
         let record = &mut self.leases[lease];
         (record.validity, record.over_since) = (ValiditySource::Detached { client, until }, None);
-        if !self.watched.contains(&lease) {
-            self.watched.push(lease);
+        if !self.watched_leases.contains(&lease) {
+            self.watched_leases.push(lease);
         }
     }
 
-    /// Checks the guarantees. `clocks` returns each client's boot-time clock and wall clock.
+    /// Checks the guarantees. `clocks` returns the readings of a client's boot-time clock and wall clock.
     pub(crate) fn check_guarantees(&mut self, now: u64, clocks: impl Fn(usize) -> (u64, u64), trace: &mut Trace) {
-        let mut valid: Vec<usize> = Vec::new();
-        let mut watched = std::mem::take(&mut self.watched);
-        watched.retain(|id| {
+        let mut valid_leases: Vec<usize> = Vec::new();
+        let mut watched_leases = std::mem::take(&mut self.watched_leases);
+        watched_leases.retain(|id| {
             let record = &mut self.leases[*id];
             let is_killed = self.killed_clients.contains(&record.client);
             let is_over = |client: usize, until: (u64, u64)| {
@@ -286,7 +293,7 @@ impl Ledger {
                 reading >= until.0 || wall >= until.1
             };
             let (is_valid, is_gone) = match &record.validity {
-                // The process of a killed client no longer acts on its lease.
+                // A killed client no longer acts on its lease.
                 ValiditySource::Guard(_) if is_killed => (false, true),
                 ValiditySource::Guard(peek) => {
                     let (reading, wall) = clocks(record.client);
@@ -298,28 +305,28 @@ impl Ledger {
                 self.violation.get_or_insert(Violation::LostLeaseRevived);
             }
             if is_valid {
-                valid.push(*id);
+                valid_leases.push(*id);
             } else {
                 record.over_since.get_or_insert(now);
             }
             !is_gone
         });
-        self.watched = watched;
+        self.watched_leases = watched_leases;
         if let Some(Retirement { acknowledged: Some((_, leases_end_by)), refused_until, .. }) = &self.retirement
             && (*leases_end_by..*refused_until).contains(&now)
             && !self.is_beyond_assumptions
-            && valid.iter().any(|id| self.is_retired(&self.leases[*id].name, self.leases[*id].hold))
+            && valid_leases.iter().any(|id| self.is_retired(&self.leases[*id].name, self.leases[*id].kind))
         {
             self.violation.get_or_insert(Violation::RetiredOwnerHolds);
         }
-        valid.retain(|id| {
+        valid_leases.retain(|id| {
             let record = &self.leases[*id];
-            !self.may_overlap(&record.name, record.hold, record.requested_at)
+            !self.may_overlap(&record.name, record.kind, record.requested_at)
         });
-        for (at, one) in valid.iter().enumerate() {
-            for other in &valid[..at] {
+        for (at, one) in valid_leases.iter().enumerate() {
+            for other in &valid_leases[..at] {
                 let (one_lease, other_lease) = (&self.leases[*one], &self.leases[*other]);
-                if one_lease.name != other_lease.name || !one_lease.hold.excludes(other_lease.hold) {
+                if one_lease.name != other_lease.name || !one_lease.kind.excludes(other_lease.kind) {
                     continue;
                 }
                 if self.overlaps.insert((*one.min(other), *one.max(other))) {
@@ -341,9 +348,9 @@ impl Ledger {
     pub(crate) fn write(&mut self, lease: usize, fence: Fence) -> bool {
         let record = &self.leases[lease];
         // Each slot has its own store.
-        let slot = if let Hold::Slot(slot) = record.hold { Some(slot) } else { None };
+        let slot = if let LeaseKind::Slot(slot) = record.kind { Some(slot) } else { None };
         let store = self.stores.entry((record.name.clone(), slot)).or_default();
-        let (is_accepted, is_corrupted) = store.write(record.hold, lease, fence);
+        let (is_accepted, is_corrupted) = store.write(record.kind, lease, fence);
         if is_corrupted {
             self.violation.get_or_insert(Violation::StoreCorrupted);
         }

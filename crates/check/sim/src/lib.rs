@@ -1,5 +1,5 @@
 //! Simulates the whole library on virtual time: the shipped clients, links and timers, nodes that run the core's rules,
-//! and the network between them. The seed decides all events of a run.
+//! and the network between them. A run is one simulation, and its seed decides all its events.
 
 pub mod clock;
 mod ledger;

@@ -1,4 +1,4 @@
-//! `./x sim`.
+//! The command `./x sim`: simulates runs, prints their results, and writes the page.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 #[derive(Parser)]
 #[command(name = "./x sim")]
 struct Arguments {
-    /// Run only this seed; with --runs or --mutants, start with it.
+    /// Run only this seed; with --runs or --mutants, start with this seed.
     #[arg(long)]
     seed: Option<u64>,
     /// Number of runs with fresh seeds [default: 10000].
@@ -25,8 +25,8 @@ struct Arguments {
     /// Print the events of the run of --seed.
     #[arg(long, requires = "seed", conflicts_with = "runs")]
     trace: bool,
-    /// Switch off this rule of the protocol, and count the runs until a violation. With --seed, run only that seed.
-    #[arg(long, value_parser = rule)]
+    /// Switch off this rule of the protocol, and count the runs with a violation. With --seed, run only that seed.
+    #[arg(long, value_parser = parse_rule)]
     without: Option<Rule>,
     /// After the runs, switch off each rule of the protocol in turn, and run its stored seed and fresh seeds.
     #[arg(long, conflicts_with_all = ["trace", "without"])]
@@ -36,7 +36,7 @@ struct Arguments {
     write: Option<PathBuf>,
 }
 
-fn rule(name: &str) -> Result<Rule, String> {
+fn parse_rule(name: &str) -> Result<Rule, String> {
     let found = Rule::ALL.iter().find(|(other, _)| *other == name);
     let names = || Rule::ALL.map(|(name, _)| name).join(", ");
     found.map(|(_, rule)| *rule).ok_or_else(|| format!("unknown rule; the rules are {}", names()))
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         println!("{mutant}");
         return if mutant.first_failure.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let began = processor_time();
+    let time_at_start = processor_time();
     let mut results = RunResults::default();
     for PastBug { name, seed, .. } in past_bugs::ALL {
         if let Some(violation) = run(*seed, Options::default()).violation {
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
             break;
         }
     }
-    results.processor_time = processor_time().saturating_sub(began);
+    results.processor_time = processor_time().saturating_sub(time_at_start);
     println!("{results}");
     if let Some((seed, _)) = &results.first_failure {
         println!("to print this run: ./x sim --seed {seed} --trace");
@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     if mutants.iter().all(|mutant| mutant.first_failure.is_some()) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// The processor time of this process.
+/// The processor time that this process has used so far.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or_default())

@@ -1,17 +1,17 @@
-//! Seeds whose runs fail if a past bug returns, or without one of the rules. The comment above each bug says which fix
-//! to undo, and which violation the run then has. With the fix in place, the run has no violation. The page
-//! `docs/evidence/sim.md` has the date of the last check.
+//! Seeds whose runs fail if a past bug returns, or if one of the rules is switched off. The comment above each bug says
+//! which fix to undo, and which violation the run then has. With the fix in place, the run has no violation. The page
+//! `docs/evidence/sim.md` has the date on which each fix was last undone.
 //!
-//! When plans change, a seed gives another run, and the bug needs a new seed. To find one, undo the fix of the bug, let
-//! `./x sim --runs 1000000` name the first seed that fails, and check that its run passes with the fix. A test fails
-//! while the run of a bug does not have the stored shape. Some bugs need a hundred thousand runs. You need fewer runs
-//! if you skip each [`Plan`](crate::plan::Plan) that cannot show the bug: for example, a plan without short leases that
-//! are detached, without nodes that stop, or without waiters.
+//! When the code that draws plans changes, a seed gives another run, and the bug needs a new seed. A test then fails,
+//! because the run no longer has the stored [`Shape`]. To find a new seed, undo the fix of the bug, let
+//! `./x sim --runs 1000000` name the first seed that fails, and check that its run passes with the fix. Some bugs need a
+//! hundred thousand runs. You need fewer runs if you skip each [`Plan`](crate::plan::Plan) that cannot show the bug: for
+//! example, a plan without short leases that are detached, without nodes that stop, or without waiters.
 
 use crate::shape::Shape;
 
-/// For each rule that can be switched off, a seed whose run fails without the rule. When plans change,
-/// `./x sim --without RULE` searches for another seed and prints it.
+/// For each rule that can be switched off, a seed whose run fails without the rule. When a stored seed no longer fails,
+/// `./x sim --without RULE` finds and prints another one.
 pub const SEEDS_WITHOUT_RULE: &[(&str, u64)] = &[
     ("quarantine", 2),
     ("highest-claim", 930_386_608),
@@ -99,8 +99,8 @@ pub const ALL: &[PastBug] = &[
             from_ended_connections: 0,
         },
     },
-    // Remove `listens ||` in `ClaimState::parting` (lease/claim.rs). The run then leaves a queue position behind. If
-    // you remove only the call of `listen` in `Claim::ask`, the run has no violation.
+    // Remove `listens ||` in `ClaimState::parting` (lease/claim.rs). The run then leaves a queue position behind. If you
+    // undo only the fix of the previous bug (the call of `listen` in `Claim::ask`), the run has no violation.
     PastBug {
         name: "a queue position of an earlier refusal was forgotten",
         seed: 13_837,

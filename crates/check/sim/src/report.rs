@@ -14,10 +14,10 @@ use crate::run::{Counts, Options, Outcome, Violation, run};
 #[derive(Clone, Debug, Default)]
 pub struct RunResults {
     runs: u64,
-    beyond_runs: u64,
+    runs_beyond_assumptions: u64,
     steps: u64,
-    within_counts: Counts,
-    beyond_counts: Counts,
+    counts_within_assumptions: Counts,
+    counts_beyond_assumptions: Counts,
     virtual_time: Duration,
     /// The number of faults of each kind.
     faults: BTreeMap<&'static str, u64>,
@@ -31,10 +31,14 @@ impl RunResults {
     /// Adds a run.
     pub fn add(&mut self, seed: u64, outcome: &Outcome) {
         self.runs += 1;
-        self.beyond_runs += u64::from(outcome.is_beyond_assumptions);
+        self.runs_beyond_assumptions += u64::from(outcome.is_beyond_assumptions);
         self.steps += outcome.steps;
         self.virtual_time += outcome.virtual_time;
-        let counts = if outcome.is_beyond_assumptions { &mut self.beyond_counts } else { &mut self.within_counts };
+        let counts = if outcome.is_beyond_assumptions {
+            &mut self.counts_beyond_assumptions
+        } else {
+            &mut self.counts_within_assumptions
+        };
         counts.add(&outcome.counts);
         for fault in &outcome.faults {
             *self.faults.entry(fault.page_label()).or_default() += 1;
@@ -49,21 +53,22 @@ impl RunResults {
         self.runs
     }
 
+    /// The number of runs and their counts, within and beyond the assumptions.
     fn rows(&self) -> [(&'static str, u64, &Counts); 2] {
         [
-            ("within", self.runs - self.beyond_runs, &self.within_counts),
-            ("beyond", self.beyond_runs, &self.beyond_counts),
+            ("within", self.runs - self.runs_beyond_assumptions, &self.counts_within_assumptions),
+            ("beyond", self.runs_beyond_assumptions, &self.counts_beyond_assumptions),
         ]
     }
 }
 
 impl fmt::Display for RunResults {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (which, runs, counts) in self.rows() {
+        for (assumptions, runs, counts) in self.rows() {
             let Counts { leases, overlaps, accepted_writes, refused_writes, .. } = counts;
             writeln!(
                 f,
-                "{which} the assumptions: {runs} runs, {leases} leases, {overlaps} overlaps; a store that checks fences accepted \
+                "{assumptions} the assumptions: {runs} runs, {leases} leases, {overlaps} overlaps; a store that checks fences accepted \
                  {accepted_writes} writes, and refused {refused_writes} late writes"
             )?;
         }
@@ -82,7 +87,7 @@ impl fmt::Display for RunResults {
     }
 }
 
-/// The results of runs without a rule.
+/// The results of runs without one rule.
 pub struct MutantRuns {
     /// The name of the rule.
     name: &'static str,
@@ -95,22 +100,22 @@ pub struct MutantRuns {
     pub first_failure: Option<(u64, Violation)>,
 }
 
-/// The number of failures that is enough for a precise average.
+/// The number of failed runs that is enough for a precise average.
 const FAILURES_MAX: u64 = 50;
-/// How long to make more runs after a first failure, to compute an average.
+/// The time after which no more runs are made for a precise average.
 const TIME_MAX: Duration = Duration::from_secs(60);
-/// The number of runs without a failure after which a rule counts as not needed: ten times the average number of runs
-/// until a failure, for the rule that is needed least often.
+/// The number of runs without a failure after which a rule counts as not needed. This is ten times the average number of
+/// runs per failure of the rule that is needed least often.
 const RUNS_MAX: u64 = 400_000;
 
 impl MutantRuns {
-    /// Makes runs without this rule: one with the stored seed and, to compute an average, `runs` runs with the seeds
-    /// from `first_seed` on. If none of them fails, makes more runs until one fails.
+    /// Makes runs without this rule: one with the stored seed and, to compute an average, at most `runs` runs with the
+    /// seeds from `first_seed` on. If none of them fails, makes more runs until one fails.
     pub fn of(rule: Rule, first_seed: u64, runs: u64) -> Self {
         let mut mutant = Self::of_stored_seed(rule);
-        let began = Instant::now();
+        let started = Instant::now();
         while mutant.first_failure.is_none() && mutant.runs < RUNS_MAX
-            || mutant.runs < runs && mutant.failures < FAILURES_MAX && began.elapsed() < TIME_MAX
+            || mutant.runs < runs && mutant.failures < FAILURES_MAX && started.elapsed() < TIME_MAX
         {
             mutant.add(rule, first_seed.wrapping_add(mutant.runs));
         }
@@ -146,7 +151,8 @@ impl MutantRuns {
             .is_some_and(|(seed, _)| !past_bugs::SEEDS_WITHOUT_RULE.contains(&(self.name, *seed)))
     }
 
-    fn average(&self) -> Option<f64> {
+    /// The average number of runs per failure.
+    fn runs_per_failure(&self) -> Option<f64> {
         (self.failures > 0).then(|| self.runs as f64 / self.failures as f64)
     }
 }
@@ -164,8 +170,8 @@ impl fmt::Display for MutantRuns {
             0 => f.write_str("a run with the stored seed")?,
             _ => write!(f, "{failures} of {runs} runs failed")?,
         }
-        if let Some(average) = self.average() {
-            write!(f, ", one in {average:.0}")?;
+        if let Some(runs_per_failure) = self.runs_per_failure() {
+            write!(f, ", one in {runs_per_failure:.0}")?;
         }
         if let Some((seed, violation)) = &self.first_failure {
             write!(f, "; seed {seed}: {violation}")?;
@@ -191,10 +197,10 @@ pub fn page(run_info: &RunInfo, first_seed: u64, results: &RunResults, mutants: 
     add(figures(first_seed, results));
     add("| assumptions | runs | leases | overlaps | writes accepted | writes refused | ended early |\n|---|---|---|---|---|---|---|"
         .into());
-    for (which, runs, counts) in results.rows() {
+    for (assumptions, runs, counts) in results.rows() {
         let Counts { leases, overlaps, accepted_writes, refused_writes, ended_early } = counts;
         add(format!(
-            "| {which} | {runs} | {leases} | {overlaps} | {accepted_writes} | {refused_writes} | {ended_early} |"
+            "| {assumptions} | {runs} | {leases} | {overlaps} | {accepted_writes} | {refused_writes} | {ended_early} |"
         ));
     }
     add(format!("\n{}\n\n| fault | number |\n|---|---|", include_str!("page/columns.md").trim_end()));

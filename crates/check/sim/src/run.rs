@@ -13,7 +13,7 @@ pub use crate::ledger::{Counts, Violation};
 use crate::plan::{Fault, NodePlan, Plan};
 use crate::shape::Shape;
 use crate::user::{Clients, User, name};
-use crate::world::{MS, NODE_START, STEPS_MAX, Server, State, World};
+use crate::world::{MS, NODE_CLOCK_START, STEPS_MAX, Server, State, World};
 
 /// The virtual time after the last fault within which all tasks must end, in nanoseconds.
 const WAIT_NANOS_MAX: u64 = 90_000 * MS;
@@ -53,11 +53,11 @@ pub struct Outcome {
     pub counts: Counts,
     /// The faults that happened.
     pub faults: Vec<Fault>,
-    /// The numbers of requests and replies on the nodes, by kind.
+    /// The number of requests and replies of each kind on the nodes.
     pub shape: Shape,
     /// A hash of all events. Equal runs have equal hashes.
     pub fingerprint: u64,
-    /// The number of task polls and delivered messages.
+    /// The number of polls of tasks, and of events such as arriving messages.
     pub steps: u64,
     /// The virtual time of the run.
     pub virtual_time: Duration,
@@ -82,7 +82,7 @@ pub fn run_plan(plan: Plan, options: Options) -> Outcome {
     let plan = Rc::new(plan);
     let mut rng = Seeded::new(plan.seed ^ 0x5eed);
     let ledger = Ledger::new(plan.is_beyond_assumptions);
-    let servers = plan.nodes.iter().enumerate().map(|(index, node)| server(&plan, index, node, options)).collect();
+    let servers = plan.nodes.iter().enumerate().map(|(index, node)| new_server(&plan, index, node, options)).collect();
     let world = World::new(rng.fork(), plan.network.clone(), servers, options.has_trace, ledger);
     let world_guard = sim::enter(Rc::clone(&world) as Rc<dyn sim::World>);
     let simulated = catch_unwind(AssertUnwindSafe(|| simulate(&world, &plan, options)));
@@ -114,15 +114,15 @@ pub fn run_plan(plan: Plan, options: Options) -> Outcome {
     }
 }
 
-/// A node of the plan. If a rule is switched off or the options have a flaw, the node applies its part of that.
-fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Server {
-    let reading = NODE_START.saturating_add_signed(node.clock_ahead_micros * 1_000);
+/// A node of the plan. If the options switch off a rule or have a flaw, the node behaves accordingly.
+fn new_server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Server {
+    let reading = NODE_CLOCK_START.saturating_add_signed(node.clock_ahead_micros * 1_000);
     let mut server = Server::new(index, Clock::new(reading, node.clock_rate_ppm));
     if !plan.is_blank {
         server.init_voting(plan.constants());
         for (at, ahead) in node.fences.iter().enumerate() {
-            if let Some(ahead) = ahead {
-                server.store_fence(format!("quorlock:{}", name(at)), *ahead);
+            if let Some(ahead_micros) = ahead {
+                server.store_fence(format!("quorlock:{}", name(at)), *ahead_micros);
             }
         }
     }
@@ -132,7 +132,7 @@ fn server(plan: &Plan, index: usize, node: &NodePlan, options: Options) -> Serve
     server
 }
 
-/// Runs the plan: first with faults, then without faults until all tasks have ended. Then closes all clients.
+/// Runs the plan, first with faults, then without faults until all tasks have ended, and closes all clients.
 fn simulate(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
     let clients: Clients = Rc::default();
     {
@@ -149,12 +149,12 @@ fn simulate(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
     for index in 0..plan.clients.len() {
         world.spawn_task(index, start_client(Rc::clone(world), Rc::clone(plan), index, Rc::clone(&clients), options));
     }
-    let is_over = |state: &State| state.ledger.violation.is_some();
-    if world.run_until(plan.horizon_nanos, is_over) {
+    let has_violation = |state: &State| state.ledger.violation.is_some();
+    if world.run_until(plan.horizon_nanos, has_violation) {
         return check_step_limit(world);
     }
     world.end_faults();
-    if world.run_until(plan.horizon_nanos + WAIT_NANOS_MAX, |state| is_over(state) || state.is_done())
+    if world.run_until(plan.horizon_nanos + WAIT_NANOS_MAX, |state| has_violation(state) || state.is_done())
         && !is_done(world)
     {
         return check_step_limit(world);
@@ -164,8 +164,8 @@ fn simulate(world: &Rc<World>, plan: &Rc<Plan>, options: Options) {
             world.state.borrow_mut().ledger.counts.ended_early += 1;
             return;
         }
-        let left: usize = world.state.borrow().clients.iter().map(|client| client.open_tasks).sum();
-        return record_violation(world, Violation::WaiterStarved(format!("{left} of the tasks")));
+        let open_tasks: usize = world.state.borrow().clients.iter().map(|client| client.open_tasks).sum();
+        return record_violation(world, Violation::WaiterStarved(format!("{open_tasks} of the tasks")));
     }
     close(world, &clients);
 }
@@ -203,7 +203,7 @@ async fn start_client(world: Rc<World>, plan: Rc<Plan>, index: usize, clients: C
     }
 }
 
-/// Closes every client, and checks what is left on the nodes.
+/// Closes every client, and checks that no votes and queue positions of these clients are left on the nodes.
 fn close(world: &Rc<World>, clients: &Clients) {
     let all: Vec<Option<Client>> = clients.borrow_mut().iter_mut().map(Option::take).collect();
     for (index, client) in all.into_iter().enumerate() {
@@ -225,9 +225,9 @@ fn close(world: &Rc<World>, clients: &Clients) {
     world.run_until(end, |state| state.ledger.violation.is_some() || state.is_done());
     let end = world.now() + DELIVERY_TIME;
     world.run_until(end, |state| state.ledger.violation.is_some() || state.is_quiet());
-    let left = world.state.borrow_mut().leftovers();
-    if !left.is_empty() {
-        record_violation(world, Violation::LeftBehind(left));
+    let leftovers = world.state.borrow_mut().leftovers();
+    if !leftovers.is_empty() {
+        record_violation(world, Violation::LeftBehind(leftovers));
     }
 }
 

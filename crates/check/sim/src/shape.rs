@@ -1,4 +1,5 @@
-//! The shape of a run: the number of requests and replies of each kind on the nodes.
+//! The shape of a run: the number of requests and replies of each kind on the nodes. Two runs with different shapes are
+//! different.
 
 use quorlock::sim::{Question, Said};
 use quorlock_core::request::{Parting, Request};
@@ -27,12 +28,12 @@ pub struct Shape {
 
 impl Shape {
     /// Counts the requests of a batch and their results.
-    pub(crate) fn count(&mut self, question: &Question, said: &Said, is_late: bool) {
+    pub(crate) fn count(&mut self, question: &Question, said: &Said, is_from_ended_connection: bool) {
         let (Question::Batch(_, messages), Said::Votes(votes, _)) = (question, said) else { return };
         for ((_, request), vote) in messages.iter().zip(votes) {
             let is_granted = matches!(vote, Vote::Grant { .. });
             let is_refused = matches!(vote, Vote::Refusal(refusal) if *refusal != Refusal::WrongEpoch);
-            self.from_ended_connections += u32::from(is_late);
+            self.from_ended_connections += u32::from(is_from_ended_connection);
             match &**request {
                 Request::Acquire { .. } | Request::PlainAcquire { .. } => {
                     self.grants += u32::from(is_granted);

@@ -12,7 +12,7 @@ use quorlock::{
     AcquireError, Break, Client, DetachedLease, FenceError, Kind, Lease, LeaseError, Leases, Lock, Owner, Renewals,
 };
 
-use crate::ledger::{Grant, Hold, Violation};
+use crate::ledger::{Grant, LeaseKind, Violation};
 use crate::plan::{Cancel, Ending, Goal, Job, Patience, Plan};
 use crate::world::World;
 
@@ -28,7 +28,7 @@ pub(crate) struct User {
     pub(crate) clients: Clients,
 }
 
-type AcquireFuture = Pin<Box<dyn Future<Output = Result<Vec<(Lease, Hold)>, AcquireError>>>>;
+type AcquireFuture = Pin<Box<dyn Future<Output = Result<Vec<(Lease, LeaseKind)>, AcquireError>>>>;
 
 impl User {
     /// Does the jobs in order.
@@ -46,11 +46,11 @@ impl User {
     }
 
     async fn run(&self, job: &Job) {
-        if let Goal::Break { now } = job.goal {
-            return self.break_lock(job.name, now).await;
+        if let Goal::Break { is_now } = job.goal {
+            return self.break_lock(job.name, is_now).await;
         }
-        if let Goal::Retire { after } = job.goal {
-            sleep(after).await;
+        if let Goal::Retire { delay } = job.goal {
+            sleep(delay).await;
             return self.retire(job.name).await;
         }
         let requested_at = self.world.now();
@@ -67,12 +67,12 @@ impl User {
             None => return self.say(|| format!("has cancelled {}", name(job.name))),
         };
         let mut held = Vec::new();
-        for (lease, hold) in leases {
-            let id = self.record_grant(&lease, hold, requested_at);
+        for (lease, kind) in leases {
+            let id = self.record_grant(&lease, kind, requested_at);
             held.push((lease, id));
         }
         self.work(job, &held).await;
-        if let (Goal::Enter { again: true }, Some(owner)) = (job.goal, owner) {
+        if let (Goal::Enter { enters_again: true }, Some(owner)) = (job.goal, owner) {
             self.enter_again(job, owner).await;
         }
         for (lease, id) in held {
@@ -84,14 +84,14 @@ impl User {
     fn start_acquire(&self, job: &Job) -> (AcquireFuture, Option<Owner>) {
         let (client, patience, lock) = (&self.library, job.patience, name(job.name));
         let renewals = if job.has_renewals { Renewals::default() } else { Renewals::Off };
-        let alone = |lease: Lease| vec![(lease, Hold::Alone)];
+        let alone = |lease: Lease| vec![(lease, LeaseKind::Alone)];
         match job.goal {
             Goal::Plain => (acquire_future(client.lock(lock).plain().renewals(renewals), patience, alone), None),
             Goal::Alone | Goal::Break { .. } | Goal::Retire { .. } => {
                 (acquire_future(client.lock(lock).renewals(renewals), patience, alone), None)
             }
             Goal::Read => {
-                let reader = |lease: Lease| vec![(lease, Hold::Reader)];
+                let reader = |lease: Lease| vec![(lease, LeaseKind::Reader)];
                 (acquire_future(client.rw(lock).read().renewals(renewals), patience, reader), None)
             }
             Goal::Write => (acquire_future(client.rw(lock).write().renewals(renewals), patience, alone), None),
@@ -99,26 +99,27 @@ impl User {
                 let lock = client.reentrant(lock).renewals(renewals);
                 let lock = if job.goal == Goal::EnterAsRetiree { lock.owned_by(self.retiree()) } else { lock };
                 let owner = lock.owner();
-                let hold = hold_of(owner);
-                (acquire_future(lock, patience, move |lease: Lease| vec![(lease, hold)]), Some(owner))
+                let kind = kind_of_owner(owner);
+                (acquire_future(lock, patience, move |lease: Lease| vec![(lease, kind)]), Some(owner))
             }
             Goal::Slot(permits) => {
                 let slot = |lease: Lease| {
-                    let hold = lease.slot().map_or(Hold::Alone, Hold::Slot);
-                    vec![(lease, hold)]
+                    let kind = lease.slot().map_or(LeaseKind::Alone, LeaseKind::Slot);
+                    vec![(lease, kind)]
                 };
                 (acquire_future(client.semaphore(lock, permits).renewals(renewals), patience, slot), None)
             }
             Goal::All => {
                 let all = client.all((0..self.plan.names.len()).map(name)).renewals(renewals);
-                let each = |leases: Leases| leases.into_vec().into_iter().map(|lease| (lease, Hold::Alone)).collect();
+                let each =
+                    |leases: Leases| leases.into_vec().into_iter().map(|lease| (lease, LeaseKind::Alone)).collect();
                 (acquire_future(all, patience, each), None)
             }
         }
     }
 
-    /// Records a new lease. Returns its number in the ledger, or `None` if the lease is already lost.
-    fn record_grant(&self, lease: &Lease, hold: Hold, requested_at: u64) -> Option<usize> {
+    /// Records a new lease. Returns the lease's number in the ledger, or `None` if the lease is already lost.
+    fn record_grant(&self, lease: &Lease, kind: LeaseKind, requested_at: u64) -> Option<usize> {
         let name = lease.name().as_str().to_owned();
         // No caller relies on a lease that was lost before the acquire returned.
         if lease.ensure(Duration::from_nanos(1)).is_err() {
@@ -127,13 +128,13 @@ impl User {
         }
         let (client, fence, peek) = (self.client, lease.fence().ok(), Peek::of(lease));
         self.say(|| {
-            let with = fence.map_or("without a fence".into(), |fence| format!("with fence {fence}"));
+            let fence_text = fence.map_or("without a fence".into(), |fence| format!("with fence {fence}"));
             format!(
-                "holds {name}, {with}, for {:.1?}",
+                "holds {name}, {fence_text}, for {:.1?}",
                 peek.validity(self.moment(client), self.world.state.borrow().wall(client))
             )
         });
-        let grant = Grant { name, hold, client, requested_at, fence, peek };
+        let grant = Grant { name, kind, client, requested_at, fence, peek };
         let mut state = self.world.state.borrow_mut();
         let now = state.now;
         Some(state.ledger.grant(grant, now))
@@ -172,7 +173,7 @@ impl User {
         let requested_at = self.world.now();
         let lock = self.library.reentrant(name(job.name)).owned_by(owner);
         if let Ok(lease) = lock.acquire_within(self.plan.ttl).await {
-            let id = self.record_grant(&lease, hold_of(owner), requested_at);
+            let id = self.record_grant(&lease, kind_of_owner(owner), requested_at);
             self.work(job, &[(lease, id)]).await;
         }
     }
@@ -181,8 +182,8 @@ impl User {
     async fn end_lease(&self, job: &Job, lease: Lease, id: Option<usize>) {
         let name = lease.name().clone();
         match (job.ending, id) {
-            (Ending::HandOver { client, extensions }, Some(id)) => self.detach(lease, id, client, extensions),
-            (Ending::Release | Ending::HandOver { .. }, _) => {
+            (Ending::Detach { client, extensions }, Some(id)) => self.detach(lease, id, client, extensions),
+            (Ending::Release | Ending::Detach { .. }, _) => {
                 self.say(|| format!("releases {name}"));
                 match until_cancelled(job.cancel, lease.release()).await {
                     Some(Ok(())) | None => {}
@@ -199,28 +200,30 @@ impl User {
         }
     }
 
-    /// Detaches the lease and passes it to another connected client, which extends and releases it.
+    /// Detaches the lease and passes it to the client `to` or, if this client is not connected, keeps it. The receiver
+    /// extends and releases the detached lease.
     fn detach(&self, lease: Lease, id: usize, to: usize, extensions: u32) {
         let until = self.moment(self.client) + lease.validity().as_nanos() as u64;
         let until = (until, Peek::of(&lease).wall_until());
         let Ok(detached) = lease.detach() else { return };
         self.world.state.borrow_mut().ledger.record_detached(id, detached.id(), self.client, until);
-        let other = self.clients.borrow().get(to).cloned().flatten();
-        let (client, library) = other.map_or_else(|| (self.client, self.library.clone()), |library| (to, library));
-        self.say(|| format!("hands {} over to {}", detached.name(), crate::world::client_name(client)));
+        let connected_client = self.clients.borrow().get(to).cloned().flatten();
+        let (client, library) =
+            connected_client.map_or_else(|| (self.client, self.library.clone()), |library| (to, library));
+        self.say(|| format!("passes detached {} to {}", detached.name(), crate::world::client_name(client)));
         let receiver =
             Receiver { world: Rc::clone(&self.world), client, library, detached, id, pause: self.plan.ttl / 3 };
         self.world.state.borrow_mut().clients[client].open_tasks += 1;
         self.world.spawn_task(client, receiver.extend_and_release(extensions));
     }
 
-    async fn break_lock(&self, index: usize, now: bool) {
-        let Ok(seen) = self.library.inspect(name(index)).await else { return };
-        let Some(target) = seen.target() else { return };
+    async fn break_lock(&self, index: usize, is_now: bool) {
+        let Ok(inspection) = self.library.inspect(name(index)).await else { return };
+        let Some(target) = inspection.target() else { return };
         self.say(|| format!("breaks {}: {target}", name(index)));
         let request = Break::new(target, "simulated");
         // The ledger reads the result from the holder's lease.
-        let _ = self.library.break_lock(name(index), if now { request.now() } else { request }).await;
+        let _ = self.library.break_lock(name(index), if is_now { request.now() } else { request }).await;
     }
 
     /// The owner that is retired in this run. All clients use the same owner.
@@ -234,9 +237,9 @@ impl User {
         loop {
             self.say(|| format!("retires the owner from {}", name(index)));
             let sent = self.world.now();
-            // A node with a fast clock removes its tombstone earlier.
+            // A node with a fast clock removes its tombstone before the time `keep_out` has passed.
             let until = sent + keep_out.as_nanos() as u64 * 4 / 5;
-            self.world.state.borrow_mut().ledger.retire(name(index), hold_of(owner), until);
+            self.world.state.borrow_mut().ledger.retire(name(index), kind_of_owner(owner), until);
             match self.library.retire(name(index), owner, keep_out).await {
                 Ok(_) => break,
                 Err(LeaseError::NoQuorum { .. }) => sleep(self.plan.ttl).await,
@@ -252,46 +255,51 @@ impl User {
     /// Checks an acquire that was refused as retired: the retired owner must have made it, for the name of the
     /// retirement.
     fn check_refusal_as_retired(&self, job: &Job) {
-        let is_of_retiree = job.goal == Goal::EnterAsRetiree;
+        let is_retirees_job = job.goal == Goal::EnterAsRetiree;
         let mut state = self.world.state.borrow_mut();
-        if !is_of_retiree || !state.ledger.is_retired(&name(job.name), hold_of(self.retiree())) {
+        if !is_retirees_job || !state.ledger.is_retired(&name(job.name), kind_of_owner(self.retiree())) {
             state.ledger.violation.get_or_insert(Violation::WronglyRetired);
         }
     }
 
-    /// How long the client must sleep, by its own clock, until the real time `real`.
-    fn sleep_time_until(&self, real: u64) -> Duration {
+    /// How long the client must sleep, by its own clock, until this virtual time.
+    fn sleep_time_until(&self, virtual_time: u64) -> Duration {
         let state = self.world.state.borrow();
-        let then = state.clients[self.client].clock.read(real.max(state.now));
-        Duration::from_nanos(then - state.moment(self.client))
+        let reading = state.clients[self.client].clock.read(virtual_time.max(state.now));
+        Duration::from_nanos(reading - state.moment(self.client))
     }
 
+    /// The reading of a client's clock.
     fn moment(&self, client: usize) -> u64 {
         self.world.state.borrow().moment(client)
     }
 
-    fn say(&self, what: impl FnOnce() -> String) {
+    /// Adds an event of this client to the trace.
+    fn say(&self, event: impl FnOnce() -> String) {
         if !self.world.state.borrow().trace.is_recorded() {
             return;
         }
-        let what = what();
+        let event = event();
         let mut state = self.world.state.borrow_mut();
         let now = state.now;
-        state.trace.add_of_client(now, self.client, || what);
+        state.trace.add_of_client(now, self.client, || event);
     }
 }
 
-/// A client that received a detached lease.
+/// The task of a client that received a detached lease.
 struct Receiver {
     world: Rc<World>,
     client: usize,
     library: Client,
     detached: DetachedLease,
+    /// The number of the lease in the ledger.
     id: usize,
+    /// The time before each extension.
     pause: Duration,
 }
 
 impl Receiver {
+    /// The readings of the client's boot-time clock and wall clock.
     fn clocks(&self) -> (u64, u64) {
         let state = self.world.state.borrow();
         (state.moment(self.client), state.wall(self.client))
@@ -300,16 +308,17 @@ impl Receiver {
     async fn extend_and_release(self, extensions: u32) {
         for _ in 0..extensions {
             sleep(self.pause).await;
-            let (began, wall) = self.clocks();
+            let (boot_before, wall_before) = self.clocks();
             let extended = self.library.extend(&self.detached).await;
             let mut state = self.world.state.borrow_mut();
             let until = match extended {
                 Ok(left) => {
                     let until = state.moment(self.client) + left.as_nanos() as u64;
-                    // The validity counts from the request. Only the wall clock counts a pause since the request.
-                    (until, wall + (until - began))
+                    // The validity counts from the request. If the machine was paused since then, only the wall clock
+                    // has counted the pause.
+                    (until, wall_before + (until - boot_before))
                 }
-                // The client knows that the lease is lost.
+                // The client knows that the lease is lost, so the lease is over for it.
                 Err(LeaseError::Lost(_)) => (0, 0),
                 Err(_) => continue,
             };
@@ -327,11 +336,12 @@ pub(crate) fn name(index: usize) -> String {
     format!("x{}", index + 1)
 }
 
-/// The future of an acquire that waits as `patience` says. `to_holds` converts a lease of any kind.
+/// The future of an acquire that waits as `patience` says. `to_leases` converts the result of any kind of lock to leases
+/// with their kinds.
 fn acquire_future<K: Kind + 'static>(
     lock: Lock<K>,
     patience: Patience,
-    to_holds: impl Fn(K::Lease) -> Vec<(Lease, Hold)> + 'static,
+    to_leases: impl Fn(K::Lease) -> Vec<(Lease, LeaseKind)> + 'static,
 ) -> AcquireFuture {
     Box::pin(async move {
         let lease = match patience {
@@ -339,13 +349,13 @@ fn acquire_future<K: Kind + 'static>(
             Patience::Endless => Some(lock.acquire().await?),
             Patience::Within(wait) => Some(lock.acquire_within(wait).await?),
         };
-        Ok(lease.map_or_else(Vec::new, to_holds))
+        Ok(lease.map_or_else(Vec::new, to_leases))
     })
 }
 
-fn hold_of(owner: Owner) -> Hold {
+fn kind_of_owner(owner: Owner) -> LeaseKind {
     let bits = u64::from_str_radix(&owner.reveal()[..16], 16);
-    Hold::Owner(bits.unwrap_or_default())
+    LeaseKind::Owner(bits.unwrap_or_default())
 }
 
 /// Waits for the future. If the caller cancels first, drops the future and returns `None`.

@@ -1,4 +1,4 @@
-//! The world of a run: real time, clocks, tasks, connections and nodes.
+//! The world of a run: virtual time, clocks, tasks, connections and nodes.
 
 mod batch_order;
 mod connections;
@@ -28,10 +28,10 @@ use tasks::Tasks;
 pub(crate) use trace::{Trace, client_name};
 
 pub(crate) const MS: u64 = 1_000_000;
-/// The reading of the nodes' clocks at the start, in nanoseconds since the Unix epoch.
-pub(crate) const NODE_START: u64 = 1_000_000 * MS;
-/// The reading of the clients' clocks at the start, in nanoseconds.
-const CLIENT_START: u64 = 10_000 * MS;
+/// The reading of a node's clock at the start of a run, in nanoseconds since the Unix epoch.
+pub(crate) const NODE_CLOCK_START: u64 = 1_000_000 * MS;
+/// The reading of a client's clocks at the start of a run, in nanoseconds.
+const CLIENT_CLOCK_START: u64 = 10_000 * MS;
 
 /// The world of one run.
 pub(crate) struct World {
@@ -40,11 +40,11 @@ pub(crate) struct World {
 }
 
 pub(crate) struct State {
-    /// Real time, in nanoseconds.
+    /// Virtual time, in nanoseconds. No node or client reads it; each has clocks of its own.
     pub(crate) now: u64,
     pub(crate) rng: Seeded,
     /// The client whose code is running.
-    pub(crate) running: usize,
+    pub(crate) running_client: usize,
     pub(crate) clients: Vec<Client>,
     pub(crate) servers: Vec<Server>,
     /// For each client and node, the network path between them.
@@ -66,8 +66,9 @@ pub(crate) struct State {
 }
 
 pub(crate) struct Client {
+    /// The boot-time clock.
     pub(crate) clock: Clock,
-    /// The client's clock as it would be without jumps.
+    /// A clock that runs like `clock`, but never jumps.
     raw: Clock,
     /// The wall clock of the client's machine, which runs even while the machine is paused.
     wall: Clock,
@@ -77,7 +78,9 @@ pub(crate) struct Client {
     /// The rate of the client's clocks without faults, in parts per million.
     clock_rate_ppm: i64,
     pub(crate) is_alive: bool,
+    /// The virtual time until which the client is stopped.
     frozen_until: u64,
+    /// The wakers of sleeping tasks, by the end of the sleep on `clock` and the number of the sleep.
     sleepers: BTreeMap<(u64, u64), Waker>,
     /// Messages that arrived while the client was frozen.
     unread: VecDeque<(usize, Said)>,
@@ -90,9 +93,10 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    fn wall_at(&self, nanos: u64) -> u64 {
-        let (_, skew) = self.skews[self.skews.partition_point(|(since, _)| *since <= nanos) - 1];
-        nanos.saturating_add_signed(skew)
+    /// The reading of the wall clock when `clock` shows `reading`.
+    fn wall_at(&self, reading: u64) -> u64 {
+        let (_, skew) = self.skews[self.skews.partition_point(|(since, _)| *since <= reading) - 1];
+        reading.saturating_add_signed(skew)
     }
 
     /// Changes the rate of all clocks of the client.
@@ -103,22 +107,24 @@ impl Client {
         self.record_skew(now);
     }
 
-    /// If the distance between the wall clock and `clock` has changed, records it.
+    /// Records how far the wall clock is ahead of `clock`, if this has changed.
     fn record_skew(&mut self, now: u64) {
         let reading = self.clock.read(now);
         let skew = self.wall.read(now).wrapping_sub(reading) as i64;
         let last = self.skews.last().map_or(0, |(_, skew)| *skew);
         if skew != last {
-            // If the clock stood still, earlier events have the same reading. They belong to the earlier skew, so the
-            // new skew begins one nanosecond later.
+            // While the clock stood still, it showed this reading with the earlier skew. So the new skew begins one
+            // nanosecond later.
             self.skews.push((reading + u64::from(skew > last), skew));
         }
     }
 }
 
 pub(crate) enum Event {
+    /// A message arrives at the node of this connection.
     ToNode(usize, ToNode),
-    Down(usize, Said),
+    /// A message arrives at the client of this connection.
+    ToClient(usize, Said),
     Fault(Fault),
     /// A stopped client or node, or a cut network path, may continue.
     Resume,
@@ -135,7 +141,7 @@ impl World {
         let state = State {
             now: 0,
             rng,
-            running: 0,
+            running_client: 0,
             clients: Vec::new(),
             servers,
             paths: Vec::new(),
@@ -153,8 +159,8 @@ impl World {
         Rc::new(Self { state: state.into(), tasks: RefCell::default() })
     }
 
-    /// Runs until `end`, until `stop` returns true, or until the limit of steps. Returns false if the run has reached
-    /// `end`.
+    /// Runs until the virtual time `end`, until `stop` returns true, or until the run has made [`STEPS_MAX`] steps.
+    /// Returns false if the run has reached `end`.
     pub(crate) fn run_until(&self, end: u64, stop: impl Fn(&State) -> bool) -> bool {
         loop {
             self.run_tasks();
@@ -174,8 +180,10 @@ impl World {
                 state.take_due()
             };
             match event {
-                Some(Event::ToNode(connection, up)) => self.state.borrow_mut().receive_at_node(connection, up),
-                Some(Event::Down(connection, said)) => self.receive_at_client(connection, said),
+                Some(Event::ToNode(connection, message)) => {
+                    self.state.borrow_mut().receive_at_node(connection, message);
+                }
+                Some(Event::ToClient(connection, said)) => self.receive_at_client(connection, said),
                 Some(Event::Fault(fault)) => self.inject(fault),
                 Some(Event::Resume) => self.resume(),
                 None => {}
@@ -183,9 +191,9 @@ impl World {
         }
     }
 
-    /// Sets the client as which the following code runs.
+    /// Sets the client whose code runs next.
     pub(crate) fn run_as(&self, client: usize) {
-        self.state.borrow_mut().running = client;
+        self.state.borrow_mut().running_client = client;
     }
 
     pub(crate) fn now(&self) -> u64 {
@@ -193,13 +201,13 @@ impl World {
     }
 }
 
-/// In a run with more steps than this, a client sends requests without end.
+/// The number of steps after which a run stops. Only a client that sends requests without end makes so many.
 pub(crate) const STEPS_MAX: u64 = 300_000;
 
 impl State {
-    /// Adds a client whose clocks run faster than real time by `clock_rate_ppm` parts per million.
+    /// Adds a client whose clocks run faster than virtual time by `clock_rate_ppm` parts per million.
     pub(crate) fn add_client(&mut self, clock_rate_ppm: i64) -> usize {
-        let mut clock = Clock::new(CLIENT_START, 0);
+        let mut clock = Clock::new(CLIENT_CLOCK_START, 0);
         clock.set_rate(0, clock_rate_ppm);
         self.clients.push(Client {
             raw: clock.clone(),
@@ -230,7 +238,7 @@ impl State {
         self.clients.iter().all(|client| !client.is_alive || client.open_tasks == 0)
     }
 
-    /// Whether a majority of the nodes has forgotten the cluster, so that only an operator can initialize it.
+    /// Whether a majority of the nodes has forgotten the cluster, so that only an operator can initialize it again.
     pub(crate) fn needs_an_operator(&self) -> bool {
         let names: Vec<&str> = self.servers.iter().filter_map(Server::cluster).collect();
         let count_of = |name: &&str| names.iter().filter(|other| *other == name).count();
@@ -267,7 +275,7 @@ impl State {
         event.into_iter().chain(sleeper).min()
     }
 
-    /// Wakes the sleepers that are due. Removes and returns the first event that is due.
+    /// Wakes the sleepers that are due. Removes and returns the first event, if it is due.
     fn take_due(&mut self) -> Option<Event> {
         self.steps += 1;
         for index in 0..self.clients.len() {
@@ -277,8 +285,8 @@ impl State {
             }
             let reading = client.clock.read(self.now);
             while let Some(entry) = client.sleepers.first_entry().filter(|entry| entry.key().0 <= reading) {
-                let ((_, call), waker) = entry.remove_entry();
-                self.sleeps.remove(&call);
+                let ((_, sleep), waker) = entry.remove_entry();
+                self.sleeps.remove(&sleep);
                 waker.wake();
                 self.fingerprint = mix_hash(self.fingerprint, self.now ^ index as u64);
             }
@@ -298,25 +306,26 @@ impl State {
         );
     }
 
-    /// Votes and queue positions of closed clients that are left on the nodes.
+    /// Describes the votes and queue positions on the nodes that closed clients should have removed.
     pub(crate) fn leftovers(&mut self) -> Vec<String> {
         let now = self.now;
-        let mut left = Vec::new();
-        let alive: Vec<Channel> =
+        let mut leftovers = Vec::new();
+        let channels: Vec<Channel> =
             self.clients.iter().filter(|client| client.is_alive).flat_map(|client| client.channels.clone()).collect();
         for index in 0..self.servers.len() {
             let (votes, queued) = self.servers[index].leftovers(now);
             for (key, attempt) in votes {
-                left.extend(
+                leftovers.extend(
                     self.ledger.must_have_been_released(attempt).then(|| format!("a vote for {key} on n{}", index + 1)),
                 );
             }
             for (key, Waiter { channel, ticket, .. }) in queued {
-                let must_have_been_released = alive.contains(&channel) && !self.ledger.is_excused(ticket);
-                left.extend(must_have_been_released.then(|| format!("a queue position for {key} on n{}", index + 1)));
+                let must_have_been_released = channels.contains(&channel) && !self.ledger.is_excused(ticket);
+                leftovers
+                    .extend(must_have_been_released.then(|| format!("a queue position for {key} on n{}", index + 1)));
             }
         }
-        left
+        leftovers
     }
 }
 
@@ -327,22 +336,22 @@ pub(crate) fn mix_hash(fingerprint: u64, with: u64) -> u64 {
 impl sim::World for World {
     fn now(&self) -> u64 {
         let state = self.state.borrow();
-        state.moment(state.running)
+        state.moment(state.running_client)
     }
 
     fn raw(&self) -> u64 {
         let state = self.state.borrow();
-        state.clients[state.running].raw.read(state.now)
+        state.clients[state.running_client].raw.read(state.now)
     }
 
     fn wall(&self) -> u64 {
         let state = self.state.borrow();
-        state.wall(state.running)
+        state.wall(state.running_client)
     }
 
     fn wall_at(&self, nanos: u64) -> u64 {
         let state = self.state.borrow();
-        state.clients[state.running].wall_at(nanos)
+        state.clients[state.running_client].wall_at(nanos)
     }
 
     fn bits(&self) -> u64 {
@@ -350,23 +359,23 @@ impl sim::World for World {
     }
 
     fn spawn(&self, task: Task) {
-        let client = self.state.borrow().running;
+        let client = self.state.borrow().running_client;
         self.tasks.borrow_mut().add(client, task);
     }
 
     fn wake_at(&self, nanos: u64, waker: Waker) -> u64 {
         let mut state = self.state.borrow_mut();
         state.serial += 1;
-        let (call, client) = (state.serial, state.running);
-        state.sleeps.insert(call, (client, nanos));
-        state.clients[client].sleepers.insert((nanos, call), waker);
-        call
+        let (sleep, client) = (state.serial, state.running_client);
+        state.sleeps.insert(sleep, (client, nanos));
+        state.clients[client].sleepers.insert((nanos, sleep), waker);
+        sleep
     }
 
-    fn forget(&self, call: u64) {
+    fn forget(&self, sleep: u64) {
         let mut state = self.state.borrow_mut();
-        if let Some((client, nanos)) = state.sleeps.remove(&call) {
-            let waker = state.clients[client].sleepers.remove(&(nanos, call));
+        if let Some((client, nanos)) = state.sleeps.remove(&sleep) {
+            let waker = state.clients[client].sleepers.remove(&(nanos, sleep));
             drop(state);
             // The waker may hold the last reference to its task.
             drop(waker);
@@ -375,7 +384,7 @@ impl sim::World for World {
 
     fn connect(&self, node: usize, ear: Ear) -> u64 {
         let mut state = self.state.borrow_mut();
-        let (client, channel) = (state.running, ear.channel());
+        let (client, channel) = (state.running_client, ear.channel());
         if !state.clients[client].channels.contains(&channel) {
             state.clients[client].channels.push(channel);
         }
@@ -396,13 +405,13 @@ impl sim::World for World {
 
     fn recorded(&self, epoch: Epoch) -> Option<String> {
         let state = self.state.borrow();
-        state.clients[state.running].records.get(&epoch.0).cloned()
+        state.clients[state.running_client].records.get(&epoch.0).cloned()
     }
 
     fn record(&self, epoch: Epoch, text: String) {
         let mut state = self.state.borrow_mut();
-        let running = state.running;
-        state.clients[running].records.insert(epoch.0, text);
+        let client = state.running_client;
+        state.clients[client].records.insert(epoch.0, text);
     }
 }
 

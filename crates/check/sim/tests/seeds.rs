@@ -1,4 +1,4 @@
-//! Runs with fresh seeds and with the seeds of past bugs pass, and the seed decides all events of a run.
+//! Runs with fresh seeds and with the seeds of past bugs have no violation, and the seed decides all events of a run.
 
 use std::time::{Duration, Instant};
 
@@ -8,27 +8,28 @@ use quorlock_sim::plan::Plan;
 use quorlock_sim::report::{MutantRuns, RunResults};
 use quorlock_sim::run::{Flaw, Options, Violation, fresh_seed, run, run_plan};
 
-/// The smallest number of fresh seeds. Within [`FRESH_TIME`], the test runs more seeds, up to [`FRESH_MAX`].
-const FRESH_MIN: u64 = 2_000;
-const FRESH_MAX: u64 = 4_000;
-const FRESH_TIME: Duration = Duration::from_secs(30);
+/// The smallest number of fresh seeds. Until [`FRESH_SEEDS_TIME`] has passed, the test runs more seeds, up to
+/// [`FRESH_SEEDS_MAX`].
+const FRESH_SEEDS_MIN: u64 = 2_000;
+const FRESH_SEEDS_MAX: u64 = 4_000;
+const FRESH_SEEDS_TIME: Duration = Duration::from_secs(30);
 
 #[test]
 fn runs_with_fresh_seeds_have_no_violation() {
-    let (base, began) = (fresh_seed(), Instant::now());
-    println!("from seed {base} on");
+    let (first_seed, started) = (fresh_seed(), Instant::now());
+    println!("from seed {first_seed} on");
     let mut results = RunResults::default();
-    for at in 0..FRESH_MAX {
-        if at >= FRESH_MIN && began.elapsed() > FRESH_TIME {
+    for at in 0..FRESH_SEEDS_MAX {
+        if at >= FRESH_SEEDS_MIN && started.elapsed() > FRESH_SEEDS_TIME {
             break;
         }
-        let seed = base.wrapping_add(at);
+        let seed = first_seed.wrapping_add(at);
         results.add(seed, &run(seed, Options::default()));
         if let Some((seed, violation)) = &results.first_failure {
             panic!("{violation}; to print this run: ./x sim --seed {seed} --trace");
         }
     }
-    println!("{} runs in {:.1?}\n{results}", results.runs(), began.elapsed());
+    println!("{} runs in {:.1?}\n{results}", results.runs(), started.elapsed());
 }
 
 #[test]
@@ -55,16 +56,16 @@ fn past_bugs_do_not_return() {
 #[test]
 fn runs_of_past_bugs_have_their_stored_shape() {
     for PastBug { name, seed, shape, .. } in past_bugs::ALL {
-        let now = run(*seed, Options::default()).shape;
+        let shape_now = run(*seed, Options::default()).shape;
         assert_eq!(
-            now, *shape,
+            shape_now, *shape,
             "{name}: the run of seed {seed} has changed and may not show the bug any more; see crates/check/sim/src/past_bugs.rs"
         );
     }
 }
 
 #[test]
-fn a_seed_decides_everything() {
+fn a_seed_decides_all_events_of_a_run() {
     for seed in 0..200 {
         let (one, other) = (run(seed, Options::default()), run(seed, Options::default()));
         assert_eq!((one.fingerprint, one.counts, one.steps), (other.fingerprint, other.counts, other.steps), "{seed}");
@@ -85,9 +86,8 @@ fn a_trace_does_not_change_the_run() {
     }
 }
 
-/// Checks that the simulation detects deliberate bugs in the retirement of an owner.
 #[test]
-fn wrong_retirements_are_detected() {
+fn the_simulation_detects_deliberate_bugs_in_retirements() {
     for (flaw, violation) in [
         (Flaw::RetirementWithoutTombstone, Violation::RetiredOwnerHolds),
         (Flaw::RetirementFromAllNames, Violation::WronglyRetired),

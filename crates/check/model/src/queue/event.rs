@@ -3,10 +3,11 @@
 use super::world::{Action, World};
 use crate::world::TraceLine;
 
-/// An event. Its fields are indexes: of a client and a node, of a node and a queue position, or of a client.
+/// An event. Its fields are indexes. Two fields are a client and a node, except for [`Event::ForgottenPosition`], where
+/// they are a node and a queue position. One field is a client.
 #[derive(Clone, Copy)]
 pub(super) enum Event {
-    /// A client's next request reaches a node, and the reply comes back at once.
+    /// A client's next request reaches a node, and the reply reaches the client at once.
     Answer(usize, usize),
     /// A client's next request to a node is lost.
     Loss(usize, usize),
@@ -16,7 +17,7 @@ pub(super) enum Event {
     ForgottenPosition(usize, usize),
     /// A node's hint reaches a client.
     Hint(usize, usize),
-    /// A client learns that a node has handed its vote to it.
+    /// A client learns that a node has handed its vote to this client.
     Handoff(usize, usize),
     /// A timer of a client fires.
     Timer(usize),
@@ -26,12 +27,12 @@ pub(super) enum Event {
 
 impl Event {
     /// All possible next events, without losses.
-    pub(super) fn all(world: &World) -> Vec<Self> {
+    pub(super) fn next_events(world: &World) -> Vec<Self> {
         let event = |action| match action {
             Action::Request(client, node) => Some(Self::Answer(client, node)),
             Action::Hint(client, node) => Some(Self::Hint(client, node)),
             Action::Tick(client) => Some(Self::Timer(client)),
-            // Replies to requests arrive at once, so this message is a handoff.
+            // A reply to a request arrives together with the request, so this message is a handoff.
             Action::Reply(client, node) => Some(Self::Handoff(client, node)),
             Action::Release(_) => None,
         };
@@ -43,16 +44,16 @@ impl Event {
         matches!(self, Self::Loss(..))
     }
 
-    /// The loss of the request that this event answers.
-    pub(super) fn lost_request(self) -> Option<Self> {
+    /// If this event answers a request: the loss of this request.
+    pub(super) fn loss(self) -> Option<Self> {
         match self {
             Self::Answer(client, node) => Some(Self::Loss(client, node)),
             _ => None,
         }
     }
 
-    /// Carries out the event. Returns whether the event was possible. A release cannot be lost, because the client
-    /// repeats it until the node acknowledges it.
+    /// Carries out the event. Returns whether the event was possible. The loss of a release is not possible, because the
+    /// client repeats a release until the node acknowledges it.
     pub(super) fn apply_to(self, world: &mut World) -> bool {
         match self {
             Self::Answer(client, node) => world.exchange(client, node),
@@ -87,32 +88,32 @@ impl Event {
 }
 
 /// A line of the trace, about one client or all clients: the event, and then the votes and queues after the event.
-pub(super) fn trace_line(world: &World, client: Option<usize>, what: &str) -> TraceLine {
-    let who = client.map(|client| name(client).to_string()).unwrap_or_default();
-    TraceLine { at: world.elapsed_secs() * 1_000.0, who, what: format!("{what}: {}", votes_and_queues(world)) }
+pub(super) fn trace_line(world: &World, client: Option<usize>, event: &str) -> TraceLine {
+    let who = client.map(|client| client_name(client).to_string()).unwrap_or_default();
+    TraceLine { at: world.elapsed_secs() * 1_000.0, who, what: format!("{event}: {}", votes_and_queues(world)) }
 }
 
 /// The first line of a trace: the order of the tickets.
 pub(super) fn first_trace_line(world: &World) -> TraceLine {
-    let names: Vec<String> = world.unserved().into_iter().map(|client| name(client).to_string()).collect();
+    let names: Vec<String> = world.unserved().into_iter().map(|client| client_name(client).to_string()).collect();
     trace_line(world, None, &format!("{} have asked all nodes, with tickets in this order", names.join(", ")))
 }
 
-fn name(client: usize) -> char {
+fn client_name(client: usize) -> char {
     char::from(b'A' + client as u8)
 }
 
 /// Describes the votes and queues of all nodes, for example `votes n1 A, n2 none, n3 C; in the queue n1 B C`.
 fn votes_and_queues(world: &World) -> String {
     let vote = |(node, client): (usize, Option<usize>)| match client {
-        Some(client) => format!("n{} {}", node + 1, name(client)),
+        Some(client) => format!("n{} {}", node + 1, client_name(client)),
         None => format!("n{} none", node + 1),
     };
     let votes: Vec<String> = world.votes().into_iter().enumerate().map(vote).collect();
     let queues = world.queues().into_iter().enumerate().filter(|(_, queue)| !queue.is_empty());
     let queues: Vec<String> = queues
         .map(|(node, queue)| {
-            queue.into_iter().fold(format!("n{}", node + 1), |all, client| format!("{all} {}", name(client)))
+            queue.into_iter().fold(format!("n{}", node + 1), |all, client| format!("{all} {}", client_name(client)))
         })
         .collect();
     let queues = if queues.is_empty() { "nobody".into() } else { queues.join(", ") };

@@ -1,10 +1,13 @@
 //! Searches all fair schedules, and checks that each of them serves one waiter, or all waiters.
 //!
-//! The search decides the order in which requests and hints arrive. It may also cause each allowed fault once: lose a
-//! request, kill a waiter, or make a node forget a queue position early. A schedule is fair if time passes only when
-//! every message in flight has arrived. Holders release at once. A schedule can leave a waiter unserved in three ways:
-//! time passes without a grant, no event is possible, or the search does not end. The search does not end if a client
-//! sends requests without end, because each new attempt is a new state.
+//! A schedule is an order of events. It serves a waiter if the waiter gets the lock. It is fair if time passes only when
+//! every message in flight has arrived. Holders release at once. The search decides the order in which requests and
+//! hints arrive. It may also cause each allowed fault once: lose a request, kill a waiter, or make a node forget a queue
+//! position early.
+//!
+//! A schedule can leave a waiter unserved in three ways: too much time passes without a win, no event is possible, or
+//! the search does not end. The search does not end if a client sends requests without end, because each new attempt is
+//! a new state.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -17,7 +20,7 @@ use super::world::{Action, Flaws, TTL, World};
 use crate::search::{CounterExample, STATES_MAX, SearchResult, actions_to};
 use crate::world::{FixedBuildHasher, TraceLine, Violation};
 
-/// The longest allowed wait, in seconds: longer than a queue position lasts (`ENTRY_LEASE`) plus a few polls.
+/// The longest allowed wait, in seconds. It is longer than a queue position lasts (`ENTRY_LEASE`) plus a few polls.
 const WAIT_SECS_MAX: f64 = 8.0;
 
 /// A search of all fair schedules.
@@ -57,14 +60,13 @@ impl State {
     }
 
     fn events(&self) -> Vec<Event> {
-        let mut events = Event::all(&self.world);
+        let mut events = Event::next_events(&self.world);
         let Faults { lost_request, waiter_death, forgotten_position } = self.faults_left;
-        let lost: Vec<Event> =
-            events.iter().copied().filter_map(Event::lost_request).filter(|_| lost_request).collect();
+        let losses: Vec<Event> = events.iter().copied().filter_map(Event::loss).filter(|_| lost_request).collect();
         if events.is_empty() {
             events.push(Event::PassTime);
         }
-        events.extend(lost);
+        events.extend(losses);
         events.extend(self.world.unserved().into_iter().filter(|_| waiter_death).map(Event::Death));
         let queues = self.world.queues().into_iter().enumerate().filter(|_| forgotten_position);
         events.extend(
@@ -95,7 +97,8 @@ impl State {
         Some(Self { world, last_served_secs, faults_left })
     }
 
-    /// A waiter that has waited for longer than `wait_secs_max`, or for which no event is possible any more.
+    /// A waiter that the schedule does not serve: no waiter was served for longer than `wait_secs_max`, or no event is
+    /// possible any more.
     fn starved_waiter(&self, wait_secs_max: f64) -> Option<usize> {
         let waiter = *self.world.unserved().first()?;
         (self.world.is_over() || self.world.elapsed_secs() - self.last_served_secs > wait_secs_max).then_some(waiter)
@@ -106,14 +109,14 @@ impl FairSearch {
     /// Runs the search.
     pub fn search(self) -> SearchResult {
         let start = self.first_state();
-        // The predecessor of each state.
+        // For each state, its predecessor and the event between the two.
         let mut visited: HashMap<u64, Option<(u64, Event)>> = HashMap::from([(start.key(), None)]);
         let mut unexplored = vec![(start.key(), start)];
         while let Some((key, state)) = unexplored.pop() {
             let unserved = state.world.unserved().len();
-            let has_served =
-                unserved < self.waiters - usize::from(self.faults.waiter_death && !state.faults_left.waiter_death);
-            if unserved == 0 || has_served && !self.serves_all_waiters {
+            let is_one_dead = self.faults.waiter_death && !state.faults_left.waiter_death;
+            let has_served_one = unserved < self.waiters - usize::from(is_one_dead);
+            if unserved == 0 || has_served_one && !self.serves_all_waiters {
                 continue;
             }
             if let Some(waiter) = state.starved_waiter(self.wait_secs_max()) {
@@ -138,8 +141,7 @@ impl FairSearch {
         SearchResult { states: visited.len(), counter_example: None, is_complete: true }
     }
 
-    /// The longest allowed wait, in seconds. If a waiter may die, the other waiters may have to wait until its votes
-    /// expire.
+    /// The longest allowed wait, in seconds. If a waiter dies, the other waiters may have to wait until its votes expire.
     fn wait_secs_max(self) -> f64 {
         if self.faults.waiter_death { WAIT_SECS_MAX + TTL.as_secs_f64() } else { WAIT_SECS_MAX }
     }

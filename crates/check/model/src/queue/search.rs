@@ -1,9 +1,9 @@
-//! Visits every order in which three nodes can answer three waiters, and continues with a fair schedule from each
-//! state.
+//! Visits every order in which three nodes can answer the first requests of three waiters, and continues with a fair
+//! schedule from each state.
 //!
-//! The search decides which requests are answered first. After these requests all messages arrive in order, holders
-//! release at once, and time passes only when nothing else can happen. Every waiter must then be served. While a client
-//! holds the lock and nothing else changes, a waiter may send requests only for its polls.
+//! The search chooses which requests are answered first. After these requests all messages arrive in order, holders
+//! release at once, and time passes only when nothing else can happen. Every waiter must then get the lock. While a
+//! client holds the lock and nothing else changes, a waiter may send requests only for its polls.
 
 use std::collections::{HashSet, VecDeque};
 use std::hash::BuildHasher as _;
@@ -15,7 +15,7 @@ use super::world::{Action, Flaws, World};
 use crate::search::{CounterExample, SearchResult};
 use crate::world::{FixedBuildHasher, TraceLine, Violation};
 
-/// The number of requests whose order the search chooses. One of them may be lost.
+/// The number of requests that the search chooses. One of them may be lost.
 const CHOSEN_REQUESTS: usize = 6;
 /// The longest allowed wait, in seconds. In this time, every waiter polls a hundred times.
 const WAIT_SECS_MAX: f64 = 100.0;
@@ -26,13 +26,13 @@ const REQUESTS_WHILE_HELD_MAX: usize = 30;
 
 /// Searches nodes and clients that have these flaws.
 pub fn search(flaws: Flaws) -> SearchResult {
-    let begin = || World::new(3, &[Mode::EXCLUSIVE; 3], true, flaws, None);
-    let start = begin();
+    let first_state = || World::new(3, &[Mode::EXCLUSIVE; 3], true, flaws, None);
+    let start = first_state();
     let mut visited = HashSet::from([FixedBuildHasher.hash_one((start.key(), false))]);
     let mut unexplored = VecDeque::from([(start, Vec::new())]);
     while let Some((world, path)) = unexplored.pop_front() {
         if let Some((violation, last_line)) = violation_after(&world) {
-            let trace = trace_of(begin(), &path, last_line);
+            let trace = trace_of(first_state(), &path, last_line);
             let counter_example = CounterExample { violation, length: path.len(), trace };
             return SearchResult { states: visited.len(), counter_example: Some(counter_example), is_complete: false };
         }
@@ -40,13 +40,13 @@ pub fn search(flaws: Flaws) -> SearchResult {
             continue;
         }
         for action in world.next_actions() {
-            for event in events(action, &path) {
+            for event in events_of(action, &path) {
                 let mut next = world.clone();
                 event.apply_to(&mut next);
                 let mut path = path.clone();
                 path.push(event);
-                let has_lost = path.iter().any(Event::is_loss);
-                if visited.insert(FixedBuildHasher.hash_one((next.key(), has_lost))) {
+                let has_loss = path.iter().any(Event::is_loss);
+                if visited.insert(FixedBuildHasher.hash_one((next.key(), has_loss))) {
                     unexplored.push_back((next, path));
                 }
             }
@@ -65,7 +65,8 @@ fn trace_of(mut world: World, path: &[Event], last_line: TraceLine) -> Vec<Trace
     trace
 }
 
-fn events(action: Action, path: &[Event]) -> Vec<Event> {
+/// If the action delivers a request: its answer and, unless the path already has a loss, its loss.
+fn events_of(action: Action, path: &[Event]) -> Vec<Event> {
     let Action::Request(client, node) = action else { return Vec::new() };
     let mut events = vec![Event::Answer(client, node)];
     if !path.iter().any(Event::is_loss) {
@@ -78,8 +79,8 @@ fn events(action: Action, path: &[Event]) -> Vec<Event> {
 fn violation_after(world: &World) -> Option<(Violation, TraceLine)> {
     let mut end = world.clone();
     if let Some(waiter) = waiter_with_too_many_requests(&mut end) {
-        let what = "sends requests again and again, although nothing has changed";
-        return Some((Violation::EndlessRequests, trace_line(&end, Some(waiter), what)));
+        let event = "sends requests again and again, although nothing has changed";
+        return Some((Violation::EndlessRequests, trace_line(&end, Some(waiter), event)));
     }
     let mut end = world.clone();
     let waiter = starved_waiter(&mut end)?;
@@ -89,7 +90,7 @@ fn violation_after(world: &World) -> Option<(Violation, TraceLine)> {
     ))
 }
 
-/// A waiter that is not served, although the schedule is fair from this state on.
+/// A waiter that does not get the lock, although the schedule is fair from this state on.
 fn starved_waiter(world: &mut World) -> Option<usize> {
     let end = world.elapsed_secs() + WAIT_SECS_MAX;
     while !world.unserved().is_empty() && world.elapsed_secs() < end {
@@ -107,10 +108,10 @@ fn starved_waiter(world: &mut World) -> Option<usize> {
 /// A waiter that sends too many requests while another client holds the lock.
 fn waiter_with_too_many_requests(world: &mut World) -> Option<usize> {
     let holders = world.holders();
-    let (end, before) = (world.elapsed_secs() + HOLD_SECS, world.requests_sent.clone());
+    let (end, sent_before) = (world.elapsed_secs() + HOLD_SECS, world.requests_sent.clone());
     while !holders.is_empty() && world.elapsed_secs() < end {
         world.deliver_all();
         world.pass_time();
     }
-    (0..before.len()).find(|client| world.requests_sent[*client] - before[*client] > REQUESTS_WHILE_HELD_MAX)
+    (0..sent_before.len()).find(|client| world.requests_sent[*client] - sent_before[*client] > REQUESTS_WHILE_HELD_MAX)
 }

@@ -1,8 +1,11 @@
-//! The shipped nodes and clients, on a network and clocks that a test or a search controls.
+//! The shipped nodes and clients, on a network and a clock that a test or a search controls. Unlike `crate::world`, this
+//! world has no connections, renewals or restarts, so a search of the queue has fewer states.
 //!
 //! Every node is a record with the rules of `node::apply`, every client an `Acquire` state machine. A link between a
-//! client and a node is ordered in both directions. Hints travel separately. A test or a search decides which message
-//! is delivered next, which message is lost, and when time passes.
+//! client and a node keeps requests in order, and replies and handoffs too. Hints arrive at any time. A test or a search
+//! decides which message is delivered next, which message is lost, and when time passes.
+//!
+//! In the functions of `World`, `index` is the index of a client, and `node` the index of a node.
 
 mod client;
 mod guarantees;
@@ -30,7 +33,7 @@ pub const TTL: Duration = Duration::from_secs(10);
 #[derive(Clone, Copy, Debug, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each flaw can occur alone")]
 pub struct Flaws {
-    /// The rules of the clients.
+    /// The rules that the clients follow.
     pub rules: Rules,
     /// A free node votes for any client, even if another client is first in the queue.
     pub ignores_queue: bool,
@@ -38,15 +41,15 @@ pub struct Flaws {
     pub notifies_yielder: bool,
     /// Hints and handoffs are lost.
     pub loses_hints: bool,
-    /// A node executes the request of a client that has yielded.
-    pub accepts_after_yield: bool,
+    /// A node keeps the stored request of a waiter that has yielded, so it may hand its vote to this waiter.
+    pub keeps_yielded_requests: bool,
     /// A node never expires queue positions.
-    pub keeps_dead_positions: bool,
+    pub never_expires_positions: bool,
     /// Clients have no timers: a waiter asks again only after a hint.
     pub has_no_timers: bool,
     /// Nodes send only hints and no handoffs, as some backends do. This is not a flaw.
     pub sends_no_handoffs: bool,
-    /// A node counts a semaphore's permits, and grants the requested slot even if it has a holder.
+    /// A node only counts the holders of a semaphore, and grants the requested slot even if the slot has a holder.
     pub counts_permits: bool,
     /// The node that does not reply.
     pub unreachable_node: Option<usize>,
@@ -77,19 +80,20 @@ pub struct World {
     flaws: Flaws,
     /// For each attempt, its client, and how many attempts the client made before it.
     attempts: BTreeMap<LeaseId, (usize, usize)>,
+    /// The fences of all wins.
     fences: Vec<Fence>,
     /// The number of requests that each client has sent, without releases.
     pub requests_sent: Vec<usize>,
 }
 
 impl World {
-    /// One client for each mode. All clients have sent their requests and drawn their tickets, in this order. No
-    /// request has arrived.
+    /// One client for each mode. All clients have sent their requests and drawn their tickets, in the order of `modes`.
+    /// No request has arrived. Without a seed, every random delay is the shortest.
     ///
     /// # Panics
     /// If the number of nodes is invalid.
-    pub fn new(nodes: usize, modes: &[Mode], are_waiters: bool, flaws: Flaws, seed: Option<u64>) -> Self {
-        let client = |(index, mode): (usize, &Mode)| Client::new(index, *mode, are_waiters, nodes, flaws.rules, seed);
+    pub fn new(nodes: usize, modes: &[Mode], clients_wait: bool, flaws: Flaws, seed: Option<u64>) -> Self {
+        let client = |(index, mode): (usize, &Mode)| Client::new(index, *mode, clients_wait, nodes, flaws.rules, seed);
         let mut world = Self {
             now: Moment::from_nanos(0),
             incarnation: node::voting_incarnation(nodes),
@@ -101,14 +105,14 @@ impl World {
             requests_sent: vec![0; modes.len()],
         };
         for index in 0..modes.len() {
-            // Each ticket has its own microsecond.
+            // Each client draws its ticket in a later microsecond, so the tickets are in this order.
             world.now = Moment::from_nanos(index as u64 * 1_000);
             world.act(Action::Tick(index));
         }
         world
     }
 
-    /// Every event that is possible before time passes.
+    /// Every event that is possible now, without time passing.
     pub fn next_actions(&self) -> Vec<Action> {
         let mut actions = Vec::new();
         for (index, client) in self.clients.iter().enumerate() {
@@ -176,7 +180,7 @@ impl World {
         client.machine.next_tick().filter(|_| !self.flaws.has_no_timers && !client.is_dead)
     }
 
-    /// The time of the next timer or the next end of a lease.
+    /// When the next timer fires or the next lease ends.
     fn next_timer_or_lease_end(&self) -> Option<Moment> {
         let ends = |client: &Client| [self.next_timer(client), client.hold.as_ref().map(Hold::valid_until)];
         self.clients.iter().flat_map(ends).flatten().min()
@@ -187,7 +191,7 @@ impl World {
         self.next_actions().is_empty() && self.next_timer_or_lease_end().is_none()
     }
 
-    /// Lets time pass until the next timer or the next end of a lease. Returns false if there is none.
+    /// Lets time pass until the next timer fires or the next lease ends. Returns false if neither will happen.
     pub fn pass_time(&mut self) -> bool {
         let Some(end) = self.next_timer_or_lease_end() else { return false };
         self.now = self.now.max(end);
@@ -247,8 +251,8 @@ impl World {
         }
     }
 
-    /// Loses the message of this action. Returns whether it could be lost. Releases cannot be lost, because a link
-    /// repeats them until they are acknowledged.
+    /// Loses the message that this action would deliver. Returns whether the message could be lost. A release cannot be
+    /// lost, because a link repeats it until the node acknowledges it.
     pub fn lose(&mut self, action: Action) -> bool {
         match action {
             Action::Request(index, node) => {
@@ -275,11 +279,11 @@ impl World {
         (client.hold, client.is_dead) = (None, true);
     }
 
-    /// Makes a node forget a queue position.
-    pub fn forget_position(&mut self, node: usize, at: usize) {
+    /// Makes a node forget a queue position. `position` may be larger than the queue: it is taken modulo its length.
+    pub fn forget_position(&mut self, node: usize, position: usize) {
         let queue = &mut self.records[node].queue;
         if !queue.is_empty() {
-            queue.remove(at % queue.len());
+            queue.remove(position % queue.len());
         }
     }
 
@@ -306,7 +310,7 @@ impl World {
         self.records.iter().map(queue).collect()
     }
 
-    /// The highest number of attempts of any client.
+    /// The number of attempts of the client that has made the most attempts.
     pub fn max_attempts(&self) -> usize {
         self.attempts.values().map(|(_, serial)| serial + 1).max().unwrap_or_default()
     }

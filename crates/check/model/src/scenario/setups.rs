@@ -1,4 +1,4 @@
-//! The setups of the searches.
+//! The setups of the scenarios and of the wider searches.
 
 use quorlock_core::name::OwnerId;
 use quorlock_core::request::BreakMode;
@@ -166,8 +166,8 @@ pub(super) fn detached_lease() -> Setup {
     Setup { budget: Budget { releases: 1, ..NO_FAULTS }, ..Setup::new(clients) }
 }
 
-/// A client detaches its lease and repairs the lease on the nodes that have not granted it. Another client acquires
-/// later.
+/// A client detaches its lease and repairs the lease on the nodes that have not granted it. Another client acquires the
+/// lock later.
 pub fn detached_and_repaired_lease(receiver: Receiver) -> Setup {
     let winner = ClientSpec { detached_extensions: Some(1), repair_receiver: Some(receiver), ..ClientSpec::once() };
     let budget = Budget { releases: 1, ..NO_FAULTS };
@@ -215,7 +215,8 @@ pub(super) fn rolled_back_server() -> Setup {
 }
 
 pub(super) fn plain_locks_and_emptied_server() -> Setup {
-    let clients = two_clients_sharing(0).into_iter().map(|spec| ClientSpec { plain: true, ..spec }).collect();
+    let clients =
+        two_clients_sharing(0).into_iter().map(|spec| ClientSpec { uses_plain_locks: true, ..spec }).collect();
     Setup { budget: Budget { flushes: 1, ..NO_FAULTS }, ..Setup::new(clients) }
 }
 
@@ -323,7 +324,7 @@ fn instant_restart(clients: Vec<ClientSpec>) -> Setup {
     Setup { budget, time_step_millis: NO_TIME_STEPS, horizon_millis: 0, ..Setup::new(clients) }
 }
 
-/// A client that waits in the queue of each of two nodes.
+/// A client that reaches the first two nodes and waits in their queues.
 fn waiter() -> ClientSpec {
     ClientSpec { is_waiter: true, ..ClientSpec::reaching(&[0, 1]) }
 }
@@ -348,13 +349,13 @@ pub(super) fn handoff_with_faults() -> Setup {
 }
 
 pub(super) fn holder_and_two_waiters() -> Setup {
-    let other = ClientSpec { is_waiter: true, ..ClientSpec::reaching(&[0, 2]) };
+    let second_waiter = ClientSpec { is_waiter: true, ..ClientSpec::reaching(&[0, 2]) };
     let budget = Budget { cancellations: 1, releases: 1, ..NO_FAULTS };
     Setup {
         budget,
         time_step_millis: NO_TIME_STEPS,
         horizon_millis: 300,
-        ..Setup::new(vec![ClientSpec::reaching(&[0, 1]), waiter(), other])
+        ..Setup::new(vec![ClientSpec::reaching(&[0, 1]), waiter(), second_waiter])
     }
 }
 
@@ -369,12 +370,13 @@ fn operator(mode: BreakMode) -> ClientSpec {
     ClientSpec { reachable: vec![0, 1], ..ClientSpec::breaking(mode) }
 }
 
-/// An operator breaks the holder's lease, which another client wants.
+/// An operator breaks the holder's lease, while another client wants the lock.
 fn break_with_two_clients(mode: BreakMode) -> Setup {
     let clients = vec![ClientSpec::reaching(&[0, 1]), ClientSpec::reaching(&[0, 1]), ClientSpec::breaking(mode)];
     Setup { time_step_millis: NO_TIME_STEPS, horizon_millis: 1_010, ..Setup::new(clients) }
 }
 
+/// After the break, the name stays locked until the ttl of the broken lease is over.
 pub(super) fn break_with_drain() -> Setup {
     break_with_two_clients(BreakMode::Drain)
 }
@@ -426,7 +428,8 @@ pub(super) fn break_now_with_waiter() -> Setup {
     }
 }
 
-/// An operator that retires the first owner, on the owner's nodes, from this name or from another name.
+/// An operator that reaches the nodes of the first owner, and retires this owner from the searched name or, if
+/// `is_other_name`, from another name.
 fn retiring_operator(is_other_name: bool) -> ClientSpec {
     ClientSpec {
         reachable: vec![0, 1],
@@ -455,7 +458,8 @@ pub(super) fn retired_owner_and_second_owner() -> Setup {
     Setup { clients, budget: Budget { slow_replies: 1, ..NO_FAULTS }, ..retired_owner() }
 }
 
-/// The first owner holds this name and is retired from another name. A second owner must not get this name.
+/// The first owner holds the searched name and is retired from another name. A second owner must not get the searched
+/// name.
 pub(super) fn owner_retired_from_another_name() -> Setup {
     let clients = vec![owner(1, &[0, 1]), owner(2, &[0, 1]), retiring_operator(true)];
     Setup {

@@ -16,7 +16,8 @@ use quorlock_core::validity;
 use super::link::Link;
 use crate::setup::{ClientSpec, Flaw, Setup, TTL};
 
-/// A generator of unique numbers, which are the same in every run. Every delay that is drawn from it is the shortest.
+/// A generator of unique small numbers, which are the same in every search. A random delay that is computed from such a
+/// number has its shortest length.
 #[derive(Clone, Debug, Hash)]
 pub(super) struct FixedRng {
     client: u64,
@@ -34,23 +35,25 @@ impl Rng for FixedRng {
 
 /// A detached lease, as its winner and its receiver know it.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Detached {
+pub(super) struct DetachedLease {
     pub(super) attempt: LeaseId,
     pub(super) fence: Fence,
     pub(super) valid_until: Moment,
-    /// The winner's state, until the winner has repaired the lease on the other nodes.
+    /// The winner's state machine, until the winner has repaired the lease on the other nodes.
     pub(super) winner: Option<Hold>,
-    /// For each node, when the granted extension was sent.
+    /// For each node, when the extension that the node has granted was sent.
     pub(super) extensions_sent: Vec<Option<Moment>>,
     pub(super) extensions_left: u8,
 }
 
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Client {
+    /// The state machine of the acquire, until the acquire ends.
     pub(super) machine: Option<Acquire>,
     pub(super) hold: Option<Hold>,
-    pub(super) detached: Option<Detached>,
+    pub(super) detached_lease: Option<DetachedLease>,
     pub(super) mode: Mode,
+    /// What happens to the queue position when the lease is released.
     pub(super) parting: Option<Parting>,
     pub(super) rng: FixedRng,
     pub(super) acquires_left: u8,
@@ -71,7 +74,7 @@ impl Client {
         Self {
             machine: None,
             hold: None,
-            detached: None,
+            detached_lease: None,
             mode: spec.mode,
             parting: None,
             rng: FixedRng { client: client + 1, next: 0, is_constant },
@@ -99,7 +102,7 @@ impl Client {
             retry: Retry::ONCE,
             give_up: None,
             channel: spec.is_waiter.then_some(Channel(index as u128)),
-            plain: spec.plain,
+            plain: spec.uses_plain_locks,
             mode: spec.mode,
             holder: "".into(),
             renewals,
@@ -115,8 +118,9 @@ impl Client {
             let (attempt, valid_until) = (hold.attempt(), hold.valid_until());
             let extensions_sent = vec![None; spec.servers.len()];
             let winner = (hold.detach(now) && spec.repair_receiver.is_some()).then_some(hold);
-            self.detached =
-                Some(Detached { attempt, fence, valid_until, winner, extensions_sent, extensions_left: extensions });
+            let extensions_left = extensions;
+            self.detached_lease =
+                Some(DetachedLease { attempt, fence, valid_until, winner, extensions_sent, extensions_left });
         } else {
             self.hold = Some(hold);
         }
@@ -124,20 +128,20 @@ impl Client {
 
     /// Whether the client's lease is valid, by the client's own clock.
     pub(super) fn is_valid(&self, now: Moment) -> bool {
-        let held = self.hold.as_ref().is_some_and(|hold| !hold.validity(now).is_zero());
-        held || self.detached.as_ref().is_some_and(|detached| now < detached.valid_until)
+        let is_hold_valid = self.hold.as_ref().is_some_and(|hold| !hold.validity(now).is_zero());
+        is_hold_valid || self.detached_lease.as_ref().is_some_and(|detached| now < detached.valid_until)
     }
 
     /// Whether the client has a lease, valid or expired, that it has not released.
     pub(super) fn has_lease(&self) -> bool {
-        self.hold.is_some() || self.detached.is_some()
+        self.hold.is_some() || self.detached_lease.is_some()
     }
 
     /// Whether the client stores data that no longer affects the future.
     pub(super) fn has_stale_data(&self) -> bool {
         let is_over = self.machine.is_none() && !self.has_lease();
-        let owed = |link: &Link| link.delivery.owed() + usize::from(!is_over);
-        let has_stale_attempts = self.links.iter().any(|link| link.attempt_count() > owed(link));
+        let needed_attempts = |link: &Link| link.delivery.owed() + usize::from(!is_over);
+        let has_stale_attempts = self.links.iter().any(|link| link.attempt_count() > needed_attempts(link));
         has_stale_attempts
             || is_over && (self.was_seen_expired || self.links.iter().any(|link| link.last_sent.is_some()))
     }
@@ -161,12 +165,12 @@ impl Client {
 
     /// When the client's detached lease ends.
     pub(super) fn detached_end(&self) -> Option<Moment> {
-        self.detached.as_ref().map(|detached| detached.valid_until)
+        self.detached_lease.as_ref().map(|detached| detached.valid_until)
     }
 }
 
-impl Detached {
-    /// Records that a node has granted an extension.
+impl DetachedLease {
+    /// Records that a node has granted an extension that was sent at `sent`.
     pub(super) fn record_extension(&mut self, setup: &Setup, spec: &ClientSpec, node: usize, sent: Moment) {
         self.extensions_sent[node] = self.extensions_sent[node].max(Some(sent));
         let sends = self.extensions_sent.iter().flatten().copied();

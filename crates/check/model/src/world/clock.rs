@@ -1,4 +1,4 @@
-//! The clocks of clients and servers, as functions of real time in microseconds.
+//! The clocks of clients and servers, as functions of true time (the model's own time) in microseconds.
 
 use quorlock_core::node::NodeTime;
 use quorlock_core::time::Moment;
@@ -24,22 +24,22 @@ pub(super) fn server_time(ppm: i64, offset_micros: i64, now: u64) -> NodeTime {
     NodeTime { wall_micros: steady.saturating_add_signed(offset_micros), life_millis: steady / 1_000 }
 }
 
-/// The first microsecond of real time at which a client's clock reaches this moment.
-pub(super) fn real_time_of_client(ppm: i64, moment: Moment) -> u64 {
-    first_real_time(moment.as_nanos().div_ceil(1_000).saturating_sub(CLIENT_CLOCK_START), ppm, |now| {
+/// The first microsecond of true time at which a client's clock reaches this moment.
+pub(super) fn true_time_at_client(ppm: i64, moment: Moment) -> u64 {
+    first_true_time(moment.as_nanos().div_ceil(1_000).saturating_sub(CLIENT_CLOCK_START), ppm, |now| {
         client_time(ppm, now) >= moment
     })
 }
 
-/// The first microsecond of real time at which a server's clock is past this millisecond.
-pub(super) fn real_time_after(ppm: i64, millis: u64) -> u64 {
+/// The first microsecond of true time at which a server's steady clock is past this millisecond.
+pub(super) fn true_time_after_node_millis(ppm: i64, millis: u64) -> u64 {
     let micros = ((millis + 1) * 1_000).saturating_sub(NODE_CLOCK_START);
-    first_real_time(micros, ppm, |now| server_time(ppm, 0, now).life_millis > millis)
+    first_true_time(micros, ppm, |now| server_time(ppm, 0, now).life_millis > millis)
 }
 
-/// The first microsecond of real time at which `is_reached` returns true. The search starts shortly before the time at
-/// which a clock with this rate has counted `micros`.
-fn first_real_time(micros: u64, ppm: i64, is_reached: impl Fn(u64) -> bool) -> u64 {
+/// The first microsecond of true time at which `is_reached` returns true. Tries one microsecond after the other, from
+/// shortly before a clock with this rate has counted `micros`.
+fn first_true_time(micros: u64, ppm: i64, is_reached: impl Fn(u64) -> bool) -> u64 {
     let mut now = (micros * MILLION.unsigned_abs() / (MILLION + ppm).unsigned_abs()).saturating_sub(2);
     while !is_reached(now) {
         now += 1;

@@ -22,11 +22,11 @@ pub enum Violation {
     LeftoverVote,
     /// A lease is valid more than a ttl after a majority has broken the lease.
     BrokenLeaseValid,
-    /// A majority has broken a lease and notified its holder, but the holder continues.
+    /// A majority has broken a lease and every message about the break has arrived, but the holder still has the lease.
     HolderNotNotified,
     /// A break ended a lease that it did not target.
     WrongLeaseBroken,
-    /// An owner holds more than a ttl after a majority has retired the owner.
+    /// An owner holds the lock more than a ttl after a majority has retired the owner.
     RetiredOwnerHolds,
     /// A waiter is never served, although every client keeps sending requests and every message arrives.
     WaiterStarved,
@@ -65,41 +65,43 @@ impl World {
             let client = &self.clients[index];
             let is_valid = client.is_valid(now);
             // A detached lease may be extended after its end, unless another client has held the lock since.
-            let must_stay_over =
-                client.detached.as_ref().is_none_or(|detached| Some(detached.fence) < self.highest_fence);
-            if is_valid && client.was_seen_expired && must_stay_over {
+            let must_stay_lost =
+                client.detached_lease.as_ref().is_none_or(|detached| Some(detached.fence) < self.highest_fence);
+            if is_valid && client.was_seen_expired && must_stay_lost {
                 self.violation = self.violation.or(Some(Violation::LostLeaseRevived));
             } else if !is_valid && client.has_lease() && !client.was_seen_expired {
                 self.clients[index].was_seen_expired = true;
             }
         }
-        let valid: Vec<Mode> = (0..self.clients.len())
+        let valid_modes: Vec<Mode> = (0..self.clients.len())
             .filter(|index| self.clients[*index].is_valid(self.client_now(*index)))
             .map(|index| self.clients[index].mode)
             .filter(|mode| !self.is_retired(*mode))
             .collect();
-        let conflict =
-            valid.iter().enumerate().any(|(at, mode)| valid[..at].iter().any(|other| excludes(*mode, *other)));
-        if conflict && !self.setup.checks_only_fences && !self.setup.expires_by_wall_clock() {
+        let has_conflict = valid_modes
+            .iter()
+            .enumerate()
+            .any(|(at, mode)| valid_modes[..at].iter().any(|other| excludes(*mode, *other)));
+        if has_conflict && !self.setup.checks_only_fences && !self.setup.expires_by_wall_clock() {
             self.violation = Some(Violation::TwoHolders);
         }
         self.violation = self.violation.or_else(|| self.check_break()).or_else(|| self.check_retirement());
-        let is_drained = self
+        let is_idle = self
             .clients
             .iter()
             .all(|client| client.machine.is_none() && !client.has_lease() && client.links.iter().all(Link::is_quiet));
         // Votes from a snapshot expire during the node's quarantine, and votes of broken leases expire by themselves.
-        let has_leftover = |server: &Shared<Server>| server.may_vote() && server.has_vote();
-        if is_drained && self.servers.iter().any(has_leftover) {
+        let has_leftover_vote = |server: &Shared<Server>| server.may_vote() && server.has_vote();
+        if is_idle && self.servers.iter().any(has_leftover_vote) {
             self.violation = self.violation.or(Some(Violation::LeftoverVote));
         }
     }
 }
 
 impl World {
-    /// Checks that a new fence is higher than all earlier fences. Fences of readers that hold together and fences of
-    /// different slots have no order, and entries of one owner share a fence. If votes expire early, fences must have
-    /// the order of the votes.
+    /// Checks that a new fence is higher than all earlier fences. The fences of readers that hold the lock together and
+    /// the fences of different slots need no order, and all entries of an owner have the same fence. If votes expire by
+    /// the wall clock, fences must have the order of the votes ([`super::vote_order`]).
     pub(super) fn check_fence(&mut self, mode: Mode, attempt: LeaseId, fence: Fence) {
         if let Some(order) = &mut self.vote_order {
             if !order.record_win(attempt, fence) {
@@ -108,8 +110,8 @@ impl World {
             return;
         }
         if let Mode::Slot { slot, .. } = mode {
-            let of_slot = self.highest_slot_fences.iter_mut().find(|(of, _)| *of == slot);
-            match of_slot {
+            let slot_fence = self.highest_slot_fences.iter_mut().find(|(other_slot, _)| *other_slot == slot);
+            match slot_fence {
                 Some((_, highest)) if fence <= *highest => {
                     self.violation = self.violation.or(Some(Violation::FenceOrder));
                 }
@@ -118,16 +120,17 @@ impl World {
             }
             return;
         }
-        let has_several_holders = mode.allows_several_holders();
-        let before =
-            if has_several_holders { self.highest_fence } else { self.highest_fence.max(self.highest_joint_fence) };
+        let is_reader = mode.is_shared();
+        let highest_earlier_fence =
+            if is_reader { self.highest_fence } else { self.highest_fence.max(self.highest_reader_fence) };
         let owner = if let Mode::Reentrant { owner } = mode { Some(owner) } else { None };
-        let is_same_owners_fence = owner.is_some() && owner == self.highest_fence_owner && Some(fence) == before;
-        if Some(fence) <= before && !is_same_owners_fence {
+        let is_fence_of_same_owner =
+            owner.is_some() && owner == self.highest_fence_owner && Some(fence) == highest_earlier_fence;
+        if Some(fence) <= highest_earlier_fence && !is_fence_of_same_owner {
             self.violation = self.violation.or(Some(Violation::FenceOrder));
         }
-        if has_several_holders {
-            self.highest_joint_fence = self.highest_joint_fence.max(Some(fence));
+        if is_reader {
+            self.highest_reader_fence = self.highest_reader_fence.max(Some(fence));
         } else {
             (self.highest_fence, self.highest_fence_owner) = (self.highest_fence.max(Some(fence)), owner);
         }

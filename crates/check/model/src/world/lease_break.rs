@@ -23,7 +23,7 @@ pub(super) struct LeaseBreak {
 }
 
 impl World {
-    /// The fence and attempt of the held lease with the highest fence, which an inspection would show.
+    /// The fence and attempt of the held lease with the highest fence, which the operator would see.
     fn breakable_lease(&self) -> Option<(Fence, LeaseId)> {
         let holds = self.clients.iter().filter_map(|client| client.hold.as_ref().filter(|hold| hold.is_held()));
         holds.filter_map(|hold| Some((hold.fence()?, hold.attempt()))).max()
@@ -32,7 +32,7 @@ impl World {
     /// Whether this client is an operator that has not broken a lease yet, and a lease is held.
     pub(super) fn can_break_lease(&self, index: usize) -> bool {
         let is_operator = self.setup.clients[index].break_mode.is_some();
-        is_operator && self.broken.is_none() && self.breakable_lease().is_some()
+        is_operator && self.lease_break.is_none() && self.breakable_lease().is_some()
     }
 
     /// Sends the break of the current lease to all nodes.
@@ -41,16 +41,18 @@ impl World {
         else {
             return;
         };
-        self.broken = Some(LeaseBreak { fence, attempt, servers: Vec::new(), majority_at: None });
+        self.lease_break = Some(LeaseBreak { fence, attempt, servers: Vec::new(), majority_at: None });
         let request = Request::Break { target: Target::Fence(fence), mode };
         let now = self.client_now(index);
-        let asked: Vec<usize> = self.clients[index]
+        let asked_nodes: Vec<usize> = self.clients[index]
             .links
             .iter_mut()
             .enumerate()
             .filter_map(|(node, link)| link.ask(&request, 0, now).then_some(node))
             .collect();
-        self.trace_client(index, || format!("asks {} to break the lease with fence {fence}", server_names(asked)));
+        self.trace_client(index, || {
+            format!("asks {} to break the lease with fence {fence}", server_names(asked_nodes))
+        });
     }
 
     /// If this vote shows that the server has executed a break, records the break, and notifies all clients that may
@@ -58,11 +60,13 @@ impl World {
     pub(super) fn record_break(&mut self, server: usize, vote: &Vote) {
         let Vote::Broken { .. } = vote else { return };
         let (now, majority) = (self.now, quorlock_core::terms::Quorum::majority_of(self.setup.servers));
-        if let Some(broken) = self.broken.as_mut().filter(|broken| !broken.servers.contains(&server)) {
-            broken.servers.push(server);
-            broken.servers.sort_unstable();
-            if broken.servers.len() == majority {
-                broken.majority_at = Some(now);
+        if let Some(lease_break) =
+            self.lease_break.as_mut().filter(|lease_break| !lease_break.servers.contains(&server))
+        {
+            lease_break.servers.push(server);
+            lease_break.servers.sort_unstable();
+            if lease_break.servers.len() == majority {
+                lease_break.majority_at = Some(now);
             }
         }
         let setup = self.setup.clone();
@@ -72,7 +76,7 @@ impl World {
                 continue;
             }
             if let Some(node) = listening_node(&setup, &self.clients, server, Channel(index as u128)) {
-                self.clients[index].links[node].to_client.push_back(Message::Broken);
+                self.clients[index].links[node].to_client.push_back(Message::LeaseBroken);
             }
         }
     }
@@ -87,10 +91,10 @@ impl World {
 
     /// Checks the guarantees about broken leases.
     pub(super) fn check_break(&self) -> Option<Violation> {
-        let broken = self.broken.as_ref()?;
-        let majority_at = broken.majority_at?;
+        let lease_break = self.lease_break.as_ref()?;
+        let majority_at = lease_break.majority_at?;
         let index = self.clients.iter().position(|client| {
-            client.hold.as_ref().is_some_and(|hold| hold.attempt() == broken.attempt && hold.is_held())
+            client.hold.as_ref().is_some_and(|hold| hold.attempt() == lease_break.attempt && hold.is_held())
         })?;
         let is_valid = self.clients[index].is_valid(self.client_now(index));
         if is_valid && self.now > majority_at + TTL.as_micros() as u64 {
@@ -103,7 +107,7 @@ impl World {
 
     /// When a holder has lost its lease by a break, checks that the break targeted this lease.
     pub(super) fn check_loss_by_break(&mut self, attempt: LeaseId) {
-        if self.broken.as_ref().is_none_or(|broken| broken.attempt != attempt) {
+        if self.lease_break.as_ref().is_none_or(|lease_break| lease_break.attempt != attempt) {
             self.violation = self.violation.or(Some(Violation::WrongLeaseBroken));
         }
     }

@@ -23,16 +23,16 @@ pub(super) struct RequestInFlight {
     pub(super) is_repeated: bool,
 }
 
-/// A message from the node in flight.
+/// A message in flight from the node.
 #[derive(Clone, Debug, Hash)]
 pub(super) enum Message {
     Reply(Box<Reply>),
     /// To a waiter: a hint that the lock may be free, or the handoff of the node's vote.
     Hint(Option<Handoff>),
     /// To all clients: a lease was broken.
-    Broken,
+    LeaseBroken,
     /// To all clients: the server has loaded other data.
-    Changed,
+    DataChanged,
 }
 
 /// A reply in flight.
@@ -48,12 +48,14 @@ pub(super) struct Reply {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Connection {
     pub(super) epoch: Epoch,
+    /// Whether the node may vote, as far as the client knows.
     pub(super) is_voting: bool,
-    /// While the node is quarantined: the report from which the client computes its claims.
+    /// While the node is quarantined: the report from which the client computes how long the quarantine has lasted.
     pub(super) report: Option<ElapsedReport>,
-    /// When the last claim was sent, if the setup has frequent claims.
+    /// When the client last told the node the elapsed time of the quarantine, if the setup has frequent claims.
     pub(super) last_claim: Option<Moment>,
-    /// Whether the server is gone. Replies that the server has sent may still arrive.
+    /// Whether the server has restarted, which the client has not noticed yet. Messages that the server sent before may
+    /// still arrive.
     pub(super) is_dead: bool,
 }
 
@@ -65,14 +67,14 @@ pub(super) struct ElapsedReport {
 }
 
 impl ElapsedReport {
-    /// The elapsed time that the client may claim at a later moment.
-    pub(super) fn claim(self, now: Moment) -> u64 {
+    /// How long the quarantine has lasted at the moment `now`, according to this report, in microseconds.
+    pub(super) fn elapsed_at(self, now: Moment) -> u64 {
         self.elapsed_micros + now.since(self.at).as_micros() as u64
     }
 
-    /// The report that allows the higher claim.
-    pub(super) fn or_higher(self, other: Self, now: Moment) -> Self {
-        if other.claim(now) > self.claim(now) { other } else { self }
+    /// The report according to which the quarantine has lasted longer.
+    pub(super) fn longer_of(self, other: Self, now: Moment) -> Self {
+        if other.elapsed_at(now) > self.elapsed_at(now) { other } else { self }
     }
 }
 
@@ -80,9 +82,10 @@ impl ElapsedReport {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Link {
     pub(super) connection: Option<Connection>,
-    /// The context of a request says whether the request repeats an earlier request of its attempt.
+    /// Core's queue of requests to the node. The `bool` of a request says whether the request repeats an earlier request
+    /// of its attempt.
     pub(super) delivery: Delivery<bool>,
-    /// Whether requests wait in the queue until the search sends them.
+    /// Whether requests wait in `delivery` until the search sends them.
     has_send_queue: bool,
     /// Requests in flight to the node.
     pub(super) to_node: VecDeque<RequestInFlight>,
@@ -92,8 +95,9 @@ pub(super) struct Link {
     pub(super) strays: VecDeque<RequestInFlight>,
     /// Attempts that have sent requests on this link.
     attempts: Vec<LeaseId>,
+    /// When the latest request for a vote was queued.
     pub(super) last_sent: Option<Moment>,
-    /// The quarantine record that the client's host keeps across connections.
+    /// The epoch and the report of a quarantined node, which the client's host keeps across connections.
     pub(super) quarantine_record: Option<(Epoch, ElapsedReport)>,
 }
 
@@ -112,7 +116,7 @@ impl Link {
         }
     }
 
-    /// Queues a request for a vote. Returns whether there is a connection for it.
+    /// Queues a request for a vote. Returns false, and queues nothing, if the client has no connection to a voting node.
     pub(super) fn ask(&mut self, request: &Request, round: u32, now: Moment) -> bool {
         if !self.connection.as_ref().is_some_and(|connection| connection.is_voting) {
             return false;
@@ -136,7 +140,7 @@ impl Link {
         }
     }
 
-    /// Sends all owed releases again after a handshake.
+    /// Begins a connection after its handshake, and sends all owed releases again.
     pub(super) fn connected(&mut self, connection: Connection, now: Moment) {
         self.delivery.connected(connection.is_voting);
         self.connection = Some(connection);
@@ -157,13 +161,13 @@ impl Link {
         true
     }
 
-    /// Ends the connection. Returns the attempts and rounds that will get no reply. If `may_arrive`, requests in flight
-    /// may still arrive.
-    pub(super) fn disconnect(&mut self, may_arrive: bool) -> Vec<Completion<bool>> {
+    /// Ends the connection. Returns the attempts and rounds that will get no reply. If `requests_may_arrive`, requests
+    /// in flight may still arrive.
+    pub(super) fn disconnect(&mut self, requests_may_arrive: bool) -> Vec<Completion<bool>> {
         self.connection = None;
         self.to_client.clear();
         let requests = std::mem::take(&mut self.to_node);
-        if may_arrive {
+        if requests_may_arrive {
             self.strays.extend(requests);
         }
         self.delivery.lost()
@@ -179,7 +183,7 @@ impl Link {
         self.attempts.len()
     }
 
-    /// Removes attempts that are over and owe no release.
+    /// Forgets all attempts except `current` and those whose release is owed.
     pub(super) fn remove_stale_data(&mut self, current: Option<LeaseId>) {
         let delivery = &self.delivery;
         self.attempts.retain(|attempt| Some(*attempt) == current || delivery.owes(*attempt));

@@ -1,4 +1,4 @@
-//! The possible next events.
+//! The next events that are possible in a state.
 
 use quorlock_core::hold::Hold;
 
@@ -19,7 +19,7 @@ impl World {
             actions.extend(
                 (self.budget_left.cancellations > 0 && client.machine.is_some()).then_some(Action::Cancel(index)),
             );
-            let may_extend = client.detached.as_ref().is_some_and(|detached| detached.extensions_left > 0);
+            let may_extend = client.detached_lease.as_ref().is_some_and(|detached| detached.extensions_left > 0);
             actions.extend(may_extend.then_some(Action::Extend(index)));
             actions.extend(self.can_break_lease(index).then_some(Action::BreakLease(index)));
             actions.extend(self.can_retire(index).then_some(Action::Retire(index)));
@@ -43,7 +43,7 @@ impl World {
         let may_lose = self.budget_left.lost_requests > 0 && !link.strays.is_empty();
         actions.extend(may_lose.then_some(Action::LoseStray(index, node)));
         match &link.connection {
-            Some(connection) if connection.is_dead => actions.push(Action::NoticeDeadServer(index, node)),
+            Some(connection) if connection.is_dead => actions.push(Action::NoticeRestart(index, node)),
             Some(connection) => {
                 if let Some(in_flight) = link.to_node.front() {
                     actions.extend(link.to_client.is_empty().then_some(Action::Exchange(index, node)));
@@ -73,19 +73,19 @@ impl World {
     }
 
     fn add_actions_of_server(&self, server: usize, actions: &mut Vec<Action>) {
-        let (left, has_no_records) = (&self.budget_left, self.servers[server].has_no_records());
-        // A server without votes has nothing to forget.
-        actions.extend((left.crashes > 0 && !has_no_records).then_some(Action::Crash(server)));
-        actions.extend((left.flushes > 0 && !has_no_records).then_some(Action::Flush(server)));
-        actions.extend((left.rollbacks > 0 && !has_no_records).then_some(Action::RollBack(server)));
-        actions.extend((left.snapshots > 0 && !has_no_records).then_some(Action::TakeSnapshot(server)));
-        let may_restore = left.restored_snapshots > 0 && self.servers[server].snapshot.is_some();
+        let (budget, has_no_records) = (&self.budget_left, self.servers[server].has_no_records());
+        // A server without records has nothing to forget.
+        actions.extend((budget.crashes > 0 && !has_no_records).then_some(Action::Crash(server)));
+        actions.extend((budget.flushes > 0 && !has_no_records).then_some(Action::Flush(server)));
+        actions.extend((budget.rollbacks > 0 && !has_no_records).then_some(Action::RollBack(server)));
+        actions.extend((budget.snapshots > 0 && !has_no_records).then_some(Action::TakeSnapshot(server)));
+        let may_restore = budget.restored_snapshots > 0 && self.servers[server].snapshot.is_some();
         actions.extend(may_restore.then_some(Action::RestoreSnapshot(server)));
-        let has_restarted = has_no_records && self.servers[server].run > 0;
+        let has_restarted = has_no_records && self.servers[server].restarts > 0;
         // A clock jump can expire votes only if they expire by the wall clock. Otherwise it can only change the uptime
         // that a restarted server computes.
         let has_effect = if self.setup.expires_by_wall_clock() { !has_no_records } else { has_restarted };
-        actions.extend((left.clock_jumps > 0 && has_effect).then_some(Action::JumpClock(server)));
+        actions.extend((budget.clock_jumps > 0 && has_effect).then_some(Action::JumpClock(server)));
     }
 
     /// The server that an action affects, if it affects only one server.
@@ -98,7 +98,7 @@ impl World {
             | Action::DeliverStray(index, node)
             | Action::LoseStray(index, node)
             | Action::BreakConnection(index, node)
-            | Action::NoticeDeadServer(index, node)
+            | Action::NoticeRestart(index, node)
             | Action::Connect(index, node)
             | Action::Claim(index, node) => Some(self.setup.clients[index].servers[node]),
             Action::Crash(server)

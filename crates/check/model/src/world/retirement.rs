@@ -1,4 +1,4 @@
-//! An operator retires an owner, and the search checks that the owner stops holding.
+//! An operator retires an owner, and the search checks that the owner stops holding the lock.
 
 use quorlock_core::request::Request;
 use quorlock_core::terms::Mode;
@@ -12,7 +12,7 @@ use crate::setup::{Flaw, Retirement, TTL};
 /// An operator's retirement of an owner.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct OwnerRetirement {
-    retirement: Retirement,
+    spec: Retirement,
     /// The servers that have executed the retirement, in ascending order.
     servers: Vec<usize>,
     /// When a majority had executed the retirement, in microseconds.
@@ -22,22 +22,23 @@ pub(super) struct OwnerRetirement {
 impl World {
     /// Whether this client is an operator that has not retired its owner yet.
     pub(super) fn can_retire(&self, index: usize) -> bool {
-        self.setup.clients[index].retirement.is_some() && self.retired.is_none()
+        self.setup.clients[index].retirement.is_some() && self.owner_retirement.is_none()
     }
 
     /// Sends the retirement to all nodes.
     pub(super) fn retire(&mut self, index: usize) {
         let Some(retirement) = self.setup.clients[index].retirement else { return };
-        self.retired = Some(OwnerRetirement { retirement, servers: Vec::new(), majority_at: None });
+        self.owner_retirement = Some(OwnerRetirement { spec: retirement, servers: Vec::new(), majority_at: None });
         let request = Request::Retire { owner: retirement.owner, tombstone: 2 * TTL.as_millis() as u64 };
         let now = self.client_now(index);
         let links = self.clients[index].links.iter_mut().enumerate();
-        let asked: Vec<usize> = links.filter_map(|(node, link)| link.ask(&request, 0, now).then_some(node)).collect();
+        let asked_nodes: Vec<usize> =
+            links.filter_map(|(node, link)| link.ask(&request, 0, now).then_some(node)).collect();
         let name = if retirement.is_other_name { "another name" } else { "this name" };
-        self.trace_client(index, || format!("asks {} to retire the owner from {name}", server_names(asked)));
+        self.trace_client(index, || format!("asks {} to retire the owner from {name}", server_names(asked_nodes)));
     }
 
-    /// The refusal of a retirement from another name, on which no owner holds a lock.
+    /// If this request retires an owner from another name: the node's refusal, because nobody holds that name.
     pub(super) fn refusal_for_another_name(&self, index: usize, in_flight: &RequestInFlight) -> Option<Refusal> {
         let is_other_name = self.setup.clients[index].retirement.is_some_and(|retirement| retirement.is_other_name);
         let is_retirement = matches!(in_flight.request, Request::Retire { .. });
@@ -45,30 +46,31 @@ impl World {
             .then_some(Refusal::Absent)
     }
 
-    /// If this request is a retirement, records that a server has executed it.
+    /// If this request is a retirement, records that the server has executed it.
     pub(super) fn record_retirement(&mut self, server: usize, request: &Request) {
         let Request::Retire { .. } = request else { return };
         let (now, majority) = (self.now, self.setup.servers / 2 + 1);
-        if let Some(retired) = self.retired.as_mut().filter(|retired| !retired.servers.contains(&server)) {
-            retired.servers.push(server);
-            retired.servers.sort_unstable();
-            if retired.servers.len() == majority {
-                retired.majority_at = Some(now);
+        let unrecorded = self.owner_retirement.as_mut().filter(|retirement| !retirement.servers.contains(&server));
+        if let Some(retirement) = unrecorded {
+            retirement.servers.push(server);
+            retirement.servers.sort_unstable();
+            if retirement.servers.len() == majority {
+                retirement.majority_at = Some(now);
             }
         }
     }
 
-    /// Whether the owner of this mode has been retired. A retired owner may hold for another ttl, and other clients
-    /// need not wait until that ttl has passed.
+    /// Whether an operator retires the owner of this mode. The owner may hold the lock for another ttl. Other clients
+    /// need not wait for the end of that ttl, so their leases may overlap with the owner's.
     pub(super) fn is_retired(&self, mode: Mode) -> bool {
-        self.retired
+        self.owner_retirement
             .as_ref()
-            .is_some_and(|retired| !retired.retirement.is_other_name && mode.owner() == Some(retired.retirement.owner))
+            .is_some_and(|retirement| !retirement.spec.is_other_name && mode.owner() == Some(retirement.spec.owner))
     }
 
-    /// Checks that an owner stops holding within a ttl after a majority has retired it.
+    /// Checks that an owner stops holding the lock within a ttl after a majority has retired the owner.
     pub(super) fn check_retirement(&self) -> Option<Violation> {
-        let majority_at = self.retired.as_ref()?.majority_at?;
+        let majority_at = self.owner_retirement.as_ref()?.majority_at?;
         let mut clients = 0..self.clients.len();
         let is_holding = clients.any(|index| {
             self.is_retired(self.clients[index].mode) && self.clients[index].is_valid(self.client_now(index))

@@ -27,12 +27,12 @@ pub(super) struct Memory {
 #[derive(Clone, Debug, Hash)]
 pub(super) struct Server {
     /// The number of restarts.
-    pub(super) run: u32,
+    pub(super) restarts: u32,
     /// How often the server loaded other data since its last restart.
     promotions: u32,
     pub(super) memory: Memory,
     pub(super) snapshot: Option<Box<Memory>>,
-    /// How far the server's wall clock is ahead, in microseconds.
+    /// How far the server's wall clock is ahead of its steady clock, in microseconds.
     wall_offset_micros: i64,
     /// When the server started, by its own wall clock.
     started_wall_micros: u64,
@@ -40,9 +40,9 @@ pub(super) struct Server {
 
 impl Server {
     /// A node that has voted for a long time.
-    pub(super) fn voting(setup: &Setup, index: usize) -> Self {
+    pub(super) fn new_voting(setup: &Setup, index: usize) -> Self {
         let mut server = Self {
-            run: 0,
+            restarts: 0,
             promotions: 0,
             memory: Memory::default(),
             snapshot: None,
@@ -51,8 +51,8 @@ impl Server {
         };
         let init = NodeCommand::Init { identity: server.identity(), fresh: Epoch(0), constants: setup.constants() };
         server.attend(setup, 0, &init);
-        let stored = setup.stored_fences.iter().find(|(of, _)| *of == index);
-        server.memory.record.fence = stored.map(|(_, ahead)| FenceNote {
+        let stored_fence = setup.stored_fences.iter().find(|(server, _)| *server == index);
+        server.memory.record.fence = stored_fence.map(|(_, ahead)| FenceNote {
             fence: Fence::new(NODE_CLOCK_START.saturating_add_signed(*ahead)),
             by: LeaseId::from_bits(0),
             since_micros: 0,
@@ -65,7 +65,7 @@ impl Server {
 
     pub(super) fn identity(&self) -> Identity {
         let promotion = if self.promotions == 0 { String::new() } else { format!("copy:{}", self.promotions) };
-        Identity { run: format!("run{}", self.run), promotion }
+        Identity { run: format!("run{}", self.restarts), promotion }
     }
 
     pub(super) fn time(&self, setup: &Setup, now: u64) -> NodeTime {
@@ -76,10 +76,10 @@ impl Server {
     pub(super) fn attend(&mut self, setup: &Setup, now: u64, node_command: &NodeCommand) -> Standing {
         let time = self.time(setup, now);
         let was_voting = self.is_voting();
-        let before = self.epoch();
+        let epoch_before = self.epoch();
         let summed = self.summed_claim(setup, node_command);
         let standing = attend(&mut self.memory.life, summed.as_ref().unwrap_or(node_command), time);
-        let (is_new, is_voting) = (self.epoch() != before, self.is_voting());
+        let (is_new, is_voting) = (self.epoch() != epoch_before, self.is_voting());
         if let Some(life) = &mut self.memory.life {
             if setup.has_flaw(Flaw::QuarantineShort) && is_new {
                 life.quarantine_micros -= 4_000;
@@ -92,7 +92,7 @@ impl Server {
         standing
     }
 
-    /// With the flaw that a node adds up claims: the claim that the node executes instead of `node_command`.
+    /// If the setup has the flaw that nodes add up claims: the claim that the node executes instead of `node_command`.
     fn summed_claim(&self, setup: &Setup, node_command: &NodeCommand) -> Option<NodeCommand> {
         match (node_command, &self.memory.life) {
             (NodeCommand::Claim { epoch, elapsed_micros }, Some(life))
@@ -108,11 +108,12 @@ impl Server {
         self.memory.life.as_ref().and_then(|life| life.epoch)
     }
 
+    /// Whether the node's quarantine is over.
     pub(super) fn is_voting(&self) -> bool {
         self.memory.life.as_ref().is_some_and(|life| life.floor.is_some())
     }
 
-    /// Whether the node may vote and a client has completed a handshake since the node started.
+    /// Whether the node may vote, and a client has completed a handshake since the node's last restart.
     pub(super) fn may_vote(&self) -> bool {
         self.is_voting() && self.memory.life.as_ref().is_some_and(|life| !life.is_replaced_by(&self.identity()))
     }
@@ -128,7 +129,7 @@ impl Server {
         self.time(setup, now).wall_micros.saturating_sub(self.started_wall_micros)
     }
 
-    /// Executes a request. `has_listener` returns whether the node can notify the waiter of a channel.
+    /// Executes a request. `has_listener` returns whether the node can notify the waiter that listens on a channel.
     pub(super) fn vote(
         &mut self,
         setup: &Setup,
@@ -166,7 +167,7 @@ impl Server {
             && let Request::Acquire { mode: Mode::Shared { owner, .. }, .. } = request
             && let Vote::Grant { fence, .. } = &mut answer.vote
         {
-            match reader_fences.iter().find(|(of, _)| of == owner) {
+            match reader_fences.iter().find(|(reader, _)| reader == owner) {
                 Some((_, first)) => *fence = *first,
                 None => reader_fences.push((*owner, *fence)),
             }
@@ -192,7 +193,7 @@ impl Server {
 
     /// The incarnation with which the node executes this request. A flaw may change it.
     fn life_for(&self, setup: &Setup, request: &Request, epoch: Epoch) -> Incarnation {
-        let known = self.memory.life.clone().unwrap_or_else(|| Incarnation {
+        let mut life = self.memory.life.clone().unwrap_or_else(|| Incarnation {
             identity: self.identity(),
             epoch: None,
             floor: None,
@@ -203,21 +204,20 @@ impl Server {
             founders: String::new(),
             restarts: 0,
         });
-        // `SET NX PX` has no epoch, so the client's link checks the epoch.
+        // A plain request (`SET NX PX`) names no epoch. The client checks the epoch when the reply arrives.
         if request.is_plain() || setup.has_flaw(Flaw::HandshakeSkipped) || setup.has_flaw(Flaw::EpochUnchecked) {
-            return Incarnation { epoch: Some(epoch), floor: known.floor.or(Some(Fence::default())), ..known };
+            return Incarnation { epoch: Some(epoch), floor: life.floor.or(Some(Fence::default())), ..life };
         }
-        let mut known = known;
         if setup.has_flaw(Flaw::FloorLost) || setup.has_flaw(Flaw::TrustWithoutFloor) {
-            // The node's clock also limits fences, so a node with the flaw ignores it.
-            known.constants.max_skew_micros = u64::MAX / 4;
+            // Without a floor, the node's clock would still limit fences. So the node ignores its clock.
+            life.constants.max_skew_micros = u64::MAX / 4;
         }
-        known
+        life
     }
 
     /// Restarts the server with this memory.
     pub(super) fn restart(&mut self, setup: &Setup, now: u64, memory: Memory) {
-        self.run += 1;
+        self.restarts += 1;
         self.promotions = 0;
         self.memory = memory;
         self.started_wall_micros = self.time(setup, now).wall_micros;
@@ -253,12 +253,12 @@ impl Server {
     pub(super) fn expiries(&self, setup: &Setup) -> impl Iterator<Item = u64> + '_ {
         let record = &self.memory.record;
         let ends = record.vote.iter().map(|vote| vote.until).chain(record.entries.iter().map(|entry| entry.until));
-        let jumped = if setup.expires_by_wall_clock() { self.wall_offset_micros / 1_000 } else { 0 };
-        ends.map(move |until| until.saturating_add_signed(-jumped))
+        let jump_millis = if setup.expires_by_wall_clock() { self.wall_offset_micros / 1_000 } else { 0 };
+        ends.map(move |until| until.saturating_add_signed(-jump_millis))
     }
 }
 
-/// With a flaw of breaks: the request that the node executes instead of this break.
+/// If the setup has a flaw in breaks: the request that the node executes instead of this break.
 fn break_with_flaw(setup: &Setup, record: &Record, request: &Request) -> Option<Request> {
     let Request::Break { target, mode } = *request else { return None };
     match setup.flaw? {

@@ -66,9 +66,9 @@ impl MultiplyHasher {
 
 impl Hasher for MultiplyHasher {
     fn finish(&self) -> u64 {
-        let mut end = Self(self.0);
-        end.mix(0xa409_3822_299f_31d0);
-        end.0
+        let mut last = Self(self.0);
+        last.mix(0xa409_3822_299f_31d0);
+        last.0
     }
 
     fn write(&mut self, bytes: &[u8]) {

@@ -1,4 +1,4 @@
-//! Calls the clients' state machines and performs their steps, as `lease/claim.rs` does in the library.
+//! Calls the clients' state machines and performs their steps, as `lease/claim/steps.rs` does in the library.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,14 +25,13 @@ impl World {
         self.tick(index);
     }
 
-    /// Fires the timers that are due.
+    /// Fires the client's timers that are due.
     pub(super) fn tick(&mut self, index: usize) {
         let now = self.client_now(index);
-        let micros =
-            (NODE_CLOCK_START + self.now).cast_signed() + self.setup.clients[index].clock_estimate_ahead_micros;
+        let clock_estimate = self.clock_estimate(index);
         let client = &mut *self.clients[index];
         if let Some(machine) = &mut client.machine {
-            let steps = machine.tick(now, Some(micros), &mut client.rng);
+            let steps = machine.tick(now, Some(clock_estimate), &mut client.rng);
             self.perform(index, steps);
         }
         let client = &mut *self.clients[index];
@@ -40,6 +39,11 @@ impl World {
             let steps = hold.tick(now, &mut client.rng);
             self.perform(index, steps);
         }
+    }
+
+    /// The client's estimate of the nodes' wall clocks, in microseconds.
+    fn clock_estimate(&self, index: usize) -> i64 {
+        (NODE_CLOCK_START + self.now).cast_signed() + self.setup.clients[index].clock_estimate_ahead_micros
     }
 
     pub(super) fn release(&mut self, index: usize) {
@@ -63,7 +67,7 @@ impl World {
     pub(super) fn extend(&mut self, index: usize) {
         let repair = self.setup.has_flaw(Flaw::ExtensionRepairs);
         let (now, mode) = (self.client_now(index), self.clients[index].mode);
-        let Some(detached) = &mut self.clients[index].detached else { return };
+        let Some(detached) = &mut self.clients[index].detached_lease else { return };
         detached.extensions_left -= 1;
         detached.extensions_sent.fill(None);
         let (attempt, fence) = (detached.attempt, detached.fence);
@@ -74,16 +78,16 @@ impl World {
         self.trace_client(index, || "detached a lease, and the receiver extends it".into());
     }
 
-    /// The repair of a detached lease that its winner may still make.
+    /// The repair of its detached lease that the client may still make.
     pub(super) fn pending_repair(&self, index: usize) -> Option<Step> {
-        self.clients[index].detached.as_ref()?.winner.as_ref()?.repair(self.client_now(index))
+        self.clients[index].detached_lease.as_ref()?.winner.as_ref()?.repair(self.client_now(index))
     }
 
     pub(super) fn repair(&mut self, index: usize) {
         let Some(Step::Ask { nodes, request, .. }) = self.pending_repair(index) else { return };
         let now = self.client_now(index);
         let client = &mut *self.clients[index];
-        let Some(detached) = &mut client.detached else { return };
+        let Some(detached) = &mut client.detached_lease else { return };
         detached.winner = None;
         for node in nodes.iter() {
             client.links[node].ask(&request, 0, now);
@@ -94,25 +98,30 @@ impl World {
     /// Handles a hint, or a handoff.
     pub(super) fn handle_hint(&mut self, index: usize, node: usize, handoff: Option<Handoff>) {
         let now = self.client_now(index);
-        let micros =
-            Some((NODE_CLOCK_START + self.now).cast_signed() + self.setup.clients[index].clock_estimate_ahead_micros);
+        let clock_estimate = Some(self.clock_estimate(index));
         let client = &mut *self.clients[index];
         let Some(machine) = &mut client.machine else { return };
         let steps = match handoff {
-            Some(handoff) => machine.take_handoff(node, handoff, now, micros, &mut client.rng),
-            None => machine.hint(node, now, micros),
+            Some(handoff) => machine.take_handoff(node, handoff, now, clock_estimate, &mut client.rng),
+            None => machine.hint(node, now, clock_estimate),
         };
         self.perform(index, steps);
     }
 
-    /// Passes a reply to its state machine.
-    pub(super) fn handle_outcome(&mut self, index: usize, node: usize, asked: (LeaseId, u32), outcome: Outcome) {
+    /// Passes the outcome of a request to the state machine that made the request.
+    pub(super) fn handle_outcome(
+        &mut self,
+        index: usize,
+        node: usize,
+        attempt_and_round: (LeaseId, u32),
+        outcome: Outcome,
+    ) {
         let now = self.client_now(index);
         let setup = Arc::clone(&self.setup);
-        let (_, round) = asked;
-        let (attempt, outcome) = self.counted_attempt_and_outcome(index, node, asked, outcome);
+        let (_, round) = attempt_and_round;
+        let (attempt, outcome) = self.counted_attempt_and_outcome(index, node, attempt_and_round, outcome);
         let client = &mut *self.clients[index];
-        if let Some(detached) = client.detached.as_mut().filter(|detached| detached.attempt == attempt) {
+        if let Some(detached) = client.detached_lease.as_mut().filter(|detached| detached.attempt == attempt) {
             if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (round, &outcome) {
                 // An obedient receiver stops at the end of the lease.
                 if now < detached.valid_until || setup.clients[index].repair_receiver != Some(Receiver::Obedient) {
@@ -131,7 +140,8 @@ impl World {
         }
     }
 
-    /// The attempt for which the client counts a reply, and the outcome. With all rules, they are the reply's own.
+    /// The attempt for which the client counts an outcome, and the outcome that it counts. With all rules, these are the
+    /// attempt that made the request, and `outcome`.
     fn counted_attempt_and_outcome(
         &self,
         index: usize,
@@ -190,29 +200,31 @@ impl World {
             client.last_renewal = Some(now);
         }
         let mut steps = Vec::new();
-        let mut asked = Vec::new();
+        let mut asked_nodes = Vec::new();
         for node in nodes.iter() {
             let outcome = Outcome::Silent(Silence::Unreachable("no connection".into()));
             if client.links[node].ask(request, round, now) {
-                asked.push(node);
+                asked_nodes.push(node);
             } else if let Some(hold) = client.hold.as_mut().filter(|_| round > 0) {
                 steps.extend(hold.take(round, node, outcome, now, &mut client.rng));
             } else if let Some(machine) = &mut client.machine {
                 steps.extend(machine.take(attempt, node, outcome, now, &mut client.rng));
             }
         }
-        let whose = self.attempt_name(attempt);
+        let name = self.attempt_name(attempt);
         let renewal = if round > 0 { "for a renewal " } else { "" };
-        self.trace_client(index, || format!("asks {} {renewal}as {whose}", server_names(asked)));
+        self.trace_client(index, || format!("asks {} {renewal}as {name}", server_names(asked_nodes)));
         steps
     }
 
     fn win(&mut self, index: usize, hold: Hold) {
         let setup = Arc::clone(&self.setup);
-        let (now, fence, whose) = (self.client_now(index), hold.fence(), self.attempt_name(hold.attempt()));
-        let (left, mode) = (hold.validity(now), hold.terms().mode);
-        let with = fence.map_or_else(|| "no fence".into(), |fence| format!("fence {fence}"));
-        self.trace_client(index, || format!("holds as {whose}, with {with}, for another {left:.1?} by its clock"));
+        let (now, fence, name) = (self.client_now(index), hold.fence(), self.attempt_name(hold.attempt()));
+        let (validity, mode) = (hold.validity(now), hold.terms().mode);
+        let fence_text = fence.map_or_else(|| "no fence".into(), |fence| format!("fence {fence}"));
+        self.trace_client(index, || {
+            format!("holds as {name}, with {fence_text}, for another {validity:.1?} by its clock")
+        });
         if let Some(fence) = fence.filter(|_| !self.is_retired(mode)) {
             self.check_fence(mode, hold.attempt(), fence);
         }
@@ -224,13 +236,13 @@ impl World {
 
     fn send_releases(&mut self, index: usize, attempt: LeaseId, nodes: Option<NodeSet>, parting: Option<Parting>) {
         let setup = Arc::clone(&self.setup);
-        let (now, plain) = (self.client_now(index), setup.clients[index].plain);
+        let (now, is_plain) = (self.client_now(index), setup.clients[index].uses_plain_locks);
         for (node, link) in self.clients[index].links.iter_mut().enumerate() {
             if nodes.is_none_or(|nodes| nodes.contains(node)) {
-                link.release(attempt, parting, plain, now);
+                link.release(attempt, parting, is_plain, now);
             }
         }
-        let whose = self.attempt_name(attempt);
-        self.trace_client(index, || format!("sends releases of {whose}"));
+        let name = self.attempt_name(attempt);
+        self.trace_client(index, || format!("sends releases of {name}"));
     }
 }

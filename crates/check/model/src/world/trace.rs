@@ -10,12 +10,12 @@ use super::World;
 use super::link::RequestInFlight;
 use crate::description;
 
-/// One line of a trace: when an event happened, to which client or node, and the event.
+/// One line of a trace: when an event happened, at which client or node, and the event.
 #[derive(Clone, Debug)]
 pub struct TraceLine {
-    /// Milliseconds of real time.
+    /// The time of the event, in milliseconds of the model's true time, not by the clock of a client or a node.
     pub at: f64,
-    /// A client or a node.
+    /// The name of the client or node, for example `A` or `n1`.
     pub who: String,
     /// The event.
     pub what: String,
@@ -51,7 +51,7 @@ impl World {
     pub(super) fn trace_vote(
         &mut self,
         server: usize,
-        asker: usize,
+        client: usize,
         in_flight: &RequestInFlight,
         vote: &Vote,
         is_stray: bool,
@@ -59,24 +59,25 @@ impl World {
         if self.trace.is_none() {
             return;
         }
-        let whose = match &in_flight.request {
-            Request::Break { .. } | Request::Retire { .. } => client_name(asker),
+        let sender = match &in_flight.request {
+            Request::Break { .. } | Request::Retire { .. } => client_name(client),
             request => self.attempt_name(request.attempt()),
         };
-        let (what, vote) = (
-            description::of_request(&in_flight.request, in_flight.is_repeated),
-            description::of_vote(&in_flight.request, vote),
+        let (request, vote) = (
+            description::describe_request(&in_flight.request, in_flight.is_repeated),
+            description::describe_vote(&in_flight.request, vote),
         );
-        let late = if is_stray { ", from a broken connection" } else { "" };
-        self.trace_server(server, || format!("gets {whose}'s {what}{late}: {vote}"));
+        let connection = if is_stray { ", from a broken connection" } else { "" };
+        self.trace_server(server, || format!("gets {sender}'s {request}{connection}: {vote}"));
     }
 
+    /// The name of an attempt: its client and its number, for example `A2` for the second attempt of `A`.
     pub(super) fn attempt_name(&self, attempt: LeaseId) -> String {
-        let named = self.clients.iter().enumerate().find_map(|(index, client)| {
+        let name = self.clients.iter().enumerate().find_map(|(index, client)| {
             let serial = client.attempts.iter().position(|other| *other == attempt)?;
             Some(format!("{}{}", client_name(index), serial + 1))
         });
-        named.unwrap_or_else(|| "nobody".into())
+        name.unwrap_or_else(|| "nobody".into())
     }
 }
 

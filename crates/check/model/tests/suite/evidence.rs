@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::Path;
 
-use quorlock_model::scenario::{ALL, Scenario};
+use quorlock_model::scenario::{SCENARIOS, Scenario};
 
 /// The texts between backticks.
 fn texts_in_backticks(page: &str) -> impl Iterator<Item = &str> {
@@ -12,20 +12,20 @@ fn texts_in_backticks(page: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn the_page_names_existing_tests() {
+fn the_evidence_page_names_existing_tests() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let page = fs::read_to_string(root.join("docs/evidence.md")).expect("the page of evidence");
-    let mut named = 0;
+    let mut named_tests = 0;
     for (file, test) in texts_in_backticks(&page).filter_map(|text| text.split_once("::")) {
         let code = fs::read_to_string(root.join(file)).unwrap_or_else(|error| panic!("{file}: {error}"));
         assert!(code.contains(&format!("fn {test}(")), "{file} has no test {test}");
-        named += 1;
+        named_tests += 1;
     }
-    assert!(named > 5, "the page names {named} tests only");
+    assert!(named_tests > 5, "the page names {named_tests} tests only");
 }
 
 #[test]
-fn the_page_names_proved_theorems() {
+fn the_evidence_page_names_proved_theorems() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let page = fs::read_to_string(root.join("docs/evidence.md")).expect("the page of evidence");
     let proved = fs::read_to_string(root.join("proof/Assumptions.v")).expect("the list of theorems");
@@ -53,21 +53,21 @@ fn cells(row: &str) -> Vec<&str> {
 }
 
 #[test]
-fn the_page_lists_every_rule_with_its_counter_example_length() {
+fn the_evidence_page_lists_every_rule_with_its_counter_example_length() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let page = fs::read_to_string(root.join("docs/evidence.md")).expect("the page of evidence");
-    let found = fs::read_to_string(root.join("docs/evidence/model.md")).expect("the page of the search");
-    for Scenario { rule, mutant, .. } in ALL {
+    let search_page = fs::read_to_string(root.join("docs/evidence/model.md")).expect("the page of the search");
+    for Scenario { rule, mutant, .. } in SCENARIOS {
         let is_row = |row: &&str| cells(row).starts_with(&[*rule, *mutant]);
-        let row = found.lines().find(is_row).unwrap_or_else(|| panic!("{rule}: not on the page of the search"));
+        let row = search_page.lines().find(is_row).unwrap_or_else(|| panic!("{rule}: not on the page of the search"));
         let wanted = format!("| {rule} | {mutant} | {} |", cells(row)[4]);
         assert!(page.lines().any(|line| line == wanted), "not on the page of evidence: {wanted}");
     }
-    let count = format!("all {} in the search", ALL.len());
+    let count = format!("all {} in the search", SCENARIOS.len());
     assert!(page.contains(&count), "the page does not say: {count}");
 }
 
-/// The names that a file of the proof defines, including the fields of its state, the steps, and its variables.
+/// The names that a file of the proof defines, including its variables, the fields of `state` and the cases of `step`.
 fn defined_names(proof: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let (mut in_state, mut in_step) = (false, false);
@@ -87,7 +87,7 @@ fn defined_names(proof: &str) -> Vec<&str> {
     names
 }
 
-/// Whether this line is the first line of the definition of an item, a field or a variant with this name.
+/// Whether this line begins the definition of an item, a field or a variant with this name.
 fn defines(line: &str, name: &str) -> bool {
     let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_').filter(|word| !word.is_empty());
     let words: Vec<&str> = words.skip_while(|word| ["pub", "crate", "super"].contains(word)).collect();
@@ -115,13 +115,13 @@ fn the_proofs_page_maps_every_definition_to_the_code() {
     let table = page.split("## Which definition is which code").nth(1).expect("the map").split("\n## ").next();
     let (mut file, mut mapped) = (String::new(), Vec::new());
     for row in table.unwrap_or_default().lines().filter(|line| line.starts_with('|') && line.contains('`')) {
-        let [named, definitions, place] = cells(row)[..] else { panic!("not a row of the map: {row}") };
-        if let Some(name) = texts_in_backticks(named).next() {
+        let [file_cell, definitions, code_cell] = cells(row)[..] else { panic!("not a row of the map: {row}") };
+        if let Some(name) = texts_in_backticks(file_cell).next() {
             name.clone_into(&mut file);
         }
         mapped.extend(texts_in_backticks(definitions).map(|definition| (file.clone(), definition)));
         let mut code = String::new();
-        for word in texts_in_backticks(place) {
+        for word in texts_in_backticks(code_cell) {
             let path = root.join("crates/core/src").join(word);
             let extension = path.extension().and_then(|extension| extension.to_str());
             if extension == Some("rs") {
@@ -134,9 +134,11 @@ fn the_proofs_page_maps_every_definition_to_the_code() {
     let files = ["Majority.v", "Model.v", "Lease.v", "Kinds.v", "Retire.v", "Fence.v", "Validity.v", "Witness.v"];
     for file in files {
         let proof = fs::read_to_string(root.join("proof").join(file)).expect("a file of the proof");
-        // Parameters of the model that other files repeat are mapped once.
-        let given = ["N", "len", "longest", "conflict", "fenced", "owner"];
-        for name in defined_names(&proof).into_iter().filter(|name| file == "Model.v" || !given.contains(name)) {
+        // `Model.v` defines these parameters, and other files repeat them. The map has them once.
+        let repeated_parameters = ["N", "len", "longest", "conflict", "fenced", "owner"];
+        for name in
+            defined_names(&proof).into_iter().filter(|name| file == "Model.v" || !repeated_parameters.contains(name))
+        {
             assert!(mapped.contains(&(file.to_owned(), name)), "{file}: {name} is not in the map");
         }
     }

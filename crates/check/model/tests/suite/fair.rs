@@ -1,4 +1,5 @@
-//! With all rules of waiting, every fair schedule serves the waiters. Without one of the rules, some schedules do not.
+//! With all rules of waiting, every fair schedule serves the waiters (gives them the lock). Without one of the rules,
+//! some schedules do not.
 
 use quorlock_core::rules::{Rule, Rules};
 use quorlock_model::queue::fair_search::{FairSearch, Faults};
@@ -9,6 +10,7 @@ use quorlock_model::scenario::{
 };
 use quorlock_model::world::Violation;
 
+/// Checks that every fair schedule of this search serves the waiters.
 fn assert_serves(search: FairSearch) {
     let found = search.search();
     assert!(found.counter_example.is_none(), "{:?}", found.counter_example);
@@ -64,7 +66,7 @@ fn waiters_without_handoffs_are_served_on_every_fair_schedule() {
 fn a_vote_for_a_client_that_yielded_starves_a_waiter() {
     let search = three_waiters_and_a_node_down();
     assert_eq!(
-        violation_of(FairSearch { flaws: Flaws { accepts_after_yield: true, ..search.flaws }, ..search }),
+        violation_of(FairSearch { flaws: Flaws { keeps_yielded_requests: true, ..search.flaws }, ..search }),
         Some(Violation::WaiterStarved)
     );
 }
@@ -72,7 +74,7 @@ fn a_vote_for_a_client_that_yielded_starves_a_waiter() {
 #[test]
 fn a_permanent_position_of_a_dead_waiter_starves_the_next() {
     let search = two_waiters_and_a_death();
-    let flaws = Flaws { keeps_dead_positions: true, ..search.flaws };
+    let flaws = Flaws { never_expires_positions: true, ..search.flaws };
     assert_eq!(violation_of(FairSearch { flaws, ..search }), Some(Violation::WaiterStarved));
     // Permanent positions do no harm if all clients live.
     assert_serves(FairSearch { flaws, ..two_waiters() });

@@ -1,4 +1,5 @@
-//! A semaphore never has more holders than permits, in any order of delivery. In some order, all permits have holders.
+//! A semaphore never has more holders than permits (slots), in any order of delivery. In some order, all permits have
+//! holders.
 
 use quorlock_model::slots::{
     SlotSearch, nodes_that_count_permits, three_clients_for_one_slot, three_clients_for_two_slots,
@@ -6,9 +7,9 @@ use quorlock_model::slots::{
     two_waiters_for_one_slot,
 };
 
-/// The highest number of holders at one time.
-fn max_holders(slots: SlotSearch) -> usize {
-    let (found, max_holders) = slots.search();
+/// The highest number of holders at the same time, in all states.
+fn max_holders(search: SlotSearch) -> usize {
+    let (found, max_holders) = search.search();
     println!("{} states", found.states);
     assert!(found.is_complete, "the search did not end");
     max_holders

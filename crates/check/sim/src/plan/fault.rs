@@ -1,7 +1,8 @@
 //! The faults of a run.
 
-use crate::world::client_name;
 use quorlock_core::rng::Seeded;
+
+use crate::world::client_name;
 
 const MS: u64 = 1_000_000;
 /// Combined with the seed of a run, gives the seed of the random generator for pauses.
@@ -12,8 +13,8 @@ const PAUSE_SALT: u64 = 0x7061_7573_6573;
 pub enum Direction {
     /// Messages to the node.
     ToNode,
-    /// Messages from the node.
-    Down,
+    /// Messages to the client.
+    ToClient,
     /// Messages in both directions.
     Both,
 }
@@ -25,8 +26,8 @@ pub enum Recovery {
     Empty,
     /// The node has its last snapshot.
     Snapshot,
-    /// The node has everything.
-    Whole,
+    /// The node has all its data.
+    AllData,
 }
 
 /// A fault.
@@ -37,7 +38,7 @@ pub enum Fault {
     Cut { client: usize, node: usize, direction: Direction, duration_nanos: u64 },
     /// The connection between a client and a node breaks.
     Reset { client: usize, node: usize },
-    /// A node is killed, and restarts after a while.
+    /// A node is killed, and restarts later.
     Crash {
         node: usize,
         recovery: Recovery,
@@ -46,22 +47,22 @@ pub enum Fault {
     },
     /// A node takes a snapshot.
     Save { node: usize },
-    /// A node loads its snapshot and keeps its connections, like a server that becomes a replica of an older server.
+    /// A node loads its snapshot and keeps its connections, like a server that becomes a replica of a server with older
+    /// data.
     RollBack { node: usize },
     /// A node is emptied, and keeps its connections.
     Flush { node: usize },
     /// A node stops for a while.
     FreezeNode { node: usize, duration_nanos: u64 },
-    /// A client stops for a while; its clock keeps running.
+    /// A client stops for a while. Its clock keeps running.
     FreezeClient { client: usize, duration_nanos: u64 },
-    /// A client's machine is paused. All its clocks except the wall clock stand still, as during a snapshot of a
-    /// virtual machine.
+    /// A client's virtual machine is paused. All its clocks except the wall clock stand still.
     PauseClient { client: usize, duration_nanos: u64 },
     /// A client is killed.
     Kill { client: usize },
     /// A client's boot-time clock jumps ahead, as after a suspension.
     ClientClockJump { client: usize, millis: u64 },
-    /// The rate of a node's clock changes. The clock now runs faster than real time by `clock_rate_ppm` parts per
+    /// The rate of a node's clock changes. The clock now runs faster than virtual time by `clock_rate_ppm` parts per
     /// million.
     NodeClockRate { node: usize, clock_rate_ppm: i64 },
     /// Beyond the assumptions: a node's clock is stepped by `millis`.
@@ -80,7 +81,7 @@ impl Fault {
             Self::Reset { .. } => "connections broken",
             Self::Crash { recovery: Recovery::Empty, .. } => "nodes that crash and restart empty",
             Self::Crash { recovery: Recovery::Snapshot, .. } => "nodes that crash and restart with an old snapshot",
-            Self::Crash { recovery: Recovery::Whole, .. } => "nodes that crash and restart with all data",
+            Self::Crash { recovery: Recovery::AllData, .. } => "nodes that crash and restart with all data",
             Self::Save { .. } => "snapshots",
             Self::RollBack { .. } => "nodes rolled back to an old snapshot, keeping connections",
             Self::Flush { .. } => "nodes emptied",
@@ -96,41 +97,44 @@ impl Fault {
         }
     }
 
-    /// The name of the affected client or node, and a description. `None` if other lines of the trace describe the
-    /// fault.
+    /// The name of the affected client or node, and a description of the fault. `None` if the fault has a line in the
+    /// trace of its own, or needs none.
     pub(crate) fn describe(&self) -> Option<(String, String)> {
         let node_name = |node: &usize| format!("n{}", node + 1);
-        let ms = |nanos: &u64| format!("{:.0} ms", *nanos as f64 / 1e6);
+        let millis_text = |nanos: &u64| format!("{:.0} ms", *nanos as f64 / 1e6);
         Some(match self {
             Self::Cut { client, node, direction, duration_nanos } => {
                 let state = match direction {
                     Direction::ToNode => "cannot send to",
-                    Direction::Down => "receives nothing from",
+                    Direction::ToClient => "receives nothing from",
                     Direction::Both => "is cut off from",
                 };
-                (client_name(*client), format!("{state} {} for {}", node_name(node), ms(duration_nanos)))
+                (client_name(*client), format!("{state} {} for {}", node_name(node), millis_text(duration_nanos)))
             }
             Self::Reset { client, node } => {
                 (client_name(*client), format!("loses its connection to {}", node_name(node)))
             }
             Self::Crash { node, recovery, duration_nanos } => {
-                let with = match recovery {
+                let memory = match recovery {
                     Recovery::Empty => "empty",
                     Recovery::Snapshot => "with its snapshot",
-                    Recovery::Whole => "with all its memory",
+                    Recovery::AllData => "with all its data",
                 };
-                (node_name(node), format!("crashes, and restarts {with} after {}", ms(duration_nanos)))
+                (node_name(node), format!("crashes, and restarts {memory} after {}", millis_text(duration_nanos)))
             }
             Self::Save { node } => (node_name(node), "takes a snapshot".into()),
             Self::RollBack { node } => (node_name(node), "is rolled back to its snapshot; its connections stay".into()),
             Self::Flush { node } => (node_name(node), "is emptied; its connections stay".into()),
-            Self::FreezeNode { node, duration_nanos } => (node_name(node), format!("stops for {}", ms(duration_nanos))),
+            Self::FreezeNode { node, duration_nanos } => {
+                (node_name(node), format!("stops for {}", millis_text(duration_nanos)))
+            }
             Self::FreezeClient { client, duration_nanos } => {
-                (client_name(*client), format!("stops for {}", ms(duration_nanos)))
+                (client_name(*client), format!("stops for {}", millis_text(duration_nanos)))
             }
-            Self::PauseClient { client, duration_nanos } => {
-                (client_name(*client), format!("is paused together with its machine for {}", ms(duration_nanos)))
-            }
+            Self::PauseClient { client, duration_nanos } => (
+                client_name(*client),
+                format!("is paused together with its machine for {}", millis_text(duration_nanos)),
+            ),
             Self::ClientClockJump { client, millis } => {
                 (client_name(*client), format!("has a clock that jumps ahead by {millis} ms"))
             }
@@ -146,7 +150,9 @@ impl Fault {
 /// A kind of fault that a plan can draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FaultKind {
+    /// Cuts between one client and one node.
     Cuts,
+    /// Cuts between one client and all nodes, or between one node and all clients.
     Isolation,
     Resets,
     Crashes,
@@ -185,13 +191,13 @@ pub(super) fn draw_kinds(rng: &mut Seeded, nodes: usize) -> (bool, Vec<FaultKind
     let loses_memory =
         |kind: &FaultKind| matches!(kind, FaultKind::Crashes | FaultKind::Snapshots | FaultKind::Flushes);
     let breaks_clocks = |kind: &FaultKind| matches!(kind, FaultKind::SlowClientClocks | FaultKind::NodeClockSteps);
-    // A single node is trusted even after a memory loss.
+    // A single node skips the quarantine after it has lost its memory, which breaks an assumption.
     let is_beyond_assumptions = kinds.iter().any(|kind| breaks_clocks(kind) || nodes == 1 && loses_memory(kind));
     (is_beyond_assumptions, kinds)
 }
 
-/// In some runs, draws pauses of client machines, each with its time in nanoseconds. Pauses have their own random
-/// generator, so that the rest of a plan does not depend on them.
+/// In some runs, draws pauses of clients' virtual machines, each with its time in nanoseconds. Pauses have their own
+/// random generator, so that the rest of a plan does not depend on them.
 pub(super) fn draw_pauses(seed: u64, clients: usize, ttl_millis: u64, horizon_nanos: u64) -> Vec<(u64, Fault)> {
     let rng = &mut Seeded::new(seed ^ PAUSE_SALT);
     let count = if rng.percent(12) { rng.range(1, 3) } else { 0 };
@@ -220,7 +226,7 @@ pub(super) fn draw(
         let at = rng.below(horizon_nanos);
         let duration_nanos = rng.range(1, ttl_millis * 2) * MS;
         let (client, node) = (rng.index(clients), rng.index(nodes));
-        let direction = rng.pick(&[Direction::ToNode, Direction::Down, Direction::Both]);
+        let direction = rng.pick(&[Direction::ToNode, Direction::ToClient, Direction::Both]);
         let mut add = |at, fault| faults.push((at, fault));
         match rng.pick(kinds) {
             FaultKind::Cuts => add(at, Fault::Cut { client, node, direction, duration_nanos }),
@@ -232,7 +238,7 @@ pub(super) fn draw(
             }
             FaultKind::Resets => add(at, Fault::Reset { client, node }),
             FaultKind::Crashes => {
-                let recovery = rng.pick(&[Recovery::Empty, Recovery::Empty, Recovery::Whole]);
+                let recovery = rng.pick(&[Recovery::Empty, Recovery::Empty, Recovery::AllData]);
                 add(at, Fault::Crash { node, recovery, duration_nanos: duration_nanos / 4 });
             }
             FaultKind::Snapshots => {
@@ -240,7 +246,7 @@ pub(super) fn draw(
                 let later = at + rng.below(ttl_millis * MS * 2);
                 add(
                     later,
-                    // Derived from `duration_nanos` instead of drawn, so that the other draws of a seed stay the same.
+                    // The choice is derived from `duration_nanos`. Drawing it would change all later draws of the seed.
                     match duration_nanos / MS % 3 {
                         0 => Fault::RollBack { node },
                         _ => Fault::Crash { node, recovery: Recovery::Snapshot, duration_nanos: duration_nanos / 4 },

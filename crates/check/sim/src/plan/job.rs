@@ -1,12 +1,13 @@
-//! The jobs of the simulated tasks: acquire a lock, work, and release, or retire an owner, or break a lease.
+//! The jobs of the simulated tasks. A job acquires a lock, works and releases, or it retires an owner or breaks a lease.
+
+use std::time::Duration;
 
 use quorlock_core::rng::Seeded;
-use std::time::Duration;
 
 /// Combined with the seed of a run, gives the seed of the random generator for retirements.
 const RETIREMENT_SALT: u64 = 0x0072_6574_6972_6564;
 
-/// The kind of lock of a name.
+/// The kind of the locks with one name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Exclusive locks. Some clients use plain locks.
@@ -30,7 +31,7 @@ impl Kind {
     }
 }
 
-/// The goal of a job.
+/// What a job acquires or does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
     /// The exclusive lock.
@@ -43,15 +44,15 @@ pub enum Goal {
     Write,
     /// The reentrant lock.
     Enter {
-        /// Whether to enter once more before the release.
-        again: bool,
+        /// Whether the job enters once more before the release.
+        enters_again: bool,
     },
     /// The reentrant lock, for the owner that is retired in this run.
     EnterAsRetiree,
     /// The retirement of an owner from one of its names.
     Retire {
         /// The delay before the retirement.
-        after: Duration,
+        delay: Duration,
     },
     /// One of the slots.
     Slot(u32),
@@ -59,8 +60,8 @@ pub enum Goal {
     All,
     /// A break of the current lease.
     Break {
-        /// Whether to break the lease with `now`, which breaks an assumption.
-        now: bool,
+        /// Whether the break frees the lock at once (`now`), which breaks an assumption.
+        is_now: bool,
     },
 }
 
@@ -94,7 +95,7 @@ pub enum Ending {
     /// The job keeps the lease until the lease is lost, for at most two ttls.
     UntilLost,
     /// The job detaches the lease and passes it to a client, which extends and releases the lease.
-    HandOver {
+    Detach {
         /// The receiving client.
         client: usize,
         /// The number of extensions.
@@ -107,7 +108,7 @@ pub enum Ending {
 pub struct Job {
     /// The pause before the job.
     pub rest_before: Duration,
-    /// The index of the name.
+    /// The index of the lock's name.
     pub name: usize,
     /// The goal.
     pub goal: Goal,
@@ -115,7 +116,7 @@ pub struct Job {
     pub patience: Patience,
     /// When the caller cancels, if at all.
     pub cancel: Option<Cancel>,
-    /// Whether leases are renewed.
+    /// Whether the watchdog renews the lease.
     pub has_renewals: bool,
     /// How long the job works while it holds the lock.
     pub work_time: Duration,
@@ -127,14 +128,15 @@ pub struct Job {
     pub ending: Ending,
 }
 
-pub(super) fn jobs(rng: &mut Seeded, names: &[Kind], ttl_millis: u64, is_beyond_assumptions: bool) -> Vec<Job> {
-    (0..rng.range(1, 3)).map(|_| job(rng, names, ttl_millis, is_beyond_assumptions)).collect()
+/// Draws the jobs of a task.
+pub(super) fn draw_jobs(rng: &mut Seeded, names: &[Kind], ttl_millis: u64, is_beyond_assumptions: bool) -> Vec<Job> {
+    (0..rng.range(1, 3)).map(|_| draw_job(rng, names, ttl_millis, is_beyond_assumptions)).collect()
 }
 
-fn job(rng: &mut Seeded, names: &[Kind], ttl_millis: u64, is_beyond_assumptions: bool) -> Job {
+fn draw_job(rng: &mut Seeded, names: &[Kind], ttl_millis: u64, is_beyond_assumptions: bool) -> Job {
     let name = rng.index(names.len());
     let goal = match names[name] {
-        _ if rng.percent(4) => Goal::Break { now: is_beyond_assumptions && rng.percent(50) },
+        _ if rng.percent(4) => Goal::Break { is_now: is_beyond_assumptions && rng.percent(50) },
         Kind::Exclusive if rng.percent(15) => Goal::Plain,
         Kind::Exclusive if names.len() > 1 && names.iter().all(|kind| *kind == Kind::Exclusive) && rng.percent(40) => {
             Goal::All
@@ -142,16 +144,16 @@ fn job(rng: &mut Seeded, names: &[Kind], ttl_millis: u64, is_beyond_assumptions:
         Kind::Exclusive => Goal::Alone,
         Kind::Shared if rng.percent(60) => Goal::Read,
         Kind::Shared => Goal::Write,
-        Kind::Reentrant => Goal::Enter { again: rng.percent(50) },
+        Kind::Reentrant => Goal::Enter { enters_again: rng.percent(50) },
         Kind::Semaphore(permits) => Goal::Slot(permits),
     };
-    random_job(rng, name, goal, ttl_millis)
+    draw_job_with_goal(rng, name, goal, ttl_millis)
 }
 
-/// In some runs, draws tasks in which an owner enters two names and is retired from the first name. Returns each task
+/// In some runs, draws tasks in which an owner enters two locks and is retired from the first of them. Returns each task
 /// with the index of its client. The tasks have their own random generator, so that the rest of a plan does not depend
 /// on them.
-pub(super) fn retirement(
+pub(super) fn draw_retirement(
     seed: u64,
     names: usize,
     clients: usize,
@@ -162,25 +164,25 @@ pub(super) fn retirement(
     if !rng.percent(10) {
         return Vec::new();
     }
-    let after = Duration::from_nanos(rng.below(horizon_nanos));
-    let retiring_job = random_job(rng, names, Goal::Retire { after }, ttl_millis);
+    let delay = Duration::from_nanos(rng.below(horizon_nanos));
+    let retiring_job = draw_job_with_goal(rng, names, Goal::Retire { delay }, ttl_millis);
     let mut tasks = vec![(rng.index(clients), vec![retiring_job])];
     for _ in 0..rng.range(2, 4) {
         let client = rng.index(clients);
         let jobs = (0..rng.range(1, 4)).map(|_| {
             let name = names + rng.index(2);
-            Job { cancel: None, ..random_job(rng, name, Goal::EnterAsRetiree, ttl_millis) }
+            Job { cancel: None, ..draw_job_with_goal(rng, name, Goal::EnterAsRetiree, ttl_millis) }
         });
         tasks.push((client, jobs.collect()));
     }
     if rng.percent(50) {
-        let other_owner = random_job(rng, names, Goal::Enter { again: false }, ttl_millis);
+        let other_owner = draw_job_with_goal(rng, names, Goal::Enter { enters_again: false }, ttl_millis);
         tasks.push((rng.index(clients), vec![other_owner]));
     }
     tasks
 }
 
-fn random_job(rng: &mut Seeded, name: usize, goal: Goal, ttl_millis: u64) -> Job {
+fn draw_job_with_goal(rng: &mut Seeded, name: usize, goal: Goal, ttl_millis: u64) -> Job {
     Job {
         rest_before: if rng.percent(50) { Duration::ZERO } else { rng.millis(0, ttl_millis * 2) },
         name,
@@ -208,7 +210,7 @@ fn random_job(rng: &mut Seeded, name: usize, goal: Goal, ttl_millis: u64) -> Job
             0..5 => Ending::Release,
             5..8 => Ending::Drop,
             8 => Ending::UntilLost,
-            _ => Ending::HandOver { client: rng.index(4), extensions: rng.below(4) as u32 },
+            _ => Ending::Detach { client: rng.index(4), extensions: rng.below(4) as u32 },
         },
     }
 }

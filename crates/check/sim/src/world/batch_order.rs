@@ -7,26 +7,27 @@ use quorlock_core::request::Request;
 use quorlock_core::terms::Mode;
 
 /// The indexes of the messages in the order of execution: releases first, then exclusive acquires, then renewals of
-/// exclusive locks, then all other requests. Requests about one name keep their order. A batch keeps its order if one
-/// of its requests is plain or leaves a tombstone, because a tombstone belongs to an attempt and not to a name.
+/// exclusive locks, then all other requests. Requests about one name keep their order. A whole batch keeps its order if
+/// only some of its requests are plain, or if a request leaves a tombstone: a tombstone belongs to an attempt and not to
+/// a name.
 pub(super) fn execution_order(messages: &[(String, Arc<Request>)]) -> Vec<usize> {
     let mut indexes: Vec<usize> = (0..messages.len()).collect();
-    let plain = messages.iter().filter(|(_, request)| request.is_plain()).count();
-    if (1..messages.len()).contains(&plain) || messages.iter().any(|(_, request)| leaves_tombstone(request)) {
+    let plain_requests = messages.iter().filter(|(_, request)| request.is_plain()).count();
+    if (1..messages.len()).contains(&plain_requests) || messages.iter().any(|(_, request)| leaves_tombstone(request)) {
         return indexes;
     }
-    let mut latest: BTreeMap<&str, u8> = BTreeMap::new();
+    let mut latest_ranks: BTreeMap<&str, u8> = BTreeMap::new();
     let mut ranks = Vec::with_capacity(messages.len());
     for (key, request) in messages {
-        let before = latest.get(key.as_str()).copied();
-        let rank = match (&**request, before) {
+        let earlier_rank = latest_ranks.get(key.as_str()).copied();
+        let rank = match (&**request, earlier_rank) {
             (Request::PlainRelease { .. } | Request::Release { parting: None, .. }, None) => 0,
             (Request::Acquire { mode: Mode::EXCLUSIVE, .. }, None | Some(0)) => 1,
             (Request::Renew { mode: Mode::EXCLUSIVE, .. } | Request::PlainExtend { .. }, None | Some(0)) => 2,
             _ => 3,
         };
-        // After any request but a release, all later requests about the name stay in order among the other requests.
-        latest.insert(key, if rank == 0 { 0 } else { 3 });
+        // After a request that is not a release, all later requests about this name get rank 3, which keeps their order.
+        latest_ranks.insert(key, if rank == 0 { 0 } else { 3 });
         ranks.push(rank);
     }
     indexes.sort_by_key(|index| ranks[*index]);

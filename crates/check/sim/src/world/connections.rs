@@ -13,7 +13,7 @@ use super::{Event, State, World};
 #[derive(Debug)]
 pub(crate) enum ToNode {
     Open,
-    /// A request and its send time.
+    /// A question and its send time.
     Ask(Question, u64),
     Close,
 }
@@ -22,18 +22,19 @@ pub(crate) struct Connection {
     pub(super) client: usize,
     pub(super) node: usize,
     pub(super) ear: Rc<Ear>,
-    /// Whether the client reads from the connection, because it has not closed it.
+    /// Whether the client still reads from the connection: the client has not closed it.
     pub(super) is_read_by_client: bool,
     /// Whether the node has accepted the connection.
     pub(super) is_open: bool,
     /// Whether all further messages to the node are lost.
     loses_messages_to_node: bool,
-    /// The earliest arrival of the next message to the node, because messages stay in order.
+    /// The time before which the next message to the node must not arrive, because messages stay in order.
     next_arrival_at_node: u64,
-    /// The earliest arrival of the next message to the client.
+    /// The time before which the next message to the client must not arrive.
     next_arrival_at_client: u64,
-    /// Messages that wait for a cut to end.
+    /// Messages that wait until the network path to the node is not cut.
     held_back_to_node: VecDeque<ToNode>,
+    /// Messages that wait until the network path to the client is not cut.
     held_back_to_client: VecDeque<Said>,
 }
 
@@ -47,7 +48,7 @@ pub(crate) struct NetworkPath {
 impl State {
     pub(super) fn open_connection(&mut self, node: usize, ear: Ear) -> usize {
         let connection = self.connections.len();
-        let client = self.running;
+        let client = self.running_client;
         self.connections.push(Connection {
             client,
             node,
@@ -64,20 +65,20 @@ impl State {
         connection
     }
 
-    pub(super) fn send_to_node(&mut self, connection: usize, up: ToNode) {
+    pub(super) fn send_to_node(&mut self, connection: usize, message: ToNode) {
         let Connection { client, node, loses_messages_to_node, .. } = self.connections[connection];
         if !self.clients[client].is_alive || loses_messages_to_node {
             return;
         }
-        if matches!(up, ToNode::Ask(Question::Batch(..), _)) && self.draw_break(connection) {
+        if matches!(message, ToNode::Ask(Question::Batch(..), _)) && self.draw_break(connection) {
             return;
         }
         if self.paths[client][node].to_node_cut_until > self.now {
-            return self.connections[connection].held_back_to_node.push_back(up);
+            return self.connections[connection].held_back_to_node.push_back(message);
         }
         let at = (self.now + self.delay(node)).max(self.connections[connection].next_arrival_at_node);
         self.connections[connection].next_arrival_at_node = at;
-        self.schedule(at, Event::ToNode(connection, up));
+        self.schedule(at, Event::ToNode(connection, message));
     }
 
     pub(super) fn send_to_client(&mut self, connection: usize, said: Said) {
@@ -93,10 +94,10 @@ impl State {
         }
         let at = (self.now + self.delay(node)).max(self.connections[connection].next_arrival_at_client);
         self.connections[connection].next_arrival_at_client = at;
-        self.schedule(at, Event::Down(connection, said));
+        self.schedule(at, Event::ToClient(connection, said));
     }
 
-    /// Decides whether the connection breaks with this message, and breaks it.
+    /// Draws whether the connection breaks with this message and, if it does, breaks it.
     fn draw_break(&mut self, connection: usize) -> bool {
         let breaks = self.rng.below(1_000) < self.network.breaks_permille;
         if breaks {
@@ -111,10 +112,10 @@ impl State {
         let usual_delay = self.network.delays[node];
         let delay = usual_delay / 2 + self.rng.below(usual_delay);
         let is_slow = self.rng.percent(self.network.slow_percent);
-        if is_slow { delay + self.rng.below(self.network.slow_max) } else { delay }
+        if is_slow { delay + self.rng.below(self.network.slow_delay_max) } else { delay }
     }
 
-    /// Sends the messages that waited for a cut that has ended.
+    /// Sends the messages that a cut held back, if the cut has ended.
     pub(super) fn send_held_back(&mut self, client: usize, node: usize) {
         let path = self.paths[client][node];
         for connection in 0..self.connections.len() {
@@ -122,20 +123,20 @@ impl State {
             if link.client != client || link.node != node {
                 continue;
             }
-            let ups = if path.to_node_cut_until <= self.now {
+            let messages_to_node = if path.to_node_cut_until <= self.now {
                 std::mem::take(&mut link.held_back_to_node)
             } else {
                 VecDeque::new()
             };
-            let downs = if path.to_client_cut_until <= self.now {
+            let messages_to_client = if path.to_client_cut_until <= self.now {
                 std::mem::take(&mut link.held_back_to_client)
             } else {
                 VecDeque::new()
             };
-            for up in ups {
-                self.send_to_node(connection, up);
+            for message in messages_to_node {
+                self.send_to_node(connection, message);
             }
-            for said in downs {
+            for said in messages_to_client {
                 self.send_to_client(connection, said);
             }
         }
@@ -144,7 +145,7 @@ impl State {
     /// Closes the connection at the client. Messages in flight are lost, arrive, or arrive late.
     pub(super) fn hang_up(&mut self, connection: usize) {
         let is_late = self.rng.percent(self.network.stray_percent);
-        let until = self.now + self.rng.below(self.network.stray_max.max(1));
+        let until = self.now + self.rng.below(self.network.stray_delay_max.max(1));
         let is_lost = self.rng.percent(10);
         let link = &mut self.connections[connection];
         link.is_read_by_client = false;
@@ -158,13 +159,13 @@ impl State {
 
     /// Delays all messages to the node that would arrive before `until`, and keeps their order.
     fn delay_messages(&mut self, connection: usize, until: u64) {
-        let is_early = |(at, event): &(&(u64, u64), &Event)| {
-            at.0 < until && matches!(event, Event::ToNode(of, _) if *of == connection)
+        let arrives_early = |(at, event): &(&(u64, u64), &Event)| {
+            at.0 < until && matches!(event, Event::ToNode(other, _) if *other == connection)
         };
-        let early: Vec<(u64, u64)> = self.events.iter().filter(is_early).map(|(at, _)| *at).collect();
-        for at in early {
-            if let Some(event) = self.events.remove(&at) {
-                self.events.insert((until, at.1), event);
+        let early_keys: Vec<(u64, u64)> = self.events.iter().filter(arrives_early).map(|(key, _)| *key).collect();
+        for key in early_keys {
+            if let Some(event) = self.events.remove(&key) {
+                self.events.insert((until, key.1), event);
             }
         }
     }
@@ -180,53 +181,49 @@ impl State {
         link.loses_messages_to_node = true;
         link.held_back_to_node.clear();
         link.held_back_to_client.clear();
-        let is_down = |event: &Event| matches!(event, Event::Down(of, _) if *of == connection);
-        let downs: Vec<(u64, u64)> =
-            self.events.iter().filter(|(_, event)| is_down(event)).map(|(at, _)| *at).collect();
-        for at in downs {
-            self.events.remove(&at);
-        }
+        self.events.retain(|_, event| !matches!(event, Event::ToClient(other, _) if *other == connection));
         if has_error {
             self.send_to_client(connection, Said::End("connection reset".into()));
         }
     }
 
     /// Handles a message at a node.
-    pub(super) fn receive_at_node(&mut self, connection: usize, up: ToNode) {
+    pub(super) fn receive_at_node(&mut self, connection: usize, message: ToNode) {
         let Connection { node, loses_messages_to_node, is_open, is_read_by_client, .. } = self.connections[connection];
         let server = &mut self.servers[node];
         if loses_messages_to_node {
             return;
         }
-        if server.to_client_cut_until > self.now {
+        if server.down_until > self.now {
             self.refuse(connection);
             return;
         }
         if server.frozen_until > self.now {
-            return server.backlog.push_back((connection, up));
+            return server.backlog.push_back((connection, message));
         }
-        match up {
+        match message {
             ToNode::Open if is_read_by_client => {
                 let (identity, channel) = (server.identity(), self.connections[connection].ear.channel());
                 server.listeners.insert(channel, connection);
                 self.connections[connection].is_open = true;
                 self.send_to_client(connection, Said::Open(identity));
             }
-            // The client has closed the connection.
+            // The client has already closed the connection.
             ToNode::Open => self.connections[connection].is_open = true,
             ToNode::Ask(..) | ToNode::Close if !is_open => self.refuse(connection),
             ToNode::Close => {
                 self.connections[connection].is_open = false;
-                server.listeners.retain(|_, heard| *heard != connection);
+                server.listeners.retain(|_, listener| *listener != connection);
             }
             ToNode::Ask(question, sent) => {
                 if let (false, Question::Batch(_, messages)) = (is_read_by_client, &question) {
-                    // Plain locks leave no tombstones. Tombstones of other locks expire, or are lost with the node's
-                    // memory.
-                    let is_old =
-                        self.now.saturating_sub(sent) > self.network.tombstone_age || sent < server.memory_lost_at;
-                    let late = messages.iter().filter(|(_, request)| is_old || request.is_plain());
-                    late.for_each(|(_, request)| self.ledger.excuse_from_release(request));
+                    // The request may arrive after the release of its attempt. A tombstone makes the node refuse such a
+                    // request, but plain locks leave no tombstones, and other tombstones expire or are lost with the
+                    // node's memory.
+                    let may_lack_tombstone =
+                        self.now.saturating_sub(sent) > self.network.tombstone_lifetime || sent < server.memory_lost_at;
+                    let excused = messages.iter().filter(|(_, request)| may_lack_tombstone || request.is_plain());
+                    excused.for_each(|(_, request)| self.ledger.excuse_from_release(request));
                 }
                 let (said, notices) = server.serve(&question, self.now);
                 self.shape.count(&question, &said, !is_read_by_client);
@@ -239,6 +236,7 @@ impl State {
         }
     }
 
+    /// Refuses the connection at the node, with or without an error for the client.
     fn refuse(&mut self, connection: usize) {
         self.connections[connection].loses_messages_to_node = true;
         if self.rng.percent(70) {
@@ -246,7 +244,7 @@ impl State {
         }
     }
 
-    /// Sends a message to clients other than the sender of a request.
+    /// Sends the messages of a notice: to the waiter of a hint, or to all clients.
     fn send_notice(&mut self, node: usize, notice: Notice) {
         match notice {
             // A hint may be lost, because nothing relies on it.
@@ -259,8 +257,8 @@ impl State {
                 }
             }
             Notice::Broken(key) => {
-                let all: Vec<usize> = self.servers[node].listeners.values().copied().collect();
-                for listener in all {
+                let listeners: Vec<usize> = self.servers[node].listeners.values().copied().collect();
+                for listener in listeners {
                     self.send_to_client(listener, Said::Broken(key.clone()));
                 }
             }
@@ -280,7 +278,7 @@ impl World {
             if state.clients[client].frozen_until > state.now {
                 return state.clients[client].unread.push_back((connection, said));
             }
-            state.running = client;
+            state.running_client = client;
             Rc::clone(&state.connections[connection].ear)
         };
         ear.hear(said);

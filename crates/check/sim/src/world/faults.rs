@@ -26,14 +26,14 @@ impl World {
         self.state.borrow_mut().inject(fault);
     }
 
-    /// Continues the clients, nodes and network paths whose stop has ended.
+    /// Lets the clients, nodes and network paths continue whose stop or cut has ended.
     pub(super) fn resume(&self) {
         let unread: Vec<_> = {
             let mut state = self.state.borrow_mut();
             state.resume();
             let now = state.now;
-            let awake = state.clients.iter_mut().filter(|client| client.frozen_until <= now);
-            awake.flat_map(|client| client.unread.drain(..)).collect()
+            let running_clients = state.clients.iter_mut().filter(|client| client.frozen_until <= now);
+            running_clients.flat_map(|client| client.unread.drain(..)).collect()
         };
         for (connection, said) in unread {
             self.receive_at_client(connection, said);
@@ -56,7 +56,7 @@ impl World {
                 client.set_rates(now, client.clock_rate_ppm);
             }
             for server in &mut state.servers {
-                (server.frozen_until, server.to_client_cut_until) = (0, 0);
+                (server.frozen_until, server.down_until) = (0, 0);
                 server.reset_clock(now);
             }
             (state.network.slow_percent, state.network.breaks_permille) = (0, 0);
@@ -76,7 +76,7 @@ impl State {
         match fault {
             Fault::Cut { client, node, direction, duration_nanos } => {
                 let Some(path) = self.paths.get_mut(client).map(|paths| &mut paths[node]) else { return };
-                if direction != Direction::Down {
+                if direction != Direction::ToClient {
                     path.to_node_cut_until = path.to_node_cut_until.max(now + duration_nanos);
                 }
                 if direction != Direction::ToNode {
@@ -98,13 +98,13 @@ impl State {
                 let memory = match recovery {
                     Recovery::Empty => Memory::default(),
                     Recovery::Snapshot => server.snapshot.clone().unwrap_or_default(),
-                    Recovery::Whole => server.memory.clone(),
+                    Recovery::AllData => server.memory.clone(),
                 };
                 server.restart(memory);
-                if recovery != Recovery::Whole {
+                if recovery != Recovery::AllData {
                     server.memory_lost_at = now;
                 }
-                server.to_client_cut_until = now + duration_nanos;
+                server.down_until = now + duration_nanos;
                 server.frozen_until = 0;
                 for connection in 0..self.connections.len() {
                     let link = &self.connections[connection];
@@ -135,7 +135,7 @@ impl State {
             }
             Fault::FreezeClient { client, duration_nanos } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
-                // A paused client stays paused, because its clocks stand still.
+                // The pause of a client must not end early, because its clocks stand still until then.
                 let earliest_end = if client.is_paused { client.frozen_until } else { 0 };
                 client.frozen_until = earliest_end.max(now + duration_nanos);
                 self.schedule(now + duration_nanos, Event::Resume);
@@ -150,7 +150,7 @@ impl State {
                 self.schedule(until, Event::Resume);
             }
             Fault::NodeClockRate { node, clock_rate_ppm } => self.servers[node].clock.set_rate(now, clock_rate_ppm),
-            Fault::NodeClockStep { node, millis } => self.servers[node].set_clock(now, millis * MS as i64),
+            Fault::NodeClockStep { node, millis } => self.servers[node].step_clock(now, millis * MS as i64),
             Fault::ClientClockJump { client, millis } => {
                 let Some(client) = self.clients.get_mut(client) else { return };
                 client.clock.jump(now, (millis * MS) as i64);
@@ -165,7 +165,7 @@ impl State {
         }
     }
 
-    /// Notifies every connected client that the node's memory was replaced. Later messages of the node arrive later.
+    /// Notifies every connected client that the node's memory was replaced.
     fn notify_of_change(&mut self, node: usize) {
         for connection in 0..self.connections.len() {
             let link = &self.connections[connection];
@@ -184,8 +184,8 @@ impl State {
         }
         for node in 0..self.servers.len() {
             if self.servers[node].frozen_until <= now {
-                for (connection, up) in std::mem::take(&mut self.servers[node].backlog) {
-                    self.receive_at_node(connection, up);
+                for (connection, message) in std::mem::take(&mut self.servers[node].backlog) {
+                    self.receive_at_node(connection, message);
                 }
             }
         }

@@ -34,33 +34,35 @@ pub(crate) struct Server {
     clock_offset: i64,
     pub(super) memory: Memory,
     pub(super) snapshot: Option<Memory>,
-    /// Attempts whose votes a snapshot restored. No client has to release them.
-    restored: Vec<LeaseId>,
+    /// Attempts whose votes a snapshot restored. No client has to release these votes.
+    restored_attempts: Vec<LeaseId>,
     /// Tickets of queue positions that a snapshot restored.
     restored_tickets: Vec<Ticket>,
-    /// When the node last lost its current memory.
+    /// The virtual time at which the node last lost its memory.
     pub(super) memory_lost_at: u64,
+    /// The virtual time until which the node is stopped, and keeps its connections.
     pub(super) frozen_until: u64,
-    pub(super) to_client_cut_until: u64,
+    /// The virtual time until which the node is down after a crash, and refuses connections.
+    pub(super) down_until: u64,
     /// Messages that a frozen node has not read yet.
     pub(super) backlog: VecDeque<(usize, ToNode)>,
     /// The connection on which each client listens for hints.
     pub(super) listeners: BTreeMap<Channel, usize>,
-    /// Whether an acquire raises the fence of another attempt's vote. This is the node's part of a run without
-    /// `raise-own-votes`.
+    /// Whether an acquire raises the fence of another attempt's vote, as in a run without the rule `raise-own-votes`.
     raises_any_vote: bool,
-    /// Whether the node adds up claims. This is the node's part of a run without `highest-claim`.
+    /// Whether the node adds up the times that clients measured of its quarantine, as in a run without the rule
+    /// `highest-claim`.
     adds_up_claims: bool,
     /// A deliberate bug in the node's retirements.
     flaw: Option<Flaw>,
     /// The attempts whose first acquire was refused, for `raises_any_vote`.
-    refused: BTreeSet<LeaseId>,
+    refused_attempts: BTreeSet<LeaseId>,
 }
 
 /// A value for the lock with this key.
 pub(super) type Keyed<T> = (String, T);
 
-/// A message to clients other than the sender of the request.
+/// A message to other clients than the one whose request causes it.
 pub(super) enum Notice {
     Hint(Channel, Ticket, Option<Handoff>),
     Broken(String),
@@ -76,21 +78,21 @@ impl Server {
             clock_offset: 0,
             memory: Memory::default(),
             snapshot: None,
-            restored: Vec::new(),
+            restored_attempts: Vec::new(),
             restored_tickets: Vec::new(),
             memory_lost_at: 0,
             frozen_until: 0,
-            to_client_cut_until: 0,
+            down_until: 0,
             backlog: VecDeque::new(),
             listeners: BTreeMap::new(),
             raises_any_vote: false,
             adds_up_claims: false,
             flaw: None,
-            refused: BTreeSet::new(),
+            refused_attempts: BTreeSet::new(),
         }
     }
 
-    /// Gives the node the state of a node that has voted for a long time.
+    /// Initializes the node as one that has voted for a long time.
     pub(crate) fn init_voting(&mut self, constants: Constants) {
         let init = NodeCommand::Init { identity: self.identity(), fresh: Epoch(u128::from(self.restarts)), constants };
         let time = self.time(0);
@@ -102,7 +104,7 @@ impl Server {
         self.raises_any_vote = raises_any_vote;
     }
 
-    /// Sets whether the node adds up the claims about a quarantine.
+    /// Sets whether the node adds up the times that clients measured of its quarantine.
     pub(crate) fn set_adds_up_claims(&mut self, adds_up_claims: bool) {
         self.adds_up_claims = adds_up_claims;
     }
@@ -113,8 +115,8 @@ impl Server {
     }
 
     /// Stores the fence of an earlier lease. The fence is ahead of the node's clock by `ahead_micros`.
-    pub(crate) fn store_fence(&mut self, key: String, clock_ahead_micros: i64) {
-        let fence = Fence::new(self.time(0).wall_micros.saturating_add_signed(clock_ahead_micros));
+    pub(crate) fn store_fence(&mut self, key: String, ahead_micros: i64) {
+        let fence = Fence::new(self.time(0).wall_micros.saturating_add_signed(ahead_micros));
         let (by, ticket, holder) = (LeaseId::from_bits(0), None, String::new());
         let note = FenceNote { fence, by, since_micros: 0, ticket, holder, until: u64::MAX };
         self.memory.records.entry(key).or_default().fence = Some(note);
@@ -134,14 +136,15 @@ impl Server {
         NodeTime::wall(self.clock.read(now) / 1_000)
     }
 
-    pub(super) fn set_clock(&mut self, now: u64, by: i64) {
+    /// Steps the clock by `by` nanoseconds.
+    pub(super) fn step_clock(&mut self, now: u64, by: i64) {
         self.clock.jump(now, by);
         self.clock_offset += by;
     }
 
     /// Undoes all changes of the node's clock.
     pub(super) fn reset_clock(&mut self, now: u64) {
-        self.set_clock(now, -self.clock_offset);
+        self.step_clock(now, -self.clock_offset);
         self.clock.set_rate(now, 0);
     }
 
@@ -160,15 +163,16 @@ impl Server {
         self.replace(memory);
     }
 
+    /// Replaces the node's memory, and records what the new memory restores.
     fn replace(&mut self, memory: Memory) {
         let votes = memory.records.values().filter_map(|record| record.vote.as_ref());
-        self.restored.extend(votes.map(|vote| vote.attempt));
+        self.restored_attempts.extend(votes.map(|vote| vote.attempt));
         let entries = memory.records.values().flat_map(|record| &record.entries);
-        self.restored.extend(entries.map(|entry| entry.attempt));
+        self.restored_attempts.extend(entries.map(|entry| entry.attempt));
         let queued = || memory.records.values().flat_map(|record| &record.queue);
         self.restored_tickets.extend(queued().map(|queued| queued.waiter.ticket));
-        // Before the node has a new epoch, it may hand its vote to a waiter that the snapshot restored.
-        self.restored.extend(queued().filter_map(|queued| Some(queued.request.as_ref()?.1.attempt())));
+        // Until the node has a new epoch, it may hand its vote to a waiter that the snapshot restored.
+        self.restored_attempts.extend(queued().filter_map(|queued| Some(queued.request.as_ref()?.1.attempt())));
         self.memory = memory;
     }
 
@@ -177,7 +181,7 @@ impl Server {
         self.memory = Memory::default();
     }
 
-    /// Executes a request.
+    /// Answers a question. Also returns the messages to other clients.
     pub(super) fn serve(&mut self, question: &Question, now: u64) -> (Said, Vec<Notice>) {
         let time = self.time(now);
         let mut notices = Vec::new();
@@ -223,10 +227,10 @@ impl Server {
         let Some(record) = records.get_mut(key) else { return Vote::Refusal(Refusal::Absent) };
         let has_listener = |channel| self.listeners.contains_key(&channel);
         let mut answer = apply(life, record, request, epoch, now, has_listener);
-        // A client that does not wait repeats an acquire only to seal, which raises a fence.
+        // A client that does not wait repeats an acquire only to raise a fence (to seal).
         if let (true, Request::Acquire { proposal, waiter: None, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
             (self.raises_any_vote, request, &answer.vote, &mut record.fence)
-            && !self.refused.insert(request.attempt())
+            && !self.refused_attempts.insert(request.attempt())
         {
             note.fence = note.fence.max(*proposal);
             answer.vote = Vote::grant(note.fence);
@@ -250,7 +254,8 @@ impl Server {
         answer.vote
     }
 
-    /// The votes and queue positions on this node, except for those that a snapshot restored.
+    /// The votes and queue positions on this node, each with the key of its lock, except for those that a snapshot
+    /// restored.
     pub(super) fn leftovers(&mut self, now: u64) -> (Vec<Keyed<LeaseId>>, Vec<Keyed<Waiter>>) {
         let time = self.time(now);
         let (mut votes, mut queued) = (Vec::new(), Vec::new());
@@ -259,7 +264,9 @@ impl Server {
             let single_vote = record.vote.iter().filter(|_| record.entries.is_empty()).map(|vote| vote.attempt);
             let attempts = single_vote.chain(record.entries.iter().map(|entry| entry.attempt));
             votes.extend(
-                attempts.filter(|attempt| !self.restored.contains(attempt)).map(|attempt| (key.clone(), attempt)),
+                attempts
+                    .filter(|attempt| !self.restored_attempts.contains(attempt))
+                    .map(|attempt| (key.clone(), attempt)),
             );
             let waiters = record.queue.iter().map(|queued| queued.waiter);
             let waiters = waiters.filter(|waiter| !self.restored_tickets.contains(&waiter.ticket));

@@ -11,15 +11,16 @@ pub(super) type TaskFuture = Pin<Box<dyn Future<Output = ()>>>;
 
 #[derive(Default)]
 pub(super) struct Tasks {
-    slots: Vec<Slot>,
-    /// The tasks that were woken.
+    tasks: Vec<SpawnedTask>,
+    /// The indexes of the tasks that were woken.
     ready: Arc<Mutex<Vec<usize>>>,
 }
 
-struct Slot {
+/// A task of a client.
+struct SpawnedTask {
     client: usize,
     /// The future. `None` while the task is polled, and when the task has ended.
-    task_future: Option<TaskFuture>,
+    future: Option<TaskFuture>,
     waker: Waker,
 }
 
@@ -43,15 +44,15 @@ impl Wake for TaskWaker {
 
 impl Tasks {
     pub(super) fn add(&mut self, client: usize, task_future: TaskFuture) {
-        let task = self.slots.len();
+        let task = self.tasks.len();
         let task_waker = Arc::new(TaskWaker { task, ready: Arc::clone(&self.ready) });
-        self.slots.push(Slot { client, task_future: Some(task_future), waker: task_waker.into() });
+        self.tasks.push(SpawnedTask { client, future: Some(task_future), waker: task_waker.into() });
         self.ready.lock().unwrap_or_else(PoisonError::into_inner).push(task);
     }
 
-    /// Removes all tasks of a killed client.
+    /// Removes and returns the futures of all tasks of a killed client.
     fn remove_tasks_of(&mut self, client: usize) -> Vec<TaskFuture> {
-        self.slots.iter_mut().filter(|slot| slot.client == client).filter_map(|slot| slot.task_future.take()).collect()
+        self.tasks.iter_mut().filter(|task| task.client == client).filter_map(|task| task.future.take()).collect()
     }
 }
 
@@ -61,7 +62,7 @@ impl World {
         self.tasks.borrow_mut().add(client, Box::pin(task_future));
     }
 
-    /// Polls woken tasks until all tasks wait.
+    /// Polls woken tasks until no task is woken, except for tasks of frozen clients.
     pub(super) fn run_tasks(&self) {
         while let Some((task, client, mut task_future, waker)) = self.next_task() {
             self.run_as(client);
@@ -69,29 +70,30 @@ impl World {
                 let mut tasks = self.tasks.borrow_mut();
                 let is_alive = self.state.borrow().clients[client].is_alive;
                 if is_alive {
-                    tasks.slots[task].task_future = Some(task_future);
+                    tasks.tasks[task].future = Some(task_future);
                 }
             }
         }
     }
 
+    /// Picks a woken task of a client that is not frozen. Returns its index, client, future and waker.
     fn next_task(&self) -> Option<(usize, usize, TaskFuture, Waker)> {
         let mut tasks = self.tasks.borrow_mut();
         let mut state = self.state.borrow_mut();
         let ready = Arc::clone(&tasks.ready);
         let mut ready = ready.lock().unwrap_or_else(PoisonError::into_inner);
-        ready.retain(|task| tasks.slots[*task].task_future.is_some());
-        let is_awake = |task: &usize| state.clients[tasks.slots[*task].client].frozen_until <= state.now;
-        let awake: Vec<usize> = ready.iter().copied().filter(is_awake).collect();
-        if awake.is_empty() {
+        ready.retain(|task| tasks.tasks[*task].future.is_some());
+        let can_run = |task: &usize| state.clients[tasks.tasks[*task].client].frozen_until <= state.now;
+        let runnable: Vec<usize> = ready.iter().copied().filter(can_run).collect();
+        if runnable.is_empty() {
             return None;
         }
-        let task = state.rng.pick(&awake);
+        let task = state.rng.pick(&runnable);
         ready.retain(|other| *other != task);
         state.steps += 1;
         state.fingerprint = mix_hash(state.fingerprint, task as u64);
-        let slot = &mut tasks.slots[task];
-        Some((task, slot.client, slot.task_future.take()?, slot.waker.clone()))
+        let SpawnedTask { client, future, waker } = &mut tasks.tasks[task];
+        Some((task, *client, future.take()?, waker.clone()))
     }
 
     /// Kills a client: none of its tasks runs any more.
@@ -99,12 +101,12 @@ impl World {
         {
             let mut state = self.state.borrow_mut();
             state.clients[client].is_alive = false;
-            state.running = client;
+            state.running_client = client;
             state.ledger.kill(client);
         }
-        let task_future = self.tasks.borrow_mut().remove_tasks_of(client);
-        // The client is dead, so messages that the destructors send are dropped.
-        drop(task_future);
+        let task_futures = self.tasks.borrow_mut().remove_tasks_of(client);
+        // The client is dead, so messages that the destructors of the futures send are lost.
+        drop(task_futures);
     }
 
     /// Ends all tasks.

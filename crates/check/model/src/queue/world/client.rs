@@ -17,20 +17,24 @@ use quorlock_core::vote::{Handoff, Outcome};
 
 use super::{TTL, World};
 
+/// The messages in flight between a client and a node.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Link {
+    /// The requests with their send times.
     pub(super) requests: VecDeque<(Request, Moment)>,
     pub(super) replies: VecDeque<Message>,
     pub(super) hints: u32,
 }
 
-/// A reply or a handoff from a node. A link delivers them in order.
+/// A message from a node that stays in order: a reply or a handoff.
 #[derive(Clone, Debug)]
 pub(super) enum Message {
     Vote(LeaseId, Outcome),
     Handoff(Handoff),
 }
 
+/// A generator of unique numbers, which are the same in every search. Without a seed the numbers are small, so a random
+/// delay that is computed from such a number has its shortest length.
 #[derive(Clone, Debug)]
 pub(super) struct FixedRng {
     seed: Option<u64>,
@@ -38,7 +42,6 @@ pub(super) struct FixedRng {
 }
 
 impl Rng for FixedRng {
-    // The numbers are unique, and the same in every run. Without a seed, every delay is the shortest.
     fn bits(&mut self) -> u64 {
         self.next += 1;
         self.seed.map_or(self.next, |seed| Seeded::new(seed ^ self.next).bits())

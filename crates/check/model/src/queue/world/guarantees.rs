@@ -10,8 +10,8 @@ impl World {
     pub(super) fn check_win(&mut self, index: usize, fence: Fence) {
         let modes: Vec<Mode> =
             self.clients.iter().filter_map(|client| Some(client.hold.as_ref()?.terms().mode)).collect();
-        let mine = self.clients[index].hold.as_ref().map(|hold| hold.terms().mode);
-        match mine {
+        let winners_mode = self.clients[index].hold.as_ref().map(|hold| hold.terms().mode);
+        match winners_mode {
             Some(Mode::Slot { permits, .. }) => {
                 assert!(modes.len() <= permits as usize, "{} holders of {permits} slots", modes.len());
                 let has_duplicate = modes.iter().enumerate().any(|(at, mode)| modes[..at].contains(mode));

@@ -35,11 +35,12 @@ impl World {
         NodeTime::wall(START_MILLIS * 1_000 + self.now.as_nanos() / 1_000)
     }
 
+    /// Delivers the next request to the node, which sends its reply and perhaps a hint or a handoff.
     pub(super) fn deliver(&mut self, index: usize, node: usize) {
         let now = self.node_time();
         let Some((request, sent)) = self.clients[index].links[node].requests.pop_front() else { return };
         let record = &mut self.records[node];
-        if self.flaws.keeps_dead_positions {
+        if self.flaws.never_expires_positions {
             record.queue.iter_mut().for_each(|queued| queued.until = u64::MAX);
         }
         let removed_queue = if self.flaws.ignores_queue && request.may_grant() {
@@ -49,7 +50,7 @@ impl World {
             Vec::new()
         };
         let yielding_ticket = match &request {
-            Request::Release { parting: Some(Parting::Yield(waiter)), .. } if self.flaws.accepts_after_yield => {
+            Request::Release { parting: Some(Parting::Yield(waiter)), .. } if self.flaws.keeps_yielded_requests => {
                 Some(waiter.ticket)
             }
             _ => None,

@@ -14,8 +14,8 @@ use super::client::Message;
 
 impl World {
     /// Everything that affects the future, as text. `Debug` hides attempts, so the text shows for each attempt its
-    /// client and the number of later attempts of that client. It replaces fences by small numbers. It contains no
-    /// random numbers, because without a seed they have no effect.
+    /// client and the number of later attempts of that client. Fences are replaced by small numbers. The state of the
+    /// random generator is left out, because without a seed it has no effect.
     pub fn key(&self) -> String {
         let mut latest = vec![0; self.clients.len()];
         self.attempts.values().for_each(|(client, serial)| latest[*client] = latest[*client].max(*serial));
@@ -55,8 +55,9 @@ impl World {
                     let _ = match message {
                         Message::Vote(attempt, outcome) => write!(key, "{:?}{outcome:?}", name(attempt)),
                         Message::Handoff(Handoff { attempt, fence }) => {
-                            let of = self.attempts.keys().find(|of| Digest::of(**of) == *attempt).and_then(name);
-                            write!(key, "{of:?}{fence:?}")
+                            let asking_attempt =
+                                self.attempts.keys().find(|other| Digest::of(**other) == *attempt).and_then(name);
+                            write!(key, "{asking_attempt:?}{fence:?}")
                         }
                     };
                 }

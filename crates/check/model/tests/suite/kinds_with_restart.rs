@@ -1,5 +1,6 @@
-//! Searches shared locks, reentrant locks and semaphores while a server restarts: all rules together are sufficient,
-//! and the rule under test is needed. `./x model` also searches the first two setups with a holder that releases.
+//! Searches shared locks, reentrant locks and semaphores, most of them while a server restarts: all rules together are
+//! sufficient, and the rule under test is needed. `./x model` also searches the setups of the first two tests with a
+//! holder that releases.
 
 use std::sync::Arc;
 

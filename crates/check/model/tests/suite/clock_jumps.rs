@@ -1,4 +1,5 @@
-//! If votes expire by a wall clock that jumps, leases may overlap. Fences still differ, and are ordered like the votes.
+//! If votes expire by a wall clock that jumps, leases may overlap. Fences still differ and have the order of the votes:
+//! no server grants the lower of two fences after the higher one.
 
 use std::sync::Arc;
 
@@ -10,8 +11,8 @@ use quorlock_model::search::{find_shortest_violation, search_all_states};
 use quorlock_model::setup::{Flaw, Setup};
 use quorlock_model::world::Violation;
 
-/// Checks that the search of this setup ends without a violation.
-fn assert_ordered(setup: Setup) {
+/// Checks that the search of this setup visits every state and finds no violation.
+fn assert_fences_ordered(setup: Setup) {
     let found = search_all_states(&Arc::new(setup));
     println!("{} states", found.states);
     assert!(found.is_complete && found.counter_example.is_none(), "{:#?}", found.counter_example);
@@ -19,17 +20,17 @@ fn assert_ordered(setup: Setup) {
 
 #[test]
 fn fences_are_ordered_like_votes_that_a_clock_jump_drops() {
-    assert_ordered(votes_dropped_by_clock_jump());
+    assert_fences_ordered(votes_dropped_by_clock_jump());
 }
 
 #[test]
 fn fences_are_ordered_like_votes_that_two_clock_jumps_drop() {
-    assert_ordered(votes_dropped_by_two_clock_jumps());
+    assert_fences_ordered(votes_dropped_by_two_clock_jumps());
 }
 
 #[test]
 fn fences_are_ordered_like_handed_over_votes_that_a_clock_jump_drops() {
-    assert_ordered(votes_dropped_by_clock_jump_with_waiter());
+    assert_fences_ordered(votes_dropped_by_clock_jump_with_waiter());
 }
 
 #[test]

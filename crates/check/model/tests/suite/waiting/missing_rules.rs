@@ -1,4 +1,4 @@
-//! Schedules that serve no waiter if a rule is missing, and all waiters if the rule is in force. All schedules are
+//! Schedules that serve no waiter if a rule is missing, and serve all waiters if the rule is in force. All schedules are
 //! fair: every client polls, and every request is delivered and answered.
 
 use quorlock_core::rules::{Rule, Rules};
@@ -47,7 +47,7 @@ fn assert_votes_stay_split(flaws: Flaws) {
         world.pass_time();
     }
     assert!(
-        world.requests_sent.iter().all(|asked| *asked > 100),
+        world.requests_sent.iter().all(|sent| *sent > 100),
         "every waiter must keep polling: {:?}",
         world.requests_sent
     );
@@ -73,8 +73,8 @@ fn with_yield_split_votes_are_resolved_by_polls_if_hints_are_lost() {
     assert!(serves_all(split_votes(Flaws { loses_hints: true, ..Flaws::default() })));
 }
 
-/// In each round of polls, `B` and `C` each reach one node before `A`, and yield their votes when they learn of `A`.
-/// Hints are lost. Returns whether `A` gets the lock.
+/// In each round of polls, `B` and `C` each get the vote of one node before `A` asks that node, and yield the vote when
+/// they learn of `A`. Hints are lost. Returns whether `A` gets the lock.
 fn is_first_waiter_served(ignores_queue: bool) -> bool {
     let mut world =
         three_waiters(Flaws { ignores_queue, loses_hints: true, sends_no_handoffs: true, ..Flaws::default() });
@@ -88,12 +88,12 @@ fn is_first_waiter_served(ignores_queue: bool) -> bool {
         if world.holders() == [A] {
             return true;
         }
-        assert_eq!(world.votes(), [Some(A), None, None], "A keeps its vote, and the others yielded theirs");
+        assert_eq!(world.votes(), [Some(A), None, None], "A keeps its vote, and B and C yielded theirs");
         assert!(world.pass_time());
         (A..=C).for_each(|client| world.act(Action::Tick(client)));
     }
     assert!(
-        world.requests_sent.iter().all(|asked| *asked > 100),
+        world.requests_sent.iter().all(|sent| *sent > 100),
         "every waiter must keep polling: {:?}",
         world.requests_sent
     );
@@ -110,7 +110,7 @@ fn if_nodes_vote_for_the_head_of_the_queue_the_first_waiter_is_served() {
     assert!(is_first_waiter_served(false));
 }
 
-/// The number of requests that `B` sends in five seconds while `A` holds the lock and only `B` changes anything.
+/// The number of requests that `B` sends in five seconds while `A` holds the lock and no other client asks.
 fn requests_while_held(notifies_yielder: bool) -> usize {
     let mut world = World::new(3, &[Mode::EXCLUSIVE; 2], true, Flaws { notifies_yielder, ..Flaws::default() }, None);
     world.exchange(A, 0);
@@ -126,9 +126,9 @@ fn requests_while_held(notifies_yielder: bool) -> usize {
 }
 
 #[test]
-fn a_waiter_that_its_own_yield_wakes_sends_requests_without_end() {
+fn a_waiter_that_is_notified_of_its_own_yield_sends_requests_without_end() {
     let (with_rule, with_flaw) = (requests_while_held(false), requests_while_held(true));
-    println!("{with_rule} requests; {with_flaw} if its own yield wakes the waiter");
+    println!("{with_rule} requests; {with_flaw} if the waiter is notified of its own yield");
     assert!(with_rule <= 3 * 8, "more than eight polls of three nodes: {with_rule} requests");
     assert!(with_flaw > 2 * with_rule, "the flaw must cause many requests, not {with_flaw}");
 }

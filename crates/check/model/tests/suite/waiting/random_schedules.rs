@@ -1,5 +1,6 @@
-//! With all rules every waiter is served, in random orders of delivery and with various faults. The schedules are fair
-//! in the long run. A failure names the seed of its schedule.
+//! With all rules every waiter is served (gets the lock), in random orders of delivery and with various faults. The
+//! schedules are fair in the long run: every message arrives or is lost, and every timer fires. A failure names the seed
+//! of its schedule.
 
 use quorlock_core::name::OwnerId;
 use quorlock_core::terms::Mode;
@@ -9,12 +10,12 @@ use quorlock_model::queue::world::{Flaws, World};
 #[derive(Clone, Copy, Default)]
 struct Faults {
     flaws: Flaws,
-    /// Lost messages per thousand.
-    lost: u64,
-    /// Steps per thousand in which a node forgets a queue position.
-    forgotten_position: u64,
-    /// Steps per thousand in which time passes before everything is delivered.
-    late: u64,
+    /// How many of 1,000 messages are lost.
+    lost_permille: u64,
+    /// In how many of 1,000 steps a node forgets a queue position.
+    forgotten_positions_permille: u64,
+    /// In how many of 1,000 steps time passes before all messages in flight are delivered.
+    late_messages_permille: u64,
     /// The client that dies, and the step of its death.
     waiter_death: Option<(usize, usize)>,
 }
@@ -30,8 +31,8 @@ impl RandomNumbers {
         (self.0 >> 33) as usize % limit
     }
 
-    fn happens_per_thousand(&mut self, share: u64) -> bool {
-        (self.below(1_000) as u64) < share
+    fn happens(&mut self, permille: u64) -> bool {
+        (self.below(1_000) as u64) < permille
     }
 }
 
@@ -47,27 +48,27 @@ fn serve(nodes: usize, modes: &[Mode], faults: Faults, seed: u64) -> f64 {
             world.kill(client);
             continue;
         }
-        if random.happens_per_thousand(faults.forgotten_position) {
+        if random.happens(faults.forgotten_positions_permille) {
             world.forget_position(random.below(nodes), random.below(modes.len()));
         }
         let actions = world.next_actions();
-        if actions.is_empty() || random.happens_per_thousand(faults.late) {
+        if actions.is_empty() || random.happens(faults.late_messages_permille) {
             assert!(world.pass_time() || !actions.is_empty(), "seed {seed}: no client sends requests any more");
             continue;
         }
         let action = actions[random.below(actions.len())];
-        if !(random.happens_per_thousand(faults.lost) && world.lose(action)) {
+        if !(random.happens(faults.lost_permille) && world.lose(action)) {
             world.act(action);
         }
     }
     world.elapsed_secs()
 }
 
-/// Runs `schedules` schedules. Returns the virtual time of each schedule in seconds, in ascending order.
+/// Serves all waiters in `schedules` schedules. Returns the virtual time of each schedule in seconds, in ascending order.
 fn serve_all(nodes: usize, modes: &[Mode], faults: Faults, schedules: u64) -> Vec<f64> {
-    let mut took: Vec<f64> = (0..schedules).map(|seed| serve(nodes, modes, faults, seed)).collect();
-    took.sort_by(f64::total_cmp);
-    took
+    let mut times: Vec<f64> = (0..schedules).map(|seed| serve(nodes, modes, faults, seed)).collect();
+    times.sort_by(f64::total_cmp);
+    times
 }
 
 fn exclusive(clients: usize) -> Vec<Mode> {
@@ -87,23 +88,24 @@ fn readers_and_writers(clients: u128) -> Vec<Mode> {
     (0..clients).map(mode).collect()
 }
 
-fn kinds() -> [Vec<Mode>; 3] {
+/// The modes of the clients, for each kind of lock that can have waiters.
+fn modes_of_all_kinds() -> [Vec<Mode>; 3] {
     [exclusive(4), readers_and_writers(5), slots(4, 2)]
 }
 
 fn assert_everyone_is_served_with(faults: Faults) {
-    for modes in kinds() {
+    for modes in modes_of_all_kinds() {
         serve_all(3, &modes, faults, 100);
     }
 }
 
 #[test]
 fn hints_are_enough_without_faults() {
-    for modes in kinds() {
+    for modes in modes_of_all_kinds() {
         for nodes in [1, 3, 5] {
-            let took = serve_all(nodes, &modes, Faults::default(), 100);
-            let (half, longest) = (took[took.len() / 2], took[took.len() - 1]);
-            assert!(half < 0.001, "the median wait must be short: {half} s");
+            let times = serve_all(nodes, &modes, Faults::default(), 100);
+            let (median, longest) = (times[times.len() / 2], times[times.len() - 1]);
+            assert!(median < 0.001, "the median wait must be short: {median} s");
             assert!(longest < 0.7, "the longest wait must be shorter than a poll: {longest} s");
         }
     }
@@ -118,17 +120,16 @@ fn everyone_is_served_with_a_node_down() {
 #[test]
 fn hints_work_with_a_node_down() {
     let flaws = Flaws { unreachable_node: Some(1), ..Flaws::default() };
-    let took = serve_all(3, &exclusive(4), Faults { flaws, ..Faults::default() }, 100);
-    assert!(took[took.len() / 2] < 0.001, "{took:?}");
+    let times = serve_all(3, &exclusive(4), Faults { flaws, ..Faults::default() }, 100);
+    assert!(times[times.len() / 2] < 0.001, "{times:?}");
 }
 
 #[test]
 fn clients_that_have_different_slots_on_each_node_are_served() {
-    // With two nodes left, each of two clients may have one slot on the first node and the other slot on the second
-    // node.
+    // With two nodes left, two clients may each have a slot on the first node and the other slot on the second node.
     let flaws = Flaws { unreachable_node: Some(1), ..Flaws::default() };
-    let took = serve_all(3, &slots(4, 2), Faults { flaws, ..Faults::default() }, 100);
-    assert!(took[took.len() - 1] < 5.0, "{took:?}");
+    let times = serve_all(3, &slots(4, 2), Faults { flaws, ..Faults::default() }, 100);
+    assert!(times[times.len() - 1] < 5.0, "{times:?}");
 }
 
 #[test]
@@ -146,17 +147,17 @@ fn everyone_else_is_served_when_a_waiter_dies() {
 
 #[test]
 fn everyone_is_served_despite_forgotten_positions() {
-    assert_everyone_is_served_with(Faults { forgotten_position: 50, ..Faults::default() });
+    assert_everyone_is_served_with(Faults { forgotten_positions_permille: 50, ..Faults::default() });
 }
 
 #[test]
 fn everyone_is_served_despite_lost_messages() {
-    assert_everyone_is_served_with(Faults { lost: 100, ..Faults::default() });
+    assert_everyone_is_served_with(Faults { lost_permille: 100, ..Faults::default() });
 }
 
 #[test]
 fn everyone_is_served_despite_late_messages() {
-    assert_everyone_is_served_with(Faults { late: 100, ..Faults::default() });
+    assert_everyone_is_served_with(Faults { late_messages_permille: 100, ..Faults::default() });
 }
 
 #[test]
@@ -164,9 +165,9 @@ fn everyone_is_served_with_all_faults_at_once() {
     let flaws = Flaws { unreachable_node: Some(2), ..Flaws::default() };
     assert_everyone_is_served_with(Faults {
         flaws,
-        lost: 50,
-        forgotten_position: 20,
-        late: 50,
+        lost_permille: 50,
+        forgotten_positions_permille: 20,
+        late_messages_permille: 50,
         waiter_death: Some((1, 30)),
     });
 }
