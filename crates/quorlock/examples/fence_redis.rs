@@ -32,11 +32,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::memory().await;
 
     // The first holder stalls before its write. Meanwhile its lease ends, and a second client becomes the holder.
-    let first = client.lock("report").acquire().await?;
-    let first_fence = first.fence()?.get();
-    first.release().await?;
-    let second = client.lock("report").acquire().await?;
-    let second_fence = second.fence()?.get();
+    let first_lease = client.lock("report").acquire().await?;
+    let first_fence = first_lease.fence()?.get();
+    first_lease.release().await?;
+    let second_lease = client.lock("report").acquire().await?;
+    let second_fence = second_lease.fence()?.get();
 
     println!("the second holder writes: {}", write(&mut server, "report", "new", second_fence)?);
     println!("the first holder writes too late: {}", write(&mut server, "report", "old", first_fence)?);

@@ -35,11 +35,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let client = Client::memory().await;
 
     // The first holder stalls before its write. Meanwhile its lease ends, and a second client becomes the holder.
-    let first = client.lock("account/7").acquire().await?;
-    let first_fence = first.fence()?.get();
-    first.release().await?;
-    let second = client.lock("account/7").acquire().await?;
-    let second_fence = second.fence()?.get();
+    let first_lease = client.lock("account/7").acquire().await?;
+    let first_fence = first_lease.fence()?.get();
+    first_lease.release().await?;
+    let second_lease = client.lock("account/7").acquire().await?;
+    let second_fence = second_lease.fence()?.get();
 
     println!("the second holder writes: {}", write(&database, "7", 200, second_fence)?);
     println!("the first holder writes too late: {}", write(&database, "7", 100, first_fence)?);

@@ -13,10 +13,10 @@ use quorlock::{Break, Client, Lease, MemoryNodes};
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // Both clients use the same node, like two hosts that connect to the same server.
     let nodes = MemoryNodes::new(1);
-    let (first, second) = (connect(&nodes).await?, connect(&nodes).await?);
-    let leadership = first.election("cleaner").label("first").acquire().await?;
+    let (first_client, second_client) = (connect(&nodes).await?, connect(&nodes).await?);
+    let leadership = first_client.election("cleaner").label("first").acquire().await?;
     let next_leadership = tokio::spawn({
-        let election = second.election("cleaner").label("second");
+        let election = second_client.election("cleaner").label("second");
         async move { election.acquire().await }
     });
 
@@ -24,8 +24,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // cannot hit a later leader.
     let break_leadership = async {
         tokio::time::sleep(Duration::from_millis(300)).await;
-        let target = second.inspect("cleaner").await?.target().ok_or("there is no leader")?;
-        second.break_lock("cleaner", Break::new(target, "the cleaner is too slow").now()).await?;
+        let target = second_client.inspect("cleaner").await?.target().ok_or("there is no leader")?;
+        second_client.break_lock("cleaner", Break::new(target, "the cleaner is too slow").now()).await?;
         Ok::<_, Box<dyn std::error::Error>>(())
     };
     let (lost, broken) = tokio::join!(run_job_while_leader("first", &leadership), break_leadership);

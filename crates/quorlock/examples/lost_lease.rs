@@ -25,8 +25,8 @@ async fn import(lease: &Lease, rows: u32) -> Result<u32, LostError> {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let nodes = MemoryNodes::new(3);
-    // New nodes do not vote for a while, because they might have lost their memory. `init_cluster` states that these
-    // nodes have never held a lock, so that they vote at once.
+    // New nodes do not vote until a quarantine has ended, because they might have lost their memory. `init_cluster`
+    // states that these nodes have never had a lock, so that they vote at once.
     Client::builder().memory(&nodes).init_cluster().await?;
     let client = Client::builder().memory(&nodes).connect().await?;
     // A short ttl, so that the test does not have to wait long for the lease to end.

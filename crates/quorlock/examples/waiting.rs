@@ -22,8 +22,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
     };
     if urls.is_none() {
-        // New nodes do not vote for a while, because they might have lost their memory. `init_cluster` states that
-        // these nodes have never held a lock, so that they vote at once. Never do this for servers that are in use.
+        // New nodes do not vote until a quarantine has ended, because they might have lost their memory.
+        // `init_cluster` states that these nodes have never had a lock, so that they vote at once. Never call it for
+        // servers that are in use.
         builder().init_cluster().await?;
     }
 

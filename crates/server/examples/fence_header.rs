@@ -28,11 +28,12 @@ pub(crate) async fn check_fence(State(fences): State<HighestFences>, request: Re
         let mut fences = fences.lock().unwrap_or_else(PoisonError::into_inner);
         Arc::clone(fences.entry(request.uri().path().to_owned()).or_default())
     };
-    // Keep the mutex locked until the handler has written, so that a stalled request cannot write after a newer one.
+    // Keep the mutex locked until the handler has written, so that a stalled request cannot write after a newer
+    // request.
     let mut highest = highest.lock().await;
     if fence < *highest {
-        let why = format!("fence {fence} is too low: a newer lease with fence {highest} has written\n");
-        return (StatusCode::PRECONDITION_FAILED, why).into_response();
+        let reason = format!("fence {fence} is too low: a newer lease with fence {highest} has written\n");
+        return (StatusCode::PRECONDITION_FAILED, reason).into_response();
     }
     // Raise the fence even if the write fails: no client with a lower fence holds the lock any more.
     *highest = fence;

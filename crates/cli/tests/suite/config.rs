@@ -1,4 +1,4 @@
-//! Settings from flags, the environment and a file; also colours, completions and the manual.
+//! Settings from flags, the environment and a file. Also tests colours, completions and the manual.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::ffi::OsStr;
@@ -47,10 +47,10 @@ fn a_profile_is_selected_by_flag_environment_or_file() {
     let path = configure(&user, file).display().to_string();
     let text = stdout(&user.run(&["config"]));
     assert_eq!(config_line(&text, "ttl"), format!("ttl 20s {path}:4 (profile a)"));
-    let chosen = user.quorlock(&["config"]).env("QUORLOCK_PROFILE", "b").output().unwrap();
-    assert_eq!(config_line(&stdout(&chosen), "ttl"), format!("ttl 21s {path}:6 (profile b)"));
-    let chosen = user.run(&["config", "--profile", "b"]);
-    assert!(stdout(&chosen).contains("config.toml, profile b\n"), "{}", stdout(&chosen));
+    let output = user.quorlock(&["config"]).env("QUORLOCK_PROFILE", "b").output().unwrap();
+    assert_eq!(config_line(&stdout(&output), "ttl"), format!("ttl 21s {path}:6 (profile b)"));
+    let output = user.run(&["config", "--profile", "b"]);
+    assert!(stdout(&output).contains("config.toml, profile b\n"), "{}", stdout(&output));
     assert_fails(&user.run(&["config", "--profile", "c"]), 78, "no profile \"c\"; there are a, b");
 }
 
@@ -88,9 +88,9 @@ fn an_invalid_value_is_reported_with_its_origin() {
 fn the_nodes_of_the_file_are_used_and_their_password_comes_from_a_file() {
     let server = RedisServer::builder().password("correct-horse").start();
     let user = User::new();
-    let secret = user.home.path().join("secret");
-    std::fs::write(&secret, "correct-horse\n").unwrap();
-    let text = format!("nodes = [\"redis://{}\"]\npassword_file = \"{}\"\n", server.addr(), secret.display());
+    let password_path = user.home.path().join("secret");
+    std::fs::write(&password_path, "correct-horse\n").unwrap();
+    let text = format!("nodes = [\"redis://{}\"]\npassword_file = \"{}\"\n", server.addr(), password_path.display());
     configure(&user, &text);
     let output = user.run(&["run", "a", "--", "echo", "in"]);
     assert_eq!(stdout(&output), "in\n", "{}", stderr(&output));
@@ -98,7 +98,7 @@ fn the_nodes_of_the_file_are_used_and_their_password_comes_from_a_file() {
     let output = user.quorlock(&["run", "a", "--", "true"]).env("QUORLOCK_PASSWORD", "wrong-horse").output().unwrap();
     assert_fails(&output, 77, "access denied");
     assert!(!stderr(&output).contains("horse"), "{}", stderr(&output));
-    std::fs::remove_file(&secret).unwrap();
+    std::fs::remove_file(&password_path).unwrap();
     assert_fails(&user.run(&["run", "a", "--", "true"]), 78, "cannot read the password");
 }
 
@@ -130,13 +130,13 @@ fn run_with_nodes(user: &User, nodes: &str) -> Output {
 #[test]
 fn an_empty_list_of_nodes_is_an_error() {
     let user = User::new();
-    for blank in ["", " ", ",", " , ,"] {
-        let output = user.run(&["run", "a", "--nodes", blank, "--", "true"]);
+    for list in ["", " ", ",", " , ,"] {
+        let output = user.run(&["run", "a", "--nodes", list, "--", "true"]);
         assert_fails(&output, 78, "--nodes: the list of nodes");
-        assert_fails(&run_with_nodes(&user, blank), 78, "$QUORLOCK_NODES");
+        assert_fails(&run_with_nodes(&user, list), 78, "$QUORLOCK_NODES");
     }
-    for blank in ["[]", "[\"\"]", "\" \"", "[\"redis://:hush@a\", \" \"]"] {
-        let path = configure(&user, &format!("# ours\nnodes = {blank}\n")).display().to_string();
+    for list in ["[]", "[\"\"]", "\" \"", "[\"redis://:hush@a\", \" \"]"] {
+        let path = configure(&user, &format!("# ours\nnodes = {list}\n")).display().to_string();
         let output = user.run(&["run", "a", "--", "true"]);
         assert_fails(&output, 78, &format!("{path}:2: nodes: the list of nodes"));
         assert!(!stderr(&output).contains("hush"), "{}", stderr(&output));
@@ -161,8 +161,8 @@ fn a_variable_that_is_empty_or_not_utf8_is_an_error() {
         let output = user.quorlock(&["run", "a", "--", "true"]).env(name, "").output().unwrap();
         assert_fails(&output, 78, &format!("${name} is set but empty"));
     }
-    let garbage = OsStr::from_bytes(b"redis://a\xff");
-    let output = user.quorlock(&["run", "a", "--", "true"]).env("QUORLOCK_NODES", garbage).output().unwrap();
+    let invalid_utf8 = OsStr::from_bytes(b"redis://a\xff");
+    let output = user.quorlock(&["run", "a", "--", "true"]).env("QUORLOCK_NODES", invalid_utf8).output().unwrap();
     assert_fails(&output, 78, "$QUORLOCK_NODES is not valid UTF-8");
 }
 
@@ -206,9 +206,9 @@ fn run_names_its_nodes_if_verbose_or_on_a_terminal() {
     assert!(!stderr(&output).contains("horse"), "{}", stderr(&output));
     assert_eq!(stderr(&run(&[]).output().unwrap()), "", "the nodes are printed without a terminal");
     Pty::spawn(&run(&[])).wait_for_text(&line);
-    let mut quiet = Pty::spawn(&run(&["-q"]));
-    assert!(quiet.wait().success());
-    assert_eq!(quiet.text().trim(), "");
+    let mut quiet_terminal = Pty::spawn(&run(&["-q"]));
+    assert!(quiet_terminal.wait().success());
+    assert_eq!(quiet_terminal.text().trim(), "");
 
     let output = user.run(&["run", "a", "-v", "--", "true"]);
     let text = stderr(&output);
@@ -218,15 +218,15 @@ fn run_names_its_nodes_if_verbose_or_on_a_terminal() {
 #[test]
 fn the_searched_files_are_listed() {
     let user = User::new();
-    let own = user.home.path().join("quorlock/config.toml").display().to_string();
+    let own_path = user.home.path().join("quorlock/config.toml").display().to_string();
     let text = stdout(&user.run(&["config"]));
-    let system = "/etc/quorlock/config.toml";
-    assert!(text.contains(&format!("\nlooked for: {own}, {system}\n")), "{text}");
+    let system_path = "/etc/quorlock/config.toml";
+    assert!(text.contains(&format!("\nlooked for: {own_path}, {system_path}\n")), "{text}");
     let value: serde_json::Value = serde_json::from_slice(&user.run(&["config", "--json"]).stdout).unwrap();
-    assert_eq!(value["looked_for"], serde_json::json!([own, system]));
+    assert_eq!(value["looked_for"], serde_json::json!([own_path, system_path]));
     configure(&user, "ttl = \"20s\"\n");
     assert!(
-        stdout(&user.run(&["config"])).contains(&format!("\nlooked for: {own}\n")),
+        stdout(&user.run(&["config"])).contains(&format!("\nlooked for: {own_path}\n")),
         "paths after the first file are listed"
     );
 }
@@ -253,17 +253,17 @@ fn a_broken_link_to_the_folder_of_the_file_is_an_error_that_names_the_link() {
         assert_fails(&output, 78, &format!("{} is a link to {target}, which is not a folder", link.display()));
     }
     let user = User::new();
-    let missing = user.home.path().join("no/such/folder");
-    let output = user.quorlock(&["run", "a", "--", "true"]).env("XDG_CONFIG_HOME", missing).output().unwrap();
+    let missing_folder = user.home.path().join("no/such/folder");
+    let output = user.quorlock(&["run", "a", "--", "true"]).env("XDG_CONFIG_HOME", missing_folder).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
 }
 
 #[test]
-fn an_unknown_quorlock_variable_is_an_error_that_names_the_closest_one() {
+fn an_unknown_quorlock_variable_is_an_error_that_names_the_closest_variable() {
     let user = User::new();
-    let with =
+    let run_with =
         |name: &str| user.quorlock(&["run", "a", "--", "true"]).env(name, "redis://127.0.0.1:1").output().unwrap();
-    for (unknown, message) in [
+    for (name, message) in [
         ("QUORLOCK_NODE", "$QUORLOCK_NODE is not a variable of quorlock; did you mean $QUORLOCK_NODES?"),
         ("QUORLOCK_NODES_", "did you mean $QUORLOCK_NODES?"),
         ("QUORLOCK_REQUIRE_CLUSTERS", "did you mean $QUORLOCK_REQUIRE_CLUSTER?"),
@@ -273,13 +273,13 @@ fn an_unknown_quorlock_variable_is_an_error_that_names_the_closest_one() {
         ),
         ("QUORLOCK_", "$QUORLOCK_ is not"),
     ] {
-        assert_fails(&with(unknown), 78, message);
+        assert_fails(&run_with(name), 78, message);
     }
-    let garbage = OsStr::from_bytes(b"QUORLOCK_N\xff");
-    let output = user.quorlock(&["config"]).env(garbage, "1").output().unwrap();
+    let invalid_utf8 = OsStr::from_bytes(b"QUORLOCK_N\xff");
+    let output = user.quorlock(&["config"]).env(invalid_utf8, "1").output().unwrap();
     assert_fails(&output, 78, "is not a variable of quorlock");
     // Variables of our tests, of Kubernetes for a service called quorlock, and of another program.
-    for known in [
+    for name in [
         "QUORLOCK_WITHOUT",
         "QUORLOCK_REDIS_SERVER",
         "QUORLOCK_TEST_ROLE",
@@ -289,7 +289,7 @@ fn an_unknown_quorlock_variable_is_an_error_that_names_the_closest_one() {
         "QUORLOCK_WEB_PORT_8080_TCP_ADDR",
         "QUORLOCKS",
     ] {
-        assert!(with(known).status.success(), "{known}: {}", stderr(&with(known)));
+        assert!(run_with(name).status.success(), "{name}: {}", stderr(&run_with(name)));
     }
 }
 

@@ -23,8 +23,8 @@ fn without_a_terminal_the_demo_prints_lines_and_ends_with_the_verdict() {
     for line in ["crashed", "is back, empty: in quarantine", "has deploy with fence", "releases report"] {
         assert!(text.contains(line), "no {line:?} in {text}");
     }
-    let last = text.lines().last().unwrap();
-    assert!(last.starts_with("✓ ") && last.contains(" 0 overlaps, fences increasing"), "{last}");
+    let last_line = text.lines().last().unwrap();
+    assert!(last_line.starts_with("✓ ") && last_line.contains(" 0 overlaps, fences increasing"), "{last_line}");
 }
 
 #[test]
@@ -34,17 +34,20 @@ fn json_output_is_one_object_and_the_seed_decides_the_plan() {
         assert!(output.status.success(), "{output:?}");
         serde_json::from_str::<Value>(&stdout(&output)).unwrap()
     };
-    let (first, again, other) = (read("7"), read("7"), read("8"));
-    assert_eq!((&first["v"], &first["seed"], &first["seconds"]), (&1.into(), &7.into(), &3.into()));
-    assert_eq!((&first["nodes"], &first["workers"]), (&5.into(), &12.into()));
-    assert_eq!((&first["overlaps"], &first["fences_increasing"]), (&0.into(), &true.into()));
-    assert!(first["grants"].as_u64() > Some(0), "{first}");
-    let grants = first["names"].as_array().unwrap().iter().map(|name| name["grants"].as_u64().unwrap());
-    assert_eq!((grants.len(), grants.sum::<u64>()), (3, first["grants"].as_u64().unwrap()));
-    assert_eq!(first["violations"], Value::Array(vec![]));
-    assert_eq!(first["plan"][0]["fault"], "crash");
-    assert_eq!(first["plan"], again["plan"]);
-    assert_ne!(first["plan"], other["plan"]);
+    let (first_report, second_report, other_report) = (read("7"), read("7"), read("8"));
+    assert_eq!(
+        (&first_report["v"], &first_report["seed"], &first_report["seconds"]),
+        (&1.into(), &7.into(), &3.into())
+    );
+    assert_eq!((&first_report["nodes"], &first_report["workers"]), (&5.into(), &12.into()));
+    assert_eq!((&first_report["overlaps"], &first_report["fences_increasing"]), (&0.into(), &true.into()));
+    assert!(first_report["grants"].as_u64() > Some(0), "{first_report}");
+    let grants = first_report["names"].as_array().unwrap().iter().map(|name| name["grants"].as_u64().unwrap());
+    assert_eq!((grants.len(), grants.sum::<u64>()), (3, first_report["grants"].as_u64().unwrap()));
+    assert_eq!(first_report["violations"], Value::Array(vec![]));
+    assert_eq!(first_report["plan"][0]["fault"], "crash");
+    assert_eq!(first_report["plan"], second_report["plan"]);
+    assert_ne!(first_report["plan"], other_report["plan"]);
 }
 
 #[test]
@@ -71,7 +74,7 @@ fn on_a_terminal_the_demo_shows_holders_waiters_a_quarantine_and_the_verdict() {
     let boxes: Vec<&str> = text.lines().filter(|line| line.starts_with('│')).collect();
     assert!(boxes.len() > 10 && boxes.iter().all(|line| line.ends_with('│')), "{text}");
     assert!(pty.wait().success());
-    // The report after the picture.
+    // After the picture of the cluster, the demo prints its report.
     pty.wait_for_text("LAST FENCE");
     pty.wait_for_text(" 0 overlaps, fences increasing");
     assert!(pty.is_restored(), "{}", pty.text());
@@ -83,7 +86,7 @@ fn q_ends_the_demo_with_the_verdict() {
     pty.wait_for_text("queue");
     pty.type_keys(b"xq");
     assert!(pty.wait().success());
-    // The report after the picture.
+    // After the picture of the cluster, the demo prints its report.
     pty.wait_for_text("LAST FENCE");
     pty.wait_for_text(" 0 overlaps, fences increasing");
     assert!(pty.is_restored(), "{}", pty.text());
@@ -96,7 +99,7 @@ fn an_interrupt_restores_the_terminal() {
     assert!(!pty.is_restored());
     pty.type_keys(b"\x03");
     assert_eq!(pty.wait().code(), Some(130));
-    // The report after the picture.
+    // After the picture of the cluster, the demo prints its report.
     pty.wait_for_text("LAST FENCE");
     pty.wait_for_text(" 0 overlaps, fences increasing");
     assert!(pty.is_restored(), "{}", pty.text());

@@ -12,9 +12,9 @@ use serde_json::Value;
 use crate::common::setup::Setup;
 use crate::common::{User, assert_fails, signal, stderr, stdout};
 
-/// Returns a setup with a file, one with one server, and one with three servers.
+/// Returns three setups: with an SQLite file, with one server, and with three servers.
 fn setups() -> impl Iterator<Item = Setup> {
-    [Setup::file, || Setup::with_servers(1), Setup::servers].into_iter().map(|setup| setup())
+    [Setup::with_file, || Setup::with_servers(1), Setup::with_three_servers].into_iter().map(|setup| setup())
 }
 
 impl Setup {
@@ -24,8 +24,8 @@ impl Setup {
 
     /// Acquires a lease, and returns its text.
     fn acquire(&self, arguments: &[&str]) -> String {
-        let all: Vec<&str> = ["acquire"].iter().chain(arguments).copied().collect();
-        let output = self.output(&all);
+        let all_arguments: Vec<&str> = ["acquire"].iter().chain(arguments).copied().collect();
+        let output = self.output(&all_arguments);
         assert!(output.status.success(), "{}", stderr(&output));
         let lease = stdout(&output).strip_suffix('\n').unwrap().to_owned();
         assert!(lease.starts_with("q1.") && !lease.contains(char::is_whitespace), "{lease}");
@@ -44,7 +44,7 @@ impl Setup {
         child.wait_with_output().unwrap()
     }
 
-    /// Runs a shell script in which `quorlock` is the tool.
+    /// Runs a shell script, in which `quorlock` is the tested program.
     fn shell(&self, script: &str) -> Output {
         let mut command = Command::new("sh");
         for (name, value) in self.quorlock(&[]).get_envs() {
@@ -93,9 +93,9 @@ fn a_lease_is_extended_checked_and_released_by_other_processes() {
         assert!(setup.is_free("deploy"));
         assert_fails(&setup.run_with_lease(&lease, &["check"]), 79, "the lease is lost");
         assert_fails(&setup.run_with_lease(&lease, &["extend"]), 79, "the lease is lost");
-        let again = setup.run_with_lease(&lease, &["release"]);
-        assert_eq!(stdout(&again), "deploy was not held by this lease any more\n");
-        assert!(again.status.success());
+        let second_release = setup.run_with_lease(&lease, &["release"]);
+        assert_eq!(stdout(&second_release), "deploy was not held by this lease any more\n");
+        assert!(second_release.status.success());
     }
 }
 
@@ -152,7 +152,7 @@ fn a_shell_that_evaluates_the_output_gets_the_exit_code_of_a_failure() {
 
 #[test]
 fn a_shell_that_evaluates_the_output_gets_the_exit_code_of_invalid_arguments() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     for arguments in
         ["--format sh --bogus", "--bogus --format=sh", "-n -w 5s --format sh", "--format bash", "--fromat sh"]
     {
@@ -167,7 +167,7 @@ fn a_shell_that_evaluates_the_output_gets_the_exit_code_of_invalid_arguments() {
 
 #[test]
 fn a_script_that_checks_the_exit_code_continues_only_with_a_lease() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let script = |acquire: &str| {
         let output = setup.shell(&format!("lease=$({acquire} --format sh) || exit\neval \"$lease\"\nquorlock check"));
         (stdout(&output).lines().count(), output.status.code())
@@ -180,33 +180,34 @@ fn a_script_that_checks_the_exit_code_continues_only_with_a_lease() {
 
 #[test]
 fn a_ttl_must_not_exceed_the_max_ttl() {
-    let short = ["--max-ttl", "4s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
-    let setup = Setup::file();
-    let with = |arguments: &[&str]| setup.output(&[arguments, &short].concat());
+    let constants = ["--max-ttl", "4s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
+    let setup = Setup::with_file();
+    let run_with_constants = |arguments: &[&str]| setup.output(&[arguments, &constants].concat());
     let own_pid = std::process::id().to_string();
-    let acquired = with(&["acquire", "deploy", "--ttl", "4s", "--keep-while-pid", &own_pid]);
+    let acquired = run_with_constants(&["acquire", "deploy", "--ttl", "4s", "--keep-while-pid", &own_pid]);
     assert!(acquired.status.success(), "{}", stderr(&acquired));
     assert_eq!(setup.keepers().len(), 1);
-    // The configured ttl is too long for this cluster, which must not affect commands that acquire no lock.
+    // The default ttl is too long for this cluster, which must not affect commands that acquire no lock.
     for command in [&["status", "deploy"][..], &["list"], &["history"], &["doctor"], &["nodes"]] {
-        assert!(with(command).status.success(), "{command:?}: {}", stderr(&with(command)));
+        assert!(run_with_constants(command).status.success(), "{command:?}: {}", stderr(&run_with_constants(command)));
     }
-    let released = setup.quorlock(&["release"]).args(short).env("QUORLOCK_LEASE", stdout(&acquired).trim()).output();
+    let released =
+        setup.quorlock(&["release"]).args(constants).env("QUORLOCK_LEASE", stdout(&acquired).trim()).output();
     assert_eq!(stdout(&released.unwrap()), "deploy is released\n");
-    let flag = "--ttl must be between 100ms and the max_ttl of 4s";
+    let flag_message = "--ttl must be between 100ms and the max_ttl of 4s";
     for (arguments, code, message) in
-        [(&["--ttl", "5s"][..], 64, flag), (&["--ttl", "50ms"], 64, flag), (&[], 78, "out of bounds")]
+        [(&["--ttl", "5s"][..], 64, flag_message), (&["--ttl", "50ms"], 64, flag_message), (&[], 78, "out of bounds")]
     {
-        assert_fails(&with(&[&["acquire", "deploy"], arguments].concat()), code, message);
+        assert_fails(&run_with_constants(&[&["acquire", "deploy"], arguments].concat()), code, message);
         let grace = ["--kill-grace", "10ms", "--", "true"];
-        let ran = setup.output(&[&["run", "deploy"], arguments, &short, &grace].concat());
-        assert_eq!(ran.status.code(), Some(code), "{}", stderr(&ran));
+        let output = setup.output(&[&["run", "deploy"], arguments, &constants, &grace].concat());
+        assert_eq!(output.status.code(), Some(code), "{}", stderr(&output));
     }
 }
 
 #[test]
 fn memory_nodes_are_refused() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     for command in [&["acquire", "a"][..], &["run", "a", "--", "true"]] {
         let output = setup.quorlock(command).env("QUORLOCK_NODES", "memory:").output().unwrap();
         assert_fails(&output, 78, &format!("quorlock {} cannot use memory: nodes", command[0]));
@@ -232,8 +233,8 @@ fn an_invalid_lease_is_an_error_and_is_not_printed() {
         assert_fails(&setup.run_with_lease("", &[command]), 64, "no lease: set $QUORLOCK_LEASE");
         assert_fails(&setup.output(&[command, "deploy"]), 64, "this is not a lease");
         assert_fails(&setup.run_with_stdin("", &[command, "-"]), 64, "stdin: the lease is empty");
-        for wrong in [truncated.to_owned(), lease.replace("deploy", "deplay"), format!("{lease}{lease}")] {
-            let output = setup.run_with_lease(&wrong, &[command]);
+        for invalid_lease in [truncated.to_owned(), lease.replace("deploy", "deplay"), format!("{lease}{lease}")] {
+            let output = setup.run_with_lease(&invalid_lease, &[command]);
             assert_fails(&output, 64, "$QUORLOCK_LEASE: this lease was truncated or changed");
             assert!(!stderr(&output).contains(&lease[10..40]), "{}", stderr(&output));
         }
@@ -273,28 +274,28 @@ fn a_lease_outlives_the_process_that_acquired_it() {
 #[test]
 fn shared_locks_and_slots_can_be_extended_and_released() {
     for setup in setups() {
-        let (first, second) = (setup.acquire(&["doc", "--shared"]), setup.acquire(&["doc", "--shared"]));
+        let (first_lease, second_lease) = (setup.acquire(&["doc", "--shared"]), setup.acquire(&["doc", "--shared"]));
         assert_fails(&setup.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
-        setup.run_with_lease(&first, &["release"]);
+        setup.run_with_lease(&first_lease, &["release"]);
         assert_fails(&setup.run_with_quorum(&["acquire", "doc", "-n"]), 75, "doc is held");
-        assert!(setup.run_with_lease(&second, &["extend"]).status.success());
-        setup.run_with_lease(&second, &["release"]);
+        assert!(setup.run_with_lease(&second_lease, &["extend"]).status.success());
+        setup.run_with_lease(&second_lease, &["release"]);
         assert!(setup.is_free("doc"));
-        let slots = ["pool", "--slots", "2", "-n"];
-        let (first, _second) = (setup.acquire(&slots), setup.acquire(&slots));
+        let slot_arguments = ["pool", "--slots", "2", "-n"];
+        let (first_lease, _second_lease) = (setup.acquire(&slot_arguments), setup.acquire(&slot_arguments));
         assert_fails(&setup.run_with_quorum(&["acquire", "pool", "--slots", "2", "-n"]), 75, "pool is held");
-        assert!(setup.run_with_lease(&first, &["check"]).status.success());
-        assert!(setup.run_with_lease(&first, &["release"]).status.success());
-        setup.acquire(&slots);
+        assert!(setup.run_with_lease(&first_lease, &["check"]).status.success());
+        assert!(setup.run_with_lease(&first_lease, &["release"]).status.success());
+        setup.acquire(&slot_arguments);
     }
 }
 
 #[test]
 fn a_lease_is_kept_only_while_a_process_lives() {
     for setup in setups() {
-        // `cat` ends with this test in any case.
-        let mut watched = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-        let pid = watched.id().to_string();
+        // `cat` ends at the latest when this test ends, because its stdin is closed then.
+        let mut watched_process = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let pid = watched_process.id().to_string();
         let lease = setup.acquire(&["deploy", "--ttl", "5s", "--keep-while-pid", &pid]);
         // Check for longer than the ttl.
         let end = Instant::now() + Duration::from_secs(7);
@@ -306,10 +307,10 @@ fn a_lease_is_kept_only_while_a_process_lives() {
         eventually("a quorum reports that the lease is held", || {
             setup.run_with_lease(&lease, &["check"]).status.success()
         });
-        watched.kill().unwrap();
+        watched_process.kill().unwrap();
         // The process is not reaped yet, but it has ended, which must be enough.
         eventually("the lock is free", || setup.is_free("deploy"));
-        watched.wait().unwrap();
+        watched_process.wait().unwrap();
         assert_fails(&setup.run_with_lease(&lease, &["check"]), 79, "the lease is lost");
         eventually("the keeper has ended", || setup.keepers().is_empty());
     }
@@ -319,7 +320,8 @@ fn a_lease_is_kept_only_while_a_process_lives() {
 fn a_keeper_ends_when_its_lease_is_released() {
     for setup in setups() {
         let pid = std::process::id().to_string();
-        // The ttl leaves the keeper enough time to start. A third of the ttl later, the keeper learns of the release.
+        // The ttl leaves the keeper enough time to start. The keeper learns of the release when it extends the lease,
+        // after a third of the ttl.
         let flags = ["deploy", "--ttl", "6s", "--node-deadline", "3s", "--keep-while-pid", &pid];
         let lease = setup.acquire(&flags);
         assert_eq!(setup.keepers().len(), 1);
@@ -333,9 +335,9 @@ fn a_keeper_ends_when_its_lease_is_released() {
 #[test]
 fn a_lease_cannot_be_kept_for_a_process_that_has_ended() {
     let setup = setups().next().unwrap();
-    let mut ended = Command::new("true").spawn().unwrap();
-    ended.wait().unwrap();
-    let pid = ended.id().to_string();
+    let mut ended_process = Command::new("true").spawn().unwrap();
+    ended_process.wait().unwrap();
+    let pid = ended_process.id().to_string();
     assert_fails(&setup.output(&["acquire", "deploy", "--keep-while-pid", &pid]), 64, "is not a running process");
     assert!(setup.is_free("deploy"));
 }
@@ -343,8 +345,8 @@ fn a_lease_cannot_be_kept_for_a_process_that_has_ended() {
 #[test]
 fn a_lease_that_cannot_be_printed_is_released() {
     for setup in setups() {
-        let full = File::options().write(true).open("/dev/full").unwrap();
-        let output = setup.quorlock(&["acquire", "deploy"]).stdout(full).output().unwrap();
+        let full_device = File::options().write(true).open("/dev/full").unwrap();
+        let output = setup.quorlock(&["acquire", "deploy"]).stdout(full_device).output().unwrap();
         assert_fails(&output, 70, "cannot print the lease");
         assert!(setup.is_free("deploy"));
     }
@@ -354,7 +356,7 @@ fn a_lease_that_cannot_be_printed_is_released() {
 fn an_interrupted_waiter_leaves_the_queue() {
     for setup in setups() {
         let lease = setup.acquire(&["deploy"]);
-        let is_waiting_count = |count: u64| {
+        let has_waiters = |count: u64| {
             let status = stdout(&setup.output(&["status", "deploy", "--json"]));
             serde_json::from_str::<Value>(&status).unwrap()["waiting"] == count
         };
@@ -362,18 +364,18 @@ fn an_interrupted_waiter_leaves_the_queue() {
         // The waiter prints a line after it has got a queue position and read the reply.
         let mut lines = BufReader::new(waiter.stderr.take().unwrap()).lines().map(Result::unwrap);
         assert!(lines.any(|line| line.contains("waiting for deploy")), "the waiter did not print that it waits");
-        eventually("the waiter is in the queue", || is_waiting_count(1));
+        eventually("the waiter is in the queue", || has_waiters(1));
         signal(waiter.id(), "INT");
         let output = waiter.wait_with_output().unwrap();
         assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(130), ""));
-        assert!(is_waiting_count(0), "the waiter is still in the queue");
+        assert!(has_waiters(0), "the waiter is still in the queue");
         assert!(setup.run_with_lease(&lease, &["release"]).status.success());
     }
 }
 
 #[test]
 fn without_a_quorum_extend_check_and_release_fail_with_69() {
-    let setup = Setup::servers();
+    let setup = Setup::with_three_servers();
     let lease = setup.acquire(&["deploy"]);
     for server in &setup.servers[..2] {
         server.kill();

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::common::{User, assert_fails, cluster, stderr, stdout};
+use crate::common::{User, assert_fails, start_cluster, stderr, stdout};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -13,13 +13,13 @@ fn names(listing: &Value) -> Vec<&str> {
     listing["names"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
 }
 
-/// Runs a check on a file, on one server and on three servers.
-fn on_all_nodes(check: impl Fn(&User, &[&str], usize)) {
+/// Runs a check with an SQLite file, with one server and with three servers as the nodes.
+fn on_file_and_servers(check: impl Fn(&User, &[&str], usize)) {
     for size in [0, 1, 3] {
         let user = User::new();
         let (_servers, nodes) = match size {
             0 => (Vec::new(), format!("sqlite:{}", user.home.path().join("locks.db").display())),
-            size => cluster(&user, size),
+            size => start_cluster(&user, size),
         };
         check(&user, &["--nodes", &nodes], size.max(1));
     }
@@ -27,11 +27,11 @@ fn on_all_nodes(check: impl Fn(&User, &[&str], usize)) {
 
 #[test]
 fn held_locks_are_listed_with_their_holders() {
-    on_all_nodes(|user, at, nodes| {
-        let run = |arguments: &[&str]| user.run(&[arguments, at].concat());
-        let empty = run(&["list"]);
-        assert_eq!((stdout(&empty).as_str(), empty.status.code()), ("", Some(0)));
-        assert!(stderr(&empty).contains("no lock is held or waited for"), "{}", stderr(&empty));
+    on_file_and_servers(|user, node_flags, nodes| {
+        let run = |arguments: &[&str]| user.run(&[arguments, node_flags].concat());
+        let empty_listing = run(&["list"]);
+        assert_eq!((stdout(&empty_listing).as_str(), empty_listing.status.code()), ("", Some(0)));
+        assert!(stderr(&empty_listing).contains("no lock is held or waited for"), "{}", stderr(&empty_listing));
         for name in ["invoices/1", "invoices/22", "orders/1"] {
             assert!(run(&["acquire", name, "--label", "us"]).status.success());
         }
@@ -56,18 +56,18 @@ fn held_locks_are_listed_with_their_holders() {
 
 #[test]
 fn a_truncated_listing_is_marked() {
-    on_all_nodes(|user, at, _| {
-        let run = |arguments: &[&str]| user.run(&[arguments, at].concat());
+    on_file_and_servers(|user, node_flags, _| {
+        let run = |arguments: &[&str]| user.run(&[arguments, node_flags].concat());
         for name in ["a", "b", "c"] {
             assert!(run(&["acquire", name]).status.success());
         }
-        let cut = run(&["list", "--limit", "2"]);
-        assert_eq!(stdout(&cut).lines().count(), 3);
-        assert!(stderr(&cut).contains("there are more locks"), "{}", stderr(&cut));
+        let truncated = run(&["list", "--limit", "2"]);
+        assert_eq!(stdout(&truncated).lines().count(), 3);
+        assert!(stderr(&truncated).contains("there are more locks"), "{}", stderr(&truncated));
         assert_eq!(json(&stdout(&run(&["list", "--limit", "2", "--json"])))["truncated"], true);
         assert_eq!(json(&stdout(&run(&["list", "--limit", "3", "--json"])))["truncated"], false);
-        for wrong in ["0", "10001"] {
-            assert_fails(&run(&["list", "--limit", wrong]), 64, "between 1 and 10000");
+        for limit in ["0", "10001"] {
+            assert_fails(&run(&["list", "--limit", limit]), 64, "between 1 and 10000");
         }
     });
 }
@@ -75,7 +75,7 @@ fn a_truncated_listing_is_marked() {
 #[test]
 fn an_unreachable_node_is_named_in_a_listing() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
+    let (servers, nodes) = start_cluster(&user, 3);
     let run = |arguments: &[&str]| user.run(&[arguments, &["--nodes", &nodes]].concat());
     assert!(run(&["acquire", "a"]).status.success());
     servers[0].kill();

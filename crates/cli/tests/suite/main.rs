@@ -1,4 +1,4 @@
-//! The command-line tool and the service, in one test binary because linking is slow.
+//! The tests of the command-line tool. They are one binary, because linking is slow.
 
 mod bench;
 mod breaking;
@@ -6,13 +6,13 @@ mod common;
 mod config;
 mod demo;
 mod doctor;
+mod failover_nodes;
 mod help;
 mod lease;
 mod list;
+mod locks_file;
 mod nodes;
 mod run;
 mod serve;
-mod state;
 mod status;
-mod trusted;
 mod watch;

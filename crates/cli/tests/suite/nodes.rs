@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::pty::Pty;
-use crate::common::{User, assert_fails, cluster, stderr, stdout};
+use crate::common::{User, assert_fails, start_cluster, stderr, stdout};
 use quorlock_testkit::{Aof, Proxy, RedisServer, eventually};
 use serde_json::Value;
 
-/// Short constants: a quarantine takes 1.1 s.
-const SHORT: [&str; 6] = ["--max-ttl", "1s", "--max-clock-skew", "200ms", "--max-clock-step-back", "200ms"];
+/// Constants with which a quarantine takes 1.1 s.
+const SHORT_CONSTANTS: [&str; 6] = ["--max-ttl", "1s", "--max-clock-skew", "200ms", "--max-clock-step-back", "200ms"];
 
 fn json(user: &User, arguments: &[&str]) -> Value {
     let output = user.run(&[arguments, &["--json"]].concat());
@@ -24,7 +24,7 @@ fn urls(servers: &[RedisServer]) -> String {
 #[test]
 fn the_table_has_a_row_for_each_node() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
+    let (servers, nodes) = start_cluster(&user, 3);
     servers[2].kill();
     let output = user.run(&["nodes", "--nodes", &nodes]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -42,7 +42,7 @@ fn the_table_has_a_row_for_each_node() {
 #[test]
 fn the_json_output_has_the_state_of_every_node() {
     let user = User::new();
-    let (_servers, nodes) = cluster(&user, 3);
+    let (_servers, nodes) = start_cluster(&user, 3);
     let listed = json(&user, &["nodes", "--nodes", &nodes]);
     assert_eq!((&listed["v"], &listed["majority"], &listed["voting"]), (&1.into(), &2.into(), &3.into()));
     let node = &listed["nodes"][0];
@@ -85,7 +85,7 @@ fn on_a_terminal_init_asks_for_a_typed_word() {
 fn on_a_terminal_wait_shows_the_remaining_time() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
-    let wait = user.quorlock(&[&["nodes", "wait"], &SHORT[..], &["--nodes", &urls(&servers)]].concat());
+    let wait = user.quorlock(&[&["nodes", "wait"], &SHORT_CONSTANTS[..], &["--nodes", &urls(&servers)]].concat());
     let mut pty = Pty::spawn(&wait);
     pty.wait_for_text("can vote in");
     assert!(pty.wait().success());
@@ -113,8 +113,8 @@ fn a_new_cluster_reports_its_quarantine_and_how_to_skip_it() {
     let text = stderr(&output);
     let line = text.lines().find(|line| line.contains("quorlock nodes init --yes")).expect(&text);
     assert!(line.contains("can vote in 1m0"), "{line}");
-    let quiet = user.run(&["run", "job", "-q", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
-    assert!(!stderr(&quiet).contains("can vote in 1m0"), "{}", stderr(&quiet));
+    let quiet_run = user.run(&["run", "job", "-q", "--no-wait", "--nodes", &urls(&servers), "--", "true"]);
+    assert!(!stderr(&quiet_run).contains("can vote in 1m0"), "{}", stderr(&quiet_run));
 }
 
 #[test]
@@ -122,25 +122,25 @@ fn wait_waits_for_quarantined_and_unreachable_nodes() {
     let user = User::new();
     let servers = RedisServer::start_many(5);
     let nodes = urls(&servers);
-    let with = |command: &[&str]| user.run(&[command, &SHORT, &["--nodes", &nodes]].concat());
-    let waited = with(&["nodes", "wait"]);
-    assert!(waited.status.success(), "{}", stderr(&waited));
-    assert_eq!(stdout(&waited), "5 nodes can vote\n");
-    assert!(stderr(&waited).contains("can vote in"), "{}", stderr(&waited));
-    let again = with(&["nodes", "wait"]);
+    let run_with_constants = |command: &[&str]| user.run(&[command, &SHORT_CONSTANTS, &["--nodes", &nodes]].concat());
+    let first_wait = run_with_constants(&["nodes", "wait"]);
+    assert!(first_wait.status.success(), "{}", stderr(&first_wait));
+    assert_eq!(stdout(&first_wait), "5 nodes can vote\n");
+    assert!(stderr(&first_wait).contains("can vote in"), "{}", stderr(&first_wait));
+    let second_wait = run_with_constants(&["nodes", "wait"]);
     assert_eq!(
-        (stdout(&again).as_str(), stderr(&again).as_str()),
+        (stdout(&second_wait).as_str(), stderr(&second_wait).as_str()),
         ("5 nodes can vote\n", ""),
         "a wait for voting nodes prints something else"
     );
 
     servers[0].restart_empty();
     servers[1].kill();
-    let output = with(&["nodes", "wait", "--timeout", "500ms"]);
+    let output = run_with_constants(&["nodes", "wait", "--timeout", "500ms"]);
     assert_fails(&output, 69, "of 5 nodes cannot vote after 500ms");
     assert!(stderr(&output).contains(&format!("  {}: unreachable", servers[1].url())), "{}", stderr(&output));
 
-    let arguments = [&["nodes", "wait"], &SHORT[..], &["--nodes", &nodes]].concat();
+    let arguments = [&["nodes", "wait"], &SHORT_CONSTANTS[..], &["--nodes", &nodes]].concat();
     let mut waiting = user.quorlock(&arguments).spawn().unwrap();
     assert!(waiting.try_wait().unwrap().is_none(), "the wait ended although a node is unreachable");
     servers[1].restart_empty();
@@ -155,12 +155,13 @@ fn short_runs_end_the_quarantine_of_restarted_nodes() {
     let nodes = urls(&servers);
     // The quarantine is so long that no single run counts much of it.
     let constants = ["--max-ttl", "5s", "--max-clock-skew", "1s", "--max-clock-step-back", "1s"];
-    let with = |command: &[&str], rest: &[&str]| user.run(&[command, &constants, &["--nodes", &nodes], rest].concat());
-    assert!(with(&["nodes", "init", "--yes"], &[]).status.success());
+    let run_with_constants =
+        |command: &[&str], rest: &[&str]| user.run(&[command, &constants, &["--nodes", &nodes], rest].concat());
+    assert!(run_with_constants(&["nodes", "init", "--yes"], &[]).status.success());
     servers[1..].iter().for_each(RedisServer::restart);
     let mut times_left = Vec::new();
     eventually("a run gets the lock", || {
-        let run = with(&["run", "cron", "-n", "--ttl", "4s", "--kill-grace", "100ms"], &["--", "true"]);
+        let run = run_with_constants(&["run", "cron", "-n", "--ttl", "4s", "--kill-grace", "100ms"], &["--", "true"]);
         let text = stderr(&run);
         let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &constants].concat());
         times_left.extend(listed["nodes"][1]["quarantine_left_ms"].as_u64());
@@ -169,7 +170,7 @@ fn short_runs_end_the_quarantine_of_restarted_nodes() {
         assert!(run.status.success() || has_advice, "{text}");
         run.status.success()
     });
-    assert!(times_left.is_sorted_by(|before, after| before >= after), "the time left has grown: {times_left:?}");
+    assert!(times_left.is_sorted_by(|earlier, later| earlier >= later), "the time left has grown: {times_left:?}");
     assert!(times_left.len() > 1 && times_left.first() > times_left.last(), "the time left stays: {times_left:?}");
     assert!(user.home.path().join("quorlock/quarantine").is_dir());
 }
@@ -184,17 +185,17 @@ fn an_unusable_state_folder_is_named_during_a_quarantine() {
     servers[1..].iter().for_each(RedisServer::restart);
     let file = user.home.path().join("file");
     std::fs::write(&file, "").unwrap();
-    let run = |arguments: &[&str], state: Option<&Path>| {
+    let run = |arguments: &[&str], state_folder: Option<&Path>| {
         let mut command = user.quorlock(&[&["run", "a", "--nodes", &nodes], arguments].concat());
         command.env_remove("HOME").env_remove("XDG_STATE_HOME");
-        command.envs(state.map(|state| ("XDG_STATE_HOME", state))).output().unwrap()
+        command.envs(state_folder.map(|state_folder| ("XDG_STATE_HOME", state_folder))).output().unwrap()
     };
     let path = file.join("quorlock/quarantine");
-    let unusable = format!("{MESSAGE}cannot use {}: Not a directory", path.display());
-    let unset = format!("{MESSAGE}neither XDG_STATE_HOME nor HOME names a state folder");
-    for (state, message) in [(Some(file.as_path()), unusable), (None, unset)] {
+    let unusable_message = format!("{MESSAGE}cannot use {}: Not a directory", path.display());
+    let unset_message = format!("{MESSAGE}neither XDG_STATE_HOME nor HOME names a state folder");
+    for (state_folder, message) in [(Some(file.as_path()), unusable_message), (None, unset_message)] {
         for flags in [&["--no-wait"][..], &["--no-wait", "-q"], &["--wait", "10ms"]] {
-            let output = run(&[flags, &["--", "true"]].concat(), state);
+            let output = run(&[flags, &["--", "true"]].concat(), state_folder);
             assert_fails(&output, 69, &message);
             assert!(!stderr(&output).contains("run this again"), "{}", stderr(&output));
         }
@@ -207,7 +208,7 @@ fn an_unusable_state_folder_is_named_during_a_quarantine() {
 #[test]
 fn init_refuses_while_a_node_has_a_lease() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
+    let (servers, nodes) = start_cluster(&user, 3);
     let holder = user.hold(&["run", "nightly", "--nodes", &nodes]);
     let init = ["nodes", "init", "--yes", "--nodes", &nodes];
     let refused = user.run(&init);
@@ -228,7 +229,7 @@ fn init_refuses_while_a_node_has_a_lease() {
 #[test]
 fn the_message_about_a_missing_quorum_names_the_unreachable_nodes() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
+    let (servers, nodes) = start_cluster(&user, 3);
     servers[1..].iter().for_each(RedisServer::kill);
     let run = user.run(&["run", "job", "-n", "--nodes", &nodes, "--", "true"]);
     assert_fails(&run, 69, "2 of 3 nodes are unreachable");
@@ -248,20 +249,24 @@ fn reconfigure_changes_the_constants_after_a_quarantine() {
     let user = User::new();
     let servers = RedisServer::start_many(3);
     let nodes = urls(&servers);
-    let with = |command: &[&str], flags: &[&str]| user.run(&[command, flags, &["--nodes", &nodes]].concat());
-    let longer = ["--max-ttl", "2s", "--max-clock-skew", "200ms", "--max-clock-step-back", "200ms"];
-    assert_fails(&with(&["nodes", "reconfigure", "--yes"], &longer), 78, "do not belong to a cluster yet");
-    assert!(with(&["nodes", "init", "--yes"], &SHORT).status.success());
-    assert_fails(&with(&["nodes", "reconfigure"], &longer), 64, "nodes reconfigure --yes");
-    assert_fails(&with(&["nodes", "wait"], &longer), 78, "max_ttl of 2s");
+    let run_with_flags = |command: &[&str], flags: &[&str]| user.run(&[command, flags, &["--nodes", &nodes]].concat());
+    let longer_constants = ["--max-ttl", "2s", "--max-clock-skew", "200ms", "--max-clock-step-back", "200ms"];
+    assert_fails(
+        &run_with_flags(&["nodes", "reconfigure", "--yes"], &longer_constants),
+        78,
+        "do not belong to a cluster yet",
+    );
+    assert!(run_with_flags(&["nodes", "init", "--yes"], &SHORT_CONSTANTS).status.success());
+    assert_fails(&run_with_flags(&["nodes", "reconfigure"], &longer_constants), 64, "nodes reconfigure --yes");
+    assert_fails(&run_with_flags(&["nodes", "wait"], &longer_constants), 78, "max_ttl of 2s");
 
-    let output = with(&["nodes", "reconfigure", "--yes"], &longer);
+    let output = run_with_flags(&["nodes", "reconfigure", "--yes"], &longer_constants);
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(stdout(&output).contains("quorlock nodes wait"), "{}", stdout(&output));
-    assert_fails(&with(&["nodes", "wait"], &SHORT), 78, "max_ttl of 1s");
-    let waited = with(&["nodes", "wait"], &longer);
+    assert_fails(&run_with_flags(&["nodes", "wait"], &SHORT_CONSTANTS), 78, "max_ttl of 1s");
+    let waited = run_with_flags(&["nodes", "wait"], &longer_constants);
     assert!(waited.status.success(), "{}", stderr(&waited));
-    let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &longer].concat());
+    let listed = json(&user, &[&["nodes", "--nodes", &nodes][..], &longer_constants].concat());
     assert_eq!(listed["voting"], 3, "{listed}");
 }
 
@@ -280,7 +285,7 @@ fn a_single_node_is_reconfigured_at_once() {
 fn the_node_deadline_can_be_raised_for_distant_nodes() {
     let (user, server) = (User::new(), RedisServer::start());
     let proxy = Proxy::start(server.addr());
-    // A late request may still get a vote, so each run has a name of its own.
+    // A request that arrives late may still get a vote, so each run locks another name.
     let run = |deadline: &str, wait: &str| {
         let nodes = proxy.url();
         let flags = ["run", deadline, "--node-deadline", deadline, "--wait", wait, "--nodes", &nodes];
@@ -288,10 +293,14 @@ fn the_node_deadline_can_be_raised_for_distant_nodes() {
     };
     assert_eq!(stdout(&run("11s", "1m")), "here\n");
     proxy.delay(Duration::from_millis(300));
-    let late = run("200ms", "0s");
-    assert_eq!(late.status.code(), Some(69), "{}", stderr(&late));
+    let late_run = run("200ms", "0s");
+    assert_eq!(late_run.status.code(), Some(69), "{}", stderr(&late_run));
     // On a busy machine even the handshake is late.
-    assert!(["no answer", "not connected yet"].iter().any(|why| stderr(&late).contains(why)), "{}", stderr(&late));
+    assert!(
+        ["no answer", "not connected yet"].iter().any(|why| stderr(&late_run).contains(why)),
+        "{}",
+        stderr(&late_run)
+    );
     let output = run("10s", "1m");
     assert_eq!(stdout(&output), "here\n", "{}", stderr(&output));
     assert_fails(&run("16s", "0s"), 78, "at most half of the ttl");
@@ -300,7 +309,7 @@ fn the_node_deadline_can_be_raised_for_distant_nodes() {
 #[test]
 fn replicas_count_as_failed_nodes_and_are_named() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
+    let (servers, nodes) = start_cluster(&user, 3);
     let run = ["run", "job", "--nodes", &nodes, "--", "true"];
     servers[1].command(&["REPLICAOF", "127.0.0.1", "1"]);
     let output = user.run(&run);

@@ -1,12 +1,12 @@
-//! `quorlock run` with the real binary, a real file and real servers.
+//! `quorlock run` with the real binary, a real SQLite file and real servers.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod codes;
+mod arguments_and_exit_codes;
 mod guard;
-mod held;
-mod killed;
-mod kinds;
-mod lost;
+mod held_lock;
+mod killed_wrapper;
+mod lost_lock;
+mod nested;
 mod signals;
 mod terminal;
 
@@ -24,8 +24,8 @@ impl Setup {
     }
 
     /// Starts a shell script under the lock. Returns when the script has printed its first line.
-    fn script(&self, flags: &[&str], script: &str) -> Running {
-        Running::start(&mut self.run(&[flags, &["--", "sh", "-c", script]].concat()))
+    fn start_script(&self, flags: &[&str], script: &str) -> StartedRun {
+        StartedRun::start(&mut self.run(&[flags, &["--", "sh", "-c", script]].concat()))
     }
 
     /// Starts a run that holds the lock until it is killed, or until `end` is called.
@@ -35,24 +35,23 @@ impl Setup {
     }
 }
 
-/// A run whose output the test reads.
-struct Running {
+/// A `quorlock run` whose output the test reads.
+struct StartedRun {
     child: Child,
     stdout: BufReader<ChildStdout>,
-    /// The first line of the output.
-    first: String,
+    first_line: String,
 }
 
-impl Running {
+impl StartedRun {
     fn start(command: &mut Command) -> Self {
         let mut child = command.spawn().unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
-        let mut running = Self { child, stdout, first: String::new() };
-        running.first = running.line();
-        running
+        let mut run = Self { child, stdout, first_line: String::new() };
+        run.first_line = run.read_line();
+        run
     }
 
-    fn line(&mut self) -> String {
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.stdout.read_line(&mut line).unwrap();
         line.trim_end().to_owned()
@@ -66,12 +65,13 @@ impl Running {
         self.child.wait().unwrap()
     }
 
-    fn code(self) -> Option<i32> {
+    fn exit_code(self) -> Option<i32> {
         self.wait().code()
     }
 }
 
-fn eventually_gone(pids: &str) {
+/// Waits until none of these processes, whose ids are separated by spaces, is alive.
+fn wait_until_gone(pids: &str) {
     for pid in pids.split_whitespace() {
         eventually("the process is gone", || !is_alive(pid));
     }

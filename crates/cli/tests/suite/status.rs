@@ -4,7 +4,7 @@
 use quorlock_testkit::eventually;
 use serde_json::Value;
 
-use crate::common::{User, assert_fails, cluster, stdout};
+use crate::common::{User, assert_fails, start_cluster, stdout};
 
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap()
@@ -24,7 +24,7 @@ fn a_free_lock_is_shown_as_free() {
 #[test]
 fn a_lock_of_another_program_is_shown_with_the_type_of_its_key() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 1);
+    let (servers, nodes) = start_cluster(&user, 1);
     servers[0].command(&["HSET", "quorlock:a", "5c4e:1", "1"]);
     let status = stdout(&user.run(&["status", "a", "--nodes", &nodes]));
     assert!(status.starts_with("a is held by another program (key type hash)\n"), "{status}");
@@ -33,11 +33,11 @@ fn a_lock_of_another_program_is_shown_with_the_type_of_its_key() {
 #[test]
 fn a_held_lock_is_shown_with_its_holder_on_every_node_and_its_waiters() {
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    let at = ["--nodes", nodes.as_str()];
+    let (servers, nodes) = start_cluster(&user, 3);
+    let node_flags = ["--nodes", nodes.as_str()];
     let holder = user.hold(&["run", "a", "--label", "backup", "--nodes", &nodes]);
     let mut waiter = user.quorlock(&["run", "a", "--wait", "60s", "--nodes", &nodes, "--", "true"]).spawn().unwrap();
-    let status = || json(&stdout(&user.run(&[&["status", "a", "--json"], &at[..]].concat())));
+    let status = || json(&stdout(&user.run(&[&["status", "a", "--json"], &node_flags[..]].concat())));
     eventually("every node reports the holder and the waiter", || {
         let lock = status();
         let nodes = lock["nodes"].as_array().unwrap();
@@ -50,20 +50,20 @@ fn a_held_lock_is_shown_with_its_holder_on_every_node_and_its_waiters() {
         assert_eq!((&node["fence"], &node["holds"], &node["trouble"]), (&lock["fence"], &1.into(), &Value::Null));
         assert!(node["left_ms"].as_u64().unwrap() > 0 && node["since_ms"].as_u64().unwrap() > 0, "{node}");
     }
-    let text = stdout(&user.run(&[&["status", "a"], &at[..]].concat()));
-    let first = text.lines().next().unwrap();
-    assert!(first.starts_with("a is held by ") && first.contains("backup) for "), "{first}");
-    assert!(first.contains("; its lease ends in ") && first.ends_with("; 1 waits"), "{first}");
+    let text = stdout(&user.run(&[&["status", "a"], &node_flags[..]].concat()));
+    let first_line = text.lines().next().unwrap();
+    assert!(first_line.starts_with("a is held by ") && first_line.contains("backup) for "), "{first_line}");
+    assert!(first_line.contains("; its lease ends in ") && first_line.ends_with("; 1 waits"), "{first_line}");
     assert_eq!(text.matches(", backup)").count(), 4, "{text}");
     assert!(text.lines().last().unwrap().starts_with("1st in the queue for "), "{text}");
     let queue = lock["queue"].as_array().unwrap();
     assert_eq!((queue.len(), &queue[0]["shared"]), (1, &false.into()), "{lock}");
     assert!(queue[0]["since_ms"].as_u64().unwrap() > 0, "{lock}");
     servers[0].kill();
-    let text = stdout(&user.run(&[&["status", "a"], &at[..]].concat()));
+    let text = stdout(&user.run(&[&["status", "a"], &node_flags[..]].concat()));
     assert!(text.contains("unreachable"), "{text}");
     servers[1].kill();
-    assert_fails(&user.run(&[&["status", "a"], &at[..]].concat()), 69, "no quorum for inspecting \"a\"");
+    assert_fails(&user.run(&[&["status", "a"], &node_flags[..]].concat()), 69, "no quorum for inspecting \"a\"");
     waiter.kill().unwrap();
     waiter.wait().unwrap();
     drop(holder);

@@ -10,9 +10,9 @@ use quorlock_testkit::eventually;
 use serde_json::Value;
 
 use crate::common::pty::Pty;
-use crate::common::{User, assert_fails, cluster, signal, stdout};
+use crate::common::{User, assert_fails, signal, start_cluster, stdout};
 
-/// Only a failing test waits this long.
+/// The time limit for a line. Only a failing test reaches it.
 const LINE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A running `quorlock watch` whose lines the test reads. It is killed on drop.
@@ -23,8 +23,8 @@ struct Watch {
 
 impl Watch {
     fn start(user: &User, arguments: &[&str]) -> Self {
-        let all = [&["watch", "--every", "100ms"], arguments].concat();
-        let mut child = user.quorlock(&all).spawn().unwrap();
+        let all_arguments = [&["watch", "--every", "100ms"], arguments].concat();
+        let mut child = user.quorlock(&all_arguments).spawn().unwrap();
         let output = BufReader::new(child.stdout.take().unwrap());
         let (sender, lines) = mpsc::channel();
         std::thread::spawn(move || {
@@ -37,12 +37,12 @@ impl Watch {
         Self { child, lines }
     }
 
-    fn line(&self) -> String {
+    fn next_line(&self) -> String {
         self.lines.recv_timeout(LINE_TIMEOUT).expect("the watch prints another line")
     }
 
-    fn json(&self) -> Value {
-        serde_json::from_str(&self.line()).unwrap()
+    fn next_object(&self) -> Value {
+        serde_json::from_str(&self.next_line()).unwrap()
     }
 
     /// Waits until the watch has ended. Returns its exit code.
@@ -75,26 +75,26 @@ fn every_change_is_printed_as_a_line() {
         let user = User::new();
         let (_servers, nodes) = match size {
             0 => (Vec::new(), format!("sqlite:{}", user.home.path().join("locks.db").display())),
-            size => cluster(&user, size),
+            size => start_cluster(&user, size),
         };
-        let at = ["--nodes", nodes.as_str()];
-        let lease = acquire(&user, &[&["a", "--label", "us"], &at[..]].concat());
-        let mut watch = Watch::start(&user, &[&["a*"], &at[..]].concat());
-        let first = watch.line();
-        assert!(first.starts_with("a is held by ") && first.contains(", us) with fence "), "{first}");
-        let waits = [&["run", "a", "--wait", "60s"], &at[..], &["--", "true"]].concat();
-        let mut waiter = user.quorlock(&waits).spawn().unwrap();
-        assert_eq!(watch.line(), format!("{first}, 1 waiting"));
+        let node_flags = ["--nodes", nodes.as_str()];
+        let lease = acquire(&user, &[&["a", "--label", "us"], &node_flags[..]].concat());
+        let mut watch = Watch::start(&user, &[&["a*"], &node_flags[..]].concat());
+        let first_line = watch.next_line();
+        assert!(first_line.starts_with("a is held by ") && first_line.contains(", us) with fence "), "{first_line}");
+        let run_arguments = [&["run", "a", "--wait", "60s"], &node_flags[..], &["--", "true"]].concat();
+        let mut waiter = user.quorlock(&run_arguments).spawn().unwrap();
+        assert_eq!(watch.next_line(), format!("{first_line}, 1 waiting"));
         signal(waiter.id(), "INT");
         waiter.wait().unwrap();
-        assert_eq!(watch.line(), first);
-        let other = acquire(&user, &[&["ab"], &at[..]].concat());
-        assert!(watch.line().starts_with("ab is held by "));
-        for (lease, line) in [(&lease, "a is free"), (&other, "ab is free")] {
+        assert_eq!(watch.next_line(), first_line);
+        let other_lease = acquire(&user, &[&["ab"], &node_flags[..]].concat());
+        assert!(watch.next_line().starts_with("ab is held by "));
+        for (lease, line) in [(&lease, "a is free"), (&other_lease, "ab is free")] {
             let released =
-                user.quorlock(&[&["release"], &at[..]].concat()).env("QUORLOCK_LEASE", lease).output().unwrap();
+                user.quorlock(&[&["release"], &node_flags[..]].concat()).env("QUORLOCK_LEASE", lease).output().unwrap();
             assert!(released.status.success());
-            assert_eq!(watch.line(), line);
+            assert_eq!(watch.next_line(), line);
         }
         signal(watch.child.id(), "INT");
         assert_eq!(watch.wait(), Some(130));
@@ -106,13 +106,19 @@ fn with_json_every_change_is_printed_as_an_object() {
     let user = User::new();
     let lease = acquire(&user, &["a", "--label", "us"]);
     let mut watch = Watch::start(&user, &["--json"]);
-    let held = watch.json();
-    assert_eq!((&held["v"], &held["event"], &held["name"]), (&1.into(), &"held".into(), &"a".into()));
-    assert_eq!(held["holder"]["label"], "us");
-    assert!(held["at_ms"].as_u64().unwrap() > 1_700_000_000_000 && held["nodes"].is_array(), "{held}");
+    let held_event = watch.next_object();
+    assert_eq!((&held_event["v"], &held_event["event"], &held_event["name"]), (&1.into(), &"held".into(), &"a".into()));
+    assert_eq!(held_event["holder"]["label"], "us");
+    assert!(
+        held_event["at_ms"].as_u64().unwrap() > 1_700_000_000_000 && held_event["nodes"].is_array(),
+        "{held_event}"
+    );
     user.quorlock(&["release"]).env("QUORLOCK_LEASE", &lease).output().unwrap();
-    let free = watch.json();
-    assert_eq!((&free["event"], &free["name"], &free["held"]), (&"free".into(), &"a".into(), &false.into()));
+    let free_event = watch.next_object();
+    assert_eq!(
+        (&free_event["event"], &free_event["name"], &free_event["held"]),
+        (&"free".into(), &"a".into(), &false.into())
+    );
     signal(watch.child.id(), "TERM");
     assert_eq!(watch.wait(), Some(143));
 }
@@ -136,11 +142,11 @@ fn on_a_terminal_the_table_is_redrawn_in_place() {
     let lease = acquire(&user, &["a", "--label", "us"]);
     let mut terminal = Pty::spawn(&user.quorlock(&["watch", "--every", "100ms"]));
     terminal.wait_until("the held lock is drawn", |text| text.contains(", us)"));
-    let other = acquire(&user, &["b", "--label", "them"]);
+    let other_lease = acquire(&user, &["b", "--label", "them"]);
     terminal.wait_until("both held locks are drawn", |text| {
         text.matches("NAME ").count() == 1 && text.contains(", us)") && text.contains(", them)")
     });
-    for lease in [lease, other] {
+    for lease in [lease, other_lease] {
         user.quorlock(&["release"]).env("QUORLOCK_LEASE", &lease).output().unwrap();
     }
     terminal.wait_until("both locks disappear", |text| text.contains("NAME ") && !text.contains(", us)"));

@@ -1,10 +1,10 @@
-//! Breaking leases on real servers: without hints, with dead nodes, and locks of other programs.
+//! Breaks leases on real servers: without hints, with dead nodes, and locks of other programs.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
-use crate::common::long_leases::{LONG, ProxiedCluster, connect_to_all, expect_soon, wait_for_silence};
+use crate::common::long_timeouts::{LONG, ProxiedCluster, connect_to_all, expect_soon, wait_for_silence};
 use quorlock::{Break, BreakError, Client, LostError, Renewals, Silence, Target};
 use quorlock_testkit::RedisServer;
 
@@ -29,13 +29,13 @@ async fn without_hints_the_holder_learns_of_a_break_with_its_next_renewal() {
     for proxy in &cluster.proxies {
         proxy.drop_pushes(true);
     }
-    let ours = connect_to_all(cluster.builder().renewals(FREQUENT_RENEWALS)).await;
-    let theirs = connect_to_all(cluster.direct()).await;
-    let lease = ours.lock("job").acquire().await.unwrap();
+    let our_client = connect_to_all(cluster.proxied_builder().renewals(FREQUENT_RENEWALS)).await;
+    let their_client = connect_to_all(cluster.direct_builder()).await;
+    let lease = our_client.lock("job").acquire().await.unwrap();
     cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
-    theirs.break_lock("job", Break::new(break_target(&theirs).await, "a test").now()).await.unwrap();
+    their_client.break_lock("job", Break::new(break_target(&their_client).await, "a test").now()).await.unwrap();
     assert_eq!(expect_soon(lease.lost()).await, LostError::Broken);
-    assert_eq!(ours.stats().hints, 0);
+    assert_eq!(our_client.stats().hints, 0);
     cluster.wait_until_unlocked().await;
 }
 
@@ -47,55 +47,58 @@ async fn a_lease_is_broken_without_channel_permissions() {
         assert_eq!(server.command(&limited).as_str(), Some("OK"));
     }
     let urls = || cluster.servers.iter().map(|server| format!("redis://limited:secret@{}", server.addr()));
-    let ours = connect_to_all(cluster.direct().nodes(urls()).renewals(FREQUENT_RENEWALS)).await;
-    let theirs = connect_to_all(cluster.direct().nodes(urls())).await;
-    let lease = ours.lock("job").acquire().await.unwrap();
+    let our_client = connect_to_all(cluster.direct_builder().nodes(urls()).renewals(FREQUENT_RENEWALS)).await;
+    let their_client = connect_to_all(cluster.direct_builder().nodes(urls())).await;
+    let lease = our_client.lock("job").acquire().await.unwrap();
     cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
-    theirs.break_lock("job", Break::new(break_target(&theirs).await, "a test")).await.unwrap();
+    their_client.break_lock("job", Break::new(break_target(&their_client).await, "a test")).await.unwrap();
     assert_eq!(expect_soon(lease.lost()).await, LostError::Broken);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_break_needs_a_majority_of_the_nodes() {
     let cluster = ProxiedCluster::start(3).await;
-    let (ours, theirs) = (connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await);
-    let lease = ours.lock("job").acquire().await.unwrap();
+    let (our_client, their_client) =
+        (connect_to_all(cluster.direct_builder()).await, connect_to_all(cluster.direct_builder()).await);
+    let lease = our_client.lock("job").acquire().await.unwrap();
     cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
-    let target = break_target(&theirs).await;
+    let target = break_target(&their_client).await;
     for node in [0, 1] {
         cluster.servers[node].kill();
-        wait_for_silence(&theirs, node, |silence| !matches!(silence, Silence::Quarantined(_))).await;
+        wait_for_silence(&their_client, node, |silence| !matches!(silence, Silence::Quarantined(_))).await;
     }
-    let result = expect_soon(theirs.break_lock("job", Break::new(target, "a test"))).await;
+    let result = expect_soon(their_client.break_lock("job", Break::new(target, "a test"))).await;
     let Err(BreakError::NoQuorum { tally, .. }) = result else { panic!("{result:?}") };
     assert_eq!((tally.granted(), tally.silent()), (1, 2));
     lease.ensure(Duration::ZERO).unwrap();
 
     let cluster = ProxiedCluster::start(3).await;
-    let (ours, theirs) = (connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await);
-    let lease = ours.lock("job").acquire().await.unwrap();
+    let (our_client, their_client) =
+        (connect_to_all(cluster.direct_builder()).await, connect_to_all(cluster.direct_builder()).await);
+    let lease = our_client.lock("job").acquire().await.unwrap();
     cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
-    let target = break_target(&theirs).await;
+    let target = break_target(&their_client).await;
     cluster.servers[0].kill();
-    wait_for_silence(&theirs, 0, |_| true).await;
-    let broken = expect_soon(theirs.break_lock("job", Break::new(target, "a test"))).await.unwrap();
+    wait_for_silence(&their_client, 0, |_| true).await;
+    let broken = expect_soon(their_client.break_lock("job", Break::new(target, "a test"))).await.unwrap();
     assert_eq!(broken.nodes, 2);
     assert_eq!(expect_soon(lease.lost()).await, LostError::Broken);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_with_another_fence_for_the_same_lease_breaks_this_lease_as_well() {
+async fn a_node_that_has_another_fence_for_the_lease_breaks_it_as_well() {
     let cluster = ProxiedCluster::start(3).await;
-    let (ours, theirs) = (connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await);
-    let lease = ours.lock("job").acquire().await.unwrap();
+    let (our_client, their_client) =
+        (connect_to_all(cluster.direct_builder()).await, connect_to_all(cluster.direct_builder()).await);
+    let lease = our_client.lock("job").acquire().await.unwrap();
     cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     let fence = lease.fence().unwrap();
     let (record, higher_fence) = (value_of(&cluster.servers[2], FENCE_KEY), (fence.get() + 5).to_string());
     let rest = record.split_once(' ').unwrap().1;
     cluster.servers[2].command(&["SET", FENCE_KEY, &format!("{higher_fence} {rest}"), "PX", "100000"]);
     cluster.servers[0].kill();
-    wait_for_silence(&theirs, 0, |_| true).await;
-    let broken = expect_soon(theirs.break_lock("job", Break::new(Target::Fence(fence), "a test"))).await.unwrap();
+    wait_for_silence(&their_client, 0, |_| true).await;
+    let broken = expect_soon(their_client.break_lock("job", Break::new(Target::Fence(fence), "a test"))).await.unwrap();
     assert_eq!(broken.nodes, 2);
     assert_eq!(expect_soon(lease.lost()).await, LostError::Broken);
 }
@@ -103,7 +106,7 @@ async fn a_node_with_another_fence_for_the_same_lease_breaks_this_lease_as_well(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_another_program_is_broken_by_its_digest() {
     let cluster = ProxiedCluster::start(3).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     // Another program locks the nodes like a Redlock client, but without an expiry on one node.
     for (node, server) in cluster.servers.iter().enumerate() {
         let expiry: &[&str] = if node == 0 { &[] } else { &["PX", "100000"] };
@@ -129,20 +132,20 @@ async fn a_lock_of_another_program_is_broken_by_its_digest() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_broken_lease_is_not_repaired() {
     let cluster = ProxiedCluster::start(3).await;
-    let theirs = connect_to_all(cluster.direct()).await;
-    let ours = connect_to_all(cluster.builder()).await;
-    let lease = ours.lock("job").acquire().await.unwrap();
+    let their_client = connect_to_all(cluster.direct_builder()).await;
+    let our_client = connect_to_all(cluster.proxied_builder()).await;
+    let lease = our_client.lock("job").acquire().await.unwrap();
     cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
     // The holder gets no message, and its renewal is in flight when the lease is broken.
     for proxy in &cluster.proxies {
         proxy.hold(true);
     }
     let renewal = tokio::spawn(async move { lease.extend().await });
-    theirs.break_lock("job", Break::new(break_target(&theirs).await, "a test").now()).await.unwrap();
-    cluster.wait_for_key_on(KEY, &[]).await;
+    their_client.break_lock("job", Break::new(break_target(&their_client).await, "a test").now()).await.unwrap();
+    cluster.wait_until_deleted(KEY).await;
     for proxy in &cluster.proxies {
         proxy.hold(false);
     }
     expect_soon(renewal).await.unwrap().unwrap_err();
-    cluster.wait_for_key_on(KEY, &[]).await;
+    cluster.wait_until_deleted(KEY).await;
 }

@@ -8,7 +8,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use crate::common::Cluster;
-use crate::common::long_leases::{CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, expect_soon};
+use crate::common::long_timeouts::{CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, expect_soon};
 use quorlock::{AcquireError, FenceError, Lease, Lock, LostError};
 use quorlock_testkit::{eventually, eventually_async};
 use tokio::task::yield_now;
@@ -59,7 +59,7 @@ async fn drop_after_steps(acquire: impl Future<Output = Result<Lease, AcquireErr
 
 /// Checks that a new client gets the lock with one attempt.
 async fn assert_free(cluster: &ProxiedCluster, name: &str) {
-    let new_client = connect_to_all(cluster.direct()).await;
+    let new_client = connect_to_all(cluster.direct_builder()).await;
     let lease = new_client.lock(name).try_acquire().await.expect("all nodes can vote");
     lease.expect("the lock is free").release().await.expect("all nodes can acknowledge");
 }
@@ -68,7 +68,7 @@ async fn assert_free(cluster: &ProxiedCluster, name: &str) {
 async fn an_acquire_dropped_at_every_step_leaves_no_key() {
     const DROPS: usize = 500;
     let cluster = ProxiedCluster::start(5).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let (mut unpolled, mut requested, mut acquired) = (0, 0, 0);
     let mut steps = 0;
     while unpolled + requested + acquired < DROPS {
@@ -92,13 +92,13 @@ async fn an_acquire_dropped_at_every_step_leaves_no_key() {
 #[tokio::test]
 async fn an_acquire_that_is_dropped_while_the_lock_is_held_changes_no_node() {
     let cluster = ProxiedCluster::start(5).await;
-    let holder = connect_to_all(cluster.direct()).await;
+    let holder = connect_to_all(cluster.direct_builder()).await;
     let lease = holder.lock("job").acquire().await.unwrap();
     cluster.wait_for_key_on("quorlock:job", &[0, 1, 2, 3, 4]).await;
     let (mut not_queued, mut queued) = (0, 0);
     let mut steps = 1_usize;
     while queued < 10 {
-        let client = connect_to_all(cluster.direct()).await;
+        let client = connect_to_all(cluster.direct_builder()).await;
         let has_waited = Arc::new(AtomicBool::new(false));
         let reported = Arc::clone(&has_waited);
         let lock = client.lock("job").observe(move |_| reported.store(true, Ordering::Release));
@@ -132,21 +132,21 @@ async fn an_acquire_that_is_dropped_while_the_lock_is_held_changes_no_node() {
 }
 
 /// Random durations from zero to 6 milliseconds. Most are shorter than a millisecond, like most rounds.
-struct Durations(u64);
+struct RandomDurations(u64);
 
-impl Iterator for Durations {
+impl Iterator for RandomDurations {
     type Item = Duration;
 
     fn next(&mut self) -> Option<Duration> {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
-        let share = (self.0 >> 40) as f64 / f64::from(1 << 24);
-        Some(Duration::from_secs_f64(share.powi(3) * 0.006))
+        let fraction = (self.0 >> 40) as f64 / f64::from(1 << 24);
+        Some(Duration::from_secs_f64(fraction.powi(3) * 0.006))
     }
 }
 
-/// Waits in a busy loop, because timers of the runtime are only precise to a millisecond.
+/// Waits in a busy loop, because the timers of the runtime have a precision of a millisecond.
 async fn spin(time: Duration) {
     let start = Instant::now();
     while start.elapsed() < time {
@@ -158,7 +158,7 @@ async fn spin(time: Duration) {
 /// were dropped.
 async fn drop_at_random_times(lock: Lock, turns: usize, seed: u64) -> usize {
     let mut acquired = 0;
-    for (turn, timeout) in Durations(seed).take(turns).enumerate() {
+    for (turn, timeout) in RandomDurations(seed).take(turns).enumerate() {
         let lease = if turn % 2 == 0 {
             tokio::select! {
                 lease = lock.acquire() => Some(lease.expect("acquire retries until a majority votes")),
@@ -181,11 +181,12 @@ async fn acquires_dropped_at_random_times_leave_no_key() {
     let cluster = ProxiedCluster::start(5).await;
     let proxy = &cluster.proxies[4];
     let (mut acquired, mut dropped) = (0, 0);
-    for fault in ["none", "slow", "cut", "lossy"] {
-        let clients = [connect_to_all(cluster.builder()).await, connect_to_all(cluster.builder()).await];
+    for fault in ["none", "delay", "cut", "lost replies"] {
+        let clients =
+            [connect_to_all(cluster.proxied_builder()).await, connect_to_all(cluster.proxied_builder()).await];
         match fault {
-            "slow" => proxy.delay(Duration::from_millis(2)),
-            "lossy" => proxy.drop_replies(true),
+            "delay" => proxy.delay(Duration::from_millis(2)),
+            "lost replies" => proxy.drop_replies(true),
             _ => {}
         }
         // Two tasks compete for each name.
@@ -263,7 +264,7 @@ async fn acquire_and_end(lock: &Lock, way: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_is_released_in_every_way_that_a_holder_ends_its_lease() {
     let cluster = ProxiedCluster::start(5).await;
-    let clients = [connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await];
+    let clients = [connect_to_all(cluster.direct_builder()).await, connect_to_all(cluster.direct_builder()).await];
     for turn in 0..60 {
         acquire_and_end(&clients[turn % 2].lock("job"), turn % 6).await;
     }
@@ -278,19 +279,19 @@ async fn work_that_panics_or_is_dropped_releases_the_lock() {
     use futures_util::FutureExt;
 
     let cluster = ProxiedCluster::start(5).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let lock = client.lock("job");
     for _ in 0..10 {
         let panics = lock.run(async |_lease| -> () { std::panic::resume_unwind(Box::new("a panic of the test")) });
         expect_soon(AssertUnwindSafe(panics).catch_unwind()).await.unwrap_err();
-        let has_begun = Arc::new(tokio::sync::Notify::new());
+        let work_started = Arc::new(tokio::sync::Notify::new());
         let endless = lock.run(async |_lease| {
-            has_begun.notify_one();
+            work_started.notify_one();
             std::future::pending::<()>().await;
         });
         tokio::select! {
             _ = endless => unreachable!("the work has no end"),
-            () = expect_soon(has_begun.notified()) => {}
+            () = expect_soon(work_started.notified()) => {}
         }
     }
     drop(lock);
@@ -300,17 +301,17 @@ async fn work_that_panics_or_is_dropped_releases_the_lock() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leases_end_when_their_client_is_closed() {
     let cluster = ProxiedCluster::start(5).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let mut leases = Vec::new();
     for number in 0..10 {
         leases.push(client.lock(format!("job {number}")).acquire().await.unwrap());
     }
     std::mem::forget(client.lock("leaked").acquire().await.unwrap());
     cluster.wait_for_key_on("quorlock:leaked", &[0, 1, 2, 3, 4]).await;
-    let lost = leases[0].lost();
+    let lost_future = leases[0].lost();
     client.close(CLOSE_TIMEOUT).await.unwrap();
     cluster.wait_until_unlocked().await;
-    assert_eq!(expect_soon(lost).await, LostError::Closed);
+    assert_eq!(expect_soon(lost_future).await, LostError::Closed);
     for lease in &leases {
         assert_eq!(lease.fence(), Err(FenceError::Lost(LostError::Closed)));
         assert_eq!(lease.validity(), Duration::ZERO);
@@ -318,7 +319,7 @@ async fn leases_end_when_their_client_is_closed() {
     }
 
     // Requests of the closed client must not touch the leases of later clients.
-    let later_client = connect_to_all(cluster.direct()).await;
+    let later_client = connect_to_all(cluster.direct_builder()).await;
     let lease = later_client.lock("job 0").try_acquire().await.unwrap().expect("the lock is free");
     cluster.wait_for_key_on("quorlock:job 0", &[0, 1, 2, 3, 4]).await;
     assert!(expect_soon(leases.remove(0).release()).await.is_err());
@@ -346,15 +347,15 @@ async fn start_waiter(lock: Lock) -> tokio::task::JoinHandle<Result<(), AcquireE
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_survives_the_drop_of_its_client_but_not_a_close() {
     let cluster = ProxiedCluster::start(5).await;
-    let holder = connect_to_all(cluster.direct()).await;
+    let holder = connect_to_all(cluster.direct_builder()).await;
     let lease = holder.lock("job").acquire().await.unwrap();
 
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let waiting = start_waiter(client.lock("job")).await;
     client.close(CLOSE_TIMEOUT).await.unwrap();
     assert_eq!(expect_soon(waiting).await.unwrap(), Err(AcquireError::Closed));
 
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let waiting = start_waiter(client.lock("job")).await;
     drop(client);
     lease.release().await.unwrap();
@@ -364,26 +365,28 @@ async fn a_waiter_survives_the_drop_of_its_client_but_not_a_close() {
 }
 
 /// Runs the work on another runtime, which ends when the work is done.
-fn on_another_runtime<T: Send + 'static>(work: impl AsyncFnOnce() -> T + Send + 'static) -> T {
+fn run_on_another_runtime<T: Send + 'static>(work: impl AsyncFnOnce() -> T + Send + 'static) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let runtime = runtime.expect("the system can start a runtime");
     std::thread::spawn(move || runtime.block_on(work())).join().expect("the work does not panic")
 }
 
-/// A link usually waits for other callers before it sends a batch. But it must send the release of a dropped lease at
-/// once, because the runtime may never run again.
+/// A link may wait for other callers before it sends a batch. But it must send the release of a dropped lease at once,
+/// because the runtime may never run again.
 #[tokio::test]
 async fn a_dropped_lease_is_released_even_if_the_runtime_never_runs_again() {
     let cluster = ProxiedCluster::start(3).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let names: Vec<String> = (0..8).map(|at| format!("job/{at}")).collect();
     let locks: Vec<Lock> = names.iter().map(|name| client.lock(name)).collect();
-    // The links send the first request alone, and the others as one batch.
+    // The links send the first request alone, and the others as one batch. After a batch of several requests, a link
+    // waits for other callers before it sends the next batch.
     let mut leases = futures_util::future::join_all(locks.iter().map(Lock::acquire)).await;
     for name in &names {
         cluster.wait_for_key_on(&format!("quorlock:{name}"), &[0, 1, 2]).await;
     }
-    // While a batch waits for its replies, a link sends no other batch. The replies to an inspection are the last ones.
+    // While a batch waits for its replies, a link sends no other batch. Replies arrive in order: with the replies to
+    // this inspection, no batch is under way.
     eventually_async("all replies to have arrived", async || {
         let inspection = client.inspect("job/0").await.expect("the client is open");
         inspection.nodes.iter().all(|(_, report)| report.is_ok())
@@ -400,7 +403,7 @@ async fn without_its_runtime_a_client_fails_at_once_and_its_lease_expires() {
     let cluster = Cluster::start(3).await;
     let live_client = connect_to_all(cluster.builder()).await;
     let builder = cluster.builder();
-    let (client, lease, mut waiting) = on_another_runtime(async move || {
+    let (client, lease, mut waiting) = run_on_another_runtime(async move || {
         let client = connect_to_all(builder).await;
         let lease = client.lock("job").acquire().await.unwrap();
         let lock = client.lock("job");

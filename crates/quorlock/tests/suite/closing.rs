@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use crate::common::lock_keys;
-use crate::common::long_leases::{ProxiedCluster, connect_to_all};
+use crate::common::long_timeouts::{ProxiedCluster, connect_to_all};
 use quorlock::AcquireError;
 use quorlock_testkit::{RedisServer, eventually_async};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn closing_releases_the_votes_of_a_running_acquire() {
     let cluster = ProxiedCluster::start(3).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     cluster.servers[1..].iter().for_each(RedisServer::freeze);
     let lock = client.lock("job");
     let acquire = tokio::spawn(async move { lock.acquire().await.map(drop) });
@@ -26,7 +26,7 @@ async fn closing_releases_the_votes_of_a_running_acquire() {
 async fn a_lock_that_is_acquired_while_its_client_closes_is_released() {
     let cluster = ProxiedCluster::start(3).await;
     for _ in 0..50 {
-        let client = connect_to_all(cluster.direct()).await;
+        let client = connect_to_all(cluster.direct_builder()).await;
         let lock = client.lock("job");
         let acquire = tokio::spawn(async move { lock.acquire().await.map(drop) });
         tokio::task::yield_now().await;

@@ -1,9 +1,9 @@
 //! The conformance suite: every kind of lock keeps its guarantees on every kind of node, on one node and in clusters of
 //! three and five. An SQLite node, a master behind sentinels, or a Redis Cluster is always the only node.
 //!
-//! A claim is a function that checks one guarantee. For nodes in memory, an SQLite file, and three Redis servers, each
-//! claim is a separate test. The other nodes start slowly, so for them each topic is one test, and its claims share the
-//! servers.
+//! Each module is a topic, and each of its public functions checks one guarantee. For nodes in memory, an SQLite file,
+//! and three Redis servers, each check is a separate test. The other nodes start slowly, so for them each topic is one
+//! test, and its checks share the servers.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,22 +27,22 @@ mod waiting;
 
 use std::time::Duration;
 
-use backend::{Backend, Kind};
+use backend::{Backend, NodeKind};
 
-/// The time limit of a claim. Only a failing claim reaches it. It is shorter than [`backend::LONG`]: a claim fails if
+/// The time limit of a check. Only a failing check reaches it. It is shorter than [`backend::LONG`]: a check fails if
 /// it waits for a lease to expire that should have been released.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
-/// Makes every claim a test on one kind of node.
+/// Makes every check a test on one kind of node.
 macro_rules! suite {
-    ($backend:ident on $kind:expr; $($topic:ident { $($claim:ident,)+ })+) => {
+    ($backend:ident on $kind:expr; $($topic:ident { $($check:ident,)+ })+) => {
         mod $backend {
             use super::*;
             $($(
                 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-                async fn $claim() {
+                async fn $check() {
                     let backend = Backend::start($kind).await;
-                    tokio::time::timeout(TIME_LIMIT, $topic::$claim(&backend)).await.expect("the claim ends in time");
+                    tokio::time::timeout(TIME_LIMIT, $topic::$check(&backend)).await.expect("the check ends in time");
                 }
             )+)+
         }
@@ -50,9 +50,9 @@ macro_rules! suite {
 }
 
 /// Makes every topic a test on one kind of node. The nodes start once for each topic, and are emptied before each
-/// claim.
-macro_rules! suite_by_topic {
-    ($backend:ident on $kind:expr; $($topic:ident { $($claim:ident,)+ })+) => {
+/// check.
+macro_rules! suite_of_topics {
+    ($backend:ident on $kind:expr; $($topic:ident { $($check:ident,)+ })+) => {
         mod $backend {
             use super::*;
             $(
@@ -60,10 +60,10 @@ macro_rules! suite_by_topic {
                 async fn $topic() {
                     let backend = Backend::start($kind).await;
                     $(
-                        println!("{}", stringify!($claim));
+                        println!("{}", stringify!($check));
                         backend.empty().await;
-                        let claim = tokio::time::timeout(TIME_LIMIT, super::$topic::$claim(&backend));
-                        claim.await.expect("the claim ends in time");
+                        let check = tokio::time::timeout(TIME_LIMIT, super::$topic::$check(&backend));
+                        check.await.expect("the check ends in time");
                     )+
                 }
             )+
@@ -71,8 +71,8 @@ macro_rules! suite_by_topic {
     };
 }
 
-/// Makes the tests of all claims, on every kind of node.
-macro_rules! on_all {
+/// Makes the tests of all checks, on every kind of node.
+macro_rules! make_suites {
     ($($suite:ident $backend:ident on $kind:expr;)+) => {
         $($suite! {
             $backend on $kind;
@@ -172,7 +172,7 @@ macro_rules! on_all {
                 a_read_lease_of_a_crashed_client_ends_with_its_own_ttl,
                 a_read_lease_of_a_crashed_client_does_not_affect_the_other_readers,
                 fences_grow_from_readers_to_writers_and_back,
-                a_reader_with_an_owner_reads_again_at_once_with_the_same_fence,
+                an_owner_that_reads_already_reads_again_at_once_with_the_same_fence,
             }
             slots {
                 a_semaphore_has_at_most_as_many_holders_as_permits,
@@ -186,8 +186,8 @@ macro_rules! on_all {
             name_sets {
                 a_set_sorts_its_names_and_locks_each_name_once,
                 a_set_has_one_fence_for_each_name,
-                a_set_is_released_if_one_name_is_held,
-                a_waiting_set_keeps_the_names_that_it_has,
+                a_set_that_gives_up_releases_its_names,
+                a_set_keeps_its_first_names_while_it_waits_for_the_next_name,
                 a_cancelled_set_releases_all_names,
                 overlapping_sets_do_not_deadlock,
                 dropping_a_set_releases_all_names,
@@ -236,20 +236,20 @@ macro_rules! on_all {
     };
 }
 
-on_all! {
-    suite memory_x1 on Kind::Memory(1);
-    suite memory_x3 on Kind::Memory(3);
-    suite sqlite on Kind::Sqlite;
-    suite redis_x3 on Kind::Redis(3);
-    suite_by_topic redis_x1 on Kind::Redis(1);
-    suite_by_topic redis_x5 on Kind::Redis(5);
-    suite_by_topic sentinel on Kind::Sentinel;
-    suite_by_topic cluster on Kind::Cluster;
+make_suites! {
+    suite memory_x1 on NodeKind::Memory(1);
+    suite memory_x3 on NodeKind::Memory(3);
+    suite sqlite on NodeKind::Sqlite;
+    suite redis_x3 on NodeKind::Redis(3);
+    suite_of_topics redis_x1 on NodeKind::Redis(1);
+    suite_of_topics redis_x5 on NodeKind::Redis(5);
+    suite_of_topics sentinel on NodeKind::Sentinel;
+    suite_of_topics cluster on NodeKind::RedisCluster;
 }
 
-// Invalid requests, which the client refuses before it sends anything to a server.
+// The client refuses invalid requests before it sends anything to a server, so one kind of node is enough.
 suite! {
-    no_node on Kind::Redis(1);
+    invalid_requests on NodeKind::Redis(1);
     naming {
         an_invalid_name_is_refused,
         a_ttl_out_of_bounds_is_refused,

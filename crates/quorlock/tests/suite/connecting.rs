@@ -1,4 +1,4 @@
-//! Connecting: `connect` fails with a reason, `connect_lazy` does not wait for nodes, and each outage is logged once.
+//! Connects: `connect` fails with a reason, `connect_lazy` does not wait for nodes, and each outage is logged once.
 
 use std::fmt::Write;
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::Cluster;
-use crate::common::long_leases::{self, LONG};
+use crate::common::long_timeouts::{self, LONG};
 use quorlock::{AcquireError, Client, ConnectError, Silence, blocking};
 use quorlock_testkit::{RedisServer, eventually_async};
 use tracing::field::{Field, Visit};
@@ -24,13 +24,14 @@ fn unused_urls(count: usize) -> Vec<String> {
 }
 
 /// A connect timeout that a test can wait for.
-const SHORT: Duration = Duration::from_millis(300);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(300);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connect_names_each_node_and_the_reason_when_no_majority_can_vote() {
     let mut urls = unused_urls(2);
     urls.push("redis://no-such-host.invalid:6379".into());
-    let error = Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("no server listens");
+    let error =
+        Client::builder().nodes(&urls).connect_timeout(SHORT_TIMEOUT).connect().await.expect_err("no server listens");
     let ConnectError::NoMajority { nodes, .. } = &error else { panic!("{error}") };
     assert!(
         nodes.iter().zip(&urls).all(|((node, silence), url)| url.starts_with(node) && silence.is_some()),
@@ -40,23 +41,23 @@ async fn connect_names_each_node_and_the_reason_when_no_majority_can_vote() {
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote after "), "{text}");
     assert!(urls.iter().all(|url| text.contains(url.as_str())) && text.contains("refused"), "{text}");
     assert!(!text.contains("init"), "the error advises to initialize a cluster that is only unreachable: {text}");
-    let first = [urls[0].clone()];
-    let error = tokio::task::spawn_blocking(move || blocking_error(&first)).await.expect("the task does not panic");
+    let first_url = [urls[0].clone()];
+    let error = tokio::task::spawn_blocking(move || blocking_error(&first_url)).await.expect("the task does not panic");
     assert!(matches!(&error, ConnectError::NoMajority { .. }) && error.to_string().contains(&urls[0]), "{error}");
 }
 
 fn blocking_error(urls: &[String]) -> ConnectError {
-    blocking::Client::start(Client::builder().nodes(urls).connect_timeout(SHORT).connect())
+    blocking::Client::start(Client::builder().nodes(urls).connect_timeout(SHORT_TIMEOUT).connect())
         .expect_err("no server listens")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connect_waits_for_a_majority() {
-    let cluster = long_leases::ProxiedCluster::start(3).await;
+    let cluster = long_timeouts::ProxiedCluster::start(3).await;
     cluster.servers[1..].iter().for_each(RedisServer::freeze);
-    let connecting = tokio::spawn(cluster.direct().connect_timeout(LONG).connect());
+    let connecting = tokio::spawn(cluster.direct_builder().connect_timeout(LONG).connect());
     // Wait until the first node answers. One of three nodes is not enough for `connect`.
-    let watcher = cluster.direct().connect_lazy().await.expect("no node is unfit");
+    let watcher = cluster.direct_builder().connect_lazy().await.expect("no node is unfit");
     let has_answered = || matches!(watcher.nodes()[0].1, None | Some(Silence::Waiting(_)));
     eventually_async("the first node to answer", async || has_answered()).await;
     assert!(!connecting.is_finished());
@@ -85,8 +86,12 @@ async fn connect_reports_the_remaining_quarantine_and_how_to_avoid_it() {
     );
     assert!(text.contains("connect_lazy") && text.contains("quorlock nodes init"), "{text}");
     servers[2].kill();
-    let error =
-        Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("one node is unreachable");
+    let error = Client::builder()
+        .nodes(&urls)
+        .connect_timeout(SHORT_TIMEOUT)
+        .connect()
+        .await
+        .expect_err("one node is unreachable");
     let text = error.to_string();
     assert!(text.contains("unreachable") && !text.contains("nodes init"), "{text}");
 }
@@ -96,8 +101,12 @@ async fn connect_names_the_node_that_a_new_cluster_waits_for() {
     let servers = RedisServer::start_many(2);
     let mut urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
     urls.extend(unused_urls(1));
-    let error =
-        Client::builder().nodes(&urls).connect_timeout(SHORT).connect().await.expect_err("one node is unreachable");
+    let error = Client::builder()
+        .nodes(&urls)
+        .connect_timeout(SHORT_TIMEOUT)
+        .connect()
+        .await
+        .expect_err("one node is unreachable");
     let text = error.to_string();
     assert!(text.starts_with("no majority: 3 of 3 nodes cannot vote"), "{text}");
     assert!(text.contains(&format!("{} unreachable", urls[2])), "{text}");
@@ -135,13 +144,13 @@ const FAULTS: [(&[&str], &str); 4] = [
 async fn one_unusable_node_is_tolerated_and_two_of_three_are_an_error() {
     for (fault, word) in FAULTS {
         let cluster = Cluster::start(3).await;
-        let running = long_leases::connect_to_all(cluster.builder()).await;
+        let running_client = long_timeouts::connect_to_all(cluster.builder()).await;
         let explains = |text: &str, index: usize| text.contains(&cluster.servers[index].url()) && text.contains(word);
         cluster.servers[0].command(fault);
         let (log, guard) = Log::start();
-        for lazy in [false, true] {
+        for is_lazy in [false, true] {
             let builder = cluster.builder();
-            let client = if lazy { builder.connect_lazy().await } else { builder.connect().await };
+            let client = if is_lazy { builder.connect_lazy().await } else { builder.connect().await };
             let client = client.unwrap_or_else(|error| panic!("two of three nodes are a majority: {error}"));
             eventually_async("the client to report the unusable node", async || {
                 client.nodes()[0].1.as_ref().is_some_and(|silence| silence.to_string().contains(word))
@@ -149,14 +158,14 @@ async fn one_unusable_node_is_tolerated_and_two_of_three_are_an_error() {
             .await;
             client.lock("new").acquire().await.expect("a majority votes").release().await.expect("a majority answers");
         }
-        drop(running.lock("running").acquire().await.expect("a majority votes"));
+        drop(running_client.lock("running").acquire().await.expect("a majority votes"));
         assert!(log.lines().iter().any(|line| explains(line, 0)), "{word}: {:#?}", log.lines());
         drop(guard);
 
         cluster.servers[1].command(fault);
-        for lazy in [false, true] {
+        for is_lazy in [false, true] {
             let builder = cluster.builder();
-            let client = if lazy { builder.connect_lazy().await } else { builder.connect().await };
+            let client = if is_lazy { builder.connect_lazy().await } else { builder.connect().await };
             let error = client.expect_err("one of three nodes is no majority").to_string();
             assert!(
                 explains(&error, 0) && explains(&error, 1) && !error.contains(&cluster.servers[2].url()),
@@ -182,8 +191,12 @@ async fn a_client_from_connect_lazy_uses_nodes_that_become_usable_later() {
     let cluster = Cluster::start(3).await;
     cluster.servers[0].command(FAULTS[0].0);
     cluster.servers[1].kill();
-    let error =
-        cluster.builder().connect_timeout(SHORT).connect().await.expect_err("one of three nodes is no majority");
+    let error = cluster
+        .builder()
+        .connect_timeout(SHORT_TIMEOUT)
+        .connect()
+        .await
+        .expect_err("one of three nodes is no majority");
     let text = error.to_string();
     assert!(matches!(error, ConnectError::NoMajority { .. }) && text.contains("replica"), "{text}");
     let client = cluster.builder().connect_lazy().await.expect("connect_lazy accepts a dead node");
@@ -243,8 +256,9 @@ impl Subscriber for Log {
 /// The runtime has one thread, because the test reads the log of this thread.
 #[tokio::test]
 async fn each_outage_is_logged_once_at_its_start_and_once_at_its_end() {
-    let cluster = long_leases::ProxiedCluster::start(3).await;
-    let client = long_leases::connect_to_all(cluster.builder().node_deadline(Duration::from_millis(200))).await;
+    let cluster = long_timeouts::ProxiedCluster::start(3).await;
+    let client =
+        long_timeouts::connect_to_all(cluster.proxied_builder().node_deadline(Duration::from_millis(200))).await;
     let (log, _guard) = Log::start();
     for (index, outages) in [(0, 1), (1, 2)] {
         cluster.proxies[index].refuse(true);
@@ -254,7 +268,7 @@ async fn each_outage_is_logged_once_at_its_start_and_once_at_its_end() {
     assert_eq!((log.count("no majority"), log.count("node is back")), (1, 0), "{:#?}", log.lines());
     // Failed requests and reconnects during an outage are not logged again.
     for _ in 0..3 {
-        client.lock("a").acquire_within(SHORT).await.expect_err("no majority votes");
+        client.lock("a").acquire_within(SHORT_TIMEOUT).await.expect_err("no majority votes");
     }
     assert_eq!(log.lines().len(), 3, "{:#?}", log.lines());
     for index in [0, 1] {

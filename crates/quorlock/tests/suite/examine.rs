@@ -1,4 +1,4 @@
-//! Examining nodes changes nothing on them.
+//! Examines nodes, which changes nothing on them.
 
 use std::time::Duration;
 
@@ -48,17 +48,17 @@ async fn an_examination_shows_each_state_and_changes_nothing() {
 async fn an_examination_shows_the_remaining_quarantine() {
     let nodes = MemoryNodes::new(3);
     let client = builder().memory(&nodes).connect_lazy().await.expect("the nodes are blank");
-    let mut shortest = MAX_TTL * 2;
+    let mut shortest_left = MAX_TTL * 2;
     quorlock_testkit::eventually_async("the quarantine to end", async || {
         let examination = examine(&nodes).await;
         if let NodeState::Quarantined { left } = examination.nodes[0].state {
-            assert!(left <= shortest, "the remaining quarantine grew");
-            shortest = left;
+            assert!(left <= shortest_left, "the remaining quarantine grew");
+            shortest_left = left;
         }
         examination.voting() == 3
     })
     .await;
-    assert!(shortest < MAX_TTL, "{shortest:?}");
+    assert!(shortest_left < MAX_TTL, "{shortest_left:?}");
     drop(client);
 }
 

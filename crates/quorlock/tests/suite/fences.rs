@@ -6,6 +6,6 @@ use crate::common::builder;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_is_granted_only_when_a_majority_has_its_fence() {
-    let [first, second] = crate::scenarios::node_ahead::run(&builder).await;
-    assert!(second > first, "fence {second} after fence {first}");
+    let [first_fence, second_fence] = crate::scenarios::node_ahead::run(&builder).await;
+    assert!(second_fence > first_fence, "fence {second_fence} after fence {first_fence}");
 }

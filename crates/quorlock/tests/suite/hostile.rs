@@ -10,10 +10,10 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::common::long_leases::{self, ProxiedCluster, expect_soon};
+use crate::common::long_timeouts::{self, ProxiedCluster, expect_soon};
 use crate::common::random::{Random, seed};
 use crate::common::{Cluster, builder, observe};
-use fake::{Behavior, Fake, Stage};
+use fake::{Behavior, FakeNode, Stage};
 use futures_util::future::join_all;
 use invalid_replies::InvalidReply;
 use quorlock::{AcquireError, Client, ConnectError, Lease};
@@ -54,11 +54,15 @@ fn all_invalid_replies(random: &mut Random) -> Vec<InvalidReply> {
     .concat()
 }
 
-/// Runs `check` for each invalid reply at each stage, with the number and the name of the case, the first stage at
-/// which the fake misbehaves, and its behavior.
-async fn for_each(all: Vec<InvalidReply>, stages: &[Stage], check: impl AsyncFn(usize, &str, Stage, Behavior)) {
+/// Runs `check` for each invalid reply and each stage. The arguments of `check` are the number and the name of the
+/// case, the first stage at which the fake node misbehaves, and its behavior.
+async fn for_each_case(
+    replies: Vec<InvalidReply>,
+    stages: &[Stage],
+    check: impl AsyncFn(usize, &str, Stage, Behavior),
+) {
     watch_for_panics();
-    let cases: Vec<_> = all
+    let cases: Vec<_> = replies
         .into_iter()
         .flat_map(|(name, behavior)| stages.iter().map(move |stage| (name.clone(), *stage, behavior.clone())))
         .collect();
@@ -85,16 +89,16 @@ fn constants(server: &RedisServer) -> [String; 4] {
     server.command(&meta).strings().try_into().expect("a cluster has four constants")
 }
 
-/// Returns the client. Returns `None` if `connect` refuses the fake at once, which is also correct.
-async fn ok_or_none(connect: impl Future<Output = Result<Client, ConnectError>>) -> Option<Client> {
+/// Returns the client, or `None` if `connect` refuses the fake node at once. Both are correct.
+async fn client_unless_refused(connect: impl Future<Output = Result<Client, ConnectError>>) -> Option<Client> {
     connect.await.ok()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_uses_a_well_behaved_fake_like_a_node() {
     watch_for_panics();
-    let fake = Fake::start(None, Stage::Vote, Behavior::BehaveWell).await;
-    let client = long_leases::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
+    let fake = FakeNode::start(None, Stage::Vote, Behavior::BehaveWell).await;
+    let client = long_timeouts::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
     for plain in [false, true] {
         let lease = expect_soon(try_lock(&client, "job", plain)).await.expect("the fake grants");
         expect_soon(lease.extend()).await.expect("the fake renews");
@@ -102,10 +106,10 @@ async fn a_client_uses_a_well_behaved_fake_like_a_node() {
     }
     let cluster = ProxiedCluster::start(3).await;
     let fakes = [
-        Fake::start(Some(constants(&cluster.servers[0])), Stage::Vote, Behavior::BehaveWell).await,
-        Fake::start(Some(constants(&cluster.servers[0])), Stage::Vote, Behavior::BehaveWell).await,
+        FakeNode::start(Some(constants(&cluster.servers[0])), Stage::Vote, Behavior::BehaveWell).await,
+        FakeNode::start(Some(constants(&cluster.servers[0])), Stage::Vote, Behavior::BehaveWell).await,
     ];
-    let client = long_leases::builder()
+    let client = long_timeouts::builder()
         .nodes([cluster.servers[0].url(), fakes[0].url(), fakes[1].url()])
         .connect_lazy()
         .await
@@ -118,10 +122,11 @@ async fn a_client_uses_a_well_behaved_fake_like_a_node() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_invalid_reply_of_the_only_node_is_no_vote() {
-    let all = all_invalid_replies(&mut Random(seed()));
-    for_each(all, &STAGES, async |index, case, stage, behavior| {
-        let fake = Fake::start(None, stage, behavior).await;
-        let Some(client) = ok_or_none(builder().node_deadline(SHORT_DEADLINE).nodes([fake.url()]).connect_lazy()).await
+    let replies = all_invalid_replies(&mut Random(seed()));
+    for_each_case(replies, &STAGES, async |index, case, stage, behavior| {
+        let fake = FakeNode::start(None, stage, behavior).await;
+        let Some(client) =
+            client_unless_refused(builder().node_deadline(SHORT_DEADLINE).nodes([fake.url()]).connect_lazy()).await
         else {
             return;
         };
@@ -139,11 +144,13 @@ async fn an_invalid_reply_of_the_only_node_is_no_vote() {
 async fn a_client_gets_the_lock_from_a_well_behaved_majority() {
     // Long leases and a long deadline, because the well-behaved nodes may be slow.
     let cluster = ProxiedCluster::start(3).await;
-    let all = all_invalid_replies(&mut Random(seed()));
-    for_each(all, &STAGES, async |index, case, stage, behavior| {
-        let fake = Fake::start(Some(constants(&cluster.servers[0])), stage, behavior).await;
+    let replies = all_invalid_replies(&mut Random(seed()));
+    for_each_case(replies, &STAGES, async |index, case, stage, behavior| {
+        let fake = FakeNode::start(Some(constants(&cluster.servers[0])), stage, behavior).await;
         let nodes = [fake.url(), cluster.servers[1].url(), cluster.servers[2].url()];
-        let Some(client) = ok_or_none(long_leases::builder().nodes(nodes).connect_lazy()).await else { return };
+        let Some(client) = client_unless_refused(long_timeouts::builder().nodes(nodes).connect_lazy()).await else {
+            return;
+        };
         let lock = format!("job-{index}-{case}");
         let lease = client.lock(&lock).acquire().await.unwrap_or_else(|error| panic!("{case}: {error}"));
         lease.extend().await.unwrap_or_else(|error| panic!("{case}: {error}"));
@@ -157,14 +164,16 @@ async fn a_client_gets_the_lock_from_a_well_behaved_majority() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn invalid_replies_of_a_majority_give_no_lease_and_leave_no_vote() {
     let cluster = Cluster::start(3).await;
-    let all = all_invalid_replies(&mut Random(seed()));
-    for_each(all, &STAGES[1..], async |index, case, stage, behavior| {
+    let replies = all_invalid_replies(&mut Random(seed()));
+    for_each_case(replies, &STAGES[1..], async |index, case, stage, behavior| {
         let fakes = [
-            Fake::start(Some(constants(&cluster.servers[0])), stage, behavior.clone()).await,
-            Fake::start(Some(constants(&cluster.servers[0])), stage, behavior).await,
+            FakeNode::start(Some(constants(&cluster.servers[0])), stage, behavior.clone()).await,
+            FakeNode::start(Some(constants(&cluster.servers[0])), stage, behavior).await,
         ];
         let nodes = [fakes[0].url(), cluster.servers[2].url(), fakes[1].url()];
-        let Some(client) = ok_or_none(builder().node_deadline(SHORT_DEADLINE).nodes(nodes).connect_lazy()).await else {
+        let Some(client) =
+            client_unless_refused(builder().node_deadline(SHORT_DEADLINE).nodes(nodes).connect_lazy()).await
+        else {
             return;
         };
         let outcome = try_lock(&client, &format!("job-{index}"), index % 2 == 1).await;
@@ -177,7 +186,7 @@ async fn invalid_replies_of_a_majority_give_no_lease_and_leave_no_vote() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_surplus_reply_ends_the_connection() {
     watch_for_panics();
-    let fake = Fake::start(None, Stage::Vote, Behavior::BehaveWell).await;
+    let fake = FakeNode::start(None, Stage::Vote, Behavior::BehaveWell).await;
     let client = builder().nodes([fake.url()]).connect_lazy().await.unwrap();
     let surplus = resp::array(&[resp::int(1), resp::int(fake::now()), resp::int(fake::now())]);
     for count in [1, 2, 1_000] {
@@ -200,7 +209,7 @@ async fn a_surplus_reply_ends_the_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reply_that_is_complete_after_the_deadline_is_no_vote() {
     watch_for_panics();
-    let fake = Fake::start(None, Stage::Vote, Behavior::BehaveWell).await;
+    let fake = FakeNode::start(None, Stage::Vote, Behavior::BehaveWell).await;
     let client = builder().node_deadline(SHORT_DEADLINE).nodes([fake.url()]).connect_lazy().await.unwrap();
     let slow_reply = [resp::bulk(&" ".repeat(100)), resp::int(1)].concat();
     fake.misbehave(Stage::Vote, Behavior::Trickle(slow_reply));

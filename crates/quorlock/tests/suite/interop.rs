@@ -1,17 +1,18 @@
-//! Sharing servers with Redlock clients and with other data, and servers that cannot be nodes.
+//! Shares servers with Redlock clients and with other data, and refuses servers that cannot be nodes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
-use crate::common::long_leases::{self, LONG};
+use crate::common::long_timeouts::{self, LONG};
 use quorlock::{
     AcquireError, Break, Client, ClientBuilder, ConnectError, HeldError, Lease, LeaseError, Lock, LostError,
 };
 use quorlock_testkit::{RedisServer, Reply, eventually, eventually_async};
 
-/// The release script of the Redlock page, which Redlock libraries use.
-const PAGE_RELEASE: &str = r#"
+/// The release script of the Redlock page (the description of Redlock in the Redis manual), which Redlock libraries
+/// use.
+const REDLOCK_RELEASE: &str = r#"
     if redis.call("get",KEYS[1]) == ARGV[1] then
         return redis.call("del",KEYS[1])
     else
@@ -21,8 +22,8 @@ const PAGE_RELEASE: &str = r#"
 /// The name and also the key of the lock. With the key template of these tests they are the same.
 const KEY: &str = "invoices/42";
 
-/// Makes a lock with a fence, and a plain lock.
-const KINDS: [fn(Lock) -> Lock; 2] = [|lock| lock, Lock::plain];
+/// Each makes a lock of another kind: the first with a fence, the second plain.
+const LOCK_KINDS: [fn(Lock) -> Lock; 2] = [|lock| lock, Lock::plain];
 
 /// Three servers that quorlock shares with other programs, and a client.
 struct SharedServers {
@@ -37,8 +38,8 @@ impl SharedServers {
         Self { servers, client }
     }
 
-    fn lock(&self, kind: fn(Lock) -> Lock) -> Lock {
-        kind(self.client.lock(KEY))
+    fn lock(&self, with_kind: fn(Lock) -> Lock) -> Lock {
+        with_kind(self.client.lock(KEY))
     }
 
     /// Runs redis-cli with these arguments on all servers, and returns the outputs.
@@ -59,7 +60,7 @@ impl SharedServers {
 }
 
 fn builder(servers: &[RedisServer]) -> ClientBuilder {
-    long_leases::builder().key_template("{name}").nodes(servers.iter().map(RedisServer::url))
+    long_timeouts::builder().key_template("{name}").nodes(servers.iter().map(RedisServer::url))
 }
 
 /// Tries to acquire a held lock, and returns the error.
@@ -73,19 +74,19 @@ async fn expect_held(lock: &Lock) -> HeldError {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_a_redlock_client_excludes_clients_of_quorlock() {
     let shared = SharedServers::start().await;
-    for kind in KINDS {
+    for with_kind in LOCK_KINDS {
         for server in &shared.servers[..2] {
             assert_eq!(server.cli(&["SET", KEY, "theirs", "NX", "PX", "60000"]), "OK");
         }
-        assert!(shared.lock(kind).try_acquire().await.unwrap().is_none());
-        let error = expect_held(&shared.lock(kind)).await;
+        assert!(shared.lock(with_kind).try_acquire().await.unwrap().is_none());
+        let error = expect_held(&shared.lock(with_kind)).await;
         assert!(error.holder.is_none(), "{error}");
         assert_eq!(error.tally.refused(), 2, "{}", error.tally);
         assert!(error.remaining.is_some_and(|left| left <= Duration::from_secs(60)), "{error}");
         for server in &shared.servers[..2] {
-            assert_eq!(server.cli(&["EVAL", PAGE_RELEASE, "1", KEY, "theirs"]), "1");
+            assert_eq!(server.cli(&["EVAL", REDLOCK_RELEASE, "1", KEY, "theirs"]), "1");
         }
-        shared.lock(kind).acquire().await.unwrap().release().await.unwrap();
+        shared.lock(with_kind).acquire().await.unwrap().release().await.unwrap();
         shared.wait_until_free();
     }
 }
@@ -94,8 +95,8 @@ async fn a_lock_of_a_redlock_client_excludes_clients_of_quorlock() {
 async fn a_minority_of_redlock_votes_is_not_changed() {
     let shared = SharedServers::start().await;
     shared.servers[0].cli(&["SET", KEY, "theirs", "NX", "PX", "60000"]);
-    for kind in KINDS {
-        let lease = shared.lock(kind).acquire().await.unwrap();
+    for with_kind in LOCK_KINDS {
+        let lease = shared.lock(with_kind).acquire().await.unwrap();
         lease.extend().await.unwrap();
         lease.release().await.unwrap();
     }
@@ -106,13 +107,13 @@ async fn a_minority_of_redlock_votes_is_not_changed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_of_quorlock_excludes_redlock_clients() {
     let shared = SharedServers::start().await;
-    for kind in KINDS {
-        let lease = shared.lock(kind).acquire().await.unwrap();
+    for with_kind in LOCK_KINDS {
+        let lease = shared.lock(with_kind).acquire().await.unwrap();
         shared.wait_for_votes(&lease);
         for refusal in shared.cli(&["SET", KEY, "theirs", "NX", "PX", "60000"]) {
             assert_eq!(refusal, "", "a Redlock client set the key of a held lock");
         }
-        for answer in shared.cli(&["EVAL", PAGE_RELEASE, "1", KEY, "theirs"]) {
+        for answer in shared.cli(&["EVAL", REDLOCK_RELEASE, "1", KEY, "theirs"]) {
             assert_eq!(answer, "0");
         }
         lease.extend().await.unwrap();
@@ -128,8 +129,8 @@ async fn a_lock_of_quorlock_excludes_redlock_clients() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_key_has_the_format_of_the_redlock_page() {
     let shared = SharedServers::start().await;
-    for kind in KINDS {
-        let lease = shared.lock(kind).acquire().await.unwrap();
+    for with_kind in LOCK_KINDS {
+        let lease = shared.lock(with_kind).acquire().await.unwrap();
         shared.wait_for_votes(&lease);
         assert_eq!(lease.id().reveal().len(), 32);
         for server in &shared.servers {
@@ -145,23 +146,23 @@ async fn the_key_has_the_format_of_the_redlock_page() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_redlock_release_script_frees_a_lock_of_quorlock() {
     let shared = SharedServers::start().await;
-    let other = builder(&shared.servers).connect().await.unwrap();
-    for kind in KINDS {
-        let lease = shared.lock(kind).acquire().await.unwrap();
+    let other_client = builder(&shared.servers).connect().await.unwrap();
+    for with_kind in LOCK_KINDS {
+        let lease = shared.lock(with_kind).acquire().await.unwrap();
         shared.wait_for_votes(&lease);
-        for answer in shared.cli(&["EVAL", PAGE_RELEASE, "1", KEY, &lease.id().reveal()]) {
+        for answer in shared.cli(&["EVAL", REDLOCK_RELEASE, "1", KEY, &lease.id().reveal()]) {
             assert_eq!(answer, "1");
         }
-        let next = kind(other.lock(KEY)).try_acquire().await.unwrap().unwrap();
-        shared.wait_for_votes(&next);
+        let next_lease = with_kind(other_client.lock(KEY)).try_acquire().await.unwrap().unwrap();
+        shared.wait_for_votes(&next_lease);
 
         // The key has the id of another lease now, so the old lease can be neither extended nor released.
         assert_eq!(lease.extend().await, Err(LeaseError::Lost(LostError::Removed)));
         drop(lease);
-        assert!(shared.lock(kind).try_acquire().await.unwrap().is_none());
-        next.extend().await.unwrap();
-        shared.wait_for_votes(&next);
-        next.release().await.unwrap();
+        assert!(shared.lock(with_kind).try_acquire().await.unwrap().is_none());
+        next_lease.extend().await.unwrap();
+        shared.wait_for_votes(&next_lease);
+        next_lease.release().await.unwrap();
         shared.wait_until_free();
     }
 }
@@ -187,7 +188,7 @@ async fn a_plain_lock_sends_the_commands_of_the_redlock_page() {
         .collect();
     let digest = server.command(&["SCRIPT", "LOAD", &sent_script]);
     let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
-    assert_eq!(words(include_str!("../../src/node/redis/scripts/plain_release.lua")), words(PAGE_RELEASE));
+    assert_eq!(words(include_str!("../../src/node/redis/scripts/plain_release.lua")), words(REDLOCK_RELEASE));
     let ttl = LONG.as_millis().to_string();
     let expected = [vec!["SET", KEY, &id, "NX", "PX", &ttl], vec!["EVALSHA", digest.as_str().unwrap(), "1", KEY, &id]];
     let sent: Vec<Vec<String>> = recorded_commands(server).into_iter().filter(|words| words.contains(&id)).collect();
@@ -212,14 +213,14 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
     let shared = SharedServers::start().await;
     for write in [["RPUSH", KEY, "an element"].as_slice(), &["HSET", KEY, "a field", "a value"]] {
         shared.cli(write).for_each(drop);
-        let before: Vec<String> = shared.cli(&["DUMP", KEY]).collect();
+        let dumps_before: Vec<String> = shared.cli(&["DUMP", KEY]).collect();
         let key_type = if write[0] == "HSET" { "hash" } else { "list" };
-        let shown = format!("another program (key type {key_type})");
+        let shown_holder = format!("another program (key type {key_type})");
         let mut fences = Vec::new();
         for _ in 0..2 {
-            match shared.lock(KINDS[0]).acquire_within(Duration::ZERO).await {
+            match shared.lock(LOCK_KINDS[0]).acquire_within(Duration::ZERO).await {
                 Err(AcquireError::Held(held)) => {
-                    assert_eq!(held.holder.as_ref().map(ToString::to_string).as_ref(), Some(&shown), "{held}");
+                    assert_eq!(held.holder.as_ref().map(ToString::to_string).as_ref(), Some(&shown_holder), "{held}");
                     fences.push(held.fence);
                 }
                 other => panic!("another program holds the lock: {other:?}"),
@@ -231,12 +232,12 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
             shared.client.rw(KEY).read().acquire_within(Duration::ZERO).await.unwrap_err(),
             shared.client.semaphore(KEY, 2).acquire_within(Duration::ZERO).await.unwrap_err(),
         ] {
-            assert!(matches!(&error, AcquireError::Held(_)) && error.to_string().contains(&shown), "{error}");
+            assert!(matches!(&error, AcquireError::Held(_)) && error.to_string().contains(&shown_holder), "{error}");
         }
         let inspection = shared.client.inspect(KEY).await.unwrap();
-        assert_eq!(inspection.holder().unwrap().0.unwrap().to_string(), shown);
+        assert_eq!(inspection.holder().unwrap().0.unwrap().to_string(), shown_holder);
         let broken = shared.client.break_lock(KEY, Break::new(inspection.target().unwrap(), "test").now()).await;
-        assert!(matches!(&broken, Err(error) if error.to_string().contains(&shown)), "{broken:?}");
+        assert!(matches!(&broken, Err(error) if error.to_string().contains(&shown_holder)), "{broken:?}");
         assert!(shared.lock(Lock::plain).try_acquire().await.unwrap().is_none());
         for wait in [Duration::ZERO, Duration::from_millis(1)] {
             let error = loop {
@@ -246,7 +247,7 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
                     break error;
                 }
             };
-            assert!(error.to_string().contains(&shown), "{error}");
+            assert!(error.to_string().contains(&shown_holder), "{error}");
         }
 
         // A client whose only attempt was refused has no votes to release.
@@ -256,12 +257,12 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
 
         // Other data on a minority of the servers does not prevent a lease.
         shared.servers[1..].iter().for_each(|server| drop(server.cli(&["DEL", KEY])));
-        for kind in KINDS {
-            let lease = shared.lock(kind).acquire().await.unwrap();
+        for with_kind in LOCK_KINDS {
+            let lease = shared.lock(with_kind).acquire().await.unwrap();
             lease.extend().await.unwrap();
             lease.release().await.unwrap();
         }
-        assert_eq!(shared.servers[0].cli(&["DUMP", KEY]), before[0]);
+        assert_eq!(shared.servers[0].cli(&["DUMP", KEY]), dumps_before[0]);
         shared.cli(&["DEL", KEY]).for_each(drop);
     }
     shared.client.close(LONG).await.unwrap();
@@ -269,7 +270,7 @@ async fn other_data_under_the_key_is_neither_overwritten_nor_deleted() {
 
 /// Connects, which must fail. Returns the error.
 async fn connect_error(urls: &[String]) -> ConnectError {
-    long_leases::builder().nodes(urls).connect().await.expect_err("the connection is refused")
+    long_timeouts::builder().nodes(urls).connect().await.expect_err("the connection is refused")
 }
 
 /// Connects to a server that must deny access. Returns the error.
@@ -297,7 +298,7 @@ async fn a_wrong_password_is_denied_and_no_password_is_shown() {
     let error = denied_error(format!("redis://{}", server.addr())).await;
     assert!(error.contains("NOAUTH"), "{error}");
 
-    let client = long_leases::builder().nodes([server.url()]).connect().await.unwrap();
+    let client = long_timeouts::builder().nodes([server.url()]).connect().await.unwrap();
     client.lock(KEY).acquire().await.unwrap().release().await.unwrap();
     let shown = format!("{client:?} {:?}", client.nodes());
     assert!(!shown.contains("correct-horse"), "{shown}");
@@ -311,21 +312,21 @@ async fn connect_names_a_missing_permission() {
         assert_eq!(server.cli(&[&user, permissions].concat()), "OK");
         format!("redis://limited:battery-staple@{}", server.addr())
     };
-    for (permissions, missing) in [
+    for (permissions, named_permission) in [
         (["~*", "+@all", "-@scripting"], "script"),
         (["~*", "+@all", "-info"], "info"),
         (["~app:*", "+@all", "-flushall"], "key"),
     ] {
         let error = denied_error(url(&permissions)).await;
-        assert!(error.contains("NOPERM") && error.contains(missing), "{error}");
+        assert!(error.contains("NOPERM") && error.contains(named_permission), "{error}");
         assert!(!error.contains("battery-staple"), "{error}");
     }
     // The permissions that quorlock needs.
     let data_commands = ["+@string", "+@hash", "+@sortedset", "+@keyspace"];
-    let enough = [&["~quorlock*", "-@all", "+@scripting", "+info", "+time"], &data_commands[..]].concat();
-    let client = long_leases::builder().nodes([url(&enough)]).connect().await.unwrap();
-    for kind in KINDS {
-        let lease = kind(client.lock(KEY)).acquire().await.unwrap();
+    let needed_permissions = [&["~quorlock*", "-@all", "+@scripting", "+info", "+time"], &data_commands[..]].concat();
+    let client = long_timeouts::builder().nodes([url(&needed_permissions)]).connect().await.unwrap();
+    for with_kind in LOCK_KINDS {
+        let lease = with_kind(client.lock(KEY)).acquire().await.unwrap();
         lease.extend().await.unwrap();
         lease.release().await.unwrap();
     }
@@ -353,7 +354,7 @@ async fn a_server_with_an_eviction_policy_is_refused() {
 async fn a_node_does_not_vote_while_it_has_an_eviction_policy() {
     for is_busy in [false, true] {
         let server = RedisServer::start();
-        let client = long_leases::builder().nodes([server.url()]).connect().await.unwrap();
+        let client = long_timeouts::builder().nodes([server.url()]).connect().await.unwrap();
         let silence = || client.nodes()[0].1.as_ref().map(ToString::to_string);
         server.command(&["CONFIG", "SET", "maxmemory-policy", "allkeys-lru"]);
         // On a busy connection there is no heartbeat, so a request must notice the policy.

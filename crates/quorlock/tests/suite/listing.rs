@@ -1,10 +1,10 @@
-//! Listing locks on real servers: with many keys, with keys of other programs, and with unreachable nodes.
+//! Lists locks on real servers: with many keys, with keys of other programs, and with unreachable nodes.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
-use crate::common::long_leases::{ProxiedCluster, connect_to_all, wait_for_silence};
+use crate::common::long_timeouts::{ProxiedCluster, connect_to_all, wait_for_silence};
 use quorlock::{Client, Filter, ReadError, Report, Silence};
 
 async fn names(client: &Client) -> Vec<String> {
@@ -15,7 +15,7 @@ async fn names(client: &Client) -> Vec<String> {
 
 /// A client with a short node deadline.
 async fn impatient_client(cluster: &ProxiedCluster) -> Client {
-    connect_to_all(cluster.direct().node_deadline(Duration::from_millis(500))).await
+    connect_to_all(cluster.direct_builder().node_deadline(Duration::from_millis(500))).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -47,12 +47,14 @@ async fn a_lock_of_another_program_is_listed_with_the_type_of_its_key() {
     assert!(inspection.nodes.iter().all(|(_, report)| remaining(report.as_ref().unwrap()).is_some()), "{inspection:?}");
 }
 
+/// With this key template, the key of a vote looks like a key of another program. A fenced lock also has a
+/// `quorlock~fence:` key, but a plain lock does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_prefix_locks_are_recognized_by_their_companion_keys() {
+async fn without_a_key_prefix_only_locks_with_other_quorlock_keys_are_listed() {
     let cluster = ProxiedCluster::start(1).await;
-    let client = connect_to_all(cluster.direct().key_template("{name}")).await;
+    let client = connect_to_all(cluster.direct_builder().key_template("{name}")).await;
     let _lease = client.lock("a").acquire().await.unwrap();
-    let _share = client.rw("shared").read().acquire().await.unwrap();
+    let _read_lease = client.rw("shared").read().acquire().await.unwrap();
     let _plain = client.lock("plain").plain().acquire().await.unwrap();
     client.lock("free again").acquire().await.unwrap().release().await.unwrap();
     cluster.servers[0].command(&["SET", "b", "data"]);
@@ -62,7 +64,7 @@ async fn without_a_prefix_locks_are_recognized_by_their_companion_keys() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn locks_are_listed_with_a_key_template_that_has_a_suffix() {
     let cluster = ProxiedCluster::start(1).await;
-    let client = connect_to_all(cluster.direct().key_template("{name}:lock")).await;
+    let client = connect_to_all(cluster.direct_builder().key_template("{name}:lock")).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     let _plain = client.lock("plain").plain().acquire().await.unwrap();
     cluster.servers[0].command(&["SET", "b", "data"]);
@@ -74,8 +76,8 @@ async fn a_listing_scans_the_keys_in_many_small_steps() {
     let cluster = ProxiedCluster::start(1).await;
     let client = impatient_client(&cluster).await;
     let _lease = client.lock("a").acquire().await.unwrap();
-    let fill = "for i = 1, 20000 do redis.call('SET', 'other:' .. i, 'data') end";
-    cluster.servers[0].command(&["EVAL", fill, "0"]);
+    let fill_script = "for i = 1, 20000 do redis.call('SET', 'other:' .. i, 'data') end";
+    cluster.servers[0].command(&["EVAL", fill_script, "0"]);
     assert_eq!(names(&client).await, ["a"]);
     let stats = cluster.servers[0].command(&["INFO", "commandstats"]);
     let scans = stats.as_str().unwrap().lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
@@ -101,8 +103,8 @@ async fn a_listing_names_an_unreachable_node_and_still_has_all_locks() {
     assert_ne!(tally.votes[2], quorlock::NodeVote::Silent(Silence::Unheard));
 }
 
-/// Adds the fences of free names and the votes of held names to a server.
-fn fill(server: &quorlock_testkit::RedisServer, free_names: usize, held_names: usize) {
+/// Adds `free_names` fences of free names, and `held_names` votes of held names, to a server.
+fn add_names(server: &quorlock_testkit::RedisServer, free_names: usize, held_names: usize) {
     let script = "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'quorlock~fence:quorlock:free/' .. i, '1 x 1', 'EX', 86400) end \
          for i = 1, tonumber(ARGV[2]) do redis.call('SET', 'quorlock:held/' .. i, string.format('%032x', i), 'EX', 3600) end";
     server.command(&["EVAL", script, "0", &free_names.to_string(), &held_names.to_string()]);
@@ -119,49 +121,53 @@ fn call_count(server: &quorlock_testkit::RedisServer, command: &str) -> usize {
 async fn a_listing_needs_few_commands_for_free_names() {
     const HELD: usize = 100;
     let cluster = ProxiedCluster::start(1).await;
-    let client = connect_to_all(cluster.direct()).await;
-    fill(&cluster.servers[0], 42_000, HELD);
-    let before = call_count(&cluster.servers[0], "evalsha");
+    let client = connect_to_all(cluster.direct_builder()).await;
+    add_names(&cluster.servers[0], 42_000, HELD);
+    let calls_before = call_count(&cluster.servers[0], "evalsha");
     assert_eq!(names(&client).await.len(), HELD);
-    let searches = call_count(&cluster.servers[0], "evalsha") - before - HELD;
+    let searches = call_count(&cluster.servers[0], "evalsha") - calls_before - HELD;
     assert!(searches <= 12, "{searches} search commands");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_reads_few_names_of_many() {
     let cluster = ProxiedCluster::start(3).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     for server in &cluster.servers {
-        fill(server, 0, 12_000);
+        add_names(server, 0, 12_000);
     }
-    let before = call_count(&cluster.servers[0], "evalsha");
+    let calls_before = call_count(&cluster.servers[0], "evalsha");
     let page = client.list_page(&Filter::default().limit(1), "").await.unwrap();
     assert_eq!(page.names.len(), 1);
     assert!(page.next.is_some());
-    let commands = call_count(&cluster.servers[0], "evalsha") - before;
+    let commands = call_count(&cluster.servers[0], "evalsha") - calls_before;
     assert!(commands <= 2, "{commands} commands for one search and one inspection");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_page_has_all_names_although_one_node_denies_the_search() {
     let cluster = ProxiedCluster::start(3).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let _lease = client.lock("a").acquire().await.unwrap();
     cluster.servers[0].command(&["ACL", "SETUSER", "default", "-scan"]);
     let page = client.list_page(&Filter::default(), "").await.unwrap();
     assert_eq!(page.missing.len(), 1, "{page:?}");
     assert_eq!(page.names.len(), 1, "{page:?}");
     cluster.servers[1].command(&["ACL", "SETUSER", "default", "-scan"]);
+    // This position says that one node failed on an earlier page.
     let error = client.list_page(&Filter::default(), "1 1 0 ").await.unwrap_err();
-    assert!(matches!(error, ReadError::NoQuorum { .. }), "a node that failed on an earlier page has failed: {error:?}");
+    assert!(
+        matches!(error, ReadError::NoQuorum { .. }),
+        "the node that failed on an earlier page does not count: {error:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pages_of_a_listing_have_every_name_once() {
     let cluster = ProxiedCluster::start(3).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     for server in &cluster.servers {
-        fill(server, 3_000, 3_000);
+        add_names(server, 3_000, 3_000);
     }
     let (mut found, mut position) = (Vec::new(), String::new());
     loop {

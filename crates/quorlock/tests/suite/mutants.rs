@@ -1,7 +1,7 @@
 //! Shows why rules of the protocol exist: with a rule, a scenario keeps a guarantee; without the rule, it breaks the
 //! guarantee.
 //!
-//! `QUORLOCK_WITHOUT` can switch off a rule in the tests that use it, so that they must fail.
+//! In the other tests, `QUORLOCK_WITHOUT` can switch off a rule. The tests that need this rule must then fail.
 #![cfg(feature = "mutants")]
 
 use crate::common::builder;
@@ -44,12 +44,12 @@ async fn without_count_from_send_validity_outlives_the_votes_of_slow_nodes() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unequal_grants_are_raised_to_one_fence() {
-    let [first, second] = node_ahead::run(&builder).await;
-    assert!(second > first, "fence {second} after fence {first}");
+    let [first_fence, second_fence] = node_ahead::run(&builder).await;
+    assert!(second_fence > first_fence, "fence {second_fence} after fence {first_fence}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_equal_fences_a_later_lease_gets_a_lower_fence() {
-    let [first, second] = node_ahead::run(&builder_without(Rule::EqualFences)).await;
-    assert!(second <= first, "fence {second} after fence {first}");
+    let [first_fence, second_fence] = node_ahead::run(&builder_without(Rule::EqualFences)).await;
+    assert!(second_fence <= first_fence, "fence {second_fence} after fence {first_fence}");
 }

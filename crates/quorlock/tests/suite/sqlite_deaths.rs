@@ -17,7 +17,8 @@ const TTL: Duration = Duration::from_secs(60);
 const HALF_TTL: Duration = Duration::from_secs(30);
 /// The environment variable with the folder of the SQLite file.
 const FOLDER_VARIABLE: &str = "QUORLOCK_TEST_FOLDER";
-/// The environment variable with the id of the companion: the leases end only when this process is also dead.
+/// The environment variable with the process id of the companion. The leases end only when the holder and its companion
+/// are dead.
 const COMPANION_VARIABLE: &str = "QUORLOCK_TEST_COMPANION";
 /// The environment variable that makes the leases outlive their process, if it is set.
 const LEASES_OUTLIVE_PROCESS_VARIABLE: &str = "QUORLOCK_TEST_LEASES_OUTLIVE_PROCESS";
@@ -98,10 +99,11 @@ fn leases_that_may_outlive_their_process_stay_held_after_its_death() {
 #[test]
 fn a_missing_companion_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    let mut ended = Command::new("true").spawn().unwrap();
-    ended.wait().unwrap();
-    let error = Client::start(builder(folder.path()).add_holder_process(ended.id()).connect()).unwrap_err().to_string();
-    assert!(error.contains(&ended.id().to_string()) && error.contains("running process"), "{error}");
+    let mut ended_process = Command::new("true").spawn().unwrap();
+    ended_process.wait().unwrap();
+    let error =
+        Client::start(builder(folder.path()).add_holder_process(ended_process.id()).connect()).unwrap_err().to_string();
+    assert!(error.contains(&ended_process.id().to_string()) && error.contains("running process"), "{error}");
 }
 
 #[test]

@@ -28,14 +28,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(300);
 /// A command that runs `wrapper` in other namespaces. It runs as root, or as the root of a user namespace. The caller
 /// appends the program that `wrapper` runs. Returns `None` if the machine does not allow these namespaces.
 fn unshare(flags: &[&str], wrapper: &[&str]) -> Option<Command> {
-    for extra in [&[][..], &["--map-root-user"]] {
+    for user_flags in [&[][..], &["--map-root-user"]] {
         let command = || {
             let mut command = Command::new("unshare");
-            command.args(extra).args(flags).args(["--fork", "--kill-child", "--"]).args(wrapper);
+            command.args(user_flags).args(flags).args(["--fork", "--kill-child", "--"]).args(wrapper);
             command
         };
-        let tried = command().arg("true").stderr(Stdio::null()).status();
-        if tried.is_ok_and(|status| status.success()) {
+        let status = command().arg("true").stderr(Stdio::null()).status();
+        if status.is_ok_and(|status| status.success()) {
             return Some(command());
         }
     }
@@ -58,7 +58,7 @@ fn start(mut command: Command, role: &str, folder: &Path) -> Child {
 }
 
 /// The result of a child process that tries to acquire the lock.
-fn attempt(command: Command, folder: &Path) -> String {
+fn attempt_result(command: Command, folder: &Path) -> String {
     assert!(start(command, "attempt", folder).wait().unwrap().success());
     std::fs::read_to_string(folder.join("result")).unwrap()
 }
@@ -103,7 +103,7 @@ fn a_process_in_another_time_namespace_finds_a_held_lock_held() {
     let folder = tempfile::tempdir().unwrap();
     let client = client(folder.path());
     let lease = client.lock("a").acquire().unwrap();
-    assert_eq!(attempt(command, folder.path()), "held");
+    assert_eq!(attempt_result(command, folder.path()), "held");
     lease.ensure(Duration::ZERO).unwrap();
 }
 
@@ -112,7 +112,7 @@ fn a_lease_from_another_time_namespace_lasts_at_most_its_ttl() {
     let Some(command) = unshare(&["--time", "--boottime", "100000"], &[]) else { return };
     let folder = tempfile::tempdir().unwrap();
     let mut holder = start(command, "hold", folder.path());
-    // Kept open, because the holder releases its lease when its input ends.
+    // The input stays open, because the holder releases its lease when its input ends.
     let _stdin = holder.stdin.take();
     eventually("the other process to hold the lock", || folder.path().join("result").exists());
     holder.kill().unwrap();
@@ -133,9 +133,9 @@ fn a_process_whose_boot_id_comes_from_a_bind_mount_is_refused() {
     for source in [made_up_file.to_str().unwrap(), "/proc/sys/kernel/random/uuid"] {
         let script = "mount --bind \"$1\" \"$2\" && shift 2 && exec \"$@\"";
         let Some(command) = unshare(&["--mount"], &["sh", "-c", script, "sh", source, BOOT_ID]) else { return };
-        let result = attempt(command, folder.path());
+        let result = attempt_result(command, folder.path());
         assert!(result.contains(BOOT_ID) && result.contains("mounted over"), "{result}");
     }
-    assert_eq!(attempt(Command::new("env"), folder.path()), "held", "a refused process changed the votes");
+    assert_eq!(attempt_result(Command::new("env"), folder.path()), "held", "a refused process changed the votes");
     lease.ensure(Duration::ZERO).unwrap();
 }

@@ -17,12 +17,12 @@ use quorlock_testkit::eventually;
 
 const WORKERS: usize = 8;
 /// The number at which the counter ends.
-const TURNS: u64 = 2_000;
-/// The number of turns between two kills. After a kill, the other processes may wait for up to a second, until one of
-/// them checks whether the holder lives.
-const TURNS_PER_KILL: usize = 250;
+const INCREMENTS: u64 = 2_000;
+/// The number of increments between two kills. After a kill, the other processes may wait for up to a second, until one
+/// of them checks whether the holder lives.
+const INCREMENTS_PER_KILL: usize = 250;
 /// A ttl that is longer than any delay of a busy machine.
-const HANDOVER_TTL: Duration = Duration::from_secs(30);
+const TAKEOVER_TTL: Duration = Duration::from_secs(30);
 /// The environment variable with the folder of the SQLite file, the counter and the journal.
 const FOLDER_VARIABLE: &str = "QUORLOCK_TEST_FOLDER";
 /// The number of digits of the counter. One write replaces all of them, so a kill leaves the old or the new number.
@@ -36,8 +36,8 @@ fn a_counter_under_the_lock_stays_exact_while_processes_are_killed() {
     let mut workers: Vec<Process> =
         (0..WORKERS).map(|_| Process::start(concat!(module_path!(), "::worker_process"), folder.path())).collect();
     let mut kills = 0;
-    for turn in (0..TURNS).step_by(TURNS_PER_KILL) {
-        eventually("the counter to grow", || counter(folder.path()) > turn);
+    for number in (0..INCREMENTS).step_by(INCREMENTS_PER_KILL) {
+        eventually("the counter to grow", || counter(folder.path()) > number);
         let victim = kills % WORKERS;
         workers[victim] = Process::start(concat!(module_path!(), "::worker_process"), folder.path());
         kills += 1;
@@ -52,20 +52,23 @@ fn a_counter_under_the_lock_stays_exact_while_processes_are_killed() {
 /// Checks that each number in the journal was written once, and that the fences grow with the numbers.
 fn check_journal(folder: &Path, kills: usize) {
     let journal = std::fs::read_to_string(folder.join("journal")).unwrap();
-    let turns: Vec<(u64, u64)> = journal
+    let entries: Vec<(u64, u64)> = journal
         .lines()
         .map(|line| {
             let (number, fence) = line.split_once(' ').unwrap();
             (number.parse().unwrap(), fence.parse().unwrap())
         })
         .collect();
-    assert_eq!(counter(folder), TURNS);
-    let numbers: BTreeSet<u64> = turns.iter().map(|(number, _)| *number).collect();
-    assert_eq!(numbers.len(), turns.len(), "two turns wrote the same number, so an update was lost");
-    // A worker that is killed between the counter and the journal leaves one gap.
-    assert!(turns.len() + kills >= TURNS as usize, "{} turns, {kills} kills", turns.len());
-    assert!(turns.windows(2).all(|pair| pair[0] < pair[1] && pair[0].1 < pair[1].1), "turns or fences out of order");
-    println!("{} turns in the journal, {kills} processes killed", turns.len());
+    assert_eq!(counter(folder), INCREMENTS);
+    let numbers: BTreeSet<u64> = entries.iter().map(|(number, _)| *number).collect();
+    assert_eq!(numbers.len(), entries.len(), "two entries have the same number, so an update was lost");
+    // A worker that is killed after it wrote the counter, and before it wrote the journal, leaves one gap.
+    assert!(entries.len() + kills >= INCREMENTS as usize, "{} entries, {kills} kills", entries.len());
+    assert!(
+        entries.windows(2).all(|pair| pair[0] < pair[1] && pair[0].1 < pair[1].1),
+        "numbers or fences out of order"
+    );
+    println!("{} entries in the journal, {kills} processes killed", entries.len());
 }
 
 fn counter(folder: &Path) -> u64 {
@@ -76,7 +79,7 @@ fn counter(folder: &Path) -> u64 {
 fn a_waiter_in_another_process_takes_over_after_a_release() {
     let folder = tempfile::tempdir().unwrap();
     let holder = client(folder.path());
-    let lease = retry_while_busy(|| holder.lock("handover").ttl(HANDOVER_TTL).acquire());
+    let lease = retry_while_busy(|| holder.lock("takeover").ttl(TAKEOVER_TTL).acquire());
     let mut waiter = Process::start(concat!(module_path!(), "::waiter_process"), folder.path());
     eventually("the other process to wait for the lock", || folder.path().join("waiting").exists());
     let fence = lease.fence().unwrap().get();
@@ -94,7 +97,7 @@ fn a_waiter_in_another_process_takes_over_after_a_release() {
 fn waiter_process() {
     let Some(folder) = std::env::var_os(FOLDER_VARIABLE).map(PathBuf::from) else { return };
     let client = client(&folder);
-    let lock = client.lock("handover").ttl(HANDOVER_TTL);
+    let lock = client.lock("takeover").ttl(TAKEOVER_TTL);
     assert!(retry_while_busy(|| lock.try_acquire()).is_none(), "the lock is not held");
     File::create(folder.join("waiting")).unwrap();
     let lease = retry_while_busy(|| lock.acquire_within(Duration::from_secs(60)));
@@ -129,10 +132,10 @@ fn worker_process() {
     loop {
         let lease = retry_while_busy(|| client.lock("counter").acquire());
         let number = counter(&folder) + 1;
-        if number > TURNS {
+        if number > INCREMENTS {
             return;
         }
-        // If the machine was delayed for too long, leave this turn to another process.
+        // If the machine was delayed for too long, leave this increment to another process.
         if lease.ensure(Duration::from_secs(1)).is_err() {
             continue;
         }

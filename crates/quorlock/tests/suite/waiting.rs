@@ -1,12 +1,12 @@
 //! Waiting in the queue: its order, hints, deadlines, and waiters that die or give up.
 
+mod dying_clients;
 mod fault_run;
-mod foreign;
-mod herd;
+mod foreign_programs;
 mod hints;
-mod history;
-mod kills;
-mod leaving;
-mod queue;
-mod recovery;
-mod split;
+mod lease_history;
+mod leaving_the_queue;
+mod many_waiters;
+mod node_recovery;
+mod split_votes;
+mod waiters;

@@ -55,9 +55,9 @@ async fn put_to(address: SocketAddr, fence: u64) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stalled_request_does_not_write_after_the_next_one() {
-    let (written, (resume, stall)) = (Arc::new(Mutex::new(Vec::new())), mpsc::channel::<()>(1));
-    let (log, stall) = (Arc::clone(&written), Arc::new(tokio::sync::Mutex::new(stall)));
+async fn a_stalled_request_does_not_write_after_the_next_request() {
+    let (written_fences, (resume, stall)) = (Arc::new(Mutex::new(Vec::new())), mpsc::channel::<()>(1));
+    let (log, stall) = (Arc::clone(&written_fences), Arc::new(tokio::sync::Mutex::new(stall)));
     let write = async move |request: ServerRequest| {
         let fence = fence_of(&request);
         if fence == 7 {
@@ -66,7 +66,7 @@ async fn a_stalled_request_does_not_write_after_the_next_one() {
         log.lock().unwrap().push(fence);
     };
     // Reports the fence of each request that has run as far as it can without waiting.
-    let (reports, mut polled) = mpsc::unbounded_channel();
+    let (reports, mut polled_fences) = mpsc::unbounded_channel();
     let report = move |request: ServerRequest, next: Next| {
         let reports = reports.clone();
         async move {
@@ -83,12 +83,12 @@ async fn a_stalled_request_does_not_write_after_the_next_one() {
     let address = listener.local_addr().unwrap();
     tokio::spawn(async { axum::serve(listener, app).await.unwrap() });
 
-    let older = tokio::spawn(put_to(address, 7));
-    assert_eq!(polled.recv().await, Some(7));
-    let newer = tokio::spawn(put_to(address, 8));
-    assert_eq!(polled.recv().await, Some(8));
+    let older_request = tokio::spawn(put_to(address, 7));
+    assert_eq!(polled_fences.recv().await, Some(7));
+    let newer_request = tokio::spawn(put_to(address, 8));
+    assert_eq!(polled_fences.recv().await, Some(8));
     resume.send(()).await.unwrap();
-    assert_eq!((older.await.unwrap(), newer.await.unwrap()), ("200".into(), "200".into()));
-    assert_eq!(*written.lock().unwrap(), [7, 8], "the writes must be in the order of their fences");
+    assert_eq!((older_request.await.unwrap(), newer_request.await.unwrap()), ("200".into(), "200".into()));
+    assert_eq!(*written_fences.lock().unwrap(), [7, 8], "the writes must be in the order of their fences");
     assert_eq!(put_to(address, 7).await, "412");
 }

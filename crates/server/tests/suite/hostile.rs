@@ -23,10 +23,10 @@ fn send(service: &Service, bytes: &[u8]) -> String {
 
 /// Returns a request for a lease, with this body.
 fn post(body: &[u8]) -> Vec<u8> {
-    post_with("", body)
+    post_with_headers("", body)
 }
 
-fn post_with(headers: &str, body: &[u8]) -> Vec<u8> {
+fn post_with_headers(headers: &str, body: &[u8]) -> Vec<u8> {
     let head = format!(
         "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: application/json\r\n{headers}\
          content-length: {}\r\n\r\n",
@@ -43,11 +43,11 @@ fn status(answer: &str) -> &str {
 #[test]
 fn every_malformed_input_gets_an_answer_or_a_closed_connection() {
     let service = Service::start();
-    let deep = format!("{{\"name\":{}", "[".repeat(200_000));
-    let huge = format!("{{\"name\":\"{}\"}}", "x".repeat(10_000_000));
-    let flood = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(1_000));
-    let long = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(100_000));
-    let line = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(100_000));
+    let nested_body = format!("{{\"name\":{}", "[".repeat(200_000));
+    let large_body = format!("{{\"name\":\"{}\"}}", "x".repeat(10_000_000));
+    let many_headers = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\n{}\r\n", "x: y\r\n".repeat(1_000));
+    let long_header = format!("GET /healthz HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "y".repeat(100_000));
+    let long_path = format!("GET /{} HTTP/1.1\r\nhost: localhost\r\n\r\n", "y".repeat(100_000));
     for (bytes, allowed) in [
         (post(b""), &["400"][..]),
         (post(b"{"), &["400"]),
@@ -57,11 +57,11 @@ fn every_malformed_input_gets_an_answer_or_a_closed_connection() {
         (post(b"{\"name\": \"a\", \"name\": \"b\"}"), &["400"]),
         (post(b"{\"name\": \"a\"} {\"name\": \"b\"}"), &["400"]),
         (post(b"{\"name\": \"a\", \"wait_ms\": 99999999999999999999999}"), &["400"]),
-        (post(deep.as_bytes()), &["400"]),
-        (post(huge.as_bytes()), &["413", "none"]),
-        (flood.into_bytes(), &["431", "400", "none"]),
-        (long.into_bytes(), &["431", "400", "none"]),
-        (line.into_bytes(), &["414", "431", "400", "none"]),
+        (post(nested_body.as_bytes()), &["400"]),
+        (post(large_body.as_bytes()), &["413", "none"]),
+        (many_headers.into_bytes(), &["431", "400", "none"]),
+        (long_header.into_bytes(), &["431", "400", "none"]),
+        (long_path.into_bytes(), &["414", "431", "400", "none"]),
         (
             b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 5\r\n\r\n{}{}{"
                 .to_vec(),
@@ -85,23 +85,23 @@ fn every_malformed_input_gets_an_answer_or_a_closed_connection() {
 
 #[test]
 fn connections_are_limited_for_each_address() {
-    let service = Service::with(|config| config.limits.connections_per_client = 3);
+    let service = Service::with_settings(|config| config.limits.connections_per_client = 3);
     let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let mut held: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(service.socket()).unwrap()).collect();
-    for stream in &mut held {
+    let mut streams: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(service.socket()).unwrap()).collect();
+    for stream in &mut streams {
         stream.write_all(request).unwrap();
         let mut answer = [0; 12];
         stream.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"HTTP/1.1 200");
     }
-    // Send nothing: the service answers without reading a request, and unread bytes could reset the connection.
+    // Send nothing, because the service answers without reading a request, and unread bytes could reset the connection.
     let answer = send(&service, b"");
     assert_eq!(status(&answer), "429", "{answer}");
     assert!(
         answer.contains("application/problem+json") && answer.contains("\\\"127.0.0.1\\\" already has 3 connections"),
         "{answer}"
     );
-    drop(held.pop());
+    drop(streams.pop());
     eventually("a new connection is accepted again", || {
         status(&send(&service, &[&request[..request.len() - 2], b"connection: close\r\n\r\n"].concat())) == "200"
     });
@@ -121,8 +121,8 @@ fn a_service_without_authentication_refuses_dns_rebinding() {
         assert_eq!(status_for(&service, "evil.example", path), "403", "{path}");
     }
     assert_eq!(status_for(&service, "balancer.example", "/readyz"), "200", "health checks allow any host");
-    let open = Service::with(|config| config.danger_no_auth = true);
-    assert_eq!(status_for(&open, "lock.example", "/v1/locks"), "200", "the setting allows any host");
+    let service_for_any_host = Service::with_settings(|config| config.danger_no_auth = true);
+    assert_eq!(status_for(&service_for_any_host, "lock.example", "/v1/locks"), "200", "the setting allows any host");
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_malformed_body_is_not_reported_as_too_long() {
 
 #[test]
 fn slow_clients_are_disconnected_and_do_not_delay_other_clients() {
-    let service = Service::with(|config| {
+    let service = Service::with_settings(|config| {
         (config.limits.idle_timeout, config.limits.read_timeout) = (Duration::from_secs(5), Duration::from_secs(5));
     });
     let connect_and_send = |bytes: &[u8]| {
@@ -145,7 +145,7 @@ fn slow_clients_are_disconnected_and_do_not_delay_other_clients() {
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
     };
-    let mut slow: Vec<TcpStream> = (0..50)
+    let mut slow_streams: Vec<TcpStream> = (0..50)
         .map(|number| match number % 3 {
             0 => connect_and_send(b"POST /v1/leases HTTP/1.1\r\nhost: localhost\r\n"),
             1 => connect_and_send(b""),
@@ -157,7 +157,7 @@ fn slow_clients_are_disconnected_and_do_not_delay_other_clients() {
         service.release(&granted);
     }
     thread::scope(|scope| {
-        for stream in &mut slow {
+        for stream in &mut slow_streams {
             scope.spawn(|| {
                 let mut answer = Vec::new();
                 stream.read_to_end(&mut answer).unwrap();
@@ -170,7 +170,7 @@ fn slow_clients_are_disconnected_and_do_not_delay_other_clients() {
 
 #[test]
 fn a_client_that_does_not_read_is_disconnected() {
-    let service = Service::with(|config| config.limits.write_timeout = Duration::from_secs(3));
+    let service = Service::with_settings(|config| config.limits.write_timeout = Duration::from_secs(3));
     // A snapshot of these locks is larger than the buffers of both ends.
     for part in 0..2 {
         let names: Vec<String> = (0..1_000).map(|number| format!("{part}/{number:0>500}")).collect();
@@ -189,7 +189,7 @@ fn a_client_that_does_not_read_is_disconnected() {
     eventually("a follower is connected", || has_followers(1));
     service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     let body = br#"{"name": "a", "wait_ms": 1000}"#;
-    let _waiter = connect_and_send(&post_with("accept: text/event-stream\r\n", body));
+    let _waiter = connect_and_send(&post_with_headers("accept: text/event-stream\r\n", body));
     eventually("the wait has timed out", || log().contains("wait-timeout"));
     eventually("the waiter has left the queue", || service.status("a")["waiting"] == 0);
     eventually("the follower is disconnected", || has_followers(0));

@@ -8,11 +8,11 @@ use crate::service::Service;
 #[test]
 fn an_invalid_lease_request_is_refused_with_a_reason_that_contains_no_secret() {
     let service = Service::start();
-    let long = "x".repeat(513);
+    let long_name = "x".repeat(513);
     let secret = "short";
     for (body, code) in [
         (json!({"name": ""}), "invalid-name"),
-        (json!({"name": long}), "invalid-name"),
+        (json!({"name": long_name}), "invalid-name"),
         (json!({"name": "a", "ttl_ms": 99}), "ttl-out-of-range"),
         (json!({"name": "a", "ttl_ms": 60_001}), "ttl-out-of-range"),
         (json!({"name": "a", "wait_ms": 600_001}), "invalid-request"),
@@ -47,17 +47,17 @@ fn an_invalid_lease_request_is_refused_with_a_reason_that_contains_no_secret() {
 fn a_reason_uses_the_field_names_of_the_request() {
     let service = Service::start();
     let key = "k".repeat(22);
-    let (with_secret, with_mode) = (
+    let (forbidden_field, forbidden_mode) = (
         "a request with several names must not have",
         "the locks of several names are exclusive: leave out mode and slots",
     );
     for (call, body, detail) in [
         ("", json!({"name": "a", "mode": "slots", "slots": 0}), "slots must be between 1 and 1024 (got 0)"),
-        ("", json!({"names": ["a"], "mode": "shared"}), with_mode),
-        ("", json!({"names": ["a"], "mode": "slots", "slots": 2}), with_mode),
-        ("", json!({"names": ["a"], "slots": 2}), with_mode),
-        ("", json!({"names": ["a"], "key": key}), &format!("{with_secret} a key")),
-        ("", json!({"names": ["a"], "owner": key}), &format!("{with_secret} an owner")),
+        ("", json!({"names": ["a"], "mode": "shared"}), forbidden_mode),
+        ("", json!({"names": ["a"], "mode": "slots", "slots": 2}), forbidden_mode),
+        ("", json!({"names": ["a"], "slots": 2}), forbidden_mode),
+        ("", json!({"names": ["a"], "key": key}), &format!("{forbidden_field} a key")),
+        ("", json!({"names": ["a"], "owner": key}), &format!("{forbidden_field} an owner")),
         (
             "",
             json!({"name": "a", "mode": "slots", "slots": 2, "owner": key}),
@@ -73,21 +73,25 @@ fn a_reason_uses_the_field_names_of_the_request() {
         let refused = reply.problem(400, code);
         assert!(refused.text("detail").ends_with(end), "{refused:?}");
     };
-    let number = "expected a whole number, 0 or more";
+    let number_expected = "expected a whole number, 0 or more";
     let lock = service.lock(&json!({"name": "a", "ttl_ms": "a minute"}));
-    assert_refused(lock, "invalid-request", &format!(": ttl_ms: wrong type: {number}"));
+    assert_refused(lock, "invalid-request", &format!(": ttl_ms: wrong type: {number_expected}"));
     let release = service.post("/v1/leases/release", &json!({"leases": [{"name": "a", "lease_id": 1}]}));
     assert_refused(release, "invalid-request", ": leases[0].lease_id: wrong type: expected a string");
-    assert_refused(service.get("/v1/locks?limit=x"), "invalid-request", &format!("the query: limit: {number}"));
+    assert_refused(
+        service.get("/v1/locks?limit=x"),
+        "invalid-request",
+        &format!("the query: limit: {number_expected}"),
+    );
     assert_refused(service.get("/v1/locks/%ff"), "invalid-name", "the name of the lock in the path is not UTF-8");
 }
 
 #[test]
 fn a_body_that_is_not_declared_as_json_is_refused() {
     let service = Service::start();
-    let sent =
+    let reply =
         agent(None).post(service.url("/v1/leases")).header("content-type", "text/plain").send(r#"{"name": "a"}"#);
-    let refused = answer(sent).problem(415, "unsupported-media-type");
+    let refused = answer(reply).problem(415, "unsupported-media-type");
     assert_eq!(refused.text("title"), "Content-Type must be application/json");
     assert_eq!(refused.text("detail"), "the header Content-Type must be application/json");
 }
@@ -101,8 +105,8 @@ fn a_break_of_another_lease_or_without_a_reason_is_refused() {
     assert_eq!(refused.body["fence"], granted.body["fence"]);
     service.post("/v1/leases/renew", &granted.lease()).expect(200);
     service.post("/v1/locks/b/break", &other_fence).problem(409, "not-held");
-    for invalid in [json!({"fence": 1, "reason": " "}), json!({"reason": "x"}), json!({"digest": "x", "reason": "x"})] {
-        service.post("/v1/locks/a/break", &invalid).problem(400, "invalid-request");
+    for request in [json!({"fence": 1, "reason": " "}), json!({"reason": "x"}), json!({"digest": "x", "reason": "x"})] {
+        service.post("/v1/locks/a/break", &request).problem(400, "invalid-request");
     }
 }
 

@@ -4,7 +4,7 @@ use quorlock_testkit::eventually;
 use quorlock_testkit::http::Answer;
 use serde_json::{Value, json};
 
-use crate::service::{LONG_MS, Nodes, Service};
+use crate::service::{LONG_TTL_MS, Nodes, Service};
 
 /// Checks the validity in a reply: the ttl, counted from a moment between the request and the reply, minus the margins
 /// for the drift of the nodes' clocks and of the caller's clock.
@@ -20,20 +20,23 @@ fn assert_lasts(reply: &Value, ttl_ms: u64) {
 #[test]
 fn a_lock_has_one_holder_until_its_release() {
     let service = Service::start();
-    let first = service.lock(&json!({"name": "invoices/42", "label": "the first"})).expect(201);
-    assert_eq!((first.number("nodes_ok"), first.number("nodes_total"), first.number("ttl_ms")), (1, 1, 30_000));
-    assert_lasts(&first.body, 30_000);
+    let first_lease = service.lock(&json!({"name": "invoices/42", "label": "the first"})).expect(201);
+    assert_eq!(
+        (first_lease.number("nodes_ok"), first_lease.number("nodes_total"), first_lease.number("ttl_ms")),
+        (1, 1, 30_000)
+    );
+    assert_lasts(&first_lease.body, 30_000);
 
-    let second = service.lock(&json!({"name": "invoices/42"})).problem(409, "lock-held");
-    assert_eq!(second.body["holder"]["label"], "the first");
-    assert_eq!(second.body["fence"], first.body["fence"]);
-    assert_eq!(second.body["nodes"].as_array().unwrap().len(), 1);
+    let refused = service.lock(&json!({"name": "invoices/42"})).problem(409, "lock-held");
+    assert_eq!(refused.body["holder"]["label"], "the first");
+    assert_eq!(refused.body["fence"], first_lease.body["fence"]);
+    assert_eq!(refused.body["nodes"].as_array().unwrap().len(), 1);
 
-    service.release(&first);
-    service.release(&first);
-    let third = service.lock(&json!({"name": "invoices/42"})).expect(201);
-    assert!(third.number("fence") > first.number("fence"));
-    assert_ne!(third.text("lease_id"), first.text("lease_id"));
+    service.release(&first_lease);
+    service.release(&first_lease);
+    let next_lease = service.lock(&json!({"name": "invoices/42"})).expect(201);
+    assert!(next_lease.number("fence") > first_lease.number("fence"));
+    assert_ne!(next_lease.text("lease_id"), first_lease.text("lease_id"));
 }
 
 #[test]
@@ -52,8 +55,8 @@ fn a_renewal_extends_a_lease_but_does_not_revive_a_released_lease() {
 fn a_lease_ends_with_its_ttl_unless_it_is_renewed() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 200})).expect(201);
-    let next = service.lock(&json!({"name": "a", "wait_ms": 30_000})).expect(201);
-    assert!(next.number("fence") > granted.number("fence"));
+    let next_lease = service.lock(&json!({"name": "a", "wait_ms": 30_000})).expect(201);
+    assert!(next_lease.number("fence") > granted.number("fence"));
     service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
 }
 
@@ -78,11 +81,11 @@ fn many_leases_are_renewed_and_released_in_one_request() {
 
 #[test]
 fn the_largest_batch_is_renewed_and_released_in_one_request() {
-    let nodes = Nodes::file().long();
+    let nodes = Nodes::new_file().allow_long_leases();
     let service = nodes.serve();
     // Each byte of these names takes six bytes in JSON, and three bytes in a lease id.
     let names: Vec<String> = (0..1_000).map(|number| format!("{number:\u{1}>512}")).collect();
-    let granted = service.lock(&json!({"names": names, "ttl_ms": LONG_MS})).expect(201);
+    let granted = service.lock(&json!({"names": names, "ttl_ms": LONG_TTL_MS})).expect(201);
     let leases: Vec<Value> = granted.body["leases"].as_array().unwrap().iter().map(lease_ref).collect();
     assert_eq!(leases.len(), names.len());
     let renewed = service.post("/v1/leases/renew", &json!({"leases": leases})).expect(200);
@@ -129,13 +132,13 @@ fn a_release_with_an_invalid_lease_names_the_lease_and_releases_none() {
 
 #[test]
 fn any_replica_can_renew_and_release_a_lease() {
-    let nodes = Nodes::file();
-    let (one, other) = (nodes.serve(), nodes.serve());
-    let granted = one.lock(&json!({"name": "a"})).expect(201);
-    other.lock(&json!({"name": "a"})).problem(409, "lock-held");
-    other.post("/v1/leases/renew", &granted.lease()).expect(200);
-    other.release(&granted);
-    one.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+    let nodes = Nodes::new_file();
+    let (first_replica, second_replica) = (nodes.serve(), nodes.serve());
+    let granted = first_replica.lock(&json!({"name": "a"})).expect(201);
+    second_replica.lock(&json!({"name": "a"})).problem(409, "lock-held");
+    second_replica.post("/v1/leases/renew", &granted.lease()).expect(200);
+    second_replica.release(&granted);
+    first_replica.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
 }
 
 #[test]
@@ -145,8 +148,8 @@ fn a_holder_learns_that_its_lease_was_broken() {
         let granted = service.lock(&json!({"name": mode})).expect(201);
         let request = json!({"fence": granted.body["fence"], "mode": mode, "reason": "its host is on fire"});
         service.post(&format!("/v1/locks/{mode}/break"), &request).expect(200);
-        let lost = service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
-        assert!(lost.text("detail").contains("broken; the history says who ended it, and why"), "{lost:?}");
+        let refused = service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
+        assert!(refused.text("detail").contains("broken; the history says who ended it, and why"), "{refused:?}");
         eventually("the break is in the history", || {
             let history = service.get(&format!("/v1/history?name={mode}")).expect(200).body.to_string();
             history.contains("its host is on fire")

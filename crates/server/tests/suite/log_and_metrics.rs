@@ -14,21 +14,21 @@ const OWNER: &str = "owner-0123456789abcdef0123456789abcdef";
 #[test]
 fn the_log_and_the_answers_of_reads_contain_no_secrets() {
     assert_no_secret_is_shown(&Service::start());
-    let nodes = Nodes::servers(3);
+    let nodes = Nodes::start_servers(3);
     assert_no_secret_is_shown(&nodes.serve());
 }
 
 fn assert_no_secret_is_shown(service: &Service) {
     let lost_before = log().matches("\"status\":410").count();
     let granted = service.lock(&json!({"name": "a"})).expect(201);
-    let keyed = service.lock(&json!({"name": "b", "key": KEY})).expect(201);
-    let owned = service.lock(&json!({"name": "c", "owner": OWNER})).expect(201);
-    let streamed = service.wait(&json!({"name": "d"})).until("granted").data;
-    let streamed = Answer { status: 200, kind: String::new(), body: streamed };
-    let leases = [&granted, &keyed, &owned, &streamed];
+    let keyed_lease = service.lock(&json!({"name": "b", "key": KEY})).expect(201);
+    let owned_lease = service.lock(&json!({"name": "c", "owner": OWNER})).expect(201);
+    let streamed_lease = service.wait(&json!({"name": "d"})).until("granted").data;
+    let streamed_lease = Answer { status: 200, kind: String::new(), body: streamed_lease };
+    let leases = [&granted, &keyed_lease, &owned_lease, &streamed_lease];
     service.lock(&json!({"name": "a", "wait_ms": 50})).problem(409, "wait-timeout");
     let events = service.follow(None).until("snapshot").data.to_string();
-    let shown = [
+    let shown_text = [
         events,
         service.get("/v1/locks").body.to_string(),
         service.get("/v1/history").body.to_string(),
@@ -37,19 +37,19 @@ fn assert_no_secret_is_shown(service: &Service) {
         service.post("/v1/leases/renew", &json!({"leases": leases.map(Answer::lease)})).expect(200).body.to_string(),
     ]
     .concat();
-    let broken = service.lock(&json!({"name": "e"})).expect(201);
-    let reason = json!({"fence": broken.body["fence"], "mode": "now", "reason": "a test"});
-    let shown = shown + &service.post("/v1/locks/e/break", &reason).expect(200).body.to_string();
-    service.post("/v1/leases/renew", &broken.lease()).problem(410, "lease-lost");
+    let broken_lease = service.lock(&json!({"name": "e"})).expect(201);
+    let reason = json!({"fence": broken_lease.body["fence"], "mode": "now", "reason": "a test"});
+    let shown_text = shown_text + &service.post("/v1/locks/e/break", &reason).expect(200).body.to_string();
+    service.post("/v1/leases/renew", &broken_lease.lease()).problem(410, "lease-lost");
     for lease in leases {
         service.post("/v1/leases/renew", &lease.lease()).expect(200);
         service.release(lease);
         service.post("/v1/leases/renew", &lease.lease()).problem(410, "lease-lost");
     }
-    let shown = shown + &service.get("/v1/history").body.to_string();
+    let shown_text = shown_text + &service.get("/v1/history").body.to_string();
     eventually("all failed renewals are logged", || log().matches("\"status\":410").count() >= lost_before + 5);
-    let output = log() + &shown;
-    let lease_ids: Vec<String> = leases.iter().chain([&&broken]).map(|lease| lease.text("lease_id")).collect();
+    let output = log() + &shown_text;
+    let lease_ids: Vec<String> = leases.iter().chain([&&broken_lease]).map(|lease| lease.text("lease_id")).collect();
     // A lease id contains the 32 digits of its signature, and the 32 digits of its owner if it has an owner.
     let is_secret = |part: &&str| part.len() >= 32 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
     let secrets: Vec<&str> = lease_ids.iter().flat_map(|id| id.split(['.', ':'])).filter(is_secret).collect();
@@ -77,8 +77,8 @@ fn a_request_is_logged_with_its_request_id_and_its_trace_id() {
     let line = line().unwrap();
     assert_eq!((&line["status"], &line["span"]["trace_id"]), (&json!(200), &json!(trace)), "{line}");
     assert_eq!(line["span"]["call"], "/v1/locks/{name}");
-    let without_id = agent(None).get(service.url("/healthz")).call().unwrap();
-    assert_eq!(without_id.headers()["x-request-id"].len(), 16);
+    let response_without_id = agent(None).get(service.url("/healthz")).call().unwrap();
+    assert_eq!(response_without_id.headers()["x-request-id"].len(), 16);
 }
 
 #[test]
@@ -166,21 +166,21 @@ fn metrics_are_in_prometheus_format_and_name_no_lock() {
 
 #[test]
 fn requests_and_waiters_are_limited_for_each_client() {
-    let service = Service::with(|config| (config.limits.requests_per_second, config.limits.waiters) = (1, 1));
+    let service = Service::with_settings(|config| (config.limits.requests_per_second, config.limits.waiters) = (1, 1));
     let refused = (0..200).map(|_| service.get("/v1/nodes")).find(|answer| answer.status == 429);
     let refused = refused.expect("the limit of one request per second was not enforced").problem(429, "rate-limited");
     assert!(refused.number("retry_after_ms") <= 1_000);
     eventually("the rate limit allows another request", || service.lock(&json!({"name": "a"})).status == 201);
-    let mut waiting = None;
+    let mut waiting_stream = None;
     eventually("one request may wait", || {
         let request = agent(None).post(service.url("/v1/leases")).header("accept", "text/event-stream");
         let response = request.send_json(json!({"name": "a", "wait_ms": 60_000})).unwrap();
         let is_accepted = response.status() == 200;
-        waiting = is_accepted.then(|| Events::new(response));
+        waiting_stream = is_accepted.then(|| Events::new(response));
         is_accepted
     });
-    let mut waiting = waiting.unwrap();
-    waiting.until("queued");
+    let mut waiting_stream = waiting_stream.unwrap();
+    waiting_stream.until("queued");
     eventually("a second request may not wait", || {
         let answer = service.lock(&json!({"name": "a", "wait_ms": 1}));
         answer.status == 429 && answer.text("detail").contains("already has 1 waiting requests")
@@ -190,7 +190,7 @@ fn requests_and_waiters_are_limited_for_each_client() {
 
 #[test]
 fn unauthenticated_requests_are_limited_for_each_address() {
-    let service = Service::with(|config| config.limits.requests_per_second = 1);
+    let service = Service::with_settings(|config| config.limits.requests_per_second = 1);
     for path in ["/", "/assets/app.js", "/openapi.json", "/no-such-call", "/v1/leases"] {
         let refused = (0..200).map(|_| service.get(path)).find(|answer| answer.status == 429);
         refused

@@ -3,17 +3,17 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod auth;
+mod client_limits;
 mod fences;
 mod hostile;
+mod idempotency_keys;
 mod invalid_requests;
-mod keys;
 mod leases;
 mod log_and_metrics;
 mod many_clients;
 mod modes;
 mod page;
-mod readers;
-mod reading;
+mod read_only_calls;
 mod service;
 mod stopping;
 mod vanished_hosts;

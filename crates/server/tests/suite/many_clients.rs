@@ -1,4 +1,4 @@
-//! Tests with many waiters, and with many leases.
+//! Many waiters of one name, and many leases.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,19 +8,19 @@ use quorlock_testkit::eventually;
 use quorlock_testkit::http::{agent, answer, patiently};
 use serde_json::{Value, json};
 
-use crate::service::{LONG_MS, Nodes};
+use crate::service::{LONG_TTL_MS, Nodes};
 
 #[test]
 fn a_thousand_waiters_of_one_name_are_all_served() {
     const WAITERS: usize = 1_000;
-    let nodes = Nodes::uninitialised(3).long().init();
+    let nodes = Nodes::start_uninitialized(3).allow_long_leases().initialize();
     let service = nodes.serve();
-    let first = service.lock(&json!({"name": "a", "ttl_ms": LONG_MS})).expect(201);
+    let first_lease = service.lock(&json!({"name": "a", "ttl_ms": LONG_TTL_MS})).expect(201);
     let holders = AtomicUsize::new(0);
     let acquire_and_release = || {
         let agent = agent(None);
         let post = |path: &str, body: &Value| patiently(|| answer(agent.post(service.url(path)).send_json(body)));
-        let request = json!({"name": "a", "wait_ms": 600_000, "ttl_ms": LONG_MS});
+        let request = json!({"name": "a", "wait_ms": 600_000, "ttl_ms": LONG_TTL_MS});
         let granted = post("/v1/leases", &request).expect(201);
         assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two clients hold the lock");
         holders.fetch_sub(1, Ordering::SeqCst);
@@ -31,7 +31,7 @@ fn a_thousand_waiters_of_one_name_are_all_served() {
         let spawn = |_| thread::Builder::new().stack_size(256 * 1024).spawn_scoped(scope, acquire_and_release).unwrap();
         let waiters: Vec<_> = (0..WAITERS).map(spawn).collect();
         eventually("all waiters are in the queue", || service.status("a")["waiting"] == WAITERS);
-        service.release(&first);
+        service.release(&first_lease);
         let fences: BTreeSet<u64> = waiters.into_iter().map(|waiter| waiter.join().unwrap()).collect();
         assert_eq!(fences.len(), WAITERS, "each lease must have a fence of its own");
     });
@@ -46,10 +46,11 @@ fn name_of(lock: &Value) -> String {
 fn ten_thousand_leases_are_held_renewed_listed_and_released() {
     const LEASES: usize = 10_000;
     const THREADS: usize = 8;
-    let nodes = Nodes::uninitialised(1).long().init();
+    let nodes = Nodes::start_uninitialized(1).allow_long_leases().initialize();
     let service = nodes.serve();
-    let lock =
-        |number: usize| service.lock(&json!({"name": format!("{number:05}"), "ttl_ms": LONG_MS})).expect(201).lease();
+    let lock = |number: usize| {
+        service.lock(&json!({"name": format!("{number:05}"), "ttl_ms": LONG_TTL_MS})).expect(201).lease()
+    };
     let leases: Vec<Value> = thread::scope(|scope| {
         let part = |first: usize| (first..LEASES).step_by(THREADS).map(lock).collect::<Vec<_>>();
         let parts: Vec<_> = (0..THREADS).map(|first| scope.spawn(move || part(first))).collect();

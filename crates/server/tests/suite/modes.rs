@@ -27,10 +27,10 @@ fn a_lock_with_slots_has_one_holder_per_slot_and_refuses_another_number_of_slots
     let holders = [0, 1].map(|_| service.lock(&request).expect(201));
     let slots = holders.each_ref().map(|granted| granted.number("slot"));
     assert_eq!(slots.iter().sum::<u64>(), 1, "{slots:?}");
-    let full = service.lock(&request).problem(409, "lock-held").text("detail");
-    assert!(full.starts_with("none of the 2 slots is free: \"a\" is held by "), "{full}");
-    let other = service.lock(&json!({"name": "a", "mode": "slots", "slots": 3})).problem(409, "slots-mismatch");
-    assert_eq!(other.text("detail"), "\"a\" is in use with 2 slots, not 3: all users must pass the same number");
+    let reason = service.lock(&request).problem(409, "lock-held").text("detail");
+    assert!(reason.starts_with("none of the 2 slots is free: \"a\" is held by "), "{reason}");
+    let refused = service.lock(&json!({"name": "a", "mode": "slots", "slots": 3})).problem(409, "slots-mismatch");
+    assert_eq!(refused.text("detail"), "\"a\" is in use with 2 slots, not 3: all users must pass the same number");
     service.release(&holders[0]);
     assert_eq!(service.lock(&request).expect(201).number("slot"), slots[0]);
     let failed = service.wait(&json!({"name": "a", "mode": "slots", "slots": 2, "wait_ms": 100})).until("failed").data;
@@ -69,18 +69,18 @@ fn an_owner_with_a_shared_lease_cannot_get_an_exclusive_lease() {
 #[test]
 fn several_names_are_acquired_together_or_not_at_all() {
     let service = Service::start();
-    let other = service.lock(&json!({"name": "b"})).expect(201);
+    let other_lease = service.lock(&json!({"name": "b"})).expect(201);
     service.lock(&json!({"names": ["c", "b", "a"]})).problem(409, "lock-held");
     assert_eq!(
         (service.status("a")["held"].clone(), service.status("c")["held"].clone()),
         (json!(false), json!(false))
     );
-    service.release(&other);
-    let all = service.lock(&json!({"names": ["c", "b", "a", "a"]})).expect(201);
-    let names: Vec<_> = all.body["leases"].as_array().unwrap().iter().map(|lease| lease["name"].clone()).collect();
+    service.release(&other_lease);
+    let granted = service.lock(&json!({"names": ["c", "b", "a", "a"]})).expect(201);
+    let names: Vec<_> = granted.body["leases"].as_array().unwrap().iter().map(|lease| lease["name"].clone()).collect();
     assert_eq!(names, ["a", "b", "c"]);
-    assert!(all.number("validity_ms") > 0);
-    let leases = all.body["leases"]
+    assert!(granted.number("validity_ms") > 0);
+    let leases = granted.body["leases"]
         .as_array()
         .unwrap()
         .iter()

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use quorlock_testkit::{RedisServer, eventually};
 
-use super::auth::{READER, clients};
+use super::auth::{READER_TOKEN, clients};
 use crate::service::{Nodes, Service};
 
 /// Runs a claim with these arguments. Whenever the claim prints a line, calls `step` with the line.
@@ -36,13 +36,13 @@ fn modules() -> PathBuf {
 
 /// Runs a claim with a new service that uses a new file.
 fn run_claim(name: &str) {
-    let nodes = Nodes::file().long();
+    let nodes = Nodes::new_file().allow_long_leases();
     run_claim_with(&nodes.serve(), name, &[], |step| panic!("{name} prints {step}"));
 }
 
 /// Starts a service on three servers that can vote.
 fn serve_on_three_servers() -> (Nodes, Service) {
-    let nodes = Nodes::uninitialised(3).long().init();
+    let nodes = Nodes::start_uninitialized(3).allow_long_leases().initialize();
     let service = nodes.serve();
     eventually("all nodes can vote", || service.get("/v1/nodes").body["voting"] == 3);
     (nodes, service)
@@ -155,7 +155,7 @@ fn without_a_majority_the_age_of_the_locks_is_shown() {
 
 #[test]
 fn unread_locks_are_not_shown_as_free() {
-    let nodes = Nodes::uninitialised(3).long();
+    let nodes = Nodes::start_uninitialized(3).allow_long_leases();
     let service = nodes.serve();
     eventually("all nodes are in quarantine", || {
         let nodes = service.get("/v1/nodes").body["nodes"].clone();
@@ -194,9 +194,9 @@ fn no_lease_id_is_in_the_page() {
 
 #[test]
 fn a_bearer_token_is_kept_only_in_the_tab() {
-    let service = Service::with(|config| config.allowed_clients = Some(clients()));
+    let service = Service::with_settings(|config| config.allowed_clients = Some(clients()));
     let name = "a_bearer_token_is_kept_only_in_the_tab";
-    run_claim_with(&service, name, &[READER], |step| panic!("{name} prints {step}"));
+    run_claim_with(&service, name, &[READER_TOKEN], |step| panic!("{name} prints {step}"));
 }
 
 #[test]

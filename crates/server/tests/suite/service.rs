@@ -15,41 +15,42 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt;
 
 /// A ttl and a quarantine that are longer than any test, so that no lease expires on a busy machine.
-pub(crate) const LONG: Duration = Duration::from_millis(LONG_MS);
-pub(crate) const LONG_MS: u64 = 3_600_000;
+pub(crate) const LONG_TTL: Duration = Duration::from_millis(LONG_TTL_MS);
+pub(crate) const LONG_TTL_MS: u64 = 3_600_000;
 
 /// The nodes of a test.
 pub(crate) struct Nodes {
     /// Empty if the only node is a file.
     pub(crate) servers: Vec<RedisServer>,
+    /// The folder of the file and of the client's state.
     pub(crate) folder: TempDir,
     max_ttl: Duration,
 }
 
 impl Nodes {
     /// Returns a new file as the only node.
-    pub(crate) fn file() -> Self {
-        Self::uninitialised(0)
+    pub(crate) fn new_file() -> Self {
+        Self::start_uninitialized(0)
     }
 
     /// Starts servers that can vote.
-    pub(crate) fn servers(count: usize) -> Self {
-        Self::uninitialised(count).init()
+    pub(crate) fn start_servers(count: usize) -> Self {
+        Self::start_uninitialized(count).initialize()
     }
 
     /// Starts servers that are in quarantine, because the cluster is not initialized.
-    pub(crate) fn uninitialised(count: usize) -> Self {
+    pub(crate) fn start_uninitialized(count: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
         Self { servers: RedisServer::start_many(count), folder, max_ttl: quorlock::MAX_TTL_DEFAULT }
     }
 
-    /// Allows leases of [`LONG`].
-    pub(crate) fn long(self) -> Self {
-        Self { max_ttl: LONG, ..self }
+    /// Allows leases of [`LONG_TTL`].
+    pub(crate) fn allow_long_leases(self) -> Self {
+        Self { max_ttl: LONG_TTL, ..self }
     }
 
     /// Initializes the cluster.
-    pub(crate) fn init(self) -> Self {
+    pub(crate) fn initialize(self) -> Self {
         self.init_cluster();
         self
     }
@@ -103,12 +104,12 @@ pub(crate) struct Service {
 impl Service {
     /// Starts a service on a new file.
     pub(crate) fn start() -> Self {
-        Self::with(|_| {})
+        Self::with_settings(|_| {})
     }
 
     /// Starts a service on a new file. `set` changes the settings.
-    pub(crate) fn with(set: impl FnOnce(&mut Config)) -> Self {
-        let nodes = Nodes::file();
+    pub(crate) fn with_settings(set: impl FnOnce(&mut Config)) -> Self {
+        let nodes = Nodes::new_file();
         let mut service = nodes.serve_with(set);
         service.nodes = Some(nodes);
         service
@@ -142,26 +143,27 @@ fn capture_log() {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         let level = LevelFilter::DEBUG;
-        let ours = Targets::new().with_target("quorlock", level).with_target("quorlock_server", level);
+        let targets = Targets::new().with_target("quorlock", level).with_target("quorlock_server", level);
         let layer = tracing_subscriber::fmt::layer().json().flatten_event(true);
-        let layer = layer.with_current_span(true).with_span_list(false).with_writer(|| Log);
-        let subscriber = tracing_subscriber::registry().with(ours).with(layer);
+        let layer = layer.with_current_span(true).with_span_list(false).with_writer(|| LogWriter);
+        let subscriber = tracing_subscriber::registry().with(targets).with(layer);
         tracing::subscriber::set_global_default(subscriber).unwrap();
-        let print = std::panic::take_hook();
+        let default_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             // The panicking thread may have locked the log.
             if let Ok(mut log) = LOG.try_lock() {
                 log.push_str(&panic.to_string());
                 log.push('\n');
             }
-            print(panic);
+            default_hook(panic);
         }));
     });
 }
 
-struct Log;
+/// Appends the log of the services to [`LOG`].
+struct LogWriter;
 
-impl io::Write for Log {
+impl io::Write for LogWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         LOG.lock().unwrap().push_str(&String::from_utf8_lossy(line));
         Ok(line.len())

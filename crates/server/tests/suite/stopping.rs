@@ -1,4 +1,4 @@
-//! A stop of the service does not wait for connections without a request.
+//! A service that stops does not wait for connections that have sent no request.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use tokio::sync::oneshot;
 async fn an_unfinished_tls_handshake_does_not_delay_the_stop() {
     let folder = tempfile::tempdir().unwrap();
     let (certificate, key) = (folder.path().join("certificate"), folder.path().join("key"));
-    let pair = KeyPair::generate().unwrap();
-    let signed = CertificateParams::new(["localhost".into()]).unwrap().self_signed(&pair).unwrap();
+    let key_pair = KeyPair::generate().unwrap();
+    let signed = CertificateParams::new(["localhost".into()]).unwrap().self_signed(&key_pair).unwrap();
     std::fs::write(&certificate, signed.pem()).unwrap();
-    std::fs::write(&key, pair.serialize_pem()).unwrap();
+    std::fs::write(&key, key_pair.serialize_pem()).unwrap();
 
     let client = Client::builder().memory(&MemoryNodes::new(1)).leases_outlive_process().connect().await.unwrap();
     let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
@@ -27,16 +27,16 @@ async fn an_unfinished_tls_handshake_does_not_delay_the_stop() {
     let server = Server::bind(config).await.unwrap();
     let address = server.address();
     let (stop, stopped) = oneshot::channel::<()>();
-    let served = tokio::spawn(server.serve(async {
+    let service = tokio::spawn(server.serve(async {
         let _ = stopped.await;
     }));
-    let _silent = TcpStream::connect(address).await.unwrap();
+    let _silent_connection = TcpStream::connect(address).await.unwrap();
     // When the service has answered a later connection, it has accepted the first connection.
-    let mut other = TcpStream::connect(address).await.unwrap();
-    other.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
-    let _ = other.read_to_end(&mut Vec::new()).await;
+    let mut later_connection = TcpStream::connect(address).await.unwrap();
+    later_connection.write_all(b"GET / HTTP/1.1\r\n\r\n").await.unwrap();
+    let _ = later_connection.read_to_end(&mut Vec::new()).await;
     stop.send(()).unwrap();
-    tokio::time::timeout(Duration::from_secs(60), served)
+    tokio::time::timeout(Duration::from_secs(60), service)
         .await
         .expect("the service did not stop in time")
         .unwrap()

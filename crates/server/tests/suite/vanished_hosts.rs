@@ -1,4 +1,4 @@
-//! Callers whose hosts have vanished: the host receives no packets, and sends none.
+//! Callers whose hosts have vanished: such a host receives no packets, and sends none.
 #![cfg(target_os = "linux")]
 
 use std::net::SocketAddr;
@@ -38,7 +38,7 @@ async fn count_waiters(address: SocketAddr) -> usize {
     count.unwrap_or_else(|| panic!("{answer}")).trim().parse().unwrap()
 }
 
-async fn wait_until_waiters(address: SocketAddr, count: usize) {
+async fn wait_for_waiter_count(address: SocketAddr, count: usize) {
     let poll = async {
         while count_waiters(address).await != count {
             tokio::time::sleep(Duration::from_millis(50)).await;
@@ -52,26 +52,26 @@ async fn wait_until_waiters(address: SocketAddr, count: usize) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiter_whose_host_has_vanished_leaves_the_queue() {
     let client = Client::builder().memory(&MemoryNodes::new(1)).leases_outlive_process().connect().await.unwrap();
-    let _held = client.lock("a").acquire().await.unwrap();
+    let _lease = client.lock("a").acquire().await.unwrap();
     let mut config = Config::new(([127, 0, 0, 1], 0).into(), client);
     config.limits.write_timeout = Duration::from_secs(2);
     let server = Server::bind(config).await.unwrap();
     let address = server.address();
-    let served = tokio::spawn(server.serve(std::future::pending()));
+    let service = tokio::spawn(server.serve(std::future::pending()));
 
     // A filter that drops every packet.
     let drop_all = [SockFilter::new(0x06, 0, 0, 0)];
-    let unnotified = start_wait(address).await;
-    SockRef::from(&unnotified).attach_filter(&drop_all).unwrap();
-    wait_until_waiters(address, 0).await;
+    let first_waiter = start_wait(address).await;
+    SockRef::from(&first_waiter).attach_filter(&drop_all).unwrap();
+    wait_for_waiter_count(address, 0).await;
 
-    // The service sends the next waiter an event about another waiter. The unacknowledged event must not hide that the
-    // host has vanished.
-    let notified = start_wait(address).await;
-    SockRef::from(&notified).attach_filter(&drop_all).unwrap();
-    let other = start_wait(address).await;
-    wait_until_waiters(address, 1).await;
-    drop(other);
-    wait_until_waiters(address, 0).await;
-    served.abort();
+    // The service sends the second waiter an event about the third waiter. The unacknowledged event must not hide that
+    // the host of the second waiter has vanished.
+    let second_waiter = start_wait(address).await;
+    SockRef::from(&second_waiter).attach_filter(&drop_all).unwrap();
+    let third_waiter = start_wait(address).await;
+    wait_for_waiter_count(address, 1).await;
+    drop(third_waiter);
+    wait_for_waiter_count(address, 0).await;
+    service.abort();
 }

@@ -34,28 +34,28 @@ fn a_wait_that_times_out_names_the_holder() {
 fn a_stream_reports_the_position_the_holder_and_the_grant() {
     let service = Service::start();
     let granted = service.lock(&json!({"name": "a", "label": "holder"})).expect(201);
-    let mut first = service.wait(&json!({"name": "a", "wait_ms": 60_000, "label": "first"}));
-    let queued = first.until("queued").data;
+    let mut first_stream = service.wait(&json!({"name": "a", "wait_ms": 60_000, "label": "first"}));
+    let queued = first_stream.until("queued").data;
     assert_eq!((&queued["position"], &queued["holder"]["label"]), (&json!(1), &json!("holder")));
     assert_eq!(queued["fence"], granted.body["fence"]);
 
-    let mut second = service.wait(&json!({"name": "a", "wait_ms": 60_000}));
-    assert_eq!(second.until("queued").data["position"], 2);
+    let mut second_stream = service.wait(&json!({"name": "a", "wait_ms": 60_000}));
+    assert_eq!(second_stream.until("queued").data["position"], 2);
     service.release(&granted);
-    let grant = first.until("granted").data;
+    let grant = first_stream.until("granted").data;
     assert!(grant["validity_ms"].as_u64().unwrap() > 0 && grant["nodes_ok"] == 1, "{grant}");
-    assert!(first.next().is_none(), "the grant must be the last event");
+    assert!(first_stream.next().is_none(), "the grant must be the last event");
 
-    let moved = loop {
-        let event = second.next().unwrap();
+    let moved_event = loop {
+        let event = second_stream.next().unwrap();
         if event.data["position"] == 1 && event.data["holder"]["label"] == "first" {
             break event;
         }
     };
-    assert!(["holder", "position"].contains(&moved.what.as_str()), "{moved:?}");
+    assert!(["holder", "position"].contains(&moved_event.what.as_str()), "{moved_event:?}");
     let lease = json!({"name": "a", "lease_id": grant["lease_id"]});
     service.post("/v1/leases/release", &lease).expect(204);
-    assert!(second.until("granted").data["fence"].as_u64() > grant["fence"].as_u64());
+    assert!(second_stream.until("granted").data["fence"].as_u64() > grant["fence"].as_u64());
 }
 
 #[test]
@@ -75,11 +75,11 @@ fn a_stream_grants_a_free_lock_at_once() {
 }
 
 /// A pipelined request: it is sent before the reply to the previous request.
-const PIPELINED: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
+const PIPELINED_REQUEST: &str = "GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
 
 #[test]
 fn a_disconnected_waiter_leaves_the_queue_on_every_node() {
-    let nodes = Nodes::servers(3);
+    let nodes = Nodes::start_servers(3);
     let service = nodes.serve();
     let granted = service.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     let nodes_with_waiter = || -> usize {
@@ -94,7 +94,9 @@ fn a_disconnected_waiter_leaves_the_queue_on_every_node() {
 
     let body = json!({"name": "a", "wait_ms": 600_000}).to_string();
     // The disconnect must also be detected after pipelined bytes, which the service does not read.
-    for (accept, pipelined) in [("*/*", ""), ("*/*", "\r\n"), ("*/*", PIPELINED), ("text/event-stream", PIPELINED)] {
+    for (accept, pipelined) in
+        [("*/*", ""), ("*/*", "\r\n"), ("*/*", PIPELINED_REQUEST), ("text/event-stream", PIPELINED_REQUEST)]
+    {
         let mut waiter = TcpStream::connect(service.socket()).unwrap();
         write!(
             waiter,

@@ -1,4 +1,4 @@
-//! Runs the real binary as a user, on a real file and real servers.
+//! Runs the real binary as a user, with a real SQLite file and real servers as nodes.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -25,12 +25,13 @@ impl User {
         Self { home: tempfile::tempdir().unwrap() }
     }
 
+    /// Returns `quorlock` with these arguments. Its folders are in the home directory.
     pub(crate) fn quorlock(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_quorlock"));
         command.args(arguments).env("XDG_STATE_HOME", self.home.path()).env("XDG_CONFIG_HOME", self.home.path());
         // The variables of the user who runs the tests must have no effect.
-        let ours = |name: &str| name.starts_with("QUORLOCK_") || name == "NO_COLOR";
-        for (name, _) in std::env::vars().filter(|(name, _)| ours(name)) {
+        let is_read_by_quorlock = |name: &str| name.starts_with("QUORLOCK_") || name == "NO_COLOR";
+        for (name, _) in std::env::vars().filter(|(name, _)| is_read_by_quorlock(name)) {
             command.env_remove(name);
         }
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -44,8 +45,8 @@ impl User {
     /// Starts a run whose command ends when its stdin ends. Returns when the run holds the lock.
     pub(crate) fn hold(&self, arguments: &[&str]) -> Holder {
         let script = "echo started; read _";
-        let all: Vec<&str> = arguments.iter().copied().chain(["--", "sh", "-c", script]).collect();
-        let mut child = self.quorlock(&all).stdin(Stdio::piped()).spawn().unwrap();
+        let all_arguments: Vec<&str> = arguments.iter().copied().chain(["--", "sh", "-c", script]).collect();
+        let mut child = self.quorlock(&all_arguments).stdin(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "started\n");
@@ -54,7 +55,7 @@ impl User {
 }
 
 /// Starts the servers of a cluster that can vote. Returns the servers, and their URLs for `--nodes`.
-pub(crate) fn cluster(user: &User, size: usize) -> (Vec<RedisServer>, String) {
+pub(crate) fn start_cluster(user: &User, size: usize) -> (Vec<RedisServer>, String) {
     let servers = RedisServer::start_many(size);
     let nodes = servers.iter().map(RedisServer::url).collect::<Vec<_>>().join(",");
     let init = || user.run(&["nodes", "init", "--yes", "--nodes", &nodes]).status.success();

@@ -11,7 +11,7 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
-/// A running command and its terminal. The command is killed on drop.
+/// A running command and its terminal. Dropping it kills the command.
 pub(crate) struct Pty {
     master: File,
     slave: OwnedFd,
@@ -46,11 +46,11 @@ impl Pty {
         let child = setsid.stdin(tty()).stdout(tty()).stderr(tty()).spawn().unwrap();
         let screen = Arc::new(Mutex::new(vt100::Parser::new(24, 80, 0)));
         let master = File::from(master);
-        let (mut written, shown) = (master.try_clone().unwrap(), Arc::clone(&screen));
+        let (mut reader, shared_screen) = (master.try_clone().unwrap(), Arc::clone(&screen));
         std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = written.read(&mut bytes) {
-                shown.lock().unwrap().process(&bytes[..count]);
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                shared_screen.lock().unwrap().process(&bytes[..count]);
             }
         });
         Self { master, slave, child, screen }

@@ -4,36 +4,37 @@ use std::process::{Command, Output};
 
 use quorlock_testkit::{RedisServer, eventually};
 
-use super::{User, cluster};
+use super::{User, start_cluster};
 
-/// A user with a file or with servers. The servers end when this is dropped.
+/// A user whose only node is an SQLite file, or whose nodes are servers. Dropping it stops the servers.
 pub(crate) struct Setup {
     pub(crate) user: User,
+    /// The flags that name the nodes.
     pub(crate) flags: Vec<String>,
     pub(crate) servers: Vec<RedisServer>,
 }
 
 impl Setup {
-    pub(crate) fn file() -> Self {
+    pub(crate) fn with_file() -> Self {
         Self { user: User::new(), flags: Vec::new(), servers: Vec::new() }
     }
 
     /// Starts three servers.
-    pub(crate) fn servers() -> Self {
+    pub(crate) fn with_three_servers() -> Self {
         Self::with_servers(3)
     }
 
     /// Starts this number of servers.
     pub(crate) fn with_servers(size: usize) -> Self {
         let user = User::new();
-        let (servers, nodes) = cluster(&user, size);
+        let (servers, nodes) = start_cluster(&user, size);
         Self { user, flags: vec!["--nodes".into(), nodes], servers }
     }
 
-    /// Runs a test on a file, and then on three servers.
-    pub(crate) fn on_both(test: impl Fn(&Self)) {
-        test(&Self::file());
-        test(&Self::servers());
+    /// Runs a test with an SQLite file as the only node, and then with three servers.
+    pub(crate) fn on_file_and_servers(test: impl Fn(&Self)) {
+        test(&Self::with_file());
+        test(&Self::with_three_servers());
     }
 
     /// Returns `quorlock` with these arguments.
@@ -46,13 +47,13 @@ impl Setup {
     /// Runs the command, and repeats it while it ends without a quorum: on a busy machine the nodes may answer too
     /// late.
     pub(crate) fn run_with_quorum(&self, arguments: &[&str]) -> Output {
-        let mut decided = None;
+        let mut decided_output = None;
         eventually("a quorum answers in time", || {
             let output = self.quorlock(arguments).output().unwrap();
-            decided = Some(output).filter(|output| output.status.code() != Some(69));
-            decided.is_some()
+            decided_output = Some(output).filter(|output| output.status.code() != Some(69));
+            decided_output.is_some()
         });
-        decided.unwrap()
+        decided_output.unwrap()
     }
 
     /// Returns whether a run gets the lock without waiting. Retries if the nodes of a busy machine answer too late.

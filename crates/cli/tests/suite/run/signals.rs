@@ -7,13 +7,13 @@ use crate::common::signal;
 
 #[test]
 fn signals_are_forwarded_to_the_command() {
-    Setup::on_both(|setup| {
+    Setup::on_file_and_servers(|setup| {
         for name in ["INT", "TERM", "HUP", "QUIT", "USR1", "USR2", "WINCH"] {
             let script = format!("trap 'echo got it; exit 9' {name}; echo begun; while :; do sleep 0.02; done");
-            let mut run = setup.script(&["a"], &script);
+            let mut run = setup.start_script(&["a"], &script);
             run.signal(name);
-            assert_eq!(run.line(), "got it", "{name}");
-            assert_eq!(run.code(), Some(9), "{name}");
+            assert_eq!(run.read_line(), "got it", "{name}");
+            assert_eq!(run.exit_code(), Some(9), "{name}");
         }
         assert!(setup.is_free("a"));
     });
@@ -21,29 +21,29 @@ fn signals_are_forwarded_to_the_command() {
 
 #[test]
 fn the_whole_process_group_of_the_command_gets_the_signal() {
-    let setup = Setup::file();
-    let mut run = setup.script(&["a"], "sleep 1000 & echo $!; wait");
+    let setup = Setup::with_file();
+    let mut run = setup.start_script(&["a"], "sleep 1000 & echo $!; wait");
     run.signal("TERM");
-    assert_eq!(run.line(), "");
-    let grandchild = run.first.clone();
-    assert_eq!(run.code(), Some(143));
-    super::eventually_gone(&grandchild);
+    assert_eq!(run.read_line(), "");
+    let grandchild = run.first_line.clone();
+    assert_eq!(run.exit_code(), Some(143));
+    super::wait_until_gone(&grandchild);
 }
 
 #[test]
 fn the_exit_code_of_a_killed_command_is_128_plus_the_signal() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("KILL", 137), ("USR1", 138)] {
-        let run = setup.script(&["a"], "echo $$; exec sleep 1000");
-        signal(run.first.parse().unwrap(), name);
-        assert_eq!(run.code(), Some(code), "{name}");
+        let run = setup.start_script(&["a"], "echo $$; exec sleep 1000");
+        signal(run.first_line.parse().unwrap(), name);
+        assert_eq!(run.exit_code(), Some(code), "{name}");
     }
     assert!(setup.is_free("a"));
 }
 
 #[test]
 fn a_signal_during_a_wait_leaves_the_queue_at_once() {
-    Setup::on_both(|setup| {
+    Setup::on_file_and_servers(|setup| {
         let holder = setup.hold(&["a"]);
         for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
             let mut waiter = setup.run(&["a", "--wait", "5m", "--", "echo", "never"]).spawn().unwrap();
@@ -61,16 +61,18 @@ fn a_signal_during_a_wait_leaves_the_queue_at_once() {
 
 #[test]
 fn a_stopped_command_keeps_its_lock_and_continues() {
-    let setup = Setup::file();
-    let done = setup.user.home.path().join("done");
-    let run =
-        setup.script(&["a"], &format!("echo $$; while ! test -e {}; do sleep 0.02; done; exit 5", done.display()));
-    let pid = run.first.clone();
+    let setup = Setup::with_file();
+    let done_path = setup.user.home.path().join("done");
+    let run = setup.start_script(
+        &["a"],
+        &format!("echo $$; while ! test -e {}; do sleep 0.02; done; exit 5", done_path.display()),
+    );
+    let pid = run.first_line.clone();
     signal(pid.parse().unwrap(), "STOP");
     let state = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     eventually("the command is stopped", || state().contains(") T "));
     assert!(!setup.is_free("a"));
-    std::fs::write(done, "").unwrap();
+    std::fs::write(done_path, "").unwrap();
     signal(pid.parse().unwrap(), "CONT");
-    assert_eq!(run.code(), Some(5));
+    assert_eq!(run.exit_code(), Some(5));
 }

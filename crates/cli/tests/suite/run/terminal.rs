@@ -24,13 +24,13 @@ impl Setup {
 }
 
 /// Returns how many lines on the screen are this text. Lines with typed input have a prompt, and do not count.
-fn count(pty: &Pty, line_text: &str) -> usize {
+fn count_lines(pty: &Pty, line_text: &str) -> usize {
     pty.text().lines().filter(|line| line.trim() == line_text).count()
 }
 
 #[test]
 fn a_waiter_sees_the_holder_and_its_position() {
-    Setup::on_both(|setup| {
+    Setup::on_file_and_servers(|setup| {
         let holder = setup.hold(&["nightly", "--label", "backup.sh"]);
         let mut pty = Pty::spawn(&setup.run(&["nightly", "--", "echo", "my turn"]));
         pty.wait_for_text(", backup.sh) for ");
@@ -49,10 +49,10 @@ fn a_waiter_sees_the_holder_and_its_position() {
     });
 }
 
-/// No node tells a waiter that the holder has renewed its lease: the display must ask for the new end.
+/// No node tells a waiter that the holder has renewed its lease. The waiter must ask for the new end of the lease.
 #[test]
 fn a_waiter_sees_that_the_holder_renews_its_lease() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let holder = setup.hold(&["a", "--ttl", "4s", "--kill-grace", "200ms"]);
     let pty = Pty::spawn(&setup.run(&["a", "--", "true"]));
     pty.wait_for_text("s left of its lease, which it renews; you are 1st of 1");
@@ -61,7 +61,7 @@ fn a_waiter_sees_that_the_holder_renews_its_lease() {
 
 #[test]
 fn ctrl_c_during_a_wait_leaves_the_queue_and_exits() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let holder = setup.hold(&["a"]);
     let mut shell = setup.shell_on_terminal();
     shell.type_keys(b"$Q run a -- echo never; echo code $?\n");
@@ -77,11 +77,11 @@ fn ctrl_c_during_a_wait_leaves_the_queue_and_exits() {
 
 #[test]
 fn ctrl_c_reaches_the_command_once() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let mut shell = setup.shell_on_terminal();
     let script = "trap \"echo got it\" INT; echo begun; read line; echo line was $line; exit 7";
     shell.type_keys(format!("$Q run a -- bash -c '{script}'; echo code $?\n").as_bytes());
-    eventually("the command runs", || count(&shell, "begun") == 1);
+    eventually("the command runs", || count_lines(&shell, "begun") == 1);
     shell.type_keys(CTRL_C);
     let signal_count = |pty: &Pty| pty.text().lines().filter(|line| line.trim_end().ends_with("got it")).count();
     eventually("the command gets the signal", || signal_count(&shell) == 1);
@@ -94,7 +94,7 @@ fn ctrl_c_reaches_the_command_once() {
 
 #[test]
 fn a_script_is_interrupted_together_with_its_command() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let mut shell = setup.shell_on_terminal();
     for program in ["bash", "sh"] {
         // The lines of the first shell are still on the screen when the second shell runs.
@@ -102,19 +102,19 @@ fn a_script_is_interrupted_together_with_its_command() {
         shell.type_keys(
             format!("{program} -c '$Q run a -- sh -c \"echo {begun}; exec sleep 1000\"; echo went on'\n").as_bytes(),
         );
-        eventually(&begun, || count(&shell, &begun) == 1);
+        eventually(&begun, || count_lines(&shell, &begun) == 1);
         shell.type_keys(CTRL_C);
         // Keys typed while the terminal changes its foreground group may be discarded.
         shell.wait_until("the prompt is back", |text| text.trim_end().ends_with("ready>"));
         shell.type_keys(format!("echo {end}\n").as_bytes());
-        eventually(&end, || count(&shell, &end) == 1);
-        assert_eq!(count(&shell, "went on"), 0, "{program}: {}", shell.text());
+        eventually(&end, || count_lines(&shell, &end) == 1);
+        assert_eq!(count_lines(&shell, "went on"), 0, "{program}: {}", shell.text());
     }
 }
 
 #[test]
 fn ctrl_z_stops_a_run_and_fg_continues_it() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let mut shell = setup.shell_on_terminal();
     shell.type_keys(b"$Q run a -- bash -c 'echo pid $$; read line; echo line was $line; exit 7'; echo code $?\n");
     shell.wait_until("the command runs", |text| text.lines().any(|line| line.starts_with("pid ")));
@@ -134,7 +134,7 @@ fn ctrl_z_stops_a_run_and_fg_continues_it() {
 
 #[test]
 fn a_job_that_was_stopped_for_too_long_is_not_continued() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let mut shell = setup.shell_on_terminal();
     let flags = "--ttl 4s --kill-grace 200ms";
     shell.type_keys(format!("$Q run a {flags} -- bash -c 'echo pid $$; sleep 1000; echo went on'; echo\n").as_bytes());
@@ -144,19 +144,19 @@ fn a_job_that_was_stopped_for_too_long_is_not_continued() {
     eventually("the lock is free again", || setup.is_free("a"));
     shell.type_keys(b"fg; echo code $?\n");
     shell.wait_for_text("code 79");
-    assert_eq!(count(&shell, "went on"), 0);
+    assert_eq!(count_lines(&shell, "went on"), 0);
 }
 
 #[test]
 fn a_background_job_does_not_take_the_terminal() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let mut shell = setup.shell_on_terminal();
     shell.type_keys(b"$Q run a -- bash -c 'echo begun; read line; echo line was $line' &\n");
     shell.wait_until("the command runs", |text| {
         text.lines().any(|line| ["begun", "ready> begun"].contains(&line.trim()))
     });
     shell.type_keys(b"echo still here\n");
-    eventually("the shell reads", || count(&shell, "still here") == 1);
+    eventually("the shell reads", || count_lines(&shell, "still here") == 1);
     // The shell reports stopped jobs before its next prompt.
     let text = shell.text();
     let pid = text.lines().find_map(|line| line.trim().strip_prefix("[1] ")).unwrap().to_owned();
@@ -171,12 +171,12 @@ fn a_background_job_does_not_take_the_terminal() {
 
 #[test]
 fn a_run_in_a_pipeline_leaves_the_terminal_to_the_pipeline() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let mut shell = setup.shell_on_terminal();
     shell.type_keys(
         b"$Q run a -- sh -c 'echo one; echo two' | bash -c 'cat; read line < /dev/tty; echo line was $line'\n",
     );
-    eventually("the pipeline prints its second line", || count(&shell, "two") == 1);
+    eventually("the pipeline prints its second line", || count_lines(&shell, "two") == 1);
     shell.type_keys(b"typed\n");
     shell.wait_for_text("line was typed");
     // Stopping the wrapper stops the command as well.
@@ -196,7 +196,7 @@ fn a_run_in_a_pipeline_leaves_the_terminal_to_the_pipeline() {
 
 #[test]
 fn the_terminal_is_restored_after_its_command_was_killed() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let mut pty = Pty::spawn(&setup.run(&["a", "--", "sh", "-c", "stty raw -echo; echo pid $$; exec sleep 1000"]));
     pty.wait_for_text("pid ");
     assert!(!pty.is_restored());

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::service::Service;
-use crate::common::{User, assert_fails, cluster, stderr, stdout};
+use crate::common::{User, assert_fails, start_cluster, stderr, stdout};
 
 /// Writes a file in the user's home. Returns its path.
 fn write_file(user: &User, name: &str, text: &str) -> String {
@@ -29,7 +29,7 @@ fn a_hashed_token_in_the_clients_file_authenticates_its_client() {
     let output = child.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));
     let clients = write_file(&user, "clients", &format!("billing {} lock *\n", stdout(&output).trim()));
-    let service = Service::with(&user, &["--clients", &clients]);
+    let service = Service::with_arguments(&user, &["--clients", &clients]);
     service.lock(&json!({"name": "a"})).problem(401, "unauthenticated");
     service.post_as(TOKEN, "/v1/leases", &json!({"name": "a"})).expect(201);
 }
@@ -42,13 +42,14 @@ fn a_certificate_and_its_key_enable_tls() {
     let (cert, key) =
         (write_file(&user, "cert.pem", &certificate.pem()), write_file(&user, "key.pem", &key.serialize_pem()));
     let root = Certificate::from_pem(certificate.pem().as_bytes()).unwrap().to_owned();
-    let trusting =
+    let trusting_agent =
         || agent(Some(TlsConfig::builder().root_certs(RootCerts::new_with_certs(std::slice::from_ref(&root))).build()));
-    let plain = Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key]);
-    assert!(plain.address.starts_with("https://"));
-    answer(trusting().get(plain.url("/v1/nodes")).call()).expect(200);
-    let mutual = Service::with(&user, &["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &cert]);
-    assert!(trusting().get(mutual.url("/v1/nodes")).call().is_err(), "clients need a certificate");
+    let service = Service::with_arguments(&user, &["--tls-cert", &cert, "--tls-key", &key]);
+    assert!(service.address.starts_with("https://"));
+    answer(trusting_agent().get(service.url("/v1/nodes")).call()).expect(200);
+    let mutual_tls_service =
+        Service::with_arguments(&user, &["--tls-cert", &cert, "--tls-key", &key, "--tls-client-ca", &cert]);
+    assert!(trusting_agent().get(mutual_tls_service.url("/v1/nodes")).call().is_err(), "clients need a certificate");
 }
 
 #[test]
@@ -58,8 +59,8 @@ fn an_error_in_the_clients_file_names_its_line() {
     let refused = user.run(&["serve", "--clients", &path]);
     assert_fails(&refused, 78, "line 1");
     assert!(!stderr(&refused).contains("my-secret"));
-    let short = user.quorlock(&["serve", "--hash-token"]).output().unwrap();
-    assert_fails(&short, 64, "at least 32 random characters");
+    let output = user.quorlock(&["serve", "--hash-token"]).output().unwrap();
+    assert_fails(&output, 64, "at least 32 random characters");
 }
 
 #[test]
@@ -67,8 +68,8 @@ fn listening_beyond_loopback_needs_authentication() {
     let user = User::new();
     let refused = user.run(&["serve", "--listen", "0.0.0.0:0"]);
     assert_fails(&refused, 78, "needs authentication, because other hosts can reach it");
-    let open = Service::with(&user, &["--listen", "0.0.0.0:0", "--danger-no-auth"]);
-    assert!(open.address.starts_with("http://0.0.0.0:"));
+    let service = Service::with_arguments(&user, &["--listen", "0.0.0.0:0", "--danger-no-auth"]);
+    assert!(service.address.starts_with("http://0.0.0.0:"));
 }
 
 #[test]
@@ -82,10 +83,10 @@ fn an_address_in_use_is_named() {
 #[test]
 fn the_address_may_be_a_host_name_and_its_format_is_explained() {
     let user = User::new();
-    let service = Service::with(&user, &["--listen", "localhost:0"]);
+    let service = Service::with_arguments(&user, &["--listen", "localhost:0"]);
     service.get("/healthz").expect(200);
-    for incomplete in ["7677", "localhost"] {
-        assert_fails(&user.run(&["serve", "--listen", incomplete]), 64, "127.0.0.1:7677, [::1]:7677 or localhost:7677");
+    for address in ["7677", "localhost"] {
+        assert_fails(&user.run(&["serve", "--listen", address]), 64, "127.0.0.1:7677, [::1]:7677 or localhost:7677");
     }
 }
 
@@ -99,7 +100,7 @@ fn serve_demo_refuses_nodes() {
 #[test]
 fn serve_demo_has_many_locks_of_several_modes() {
     let user = User::new();
-    let service = Service::with(&user, &["--demo"]);
+    let service = Service::with_arguments(&user, &["--demo"]);
     let nodes = service.get("/v1/nodes").expect(200).body;
     assert_eq!(nodes["total"], 5);
     let is_busy = |listing: &Value| {
@@ -112,8 +113,8 @@ fn serve_demo_has_many_locks_of_several_modes() {
 }
 
 /// Returns the status code of an HTTP reply.
-fn status(answer: &str) -> &str {
-    answer.split(' ').nth(1).unwrap_or("none")
+fn status_code(reply: &str) -> &str {
+    reply.split(' ').nth(1).unwrap_or("none")
 }
 
 /// Sends a request on a persistent connection, and reads the reply.
@@ -136,29 +137,29 @@ fn ask(stream: &mut TcpStream, path: &str) -> String {
 
 #[test]
 fn connections_leave_file_descriptors_for_the_nodes() {
-    const FILES: usize = 100;
+    const OPEN_FILES_LIMIT: usize = 100;
     let user = User::new();
-    let (servers, nodes) = cluster(&user, 3);
-    let service = Service::with_files(&user, FILES, &["--nodes", &nodes]);
+    let (servers, nodes) = start_cluster(&user, 3);
+    let service = Service::with_file_limit(&user, OPEN_FILES_LIMIT, &["--nodes", &nodes]);
     eventually("the service warns that the limit is low", || {
         service.log().contains("the limit of open files allows too few connections")
     });
-    let mut first = TcpStream::connect(service.socket()).unwrap();
-    assert_eq!(status(&ask(&mut first, "/readyz")), "200");
+    let mut first_connection = TcpStream::connect(service.socket()).unwrap();
+    assert_eq!(status_code(&ask(&mut first_connection, "/readyz")), "200");
     // Each connection sends a request, so that the service keeps the connection open.
     let connect = || {
         let mut stream = TcpStream::connect(service.socket()).unwrap();
         let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
         stream
     };
-    let connect_many = || -> Vec<TcpStream> { (0..FILES).map(|_| connect()).collect() };
+    let connect_many = || -> Vec<TcpStream> { (0..OPEN_FILES_LIMIT).map(|_| connect()).collect() };
     let _first_connections = connect_many();
     servers[..2].iter().for_each(RedisServer::kill);
-    eventually("the service has no quorum", || status(&ask(&mut first, "/readyz")) == "503");
+    eventually("the service has no quorum", || status_code(&ask(&mut first_connection, "/readyz")) == "503");
     let _more_connections = connect_many();
     servers[..2].iter().for_each(RedisServer::restart);
     eventually("the service reaches all nodes again", || {
-        let reply = ask(&mut first, "/readyz");
+        let reply = ask(&mut first_connection, "/readyz");
         // The restarted nodes lost their memory and do not vote yet, but they are reachable.
         !reply.contains("unreachable") && !reply.contains("refused")
     });

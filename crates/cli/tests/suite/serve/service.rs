@@ -19,18 +19,18 @@ pub(crate) struct Service {
 impl Service {
     /// Starts a service on the user's own file.
     pub(crate) fn start(user: &User) -> Self {
-        Self::with(user, &[])
+        Self::with_arguments(user, &[])
     }
 
     /// Starts a service with these arguments.
-    pub(crate) fn with(user: &User, arguments: &[&str]) -> Self {
+    pub(crate) fn with_arguments(user: &User, arguments: &[&str]) -> Self {
         let has_address = arguments.contains(&"--listen");
         let listen: &[&str] = if has_address { &[] } else { &["--listen", "127.0.0.1:0"] };
         Self::from_command(user.quorlock(&[&["serve"], listen, arguments].concat()))
     }
 
     /// Starts a service that may open only this many files.
-    pub(crate) fn with_files(user: &User, files: usize, arguments: &[&str]) -> Self {
+    pub(crate) fn with_file_limit(user: &User, files: usize, arguments: &[&str]) -> Self {
         let serve = user.quorlock(&[&["serve", "--listen", "127.0.0.1:0"], arguments].concat());
         let mut command = Command::new("sh");
         command.args(["-c", &format!("ulimit -n {files}; exec \"$@\""), "sh"]);

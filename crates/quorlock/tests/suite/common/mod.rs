@@ -1,7 +1,7 @@
 //! Servers and clients for all tests. The clients of this module have short timeouts, for tests that wait for timeouts.
 #![allow(dead_code, unreachable_pub, reason = "floods.rs uses only a part of this module")]
 
-pub mod long_leases;
+pub mod long_timeouts;
 pub mod observe;
 pub mod random;
 
@@ -53,8 +53,8 @@ pub fn lock_keys(server: &RedisServer) -> Vec<String> {
     server.keys("*").into_iter().filter(|key| !key.starts_with("quorlock~")).collect()
 }
 
-/// The arguments that make the test binary run only this ignored test. The path of the test begins with the crate's
-/// name.
+/// The arguments that make the test binary run only the ignored test with this path. The path begins with the name of
+/// the crate.
 pub fn args_to_run(test: &str) -> [&str; 4] {
     let (_, path) = test.split_once("::").expect("the path begins with the name of the crate");
     ["--exact", path, "--ignored", "--nocapture"]

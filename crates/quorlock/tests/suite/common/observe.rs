@@ -14,14 +14,14 @@ pub struct StoredState {
     pub floor: Option<u64>,
     /// The name of the node's cluster.
     pub cluster: String,
-    /// How much of the quarantine has elapsed, according to the claims of clients.
+    /// How much of the quarantine has elapsed, according to the reports of clients.
     pub quarantine_elapsed: Duration,
     /// Whether the node has a vote for the name.
     pub has_vote: bool,
 }
 
-/// Reads the state of a node, and whether the node has a vote for `name`, in one step. Returns `None` if the node is
-/// blank.
+/// Reads the state of a node, and whether the node has a vote for `name`, in one step. Returns `None` if the server has
+/// no epoch: it is new, or its data was deleted.
 pub fn stored_state(server: &RedisServer, name: &str) -> Option<StoredState> {
     let script = "return {redis.call('GET', KEYS[1]) or '', redis.call('HGET', KEYS[2], 'cluster') or '',
                   redis.call('HGET', KEYS[2], 'elapsed') or '0', tostring(redis.call('EXISTS', KEYS[3]))}";

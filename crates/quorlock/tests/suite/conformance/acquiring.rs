@@ -1,4 +1,4 @@
-//! Acquiring a lock, at once or after a wait.
+//! Acquires a lock, at once or after a wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -19,18 +19,18 @@ pub(crate) async fn a_free_lock_is_acquired_at_once(backend: &Backend) {
 }
 
 pub(crate) async fn a_held_lock_is_not_acquired(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = theirs.lock("a").acquire().await.unwrap();
-    assert_held(&ours, "a").await;
-    assert_held(&theirs, "a").await;
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = their_client.lock("a").acquire().await.unwrap();
+    assert_held(&our_client, "a").await;
+    assert_held(&their_client, "a").await;
     lease.ensure(Duration::ZERO).unwrap();
 }
 
 pub(crate) async fn acquire_waits_until_the_lock_is_released(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = theirs.lock("a").acquire().await.unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = their_client.lock("a").acquire().await.unwrap();
     let fence = lease.fence().unwrap();
-    let lock = ours.lock("a");
+    let lock = our_client.lock("a");
     let mut acquire = tokio::spawn(async move { lock.acquire().await });
     // In this time there are many retries. None of them may succeed while the lock is held.
     tokio::time::timeout(Duration::from_millis(100), &mut acquire).await.unwrap_err();
@@ -39,9 +39,9 @@ pub(crate) async fn acquire_waits_until_the_lock_is_released(backend: &Backend) 
 }
 
 pub(crate) async fn acquire_within_names_the_holder(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = theirs.lock("a").label("label of the holder").acquire().await.unwrap();
-    let error = expect_held(&ours.lock("a")).await;
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = their_client.lock("a").label("label of the holder").acquire().await.unwrap();
+    let error = expect_held(&our_client.lock("a")).await;
     assert_eq!(error.name.as_str(), "a");
     let holder = error.holder.as_ref().unwrap();
     assert!(!holder.host.is_empty());
@@ -56,56 +56,56 @@ pub(crate) async fn acquire_within_names_the_holder(backend: &Backend) {
 }
 
 pub(crate) async fn the_label_of_a_lock_replaces_the_label_of_its_client(backend: &Backend) {
-    let ours = backend.builder().label("the client's").connect().await.unwrap();
-    let theirs = backend.client().await;
-    let lock = ours.lock("a");
+    let our_client = backend.builder().label("the client's").connect().await.unwrap();
+    let their_client = backend.client().await;
+    let lock = our_client.lock("a");
     for (lock, label) in [(lock.clone(), "the client's"), (lock.label("the lock's \u{9501}"), "the lock's \u{9501}")] {
         let lease = lock.acquire().await.unwrap();
-        assert_eq!(expect_held(&theirs.lock("a")).await.holder.unwrap().label, label);
+        assert_eq!(expect_held(&their_client.lock("a")).await.holder.unwrap().label, label);
         lease.release().await.unwrap();
     }
 }
 
 pub(crate) async fn an_acquire_ends_after_its_last_retry(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = theirs.lock("a").acquire().await.unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = their_client.lock("a").acquire().await.unwrap();
     let retry = Retry { min: Duration::ZERO, max: Duration::from_millis(1), attempts: Some(3) };
-    let lock = ours.lock("a").retry(retry);
+    let lock = our_client.lock("a").retry(retry);
     assert!(matches!(lock.acquire().await, Err(AcquireError::Held(_))));
     lease.release().await.unwrap();
     lock.acquire().await.unwrap().release().await.unwrap();
-    let without_attempts = ours.lock("a").retry(Retry { attempts: Some(0), ..retry });
+    let without_attempts = our_client.lock("a").retry(Retry { attempts: Some(0), ..retry });
     assert!(matches!(without_attempts.acquire().await, Err(AcquireError::Config(_))));
 }
 
 pub(crate) async fn leases_of_two_names_are_independent(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let a = ours.lock("a").acquire().await.unwrap();
-    let b = theirs.lock("b").try_acquire().await.unwrap().unwrap();
-    a.release().await.unwrap();
-    assert_held(&ours, "b").await;
-    assert_free(&theirs, "a").await;
-    b.ensure(Duration::ZERO).unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    let lease_a = our_client.lock("a").acquire().await.unwrap();
+    let lease_b = their_client.lock("b").try_acquire().await.unwrap().unwrap();
+    lease_a.release().await.unwrap();
+    assert_held(&our_client, "b").await;
+    assert_free(&their_client, "a").await;
+    lease_b.ensure(Duration::ZERO).unwrap();
 }
 
 pub(crate) async fn plain_and_fenced_locks_exclude_each_other(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let fenced = ours.lock("a").acquire().await.unwrap();
-    let first = fenced.fence().unwrap();
-    assert!(theirs.lock("a").plain().try_acquire().await.unwrap().is_none());
-    let error = expect_held(&theirs.lock("a").plain()).await;
-    assert!(error.holder.is_some() && error.remaining.is_some() && error.fence == Some(first), "{error}");
-    fenced.release().await.unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    let fenced_lease = our_client.lock("a").acquire().await.unwrap();
+    let first_fence = fenced_lease.fence().unwrap();
+    assert!(their_client.lock("a").plain().try_acquire().await.unwrap().is_none());
+    let error = expect_held(&their_client.lock("a").plain()).await;
+    assert!(error.holder.is_some() && error.remaining.is_some() && error.fence == Some(first_fence), "{error}");
+    fenced_lease.release().await.unwrap();
 
-    let plain = theirs.lock("a").plain().acquire().await.unwrap();
-    assert_held(&ours, "a").await;
+    let plain_lease = their_client.lock("a").plain().acquire().await.unwrap();
+    assert_held(&our_client, "a").await;
     // A plain lock has no holder information.
-    for lock in [ours.lock("a"), ours.lock("a").plain()] {
+    for lock in [our_client.lock("a"), our_client.lock("a").plain()] {
         let error = expect_held(&lock).await;
         assert!(error.holder.is_none() && error.remaining.is_some());
     }
-    plain.release().await.unwrap();
-    assert!(take_over(&ours, "a").await.fence().unwrap() > first);
+    plain_lease.release().await.unwrap();
+    assert!(take_over(&our_client, "a").await.fence().unwrap() > first_fence);
 }
 
 pub(crate) async fn there_is_one_holder_at_a_time_and_fences_grow(backend: &Backend) {

@@ -1,4 +1,4 @@
-//! The kinds of nodes, and clients for them.
+//! The clusters on which the checks run, and clients for them.
 
 use std::time::Duration;
 
@@ -9,22 +9,22 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::common;
-pub(crate) use crate::common::long_leases::LONG;
-use crate::common::long_leases::connect_to_all;
+pub(crate) use crate::common::long_timeouts::LONG;
+use crate::common::long_timeouts::connect_to_all;
 
 /// A ttl that is short enough to wait until it has passed, and long enough to acquire on a busy machine.
 pub(crate) const SHORT: Duration = Duration::from_millis(600);
 /// A ttl that is short enough to wait for a few ttls, and long enough for renewals on a busy machine.
 pub(crate) const MEDIUM: Duration = Duration::from_millis(2_500);
 
-/// The kind of node, and the number of nodes.
+/// The kind of node and, if it can vary, the number of nodes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum NodeKind {
     Memory(usize),
     Sqlite,
     Redis(usize),
     Sentinel,
-    Cluster,
+    RedisCluster,
 }
 
 /// A cluster of nodes that can vote.
@@ -38,18 +38,18 @@ enum Nodes {
     Sqlite(TempDir),
     Redis(Vec<RedisServer>),
     Sentinel(Box<Sentinels>),
-    Cluster(RedisCluster),
+    RedisCluster(RedisCluster),
 }
 
 impl Backend {
     /// Starts the nodes, and initializes the cluster.
-    pub(crate) async fn start(kind: Kind) -> Self {
+    pub(crate) async fn start(kind: NodeKind) -> Self {
         let (nodes, count) = match kind {
-            Kind::Memory(count) => (Nodes::Memory(MemoryNodes::new(count)), count),
-            Kind::Sqlite => (Nodes::Sqlite(tempfile::tempdir().unwrap()), 1),
-            Kind::Redis(count) => (Nodes::Redis(RedisServer::start_many(count)), count),
-            Kind::Cluster => (Nodes::Cluster(RedisCluster::start(3)), 1),
-            Kind::Sentinel => (Nodes::Sentinel(Box::new(Sentinels::builder().start())), 1),
+            NodeKind::Memory(count) => (Nodes::Memory(MemoryNodes::new(count)), count),
+            NodeKind::Sqlite => (Nodes::Sqlite(tempfile::tempdir().unwrap()), 1),
+            NodeKind::Redis(count) => (Nodes::Redis(RedisServer::start_many(count)), count),
+            NodeKind::RedisCluster => (Nodes::RedisCluster(RedisCluster::start(3)), 1),
+            NodeKind::Sentinel => (Nodes::Sentinel(Box::new(Sentinels::builder().start())), 1),
         };
         let backend = Self { nodes, count };
         backend.builder().init_cluster().await.unwrap();
@@ -69,12 +69,12 @@ impl Backend {
         match &self.nodes {
             Nodes::Redis(servers) => servers,
             Nodes::Sentinel(sentinels) => &sentinels.servers,
-            Nodes::Cluster(cluster) => &cluster.masters,
+            Nodes::RedisCluster(cluster) => &cluster.masters,
             Nodes::Memory(_) | Nodes::Sqlite(_) => &[],
         }
     }
 
-    /// A builder with a ttl that is longer than any claim takes, and with short retries.
+    /// A builder with a ttl that is longer than any check takes, and with short delays between retries.
     pub(crate) fn builder(&self) -> ClientBuilder {
         let retry = Retry { min: Duration::from_millis(1), max: Duration::from_millis(20), attempts: None };
         let builder = common::builder()
@@ -87,7 +87,7 @@ impl Backend {
             Nodes::Memory(nodes) => builder.memory(nodes),
             Nodes::Sqlite(folder) => builder.nodes([format!("sqlite:{}", folder.path().join("locks").display())]),
             Nodes::Redis(servers) => builder.nodes(servers.iter().map(RedisServer::url)),
-            Nodes::Cluster(cluster) => builder.nodes([cluster.url()]),
+            Nodes::RedisCluster(cluster) => builder.nodes([cluster.url()]),
             Nodes::Sentinel(sentinels) => builder.nodes([sentinels.url()]),
         }
     }
@@ -97,7 +97,7 @@ impl Backend {
         connect_to_all(self.builder()).await
     }
 
-    /// Two competing clients, which the claims call `ours` and `theirs`.
+    /// Two competing clients, which the checks call `our_client` and `their_client`.
     pub(crate) async fn rivals(&self) -> (Client, Client) {
         tokio::join!(self.client(), self.client())
     }
@@ -107,10 +107,10 @@ impl Backend {
         (self.count, self.count / 2 + 1)
     }
 
-    /// All keys on the Redis servers, except for those about the node itself.
+    /// All keys on the Redis servers, except for the keys with the state of the node.
     pub(crate) fn lock_keys(&self) -> Vec<String> {
-        let is_of_a_lock = |key: &String| !key.ends_with("epoch") && !key.ends_with("meta");
-        self.servers().iter().flat_map(|server| server.keys("*")).filter(is_of_a_lock).collect()
+        let is_about_lock = |key: &String| !key.ends_with("epoch") && !key.ends_with("meta");
+        self.servers().iter().flat_map(|server| server.keys("*")).filter(is_about_lock).collect()
     }
 }
 
@@ -153,16 +153,16 @@ pub(crate) async fn wait_for_waiters(client: &Client, name: &str, count: u32) {
     wait_for_all_nodes(client, name, &format!("waited for by {count}"), |report| report.waiting == count).await;
 }
 
-/// Checks the number of waiters on every node. Does not wait, because an abandoned queue position expires later. Links
-/// keep the order of requests, so the nodes have executed all earlier requests of this client.
+/// Checks the number of waiters on every node. Does not wait for this number, because an abandoned queue position could
+/// expire meanwhile. Links keep the order of requests, so the nodes have executed all earlier requests of this client.
 pub(crate) async fn assert_waiters(client: &Client, name: &str, count: u32) {
     for (node, report) in client.inspect(name).await.unwrap().nodes {
         assert_eq!(report.unwrap().waiting, count, "the number of waiters for {name} on {node}");
     }
 }
 
-/// Runs an acquire in a task, and waits until every node has `position` waiters, the last of which is this acquire. Any
-/// client can be the observer.
+/// Runs an acquire in a task, and waits until `observer` sees `position` waiters on every node. The last of them is
+/// this acquire. Any client can be the observer.
 pub(crate) async fn enqueue<T: Send + 'static>(
     observer: &Client,
     name: &str,

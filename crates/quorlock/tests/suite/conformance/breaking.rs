@@ -1,4 +1,4 @@
-//! Breaking another client's lease.
+//! Breaks another client's lease.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ async fn break_target(client: &Client, name: &str) -> Target {
     client.inspect(name).await.unwrap().target().expect("the lease is held")
 }
 
-/// Breaks the lease of a lock, which then drains.
+/// Breaks the lease of a lock. The lock then drains: it stays held until the lease would have expired.
 async fn drain(client: &Client, name: &str) -> Broken {
     client.break_lock(name, Break::new(break_target(client, name).await, "a test")).await.unwrap()
 }
@@ -24,8 +24,8 @@ async fn break_now(client: &Client, name: &str) -> Broken {
     client.break_lock(name, Break::new(break_target(client, name).await, "a test").now()).await.unwrap()
 }
 
-/// Frees a lock that drains. The break needs only a majority: the other nodes have no vote to drain if the holder
-/// learned of the first break from a majority and released its votes before the break reached these nodes.
+/// Frees a lock that drains. Does not wait until every node has a vote: if the holder learned of the first break and
+/// released its votes before the break reached a node, this node has no vote any more.
 async fn free_draining(client: &Client, name: &str) -> Broken {
     let target = client.inspect(name).await.unwrap().target().expect("a majority still has the lock");
     client.break_lock(name, Break::new(target, "a test").now()).await.unwrap()
@@ -34,123 +34,122 @@ async fn free_draining(client: &Client, name: &str) -> Broken {
 /// The lease is not renewed and does not expire during the test, so the holder can learn of the break only from a
 /// message.
 pub(crate) async fn the_holder_of_a_broken_lease_learns_of_the_break_at_once(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("x").renewals(Renewals::Off).acquire().await.unwrap();
-    let broken = drain(&theirs, "x").await;
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.lock("x").renewals(Renewals::Off).acquire().await.unwrap();
+    let broken = drain(&their_client, "x").await;
     assert!(broken.nodes >= backend.quorum().1, "{broken:?}");
     assert_eq!(lease.lost().await, LostError::Broken);
     assert_eq!(lease.extend().await, Err(LeaseError::Lost(LostError::Broken)));
-    assert_eq!(ours.stats().lost, 1);
+    assert_eq!(our_client.stats().lost, 1);
 }
 
 pub(crate) async fn a_drained_lock_stays_held_until_it_would_have_expired(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("x").ttl(MEDIUM).acquire().await.unwrap();
-    let before = Instant::now();
-    let broken = drain(&theirs, "x").await;
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.lock("x").ttl(MEDIUM).acquire().await.unwrap();
+    let start = Instant::now();
+    let broken = drain(&their_client, "x").await;
     assert!(broken.drain_time <= MEDIUM, "{broken:?}");
     lease.lost().await;
     // The release of the holder must not free a lock that drains.
     drop(lease);
-    for client in [&ours, &theirs] {
+    for client in [&our_client, &their_client] {
         assert_held(client, "x").await;
     }
-    let next = take_over(&ours, "x").await;
+    let next_lease = take_over(&our_client, "x").await;
     // The factor allows for clocks that run at different speeds.
     assert!(
-        before.elapsed() > broken.drain_time * 9 / 10,
+        start.elapsed() > broken.drain_time * 9 / 10,
         "the lock was free after {:?} instead of {:?}",
-        before.elapsed(),
+        start.elapsed(),
         broken.drain_time
     );
-    next.release().await.unwrap();
+    next_lease.release().await.unwrap();
 }
 
 pub(crate) async fn a_drained_lease_is_shown_as_broken(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("x").acquire().await.unwrap();
-    drain(&theirs, "x").await;
-    let inspection = theirs.inspect("x").await.unwrap();
-    let held = || inspection.nodes.iter().filter_map(|(_, report)| report.as_ref().ok()?.held.as_ref());
-    let broken =
-        held().filter(|held| held.broken && held.holder.as_ref().is_some_and(|holder| holder.label == "the client"));
-    assert!(broken.count() >= backend.quorum().1, "{inspection:?}");
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.lock("x").acquire().await.unwrap();
+    drain(&their_client, "x").await;
+    let inspection = their_client.inspect("x").await.unwrap();
+    let holds = inspection.nodes.iter().filter_map(|(_, report)| report.as_ref().ok()?.held.as_ref());
+    let broken_holds =
+        holds.filter(|held| held.broken && held.holder.as_ref().is_some_and(|holder| holder.label == "the client"));
+    assert!(broken_holds.count() >= backend.quorum().1, "{inspection:?}");
     drop(lease);
 }
 
 pub(crate) async fn a_waiter_gets_a_lock_that_is_broken_now(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("x").acquire().await.unwrap();
-    let lock = theirs.lock("x");
-    let waiter = enqueue(&theirs, "x", 1, async move { lock.acquire().await }).await;
-    let broken = break_now(&theirs, "x").await;
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.lock("x").acquire().await.unwrap();
+    let lock = their_client.lock("x");
+    let waiter = enqueue(&their_client, "x", 1, async move { lock.acquire().await }).await;
+    let broken = break_now(&their_client, "x").await;
     assert!(broken.drain_time.is_zero());
-    let next = waiter.await.unwrap();
-    let lost = lease.lost().await;
-    assert_eq!(lost, LostError::Broken);
+    let next_lease = waiter.await.unwrap();
+    assert_eq!(lease.lost().await, LostError::Broken);
     drop(lease);
-    // Late releases of the old holder must not affect the next one.
-    next.extend().await.unwrap();
-    assert_held(&ours, "x").await;
+    // Late releases of the old holder must not affect the next holder.
+    next_lease.extend().await.unwrap();
+    assert_held(&our_client, "x").await;
 }
 
 pub(crate) async fn a_break_of_an_earlier_fence_changes_nothing(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let before = ours.lock("x").acquire().await.unwrap();
-    let old = break_target(&theirs, "x").await;
-    before.release().await.unwrap();
-    wait_for_holders(&theirs, "x", 0).await;
-    let lease = ours.lock("x").acquire().await.unwrap();
-    let held = break_target(&theirs, "x").await;
-    assert_eq!(held, Target::Fence(lease.fence().unwrap()));
-    for request in [Break::new(old, "too late"), Break::new(old, "too late").now()] {
-        let broken = theirs.break_lock("x", request).await;
+    let (our_client, their_client) = backend.rivals().await;
+    let earlier_lease = our_client.lock("x").acquire().await.unwrap();
+    let earlier_target = break_target(&their_client, "x").await;
+    earlier_lease.release().await.unwrap();
+    wait_for_holders(&their_client, "x", 0).await;
+    let lease = our_client.lock("x").acquire().await.unwrap();
+    let target = break_target(&their_client, "x").await;
+    assert_eq!(target, Target::Fence(lease.fence().unwrap()));
+    for request in [Break::new(earlier_target, "too late"), Break::new(earlier_target, "too late").now()] {
+        let broken = their_client.break_lock("x", request).await;
         let Err(BreakError::AnotherLease { current, holder, .. }) = broken else {
             panic!("the break of an earlier lease succeeded")
         };
-        assert_eq!((current, holder.unwrap().label.as_str()), (held, "the client"));
+        assert_eq!((current, holder.unwrap().label.as_str()), (target, "the client"));
     }
     lease.extend().await.unwrap();
-    assert_held(&theirs, "x").await;
+    assert_held(&their_client, "x").await;
 }
 
 pub(crate) async fn a_free_lock_is_not_broken(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
+    let (our_client, their_client) = backend.rivals().await;
     let assert_not_held = |broken| assert!(matches!(broken, Err(BreakError::NotHeld { .. })), "{broken:?}");
-    let lease = ours.lock("x").acquire().await.unwrap();
-    let target = break_target(&theirs, "x").await;
+    let lease = our_client.lock("x").acquire().await.unwrap();
+    let target = break_target(&their_client, "x").await;
     lease.release().await.unwrap();
-    wait_for_holders(&theirs, "x", 0).await;
-    assert_not_held(theirs.break_lock("x", Break::new(target, "too late")).await);
-    assert_not_held(theirs.break_lock("x", Break::new(target, "too late").now()).await);
-    assert_not_held(theirs.break_lock("never locked", Break::new(target, "nothing there")).await);
-    assert!(matches!(theirs.break_lock("", Break::new(target, "")).await, Err(BreakError::Config(_))));
+    wait_for_holders(&their_client, "x", 0).await;
+    assert_not_held(their_client.break_lock("x", Break::new(target, "too late")).await);
+    assert_not_held(their_client.break_lock("x", Break::new(target, "too late").now()).await);
+    assert_not_held(their_client.break_lock("never locked", Break::new(target, "nothing there")).await);
+    assert!(matches!(their_client.break_lock("", Break::new(target, "")).await, Err(BreakError::Config(_))));
 }
 
 pub(crate) async fn a_broken_lock_can_be_broken_again(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("x").acquire().await.unwrap();
-    let target = break_target(&theirs, "x").await;
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.lock("x").acquire().await.unwrap();
+    let target = break_target(&their_client, "x").await;
     for _ in 0..2 {
-        let broken = theirs.break_lock("x", Break::new(target, "once more")).await.unwrap();
+        let broken = their_client.break_lock("x", Break::new(target, "once more")).await.unwrap();
         assert!(broken.nodes >= backend.quorum().1, "{broken:?}");
     }
     lease.lost().await;
-    assert_held(&theirs, "x").await;
+    assert_held(&their_client, "x").await;
     for _ in 0..2 {
-        let broken = ours.break_lock("x", Break::new(target, "at once, after all").now()).await.unwrap();
+        let broken = our_client.break_lock("x", Break::new(target, "at once, after all").now()).await.unwrap();
         assert!(broken.nodes >= backend.quorum().1, "{broken:?}");
     }
-    let next = take_over(&theirs, "x").await;
-    let late_break = ours.break_lock("x", Break::new(target, "and again").now()).await;
+    let next_lease = take_over(&their_client, "x").await;
+    let late_break = our_client.break_lock("x", Break::new(target, "and again").now()).await;
     assert!(matches!(late_break, Err(BreakError::AnotherLease { .. })), "{late_break:?}");
-    next.extend().await.unwrap();
+    next_lease.extend().await.unwrap();
 }
 
 pub(crate) async fn a_break_during_renewals_succeeds(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("x").acquire().await.unwrap();
-    let target = break_target(&theirs, "x").await;
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.lock("x").acquire().await.unwrap();
+    let target = break_target(&their_client, "x").await;
     let renewing = tokio::spawn(async move {
         loop {
             if let Err(error) = lease.extend().await {
@@ -158,72 +157,74 @@ pub(crate) async fn a_break_during_renewals_succeeds(backend: &Backend) {
             }
         }
     });
-    theirs.break_lock("x", Break::new(target, "a test").now()).await.unwrap();
+    their_client.break_lock("x", Break::new(target, "a test").now()).await.unwrap();
     assert_eq!(renewing.await.unwrap(), LeaseError::Lost(LostError::Broken));
-    let next = take_over(&theirs, "x").await;
-    next.extend().await.unwrap();
+    let next_lease = take_over(&their_client, "x").await;
+    next_lease.extend().await.unwrap();
 }
 
 /// Breaks the lock, and checks that all leases are lost and that the lock drains.
-async fn drain_and_check(ours: &Client, theirs: &Client, leases: Vec<Lease>) {
-    wait_for_holders(theirs, "x", leases.len() as u32).await;
-    drain(theirs, "x").await;
+async fn drain_and_check(our_client: &Client, their_client: &Client, leases: Vec<Lease>) {
+    wait_for_holders(their_client, "x", leases.len() as u32).await;
+    drain(their_client, "x").await;
     for lease in leases {
         assert_eq!(lease.lost().await, LostError::Broken);
     }
-    assert_held(ours, "x").await;
-    assert_held(theirs, "x").await;
+    assert_held(our_client, "x").await;
+    assert_held(their_client, "x").await;
 }
 
 pub(crate) async fn a_break_ends_all_entries_of_an_owner(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lock = ours.reentrant("x");
+    let (our_client, their_client) = backend.rivals().await;
+    let lock = our_client.reentrant("x");
     let leases = vec![lock.acquire().await.unwrap(), lock.acquire().await.unwrap()];
-    drain_and_check(&ours, &theirs, leases).await;
+    drain_and_check(&our_client, &their_client, leases).await;
     assert!(lock.try_acquire().await.unwrap().is_none(), "the owner of the broken leases entered again");
-    free_draining(&theirs, "x").await;
+    free_draining(&their_client, "x").await;
     lock.acquire().await.unwrap().release().await.unwrap();
 }
 
 pub(crate) async fn a_break_ends_the_leases_of_all_readers(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
+    let (our_client, their_client) = backend.rivals().await;
     let read = async |lock: RwLock| lock.read().acquire().await.unwrap();
-    let leases = vec![read(ours.rw("x")).await, read(theirs.rw("x")).await];
-    drain_and_check(&ours, &theirs, leases).await;
-    assert!(ours.rw("x").read().try_acquire().await.unwrap().is_none(), "a reader got a lock that drains");
-    free_draining(&theirs, "x").await;
-    read(ours.rw("x")).await.release().await.unwrap();
+    let leases = vec![read(our_client.rw("x")).await, read(their_client.rw("x")).await];
+    drain_and_check(&our_client, &their_client, leases).await;
+    assert!(our_client.rw("x").read().try_acquire().await.unwrap().is_none(), "a reader got a lock that drains");
+    free_draining(&their_client, "x").await;
+    read(our_client.rw("x")).await.release().await.unwrap();
 }
 
 pub(crate) async fn a_break_ends_the_leases_of_all_slots(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let leases =
-        vec![ours.semaphore("x", 3).acquire().await.unwrap(), theirs.semaphore("x", 3).acquire().await.unwrap()];
-    drain_and_check(&ours, &theirs, leases).await;
+    let (our_client, their_client) = backend.rivals().await;
+    let leases = vec![
+        our_client.semaphore("x", 3).acquire().await.unwrap(),
+        their_client.semaphore("x", 3).acquire().await.unwrap(),
+    ];
+    drain_and_check(&our_client, &their_client, leases).await;
     assert!(
-        ours.semaphore("x", 3).try_acquire().await.unwrap().is_none(),
+        our_client.semaphore("x", 3).try_acquire().await.unwrap().is_none(),
         "a semaphore that drains granted its free slot"
     );
-    free_draining(&theirs, "x").await;
-    ours.semaphore("x", 3).acquire().await.unwrap().release().await.unwrap();
+    free_draining(&their_client, "x").await;
+    our_client.semaphore("x", 3).acquire().await.unwrap().release().await.unwrap();
 }
 
 pub(crate) async fn a_plain_lock_is_broken_by_its_digest(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    // The fence of an earlier lease does not belong to a plain lock.
-    ours.lock("x").acquire().await.unwrap().release().await.unwrap();
-    wait_for_holders(&theirs, "x", 0).await;
-    let lease = ours.lock("x").plain().acquire().await.unwrap();
-    let Target::Digest(digest) = break_target(&theirs, "x").await else { panic!("a plain lock has no fence") };
+    let (our_client, their_client) = backend.rivals().await;
+    // This fenced lease leaves its fence on the nodes. The fence must not become the target of the plain lock.
+    our_client.lock("x").acquire().await.unwrap().release().await.unwrap();
+    wait_for_holders(&their_client, "x", 0).await;
+    let lease = our_client.lock("x").plain().acquire().await.unwrap();
+    let Target::Digest(digest) = break_target(&their_client, "x").await else { panic!("a plain lock has no fence") };
     assert!(
         !lease.id().reveal().contains(&digest.to_string()),
         "the digest shows a part of the lease id, which is a secret"
     );
-    drain(&theirs, "x").await;
+    drain(&their_client, "x").await;
     assert_eq!(lease.lost().await, LostError::Removed, "the commands of a plain lock cannot tell a break from a loss");
-    assert_held(&theirs, "x").await;
+    assert_held(&their_client, "x").await;
     // A majority still has the digest. The other nodes may have executed the release of the holder before the break.
-    assert_eq!(theirs.inspect("x").await.unwrap().target(), Some(Target::Digest(digest)));
-    theirs.break_lock("x", Break::new(Target::Digest(digest), "a test").now()).await.unwrap();
-    take_over(&theirs, "x").await.release().await.unwrap();
+    assert_eq!(their_client.inspect("x").await.unwrap().target(), Some(Target::Digest(digest)));
+    their_client.break_lock("x", Break::new(Target::Digest(digest), "a test").now()).await.unwrap();
+    take_over(&their_client, "x").await.release().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Listing the names that have holders or waiters.
+//! Lists the names that have holders or waiters.
 
 use futures_util::future::join_all;
 use quorlock::{Client, Filter, LIST_MAX, Listing, NAME_BYTES_MAX};
@@ -18,27 +18,34 @@ async fn names(client: &Client, glob: &str) -> Vec<String> {
 }
 
 pub(crate) async fn names_with_holders_or_waiters_are_listed(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    assert_eq!(names(&theirs, "*").await, [""; 0]);
-    let exclusive = ours.lock("exclusive").acquire().await.unwrap();
-    let _plain = ours.lock("plain").plain().acquire().await.unwrap();
-    let _entry = ours.reentrant("reentrant").acquire().await.unwrap();
-    let _share = ours.rw("shared").read().acquire().await.unwrap();
-    let _slot = ours.semaphore("slot", 2).acquire().await.unwrap();
-    ours.lock("free again").acquire().await.unwrap().release().await.unwrap();
-    assert_free(&theirs, "free again").await;
-    let waiting_lock = theirs.lock("exclusive");
-    let waiter = enqueue(&theirs, "exclusive", 1, async move { waiting_lock.acquire().await }).await;
+    let (our_client, their_client) = backend.rivals().await;
+    assert_eq!(names(&their_client, "*").await, [""; 0]);
+    let exclusive_lease = our_client.lock("exclusive").acquire().await.unwrap();
+    let _plain = our_client.lock("plain").plain().acquire().await.unwrap();
+    let _entry = our_client.reentrant("reentrant").acquire().await.unwrap();
+    let _read_lease = our_client.rw("shared").read().acquire().await.unwrap();
+    let _slot = our_client.semaphore("slot", 2).acquire().await.unwrap();
+    our_client.lock("free again").acquire().await.unwrap().release().await.unwrap();
+    assert_free(&their_client, "free again").await;
+    let waiting_lock = their_client.lock("exclusive");
+    let waiter = enqueue(&their_client, "exclusive", 1, async move { waiting_lock.acquire().await }).await;
     for name in ["plain", "reentrant", "shared", "slot"] {
-        wait_for_holders(&theirs, name, 1).await;
+        wait_for_holders(&their_client, name, 1).await;
     }
-    let listing = list(&theirs, "*").await;
+    let listing = list(&their_client, "*").await;
     let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
     assert_eq!(found, ["exclusive", "plain", "reentrant", "shared", "slot"]);
-    let first = &listing.names[0];
-    assert_eq!((first.holder().unwrap().1, first.waiting()), (exclusive.fence().unwrap(), 1));
-    assert_eq!(first.nodes.len(), backend.quorum().0);
-    assert!(matches!(first.queue(), [only] if only.since_micros > 0 && !only.shared), "{:?}", first.queue());
+    let first_inspection = &listing.names[0];
+    assert_eq!(
+        (first_inspection.holder().unwrap().1, first_inspection.waiting()),
+        (exclusive_lease.fence().unwrap(), 1)
+    );
+    assert_eq!(first_inspection.nodes.len(), backend.quorum().0);
+    assert!(
+        matches!(first_inspection.queue(), [only] if only.since_micros > 0 && !only.shared),
+        "{:?}",
+        first_inspection.queue()
+    );
     waiter.abort();
     let _ = waiter.await;
 }
@@ -65,14 +72,15 @@ pub(crate) async fn a_filter_selects_names(backend: &Backend) {
 pub(crate) async fn every_name_can_be_listed(backend: &Backend) {
     let client = backend.client().await;
     let longest = "\u{e9}".repeat(NAME_BYTES_MAX / 2);
-    let mut odd = [" ", "two\nlines", "\0", "{name}", "*", "[a]", "%s", "a\\", "\u{1f512}", "line:a", &longest];
-    odd.sort_unstable();
+    let mut unusual_names =
+        [" ", "two\nlines", "\0", "{name}", "*", "[a]", "%s", "a\\", "\u{1f512}", "line:a", &longest];
+    unusual_names.sort_unstable();
     let mut leases = Vec::new();
-    for name in odd {
+    for name in unusual_names {
         leases.push(client.lock(name).acquire().await.unwrap());
     }
-    assert_eq!(names(&client, "*").await, odd);
-    for name in odd.into_iter().filter(|name| !name.contains(['*', '?'])) {
+    assert_eq!(names(&client, "*").await, unusual_names);
+    for name in unusual_names.into_iter().filter(|name| !name.contains(['*', '?'])) {
         assert_eq!(names(&client, name).await, [name]);
     }
 }
@@ -89,10 +97,10 @@ pub(crate) async fn a_listing_reads_several_pages_and_ends_at_its_limit(backend:
     let listing = client.list(&Filter::new("*").limit(LIST_MAX)).await.unwrap();
     let found: Vec<&str> = listing.names.iter().map(|inspection| inspection.name.as_str()).collect();
     assert_eq!((found, listing.is_truncated), (all.iter().map(String::as_str).collect(), false));
-    let exact = client.list(&Filter::new("*").limit(NAMES)).await.unwrap();
-    assert_eq!((exact.names.len(), exact.is_truncated), (NAMES, false));
-    let cut = client.list(&Filter::new("name 0*").limit(10)).await.unwrap();
-    assert_eq!((cut.names.len(), cut.is_truncated), (10, true));
+    let complete_listing = client.list(&Filter::new("*").limit(NAMES)).await.unwrap();
+    assert_eq!((complete_listing.names.len(), complete_listing.is_truncated), (NAMES, false));
+    let limited_listing = client.list(&Filter::new("name 0*").limit(10)).await.unwrap();
+    assert_eq!((limited_listing.names.len(), limited_listing.is_truncated), (10, true));
 }
 
 pub(crate) async fn pages_contain_all_matching_names(backend: &Backend) {

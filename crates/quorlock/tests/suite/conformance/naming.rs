@@ -7,17 +7,17 @@ use quorlock::{AcquireError, ConfigError, ConnectError, Lock, NAME_BYTES_MAX, Na
 use crate::conformance::backend::{Backend, LONG, assert_held};
 
 pub(crate) async fn every_valid_name_can_be_locked(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let longest = "x".repeat(NAME_BYTES_MAX);
-    let longest_wide = "\u{e9}".repeat(NAME_BYTES_MAX / 2);
-    let odd =
+    let (our_client, their_client) = backend.rivals().await;
+    let longest_name = "x".repeat(NAME_BYTES_MAX);
+    let longest_two_byte_name = "\u{e9}".repeat(NAME_BYTES_MAX / 2);
+    let unusual_names =
         [" ", "two words", "two\nlines\r\n", "\0", "{name}", "*", "%s %d", "'\"\\`$(x)", "\u{9501}/42", "\u{1f512}"];
-    for name in odd.into_iter().chain([longest.as_str(), &longest_wide]) {
-        let lease = ours.lock(name).acquire().await.unwrap();
+    for name in unusual_names.into_iter().chain([longest_name.as_str(), &longest_two_byte_name]) {
+        let lease = our_client.lock(name).acquire().await.unwrap();
         assert_eq!(lease.name().as_str(), name);
-        assert_held(&theirs, name).await;
+        assert_held(&their_client, name).await;
         lease.release().await.unwrap();
-        theirs.lock(name).acquire().await.unwrap().release().await.unwrap();
+        their_client.lock(name).acquire().await.unwrap().release().await.unwrap();
     }
 }
 

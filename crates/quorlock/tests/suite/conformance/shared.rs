@@ -9,22 +9,22 @@ use crate::conformance::backend::{
 };
 
 pub(crate) async fn many_readers_or_one_writer_hold_the_lock(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lock = ours.rw("a");
+    let (our_client, their_client) = backend.rivals().await;
+    let lock = our_client.rw("a");
     let mut readers = vec![lock.read().acquire().await.unwrap(), lock.read().try_acquire().await.unwrap().unwrap()];
-    readers.push(theirs.rw("a").read().try_acquire().await.unwrap().unwrap());
-    readers.push(theirs.rw("a").read().acquire().await.unwrap());
+    readers.push(their_client.rw("a").read().try_acquire().await.unwrap().unwrap());
+    readers.push(their_client.rw("a").read().acquire().await.unwrap());
     assert!(
-        theirs.rw("a").write().try_acquire().await.unwrap().is_none(),
+        their_client.rw("a").write().try_acquire().await.unwrap().is_none(),
         "a writer got the lock while four readers held it"
     );
     for reader in readers {
         reader.release().await.unwrap();
     }
-    wait_for_holders(&ours, "a", 0).await;
+    wait_for_holders(&our_client, "a", 0).await;
 
-    let writer = theirs.rw("a").write().try_acquire().await.unwrap().unwrap();
-    for client in [&ours, &theirs] {
+    let writer = their_client.rw("a").write().try_acquire().await.unwrap().unwrap();
+    for client in [&our_client, &their_client] {
         assert!(
             client.rw("a").read().try_acquire().await.unwrap().is_none(),
             "a client got the lock while a writer held it"
@@ -39,9 +39,9 @@ pub(crate) async fn many_readers_or_one_writer_hold_the_lock(backend: &Backend) 
 }
 
 pub(crate) async fn readers_and_exclusive_locks_exclude_each_other(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    for lock in [theirs.lock("a"), theirs.lock("a").plain()] {
-        let reader = ours.rw("a").read().acquire().await.unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    for lock in [their_client.lock("a"), their_client.lock("a").plain()] {
+        let reader = our_client.rw("a").read().acquire().await.unwrap();
         assert!(
             lock.try_acquire().await.unwrap().is_none(),
             "an exclusive lock was granted while a reader held the name"
@@ -49,7 +49,7 @@ pub(crate) async fn readers_and_exclusive_locks_exclude_each_other(backend: &Bac
         reader.release().await.unwrap();
         let lease = lock.acquire().await.unwrap();
         assert!(
-            ours.rw("a").read().try_acquire().await.unwrap().is_none(),
+            our_client.rw("a").read().try_acquire().await.unwrap().is_none(),
             "a reader got the lock while an exclusive holder had it"
         );
         lease.release().await.unwrap();
@@ -57,28 +57,28 @@ pub(crate) async fn readers_and_exclusive_locks_exclude_each_other(backend: &Bac
 }
 
 pub(crate) async fn a_waiting_writer_is_not_overtaken_by_readers(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let first = ours.rw("a").read().acquire().await.unwrap();
-    let (writer, reader) = (theirs.rw("a"), ours.rw("a"));
-    let writing = enqueue(&ours, "a", 1, async move { writer.write().acquire().await }).await;
-    assert!(ours.rw("a").read().try_acquire().await.unwrap().is_none(), "a reader overtook a waiting writer");
-    let reading = enqueue(&ours, "a", 2, async move { reader.read().acquire().await }).await;
-    first.release().await.unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    let first_reader = our_client.rw("a").read().acquire().await.unwrap();
+    let (writer, reader) = (their_client.rw("a"), our_client.rw("a"));
+    let writing = enqueue(&our_client, "a", 1, async move { writer.write().acquire().await }).await;
+    assert!(our_client.rw("a").read().try_acquire().await.unwrap().is_none(), "a reader overtook a waiting writer");
+    let reading = enqueue(&our_client, "a", 2, async move { reader.read().acquire().await }).await;
+    first_reader.release().await.unwrap();
     // If the second reader had overtaken the writer, it would hold the lock, and the writer would wait forever.
-    let written = writing.await.unwrap();
+    let write_lease = writing.await.unwrap();
     assert!(!reading.is_finished());
-    let fence = written.fence().unwrap();
-    written.release().await.unwrap();
+    let fence = write_lease.fence().unwrap();
+    write_lease.release().await.unwrap();
     assert!(reading.await.unwrap().fence().unwrap() > fence);
 }
 
 pub(crate) async fn waiting_readers_get_the_lock_together(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let writer = ours.rw("a").write().acquire().await.unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    let writer = our_client.rw("a").write().acquire().await.unwrap();
     let mut reading = Vec::new();
-    for (position, client) in (1..).zip([&ours, &theirs, &theirs]) {
+    for (position, client) in (1..).zip([&our_client, &their_client, &their_client]) {
         let reader = client.rw("a");
-        reading.push(enqueue(&ours, "a", position, async move { reader.read().acquire().await }).await);
+        reading.push(enqueue(&our_client, "a", position, async move { reader.read().acquire().await }).await);
     }
     writer.release().await.unwrap();
     let mut readers = Vec::new();
@@ -88,16 +88,16 @@ pub(crate) async fn waiting_readers_get_the_lock_together(backend: &Backend) {
     for reader in &readers {
         reader.extend().await.unwrap();
     }
-    assert_held(&ours, "a").await;
+    assert_held(&our_client, "a").await;
 }
 
 pub(crate) async fn an_upgrade_from_read_to_write_is_refused_at_once(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let owner = ours.new_owner();
-    let (lock, same_owner) = (ours.rw("a").owned_by(owner), theirs.rw("a").owned_by(owner));
+    let (our_client, their_client) = backend.rivals().await;
+    let owner = our_client.new_owner();
+    let (lock, same_owner) = (our_client.rw("a").owned_by(owner), their_client.rw("a").owned_by(owner));
     let reader = lock.read().acquire().await.unwrap();
     // A node that does not have the read lease yet does not know that the owner is a reader.
-    wait_for_holders(&ours, "a", 1).await;
+    wait_for_holders(&our_client, "a", 1).await;
     for lock in [&lock, &same_owner] {
         for error in [lock.write().try_acquire().await.unwrap_err(), lock.write().acquire().await.unwrap_err()] {
             assert!(matches!(&error, AcquireError::UpgradeUnsupported { name } if name.as_str() == "a"), "{error}");
@@ -106,9 +106,9 @@ pub(crate) async fn an_upgrade_from_read_to_write_is_refused_at_once(backend: &B
         assert!(lock.read().try_acquire().await.unwrap().is_some(), "the owner could not read twice");
     }
     reader.extend().await.unwrap();
-    assert_waiters(&theirs, "a", 0).await;
+    assert_waiters(&their_client, "a", 0).await;
     reader.release().await.unwrap();
-    wait_for_holders(&theirs, "a", 0).await;
+    wait_for_holders(&their_client, "a", 0).await;
     lock.write().acquire().await.unwrap().release().await.unwrap();
 }
 
@@ -116,85 +116,85 @@ pub(crate) async fn a_clone_of_a_read_write_lock_has_another_owner(backend: &Bac
     let client = backend.client().await;
     let lock = client.rw("a");
     let reader = lock.read().acquire().await.unwrap();
-    let other = lock.clone();
-    assert!(other.write().try_acquire().await.unwrap().is_none(), "the owner of a clone got the write lock");
-    let writing = enqueue(&client, "a", 1, async move { other.write().acquire().await }).await;
+    let clone = lock.clone();
+    assert!(clone.write().try_acquire().await.unwrap().is_none(), "the owner of a clone got the write lock");
+    let writing = enqueue(&client, "a", 1, async move { clone.write().acquire().await }).await;
     reader.release().await.unwrap();
     writing.await.unwrap().release().await.unwrap();
 }
 
 pub(crate) async fn a_read_lease_of_a_crashed_client_ends_with_its_own_ttl(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let long_lease = ours.rw("a").read().acquire().await.unwrap();
-    let before = Instant::now();
+    let (our_client, their_client) = backend.rivals().await;
+    let long_lease = our_client.rw("a").read().acquire().await.unwrap();
+    let start = Instant::now();
     let read = async |client: &Client| client.rw("a").ttl(SHORT).read().acquire().await.unwrap();
     crash_after(backend.builder(), read).await;
-    // The ttl of this lease is much longer. After its release, only the lease of the crashed client blocks the lock.
+    // After the release of the long lease, only the lease of the crashed client blocks the lock.
     long_lease.release().await.unwrap();
-    let _writer = theirs.rw("a").write().acquire().await.unwrap();
-    assert!(before.elapsed() >= SHORT, "the read lease of the crashed client did not block the lock");
+    let _writer = their_client.rw("a").write().acquire().await.unwrap();
+    assert!(start.elapsed() >= SHORT, "the read lease of the crashed client did not block the lock");
 }
 
 pub(crate) async fn a_read_lease_of_a_crashed_client_does_not_affect_the_other_readers(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let reader = ours.rw("a").read().acquire().await.unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    let reader = our_client.rw("a").read().acquire().await.unwrap();
     let read = async |client: &Client| client.rw("a").ttl(SHORT).read().acquire().await.unwrap();
     crash_after(backend.builder(), read).await;
-    wait_for_holders(&ours, "a", 1).await;
+    wait_for_holders(&our_client, "a", 1).await;
     assert!(
-        theirs.rw("a").write().try_acquire().await.unwrap().is_none(),
+        their_client.rw("a").write().try_acquire().await.unwrap().is_none(),
         "a writer got the lock while a reader held it"
     );
     reader.extend().await.unwrap();
     reader.release().await.unwrap();
-    assert_free(&theirs, "a").await;
+    assert_free(&their_client, "a").await;
 }
 
 pub(crate) async fn fences_grow_from_readers_to_writers_and_back(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let mut last_writer = None;
+    let (our_client, their_client) = backend.rivals().await;
+    let mut last_writer_fence = None;
     for _ in 0..3 {
         let mut readers = Vec::new();
-        for lock in [ours.rw("a"), theirs.rw("a"), ours.rw("a")] {
+        for lock in [our_client.rw("a"), their_client.rw("a"), our_client.rw("a")] {
             readers.push(lock.read().try_acquire().await.unwrap().unwrap());
         }
         let fences: Vec<_> = readers.iter().map(|reader| reader.fence().unwrap()).collect();
         assert!(
-            fences.iter().all(|fence| Some(*fence) > last_writer),
+            fences.iter().all(|fence| Some(*fence) > last_writer_fence),
             "the fence of a reader is not above the fences of earlier writers"
         );
         drop(readers);
-        let writer = take_over(&theirs, "a").await;
+        let writer = take_over(&their_client, "a").await;
         let fence = writer.fence().unwrap();
         assert!(
             fences.iter().all(|reader| *reader < fence),
             "the fence of a writer is not above the fences of earlier readers"
         );
-        last_writer = Some(fence);
+        last_writer_fence = Some(fence);
         writer.release().await.unwrap();
     }
 }
 
-pub(crate) async fn a_reader_with_an_owner_reads_again_at_once_with_the_same_fence(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let (owned, unowned) = (ours.rw("a").owned_by(ours.new_owner()), theirs.rw("a"));
-    let first = owned.read().acquire().await.unwrap();
-    let other = unowned.read().acquire().await.unwrap();
-    wait_for_holders(&ours, "a", 2).await;
-    let writer = theirs.rw("a");
-    let writing = enqueue(&ours, "a", 1, async move { writer.write().acquire().await }).await;
-    let again = owned.read().try_acquire().await.unwrap().expect("the owner reads already");
-    assert_eq!(again.fence().unwrap(), first.fence().unwrap());
-    assert_ne!(again.fence().unwrap(), other.fence().unwrap());
+pub(crate) async fn an_owner_that_reads_already_reads_again_at_once_with_the_same_fence(backend: &Backend) {
+    let (our_client, their_client) = backend.rivals().await;
+    let (owned_lock, other_lock) = (our_client.rw("a").owned_by(our_client.new_owner()), their_client.rw("a"));
+    let first_lease = owned_lock.read().acquire().await.unwrap();
+    let other_lease = other_lock.read().acquire().await.unwrap();
+    wait_for_holders(&our_client, "a", 2).await;
+    let writer = their_client.rw("a");
+    let writing = enqueue(&our_client, "a", 1, async move { writer.write().acquire().await }).await;
+    let second_lease = owned_lock.read().try_acquire().await.unwrap().expect("the owner reads already");
+    assert_eq!(second_lease.fence().unwrap(), first_lease.fence().unwrap());
+    assert_ne!(second_lease.fence().unwrap(), other_lease.fence().unwrap());
     assert!(
-        unowned.read().try_acquire().await.unwrap().is_none(),
-        "a reader without an owner overtook the waiting writer"
+        other_lock.read().try_acquire().await.unwrap().is_none(),
+        "a reader with another owner overtook the waiting writer"
     );
-    first.release().await.unwrap();
-    other.release().await.unwrap();
-    again.extend().await.unwrap();
+    first_lease.release().await.unwrap();
+    other_lease.release().await.unwrap();
+    second_lease.extend().await.unwrap();
     assert!(!writing.is_finished());
-    let fence = again.fence().unwrap();
-    again.release().await.unwrap();
+    let fence = second_lease.fence().unwrap();
+    second_lease.release().await.unwrap();
     assert!(writing.await.unwrap().fence().unwrap() > fence);
 }

@@ -11,66 +11,65 @@ use crate::conformance::backend::{
 };
 
 pub(crate) async fn a_semaphore_has_at_most_as_many_holders_as_permits(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
+    let (our_client, their_client) = backend.rivals().await;
     let mut leases = Vec::new();
-    for client in [&ours, &theirs, &ours] {
+    for client in [&our_client, &their_client, &our_client] {
         leases.push(client.semaphore("a", 3).acquire().await.unwrap());
         wait_for_holders(client, "a", leases.len() as u32).await;
     }
     assert_eq!(slots(&leases), BTreeSet::from([0, 1, 2]));
-    for client in [&ours, &theirs] {
+    for client in [&our_client, &their_client] {
         assert!(
             client.semaphore("a", 3).try_acquire().await.unwrap().is_none(),
             "a fourth client got one of three permits"
         );
     }
-    let removed = leases.remove(1);
-    let slot = removed.slot();
-    removed.release().await.unwrap();
-    wait_for_holders(&ours, "a", 2).await;
-    let next = ours.semaphore("a", 3).try_acquire().await.unwrap().unwrap();
-    assert_eq!(next.slot(), slot);
+    let released_lease = leases.remove(1);
+    let slot = released_lease.slot();
+    released_lease.release().await.unwrap();
+    wait_for_holders(&our_client, "a", 2).await;
+    let next_lease = our_client.semaphore("a", 3).try_acquire().await.unwrap().unwrap();
+    assert_eq!(next_lease.slot(), slot);
     assert!(
-        theirs.semaphore("a", 3).try_acquire().await.unwrap().is_none(),
+        their_client.semaphore("a", 3).try_acquire().await.unwrap().is_none(),
         "a fourth client got one of three permits"
     );
-    for lease in leases.iter().chain([&next]) {
+    for lease in leases.iter().chain([&next_lease]) {
         lease.extend().await.unwrap();
     }
 }
 
 pub(crate) async fn a_released_slot_goes_to_the_next_waiter(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let semaphore = ours.semaphore("a", 2);
-    let (first, second) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
-    wait_for_holders(&ours, "a", 2).await;
-    let next = theirs.semaphore("a", 2);
-    let waiting = enqueue(&ours, "a", 1, async move { next.acquire().await }).await;
+    let (our_client, their_client) = backend.rivals().await;
+    let semaphore = our_client.semaphore("a", 2);
+    let (first_lease, second_lease) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
+    wait_for_holders(&our_client, "a", 2).await;
+    let waiting_semaphore = their_client.semaphore("a", 2);
+    let waiting = enqueue(&our_client, "a", 1, async move { waiting_semaphore.acquire().await }).await;
     assert!(
-        ours.semaphore("a", 2).try_acquire().await.unwrap().is_none(),
+        our_client.semaphore("a", 2).try_acquire().await.unwrap().is_none(),
         "a client overtook the waiter, or got a third permit"
     );
-    let slot = first.slot();
-    first.release().await.unwrap();
-    let next = waiting.await.unwrap();
-    assert_eq!(next.slot(), slot);
-    second.extend().await.unwrap();
+    let slot = first_lease.slot();
+    first_lease.release().await.unwrap();
+    assert_eq!(waiting.await.unwrap().slot(), slot);
+    second_lease.extend().await.unwrap();
 }
 
 pub(crate) async fn each_slot_has_its_own_fence(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
+    let (our_client, their_client) = backend.rivals().await;
     let mut leases = Vec::new();
-    for client in [&ours, &theirs, &ours, &theirs] {
+    for client in [&our_client, &their_client, &our_client, &their_client] {
         leases.push(client.semaphore("a", 4).acquire().await.unwrap());
     }
     assert!(leases.is_sorted_by(|earlier, later| earlier.fence().unwrap() < later.fence().unwrap()), "{leases:?}");
 }
 
 pub(crate) async fn a_semaphore_with_another_number_of_permits_is_refused(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.semaphore("a", 17).acquire().await.unwrap();
-    wait_for_holders(&ours, "a", 1).await;
-    let mismatched = theirs.semaphore("a", 23);
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.semaphore("a", 17).acquire().await.unwrap();
+    wait_for_holders(&our_client, "a", 1).await;
+    let mismatched = their_client.semaphore("a", 23);
     let errors = [
         mismatched.try_acquire().await.unwrap_err(),
         mismatched.acquire().await.unwrap_err(),
@@ -82,9 +81,9 @@ pub(crate) async fn a_semaphore_with_another_number_of_permits_is_refused(backen
         assert!(text.contains("17") && text.contains("23") && text.contains("\"a\""), "{text}");
     }
     lease.release().await.unwrap();
-    wait_for_holders(&ours, "a", 0).await;
+    wait_for_holders(&our_client, "a", 0).await;
     let lease = mismatched.try_acquire().await.unwrap().unwrap();
-    let error = ours.semaphore("a", 17).try_acquire().await.unwrap_err();
+    let error = our_client.semaphore("a", 17).try_acquire().await.unwrap_err();
     assert!(matches!(error, AcquireError::SlotsMismatch { requested: 17, in_use: 23, .. }), "{error:?}");
     lease.extend().await.unwrap();
 }
@@ -107,17 +106,19 @@ pub(crate) async fn a_number_of_permits_out_of_bounds_is_refused(backend: &Backe
 }
 
 pub(crate) async fn a_semaphore_with_one_permit_is_an_exclusive_lock(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
+    let (our_client, their_client) = backend.rivals().await;
     let mut last_fence = None;
-    for (client, other) in [(&ours, &theirs), (&theirs, &ours), (&ours, &theirs)] {
+    for (client, other_client) in
+        [(&our_client, &their_client), (&their_client, &our_client), (&our_client, &their_client)]
+    {
         let lease = client.semaphore("a", 1).acquire().await.unwrap();
         assert_eq!(lease.slot(), Some(0));
         assert!(last_fence.replace(lease.fence().unwrap()) < lease.fence().ok());
-        assert!(other.semaphore("a", 1).try_acquire().await.unwrap().is_none());
+        assert!(other_client.semaphore("a", 1).try_acquire().await.unwrap().is_none());
         assert!(client.semaphore("a", 1).try_acquire().await.unwrap().is_none());
-        assert_held(other, "a").await;
+        assert_held(other_client, "a").await;
         lease.release().await.unwrap();
-        assert_free(other, "a").await;
+        assert_free(other_client, "a").await;
     }
 }
 
@@ -147,14 +148,14 @@ pub(crate) async fn all_waiters_get_a_slot(backend: &Backend) {
 }
 
 pub(crate) async fn a_crashed_holder_frees_its_slot_and_no_other(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let semaphore = ours.semaphore("a", 2);
+    let (our_client, their_client) = backend.rivals().await;
+    let semaphore = our_client.semaphore("a", 2);
     let lease = semaphore.acquire().await.unwrap();
-    wait_for_holders(&ours, "a", 1).await;
+    wait_for_holders(&our_client, "a", 1).await;
     let hold = async |client: &Client| client.semaphore("a", 2).ttl(SHORT).acquire().await.unwrap();
     crash_after(backend.builder(), hold).await;
-    let next = theirs.semaphore("a", 2).acquire().await.unwrap();
-    assert_ne!(next.slot(), lease.slot());
+    let next_lease = their_client.semaphore("a", 2).acquire().await.unwrap();
+    assert_ne!(next_lease.slot(), lease.slot());
     assert!(semaphore.try_acquire().await.unwrap().is_none(), "a third client got one of two permits");
     lease.extend().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! Waiting in the queue, and leaving the queue.
+//! Waits in the queue, and leaves the queue.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -13,87 +13,87 @@ use crate::conformance::backend::{
 };
 
 pub(crate) async fn a_wait_ends_at_its_deadline_and_names_the_holder(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = theirs.lock("a").label("label of the holder").acquire().await.unwrap();
-    wait_for_holders(&theirs, "a", 1).await;
-    let lock = ours.lock("a");
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = their_client.lock("a").label("label of the holder").acquire().await.unwrap();
+    wait_for_holders(&their_client, "a", 1).await;
+    let lock = our_client.lock("a");
     assert_times_out(lock.acquire_within(SHORT)).await;
-    let reentrant = ours.reentrant("a");
+    let reentrant = our_client.reentrant("a");
     assert_times_out(reentrant.acquire_within(SHORT)).await;
-    let rw = ours.rw("a");
+    let rw = our_client.rw("a");
     assert_times_out(rw.read().acquire_within(SHORT)).await;
     assert_times_out(rw.write().acquire_within(SHORT)).await;
-    assert_times_out(ours.semaphore("a", 2).acquire_within(SHORT)).await;
-    assert_times_out(ours.all(["a", "b"]).acquire_within(SHORT)).await;
-    assert_times_out(ours.election("a").acquire_within(SHORT)).await;
-    assert_waiters(&ours, "a", 0).await;
+    assert_times_out(our_client.semaphore("a", 2).acquire_within(SHORT)).await;
+    assert_times_out(our_client.all(["a", "b"]).acquire_within(SHORT)).await;
+    assert_times_out(our_client.election("a").acquire_within(SHORT)).await;
+    assert_waiters(&our_client, "a", 0).await;
     lease.ensure(Duration::ZERO).unwrap();
 }
 
 pub(crate) async fn a_waiter_gets_the_lock_after_the_release(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
+    let (our_client, their_client) = backend.rivals().await;
     for name in ["a", "b", "c", "d"] {
-        let lease = ours.lock(name).acquire().await.unwrap();
-        let (lock, fence) = (theirs.lock(name), lease.fence().unwrap());
-        let waiting = enqueue(&ours, name, 1, async move { lock.acquire().await }).await;
+        let lease = our_client.lock(name).acquire().await.unwrap();
+        let (lock, fence) = (their_client.lock(name), lease.fence().unwrap());
+        let waiting = enqueue(&our_client, name, 1, async move { lock.acquire().await }).await;
         lease.release().await.unwrap();
-        let next = waiting.await.unwrap();
-        assert!(next.fence().unwrap() > fence);
-        next.release().await.unwrap();
+        let next_lease = waiting.await.unwrap();
+        assert!(next_lease.fence().unwrap() > fence);
+        next_lease.release().await.unwrap();
         // The waiter has left the queue of every node, including nodes outside its majority.
-        assert_waiters(&theirs, name, 0).await;
-        wait_for_holders(&theirs, name, 0).await;
+        assert_waiters(&their_client, name, 0).await;
+        wait_for_holders(&their_client, name, 0).await;
     }
 }
 
 pub(crate) async fn a_waiter_that_gives_up_leaves_the_queue(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("a").acquire().await.unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.lock("a").acquire().await.unwrap();
     let (lock, rw, reentrant, semaphore) =
-        (theirs.lock("a"), theirs.rw("a"), theirs.reentrant("a"), theirs.semaphore("a", 3));
+        (their_client.lock("a"), their_client.rw("a"), their_client.reentrant("a"), their_client.semaphore("a", 3));
     let waiting = [
-        enqueue(&ours, "a", 1, async move { lock.acquire().await }).await,
-        enqueue(&ours, "a", 2, async move { rw.read().acquire().await }).await,
-        enqueue(&ours, "a", 3, async move { reentrant.acquire().await }).await,
-        enqueue(&ours, "a", 4, async move { semaphore.acquire().await }).await,
+        enqueue(&our_client, "a", 1, async move { lock.acquire().await }).await,
+        enqueue(&our_client, "a", 2, async move { rw.read().acquire().await }).await,
+        enqueue(&our_client, "a", 3, async move { reentrant.acquire().await }).await,
+        enqueue(&our_client, "a", 4, async move { semaphore.acquire().await }).await,
     ];
     for (remaining, task) in (0..4).rev().zip(waiting) {
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
-        assert_waiters(&theirs, "a", remaining).await;
+        assert_waiters(&their_client, "a", remaining).await;
     }
     lease.extend().await.unwrap();
     lease.release().await.unwrap();
-    assert!(ours.lock("a").try_acquire().await.unwrap().is_some(), "a cancelled waiter is still in the queue");
+    assert!(our_client.lock("a").try_acquire().await.unwrap().is_some(), "a cancelled waiter is still in the queue");
 }
 
 pub(crate) async fn an_acquire_that_is_dropped_at_once_leaves_no_queue_position(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("a").acquire().await.unwrap();
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.lock("a").acquire().await.unwrap();
     for _ in 0..5 {
-        assert!(theirs.lock("a").acquire().now_or_never().is_none());
-        assert!(theirs.rw("a").read().acquire().now_or_never().is_none());
+        assert!(their_client.lock("a").acquire().now_or_never().is_none());
+        assert!(their_client.rw("a").read().acquire().now_or_never().is_none());
     }
-    assert_waiters(&theirs, "a", 0).await;
+    assert_waiters(&their_client, "a", 0).await;
     lease.release().await.unwrap();
-    wait_for_holders(&theirs, "a", 0).await;
-    take_over(&theirs, "a").await.release().await.unwrap();
+    wait_for_holders(&their_client, "a", 0).await;
+    take_over(&their_client, "a").await.release().await.unwrap();
 }
 
 pub(crate) async fn position_holder_and_grant_are_reported_in_order(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let lease = ours.lock("a").label("label of the holder").acquire().await.unwrap();
-    wait_for_holders(&ours, "a", 1).await;
-    let first_waiter = ours.lock("a").label("the first waiter");
-    // `theirs` observes the first waiter on every node, so its estimate of the nodes' clocks, from which it draws its
-    // ticket, is later than the first ticket.
-    let first_waiter = enqueue(&theirs, "a", 1, async move { first_waiter.acquire().await }).await;
+    let (our_client, their_client) = backend.rivals().await;
+    let lease = our_client.lock("a").label("label of the holder").acquire().await.unwrap();
+    wait_for_holders(&our_client, "a", 1).await;
+    let first_waiter = our_client.lock("a").label("the first waiter");
+    // A ticket is the client's estimate of the nodes' time. `their_client` has seen the first waiter on every node, so its
+    // own ticket is later than the first one.
+    let first_waiter = enqueue(&their_client, "a", 1, async move { first_waiter.acquire().await }).await;
     let reported = Arc::new(Mutex::new(Vec::new()));
-    let lock = theirs.lock("a").observe({
+    let lock = their_client.lock("a").observe({
         let reported = Arc::clone(&reported);
         move |progress| reported.lock().unwrap().push(progress.clone())
     });
-    let second_waiter = enqueue(&ours, "a", 2, async move { lock.acquire().await }).await;
+    let second_waiter = enqueue(&our_client, "a", 2, async move { lock.acquire().await }).await;
     lease.release().await.unwrap();
     drop(first_waiter.await.unwrap());
     let lease = second_waiter.await.unwrap();
@@ -123,16 +123,16 @@ pub(crate) async fn an_acquire_of_a_free_lock_reports_only_the_grant(backend: &B
 }
 
 pub(crate) async fn try_acquire_does_not_overtake_waiters(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
+    let (our_client, their_client) = backend.rivals().await;
     for name in ["a", "b", "c", "d"] {
-        let lease = ours.lock(name).acquire().await.unwrap();
-        let lock = theirs.lock(name);
-        let waiting = enqueue(&ours, name, 1, async move { lock.acquire().await }).await;
+        let lease = our_client.lock(name).acquire().await.unwrap();
+        let lock = their_client.lock(name);
+        let waiting = enqueue(&our_client, name, 1, async move { lock.acquire().await }).await;
         lease.release().await.unwrap();
         // The waiter comes first, even if it has not noticed the release yet.
-        assert_held(&ours, name).await;
-        assert!(ours.rw(name).read().try_acquire().await.unwrap().is_none());
-        assert!(ours.reentrant(name).try_acquire().await.unwrap().is_none());
+        assert_held(&our_client, name).await;
+        assert!(our_client.rw(name).read().try_acquire().await.unwrap().is_none());
+        assert!(our_client.reentrant(name).try_acquire().await.unwrap().is_none());
         waiting.await.unwrap().release().await.unwrap();
     }
 }
@@ -142,7 +142,8 @@ pub(crate) async fn a_dead_waiter_is_overtaken_only_after_its_queue_position_has
     let lease = client.lock("a").acquire().await.unwrap();
     wait_for_holders(&client, "a", 1).await;
     let wait = async |client: &Client| {
-        // A node cannot see that the client of an open connection has crashed, and may hand the lock to this client.
+        // The ttl is short, because a node may hand the lock to this client: it cannot see that the client of an open
+        // connection has crashed.
         let lock = client.lock("a").ttl(SHORT);
         let mut waiting = Box::pin(lock.acquire());
         drop(select(&mut waiting, Box::pin(wait_for_waiters(client, "a", 1))).await);
@@ -156,34 +157,37 @@ pub(crate) async fn a_dead_waiter_is_overtaken_only_after_its_queue_position_has
         inspection.nodes.iter().filter(|(_, report)| report.as_ref().is_ok_and(|report| report.waiting > 0)).count()
     };
     let (nodes, majority) = backend.quorum();
-    let next = loop {
-        let next = client.lock("a").try_acquire().await.unwrap();
+    let next_lease = loop {
+        let next_lease = client.lock("a").try_acquire().await.unwrap();
         // A queue position that has expired does not come back. If a node has the position now, it had the position
         // before the attempt.
         assert!(
-            next.is_none() || nodes_with_waiter().await <= nodes - majority,
+            next_lease.is_none() || nodes_with_waiter().await <= nodes - majority,
             "the dead waiter was overtaken before its queue position expired"
         );
-        match next {
-            Some(next) => break next,
+        match next_lease {
+            Some(next_lease) => break next_lease,
             None => tokio::time::sleep(SHORT / 10).await,
         }
     };
-    next.release().await.unwrap();
+    next_lease.release().await.unwrap();
 }
 
 pub(crate) async fn an_inspection_shows_the_holder_and_the_number_of_waiters(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
+    let (our_client, their_client) = backend.rivals().await;
     let (nodes, _) = backend.quorum();
-    let free = theirs.inspect("a").await.unwrap();
-    assert_eq!((free.name.as_str(), free.nodes.len(), free.waiting()), ("a", nodes, 0));
-    assert!(free.holder().is_none());
+    let free_inspection = their_client.inspect("a").await.unwrap();
+    assert_eq!(
+        (free_inspection.name.as_str(), free_inspection.nodes.len(), free_inspection.waiting()),
+        ("a", nodes, 0)
+    );
+    assert!(free_inspection.holder().is_none());
 
-    let lease = ours.lock("a").label("label of the holder").acquire().await.unwrap();
-    wait_for_holders(&ours, "a", 1).await;
-    let lock = ours.lock("a");
-    let waiting = enqueue(&ours, "a", 1, async move { lock.acquire().await }).await;
-    let inspection = theirs.inspect("a").await.unwrap();
+    let lease = our_client.lock("a").label("label of the holder").acquire().await.unwrap();
+    wait_for_holders(&our_client, "a", 1).await;
+    let lock = our_client.lock("a");
+    let waiting = enqueue(&our_client, "a", 1, async move { lock.acquire().await }).await;
+    let inspection = their_client.inspect("a").await.unwrap();
     let (holder, fence) = inspection.holder().unwrap();
     assert_eq!((holder.unwrap().label.as_str(), Ok(fence)), ("label of the holder", lease.fence()));
     assert_eq!(inspection.waiting(), 1);
@@ -197,16 +201,16 @@ pub(crate) async fn an_inspection_shows_the_holder_and_the_number_of_waiters(bac
 }
 
 pub(crate) async fn an_inspection_shows_the_kind_of_hold(backend: &Backend) {
-    let (ours, theirs) = backend.rivals().await;
-    let rw = ours.rw("shared");
+    let (our_client, their_client) = backend.rivals().await;
+    let rw = our_client.rw("shared");
     let _readers = (rw.read().acquire().await.unwrap(), rw.read().acquire().await.unwrap());
-    let semaphore = ours.semaphore("slots", 5);
+    let semaphore = our_client.semaphore("slots", 5);
     let _holders = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
-    let reentrant = ours.reentrant("reentrant");
+    let reentrant = our_client.reentrant("reentrant");
     let _entries = (reentrant.acquire().await.unwrap(), reentrant.acquire().await.unwrap());
     for name in ["shared", "slots", "reentrant"] {
-        wait_for_holders(&theirs, name, 2).await;
-        let inspection = theirs.inspect(name).await.unwrap();
+        wait_for_holders(&their_client, name, 2).await;
+        let inspection = their_client.inspect(name).await.unwrap();
         for (_, report) in &inspection.nodes {
             let held_mode = report.as_ref().unwrap().held.as_ref().unwrap().held_mode;
             let is_expected = match name {
@@ -223,12 +227,12 @@ pub(crate) async fn an_inspection_shows_the_kind_of_hold(backend: &Backend) {
 
 /// Checks that the acquire waits until its timeout, and then names the lock and the holder.
 async fn assert_times_out<T: std::fmt::Debug>(acquire: impl Future<Output = Result<T, AcquireError>>) {
-    let before = Instant::now();
+    let start = Instant::now();
     match acquire.await {
         Err(AcquireError::WaitTimeout(error)) => assert_names_holder(&error),
         other => panic!("the acquire did not time out: {other:?}"),
     }
-    assert!(before.elapsed() >= SHORT, "the acquire did not wait until its timeout");
+    assert!(start.elapsed() >= SHORT, "the acquire did not wait until its timeout");
 }
 
 fn assert_names_holder(error: &HeldError) {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use quorlock::{AcquireError, Client, Lease, NodeVote, Retry, Silence};
 use quorlock_testkit::{Clock, RedisServer};
 
-use crate::common::long_leases::{wait_for_silence, wait_until_all_vote};
+use crate::common::long_timeouts::{wait_for_silence, wait_until_all_vote};
 use crate::common::observe::wall_micros;
 use crate::common::{Cluster, builder, lock_keys};
 
@@ -17,11 +17,12 @@ const HOUR: Duration = Duration::from_secs(3_600);
 const HOUR_MICROS: i64 = 3_600_000_000;
 const NAME: &str = "clocks";
 /// How often each process acquires the lock.
-const TURNS: usize = 25;
+const ACQUIRES_PER_PROCESS: usize = 25;
 /// The timeout of an acquire. Only a failing test reaches it.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Names the nodes to a child process.
 const URLS_VARIABLE: &str = "QUORLOCK_TEST_URLS";
-/// A file to which every holder appends a line.
+/// Names the file to which every holder appends a line.
 const LEDGER_VARIABLE: &str = "QUORLOCK_TEST_LEDGER";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -29,10 +30,10 @@ async fn clients_with_a_wrong_clock_acquire_and_release_as_usual() {
     let cluster = Cluster::start(3).await;
     let ledger = tempfile::NamedTempFile::new().expect("a temporary file can be created");
     let path = ledger.path().to_str().expect("the path is UTF-8");
-    let (ahead, behind) = (Clock::new(), Clock::new());
-    ahead.set_offset_micros(HOUR_MICROS);
-    behind.set_offset_micros(-HOUR_MICROS);
-    let children: Vec<Child> = [&ahead, &behind].map(|clock| start_child(clock, &cluster, path)).into();
+    let (clock_ahead, clock_behind) = (Clock::new(), Clock::new());
+    clock_ahead.set_offset_micros(HOUR_MICROS);
+    clock_behind.set_offset_micros(-HOUR_MICROS);
+    let children: Vec<Child> = [&clock_ahead, &clock_behind].map(|clock| start_child(clock, &cluster, path)).into();
     acquire_repeatedly(&cluster.client().await, path).await;
     for child in children {
         let output = child.wait_with_output().expect("a child ends");
@@ -46,9 +47,17 @@ async fn clients_with_a_wrong_clock_acquire_and_release_as_usual() {
     let now = wall_micros();
     let count_lines = |is_match: &dyn Fn(u64) -> bool| lines.iter().filter(|(_, clock)| is_match(*clock)).count();
     let half_hour = HOUR.as_micros() as u64 / 2;
-    assert_eq!(count_lines(&|clock| clock > now + half_hour), TURNS, "lines of the child whose clock is ahead");
-    assert_eq!(count_lines(&|clock| clock < now - half_hour), TURNS, "lines of the child whose clock is behind");
-    assert_eq!(lines.len(), 3 * TURNS);
+    assert_eq!(
+        count_lines(&|clock| clock > now + half_hour),
+        ACQUIRES_PER_PROCESS,
+        "lines of the child whose clock is ahead"
+    );
+    assert_eq!(
+        count_lines(&|clock| clock < now - half_hour),
+        ACQUIRES_PER_PROCESS,
+        "lines of the child whose clock is behind"
+    );
+    assert_eq!(lines.len(), 3 * ACQUIRES_PER_PROCESS);
 }
 
 /// Starts this test binary as a client with another wall clock.
@@ -74,7 +83,7 @@ async fn child_process() {
 
 async fn acquire_repeatedly(client: &Client, ledger: &str) {
     wait_until_all_vote(client).await;
-    for _ in 0..TURNS {
+    for _ in 0..ACQUIRES_PER_PROCESS {
         let lease = client.lock(NAME).acquire_within(ACQUIRE_TIMEOUT).await.expect("every client gets the lock");
         write_line(&lease, ledger);
         lease.release().await.expect("all nodes answer");

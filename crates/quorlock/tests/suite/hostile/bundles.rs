@@ -3,22 +3,22 @@
 use futures_util::future::join_all;
 use quorlock::{Client, Lease};
 
-use super::fake::{Behavior, Bundle, Fake, Stage, now};
+use super::fake::{Behavior, Bundle, FakeNode, Stage, now};
 use super::invalid_replies::InvalidReply;
 use super::resp::{array, bulk, group, int, push};
-use super::{SHORT_DEADLINE, constants, for_each, try_lock};
-use crate::common::long_leases::{self, ProxiedCluster};
+use super::{SHORT_DEADLINE, constants, for_each_case, try_lock};
+use crate::common::long_timeouts::{self, ProxiedCluster};
 use crate::common::{builder, observe};
 
 /// The number of concurrent acquires. It is high enough for some acquires to share a command.
-const CALLERS: usize = 24;
+const CONCURRENT_ACQUIRES: usize = 24;
 
 /// Makes a nearly valid reply from the clock and the proposed fences.
 type MakeReply = fn(i64, &[i64]) -> Vec<u8>;
 
 /// Acquires several locks with different names at once. Returns the leases.
 async fn acquire_together(client: &Client, name: &str) -> Vec<Lease> {
-    let names: Vec<String> = (0..CALLERS).map(|caller| format!("{name}-{caller}")).collect();
+    let names: Vec<String> = (0..CONCURRENT_ACQUIRES).map(|caller| format!("{name}-{caller}")).collect();
     join_all(names.iter().map(|name| try_lock(client, name, false))).await.into_iter().flatten().collect()
 }
 
@@ -35,7 +35,7 @@ fn with_last_element(clock: i64, fences: &[i64], last: Vec<u8>) -> Vec<u8> {
     array(&elements)
 }
 
-const NEARLY_VALID: [(&str, MakeReply); 19] = [
+const NEARLY_VALID_LISTS: [(&str, MakeReply); 19] = [
     ("one grant instead of a list", |_, _| int(1)),
     ("one status instead of a list", |_, _| b"+OK\r\n".to_vec()),
     ("a null instead of a list", |_, _| b"_\r\n".to_vec()),
@@ -65,9 +65,10 @@ const NEARLY_VALID: [(&str, MakeReply); 19] = [
     }),
 ];
 
-/// Fakes that send a nearly valid reply to a command with several requests, and refuse single requests.
+/// Behaviors that send a nearly valid reply to a command with several acquires, and refuse an acquire in a command of
+/// its own, which has six keys.
 fn nearly_valid_replies() -> Vec<InvalidReply> {
-    NEARLY_VALID
+    NEARLY_VALID_LISTS
         .map(|(name, make_reply)| {
             let reply = move |words: &[Vec<u8>]| match Bundle::parse(words) {
                 Some(Bundle::Acquires(proposals)) => make_reply(now(), &proposals),
@@ -84,11 +85,11 @@ fn nearly_valid_replies() -> Vec<InvalidReply> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_well_behaved_fake_grants_several_requests_of_one_command() {
-    let fake = Fake::start(None, Stage::Vote, Behavior::BehaveWell).await;
-    let client = long_leases::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
-    long_leases::expect_soon(async {
-        while fake.bundles() == 0 {
-            assert_eq!(acquire_together(&client, "job").await.len(), CALLERS);
+    let fake = FakeNode::start(None, Stage::Vote, Behavior::BehaveWell).await;
+    let client = long_timeouts::builder().nodes([fake.url()]).connect_lazy().await.unwrap();
+    long_timeouts::expect_soon(async {
+        while fake.bundle_count() == 0 {
+            assert_eq!(acquire_together(&client, "job").await.len(), CONCURRENT_ACQUIRES);
         }
     })
     .await;
@@ -96,12 +97,12 @@ async fn a_well_behaved_fake_grants_several_requests_of_one_command() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reply_with_one_invalid_element_grants_no_request_of_its_command() {
-    for_each(nearly_valid_replies(), &[Stage::Vote], async |_, case, stage, behavior| {
-        let fake = Fake::start(None, stage, behavior).await;
+    for_each_case(nearly_valid_replies(), &[Stage::Vote], async |_, case, stage, behavior| {
+        let fake = FakeNode::start(None, stage, behavior).await;
         let client = builder().node_deadline(SHORT_DEADLINE).nodes([fake.url()]).connect_lazy().await.unwrap();
         observe::wait_until_node_votes(&client, 0).await;
         // The link may send each request alone, so acquire until some requests have shared a command.
-        while fake.bundles() == 0 {
+        while fake.bundle_count() == 0 {
             let leases = acquire_together(&client, "job").await;
             assert!(leases.is_empty(), "{case}: {leases:?}");
         }
@@ -112,16 +113,16 @@ async fn a_reply_with_one_invalid_element_grants_no_request_of_its_command() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_well_behaved_majority_grants_all_requests_of_one_command() {
     let cluster = ProxiedCluster::start(3).await;
-    for_each(nearly_valid_replies(), &[Stage::Vote], async |index, case, stage, behavior| {
-        let fake = Fake::start(Some(constants(&cluster.servers[0])), stage, behavior).await;
+    for_each_case(nearly_valid_replies(), &[Stage::Vote], async |index, case, stage, behavior| {
+        let fake = FakeNode::start(Some(constants(&cluster.servers[0])), stage, behavior).await;
         let nodes = [fake.url(), cluster.servers[1].url(), cluster.servers[2].url()];
-        let client = long_leases::builder().nodes(nodes).connect_lazy().await.unwrap();
+        let client = long_timeouts::builder().nodes(nodes).connect_lazy().await.unwrap();
         for node in [1, 2] {
             observe::wait_until_node_votes(&client, node).await;
         }
-        while fake.bundles() == 0 {
+        while fake.bundle_count() == 0 {
             let leases = acquire_together(&client, &format!("job-{index}")).await;
-            assert_eq!(leases.len(), CALLERS, "{case}");
+            assert_eq!(leases.len(), CONCURRENT_ACQUIRES, "{case}");
             join_all(leases.into_iter().map(Lease::release)).await;
         }
     })

@@ -1,4 +1,4 @@
-//! A fake server. It answers like a node until a chosen stage of a connection, and misbehaves from this stage on.
+//! A fake node. It answers like a node until a chosen stage of a connection, and misbehaves from this stage on.
 #![allow(dead_code, reason = "floods.rs uses only a part of this module")]
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::resp::{array, bulk, int, parse_command, push};
 
-/// A stage of a connection. Before its first stage of misbehavior, a fake answers like a node.
+/// A stage of a connection. Before its first stage of misbehavior, a fake node answers like a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The handshake, from the first byte of the connection on.
@@ -23,7 +23,7 @@ pub(crate) enum Stage {
     Vote,
 }
 
-/// How a fake answers a command.
+/// How a fake node answers a command.
 #[derive(Clone)]
 pub(crate) enum Behavior {
     /// Replies like a node that grants everything.
@@ -51,17 +51,17 @@ impl Behavior {
     }
 }
 
-/// A fake server. Dropping it stops the server.
-pub(crate) struct Fake {
+/// A fake node, which is a server. Dropping it stops the server.
+pub(crate) struct FakeNode {
     addr: SocketAddr,
     state: Arc<FakeState>,
     task: JoinHandle<()>,
 }
 
-/// The state of a fake.
+/// The state of a fake node.
 struct FakeState {
     /// The constants of the cluster: its name, the number of nodes, `max_ttl` and `max_clock_skew`. `None` if the fake
-    /// is blank.
+    /// node has no cluster yet.
     constants: Mutex<Option<[String; 4]>>,
     run_id: String,
     /// The first stage at which the fake misbehaves, and the behavior from this stage on.
@@ -69,17 +69,17 @@ struct FakeState {
     /// The number of invalid replies that the fake has sent.
     invalid_reply_count: AtomicUsize,
     /// The number of commands with several requests.
-    bundles: AtomicUsize,
+    bundle_count: AtomicUsize,
     /// The number of bytes that clients have read of the longest flood.
-    longest_flood: AtomicU64,
+    longest_flood_bytes: AtomicU64,
     /// The number of bytes that clients have read of all floods.
     flooded_bytes: AtomicU64,
     /// The number of floods that ended because the client disconnected.
-    floods_ended: AtomicUsize,
+    ended_flood_count: AtomicUsize,
 }
 
-impl Fake {
-    /// Starts a fake that belongs to a cluster with these constants, or is blank. The fake misbehaves from
+impl FakeNode {
+    /// Starts a fake node, which belongs to the cluster with these constants, or has no cluster yet. It misbehaves from
     /// `first_stage` on.
     pub(crate) async fn start(constants: Option<[String; 4]>, first_stage: Stage, behavior: Behavior) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
@@ -90,10 +90,10 @@ impl Fake {
             run_id: format!("fake-{}", addr.port()),
             misbehavior,
             invalid_reply_count: AtomicUsize::new(0),
-            bundles: AtomicUsize::new(0),
-            longest_flood: AtomicU64::new(0),
+            bundle_count: AtomicUsize::new(0),
+            longest_flood_bytes: AtomicU64::new(0),
             flooded_bytes: AtomicU64::new(0),
-            floods_ended: AtomicUsize::new(0),
+            ended_flood_count: AtomicUsize::new(0),
         });
         let shared = Arc::clone(&state);
         let task = tokio::spawn(async move {
@@ -120,13 +120,13 @@ impl Fake {
     }
 
     /// The number of bytes that clients have read of the longest flood.
-    pub(crate) fn longest_flood(&self) -> u64 {
-        self.state.longest_flood.load(Ordering::Acquire)
+    pub(crate) fn longest_flood_bytes(&self) -> u64 {
+        self.state.longest_flood_bytes.load(Ordering::Acquire)
     }
 
     /// The number of commands with several requests.
-    pub(crate) fn bundles(&self) -> usize {
-        self.state.bundles.load(Ordering::Acquire)
+    pub(crate) fn bundle_count(&self) -> usize {
+        self.state.bundle_count.load(Ordering::Acquire)
     }
 
     /// The number of bytes that clients have read of all floods.
@@ -135,12 +135,12 @@ impl Fake {
     }
 
     /// The number of floods that ended because the client disconnected.
-    pub(crate) fn floods_ended(&self) -> usize {
-        self.state.floods_ended.load(Ordering::Acquire)
+    pub(crate) fn ended_flood_count(&self) -> usize {
+        self.state.ended_flood_count.load(Ordering::Acquire)
     }
 }
 
-impl Drop for Fake {
+impl Drop for FakeNode {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -203,9 +203,9 @@ impl FakeState {
                 while let Ok(written) = stream.write(&repeated[flooded % repeated.len()..]).await {
                     flooded += written;
                     self.flooded_bytes.fetch_add(written as u64, Ordering::AcqRel);
-                    self.longest_flood.fetch_max(flooded as u64, Ordering::AcqRel);
+                    self.longest_flood_bytes.fetch_max(flooded as u64, Ordering::AcqRel);
                 }
-                self.floods_ended.fetch_add(1, Ordering::AcqRel);
+                self.ended_flood_count.fetch_add(1, Ordering::AcqRel);
                 None
             }
             Behavior::Compute(reply) => stream.write_all(&reply(words)).await.ok(),
@@ -216,7 +216,7 @@ impl FakeState {
     fn valid_reply(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
         if let Some(bundle) = Bundle::parse(words) {
-            self.bundles.fetch_add(1, Ordering::AcqRel);
+            self.bundle_count.fetch_add(1, Ordering::AcqRel);
             return bundle.grant();
         }
         match word(0).as_str() {
@@ -233,6 +233,7 @@ impl FakeState {
             "TIME" => array(&[bulk(&(now() / 1_000_000).to_string()), bulk(&(now() % 1_000_000).to_string())]),
             "HMGET" => array(&self.stored_fields()[1..].iter().map(|word| bulk(word)).collect::<Vec<_>>()),
             "CLIENT" | "SET" => b"+OK\r\n".to_vec(),
+            // The number of keys tells which script this is.
             "EVALSHA" => match word(2).as_str() {
                 "2" => self.node_command(words),
                 "6" | "7" => grant(words),
@@ -243,7 +244,7 @@ impl FakeState {
         }
     }
 
-    /// The reply of a node that can vote. A blank fake joins the cluster that the client initializes.
+    /// The reply of a node that can vote. A fake node without a cluster joins the cluster that the client initializes.
     fn node_command(&self, words: &[Vec<u8>]) -> Vec<u8> {
         let word = |at: usize| words.get(at).map(|word| String::from_utf8_lossy(word).into_owned()).unwrap_or_default();
         if word(5) == "hello" {
@@ -289,7 +290,8 @@ pub(crate) enum Bundle {
 }
 
 impl Bundle {
-    /// Parses a command with several requests. In its arguments, each request begins with the key of a lock.
+    /// Parses a command with several requests. Each request begins with the key of a lock. An acquire has four
+    /// arguments, and five common arguments precede the acquires. A release has two arguments.
     pub(crate) fn parse(words: &[Vec<u8>]) -> Option<Self> {
         let arguments = words.get(3..).filter(|_| words[0] == b"EVALSHA" && words[2] == b"0")?;
         let parse_requests = |start: usize, length: usize| {
@@ -315,7 +317,7 @@ impl Bundle {
     }
 }
 
-/// The stored epoch and floor of every fake.
+/// The stored epoch and floor of every fake node.
 pub(crate) const EPOCH_AND_FLOOR: &str = "0000000000000000000000000000000e 7";
 
 /// A reply that grants the proposed fence.

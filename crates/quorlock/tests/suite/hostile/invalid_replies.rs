@@ -4,7 +4,7 @@ use super::fake::{Behavior, grant, now, proposal};
 use super::resp::{array, bulk, group, int, push};
 use crate::common::random::Random;
 
-/// A name for the case, and the behavior of the fake.
+/// The name of the case, and the behavior of the fake node.
 pub(crate) type InvalidReply = (String, Behavior);
 
 /// Replies that are not valid grants. None of them may count as a vote.
@@ -55,7 +55,7 @@ pub(crate) fn malformed_replies(random: &mut Random) -> Vec<InvalidReply> {
     }
     add("a bulk string that is not UTF-8", Behavior::Send(b"$2\r\n\xff\xfe\r\n".to_vec()));
     add("a status that is not UTF-8", Behavior::Send(b"+\xff\xfe\r\n".to_vec()));
-    for (name, reply) in NEARLY_GRANTS {
+    for (name, reply) in NEARLY_VALID_GRANTS {
         add(name, Behavior::compute(reply));
     }
     for depth in [3, 99, 100, 101, 10_000, 400_000] {
@@ -63,18 +63,18 @@ pub(crate) fn malformed_replies(random: &mut Random) -> Vec<InvalidReply> {
     }
     add("nested maps", Behavior::Send([b"%1\r\n:1\r\n".repeat(5_000), int(1)].concat()));
     add("attributes of attributes", Behavior::Send([b"|1\r\n:1\r\n:1\r\n".repeat(5_000), int(1)].concat()));
-    for run in 0..20 {
+    for number in 0..20 {
         let bytes = (0..random.below(200)).map(|_| random.below(256) as u8).collect();
-        add(&format!("random bytes, {run}"), Behavior::SendAndClose(bytes));
+        add(&format!("random bytes, {number}"), Behavior::SendAndClose(bytes));
     }
-    for run in 0..20 {
+    for number in 0..20 {
         let alphabet = b"*$:+-%|~>#,(=!_0123456789\r\n\r\n\r\n";
         let bytes = (0..random.below(200)).map(|_| alphabet[random.below(alphabet.len())]).collect();
-        add(&format!("random pieces of RESP, {run}"), Behavior::SendAndClose(bytes));
+        add(&format!("random pieces of RESP, {number}"), Behavior::SendAndClose(bytes));
     }
-    let whole = array(&[int(1), int(now()), int(now())]);
-    for cut in 0..whole.len() {
-        add(&format!("a grant cut after {cut} bytes"), Behavior::SendAndClose(whole[..cut].to_vec()));
+    let grant_bytes = array(&[int(1), int(now()), int(now())]);
+    for length in 0..grant_bytes.len() {
+        add(&format!("a grant cut after {length} bytes"), Behavior::SendAndClose(grant_bytes[..length].to_vec()));
     }
     replies
 }
@@ -82,7 +82,7 @@ pub(crate) fn malformed_replies(random: &mut Random) -> Vec<InvalidReply> {
 /// Makes a reply to a command.
 type MakeReply = fn(&[Vec<u8>]) -> Vec<u8>;
 /// Replies that are nearly grants.
-const NEARLY_GRANTS: [(&str, MakeReply); 13] = [
+const NEARLY_VALID_GRANTS: [(&str, MakeReply); 13] = [
     ("a grant without a fence", |_| array(&[int(1), int(now())])),
     ("a grant without a time", |words| array(&[int(1), int(proposal(words))])),
     ("a grant with one part too many", |words| array(&[int(1), int(now()), int(proposal(words)), int(0)])),
@@ -136,7 +136,7 @@ pub(crate) fn impossible_values() -> Vec<InvalidReply> {
     };
     let max = i64::from(u32::MAX);
     [
-        ("held for 64 bits of time", refusal(now(), i64::MAX, now(), 1, 1, 0)),
+        ("held for the longest time", refusal(now(), i64::MAX, now(), 1, 1, 0)),
         ("a refusal with the highest numbers", refusal(i64::MAX, i64::MAX, i64::MAX, 1, 1, 0)),
         ("a refusal with zeros", refusal(0, 0, 0, 0, 0, 0)),
         ("held, with the longest queue", refusal(now(), -1, i64::MAX, max, max, 1)),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use quorlock::{AcquireError, ClientBuilder, Retry};
 use quorlock_testkit::{Aof, Proxy, RedisServer, eventually_async};
 
-use crate::common::long_leases::{connect_to_all, wait_until_all_vote};
+use crate::common::long_timeouts::{connect_to_all, wait_until_all_vote};
 use crate::common::observe::{stored_state, wait_until_node_votes, wait_until_quarantined};
 use crate::common::{Cluster, MAX_TTL};
 
@@ -14,33 +14,33 @@ use crate::common::{Cluster, MAX_TTL};
 async fn short_lived_clients_end_a_quarantine_together() {
     let cluster = Cluster::start(3).await;
     let server = &cluster.servers[2];
-    let restarted = Instant::now();
+    let restarted_at = Instant::now();
     server.restart_empty();
 
-    let third = MAX_TTL / 3;
+    let third_of_quarantine = MAX_TTL / 3;
     let (mut elapsed, mut claims) = (Duration::ZERO, Vec::new());
     loop {
         // Each client counts at least a third of the quarantine and is dropped. The next client continues from its
         // claim.
         let client = cluster.client().await;
-        let mut current = None;
+        let mut state = None;
         eventually_async("the client to claim a third of the quarantine", async || {
-            current = stored_state(server, "")
-                .filter(|state| state.floor.is_some() || state.quarantine_elapsed >= elapsed + third);
-            current.is_some()
+            state = stored_state(server, "")
+                .filter(|state| state.floor.is_some() || state.quarantine_elapsed >= elapsed + third_of_quarantine);
+            state.is_some()
         })
         .await;
         drop(client);
-        let current = current.expect("the wait has set this value");
-        assert!(current.quarantine_elapsed >= elapsed, "the node forgot a claim");
-        claims.push(current.quarantine_elapsed.saturating_sub(elapsed));
-        elapsed = current.quarantine_elapsed;
-        if current.floor.is_some() {
+        let state = state.expect("the wait has set this value");
+        assert!(state.quarantine_elapsed >= elapsed, "the node forgot a claim");
+        claims.push(state.quarantine_elapsed.saturating_sub(elapsed));
+        elapsed = state.quarantine_elapsed;
+        if state.floor.is_some() {
             break;
         }
     }
     assert!(claims.len() > 1, "one client counted the whole quarantine: {claims:?}");
-    assert!(elapsed >= MAX_TTL && restarted.elapsed() >= MAX_TTL, "the node may vote after {elapsed:?}");
+    assert!(elapsed >= MAX_TTL && restarted_at.elapsed() >= MAX_TTL, "the node may vote after {elapsed:?}");
 
     let client = cluster.client().await;
     wait_until_all_vote(&client).await;
@@ -56,7 +56,7 @@ async fn claims_of_concurrent_clients_are_not_added_up() {
         clients.push(cluster.client().await);
     }
     cluster.servers[2].kill();
-    let restarted = Instant::now();
+    let restarted_at = Instant::now();
     cluster.servers[2].restart_empty();
     for client in &clients {
         // A request makes the client notice at once that the node has lost its memory.
@@ -68,11 +68,11 @@ async fn claims_of_concurrent_clients_are_not_added_up() {
     for client in &clients {
         wait_until_node_votes(client, 2).await;
     }
-    let (elapsed, passed) = (
+    let (claimed, passed) = (
         stored_state(&cluster.servers[2], "").expect("the node belongs to a cluster").quarantine_elapsed,
-        restarted.elapsed(),
+        restarted_at.elapsed(),
     );
-    assert!(elapsed <= passed, "clients claimed {elapsed:?}, but only {passed:?} have passed");
+    assert!(claimed <= passed, "clients claimed {claimed:?}, but only {passed:?} have passed");
 
     cluster.servers[0].kill();
     for client in &clients {
@@ -93,35 +93,36 @@ async fn a_cluster_that_lost_all_memory_recovers_by_itself() {
     let cluster_names = || {
         cluster.servers.iter().map(|server| stored_state(server, "").expect("the node belongs to a cluster").cluster)
     };
-    let before: Vec<String> = cluster_names().collect();
+    let names_before: Vec<String> = cluster_names().collect();
 
-    // Delay the requests, so that the client finds all nodes blank before it initializes the first node again.
-    let slow_down = |delay| proxies.iter().for_each(|proxy| proxy.delay(delay));
-    slow_down(Duration::from_millis(100));
+    // Delay the requests, so that the client finds all nodes blank (without data of quorlock) before it initializes the
+    // first node again.
+    let delay_requests = |delay| proxies.iter().for_each(|proxy| proxy.delay(delay));
+    delay_requests(Duration::from_millis(100));
     cluster.servers.iter().for_each(RedisServer::kill);
-    let restarted = Instant::now();
+    let restarted_at = Instant::now();
     std::thread::scope(|scope| {
         for server in &cluster.servers {
             scope.spawn(|| server.restart_empty());
         }
     });
-    let (mut next, mut were_quarantined) = (None, false);
+    let (mut next_fence, mut were_quarantined) = (None, false);
     eventually_async("the client to acquire the lock again", async || {
         match lock.acquire().await {
-            Ok(lease) => next = lease.fence().ok(),
+            Ok(lease) => next_fence = lease.fence().ok(),
             Err(error) if error.to_string().contains("3 quarantined") => {
                 were_quarantined = true;
-                slow_down(Duration::ZERO);
+                delay_requests(Duration::ZERO);
             }
             Err(_) => {}
         }
-        next.is_some()
+        next_fence.is_some()
     })
     .await;
     assert!(were_quarantined, "no error reported the quarantine");
-    assert!(restarted.elapsed() >= MAX_TTL, "the nodes vote {:?} after the restart", restarted.elapsed());
-    assert!(cluster_names().eq(before), "the name of the cluster changed");
-    assert!(next > Some(fence), "fence {next:?} after fence {fence}");
+    assert!(restarted_at.elapsed() >= MAX_TTL, "the nodes vote {:?} after the restart", restarted_at.elapsed());
+    assert!(cluster_names().eq(names_before), "the name of the cluster changed");
+    assert!(next_fence > Some(fence), "fence {next_fence:?} after fence {fence}");
 }
 
 /// Connects, tries once to acquire, and closes the client, like a command that cron starts. Returns the result of the
@@ -141,27 +142,38 @@ async fn run_once(builder: ClientBuilder) -> (Result<(), AcquireError>, Vec<Opti
 async fn short_runs_with_a_state_folder_end_a_quarantine_together() {
     let cluster = Cluster { servers: RedisServer::builder().aof(Aof::Always).start_many(3) };
     cluster.client().await.init_cluster().await.expect("a new cluster can be initialized");
-    let state = tempfile::tempdir().expect("a temporary folder can be created");
-    let restarted = Instant::now();
+    let state_folder = tempfile::tempdir().expect("a temporary folder can be created");
+    let restarted_at = Instant::now();
     cluster.servers[1..].iter().for_each(RedisServer::restart);
-    let (mut shortest, mut failures) = (Duration::MAX, 0);
+    let (mut shortest_remaining, mut failures) = (Duration::MAX, 0);
     eventually_async("a run to acquire the lock", async || {
-        let (result, remaining) = run_once(cluster.builder().state_folder(state.path())).await;
+        let (result, remaining) = run_once(cluster.builder().state_folder(state_folder.path())).await;
         if let Some(remaining) = remaining[1] {
-            assert!(remaining <= shortest, "the remaining quarantine grew: {remaining:?} after {shortest:?}");
-            shortest = remaining;
+            assert!(
+                remaining <= shortest_remaining,
+                "the remaining quarantine grew: {remaining:?} after {shortest_remaining:?}"
+            );
+            shortest_remaining = remaining;
         }
         failures += u32::from(result.is_err());
         result.is_ok()
     })
     .await;
-    assert!(restarted.elapsed() >= MAX_TTL, "a run acquired the lock {:?} after the restart", restarted.elapsed());
-    assert!(failures > 1 && shortest < MAX_TTL, "{failures} runs failed, with {shortest:?} of quarantine or more");
+    assert!(
+        restarted_at.elapsed() >= MAX_TTL,
+        "a run acquired the lock {:?} after the restart",
+        restarted_at.elapsed()
+    );
+    assert!(
+        failures > 1 && shortest_remaining < MAX_TTL,
+        "{failures} runs failed, and the shortest remaining quarantine was {shortest_remaining:?}"
+    );
     // A run may end before a slow node has replied. It then leaves its record of the quarantine to the next run.
     eventually_async("a run to acquire the lock and to leave no record", async || {
-        let (result, _) = run_once(cluster.builder().state_folder(state.path())).await;
+        let (result, _) = run_once(cluster.builder().state_folder(state_folder.path())).await;
         result.is_ok()
-            && state.path().join("quarantine").read_dir().expect("the client has created the folder").count() == 0
+            && state_folder.path().join("quarantine").read_dir().expect("the client has created the folder").count()
+                == 0
     })
     .await;
 }
@@ -169,23 +181,23 @@ async fn short_runs_with_a_state_folder_end_a_quarantine_together() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_record_of_a_quarantine_does_not_count_for_a_later_incarnation() {
     let cluster = Cluster::start(3).await;
-    let state = tempfile::tempdir().expect("a temporary folder can be created");
+    let state_folder = tempfile::tempdir().expect("a temporary folder can be created");
     let server = &cluster.servers[2];
-    let builder = || cluster.builder().state_folder(state.path());
+    let builder = || cluster.builder().state_folder(state_folder.path());
     server.restart_empty();
     eventually_async("half of the quarantine to pass", async || {
         drop(run_once(builder()).await);
         stored_state(server, "").is_some_and(|state| state.quarantine_elapsed >= MAX_TTL / 2)
     })
     .await;
-    let restarted = Instant::now();
+    let restarted_at = Instant::now();
     server.restart_empty();
     eventually_async("the node to vote again", async || {
         drop(run_once(builder()).await);
         let Some(state) = stored_state(server, "") else { return false };
-        assert!(state.quarantine_elapsed <= restarted.elapsed(), "{state:?} after {:?}", restarted.elapsed());
+        assert!(state.quarantine_elapsed <= restarted_at.elapsed(), "{state:?} after {:?}", restarted_at.elapsed());
         state.floor.is_some()
     })
     .await;
-    assert!(restarted.elapsed() >= MAX_TTL, "the node may vote {:?} after its restart", restarted.elapsed());
+    assert!(restarted_at.elapsed() >= MAX_TTL, "the node may vote {:?} after its restart", restarted_at.elapsed());
 }

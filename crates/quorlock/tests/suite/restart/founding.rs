@@ -1,11 +1,12 @@
-//! New clusters: clients make a cluster of blank nodes, or an operator initializes the nodes.
+//! New clusters: clients make a cluster of blank nodes (servers without data of quorlock), or an operator initializes
+//! the nodes.
 
 use std::collections::BTreeSet;
 
 use quorlock::{Client, ConnectError, ReconfigureError, Retry};
 use quorlock_testkit::{RedisServer, Reply};
 
-use crate::common::long_leases::wait_until_all_vote;
+use crate::common::long_timeouts::wait_until_all_vote;
 use crate::common::observe::stored_state;
 use crate::common::{Cluster, builder};
 
@@ -27,8 +28,8 @@ async fn clients_that_connect_to_blank_nodes_at_the_same_time_create_one_cluster
     assert_eq!(names.len(), 1, "the nodes belong to different clusters: {names:?}");
 
     let lease = clients[0].lock("first").acquire().await.expect("all nodes vote");
-    for other in &clients[1..] {
-        assert!(other.lock("first").try_acquire().await.expect("all nodes vote").is_none());
+    for other_client in &clients[1..] {
+        assert!(other_client.lock("first").try_acquire().await.expect("all nodes vote").is_none());
     }
     drop(lease);
 }
@@ -38,23 +39,23 @@ async fn init_needs_every_node_and_changes_nothing_otherwise() {
     let cluster = Cluster::start(3).await;
     let client = cluster.client().await;
     cluster.servers[2].kill();
-    let (before, blank) = (node_data(&cluster.servers[..2]), RedisServer::start_many(3));
-    blank[2].kill();
+    let (data_before, blank_servers) = (node_data(&cluster.servers[..2]), RedisServer::start_many(3));
+    blank_servers[2].kill();
     let new_client = builder()
-        .nodes(blank.iter().map(RedisServer::url))
+        .nodes(blank_servers.iter().map(RedisServer::url))
         .connect_lazy()
         .await
         .expect("connect_lazy accepts unreachable nodes");
 
-    for (client, missing) in [(&client, &cluster.servers[2]), (&new_client, &blank[2])] {
-        let Err(ReconfigureError::Failed { nodes: failed }) = client.init_cluster().await else {
+    for (client, dead_server) in [(&client, &cluster.servers[2]), (&new_client, &blank_servers[2])] {
+        let Err(ReconfigureError::Failed { nodes: failed_nodes }) = client.init_cluster().await else {
             panic!("init_cluster succeeded without a node")
         };
-        let names: Vec<&str> = failed.iter().map(|(title, _)| title.as_str()).collect();
-        assert_eq!(names, [missing.url()]);
+        let names: Vec<&str> = failed_nodes.iter().map(|(title, _)| title.as_str()).collect();
+        assert_eq!(names, [dead_server.url()]);
     }
-    assert_eq!(node_data(&cluster.servers[..2]), before);
-    for server in &blank[..2] {
+    assert_eq!(node_data(&cluster.servers[..2]), data_before);
+    for server in &blank_servers[..2] {
         assert_eq!(server.keys("*"), Vec::<String>::new());
     }
 }

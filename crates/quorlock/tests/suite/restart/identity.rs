@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use quorlock::{Client, Silence};
 use quorlock_testkit::{RedisServer, eventually};
 
-use crate::common::long_leases::{ProxiedCluster, connect_to_all, hold_once, wait_for_silence};
+use crate::common::long_timeouts::{ProxiedCluster, connect_to_all, hold_once, wait_for_silence};
 use crate::common::observe::stored_state;
 
 const NAME: &str = "held";
@@ -20,7 +20,7 @@ fn epochs(cluster: &ProxiedCluster) -> Vec<String> {
 }
 
 /// Makes `replica` a replica of `master`, and waits until the replica has the data of the master.
-fn attach(replica: &RedisServer, master: &RedisServer) {
+fn make_replica(replica: &RedisServer, master: &RedisServer) {
     let port = master.port().to_string();
     assert_eq!(replica.command(&["REPLICAOF", "127.0.0.1", &port]).as_str(), Some("OK"));
     eventually("the replica to have its master's data", || {
@@ -30,11 +30,11 @@ fn attach(replica: &RedisServer, master: &RedisServer) {
 }
 
 /// Makes a replica a master again. The server keeps its data.
-fn detach(replica: &RedisServer) {
+fn make_master(replica: &RedisServer) {
     assert_eq!(replica.command(&["REPLICAOF", "NO", "ONE"]).as_str(), Some("OK"));
 }
 
-/// A cluster of three nodes, and copies of the first two nodes from a time at which nobody held [`NAME`].
+/// A cluster of three nodes, and copies of the first two nodes, made while nobody held [`NAME`].
 struct CopiedCluster {
     cluster: ProxiedCluster,
     copies: Vec<RedisServer>,
@@ -42,24 +42,25 @@ struct CopiedCluster {
 
 impl CopiedCluster {
     async fn start() -> Self {
-        let setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
-        let cluster = ProxiedCluster::of_servers(setup.start_many(3)).await;
-        let copies = setup.start_many(2);
+        let server_builder = RedisServer::builder().config("repl-diskless-sync-delay", "0");
+        let cluster = ProxiedCluster::with_servers(server_builder.start_many(3)).await;
+        let copies = server_builder.start_many(2);
         for (copy, server) in copies.iter().zip(&cluster.servers) {
-            attach(copy, server);
-            detach(copy);
+            make_replica(copy, server);
+            make_master(copy);
         }
         Self { cluster, copies }
     }
 
     /// Replaces the data of a node with its copy. The connections of clients stay open.
     fn roll_back(&self, node: usize) {
-        attach(&self.cluster.servers[node], &self.copies[node]);
-        detach(&self.cluster.servers[node]);
+        make_replica(&self.cluster.servers[node], &self.copies[node]);
+        make_master(&self.cluster.servers[node]);
     }
 
-    /// Forbids tracking, so that clients can notice a rollback only by their periodic check. Forbids the whole CLIENT
-    /// command, because Redis 6.2 cannot forbid a subcommand.
+    /// Forbids `CLIENT TRACKING`, with which a server tells clients that the node's epoch has changed. Clients can then
+    /// notice a rollback only by their periodic check. Forbids the whole CLIENT command, because Redis 6.2 cannot
+    /// forbid a subcommand.
     fn forbid_tracking(&self) {
         for server in &self.cluster.servers {
             assert_eq!(server.cli(&["ACL", "SETUSER", "default", "-client"]), "OK");
@@ -75,21 +76,21 @@ async fn wait_until_quarantined(client: &Client, node: usize) {
 /// Runs `operation` on two of three nodes. Checks that clients keep and acquire leases, which a memory loss would
 /// prevent.
 async fn assert_no_memory_loss(operation: impl Fn(&RedisServer)) {
-    let setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
-    let cluster = ProxiedCluster::of_servers(setup.start_many(3)).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let server_builder = RedisServer::builder().config("repl-diskless-sync-delay", "0");
+    let cluster = ProxiedCluster::with_servers(server_builder.start_many(3)).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let lease = client.lock(NAME).acquire().await.expect("all nodes vote");
-    let before = epochs(&cluster);
+    let epochs_before = epochs(&cluster);
     for server in &cluster.servers[..2] {
         operation(server);
     }
     // A new connection compares the identity of the server with the stored identity.
-    let new_client = connect_to_all(cluster.direct()).await;
+    let new_client = connect_to_all(cluster.direct_builder()).await;
     assert!(new_client.lock(NAME).try_acquire().await.expect("all nodes vote").is_none());
     hold_once(&new_client, "other").await;
     lease.extend().await.expect("no node forgot the lease");
     hold_once(&client, "other").await;
-    assert_eq!(epochs(&cluster), before, "a node was taken for restarted");
+    assert_eq!(epochs(&cluster), epochs_before, "a client believes that a node has restarted");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -105,8 +106,8 @@ async fn a_backup_of_two_of_three_nodes_stops_no_client() {
 async fn a_replica_that_attaches_and_detaches_stops_no_client() {
     assert_no_memory_loss(|server| {
         let replica = RedisServer::builder().start();
-        attach(&replica, server);
-        detach(&replica);
+        make_replica(&replica, server);
+        make_master(&replica);
     })
     .await;
 }
@@ -115,12 +116,12 @@ async fn a_replica_that_attaches_and_detaches_stops_no_client() {
 async fn a_rollback_under_an_idle_connection_gives_no_second_holder() {
     let copied = CopiedCluster::start().await;
     let (holder, rival) =
-        (connect_to_all(copied.cluster.direct()).await, connect_to_all(copied.cluster.direct()).await);
+        (connect_to_all(copied.cluster.direct_builder()).await, connect_to_all(copied.cluster.direct_builder()).await);
     let lease = holder.lock(NAME).acquire().await.expect("all nodes vote");
     copied.roll_back(0);
     copied.roll_back(1);
-    let second = rival.lock(NAME).try_acquire().await;
-    assert!(!matches!(second, Ok(Some(_))), "a second client got the lock while this lease is held: {lease:?}");
+    let second_attempt = rival.lock(NAME).try_acquire().await;
+    assert!(!matches!(second_attempt, Ok(Some(_))), "a second client got the lock while this lease is held: {lease:?}");
     wait_until_quarantined(&rival, 0).await;
     wait_until_quarantined(&rival, 1).await;
 }
@@ -129,7 +130,7 @@ async fn a_rollback_under_an_idle_connection_gives_no_second_holder() {
 async fn without_tracking_an_idle_connection_notices_a_rollback() {
     let copied = CopiedCluster::start().await;
     copied.forbid_tracking();
-    let client = connect_to_all(copied.cluster.direct()).await;
+    let client = connect_to_all(copied.cluster.direct_builder()).await;
     copied.roll_back(0);
     wait_until_quarantined(&client, 0).await;
 }
@@ -138,7 +139,7 @@ async fn without_tracking_an_idle_connection_notices_a_rollback() {
 async fn without_tracking_a_busy_connection_notices_a_rollback() {
     let copied = CopiedCluster::start().await;
     copied.forbid_tracking();
-    let client = connect_to_all(copied.cluster.direct()).await;
+    let client = connect_to_all(copied.cluster.direct_builder()).await;
     let is_done = Arc::new(AtomicBool::new(false));
     let work = tokio::spawn({
         let (client, is_done) = (client.clone(), Arc::clone(&is_done));
@@ -156,24 +157,24 @@ async fn without_tracking_a_busy_connection_notices_a_rollback() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_was_a_replica_before_init_lost_no_memory() {
-    let setup = RedisServer::builder().config("repl-diskless-sync-delay", "0");
-    let (servers, other) = (setup.start_many(3), setup.start());
-    attach(&servers[0], &other);
-    detach(&servers[0]);
-    let cluster = ProxiedCluster::of_servers(servers).await;
-    let before = epochs(&cluster);
-    hold_once(&connect_to_all(cluster.direct()).await, NAME).await;
-    // When the first replica attaches, the server sets the fields of its earlier master to zeros.
-    let replica = setup.start();
-    attach(&replica, &cluster.servers[0]);
-    hold_once(&connect_to_all(cluster.direct()).await, NAME).await;
-    assert_eq!(epochs(&cluster), before);
+    let server_builder = RedisServer::builder().config("repl-diskless-sync-delay", "0");
+    let (servers, other_master) = (server_builder.start_many(3), server_builder.start());
+    make_replica(&servers[0], &other_master);
+    make_master(&servers[0]);
+    let cluster = ProxiedCluster::with_servers(servers).await;
+    let epochs_before = epochs(&cluster);
+    hold_once(&connect_to_all(cluster.direct_builder()).await, NAME).await;
+    // When a server gets its first replica, it sets the fields about its own earlier master to zeros.
+    let replica = server_builder.start();
+    make_replica(&replica, &cluster.servers[0]);
+    hold_once(&connect_to_all(cluster.direct_builder()).await, NAME).await;
+    assert_eq!(epochs(&cluster), epochs_before);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_connection_notices_that_a_node_was_emptied() {
     let cluster = ProxiedCluster::start(3).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     assert_eq!(cluster.servers[0].cli(&["FLUSHALL"]), "OK");
     wait_until_quarantined(&client, 0).await;
 }
@@ -181,8 +182,8 @@ async fn an_idle_connection_notices_that_a_node_was_emptied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_notices_a_restart_that_keeps_all_data() {
     let servers = RedisServer::builder().rdb().start_many(3);
-    let cluster = ProxiedCluster::of_servers(servers).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let cluster = ProxiedCluster::with_servers(servers).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     cluster.servers[0].shutdown_save();
     cluster.servers[0].restart();
     wait_until_quarantined(&client, 0).await;
@@ -205,15 +206,16 @@ fn state_read_count(server: &RedisServer) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_check_of_unchanged_memory_keeps_the_connection() {
     let cluster = ProxiedCluster::start(3).await;
-    let _idle = connect_to_all(cluster.direct()).await;
-    let busy = connect_to_all(cluster.direct()).await;
-    let (before, reads_before) = (subscribed_connections(&cluster.servers[0]), state_read_count(&cluster.servers[0]));
-    assert_eq!(before.len(), 2);
+    let _idle_client = connect_to_all(cluster.direct_builder()).await;
+    let busy_client = connect_to_all(cluster.direct_builder()).await;
+    let (connections_before, reads_before) =
+        (subscribed_connections(&cluster.servers[0]), state_read_count(&cluster.servers[0]));
+    assert_eq!(connections_before.len(), 2);
     // The scripts of a handshake read the state, too, but there is no handshake here.
     while state_read_count(&cluster.servers[0]) < reads_before + 4 {
-        hold_once(&busy, NAME).await;
+        hold_once(&busy_client, NAME).await;
     }
-    assert_eq!(subscribed_connections(&cluster.servers[0]), before);
+    assert_eq!(subscribed_connections(&cluster.servers[0]), connections_before);
 }
 
 /// A policy that evicts only keys with a time to live evicts votes, but keeps the epoch of the node.

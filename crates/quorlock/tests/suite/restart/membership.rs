@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock::{Client, ClientBuilder, ConnectError, Silence};
 use quorlock_testkit::eventually_async;
 
-use crate::common::long_leases::wait_for_silence;
+use crate::common::long_timeouts::wait_for_silence;
 use crate::common::observe::stored_state;
 use crate::common::{Cluster, MAX_TTL, builder};
 
@@ -13,15 +13,15 @@ use crate::common::{Cluster, MAX_TTL, builder};
 ///
 /// Tries again if a slow node has not replied in time, because `connect_lazy` then succeeds.
 async fn unfit_nodes(builder: ClientBuilder) -> Vec<(String, String)> {
-    let mut unfit = Vec::new();
+    let mut refused = Vec::new();
     eventually_async("the client to be refused", async || {
         if let Err(ConnectError::Unfit { nodes }) = builder.clone().connect_lazy().await {
-            unfit = nodes;
+            refused = nodes;
         }
-        !unfit.is_empty()
+        !refused.is_empty()
     })
     .await;
-    unfit
+    refused
 }
 
 /// Connects to a cluster with an unfit node, and acquires a lock without it. Returns the client and the reason.
@@ -61,27 +61,30 @@ async fn other_constants_are_refused_with_both_values() {
 #[tokio::test]
 async fn a_node_of_another_cluster_does_not_vote() {
     let clusters = [Cluster::start(3).await, Cluster::start(3).await, Cluster::start(3).await];
-    let [ours, theirs, _] = &clusters;
-    let foreign_node = &theirs.servers[0];
-    let mixed = [ours.servers[0].url(), ours.servers[1].url(), foreign_node.url()];
-    let (_client, reason) = connect_with_unfit_node(builder().nodes(mixed), 2).await;
-    let name =
+    let [our_cluster, their_cluster, _] = &clusters;
+    let foreign_node = &their_cluster.servers[0];
+    let mixed_urls = [our_cluster.servers[0].url(), our_cluster.servers[1].url(), foreign_node.url()];
+    let (_client, reason) = connect_with_unfit_node(builder().nodes(mixed_urls), 2).await;
+    let cluster_name =
         |cluster: &Cluster| stored_state(&cluster.servers[0], "").expect("the node belongs to a cluster").cluster;
-    let expected =
-        format!("it belongs to the cluster {}, but the majority of the nodes belongs to {}", name(theirs), name(ours));
+    let expected = format!(
+        "it belongs to the cluster {}, but the majority of the nodes belongs to {}",
+        cluster_name(their_cluster),
+        cluster_name(our_cluster)
+    );
     assert_eq!(reason, format!("unfit: {expected}"));
     assert_eq!(foreign_node.keys("quorlock~fence:*"), Vec::<String>::new());
 
-    let unfit = unfit_nodes(builder().nodes(clusters.iter().map(|cluster| cluster.servers[0].url()))).await;
-    assert_eq!(unfit.len(), 3, "not all nodes of three different clusters are unfit: {unfit:?}");
+    let refused_nodes = unfit_nodes(builder().nodes(clusters.iter().map(|cluster| cluster.servers[0].url()))).await;
+    assert_eq!(refused_nodes.len(), 3, "not all nodes of three different clusters are unfit: {refused_nodes:?}");
 }
 
 #[tokio::test]
 async fn a_server_with_two_urls_has_one_vote() {
     let cluster = Cluster::start(3).await;
-    let [a, b, _] = cluster.urls().try_into().expect("there are three nodes");
-    let alias = a.replace("127.0.0.1", "localhost");
-    let client = builder().nodes([&a, &b, &alias]).connect_lazy().await.expect("two servers are a majority");
+    let [url_a, url_b, _] = cluster.urls().try_into().expect("there are three nodes");
+    let alias = url_a.replace("127.0.0.1", "localhost");
+    let client = builder().nodes([&url_a, &url_b, &alias]).connect_lazy().await.expect("two servers are a majority");
     eventually_async("one of the two URLs to be refused", async || {
         let nodes = client.nodes();
         let silences = [&nodes[0].1, &nodes[2].1].into_iter().flatten();
@@ -90,8 +93,11 @@ async fn a_server_with_two_urls_has_one_vote() {
     .await;
     client.lock("a").acquire().await.expect("a majority votes").release().await.expect("a majority answers");
     // Two databases of one server are not two nodes.
-    let unfit = unfit_nodes(builder().nodes([&a, &format!("{a}/1"), &format!("{a}/2")])).await;
-    assert!(unfit.iter().all(|(_, reason)| reason.contains(&format!("the same server as {a}"))), "{unfit:?}");
+    let refused_nodes = unfit_nodes(builder().nodes([&url_a, &format!("{url_a}/1"), &format!("{url_a}/2")])).await;
+    assert!(
+        refused_nodes.iter().all(|(_, reason)| reason.contains(&format!("the same server as {url_a}"))),
+        "{refused_nodes:?}"
+    );
 }
 
 #[tokio::test]

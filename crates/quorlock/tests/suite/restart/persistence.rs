@@ -36,14 +36,14 @@ async fn a_restart_from_an_append_only_file_is_noticed() {
     client.init_cluster().await.expect("a new cluster can be initialized");
     let lease = client.lock(NAME).acquire().await.expect("all nodes vote");
     let fence = lease.fence().map(Fence::get).expect("the lease is held");
-    let before = stored_state(&servers[2], NAME).expect("the node belongs to a cluster");
-    assert!(before.floor.is_some());
+    let state_before = stored_state(&servers[2], NAME).expect("the node belongs to a cluster");
+    assert!(state_before.floor.is_some());
 
     servers[2].restart();
     wait_until_quarantined(&client, 2).await;
-    let after = stored_state(&servers[2], NAME).expect("the node belongs to the cluster again");
-    assert_ne!(after.epoch, before.epoch, "the client did not notice the restart");
-    assert_eq!(after.cluster, before.cluster);
+    let state_after = stored_state(&servers[2], NAME).expect("the node belongs to the cluster again");
+    assert_ne!(state_after.epoch, state_before.epoch, "the client did not notice the restart");
+    assert_eq!(state_after.cluster, state_before.cluster);
     assert_eq!(stored_fence(&servers[2], NAME), Some(fence), "the node did not read its file");
     lease.release().await.expect("the other two nodes answer");
 
@@ -64,39 +64,42 @@ async fn fences_grow_when_the_nodes_clocks_step_back_at_a_restart() {
     restart_without_a_fence(&servers, || clock.set_offset_micros(-900_000)).await;
 }
 
-/// Three nodes, A to C. A and C grant a lease with a fence above the clocks. B never gets this fence. C restarts from a
-/// snapshot without this fence. A dies, so B and C grant the next lease, whose fence must be higher.
+/// Three nodes, A to C. A and C grant a lease with a fence above their clocks. B never gets this fence. C restarts from
+/// a snapshot without this fence. A dies, so B and C grant the next lease, whose fence must be higher.
 async fn restart_without_a_fence(servers: &[RedisServer], before_restart: impl FnOnce()) {
     let [a, b, c] = servers else { panic!("there are not three servers") };
     let client = connect(&urls(servers)).await;
     client.init_cluster().await.expect("a new cluster can be initialized");
-    let early = next_fence(&client).await;
+    let early_fence = next_fence(&client).await;
     c.save();
-    let before = stored_state(c, NAME).expect("the node belongs to a cluster");
+    let state_before = stored_state(c, NAME).expect("the node belongs to a cluster");
 
     let proxy_of_b = Proxy::start(b.addr());
     proxy_of_b.refuse(true);
-    let without_b = connect(&[a.url(), proxy_of_b.url(), c.url()]).await;
+    let client_without_b = connect(&[a.url(), proxy_of_b.url(), c.url()]).await;
     let high_fence = wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 8 / 10;
     raise_stored_fence(a, NAME, high_fence);
     raise_stored_fence(c, NAME, high_fence);
-    let last = next_fence(&without_b).await;
-    assert!(last > high_fence && stored_fence(b, NAME) < Some(last), "B has stored fence {last}");
+    let last_fence = next_fence(&client_without_b).await;
+    assert!(last_fence > high_fence && stored_fence(b, NAME) < Some(last_fence), "B has stored fence {last_fence}");
 
     c.kill();
     before_restart();
     c.restart();
-    assert_eq!(stored_fence(c, NAME), Some(early), "the snapshot is not old");
+    assert_eq!(stored_fence(c, NAME), Some(early_fence), "the snapshot is not old");
     wait_until_quarantined(&client, 2).await;
-    let after = stored_state(c, NAME).expect("the node belongs to the cluster again");
-    assert!(after.epoch != before.epoch && after.floor.is_none(), "the client did not notice the restart");
+    let state_after = stored_state(c, NAME).expect("the node belongs to the cluster again");
+    assert!(
+        state_after.epoch != state_before.epoch && state_after.floor.is_none(),
+        "the client did not notice the restart"
+    );
 
     wait_until_node_votes(&client, 2).await;
     let floor = stored_state(c, NAME).and_then(|state| state.floor).expect("the node may vote");
-    assert!(floor > last, "the floor {floor} is not above the granted fence {last}");
+    assert!(floor > last_fence, "the floor {floor} is not above the granted fence {last_fence}");
     a.kill();
-    let next = next_fence(&client).await;
-    assert!(next > last, "fence {next} after fence {last}");
+    let fence = next_fence(&client).await;
+    assert!(fence > last_fence, "fence {fence} after fence {last_fence}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,11 +120,11 @@ async fn restart_single_node(server: &RedisServer, before_restart: impl FnOnce()
     let client = connect(&[server.url()]).await;
     let mut fences = vec![next_fence(&client).await];
     server.save();
-    let before = stored_state(server, NAME).expect("the node belongs to a cluster");
-    let floor = before.floor.expect("the node may vote");
+    let state_before = stored_state(server, NAME).expect("the node belongs to a cluster");
+    let floor = state_before.floor.expect("the node may vote");
     eventually_async("the clock to pass the floor", async || wall_micros() > floor).await;
-    // Make the next fences higher than the clock of the node. After the restart, a fence from the clock alone would
-    // then be too low.
+    // Make the next fences higher than the clock of the node. A fence from the clock alone would be too low after the
+    // restart.
     raise_stored_fence(server, NAME, wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 * 9 / 10);
     for _ in 0..50 {
         fences.push(next_fence(&client).await);
@@ -131,13 +134,13 @@ async fn restart_single_node(server: &RedisServer, before_restart: impl FnOnce()
     before_restart();
     server.restart();
     assert_eq!(stored_fence(server, NAME), Some(fences[0]), "the snapshot is not old");
-    // Acquire with the old client, and below with a new client.
+    // Acquire first with the old client, and then with a new client.
     fences.push(next_fence(&client).await);
-    let after = stored_state(server, NAME).expect("the node belongs to the cluster again");
-    assert_ne!(after.epoch, before.epoch, "the client did not notice the restart");
-    assert_eq!(after.quarantine_elapsed, Duration::ZERO, "the node was in quarantine");
+    let state_after = stored_state(server, NAME).expect("the node belongs to the cluster again");
+    assert_ne!(state_after.epoch, state_before.epoch, "the client did not notice the restart");
+    assert_eq!(state_after.quarantine_elapsed, Duration::ZERO, "the node was in quarantine");
     fences.push(next_fence(&connect(&[server.url()]).await).await);
-    // Once more, from the same snapshot.
+    // Restart a second time from the same snapshot.
     server.restart();
     fences.push(next_fence(&client).await);
     assert!(fences.is_sorted_by(|earlier, later| earlier < later), "{fences:?}");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use quorlock::{AcquireError, Lock, NodeVote, Retry, Silence};
 use quorlock_testkit::{RedisServer, eventually_async};
 
-use crate::common::long_leases::connect_to_all;
+use crate::common::long_timeouts::connect_to_all;
 use crate::common::observe::{stored_state, wait_until_node_votes, wait_until_quarantined};
 use crate::common::{Cluster, MAX_TTL, builder, lock_keys};
 use crate::scenarios::restarted_node::{self, C};
@@ -47,10 +47,10 @@ async fn a_node_restarted_empty_votes_only_after_max_ttl() {
     let client = cluster.client().await;
     let server = &cluster.servers[2];
     let lock = client.lock("busy");
-    let before = stored_state(server, "busy").expect("the node belongs to a cluster");
+    let state_before = stored_state(server, "busy").expect("the node belongs to a cluster");
 
     server.kill();
-    let restarted = Instant::now();
+    let restarted_at = Instant::now();
     server.restart_empty();
     let mut checks = 0;
     eventually_async("the node to vote again", async || {
@@ -59,7 +59,7 @@ async fn a_node_restarted_empty_votes_only_after_max_ttl() {
         let Some(state) = stored_state(server, "busy") else { return false };
         drop(lease);
         checks += 1;
-        assert_ne!(state.epoch, before.epoch, "a new memory has a new epoch");
+        assert_ne!(state.epoch, state_before.epoch, "a new memory has a new epoch");
         assert!(
             state.quarantine_elapsed >= MAX_TTL || state.floor.is_none(),
             "the node may vote after {:?}",
@@ -70,7 +70,7 @@ async fn a_node_restarted_empty_votes_only_after_max_ttl() {
     })
     .await;
     assert!(checks > 1, "the node could vote at the first check");
-    assert!(restarted.elapsed() >= MAX_TTL, "the node voted {:?} after its restart", restarted.elapsed());
+    assert!(restarted_at.elapsed() >= MAX_TTL, "the node voted {:?} after its restart", restarted_at.elapsed());
 
     // The vote of the restarted node counts again: without this vote there is no majority.
     wait_until_node_votes(&client, 2).await;
@@ -88,22 +88,24 @@ async fn an_acquire_of_a_plain_lock_notices_a_flushed_node() {
     assert_flush_is_noticed(Lock::plain).await;
 }
 
-async fn assert_flush_is_noticed(kind: impl Fn(Lock) -> Lock) {
+/// Deletes the data of a node. Checks that the next acquire notices this, and that the node does not vote before its
+/// quarantine ends.
+async fn assert_flush_is_noticed(with_kind: impl Fn(Lock) -> Lock) {
     let cluster = Cluster::start(3).await;
     let builder = cluster.builder().ttl(MAX_TTL).node_deadline(MAX_TTL / 2).retry(Retry::ONCE);
     let client = connect_to_all(builder).await;
-    let lock = kind(client.lock("shared"));
+    let lock = with_kind(client.lock("shared"));
     // Another program holds the key on one node, so that the vote of the flushed node would be needed for a majority.
     set_key(&cluster.servers[0], "quorlock:shared");
     drop(lock.acquire().await.expect("the other two nodes are a majority"));
     let is_free = async || cluster.servers[1..].iter().all(|server| lock_keys(server).is_empty());
     eventually_async("the lock to be free", is_free).await;
 
-    let flushed = Instant::now();
+    let flushed_at = Instant::now();
     cluster.servers[2].command(&["FLUSHALL"]);
-    let refused = lock.acquire().await.expect_err("the flushed node's vote does not count");
-    let AcquireError::Held(held) = &refused else { panic!("{refused:?}") };
-    assert!(matches!(held.tally.votes[2], NodeVote::Silent(_)), "{refused}");
+    let error = lock.acquire().await.expect_err("the flushed node's vote does not count");
+    let AcquireError::Held(held) = &error else { panic!("{error:?}") };
+    assert!(matches!(held.tally.votes[2], NodeVote::Silent(_)), "{error}");
     eventually_async("the flushed node to release its vote", async || lock_keys(&cluster.servers[2]).is_empty()).await;
 
     wait_until_quarantined(&client, 2).await;
@@ -115,9 +117,9 @@ async fn assert_flush_is_noticed(kind: impl Fn(Lock) -> Lock) {
     })
     .await;
     assert!(
-        flushed.elapsed() >= MAX_TTL,
+        flushed_at.elapsed() >= MAX_TTL,
         "the vote of the flushed node counted {:?} after the flush",
-        flushed.elapsed()
+        flushed_at.elapsed()
     );
 }
 

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use quorlock::{AcquireError, ConnectError, MemoryNodes, ReconfigureError};
 use quorlock_testkit::{RedisServer, eventually_async};
 
-use crate::common::long_leases::wait_until_all_vote;
+use crate::common::long_timeouts::wait_until_all_vote;
 use crate::common::observe::{stored_state, wait_until_quarantined};
 use crate::common::{Cluster, MAX_TTL, TTL, builder};
 
 /// A new maximum ttl, which is longer than the old one.
-const LONGER: Duration = Duration::from_secs(4);
+const LONGER_MAX_TTL: Duration = Duration::from_secs(4);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn new_constants_take_effect_after_the_longer_quarantine() {
@@ -20,8 +20,8 @@ async fn new_constants_take_effect_after_the_longer_quarantine() {
     let lease = old_client.lock("job").ttl(TTL).acquire().await.expect("all nodes vote");
     let fence = lease.fence().expect("the lease is held");
 
-    let reconfigured = Instant::now();
-    let client = cluster.builder().max_ttl(LONGER).reconfigure().await.expect("all nodes can be reached");
+    let reconfigured_at = Instant::now();
+    let client = cluster.builder().max_ttl(LONGER_MAX_TTL).reconfigure().await.expect("all nodes can be reached");
     for node in 0..3 {
         wait_until_quarantined(&client, node).await;
     }
@@ -35,9 +35,9 @@ async fn new_constants_take_effect_after_the_longer_quarantine() {
     .await;
 
     wait_until_all_vote(&client).await;
-    assert!(reconfigured.elapsed() >= LONGER, "the nodes vote {:?} later", reconfigured.elapsed());
-    let next = client.lock("job").ttl(LONGER).acquire().await.expect("all nodes vote");
-    assert!(next.fence().expect("the lease is held") > fence);
+    assert!(reconfigured_at.elapsed() >= LONGER_MAX_TTL, "the nodes vote {:?} later", reconfigured_at.elapsed());
+    let next_lease = client.lock("job").ttl(LONGER_MAX_TTL).acquire().await.expect("all nodes vote");
+    assert!(next_lease.fence().expect("the lease is held") > fence);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -55,26 +55,26 @@ async fn a_cluster_gains_blank_nodes_and_keeps_its_name() {
 }
 
 #[tokio::test]
-async fn reconfigure_needs_every_node_and_a_majority_of_the_old_ones() {
+async fn reconfigure_needs_every_node_and_a_majority_of_the_old_nodes() {
     let cluster = Cluster::start(5).await;
-    let blank = RedisServer::start_many(3);
+    let blank_servers = RedisServer::start_many(3);
     let urls = |servers: &[RedisServer]| servers.iter().map(RedisServer::url).collect::<Vec<_>>();
     let states = || cluster.servers.iter().map(|server| stored_state(server, "")).collect::<Vec<_>>();
-    let before = states();
+    let states_before = states();
     let reconfigure_error = async |urls: Vec<String>| {
         builder().nodes(urls).reconfigure().await.expect_err("the reconfiguration is refused")
     };
 
-    assert_eq!(reconfigure_error(urls(&blank)).await, ReconfigureError::Blank);
-    let minority = [urls(&cluster.servers[..2]), urls(&blank[..1])].concat();
-    assert_eq!(reconfigure_error(minority).await, ReconfigureError::Minority { present: 2, cluster_nodes: 5 });
+    assert_eq!(reconfigure_error(urls(&blank_servers)).await, ReconfigureError::Blank);
+    let minority_urls = [urls(&cluster.servers[..2]), urls(&blank_servers[..1])].concat();
+    assert_eq!(reconfigure_error(minority_urls).await, ReconfigureError::Minority { present: 2, cluster_nodes: 5 });
     let other_cluster = Cluster::start(1).await;
-    let mixed = [urls(&cluster.servers[..4]), other_cluster.urls()].concat();
-    assert_eq!(reconfigure_error(mixed).await, ReconfigureError::Mixed);
-    blank[0].kill();
-    let dead = reconfigure_error([urls(&cluster.servers), urls(&blank[..1])].concat()).await;
-    assert!(matches!(&dead, ReconfigureError::Failed { nodes } if nodes[0].0 == blank[0].url()), "{dead}");
-    assert_eq!(states(), before, "a refused reconfiguration changed a node");
+    let mixed_urls = [urls(&cluster.servers[..4]), other_cluster.urls()].concat();
+    assert_eq!(reconfigure_error(mixed_urls).await, ReconfigureError::Mixed);
+    blank_servers[0].kill();
+    let error = reconfigure_error([urls(&cluster.servers), urls(&blank_servers[..1])].concat()).await;
+    assert!(matches!(&error, ReconfigureError::Failed { nodes } if nodes[0].0 == blank_servers[0].url()), "{error}");
+    assert_eq!(states(), states_before, "a refused reconfiguration changed a node");
 }
 
 #[tokio::test]
@@ -106,7 +106,7 @@ async fn a_reconfigured_single_node_keeps_its_votes_and_votes_at_once() {
     let old_client = builder_with(MAX_TTL).connect_lazy().await.expect("the node is blank");
     let lease = old_client.lock("held").ttl(MAX_TTL).acquire().await.expect("the lock is free");
     let fence = lease.fence().expect("the lease is held");
-    let client = builder_with(LONGER).reconfigure().await.expect("the node can be reached");
+    let client = builder_with(LONGER_MAX_TTL).reconfigure().await.expect("the node can be reached");
     wait_until_all_vote(&client).await;
     assert!(client.lock("held").try_acquire().await.expect("the node votes").is_none(), "the node lost its vote");
     let new_lease = client.lock("free").acquire().await.expect("the node votes");

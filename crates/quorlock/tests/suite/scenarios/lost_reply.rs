@@ -5,7 +5,7 @@ use quorlock_testkit::{Proxy, eventually_async};
 
 use super::{LONG, NAME, NewBuilder, ScenarioCluster};
 use crate::common::lock_keys;
-use crate::common::long_leases::connect_to_all;
+use crate::common::long_timeouts::connect_to_all;
 
 /// Runs the scenario. Returns whether A still has the vote after the client has delivered all its releases.
 pub async fn leaves_a_vote(new_builder: NewBuilder<'_>) -> bool {

@@ -10,7 +10,7 @@ use crate::common::observe::{raise_stored_fence, wall_micros};
 pub async fn run(new_builder: NewBuilder<'_>) -> [Fence; 2] {
     let cluster = ScenarioCluster::start(3, new_builder).await;
     let (first_client, second_client) = (cluster.client_without(&[2]).await, cluster.client_without(&[0]).await);
-    // Above the clocks of B and C, but within the allowed clock skew.
+    // This fence is above the clocks of B and C, but within the allowed clock skew.
     let high_fence = wall_micros() + MAX_CLOCK_SKEW.as_micros() as u64 / 2;
     raise_stored_fence(&cluster.servers[0], NAME, high_fence);
 

@@ -7,7 +7,7 @@ use quorlock::{Drift, Lease};
 use quorlock_testkit::{Proxy, eventually_async};
 
 use super::{NAME, NewBuilder, ScenarioCluster};
-use crate::common::long_leases::connect_to_all;
+use crate::common::long_timeouts::connect_to_all;
 
 const TTL: Duration = Duration::from_secs(6);
 /// The delay in each direction. It is also the age of a vote when the reply arrives.

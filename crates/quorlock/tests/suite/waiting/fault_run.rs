@@ -1,4 +1,4 @@
-//! Runs in which several clients use one lock while the network loses messages, a node is down, and clients die.
+//! A fault run: several clients use one lock while the network loses messages, a node is down, and clients die.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +8,7 @@ use quorlock::{AcquireError, Client, Lease, Progress};
 use quorlock_testkit::{Loss, Proxy, RedisServer};
 use tokio::sync::Notify;
 
-use super::history::{History, Hold, Turn};
+use super::lease_history::{HeldPeriod, HoldMode, LeaseHistory};
 use crate::common::builder;
 use crate::common::random::Random;
 
@@ -27,11 +27,11 @@ pub(crate) enum LockKind {
 }
 
 impl LockKind {
-    /// Acquires the lock. Notifies `is_waiting` whenever the acquire has to wait.
-    async fn acquire(self, client: &Client, is_waiting: Arc<Notify>) -> Result<Lease, AcquireError> {
+    /// Acquires the lock. Notifies `wait_started` whenever the acquire has to wait.
+    async fn acquire(self, client: &Client, wait_started: Arc<Notify>) -> Result<Lease, AcquireError> {
         let observer = move |progress: &Progress| {
             if let Progress::Waiting(_) = progress {
-                is_waiting.notify_one();
+                wait_started.notify_one();
             }
         };
         match self {
@@ -43,14 +43,14 @@ impl LockKind {
     }
 
     /// How the lease holds the lock.
-    fn hold(self, lease: &Lease) -> Hold {
+    fn hold_mode(self, lease: &Lease) -> HoldMode {
         match self {
-            Self::Exclusive | Self::Write => Hold::Exclusive,
-            Self::Read => Hold::Shared,
+            Self::Exclusive | Self::Write => HoldMode::Exclusive,
+            Self::Read => HoldMode::Shared,
             Self::Slot { permits } => {
                 let slot = lease.slot().expect("a semaphore's lease has a slot");
                 assert!(slot < permits, "slot {slot} of {permits}");
-                Hold::Slot(slot)
+                HoldMode::Slot(slot)
             }
         }
     }
@@ -59,11 +59,11 @@ impl LockKind {
 /// The size and the seed of a run.
 #[derive(Clone, Copy)]
 pub(crate) struct RunSettings {
-    /// The number of clients. Each client dies in one of its turns, and a new client replaces it. Every third client
-    /// dies while it waits, the others while they hold the lock.
+    /// The number of clients. Each client dies during one of its leases, and a new client replaces it. Every third
+    /// client dies while it waits, the others while they hold the lock.
     pub(crate) clients: usize,
     /// The number of leases that each client acquires.
-    pub(crate) turns: usize,
+    pub(crate) leases_per_client: usize,
     pub(crate) seed: u64,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct RunSettings {
 pub(crate) struct FaultRun {
     servers: Vec<RedisServer>,
     settings: RunSettings,
-    pub(crate) history: History,
+    pub(crate) history: LeaseHistory,
     died_waiting: AtomicUsize,
     died_holding: AtomicUsize,
     /// All clients, including dead clients. The proxies of a dead client must block its messages until the run ends.
@@ -104,7 +104,7 @@ impl FaultRun {
         let run = Arc::new(Self {
             servers,
             settings,
-            history: History::default(),
+            history: LeaseHistory::default(),
             died_waiting: AtomicUsize::new(0),
             died_holding: AtomicUsize::new(0),
             clients: Mutex::default(),
@@ -117,10 +117,10 @@ impl FaultRun {
         }
         let [died_waiting, died_holding] =
             [&run.died_waiting, &run.died_holding].map(|count| count.load(Ordering::SeqCst));
-        let lost = run.lost_bytes();
+        let lost_bytes = run.lost_bytes();
         println!("{} leases; {died_waiting} clients died waiting, {died_holding} died holding", run.history.len());
-        println!("the network lost {lost} bytes for good");
-        assert!(lost > 0, "the network lost no bytes");
+        println!("the network lost {lost_bytes} bytes for good");
+        assert!(lost_bytes > 0, "the network lost no bytes");
         run
     }
 
@@ -133,11 +133,11 @@ impl FaultRun {
 
     async fn run_client(self: Arc<Self>, number: u64, choose_kind: fn(&mut Random) -> LockKind) {
         let mut random = Random(self.settings.seed ^ number);
-        let turn_of_death = random.below(self.settings.turns);
+        let fatal_lease = random.below(self.settings.leases_per_client);
         let mut client = self.connect(&mut random).await;
-        for turn in 0..self.settings.turns {
+        for lease_index in 0..self.settings.leases_per_client {
             let kind = choose_kind(&mut random);
-            if turn != turn_of_death {
+            if lease_index != fatal_lease {
                 self.hold_once(&client, kind, random.below(20)).await;
                 continue;
             }
@@ -146,8 +146,8 @@ impl FaultRun {
             } else {
                 self.die_holding(&client, kind).await;
             }
-            let dead = std::mem::replace(&mut client, self.connect(&mut random).await);
-            self.clients.lock().expect("the mutex is not poisoned").push(dead);
+            let dead_client = std::mem::replace(&mut client, self.connect(&mut random).await);
+            self.clients.lock().expect("the mutex is not poisoned").push(dead_client);
         }
         self.clients.lock().expect("the mutex is not poisoned").push(client);
     }
@@ -168,9 +168,9 @@ impl FaultRun {
     /// Acquires the lock, holds it for some time, and releases it.
     async fn hold_once(&self, client: &ProxiedClient, kind: LockKind, hold_ms: usize) {
         let lease = kind.acquire(&client.client, Arc::default()).await.expect("a living client gets the lock");
-        let Some(turn) = Turn::begin(&lease, kind.hold(&lease)) else { return };
+        let Some(period) = HeldPeriod::start(&lease, kind.hold_mode(&lease)) else { return };
         tokio::time::sleep(Duration::from_millis(hold_ms as u64)).await;
-        self.history.record(turn.end(&lease));
+        self.history.record(period.end(&lease));
         // If the network loses replies, a majority may not acknowledge the release in time.
         let _ = lease.release().await;
     }
@@ -178,23 +178,23 @@ impl FaultRun {
     /// Acquires the lock with a client that dies while it holds the lock.
     async fn die_holding(&self, client: &ProxiedClient, kind: LockKind) {
         let lease = kind.acquire(&client.client, Arc::default()).await.expect("a living client gets the lock");
-        let turn = Turn::begin(&lease, kind.hold(&lease));
+        let period = HeldPeriod::start(&lease, kind.hold_mode(&lease));
         client.disconnect();
-        if let Some(turn) = turn {
-            self.history.record(turn.abandon(&lease));
+        if let Some(period) = period {
+            self.history.record(period.abandon(&lease));
             self.died_holding.fetch_add(1, Ordering::SeqCst);
         }
     }
 
     /// Acquires the lock with a client that dies as soon as it has to wait. If it need not wait, it dies with the lock.
     async fn die_waiting(&self, client: &ProxiedClient, kind: LockKind) {
-        let is_waiting = Arc::new(Notify::new());
+        let wait_started = Arc::new(Notify::new());
         let mut acquire = tokio::spawn({
-            let (client, is_waiting) = (client.client.clone(), Arc::clone(&is_waiting));
-            async move { kind.acquire(&client, is_waiting).await }
+            let (client, wait_started) = (client.client.clone(), Arc::clone(&wait_started));
+            async move { kind.acquire(&client, wait_started).await }
         });
         let result = tokio::select! {
-            () = is_waiting.notified() => {
+            () = wait_started.notified() => {
                 client.disconnect();
                 acquire.abort();
                 acquire.await
@@ -206,8 +206,8 @@ impl FaultRun {
             Err(_) => drop(self.died_waiting.fetch_add(1, Ordering::SeqCst)),
             Ok(acquired) => {
                 let lease = acquired.expect("a living client gets the lock");
-                if let Some(turn) = Turn::begin(&lease, kind.hold(&lease)) {
-                    self.history.record(turn.abandon(&lease));
+                if let Some(period) = HeldPeriod::start(&lease, kind.hold_mode(&lease)) {
+                    self.history.record(period.abandon(&lease));
                 }
             }
         }

@@ -3,9 +3,9 @@
 use quorlock::{AcquireError, Client, ClientBuilder, Lock, Retry};
 use quorlock_testkit::{Proxy, RedisServer};
 
-use super::queue::{Waiter, expect_all_served, wait_for_queue_length};
+use super::waiters::{Waiter, expect_all_served, wait_for_queue_length};
 use crate::common::Cluster;
-use crate::common::long_leases::{ProxiedCluster, connect_to_all, expect_soon};
+use crate::common::long_timeouts::{ProxiedCluster, connect_to_all, expect_soon};
 
 /// A lock whose waiters never poll: they get the lock only if they receive a hint.
 fn lock_without_polls(client: &Client) -> Lock {
@@ -19,30 +19,30 @@ async fn a_waiter_notices_a_release_at_any_step_of_its_acquire() {
     const HANDOFFS: usize = 200;
     const STEPS: usize = 40;
     let cluster = ProxiedCluster::start(3).await;
-    let clients = [connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await];
+    let clients = [connect_to_all(cluster.direct_builder()).await, connect_to_all(cluster.direct_builder()).await];
     let mut lease = clients[1].lock("job").acquire().await.expect("the lock is free");
     let mut unnoticed = 0;
-    for turn in 0..HANDOFFS {
-        let waiter = &clients[turn % 2];
-        let next = Waiter::start(lock_without_polls(waiter));
-        for _ in 0..turn % STEPS {
+    for handoff in 0..HANDOFFS {
+        let waiting_client = &clients[handoff % 2];
+        let next_waiter = Waiter::start(lock_without_polls(waiting_client));
+        for _ in 0..handoff % STEPS {
             tokio::task::yield_now().await;
         }
         expect_soon(lease.release()).await.expect("all nodes answer");
-        lease = match next.outcome().await {
+        lease = match next_waiter.outcome().await {
             Ok(lease) => lease,
             Err(AcquireError::Held(_)) => {
                 unnoticed += 1;
                 // If the machine stalls for a second, some hints arrive too late.
-                assert!(unnoticed * 10 <= HANDOFFS, "the waiters did not notice {unnoticed} of {turn} releases");
-                expect_soon(waiter.lock("job").acquire()).await.expect("the lock is free")
+                assert!(unnoticed * 10 <= HANDOFFS, "the waiters did not notice {unnoticed} of {handoff} releases");
+                expect_soon(waiting_client.lock("job").acquire()).await.expect("the lock is free")
             }
             Err(error) => panic!("{error}"),
         };
     }
     let hints: u64 = clients.iter().map(|client| client.stats().hints).sum();
     println!("{HANDOFFS} handoffs, {hints} hints, {unnoticed} releases that the waiter did not notice in time");
-    // Most waiters queued before the release, so they got hints from a majority.
+    // Most waiters were queued before the release, so a majority of the nodes sent them hints.
     assert!(hints >= HANDOFFS as u64, "{hints} hints for {HANDOFFS} handoffs");
 }
 
@@ -70,7 +70,7 @@ fn hint_count(clients: &[Client]) -> u64 {
 
 /// Runs [`serve_three_waiters`] as a Redis user with these permissions. Returns the number of hints that the clients
 /// received.
-async fn hint_count_with(permissions: &[&str]) -> u64 {
+async fn hint_count_with_permissions(permissions: &[&str]) -> u64 {
     let cluster = Cluster::start(3).await;
     for server in &cluster.servers {
         let mut command = vec!["ACL", "SETUSER", "limited", "on", ">secret", "~*", "+@all"];
@@ -84,22 +84,22 @@ async fn hint_count_with(permissions: &[&str]) -> u64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_served_without_channel_permissions() {
-    assert_eq!(hint_count_with(&["resetchannels"]).await, 0);
+    assert_eq!(hint_count_with_permissions(&["resetchannels"]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_served_without_publish_and_subscribe() {
-    assert_eq!(hint_count_with(&["allchannels", "-publish", "-subscribe"]).await, 0);
+    assert_eq!(hint_count_with_permissions(&["allchannels", "-publish", "-subscribe"]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_are_served_without_publish() {
-    assert_eq!(hint_count_with(&["allchannels", "-publish"]).await, 0);
+    assert_eq!(hint_count_with_permissions(&["allchannels", "-publish"]).await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_with_all_permissions_receive_hints() {
-    assert!(hint_count_with(&["allchannels"]).await > 0);
+    assert!(hint_count_with_permissions(&["allchannels"]).await > 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

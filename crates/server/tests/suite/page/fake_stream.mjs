@@ -1,4 +1,4 @@
-// A fake stream of events. The claim chooses the events; the format is that of the service.
+// A fake stream of events. The claim chooses the events. Their format is that of the service.
 
 import { Caller } from './visit.mjs';
 

@@ -11,9 +11,9 @@ const axe = require.resolve('axe-core/axe.min.js');
 /** The longest wait for a step, which is longer than any step takes on a busy machine. */
 const WAIT_MAX_MS = 120_000;
 /** A ttl that is longer than any claim takes. The services of these tests allow this ttl. */
-export const LONG_MS = 3_600_000;
+export const LONG_TTL_MS = 3_600_000;
 /** The browser's message about a 503 reply, which the service sends if the nodes are slow. It does not fail the claim. */
-const IS_503 = /^Failed to load resource: .* status of 503/;
+const STATUS_503 = /^Failed to load resource: .* status of 503/;
 
 export class Visit {
   /** The errors and warnings in the console of the browser. */
@@ -57,9 +57,9 @@ export class Visit {
 
   /** Waits until an element with this text is visible, and returns the element. */
   async waitForText(selector, text) {
-    const found = this.page.locator(selector).filter({ hasText: text }).first();
-    await found.waitFor();
-    return found;
+    const element = this.page.locator(selector).filter({ hasText: text }).first();
+    await element.waitFor();
+    return element;
   }
 
   /** Waits until no element with this text exists. */
@@ -89,18 +89,18 @@ export class Visit {
     // The content security policy would block a script element, so axe is evaluated directly.
     await this.page.evaluate(await readFile(axe, 'utf8'));
     const { violations } = await this.page.evaluate(() => globalThis.axe.run());
-    const serious = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
-    const problems = serious.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html.slice(0, 160))]);
+    const seriousViolations = violations.filter(({ impact }) => ['serious', 'critical'].includes(impact));
+    const problems = seriousViolations.map(({ id, nodes }) => [id, ...nodes.map((node) => node.html.slice(0, 160))]);
     assert.deepEqual(problems, [], state);
   }
 
   /** Ends the visit, and checks the console and the requests. `expected` matches errors that the claim itself has caused. */
   async end(expected = /^$/) {
     await this.browser.close();
-    const consoleErrors = this.consoleErrors.filter((error) => !expected.test(error) && !IS_503.test(error));
+    const consoleErrors = this.consoleErrors.filter((error) => !expected.test(error) && !STATUS_503.test(error));
     assert.deepEqual(consoleErrors, [], 'the page logged errors');
-    const foreign = this.requestedUrls.filter((url) => !url.startsWith(`${this.address}/`) && !url.startsWith('data:'));
-    assert.deepEqual(foreign, [], 'the page sent requests to other hosts');
+    const foreignUrls = this.requestedUrls.filter((url) => !url.startsWith(`${this.address}/`) && !url.startsWith('data:'));
+    assert.deepEqual(foreignUrls, [], 'the page sent requests to other hosts');
   }
 }
 

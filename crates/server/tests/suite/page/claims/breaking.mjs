@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 
 import { TestProxy } from '../test_proxy.mjs';
 import { FakeStream } from '../fake_stream.mjs';
-import { address, caller } from '../test.mjs';
-import { LONG_MS, Visit } from '../visit.mjs';
+import { address, caller } from '../rust_test.mjs';
+import { LONG_TTL_MS, Visit } from '../visit.mjs';
 
 /** Types a reason and the name of the lock into the dialog. */
 async function fillIn(page, name) {
@@ -32,14 +32,14 @@ export const breaking = {
   async a_break_shows_the_number_of_holds_it_ends() {
     const readers = [];
     for (const label of ['ann', 'bob', 'cleo']) {
-      readers.push(await caller.lock({ name: 'read', mode: 'shared', ttl_ms: LONG_MS, label }));
+      readers.push(await caller.lock({ name: 'read', mode: 'shared', ttl_ms: LONG_TTL_MS, label }));
     }
     const owner = 'owner-0123456789abcdef0123456789abcdef';
-    for (let entry = 0; entry < 2; entry += 1) await caller.lock({ name: 'owned', ttl_ms: LONG_MS, owner, label: 'dora' });
+    for (let entry = 0; entry < 2; entry += 1) await caller.lock({ name: 'owned', ttl_ms: LONG_TTL_MS, owner, label: 'dora' });
     for (const label of ['eve', 'finn']) {
-      await caller.lock({ name: 'slots', mode: 'slots', slots: 5, ttl_ms: LONG_MS, label });
+      await caller.lock({ name: 'slots', mode: 'slots', slots: 5, ttl_ms: LONG_TTL_MS, label });
     }
-    await caller.lock({ name: 'alone', ttl_ms: LONG_MS, label: 'gus' });
+    await caller.lock({ name: 'alone', ttl_ms: LONG_TTL_MS, label: 'gus' });
     const visit = await Visit.begin(address);
     const { page } = visit;
     const dialog = page.locator('dialog');
@@ -68,7 +68,7 @@ export const breaking = {
   },
 
   async a_break_ends_only_the_named_holds() {
-    const first = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the first' });
+    const first = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the first' });
     const visit = await Visit.begin(address);
     const { page } = visit;
     const [submit, refresh] = [page.locator('dialog button[type=submit]'), page.locator('dialog .refresh')];
@@ -80,7 +80,7 @@ export const breaking = {
     await caller.release(first);
     await visit.waitForText('dialog .trouble', 'The lock has no holder any more');
     assert.ok((await submit.isDisabled()) && (await refresh.isDisabled()));
-    const second = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the second' });
+    const second = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the second' });
     await visit.waitForText('dialog .trouble', 'The holder has changed');
     await page.keyboard.press('Enter');
     await page.fill('#break-reason', 'its host is still on fire');
@@ -99,7 +99,7 @@ export const breaking = {
   },
 
   async a_break_of_an_old_lease_fails_and_must_be_confirmed_again() {
-    const first = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the first' });
+    const first = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the first' });
     const proxy = await TestProxy.open(address);
     const stream = new FakeStream([await FakeStream.readLock(address, first)]);
     proxy.streamHandler = stream.handler;
@@ -111,7 +111,7 @@ export const breaking = {
     await fillIn(page, 'busy');
     // The page gets no event about the new holder.
     await caller.release(first);
-    const second = await caller.lock({ name: 'busy', ttl_ms: LONG_MS, label: 'the second' });
+    const second = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the second' });
     const submit = page.locator('dialog button[type=submit]');
     await visit.waitUntil(
       'the break fails',
@@ -135,7 +135,7 @@ export const breaking = {
   },
 
   async a_break_dialog_closes_with_its_view() {
-    await caller.lock({ name: 'left', ttl_ms: LONG_MS, label: 'somebody' });
+    await caller.lock({ name: 'left', ttl_ms: LONG_TTL_MS, label: 'somebody' });
     const visit = await Visit.begin(address);
     const { page } = visit;
     await visit.open();

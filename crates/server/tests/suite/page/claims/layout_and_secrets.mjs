@@ -4,8 +4,8 @@ import assert from 'node:assert/strict';
 
 import { TestProxy } from '../test_proxy.mjs';
 import { FakeStream } from '../fake_stream.mjs';
-import { address, caller, rest } from '../test.mjs';
-import { LONG_MS, Visit } from '../visit.mjs';
+import { address, caller, otherArguments } from '../rust_test.mjs';
+import { LONG_TTL_MS, Visit } from '../visit.mjs';
 
 const VIEWS = ['locks', 'lock', 'nodes', 'hot', 'history'];
 /** The smallest gap between two labels. Closer labels would read as one. */
@@ -13,7 +13,7 @@ const LABEL_GAP_MIN_PX = 2;
 
 export const layoutAndSecrets = {
   async axe_finds_no_serious_problem() {
-    const held = await caller.lock({ name: 'held/here', ttl_ms: LONG_MS, label: 'somebody' });
+    const held = await caller.lock({ name: 'held/here', ttl_ms: LONG_TTL_MS, label: 'somebody' });
     const abort = new AbortController();
     const waiting = caller.lock({ name: 'held/here', wait_ms: 600_000 }, abort.signal).catch(() => {});
     for (const [width, colorScheme] of [
@@ -47,7 +47,7 @@ export const layoutAndSecrets = {
   async every_view_and_reason_fits_on_a_phone() {
     const name = `a/name/that/is/${'much/'.repeat(20)}too/long`;
     const label = 'a label that is rather long, too, for a phone';
-    const { fence } = await caller.lock({ name, ttl_ms: LONG_MS, label });
+    const { fence } = await caller.lock({ name, ttl_ms: LONG_TTL_MS, label });
     const broken = await caller.postUntilDecided(`/v1/locks/${encodeURIComponent(name)}/break`, { fence, reason: 'on fire' });
     assert.equal(broken.status, 200, JSON.stringify(broken));
     const visit = await Visit.begin(address, { width: 390, height: 844 });
@@ -74,7 +74,7 @@ export const layoutAndSecrets = {
 
   async no_text_is_cut_off() {
     const label = 'x'.repeat(60);
-    const lease = await caller.lock({ name: 'held', ttl_ms: LONG_MS, label });
+    const lease = await caller.lock({ name: 'held', ttl_ms: LONG_TTL_MS, label });
     const proxy = await TestProxy.open(address);
     const held = await FakeStream.readLock(address, lease);
     const [node] = held.nodes;
@@ -134,10 +134,10 @@ export const layoutAndSecrets = {
     });
     await visit.open('/nodes');
     // Within a minute of simulated time, labels move past the edge of the chart.
-    const began = Date.now();
+    const startMs = Date.now();
     let labelsMax = 0;
     for (let second = 0; second < 60; second += 1) {
-      stream.sendLook(began + 1_000 * second);
+      stream.sendLook(startMs + 1_000 * second);
       await new Promise((done) => setTimeout(done, 300));
       const canvases = await page.evaluate(() => [...globalThis.labels.values()]);
       for (const labels of canvases) {
@@ -159,12 +159,12 @@ export const layoutAndSecrets = {
   },
 
   async no_lease_id_is_in_the_page() {
-    const plain = await caller.lock({ name: 'secret', ttl_ms: LONG_MS, label: 'holder' });
+    const plainLease = await caller.lock({ name: 'secret', ttl_ms: LONG_TTL_MS, label: 'holder' });
     const owner = 'owner-0123456789abcdef0123456789abcdef';
-    const owned = await caller.lock({ name: 'owned', ttl_ms: LONG_MS, owner });
+    const ownedLease = await caller.lock({ name: 'owned', ttl_ms: LONG_TTL_MS, owner });
     const key = 'key-0123456789abcdef0123456789abcdef';
-    const keyed = await caller.lock({ name: 'keyed', ttl_ms: LONG_MS, key });
-    const secrets = [plain, owned, keyed].flatMap(({ lease_id }) => [
+    const keyedLease = await caller.lock({ name: 'keyed', ttl_ms: LONG_TTL_MS, key });
+    const secrets = [plainLease, ownedLease, keyedLease].flatMap(({ lease_id }) => [
       lease_id,
       ...lease_id.split(/[.:]/).filter((part) => /^[0-9a-f]{32,}$/i.test(part)),
     ]);
@@ -182,14 +182,14 @@ export const layoutAndSecrets = {
       );
     }
     for (const secret of [...secrets, owner, key]) assert.ok(![...pages, ...visit.requestedUrls].join('\n').includes(secret), secret);
-    await caller.release(plain);
-    await caller.release(owned);
-    await caller.release(keyed);
+    await caller.release(plainLease);
+    await caller.release(ownedLease);
+    await caller.release(keyedLease);
     await visit.end();
   },
 
   async a_bearer_token_is_kept_only_in_the_tab() {
-    const [token] = rest;
+    const [token] = otherArguments;
     const visit = await Visit.begin(address);
     const { page } = visit;
     await page.goto(address);
@@ -226,7 +226,7 @@ export const layoutAndSecrets = {
 
   async foreign_scripts_do_not_run() {
     const name = '<img src=x onerror="document.title=1">';
-    const lease = await caller.lock({ name, ttl_ms: LONG_MS, label: '<script>document.title=2</script>' });
+    const lease = await caller.lock({ name, ttl_ms: LONG_TTL_MS, label: '<script>document.title=2</script>' });
     const visit = await Visit.begin(address);
     const { page } = visit;
     await visit.open();

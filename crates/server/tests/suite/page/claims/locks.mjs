@@ -4,13 +4,13 @@ import assert from 'node:assert/strict';
 
 import { streamManyLocks } from '../many_locks_stream.mjs';
 import { TestProxy } from '../test_proxy.mjs';
-import { address, caller } from '../test.mjs';
-import { LONG_MS, Visit } from '../visit.mjs';
+import { address, caller } from '../rust_test.mjs';
+import { LONG_TTL_MS, Visit } from '../visit.mjs';
 
 /** Returns the seconds in `59 m 58 s` or `8 s`, and NaN for other texts. */
-const seconds = (text) => {
-  const [, minutes = 0, rest = Number.NaN] = /^(?:(\d+) m )?(\d+) s$/.exec(text) ?? [];
-  return 60 * Number(minutes) + Number(rest);
+const parseSeconds = (text) => {
+  const [, minutes = 0, seconds = Number.NaN] = /^(?:(\d+) m )?(\d+) s$/.exec(text) ?? [];
+  return 60 * Number(minutes) + Number(seconds);
 };
 
 export const locks = {
@@ -18,15 +18,15 @@ export const locks = {
     const visit = await Visit.begin(address);
     await visit.open();
     await visit.waitForText('.empty', 'No locks');
-    const lease = await caller.lock({ name: 'invoices/42', ttl_ms: LONG_MS, label: 'the runner' });
+    const lease = await caller.lock({ name: 'invoices/42', ttl_ms: LONG_TTL_MS, label: 'the runner' });
     const row = await visit.waitForText('.locks .space .row', 'invoices/42');
     assert.match(await row.textContent(), /the runner/);
     assert.match(await row.textContent(), new RegExp(String(lease.fence)));
     const remaining = () => row.locator('.left .words').textContent();
     const width = () => row.locator('.left .fill').evaluate((fill) => fill.getBoundingClientRect().width);
-    const firstText = await visit.waitUntil('the row shows the remaining time', remaining, (text) => seconds(text) > 0);
-    const [firstSeconds, firstWidth] = [seconds(firstText), await width()];
-    await visit.waitUntil('the remaining time decreases', remaining, (text) => seconds(text) <= firstSeconds - 2);
+    const firstText = await visit.waitUntil('the row shows the remaining time', remaining, (text) => parseSeconds(text) > 0);
+    const [firstSeconds, firstWidth] = [parseSeconds(firstText), await width()];
+    await visit.waitUntil('the remaining time decreases', remaining, (text) => parseSeconds(text) <= firstSeconds - 2);
     await visit.waitUntil('the bar becomes shorter', width, (current) => current < firstWidth);
     await caller.release(lease);
     await visit.waitUntilGone('.locks .space .row:not([hidden])', 'invoices/42');
@@ -34,16 +34,16 @@ export const locks = {
   },
 
   async waiters_move_up_in_the_queue() {
-    const held = await caller.lock({ name: 'deploy', ttl_ms: LONG_MS, label: 'first' });
+    const held = await caller.lock({ name: 'deploy', ttl_ms: LONG_TTL_MS, label: 'first' });
     const visit = await Visit.begin(address);
     await visit.open('/lock/deploy');
-    const second = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_MS, label: 'second' });
+    const second = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_TTL_MS, label: 'second' });
     await visit.waitUntil(
       'the queue has one waiter',
       () => visit.page.locator('.queue li').count(),
       (count) => count === 1,
     );
-    const third = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_MS, label: 'third' });
+    const third = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_TTL_MS, label: 'third' });
     await visit.waitUntil(
       'the queue has two waiters',
       () => visit.page.locator('.queue li').count(),
@@ -70,11 +70,11 @@ export const locks = {
   },
 
   async hot_spots_show_waiting_times() {
-    const held = await caller.lock({ name: 'hot', ttl_ms: LONG_MS });
+    const held = await caller.lock({ name: 'hot', ttl_ms: LONG_TTL_MS });
     const visit = await Visit.begin(address);
     await visit.open('/hot');
     const abort = new AbortController();
-    const waiting = caller.lock({ name: 'hot', wait_ms: 600_000, ttl_ms: LONG_MS }, abort.signal).catch(() => {});
+    const waiting = caller.lock({ name: 'hot', wait_ms: 600_000, ttl_ms: LONG_TTL_MS }, abort.signal).catch(() => {});
     const row = await visit.waitForText('.hot .space .row', 'hot');
     const cell = (id) => row.locator(`.${id}`).textContent();
     await visit.waitUntil(
@@ -98,7 +98,7 @@ export const locks = {
   },
 
   async a_keyed_lease_lasts_from_its_first_request_to_its_release() {
-    const request = { name: 'keyed', ttl_ms: LONG_MS, key: 'key-0123456789abcdef0123456789abcdef', label: 'somebody' };
+    const request = { name: 'keyed', ttl_ms: LONG_TTL_MS, key: 'key-0123456789abcdef0123456789abcdef', label: 'somebody' };
     const visit = await Visit.begin(address);
     const { page } = visit;
     await visit.open('/history');
@@ -151,7 +151,7 @@ export const locks = {
     await visit.waitForText('.full-width', 'No events yet.');
     assert.equal(await visit.page.locator('thead:visible').count(), 0, 'a table without rows must be hidden');
     await visit.checkAccessibility('a free lock');
-    const lease = await caller.lock({ name: 'free', ttl_ms: LONG_MS, label: 'somebody' });
+    const lease = await caller.lock({ name: 'free', ttl_ms: LONG_TTL_MS, label: 'somebody' });
     await visit.waitForText('.facts', 'somebody');
     await visit.waitForText('.nodes-panel tbody tr', 'has the vote');
     assert.ok(await visit.page.locator('.holder-panel p').isHidden());
@@ -162,7 +162,7 @@ export const locks = {
   },
 
   async a_break_needs_a_reason_and_the_name_of_the_lock() {
-    const lease = await caller.lock({ name: 'db/primary', ttl_ms: LONG_MS, label: 'stuck' });
+    const lease = await caller.lock({ name: 'db/primary', ttl_ms: LONG_TTL_MS, label: 'stuck' });
     const visit = await Visit.begin(address);
     const { page } = visit;
     await visit.open('/lock/db%2Fprimary');
@@ -192,13 +192,13 @@ export const locks = {
     await visit.waitForText('.small tr', 'its host is on fire');
     assert.equal((await caller.renew(lease)).status, 410);
     await page.keyboard.press('5');
-    const broken = await visit.waitForText('.history .space .row', 'its host is on fire');
-    assert.match(await broken.textContent(), /broken/);
+    const row = await visit.waitForText('.history .space .row', 'its host is on fire');
+    assert.match(await row.textContent(), /broken/);
     await visit.end();
   },
 
   async ten_thousand_rows_scroll_smoothly() {
-    const lease = await caller.lock({ name: 'one of many', ttl_ms: LONG_MS, label: 'model' });
+    const lease = await caller.lock({ name: 'one of many', ttl_ms: LONG_TTL_MS, label: 'model' });
     const lock = await caller.readLock(lease);
     await caller.release(lease);
     const proxy = await TestProxy.open(address);
@@ -241,7 +241,7 @@ export const locks = {
     assert.equal(measured.gaps, 0);
     assert.ok(measured.isAtEnd, 'the table did not scroll to its end');
     assert.ok(measured.rows < 60, `${measured.rows} rows exist, although only about 27 are visible`);
-    // The table may create a few more rows when there are rows above the visible ones.
+    // The table may create a few more rows when rows above the visible rows exist.
     assert.ok(measured.created < 10 * measured.rows, `rows are not reused: ${measured.created} elements in ${measured.frames} frames`);
     assert.ok(measured.rowsDrawn <= 10, `scrolling by five rows drew ${measured.rowsDrawn} rows`);
     await visit.waitForText('.locks .space .row', 'many/09999');
@@ -253,7 +253,7 @@ export const locks = {
 
   async the_keyboard_and_the_address_select_views() {
     const leases = [];
-    for (const name of ['a/1', 'a/2', 'b/1']) leases.push(await caller.lock({ name, ttl_ms: LONG_MS }));
+    for (const name of ['a/1', 'a/2', 'b/1']) leases.push(await caller.lock({ name, ttl_ms: LONG_TTL_MS }));
     const visit = await Visit.begin(address);
     const { page } = visit;
     const hash = () => page.evaluate(() => location.hash);
@@ -274,10 +274,10 @@ export const locks = {
     await page.click('.heads .name button');
     await page.locator('.table').focus();
     for (const key of ['j', 'j', 'j', 'k']) await page.keyboard.press(key);
-    const active = async () => page.locator(`#${await page.locator('.table').getAttribute('aria-activedescendant')}`);
+    const selectedRow = async () => page.locator(`#${await page.locator('.table').getAttribute('aria-activedescendant')}`);
     await visit.waitUntil(
       'the second row is selected',
-      async () => (await active()).textContent(),
+      async () => (await selectedRow()).textContent(),
       (text) => /^a\/2/.test(text),
     );
     await page.keyboard.press('Enter');

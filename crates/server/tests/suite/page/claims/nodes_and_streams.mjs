@@ -1,11 +1,11 @@
-// Claims about nodes, the history, and streams that end or stall.
+// Claims about the view of nodes, the history, and streams of events that end or stall.
 
 import assert from 'node:assert/strict';
 
 import { TestProxy } from '../test_proxy.mjs';
 import { FakeStream } from '../fake_stream.mjs';
-import { address, caller, runStep } from '../test.mjs';
-import { LONG_MS, Visit } from '../visit.mjs';
+import { address, caller, runStep } from '../rust_test.mjs';
+import { LONG_TTL_MS, Visit } from '../visit.mjs';
 
 export const nodesAndStreams = {
   async a_node_in_quarantine_is_visible() {
@@ -119,7 +119,7 @@ export const nodesAndStreams = {
       () => visit.page.locator('main').evaluate((main) => getComputedStyle(main).filter),
       (filter) => /grayscale/.test(filter),
     );
-    const lease = await caller.lock({ name: 'meanwhile', ttl_ms: LONG_MS });
+    const lease = await caller.lock({ name: 'meanwhile', ttl_ms: LONG_TTL_MS });
     proxy.reopen();
     await visit.waitUntilNoWarning();
     await visit.waitForText('.locks .space .row', 'meanwhile');
@@ -144,7 +144,7 @@ export const nodesAndStreams = {
   async without_a_majority_the_age_of_the_locks_is_shown() {
     const visit = await Visit.begin(address);
     await visit.open();
-    await caller.lock({ name: 'known before', ttl_ms: LONG_MS });
+    await caller.lock({ name: 'known before', ttl_ms: LONG_TTL_MS });
     await visit.waitForText('.locks .space .row', 'known before');
     await runStep('freeze two nodes');
     // Nodes in the same state are counted together.

@@ -1,11 +1,11 @@
-//! Split votes: if no client has a majority, the other clients yield their votes to the client with the lowest ticket.
+//! Split votes: if no client has a majority, all clients but the one with the lowest ticket yield their votes.
 
 use quorlock::{Client, ClientBuilder};
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::queue::{Waiter, expect_all_served};
+use super::waiters::{Waiter, expect_all_served};
 use crate::common::lock_keys;
-use crate::common::long_leases::{ProxiedCluster, builder, connect_to_all};
+use crate::common::long_timeouts::{ProxiedCluster, builder, connect_to_all};
 
 /// A client behind its own proxies.
 struct ProxiedClient {
@@ -20,8 +20,7 @@ impl ProxiedClient {
         Self { client, proxies }
     }
 
-    /// Starts to acquire. Only the nodes `voters` receive the requests. The proxies hold the requests to the other
-    /// nodes.
+    /// Starts to acquire. Only the nodes `voters` receive requests. The proxies hold the requests to the other nodes.
     async fn acquire_from(&self, servers: &[RedisServer], voters: &[usize]) -> Waiter {
         for (node, proxy) in self.proxies.iter().enumerate() {
             proxy.hold(!voters.contains(&node));
@@ -36,7 +35,7 @@ impl ProxiedClient {
 }
 
 /// Three clients get the votes of these nodes, so that no client has a majority of the five nodes. Then all messages
-/// arrive, and every client must get the lock. No vote expires during the test, so the clients must yield votes.
+/// arrive, and every client must get the lock. No vote expires during the test, so some clients must yield their votes.
 async fn split_votes(voters_by_client: [&[usize]; 3]) {
     let cluster = ProxiedCluster::start(5).await;
     let mut clients = Vec::new();
@@ -59,6 +58,6 @@ async fn three_clients_that_split_the_votes_all_get_the_lock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_waiter_yields_more_votes_than_the_first_waiter_has() {
+async fn the_last_client_yields_more_votes_than_the_first_client_has() {
     split_votes([&[4], &[2, 3], &[0, 1]]).await;
 }

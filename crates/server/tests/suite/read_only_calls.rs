@@ -4,7 +4,7 @@ use quorlock_testkit::eventually;
 use quorlock_testkit::http::{Answer, agent, answer};
 use serde_json::{Value, json};
 
-use crate::service::{LONG_MS, Nodes, Service};
+use crate::service::{LONG_TTL_MS, Nodes, Service};
 
 fn names(page: &Value) -> Vec<&str> {
     page["locks"].as_array().unwrap().iter().map(|lock| lock["name"].as_str().unwrap()).collect()
@@ -39,17 +39,17 @@ fn locks_are_listed_page_by_page_in_order() {
         }
     }
     assert_eq!(found, expected);
-    let all = service.get("/v1/locks").expect(200).body;
-    assert_eq!((names(&all).len(), &all["next"]), (9, &Value::Null));
-    assert!(all["as_of"].as_u64().unwrap() > 0);
+    let page = service.get("/v1/locks").expect(200).body;
+    assert_eq!((names(&page).len(), &page["next"]), (9, &Value::Null));
+    assert!(page["as_of"].as_u64().unwrap() > 0);
 }
 
 #[test]
 fn a_page_of_more_locks_than_the_copy_holds_continues_after_the_previous_page() {
-    let nodes = Nodes::servers(1);
-    let fill =
+    let nodes = Nodes::start_servers(1);
+    let fill_script =
         "for i = 1, 10500 do redis.call('SET', 'quorlock:held/' .. i, string.format('%032x', i), 'EX', 3600) end";
-    nodes.servers[0].command(&["EVAL", fill, "0"]);
+    nodes.servers[0].command(&["EVAL", fill_script, "0"]);
     let service = nodes.serve();
     let page = |cursor: &str| {
         let request = || agent(None).get(service.url("/v1/locks")).query("limit", "1").query("cursor", cursor);
@@ -62,21 +62,21 @@ fn a_page_of_more_locks_than_the_copy_holds_continues_after_the_previous_page() 
         });
         reply.body
     };
-    let first = page("");
-    let second = page(first["next"].as_str().unwrap());
-    assert_eq!((names(&first).len(), names(&second).len()), (1, 1));
-    assert_ne!(names(&first), names(&second));
-    for invalid in ["held/1", "keys:x", "name"] {
-        let refused = answer(agent(None).get(service.url("/v1/locks")).query("cursor", invalid).call());
-        assert!([400, 429].contains(&refused.status), "{invalid}: {refused:?}");
+    let first_page = page("");
+    let second_page = page(first_page["next"].as_str().unwrap());
+    assert_eq!((names(&first_page).len(), names(&second_page).len()), (1, 1));
+    assert_ne!(names(&first_page), names(&second_page));
+    for cursor in ["held/1", "keys:x", "name"] {
+        let refused = answer(agent(None).get(service.url("/v1/locks")).query("cursor", cursor).call());
+        assert!([400, 429].contains(&refused.status), "{cursor}: {refused:?}");
     }
 }
 
 #[test]
 fn keys_without_a_lock_are_not_listed() {
-    let nodes = Nodes::servers(1);
+    let nodes = Nodes::start_servers(1);
     let service = nodes.serve();
-    // An expired queue position: the keys look like those of a lock until they are read.
+    // An expired queue position leaves these keys. They look like the keys of a lock until they are read.
     for key in ["quorlock~queue:quorlock:a", "quorlock~kept:quorlock:a"] {
         nodes.servers[0].command(&["ZADD", key, "1", "0000000000000001 x 00000000000000000000000000000001"]);
     }
@@ -87,7 +87,7 @@ fn keys_without_a_lock_are_not_listed() {
 
 #[test]
 fn a_lock_of_another_program_is_held_and_its_holder_names_the_type_of_the_key() {
-    let nodes = Nodes::servers(1);
+    let nodes = Nodes::start_servers(1);
     let service = nodes.serve();
     nodes.servers[0].command(&["HSET", "quorlock:a", "5c4e:1", "1"]);
     let foreign_holder = json!({"host": "another program", "pid": 0, "label": "key type hash"});
@@ -126,7 +126,7 @@ fn nodes_report_whether_they_can_vote() {
 
 #[test]
 fn a_service_without_a_majority_is_not_ready() {
-    let nodes = Nodes::servers(3);
+    let nodes = Nodes::start_servers(3);
     let service = nodes.serve();
     service.get("/readyz").expect(200);
     nodes.servers[0].kill();
@@ -135,9 +135,9 @@ fn a_service_without_a_majority_is_not_ready() {
     eventually("the problem names both silent nodes", || {
         let not_ready = service.get_once("/readyz").problem(503, "no-quorum");
         assert!(not_ready.number("retry_after_ms") > 0);
-        let silent = not_ready.body["nodes"].as_array().unwrap();
-        silent.len() == 2
-            && silent.iter().all(|node| node["vote"] == "silent" && !node["why"].as_str().unwrap().is_empty())
+        let silent_nodes = not_ready.body["nodes"].as_array().unwrap();
+        silent_nodes.len() == 2
+            && silent_nodes.iter().all(|node| node["vote"] == "silent" && !node["why"].as_str().unwrap().is_empty())
     });
     let refused = service.post_once("/v1/leases", &json!({"name": "a"})).problem(503, "no-quorum");
     assert_eq!(refused.body["nodes"].as_array().unwrap().len(), 3);
@@ -146,7 +146,7 @@ fn a_service_without_a_majority_is_not_ready() {
 
 #[test]
 fn quarantined_and_unreachable_nodes_are_distinguished() {
-    let nodes = Nodes::uninitialised(3).long();
+    let nodes = Nodes::start_uninitialized(3).allow_long_leases();
     let service = nodes.serve();
     let has_votes = |reply: &Answer, expected: [&str; 3]| {
         reply.body["nodes"].as_array().unwrap().iter().map(|node| node["vote"].clone()).eq(expected)
@@ -163,7 +163,7 @@ fn quarantined_and_unreachable_nodes_are_distinguished() {
         });
         assert_eq!(reply.text("title"), "Too few nodes voted");
         let pause = reply.number("retry_after_ms");
-        assert!((LONG_MS / 2..=2 * LONG_MS).contains(&pause), "{pause}");
+        assert!((LONG_TTL_MS / 2..=2 * LONG_TTL_MS).contains(&pause), "{pause}");
     }
 }
 
@@ -186,8 +186,8 @@ fn grants_and_releases_are_in_the_history() {
     service.release(&granted);
     service.lock(&json!({"name": "b"})).expect(201);
     let events = wait_for_events(&service, "a", 2);
-    let kinds: Vec<&Value> = events.iter().map(|event| &event["what"]).collect();
-    assert_eq!(kinds, ["released", "granted"]);
+    let what_happened: Vec<&Value> = events.iter().map(|event| &event["what"]).collect();
+    assert_eq!(what_happened, ["released", "granted"]);
     let newest = service.get("/v1/history?limit=1").expect(200).body;
     assert_eq!(newest["events"].as_array().unwrap().len(), 1);
 }
@@ -201,8 +201,8 @@ fn an_expired_lease_is_recorded_as_lost_when_its_renewal_fails() {
         service.post("/v1/leases/renew", &granted.lease()).problem(410, "lease-lost");
     }
     let events = wait_for_events(&service, "a", 2);
-    let kinds: Vec<&Value> = events.iter().map(|event| &event["what"]).collect();
-    assert_eq!(kinds, ["lost", "granted"], "the loss must be recorded only once");
+    let what_happened: Vec<&Value> = events.iter().map(|event| &event["what"]).collect();
+    assert_eq!(what_happened, ["lost", "granted"], "the loss must be recorded only once");
     assert_eq!((&events[0]["fence"], &events[0]["by"]["label"]), (&granted.body["fence"], &json!("w")));
 }
 
@@ -210,10 +210,12 @@ fn an_expired_lease_is_recorded_as_lost_when_its_renewal_fails() {
 fn a_keyed_lease_has_one_grant_and_one_end_in_the_history() {
     let service = Service::start();
     let key = "5b1f0c52-6c1e-4d43-9d4e-3f0b7c1e9a11";
-    for (name, mode, by_lease) in [("a", "exclusive", true), ("b", "exclusive", false), ("c", "shared", true)] {
+    for (name, mode, is_released_by_lease) in
+        [("a", "exclusive", true), ("b", "exclusive", false), ("c", "shared", true)]
+    {
         let request = json!({"name": name, "mode": mode, "key": key, "label": "w"});
         let granted = service.lock(&request).expect(201);
-        let release = if by_lease { granted.lease() } else { json!({"name": name, "key": key}) };
+        let release = if is_released_by_lease { granted.lease() } else { json!({"name": name, "key": key}) };
         service.post("/v1/leases/release", &release).expect(204);
         let [released, grant] = &wait_for_events(&service, name, 2)[..] else {
             panic!("a grant and a release of {name}")
@@ -250,32 +252,32 @@ fn an_event_stream_resumes_after_the_last_event_id() {
     let service = Service::start();
     let mut events = service.follow(None);
     events.until("snapshot");
-    let last = events.until("look").id;
+    let last_id = events.until("look").id;
     drop(events);
     service.lock(&json!({"name": "meanwhile"})).expect(201);
-    let mut again = service.follow(Some(&last));
-    let mut event = again.next().unwrap();
+    let mut resumed_stream = service.follow(Some(&last_id));
+    let mut event = resumed_stream.next().unwrap();
     while ["look", "nodes"].contains(&event.what.as_str()) {
-        event = again.next().unwrap();
+        event = resumed_stream.next().unwrap();
     }
     assert_eq!(
         (event.what.as_str(), &event.data["name"]),
         ("lock", &json!("meanwhile")),
         "the stream must resume without a snapshot"
     );
-    let mut with_foreign_id = service.follow(Some("0000000000000001-7"));
-    assert_eq!(with_foreign_id.next().unwrap().what, "snapshot");
+    let mut new_stream = service.follow(Some("0000000000000001-7"));
+    assert_eq!(new_stream.next().unwrap().what, "snapshot");
 }
 
 #[test]
 fn event_streams_are_limited_for_each_client() {
     const FOLLOWERS: usize = 64;
     let service = Service::start();
-    let mut following: Vec<_> = (0..FOLLOWERS).map(|_| service.follow(None)).collect();
+    let mut streams: Vec<_> = (0..FOLLOWERS).map(|_| service.follow(None)).collect();
     let follow = || answer(agent(None).get(service.url("/v1/events")).call());
     let refused = follow().problem(429, "rate-limited");
     assert!(refused.text("detail").contains("64 event streams"), "{refused:?}");
-    drop(following.pop());
+    drop(streams.pop());
     eventually("a new stream is accepted again", || {
         let response = agent(None).get(service.url("/v1/events")).call().unwrap();
         response.status() == 200

@@ -8,12 +8,12 @@ use quorlock::{Client, MemoryNodes, Progress, Stats};
 use quorlock_testkit::eventually_async;
 
 use crate::common::Cluster;
-use crate::common::long_leases::{builder, connect_to_all};
+use crate::common::long_timeouts::{builder, connect_to_all};
 
 const WAITERS: usize = 32;
 const NODES: usize = 5;
-/// The shortest time between two polls of a waiter. The number of polls depends on the elapsed time, not on the number
-/// of leases.
+/// The shortest time between two polls of a waiter. It limits the number of polls, which depends on the elapsed time
+/// and not on the number of leases.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(750);
 
 /// A wait that ended with the lock.
@@ -44,16 +44,16 @@ fn traffic(clients: &[Client]) -> Traffic {
 
 /// Makes the clients queue behind a holder, one after the other. Then each client holds the lock for a millisecond.
 async fn run_queue(clients: Vec<Client>) -> (Vec<Wait>, Traffic) {
-    let before = traffic(&clients);
+    let traffic_before = traffic(&clients);
     let lease = clients[0].lock("job").acquire().await.expect("the lock is free");
     let (waits, holders) = (Arc::new(Mutex::new(Vec::new())), Arc::new(AtomicUsize::new(0)));
     let mut tasks = Vec::new();
     for (waiter, client) in clients.iter().enumerate() {
         let first_position = Arc::new(Mutex::new(None));
-        let reported = Arc::clone(&first_position);
+        let reported_position = Arc::clone(&first_position);
         let lock = client.lock("job").observe(move |progress| {
             if let Progress::Waiting(wait) = progress {
-                reported.lock().expect("no task panics").get_or_insert(wait.position);
+                reported_position.lock().expect("no task panics").get_or_insert(wait.position);
             }
         });
         let (waits, holders, own_position) = (Arc::clone(&waits), Arc::clone(&holders), Arc::clone(&first_position));
@@ -78,20 +78,29 @@ async fn run_queue(clients: Vec<Client>) -> (Vec<Wait>, Traffic) {
     for task in tasks {
         task.await.expect("the task does not panic");
     }
-    let after = traffic(&clients);
+    let traffic_after = traffic(&clients);
     let waits = waits.lock().expect("no task panics").clone();
-    (waits, Traffic { requests: after.requests - before.requests, messages: after.messages - before.messages })
+    (
+        waits,
+        Traffic {
+            requests: traffic_after.requests - traffic_before.requests,
+            messages: traffic_after.messages - traffic_before.messages,
+        },
+    )
 }
 
 /// Checks that the waiters got the lock nearly in order, and that each lease needed few messages and rounds.
 fn check_waits_and_traffic(waits: &[Wait], Traffic { requests, messages }: Traffic) {
     assert_eq!(waits.len(), WAITERS);
-    for (turn, Wait { waiter, first_position, .. }) in waits.iter().enumerate() {
-        assert!(turn.abs_diff(*waiter) <= 3, "waiter {waiter} had turn {turn}: {waits:?}");
-        assert!(turn < first_position + 3, "waiter {waiter} had position {first_position} and turn {turn}");
+    for (order, Wait { waiter, first_position, .. }) in waits.iter().enumerate() {
+        assert!(order.abs_diff(*waiter) <= 3, "waiter {waiter} got the lock as number {order}: {waits:?}");
+        assert!(
+            order < first_position + 3,
+            "waiter {waiter} had position {first_position} and got the lock as number {order}"
+        );
     }
     let requests_per_round = NODES as f64;
-    // The waiters and the first holder.
+    // Each waiter had one lease, and so had the first holder.
     let leases = (waits.len() + 1) as f64;
     let polls: u128 = waits.iter().map(|wait| wait.duration.as_millis() / POLL_INTERVAL_MIN.as_millis()).sum();
     let (messages, rounds) = (messages as f64 / leases, requests as f64 / leases / requests_per_round);

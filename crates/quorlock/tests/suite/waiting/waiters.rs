@@ -17,10 +17,10 @@ impl Waiter {
     /// Starts the acquire.
     pub(crate) fn start(lock: Lock) -> Self {
         let position = Arc::new(Mutex::new(None));
-        let reported = Arc::clone(&position);
+        let reported_position = Arc::clone(&position);
         let lock = lock.observe(move |progress| {
             if let Progress::Waiting(wait) = progress {
-                *reported.lock().expect("no observer panics") = wait.position;
+                *reported_position.lock().expect("no observer panics") = wait.position;
             }
         });
         Self { position, task: tokio::spawn(async move { lock.acquire().await }) }
@@ -45,7 +45,7 @@ impl Waiter {
 
     /// Waits for the result of the acquire.
     pub(crate) async fn outcome(self) -> Result<Lease, AcquireError> {
-        crate::common::long_leases::expect_soon(self.task).await.expect("an acquire does not panic")
+        crate::common::long_timeouts::expect_soon(self.task).await.expect("an acquire does not panic")
     }
 
     /// Waits for the lease.
@@ -64,8 +64,8 @@ impl Waiter {
 
 /// Waits until every waiter has got the lock, and releases each lease at once.
 ///
-/// The waiters may get the lock in any order: a client whose replies arrive late estimates the clocks of the nodes too
-/// low, and may draw a lower ticket than an earlier client.
+/// The waiters may get the lock in any order. A ticket is the client's estimate of the nodes' time. If replies arrive
+/// late, the estimate is too low, and the ticket may be lower than the ticket of an earlier client.
 pub(crate) async fn expect_all_served(waiters: Vec<Waiter>) {
     let releases = waiters.into_iter().map(async |waiter| waiter.expect_lease().await.release().await);
     for release in join_all(releases).await {

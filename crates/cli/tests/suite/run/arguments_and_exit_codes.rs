@@ -1,4 +1,4 @@
-//! Arguments, environment, exit codes and errors.
+//! Arguments, environment, exit codes and errors of `quorlock run`.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -55,8 +55,8 @@ fn the_command_gets_its_stdin_its_arguments_and_the_lease() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines[..4], ["from stdin", "two  words; $HOME", "the name", "30000"]);
     let fence: u64 = lines[4].parse().unwrap();
-    let next = user.run(&["run", "the name", "--", "sh", "-c", "echo $QUORLOCK_FENCE"]);
-    assert!(stdout(&next).trim().parse::<u64>().unwrap() > fence);
+    let next_run = user.run(&["run", "the name", "--", "sh", "-c", "echo $QUORLOCK_FENCE"]);
+    assert!(stdout(&next_run).trim().parse::<u64>().unwrap() > fence);
 }
 
 #[test]

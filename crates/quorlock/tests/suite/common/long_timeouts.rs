@@ -1,5 +1,5 @@
-//! Clusters with leases that last longer than any test. If a key of a lock disappears, it was released or deleted,
-//! because it cannot have expired.
+//! Clusters and clients whose ttl and node deadline are longer than any wait of a test. If a key of a lock disappears,
+//! it was released or deleted, because it cannot have expired.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use super::observe::silence_of;
 /// A ttl that is longer than any wait of a test.
 pub const LONG: Duration = Duration::from_secs(120);
 const _: () = assert!(LONG.as_secs() > DEADLINE.as_secs(), "a vote that was not released expires before a test fails");
-/// The node deadline of these clients. It is longer than [`SOON`], so that [`expect_soon`] fails if the client waits
-/// for a node that does not answer.
+/// The node deadline of these clients. It is longer than [`EXPECT_SOON_LIMIT`], so that [`expect_soon`] fails if the
+/// client waits for a node that does not answer.
 const NODE_DEADLINE: Duration = Duration::from_secs(60);
 /// The time limit of [`expect_soon`].
-const SOON: Duration = Duration::from_secs(30);
+const EXPECT_SOON_LIMIT: Duration = Duration::from_secs(30);
 /// The timeout for closing a client: long enough to reconnect to the nodes and to deliver all releases.
 pub const CLOSE_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -28,25 +28,25 @@ pub struct ProxiedCluster {
 impl ProxiedCluster {
     /// Starts servers, and initializes them as a cluster with long leases.
     pub async fn start(nodes: usize) -> Self {
-        Self::of_servers(RedisServer::start_many(nodes)).await
+        Self::with_servers(RedisServer::start_many(nodes)).await
     }
 
     /// Initializes these servers as a cluster with long leases.
-    pub async fn of_servers(servers: Vec<RedisServer>) -> Self {
+    pub async fn with_servers(servers: Vec<RedisServer>) -> Self {
         let proxies = servers.iter().map(|server| Proxy::start(server.addr())).collect();
         let cluster = Self { servers, proxies };
-        cluster.direct().init_cluster().await.expect("a new cluster can be initialized");
+        cluster.direct_builder().init_cluster().await.expect("a new cluster can be initialized");
         cluster
     }
 
     /// A builder for clients that bypass the proxies.
-    pub fn direct(&self) -> ClientBuilder {
+    pub fn direct_builder(&self) -> ClientBuilder {
         builder().nodes(self.servers.iter().map(RedisServer::url))
     }
 
     /// A builder for clients that go through the proxies.
-    pub fn builder(&self) -> ClientBuilder {
-        self.direct().nodes(self.proxies.iter().map(Proxy::url))
+    pub fn proxied_builder(&self) -> ClientBuilder {
+        self.direct_builder().nodes(self.proxies.iter().map(Proxy::url))
     }
 
     /// The keys of votes on each node.
@@ -54,7 +54,7 @@ impl ProxiedCluster {
         self.servers.iter().map(super::lock_keys).collect()
     }
 
-    /// Waits until exactly these nodes have the key of a lock.
+    /// Waits until these nodes have this key, and the other nodes do not have it.
     pub async fn wait_for_key_on(&self, key: &str, nodes: &[usize]) {
         let has_key = |node: &usize| self.servers[*node].command(&["EXISTS", key]).as_int() == Some(1);
         let all_nodes: Vec<usize> = (0..self.servers.len()).collect();
@@ -62,12 +62,17 @@ impl ProxiedCluster {
         eventually_async(&what, async || all_nodes.iter().filter(|node| has_key(node)).eq(nodes)).await;
     }
 
-    /// Waits until no node has the key of a lock.
+    /// Waits until no node has this key.
+    pub async fn wait_until_deleted(&self, key: &str) {
+        self.wait_for_key_on(key, &[]).await;
+    }
+
+    /// Waits until no node has a key of any lock.
     pub async fn wait_until_unlocked(&self) {
         eventually_async("all locks to be released", async || self.lock_keys_by_node().concat().is_empty()).await;
     }
 
-    /// Closes the client, which delivers all its releases, and checks that no lock has a key any more.
+    /// Closes the client, which delivers all its releases, and checks that no node has a vote any more.
     pub async fn close_and_check(&self, client: Client) {
         client.close(CLOSE_TIMEOUT).await.expect("all nodes are reachable again and accept the releases");
         assert_eq!(self.lock_keys_by_node().concat(), Vec::<String>::new(), "the client left keys behind");
@@ -104,7 +109,9 @@ pub async fn wait_for_silence(client: &Client, node: usize, is_expected: impl Fn
 
 /// Awaits an operation that must not wait for nodes that do not answer.
 pub async fn expect_soon<T>(operation: impl Future<Output = T>) -> T {
-    tokio::time::timeout(SOON, operation).await.expect("the operation does not wait for nodes that do not answer")
+    tokio::time::timeout(EXPECT_SOON_LIMIT, operation)
+        .await
+        .expect("the operation does not wait for nodes that do not answer")
 }
 
 /// Acquires, extends and releases a lease, without waiting for nodes that do not answer. Returns the fence.
@@ -140,18 +147,18 @@ pub async fn wait_until_counts_grow(
 
 /// The number of acquires and renewals that a server has executed. Only their scripts call MGET, once.
 pub fn vote_count(server: &RedisServer) -> u64 {
-    calls(server, ["mget"])[0]
+    call_counts(server, ["mget"])[0]
 }
 
-/// The number of releases that a server has executed. A release has one GET. The only other GETs belong to node
-/// commands, which have as many GETs as HMGETs.
+/// The number of releases that a server has executed. A release executes GET once. Only node commands execute GET as
+/// well, and they execute HMGET as often as GET.
 pub fn release_count(server: &RedisServer) -> u64 {
-    let [gets, node_commands] = calls(server, ["get", "hmget"]);
+    let [gets, node_commands] = call_counts(server, ["get", "hmget"]);
     gets - node_commands
 }
 
 /// How often a server has executed each of these commands.
-fn calls<const N: usize>(server: &RedisServer, commands: [&str; N]) -> [u64; N] {
+fn call_counts<const N: usize>(server: &RedisServer, commands: [&str; N]) -> [u64; N] {
     let info = server.command(&["INFO", "commandstats"]);
     let text = info.as_str().expect("INFO replies with text");
     commands.map(|command| {

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use crate::common::long_leases::{
+use crate::common::long_timeouts::{
     CLOSE_TIMEOUT, ProxiedCluster, connect_to_all, counts, vote_count, wait_for_silence, wait_until_all_vote,
     wait_until_counts_grow,
 };
@@ -22,7 +22,7 @@ async fn acquire_and_detach(client: &Client) -> DetachedLease {
 
 /// A client with a short node deadline.
 async fn impatient_client(cluster: &ProxiedCluster) -> Client {
-    connect_to_all(cluster.direct().node_deadline(SHORT_DEADLINE)).await
+    connect_to_all(cluster.direct_builder().node_deadline(SHORT_DEADLINE)).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -37,7 +37,7 @@ async fn a_frozen_minority_gets_the_release_later() {
     assert_eq!(client.release(&lease).await, Ok(Released::StillHeld));
     cluster.servers[2].thaw();
     client.close(CLOSE_TIMEOUT).await.unwrap();
-    cluster.wait_for_key_on(KEY, &[]).await;
+    cluster.wait_until_deleted(KEY).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -56,7 +56,7 @@ async fn without_a_majority_requests_fail_and_the_release_is_retried() {
         server.thaw();
     }
     client.close(CLOSE_TIMEOUT).await.unwrap();
-    cluster.wait_for_key_on(KEY, &[]).await;
+    cluster.wait_until_deleted(KEY).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -74,7 +74,7 @@ async fn an_extension_does_not_restore_a_lost_vote() {
     cluster.wait_for_key_on(KEY, &[2]).await;
     assert_eq!(client.extend(&lease).await, Err(LeaseError::Lost(LostError::Removed)));
     // The failed extension releases the remaining vote.
-    cluster.wait_for_key_on(KEY, &[]).await;
+    cluster.wait_until_deleted(KEY).await;
     assert_eq!(client.release(&lease).await, Ok(Released::AlreadyEnded));
 }
 
@@ -121,54 +121,54 @@ async fn acquire_from_bare_majority(client: &Client, kind: usize) -> Lease {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_of_a_bare_majority_is_repaired_on_the_other_nodes() {
     let cluster = ProxiedCluster::start(5).await;
-    let ours = connect_to_all(cluster.builder().node_deadline(SHORT_DEADLINE)).await;
-    let theirs = impatient_client(&cluster).await;
+    let our_client = connect_to_all(cluster.proxied_builder().node_deadline(SHORT_DEADLINE)).await;
+    let their_client = impatient_client(&cluster).await;
     for kind in 0..4 {
-        disconnect(&cluster, &ours, &[3, 4]).await;
-        let lease = acquire_from_bare_majority(&ours, kind).await.detach().unwrap();
+        disconnect(&cluster, &our_client, &[3, 4]).await;
+        let lease = acquire_from_bare_majority(&our_client, kind).await.detach().unwrap();
         cluster.wait_for_key_on(KEY, &[0, 1, 2]).await;
         reconnect(&cluster, &[3, 4]);
         cluster.wait_for_key_on(KEY, &[0, 1, 2, 3, 4]).await;
-        wait_until_all_vote(&ours).await;
+        wait_until_all_vote(&our_client).await;
         // After the repair, all five nodes have the vote, so the lease survives the failure of two nodes.
         for server in &cluster.servers[..2] {
             server.freeze();
         }
         // All three remaining nodes must reply in time. On a busy machine this may take several attempts.
-        eventually_async("an extension to succeed", async || theirs.extend(&lease).await.is_ok()).await;
-        eventually_async("a check to succeed", async || theirs.check(&lease).await.is_ok()).await;
+        eventually_async("an extension to succeed", async || their_client.extend(&lease).await.is_ok()).await;
+        eventually_async("a check to succeed", async || their_client.check(&lease).await.is_ok()).await;
         for server in &cluster.servers[..2] {
             server.thaw();
         }
-        wait_until_all_vote(&theirs).await;
-        wait_until_all_vote(&ours).await;
-        eventually_async("the release to succeed", async || theirs.release(&lease).await.is_ok()).await;
-        cluster.wait_for_key_on(KEY, &[]).await;
+        wait_until_all_vote(&their_client).await;
+        wait_until_all_vote(&our_client).await;
+        eventually_async("the release to succeed", async || their_client.release(&lease).await.is_ok()).await;
+        cluster.wait_until_deleted(KEY).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_release_that_overtakes_a_late_repair_leaves_no_vote() {
     let cluster = ProxiedCluster::start(3).await;
-    let ours = connect_to_all(cluster.builder().node_deadline(SHORT_DEADLINE)).await;
-    let theirs = impatient_client(&cluster).await;
+    let our_client = connect_to_all(cluster.proxied_builder().node_deadline(SHORT_DEADLINE)).await;
+    let their_client = impatient_client(&cluster).await;
     let last_server = &cluster.servers[2..];
     for kind in 0..4 {
         last_server[0].command(&["SET", KEY, "another program's"]);
-        let lease = acquire_from_bare_majority(&ours, kind).await.detach().unwrap();
-        let before = counts(last_server, vote_count);
+        let lease = acquire_from_bare_majority(&our_client, kind).await.detach().unwrap();
+        let counts_before = counts(last_server, vote_count);
         cluster.proxies[2].hold(true);
         last_server[0].command(&["DEL", KEY]);
         eventually_async("a repair request to be held by the proxy", async || cluster.proxies[2].held_up() > 0).await;
-        theirs.release(&lease).await.unwrap();
-        cluster.wait_for_key_on(KEY, &[]).await;
+        their_client.release(&lease).await.unwrap();
+        cluster.wait_until_deleted(KEY).await;
         eventually_async("the last node to have the tombstone", async || {
             last_server[0].keys("quorlock~done:*").len() > kind
         })
         .await;
         cluster.proxies[2].hold(false);
-        wait_until_counts_grow(last_server, vote_count, &before, 1).await;
-        cluster.wait_for_key_on(KEY, &[]).await;
+        wait_until_counts_grow(last_server, vote_count, &counts_before, 1).await;
+        cluster.wait_until_deleted(KEY).await;
     }
 }
 
@@ -212,11 +212,11 @@ async fn a_release_leaves_a_tombstone_on_every_node() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lease_with_a_ttl_above_the_cluster_maximum_is_refused() {
     let cluster = ProxiedCluster::start(1).await;
-    let lease = acquire_and_detach(&connect_to_all(cluster.direct()).await).await;
-    let other = Client::memory().await;
-    assert!(matches!(other.check(&lease).await, Err(LeaseError::Config(_))));
-    assert!(matches!(other.extend(&lease).await, Err(LeaseError::Config(_))));
-    assert!(matches!(other.release(&lease).await, Err(LeaseError::Config(_))));
+    let lease = acquire_and_detach(&connect_to_all(cluster.direct_builder()).await).await;
+    let other_client = Client::memory().await;
+    assert!(matches!(other_client.check(&lease).await, Err(LeaseError::Config(_))));
+    assert!(matches!(other_client.extend(&lease).await, Err(LeaseError::Config(_))));
+    assert!(matches!(other_client.release(&lease).await, Err(LeaseError::Config(_))));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -232,7 +232,7 @@ async fn a_lost_detached_lease_stays_lost() {
         client.extend(&lease).await == Err(LeaseError::Lost(LostError::Removed))
     })
     .await;
-    cluster.wait_for_key_on(KEY, &[]).await;
+    cluster.wait_until_deleted(KEY).await;
     let tombstone = format!("quorlock~done:{}", lease.id().reveal());
     for server in &cluster.servers {
         eventually_async("every node to have the tombstone", async || {

@@ -1,4 +1,5 @@
-//! Nodes with failover: a master behind sentinels, and a Redis Cluster. Each is used as a single trusted node.
+//! Nodes with failover: a master behind sentinels, and a Redis Cluster. Each is the only node of its user, who trusts
+//! it not to forget a vote.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path;
@@ -69,12 +70,12 @@ impl TrustingUser<'_> {
 #[test]
 fn a_master_behind_sentinels_works_as_a_node() {
     let sentinels = Sentinels::builder().replicas(1).password("hunter2").sentinel_password("hunter3").start();
-    // One of the two sentinels is down, which does not matter.
-    let down = RedisServer::start();
-    down.kill();
-    let (down, up) = (down.addr().to_string(), sentinels.sentinel.addr());
-    let user = TrustingUser::new(sentinels.url_among(&[&down]));
-    let title = format!("redis+sentinel://{down},{up}/testkit");
+    // One of the two sentinels is dead, which does not matter.
+    let dead_sentinel = RedisServer::start();
+    dead_sentinel.kill();
+    let (dead_addr, live_addr) = (dead_sentinel.addr().to_string(), sentinels.sentinel.addr());
+    let user = TrustingUser::new(sentinels.url_among(&[&dead_addr]));
+    let title = format!("redis+sentinel://{dead_addr},{live_addr}/testkit");
     user.assert_commands_work(&title);
     sentinels.fail_over();
     eventually("the new master takes over", || user.run(&["run", "b", "-n", "--", "true"]).status.success());
@@ -97,8 +98,8 @@ fn a_redis_cluster_works_as_a_node() {
         user.run_ok(&["release", lease.trim()]);
     }
     let nodes = user.nodes.replace("redis+cluster", "redis").replace(',', ",redis://");
-    let separate = TrustingUser::new(nodes);
-    assert_fails(&separate.run(&["run", "a", "--", "true"]), 78, "redis+cluster://");
+    let user_of_masters = TrustingUser::new(nodes);
+    assert_fails(&user_of_masters.run(&["run", "a", "--", "true"]), 78, "redis+cluster://");
 }
 
 #[test]
@@ -119,7 +120,7 @@ fn sentinels_and_their_master_can_use_tls() {
 #[test]
 fn a_node_with_failover_cannot_join_a_cluster() {
     for node in ["redis+sentinel://:hunter2@a/main", "redis+cluster://:hunter2@a"] {
-        let several = TrustingUser::new(format!("{node},redis://b,redis://c"));
-        assert_fails(&several.run(&["run", "a", "--", "true"]), 78, "cannot be one of several nodes");
+        let user = TrustingUser::new(format!("{node},redis://b,redis://c"));
+        assert_fails(&user.run(&["run", "a", "--", "true"]), 78, "cannot be one of several nodes");
     }
 }

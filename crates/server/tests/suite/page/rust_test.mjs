@@ -1,10 +1,10 @@
-// The test that started the claim: the arguments that it passed, and the steps that it carries out for the claim.
+// The Rust test that started the claim: the arguments that it passed, and the steps that it carries out for the claim.
 
 import { createInterface } from 'node:readline/promises';
 
 import { Caller } from './visit.mjs';
 
-export const [claim, address, ...rest] = process.argv.slice(2);
+export const [claim, address, ...otherArguments] = process.argv.slice(2);
 export const caller = new Caller(address);
 
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]();

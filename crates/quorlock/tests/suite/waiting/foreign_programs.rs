@@ -8,8 +8,8 @@ use std::time::Duration;
 use quorlock::Client;
 use quorlock_testkit::{Proxy, RedisServer, eventually_async};
 
-use super::queue::{Waiter, expect_all_served, wait_for_queue_length};
-use crate::common::long_leases::{ProxiedCluster, connect_to_all, expect_soon};
+use super::waiters::{Waiter, expect_all_served, wait_for_queue_length};
+use crate::common::long_timeouts::{ProxiedCluster, connect_to_all, expect_soon};
 
 const KEY: &str = "quorlock:job";
 
@@ -20,13 +20,13 @@ struct ForeignClient<'a> {
 }
 
 impl ForeignClient<'_> {
-    /// Runs one round of the algorithm on the Redlock page. Returns whether a majority granted the lock. Otherwise
-    /// releases all votes.
+    /// Runs one round of the Redlock algorithm. Returns whether a majority granted the lock. If not, releases all
+    /// votes.
     fn acquire(&self, ttl: Duration) -> bool {
         let ttl_ms = ttl.as_millis().to_string();
-        let granted =
+        let grants =
             |server: &&RedisServer| server.command(&["SET", KEY, &self.id, "NX", "PX", &ttl_ms]).as_str() == Some("OK");
-        let has_majority = self.servers.iter().filter(granted).count() > self.servers.len() / 2;
+        let has_majority = self.servers.iter().filter(grants).count() > self.servers.len() / 2;
         if !has_majority {
             self.release();
         }
@@ -50,49 +50,51 @@ impl ForeignClient<'_> {
 /// Lets a foreign client overtake a waiter. The holder has a plain lock, so its release does not hand the lock to a
 /// waiter, and the proxies hold the requests of the waiter until the foreign client has the lock.
 async fn overtake_waiter(cluster: &ProxiedCluster, ttl: Duration) -> (ForeignClient<'_>, Client, Waiter) {
-    let holder = connect_to_all(cluster.direct()).await;
-    let client = connect_to_all(cluster.builder()).await;
-    let foreign = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
+    let holder = connect_to_all(cluster.direct_builder()).await;
+    let client = connect_to_all(cluster.proxied_builder()).await;
+    let foreign_client = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
     let lease = holder.lock("job").plain().acquire().await.expect("the lock is free");
     let waiter = Waiter::start_and_queue(client.lock("job")).await;
     wait_for_queue_length(&cluster.servers, "job", 1).await;
-    assert!(!foreign.acquire(ttl), "a lease excludes foreign clients");
+    assert!(!foreign_client.acquire(ttl), "a lease excludes foreign clients");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
     lease.release().await.expect("all nodes answer");
-    cluster.wait_for_key_on(KEY, &[]).await;
-    assert!(foreign.acquire(ttl), "a foreign client ignores the queue");
+    cluster.wait_until_deleted(KEY).await;
+    assert!(foreign_client.acquire(ttl), "a foreign client ignores the queue");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
-    (foreign, client, waiter)
+    (foreign_client, client, waiter)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_overtaken_waiter_gets_the_lock_when_the_foreign_client_releases_it() {
     let cluster = ProxiedCluster::start(3).await;
-    let (foreign, _client, waiter) = overtake_waiter(&cluster, Duration::from_secs(120)).await;
+    let (foreign_client, _client, waiter) = overtake_waiter(&cluster, Duration::from_secs(120)).await;
     // Wait until every node has answered a poll of the waiter.
-    let before: Vec<u64> = cluster.proxies.iter().map(Proxy::bytes_down).collect();
-    let has_replied = |(proxy, before): (&Proxy, &u64)| proxy.bytes_down() > *before;
-    eventually_async("the nodes to refuse the waiter", async || cluster.proxies.iter().zip(&before).all(has_replied))
-        .await;
+    let bytes_before: Vec<u64> = cluster.proxies.iter().map(Proxy::bytes_down).collect();
+    let has_replied = |(proxy, bytes_before): (&Proxy, &u64)| proxy.bytes_down() > *bytes_before;
+    eventually_async("the nodes to refuse the waiter", async || {
+        cluster.proxies.iter().zip(&bytes_before).all(has_replied)
+    })
+    .await;
     assert!(!waiter.is_over(), "a lock of a foreign client excludes the waiter");
-    assert_eq!(foreign.vote_count(), 3);
-    foreign.release();
+    assert_eq!(foreign_client.vote_count(), 3);
+    foreign_client.release();
     waiter.expect_lease().await.release().await.expect("all nodes answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_foreign_client_cannot_overtake_a_handoff() {
     let cluster = ProxiedCluster::start(3).await;
-    let holder = connect_to_all(cluster.direct()).await;
-    let client = connect_to_all(cluster.builder()).await;
-    let foreign = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
+    let holder = connect_to_all(cluster.direct_builder()).await;
+    let client = connect_to_all(cluster.proxied_builder()).await;
+    let foreign_client = ForeignClient { servers: &cluster.servers, id: "foreign".into() };
     let lease = holder.lock("job").acquire().await.expect("the lock is free");
     let waiter = Waiter::start_and_queue(client.lock("job")).await;
     wait_for_queue_length(&cluster.servers, "job", 1).await;
     cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
     lease.release().await.expect("all nodes answer");
     wait_for_queue_length(&cluster.servers, "job", 0).await;
-    assert!(!foreign.acquire(Duration::from_secs(120)), "the votes were handed to the waiter");
+    assert!(!foreign_client.acquire(Duration::from_secs(120)), "the votes were handed to the waiter");
     cluster.proxies.iter().for_each(|proxy| proxy.hold(false));
     waiter.expect_lease().await.release().await.expect("all nodes answer");
 }
@@ -100,52 +102,53 @@ async fn a_foreign_client_cannot_overtake_a_handoff() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_overtaken_waiter_gets_the_lock_when_the_lock_of_the_foreign_client_expires() {
     let cluster = ProxiedCluster::start(3).await;
-    let (foreign, _client, waiter) = overtake_waiter(&cluster, Duration::from_secs(2)).await;
+    let (foreign_client, _client, waiter) = overtake_waiter(&cluster, Duration::from_secs(2)).await;
     let lease = waiter.expect_lease().await;
-    assert!(foreign.vote_count() < 2, "two clients hold the lock");
+    assert!(foreign_client.vote_count() < 2, "two clients hold the lock");
     lease.release().await.expect("all nodes answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn foreign_clients_and_waiters_never_hold_the_lock_at_the_same_time() {
     const CLIENTS: usize = 3;
-    const TURNS: usize = 10;
+    const LEASES_PER_CLIENT: usize = 10;
     let cluster = Arc::new(ProxiedCluster::start(3).await);
     let holders = Arc::new(AtomicUsize::new(0));
-    let finished_turns = Arc::new(AtomicUsize::new(0));
+    let finished_leases = Arc::new(AtomicUsize::new(0));
     let mut tasks = Vec::new();
     for _ in 0..CLIENTS {
-        let client = connect_to_all(cluster.direct()).await;
-        let (holders, finished_turns) = (Arc::clone(&holders), Arc::clone(&finished_turns));
+        let client = connect_to_all(cluster.direct_builder()).await;
+        let (holders, finished_leases) = (Arc::clone(&holders), Arc::clone(&finished_leases));
         tasks.push(tokio::spawn(async move {
-            for _ in 0..TURNS {
+            for _ in 0..LEASES_PER_CLIENT {
                 let lease = client.lock("job").acquire().await.expect("every waiter gets the lock");
                 assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two clients hold the lock");
                 tokio::task::yield_now().await;
                 assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1, "two clients hold the lock");
                 lease.release().await.expect("all nodes answer");
-                finished_turns.fetch_add(1, Ordering::SeqCst);
+                finished_leases.fetch_add(1, Ordering::SeqCst);
             }
         }));
     }
-    let foreign = {
-        let (cluster, holders, finished_turns) =
-            (Arc::clone(&cluster), Arc::clone(&holders), Arc::clone(&finished_turns));
+    let foreign_task = {
+        let (cluster, holders, finished_leases) =
+            (Arc::clone(&cluster), Arc::clone(&holders), Arc::clone(&finished_leases));
         tokio::task::spawn_blocking(move || {
-            let mut turns = 0;
-            while finished_turns.load(Ordering::SeqCst) < CLIENTS * TURNS {
-                let foreign = ForeignClient { servers: &cluster.servers, id: format!("foreign {turns}") };
-                if foreign.acquire(Duration::from_secs(120)) {
+            let mut foreign_leases = 0;
+            while finished_leases.load(Ordering::SeqCst) < CLIENTS * LEASES_PER_CLIENT {
+                let foreign_client =
+                    ForeignClient { servers: &cluster.servers, id: format!("foreign {foreign_leases}") };
+                if foreign_client.acquire(Duration::from_secs(120)) {
                     assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two clients hold the lock");
                     std::thread::yield_now();
                     assert_eq!(holders.fetch_sub(1, Ordering::SeqCst), 1, "two clients hold the lock");
-                    foreign.release();
-                    turns += 1;
+                    foreign_client.release();
+                    foreign_leases += 1;
                 }
                 // The release of a foreign client sends no hint, so give the waiters time to poll.
                 std::thread::sleep(Duration::from_millis(20));
             }
-            turns
+            foreign_leases
         })
     };
     for task in tasks {
@@ -153,27 +156,27 @@ async fn foreign_clients_and_waiters_never_hold_the_lock_at_the_same_time() {
     }
     println!(
         "the foreign clients held the lock {} times",
-        expect_soon(foreign).await.expect("the task does not panic")
+        expect_soon(foreign_task).await.expect("the task does not panic")
     );
 }
 
-/// Redisson, for example, stores a lock as a hash.
+/// Some libraries store a lock under a key of another type. Redisson, for example, uses a hash.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_behind_a_key_of_another_type_get_the_lock_when_the_key_is_deleted() {
     let cluster = ProxiedCluster::start(3).await;
-    let clients = [connect_to_all(cluster.direct()).await, connect_to_all(cluster.direct()).await];
+    let clients = [connect_to_all(cluster.direct_builder()).await, connect_to_all(cluster.direct_builder()).await];
     for server in &cluster.servers {
         server.command(&["HSET", KEY, "5c4e:1", "1"]);
     }
-    let first = Waiter::start_and_queue(clients[0].lock("job")).await;
+    let first_waiter = Waiter::start_and_queue(clients[0].lock("job")).await;
     wait_for_queue_length(&cluster.servers, "job", 1).await;
-    let second = Waiter::start_and_queue(clients[1].lock("job")).await;
+    let second_waiter = Waiter::start_and_queue(clients[1].lock("job")).await;
     wait_for_queue_length(&cluster.servers, "job", 2).await;
-    assert!(!first.is_over() && !second.is_over(), "another program holds the lock");
+    assert!(!first_waiter.is_over() && !second_waiter.is_over(), "another program holds the lock");
     let fence_keys = |server: &RedisServer| server.keys("quorlock~fence:*");
     assert!(cluster.servers.iter().all(|server| fence_keys(server).is_empty()), "a refused request stored a fence");
     for server in &cluster.servers {
         server.command(&["DEL", KEY]);
     }
-    expect_all_served(vec![first, second]).await;
+    expect_all_served(vec![first_waiter, second_waiter]).await;
 }

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::{Setup, eventually, eventually_gone};
+use super::{Setup, eventually, wait_until_gone};
 use crate::common::{assert_fails, stderr, stdout};
 
 #[test]
 fn a_held_lock_is_refused_with_its_holder() {
-    Setup::on_both(|setup| {
+    Setup::on_file_and_servers(|setup| {
         let holder = setup.hold(&["nightly", "--label", "the first"]);
-        // The deadline is long, so that the nodes also answer since when the lock has been held.
+        // With a long deadline, the nodes have time to answer since when the lock has been held.
         let deadline = ["--node-deadline", "10s"];
         let refused = setup.run_with_quorum(&[&["run", "nightly"], &deadline[..], &["--", "echo", "never"]].concat());
         let holder_text = format!("(pid {}, the first) for ", holder.0.id());
@@ -29,7 +29,7 @@ fn a_held_lock_is_refused_with_its_holder() {
 
 #[test]
 fn if_held_decides_whether_a_run_fails_skips_or_waits() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let holder = setup.hold(&["a"]);
     let run = |flags: &[&str]| setup.run_with_quorum(&[&["run", "a"], flags, &["--", "echo", "never"]].concat());
     assert_fails(&run(&["--if-held", "fail"]), 75, "a is held");
@@ -50,7 +50,7 @@ fn if_held_decides_whether_a_run_fails_skips_or_waits() {
 
 #[test]
 fn a_waiting_command_runs_when_the_lock_is_free() {
-    Setup::on_both(|setup| {
+    Setup::on_file_and_servers(|setup| {
         let holder = setup.hold(&["a"]);
         let mut waiter = setup.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
         let mut line = String::new();
@@ -65,27 +65,27 @@ fn a_waiting_command_runs_when_the_lock_is_free() {
 
 #[test]
 fn a_waiter_reports_a_new_holder() {
-    let setup = Setup::file();
-    let first = setup.hold(&["a", "--label", "one"]);
-    let second = setup.run(&["a", "--wait", "5m", "--label", "two", "--", "sh", "-c", "read _"]);
-    let mut second = { second }.stdin(Stdio::piped()).spawn().unwrap();
-    let mut lines = BufReader::new(second.stderr.take().unwrap()).lines();
+    let setup = Setup::with_file();
+    let first_holder = setup.hold(&["a", "--label", "one"]);
+    let second_run = setup.run(&["a", "--wait", "5m", "--label", "two", "--", "sh", "-c", "read _"]);
+    let mut second_run = { second_run }.stdin(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(second_run.stderr.take().unwrap()).lines();
     assert!(lines.next().unwrap().unwrap().contains(", one)"));
-    let mut third = setup.run(&["a", "--wait", "5m", "--", "true"]).spawn().unwrap();
-    let mut lines = BufReader::new(third.stderr.take().unwrap()).lines();
+    let mut third_run = setup.run(&["a", "--wait", "5m", "--", "true"]).spawn().unwrap();
+    let mut lines = BufReader::new(third_run.stderr.take().unwrap()).lines();
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains(", one)") && line.contains("you are 2nd of 2"), "{line}");
-    assert_eq!(first.end(), Some(0));
+    assert_eq!(first_holder.end(), Some(0));
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains(", two)"), "{line}");
-    drop(second.stdin.take());
-    assert!(second.wait().unwrap().code().is_some());
-    assert!(third.wait().unwrap().success());
+    drop(second_run.stdin.take());
+    assert!(second_run.wait().unwrap().code().is_some());
+    assert!(third_run.wait().unwrap().success());
 }
 
 #[test]
 fn fifty_copies_run_one_at_a_time_and_in_order() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let log = setup.user.home.path().join("log");
     let script = r#"echo "begin $1" >> "$LOG"; echo "end $1" >> "$LOG""#;
     let holder = setup.hold(&["job"]);
@@ -112,41 +112,41 @@ fn fifty_copies_run_one_at_a_time_and_in_order() {
 
 #[test]
 fn a_lock_is_held_for_at_least_min_hold() {
-    let setup = Setup::file();
-    let started = Instant::now();
-    let run = setup.script(&["a", "--min-hold", "1500ms"], "echo $$; exit 3");
-    eventually_gone(&run.first);
-    assert!(!setup.is_free("a") || started.elapsed() >= Duration::from_millis(1500));
-    assert_eq!(run.code(), Some(3));
-    assert!(started.elapsed() >= Duration::from_millis(1500));
+    let setup = Setup::with_file();
+    let started_at = Instant::now();
+    let run = setup.start_script(&["a", "--min-hold", "1500ms"], "echo $$; exit 3");
+    wait_until_gone(&run.first_line);
+    assert!(!setup.is_free("a") || started_at.elapsed() >= Duration::from_millis(1500));
+    assert_eq!(run.exit_code(), Some(3));
+    assert!(started_at.elapsed() >= Duration::from_millis(1500));
 }
 
 #[test]
 fn a_signal_ends_min_hold_and_keeps_the_exit_code() {
-    let setup = Setup::file();
-    let mut run = setup.script(&["a", "--min-hold", "5m"], "echo $$; exit 3");
-    eventually_gone(&run.first);
+    let setup = Setup::with_file();
+    let mut run = setup.start_script(&["a", "--min-hold", "5m"], "echo $$; exit 3");
+    wait_until_gone(&run.first_line);
     assert!(!setup.is_free("a"));
-    // A signal at the moment of the command's death belongs to the command.
+    // A signal that arrives while the command dies goes to the command, so one signal may not be enough.
     eventually("the run ends", || {
         run.signal("TERM");
         run.child.try_wait().unwrap().is_some()
     });
-    assert_eq!(run.code(), Some(3));
+    assert_eq!(run.exit_code(), Some(3));
     assert!(setup.is_free("a"));
 }
 
 #[test]
 fn the_result_can_be_printed_as_json() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let path = setup.user.home.path().join("result.json");
     let file = path.to_str().unwrap();
-    let read = || serde_json::from_str::<Value>(&std::fs::read_to_string(&path).unwrap()).unwrap();
+    let read_result = || serde_json::from_str::<Value>(&std::fs::read_to_string(&path).unwrap()).unwrap();
     let script = "echo $QUORLOCK_FENCE; echo $QUORLOCK_LEASE; exit 4";
     let output = setup.run(&["a", "--result-file", file, "--json", "--", "sh", "-c", script]).output().unwrap();
     let text = stdout(&output);
     let lines: Vec<&str> = text.lines().collect();
-    let result = read();
+    let result = read_result();
     assert_eq!(serde_json::from_str::<Value>(lines[2]).unwrap(), result, "--json and the result file differ");
     assert_eq!(result["fence"].to_string(), lines[0]);
     assert!(!result.to_string().contains(lines[1]), "the result must not contain the lease id");
@@ -159,7 +159,7 @@ fn the_result_can_be_printed_as_json() {
     for (flags, outcome, exit) in [(&["-E", "9"][..], "held", 9), (&["--if-held", "skip"], "skipped", 0)] {
         let output = setup.run(&[&["a", "--result-file", file], flags, &["--", "true"]].concat()).output().unwrap();
         assert_eq!(output.status.code(), Some(exit));
-        let result = read();
+        let result = read_result();
         assert_eq!((&result["outcome"], &result["exit"]), (&outcome.into(), &exit.into()));
         let reason = result["reason"].as_str().unwrap();
         assert!(reason.starts_with("a is held") && !reason.contains('\n'), "{result}");
@@ -171,7 +171,7 @@ fn the_result_can_be_printed_as_json() {
 
 #[test]
 fn quiet_and_verbose_select_the_messages() {
-    let setup = Setup::file();
+    let setup = Setup::with_file();
     let run = |flag: &[&str]| stderr(&setup.run(&[&["a"], flag, &["--", "true"]].concat()).output().unwrap());
     assert_eq!(run(&[]), "");
     assert!(run(&["-v"]).contains("\nquorlock: acquired a with fence "), "{}", run(&["-v"]));
@@ -181,7 +181,7 @@ fn quiet_and_verbose_select_the_messages() {
 
 #[test]
 fn without_a_quorum_a_run_names_every_node() {
-    let setup = Setup::servers();
+    let setup = Setup::with_three_servers();
     let start_waiter = |setup: &Setup| {
         let mut run = setup.run(&["a", "--wait", "5m", "--", "echo", "at last"]).spawn().unwrap();
         let mut lines = BufReader::new(run.stderr.take().unwrap()).lines();
@@ -196,7 +196,7 @@ fn without_a_quorum_a_run_names_every_node() {
     }
     let waited = setup.run(&["a", "--wait", "2s", "--", "true"]).output().unwrap();
     assert_fails(&waited, 69, "no quorum for a");
-    assert_eq!(nodes_with_silence(&waited), 3, "{}", stderr(&waited));
+    assert_eq!(silent_node_count(&waited), 3, "{}", stderr(&waited));
     let (line, run) = start_waiter(&setup);
     assert!(line.contains("waiting for a: no quorum yet; redis://"), "{line}");
     setup.servers[0].thaw();
@@ -206,7 +206,7 @@ fn without_a_quorum_a_run_names_every_node() {
 }
 
 /// Returns the number of nodes that are listed with the duration of their silence.
-fn nodes_with_silence(output: &Output) -> usize {
+fn silent_node_count(output: &Output) -> usize {
     let text = stderr(output);
     let listed = text.lines().skip_while(|line| !line.contains("no quorum for ")).skip(1);
     listed.filter(|line| line.starts_with("  redis://") && line.contains("; no vote for ")).count()

@@ -1,4 +1,4 @@
-//! The default file of the locks: unusable paths, and a full disk.
+//! The default file of locks: unusable paths, and a full disk.
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,19 +10,19 @@ use std::process::{Command, Output};
 use crate::common::{User, assert_fails, stderr, stdout};
 
 const ADVICE: &str = "use another file: --nodes sqlite:/some/path";
-/// An unprivileged user.
+/// The id of an unprivileged user.
 const NOBODY: u32 = 65_534;
 
 impl User {
-    fn state(&self) -> PathBuf {
+    fn state_folder(&self) -> PathBuf {
         self.home.path().join("quorlock")
     }
 
-    fn file(&self) -> PathBuf {
-        self.state().join("locks.db")
+    fn locks_file(&self) -> PathBuf {
+        self.state_folder().join("locks.db")
     }
 
-    fn run_in(&self, state: &Path) -> Output {
+    fn run_with_state_folder(&self, state: &Path) -> Output {
         self.quorlock(&["run", "a", "--", "true"]).env("XDG_STATE_HOME", state).output().unwrap()
     }
 
@@ -50,7 +50,7 @@ fn mode(path: &Path) -> u32 {
 fn missing_directories_are_created_for_the_owner_only() {
     let user = User::new();
     let state = user.home.path().join("deep/er");
-    assert!(user.run_in(&state).status.success());
+    assert!(user.run_with_state_folder(&state).status.success());
     for path in [state.parent().unwrap(), &state, &state.join("quorlock")] {
         assert_eq!(mode(path), 0o700, "{}", path.display());
     }
@@ -63,7 +63,7 @@ fn an_error_about_a_missing_directory_says_what_to_do() {
     let file = user.home.path().join("file");
     std::fs::write(&file, "").unwrap();
     for state in [file.as_path(), Path::new("/proc/self")] {
-        let output = user.run_in(state);
+        let output = user.run_with_state_folder(state);
         assert_fails(&output, 78, &format!("{}: cannot create the directory", state.join("quorlock").display()));
         assert_fails(&output, 78, ADVICE);
     }
@@ -72,22 +72,22 @@ fn an_error_about_a_missing_directory_says_what_to_do() {
 #[test]
 fn an_error_about_a_read_only_directory_says_what_to_do() {
     let user = User::new();
-    std::fs::create_dir(user.state()).unwrap();
-    std::fs::set_permissions(user.state(), PermissionsExt::from_mode(0o500)).unwrap();
-    let Some(output) = user.run_as_nobody(&user.state()) else { return };
-    assert_fails(&output, 78, &format!("{}: cannot create the file: Permission denied", user.file().display()));
+    std::fs::create_dir(user.state_folder()).unwrap();
+    std::fs::set_permissions(user.state_folder(), PermissionsExt::from_mode(0o500)).unwrap();
+    let Some(output) = user.run_as_nobody(&user.state_folder()) else { return };
+    assert_fails(&output, 78, &format!("{}: cannot create the file: Permission denied", user.locks_file().display()));
     assert_fails(&output, 78, ADVICE);
 }
 
 #[test]
 fn an_error_about_a_read_only_file_says_what_to_do() {
     let user = User::new();
-    std::fs::create_dir(user.state()).unwrap();
+    std::fs::create_dir(user.state_folder()).unwrap();
     assert!(user.run(&["run", "a", "--", "true"]).status.success());
-    std::fs::set_permissions(user.state(), PermissionsExt::from_mode(0o755)).unwrap();
-    std::fs::set_permissions(user.file(), PermissionsExt::from_mode(0o400)).unwrap();
-    let Some(output) = user.run_as_nobody(&user.file()) else { return };
-    assert_fails(&output, 78, &user.file().display().to_string());
+    std::fs::set_permissions(user.state_folder(), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::set_permissions(user.locks_file(), PermissionsExt::from_mode(0o400)).unwrap();
+    let Some(output) = user.run_as_nobody(&user.locks_file()) else { return };
+    assert_fails(&output, 78, &user.locks_file().display().to_string());
     assert_fails(&output, 78, ADVICE);
 }
 
@@ -95,18 +95,18 @@ fn an_error_about_a_read_only_file_says_what_to_do() {
 fn a_file_that_is_no_database_is_named_and_not_changed() {
     for text in ["a few words\n", &"many words\n".repeat(1_000)] {
         let user = User::new();
-        std::fs::create_dir(user.state()).unwrap();
-        std::fs::write(user.file(), text).unwrap();
+        std::fs::create_dir(user.state_folder()).unwrap();
+        std::fs::write(user.locks_file(), text).unwrap();
         let output = user.run(&["run", "a", "--", "true"]);
-        assert_fails(&output, 78, &format!("{}: it is not an SQLite database", user.file().display()));
+        assert_fails(&output, 78, &format!("{}: it is not an SQLite database", user.locks_file().display()));
         assert_fails(&output, 78, ADVICE);
-        assert_eq!(std::fs::read_to_string(user.file()).unwrap(), text);
+        assert_eq!(std::fs::read_to_string(user.locks_file()).unwrap(), text);
     }
 }
 
-/// Runs a script in a folder on a small disk, which exists only during the script. `$Q` is the tool, `fill` fills the
-/// disk, and `make_room` frees it. Returns `None` if no disk can be mounted.
-fn on_a_small_disk(user: &User, script: &str) -> Option<Output> {
+/// Runs a script in a folder on a small disk, which exists only during the script. In the script, `$Q` is the tested
+/// program, `fill` fills the disk, and `make_room` frees it. Returns `None` if no disk can be mounted.
+fn run_on_small_disk(user: &User, script: &str) -> Option<Output> {
     let disk = user.home.path().join("disk");
     std::fs::create_dir(&disk).unwrap();
     let script = format!(
@@ -130,11 +130,11 @@ fn a_full_disk_grants_no_lock_and_keeps_the_fences() {
     let script = "$Q run a -- sh -c 'echo $QUORLOCK_FENCE'
         fill; $Q run a -- echo never; echo $?; $Q run b -- echo never; echo $?
         make_room; $Q run a -- sh -c 'echo $QUORLOCK_FENCE'";
-    let Some(output) = on_a_small_disk(&User::new(), script) else { return };
+    let Some(output) = run_on_small_disk(&User::new(), script) else { return };
     let text = stdout(&output);
     let lines: Vec<&str> = text.lines().collect();
-    let [before, "69", "69", after] = lines[..] else { panic!("{text}{}", stderr(&output)) };
-    assert!(after.parse::<u64>().unwrap() > before.parse().unwrap(), "{text}");
+    let [fence_before, "69", "69", fence_after] = lines[..] else { panic!("{text}{}", stderr(&output)) };
+    assert!(fence_after.parse::<u64>().unwrap() > fence_before.parse().unwrap(), "{text}");
     assert_eq!(
         stderr(&output).matches("quorlock/locks.db: database or disk is full").count(),
         2,
@@ -146,7 +146,7 @@ fn a_full_disk_grants_no_lock_and_keeps_the_fences() {
 #[test]
 fn a_new_file_on_a_full_disk_reports_the_full_disk() {
     let script = "fill; $Q run a -- echo never; echo $?; make_room; $Q run a -- echo done";
-    let Some(output) = on_a_small_disk(&User::new(), script) else { return };
+    let Some(output) = run_on_small_disk(&User::new(), script) else { return };
     assert_eq!(stdout(&output), "69\ndone\n", "{}", stderr(&output));
     assert!(stderr(&output).contains("disk is full"), "{}", stderr(&output));
 }
@@ -155,6 +155,6 @@ fn a_new_file_on_a_full_disk_reports_the_full_disk() {
 fn a_lease_on_a_full_disk_is_lost_and_its_command_is_ended() {
     let script = "$Q run a --ttl 4s --kill-grace 100ms -- sh -c 'dd if=/dev/zero of=filler bs=4k; exec sleep 600'
         echo $?; make_room; $Q run a --wait 60s -- echo done";
-    let Some(output) = on_a_small_disk(&User::new(), script) else { return };
+    let Some(output) = run_on_small_disk(&User::new(), script) else { return };
     assert_eq!(stdout(&output), "79\ndone\n", "{}", stderr(&output));
 }

@@ -3,9 +3,9 @@
 use quorlock::{AcquireError, Retry};
 use quorlock_testkit::{Proxy, eventually_async};
 
-use super::queue::{Waiter, queue_lengths, wait_for_queue_length};
+use super::waiters::{Waiter, queue_lengths, wait_for_queue_length};
 use crate::common::Cluster;
-use crate::common::long_leases::{ProxiedCluster, connect_to_all, expect_soon, wait_until_all_vote};
+use crate::common::long_timeouts::{ProxiedCluster, connect_to_all, expect_soon, wait_until_all_vote};
 use crate::common::observe::wait_until_quarantined;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -16,9 +16,9 @@ async fn waiters_queue_up_again_on_a_node_that_lost_its_memory() {
         clients.push(connect_to_all(cluster.builder()).await);
     }
     let lease = clients[0].lock("job").acquire().await.expect("the lock is free");
-    let first = Waiter::start_and_queue(clients[1].lock("job")).await;
+    let first_waiter = Waiter::start_and_queue(clients[1].lock("job")).await;
     wait_for_queue_length(&cluster.servers, "job", 1).await;
-    let second = Waiter::start_and_queue(clients[2].lock("job")).await;
+    let second_waiter = Waiter::start_and_queue(clients[2].lock("job")).await;
     wait_for_queue_length(&cluster.servers, "job", 2).await;
 
     cluster.servers[0].restart_empty();
@@ -31,18 +31,18 @@ async fn waiters_queue_up_again_on_a_node_that_lost_its_memory() {
 
     let fence = lease.fence().expect("a majority kept its memory");
     lease.release().await.expect("all nodes answer");
-    let first_lease = first.expect_lease().await;
-    assert!(!second.is_over(), "the second waiter overtook the first waiter");
+    let first_lease = first_waiter.expect_lease().await;
+    assert!(!second_waiter.is_over(), "the second waiter overtook the first waiter");
     assert!(first_lease.fence().expect("the lease is held") > fence);
     first_lease.release().await.expect("all nodes answer");
-    second.expect_lease().await.release().await.expect("all nodes answer");
+    second_waiter.expect_lease().await.release().await.expect("all nodes answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn waiters_get_the_lock_while_a_node_that_lost_its_memory_is_quarantined() {
     let cluster = ProxiedCluster::start(3).await;
-    let holder = connect_to_all(cluster.direct()).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let holder = connect_to_all(cluster.direct_builder()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let lease = holder.lock("job").acquire().await.expect("the lock is free");
     let waiter = Waiter::start_and_queue(client.lock("job")).await;
     wait_for_queue_length(&cluster.servers, "job", 1).await;
@@ -58,16 +58,16 @@ async fn waiters_get_the_lock_while_a_node_that_lost_its_memory_is_quarantined()
 async fn a_reconnected_link_makes_its_waiters_try_again_at_once() {
     const TRIES: usize = 10;
     let cluster = ProxiedCluster::start(3).await;
-    let holder = connect_to_all(cluster.direct()).await;
-    let client = connect_to_all(cluster.builder()).await;
+    let holder = connect_to_all(cluster.direct_builder()).await;
+    let client = connect_to_all(cluster.proxied_builder()).await;
     let without_polls = Retry { attempts: Some(1), ..Retry::default() };
     for _ in 0..TRIES {
         let lease = expect_soon(holder.lock("job").acquire()).await.expect("the lock is free");
         let waiter = Waiter::start_and_queue(client.lock("job").retry(without_polls)).await;
         cluster.proxies.iter().for_each(|proxy| proxy.hold(true));
         cluster.proxies.iter().for_each(Proxy::cut);
-        // An inspection makes the client notice that its connections have ended, and open new ones. The proxies hold
-        // the requests on the new connections.
+        // An inspection makes the client notice that its connections have ended, and open new connections. The proxies
+        // hold the requests on the new connections.
         let inspection = client.inspect("job");
         let is_reconnected = |proxy: &Proxy| proxy.held_up() > 0;
         let reconnection =
