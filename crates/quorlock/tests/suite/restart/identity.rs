@@ -221,7 +221,7 @@ async fn a_check_of_unchanged_memory_keeps_the_connection() {
 /// A policy that evicts only keys with a time to live evicts votes, but keeps the epoch of the node.
 #[tokio::test]
 async fn a_server_that_evicted_a_vote_is_quarantined() {
-    let cluster = ProxiedCluster::of_servers(RedisServer::start_many(3)).await;
+    let cluster = ProxiedCluster::with_servers(RedisServer::start_many(3)).await;
     let client = connect_to_all(cluster.direct()).await;
     let lease = client.lock(NAME).acquire().await.expect("all nodes vote");
     let server = &cluster.servers[0];
