@@ -33,7 +33,7 @@ impl Etcd {
         for (at, peer) in peers.iter().enumerate() {
             let client = format!("http://127.0.0.1:{}", etcd.clients[at]);
             let peer = format!("http://127.0.0.1:{peer}");
-            let mut command = quorlock_testkit::mortal_command("etcd".as_ref());
+            let mut command = quorlock_testkit::command_that_dies_with_parent("etcd".as_ref());
             command.args(["--name", &format!("m{at}"), "--initial-cluster", &everyone.join(","), "--data-dir"]);
             command.arg(etcd.folder.path().join(at.to_string()));
             command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);

@@ -18,7 +18,7 @@ pub(crate) struct Service {
 impl Service {
     /// Starts the service, and waits until it listens.
     pub(crate) fn start(nodes: &[String]) -> Result<Self, Failure> {
-        let mut command = quorlock_testkit::mortal_command(quorlock()?.as_os_str());
+        let mut command = quorlock_testkit::command_that_dies_with_parent(quorlock()?.as_os_str());
         command.args(["serve", "--nodes", &nodes.join(","), "--listen", "127.0.0.1:0", "--quiet"]);
         // The service sees all callers as one client, so the rate limit must not apply.
         command.args(["--rate-limit", &u32::MAX.to_string()]);

@@ -129,8 +129,8 @@ impl Node {
             FaultKind::HalfClose => proxy.half_close(),
             FaultKind::Delay => proxy.delay(Duration::from_millis(amount)),
             FaultKind::LoseMessages => {
-                let (one_in, for_good_one_in) = (amount, NEVER_RESENT_ONE_IN);
-                proxy.lose(Some(Loss { one_in, resent_after: RESENT_AFTER, for_good_one_in, seed }));
+                let (lost_one_in, never_resent_one_in) = (amount, NEVER_RESENT_ONE_IN);
+                proxy.lose(Some(Loss { lost_one_in, resend_delay: RESENT_AFTER, never_resent_one_in, seed }));
             }
             FaultKind::DropRequests => proxy.drop_requests(true),
             FaultKind::DropReplies => proxy.drop_replies(true),

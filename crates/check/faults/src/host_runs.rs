@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use quorlock_testkit::{mortal_command, spawn};
+use quorlock_testkit::{command_that_dies_with_parent, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -159,7 +159,7 @@ impl HostRuns {
     fn command(&self, host: usize) -> io::Result<Command> {
         let home = self.folder.path().join(format!("host-{host}"));
         fs::create_dir_all(&home)?;
-        let mut command = mortal_command(self.programs.quorlock.as_os_str());
+        let mut command = command_that_dies_with_parent(self.programs.quorlock.as_os_str());
         for (variable, _) in std::env::vars_os() {
             if variable.to_str().is_some_and(|name| name.starts_with("QUORLOCK_")) {
                 command.env_remove(variable);

@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-use quorlock_testkit::mortal_command;
+use quorlock_testkit::command_that_dies_with_parent;
 use serde::Serialize;
 
 use crate::Failure;
@@ -118,7 +118,7 @@ impl Program {
             task.names = vec![format!("own-{}", task.client)];
             task.long_one_in = 1;
         }
-        let mut command = mortal_command(&self.file);
+        let mut command = command_that_dies_with_parent(&self.file);
         command.args(&self.args).arg(serde_json::to_string(&task)?);
         Ok(command)
     }

@@ -73,7 +73,7 @@ fn a_master_behind_sentinels_works_as_a_node() {
     let down = RedisServer::start();
     down.kill();
     let (down, up) = (down.addr().to_string(), sentinels.sentinel.addr());
-    let user = TrustingUser::new(sentinels.url_among(&[&down]));
+    let user = TrustingUser::new(sentinels.url_after(&[&down]));
     let title = format!("redis+sentinel://{down},{up}/testkit");
     user.assert_commands_work(&title);
     sentinels.fail_over();

@@ -102,7 +102,7 @@ fn a_repeated_shared_request_gets_the_same_hold_while_a_writer_waits() {
 #[test]
 fn a_request_that_is_repeated_after_a_lost_reply_gets_the_same_hold() {
     let (_nodes, [one, other]) = replicas();
-    let lost = one.lock_unheard(&request(0));
+    let lost = one.lock_without_answer(&request(0));
     eventually("the lease is granted", || count_entries(&other) == 1);
     let fence_of_hold = other.status("a")["fence"].clone();
     // The replica dies before the reply is read.
@@ -118,7 +118,7 @@ fn a_request_that_is_repeated_after_a_lost_reply_gets_the_same_hold() {
 #[test]
 fn a_caller_without_a_reply_can_release_by_its_key() {
     let (_nodes, [one, other]) = replicas();
-    let lost = one.lock_unheard(&request(0));
+    let lost = one.lock_without_answer(&request(0));
     eventually("the lease is granted", || count_entries(&other) == 1);
     drop((one, lost));
     other.post("/v1/leases/release", &json!({"name": "a", "key": KEY})).expect(204);

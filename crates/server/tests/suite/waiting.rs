@@ -52,7 +52,7 @@ fn a_stream_reports_the_position_the_holder_and_the_grant() {
             break event;
         }
     };
-    assert!(["holder", "position"].contains(&moved.what.as_str()), "{moved:?}");
+    assert!(["holder", "position"].contains(&moved.name.as_str()), "{moved:?}");
     let lease = json!({"name": "a", "lease_id": grant["lease_id"]});
     service.post("/v1/leases/release", &lease).expect(204);
     assert!(second.until("granted").data["fence"].as_u64() > grant["fence"].as_u64());
@@ -71,7 +71,7 @@ fn a_stream_whose_wait_times_out_reports_the_timeout() {
 fn a_stream_grants_a_free_lock_at_once() {
     let service = Service::start();
     let event = service.wait(&json!({"name": "a"})).next().unwrap();
-    assert_eq!((event.what.as_str(), &event.data["name"]), ("granted", &json!("a")));
+    assert_eq!((event.name.as_str(), &event.data["name"]), ("granted", &json!("a")));
 }
 
 /// A pipelined request: it is sent before the reply to the previous request.
@@ -95,7 +95,7 @@ fn a_disconnected_waiter_leaves_the_queue_on_every_node() {
     let body = json!({"name": "a", "wait_ms": 600_000}).to_string();
     // The disconnect must also be detected after pipelined bytes, which the service does not read.
     for (accept, pipelined) in [("*/*", ""), ("*/*", "\r\n"), ("*/*", PIPELINED), ("text/event-stream", PIPELINED)] {
-        let mut waiter = TcpStream::connect(service.socket()).unwrap();
+        let mut waiter = TcpStream::connect(service.host_and_port()).unwrap();
         write!(
             waiter,
             "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\ncontent-type: application/json\r\n\

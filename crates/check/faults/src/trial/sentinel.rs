@@ -38,7 +38,7 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
     // Clients listen to the sentinel at the first of two addresses. This address belongs to a proxy, which can hold all
     // messages back, so that the sentinel seems to fall silent.
     let first = Proxy::start(sentinels.sentinel.addr());
-    let url = sentinels.url_among(&[&first.addr().to_string()]);
+    let url = sentinels.url_after(&[&first.addr().to_string()]);
     let register = Register::start(Arc::clone(&history))?;
     let networks = std::array::from_fn(|_| vec![url.clone()]);
     let processes =

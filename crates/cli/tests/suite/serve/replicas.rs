@@ -249,14 +249,14 @@ fn the_end_of_one_request_does_not_affect_another_with_the_same_key() {
     let holder = one.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     // One caller disconnects, another times out, and the replica of a third is killed. The fourth caller must still get
     // the lock.
-    let disconnected = one.lock_unheard(&request(600_000));
+    let disconnected = one.lock_without_answer(&request(600_000));
     thread::scope(|scope| {
         let fourth = scope.spawn(|| other.lock(&request(600_000)).expect(201));
         eventually("two callers wait", || one.status("a")["waiting"] == 2);
         one.lock(&request(1_000)).problem(409, "wait-timeout");
         drop(disconnected);
         eventually("one caller waits", || other.status("a")["waiting"] == 1);
-        let _third = one.lock_unheard(&request(600_000));
+        let _third = one.lock_without_answer(&request(600_000));
         eventually("two callers wait again", || other.status("a")["waiting"] == 2);
         drop(one);
         other.release(&holder);

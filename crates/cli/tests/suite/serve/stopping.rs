@@ -27,7 +27,7 @@ fn a_stopping_service_ends_all_waits_and_keeps_all_leases() {
     assert_eq!(streaming.until("failed").data["code"], "draining");
     while following.next().is_some() {}
     assert!(service.child.wait().unwrap().success());
-    assert!(TcpStream::connect(service.socket()).is_err());
+    assert!(TcpStream::connect(service.host_and_port()).is_err());
 
     let next = Service::start(&user);
     assert_eq!(next.status("a")["waiting"], 0);
