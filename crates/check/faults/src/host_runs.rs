@@ -26,8 +26,8 @@ use crate::inject::POLL_INTERVAL;
 use crate::run_command::{Job, TURN};
 use crate::task::NAMES;
 
-/// Starts the command in the background of a shell. The command is then a grandchild of the wrapper, like most commands
-/// of a script.
+/// The command of every run: a shell script, which starts the harness as its child. So a grandchild of the wrapper does
+/// the work, as in most scripts.
 const SCRIPT: &str = r#""$0" command "$1" & wait $!"#;
 
 /// The programs that the hosts run.
@@ -35,7 +35,7 @@ const SCRIPT: &str = r#""$0" command "$1" & wait $!"#;
 pub struct Programs {
     /// The program `quorlock`.
     pub quorlock: PathBuf,
-    /// The harness, which is also the command of every run.
+    /// The harness, which also does the work of every command.
     pub harness: PathBuf,
 }
 
@@ -59,6 +59,7 @@ impl Programs {
 pub struct HostRuns {
     programs: Programs,
     history: Arc<History>,
+    /// The address of the server of the registers.
     register: String,
     folder: TempDir,
     settings: Vec<(String, String)>,

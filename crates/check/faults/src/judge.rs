@@ -26,11 +26,11 @@ pub struct Findings {
     /// Leases that were lost before their release.
     pub losses: usize,
     /// Leases that became valid again after they had been lost.
-    pub revived: usize,
+    pub revived_leases: usize,
     /// Requests for the names that clients compete for ([`NAMES`]). The requests of killed clients are missing.
     pub requests: u64,
-    /// Those of these requests that shared a command with other requests.
-    pub batched: u64,
+    /// Of these requests, those that shared a command with other requests.
+    pub batched_requests: u64,
     /// Clients that were killed.
     pub killed_clients: usize,
     /// The number of faults, by kind.
@@ -63,13 +63,13 @@ pub struct Findings {
     /// All writes.
     pub writes: usize,
     /// Waiters that were not served after the end of all faults.
-    pub starved: usize,
+    pub starved_waiters: usize,
     /// The longest wait of a client that got the lock, in nanoseconds. Faults may have lengthened the wait.
     pub longest_wait: u64,
     /// How often an operator had to initialize a cluster again.
     pub initialized_again: usize,
     /// Clients that crashed, exited too early or printed invalid events.
-    pub broken: usize,
+    pub broken_clients: usize,
     /// A description of each finding, in order of time.
     pub messages: Vec<String>,
 }
@@ -96,9 +96,9 @@ impl Findings {
         findings
     }
 
-    /// Judges a history. Of a lease for which `is_strict` returns true, the fence must be higher than the fences of all
-    /// leases that began earlier. Of other leases, it must only be higher than the fences that were granted before the
-    /// lease was requested.
+    /// Judges a history. If `is_strict` returns true for a lease, its fence must be higher than the fences of all leases
+    /// that began earlier. Otherwise it must only be higher than the fences that were granted before the lease was
+    /// requested.
     fn judge_records(records: &[Record], is_strict: impl Fn(&Turn) -> bool) -> Self {
         let mut findings = Self::default();
         let turns = turns(records);
@@ -129,17 +129,18 @@ impl Findings {
 
     /// The number of violations. If an assumption is broken, overlaps and starved waiters are no violations.
     pub fn violations(&self, assumptions: Assumptions) -> usize {
-        let common_violations = self.fences_out_of_order + self.revived + self.fenced_overwrites + self.broken;
-        common_violations + if assumptions == Assumptions::Kept { self.overlaps + self.starved } else { 0 }
+        let common_violations =
+            self.fences_out_of_order + self.revived_leases + self.fenced_overwrites + self.broken_clients;
+        common_violations + if assumptions == Assumptions::Kept { self.overlaps + self.starved_waiters } else { 0 }
     }
 
     /// Adds the findings of another history.
     pub fn add(&mut self, other: Self) {
         self.grants += other.grants;
         self.losses += other.losses;
-        self.revived += other.revived;
+        self.revived_leases += other.revived_leases;
         self.requests += other.requests;
-        self.batched += other.batched;
+        self.batched_requests += other.batched_requests;
         self.killed_clients += other.killed_clients;
         for (kind, count) in other.faults {
             *self.faults.entry(kind).or_default() += count;
@@ -161,10 +162,10 @@ impl Findings {
         self.fenced_overwrites += other.fenced_overwrites;
         self.bare_overwrites += other.bare_overwrites;
         self.writes += other.writes;
-        self.starved += other.starved;
+        self.starved_waiters += other.starved_waiters;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
         self.initialized_again += other.initialized_again;
-        self.broken += other.broken;
+        self.broken_clients += other.broken_clients;
         self.messages.extend(other.messages);
     }
 
@@ -179,18 +180,18 @@ impl Findings {
                 }
                 Record::Client { event: Event::Sent { requests, batched, .. }, .. } => {
                     self.requests += requests;
-                    self.batched += batched;
+                    self.batched_requests += batched;
                 }
                 Record::Killed { .. } => self.killed_clients += 1,
                 Record::InitializedAgain { .. } => self.initialized_again += 1,
                 Record::Broken { client, why } => {
-                    self.broken += 1;
+                    self.broken_clients += 1;
                     self.messages.push(format!("client {client} broke: {why}"));
                 }
                 Record::RunEnded { client, code, message, .. } => {
                     *self.exit_codes.entry(*code).or_default() += 1;
                     if ![0, NO_QUORUM, HELD, LOST].contains(code) {
-                        self.broken += 1;
+                        self.broken_clients += 1;
                         self.messages.push(format!("run {client} ended with {code}: {message}"));
                     }
                 }
@@ -206,11 +207,11 @@ impl Findings {
         self.grants += usize::from(turn.is_held());
         self.losses += usize::from(turn.is_held() && turn.lost_at.is_some());
         if let Some(at) = turn.revived_at {
-            self.revived += 1;
+            self.revived_leases += 1;
             self.messages.push(format!("lost, but valid again at {:.3}: {turn}", turn.seconds(at)));
         }
         if turn.is_starved() {
-            self.starved += 1;
+            self.starved_waiters += 1;
             let why = turn.error.as_deref().unwrap_or("no reply");
             self.messages.push(format!("starved: {turn}: {why}"));
         } else if let Some(valid_from) = turn.valid_from {

@@ -26,6 +26,7 @@ pub struct Processes {
     history: Arc<History>,
     /// The URLs of the nodes, through each of the networks.
     networks: [Vec<String>; NETWORKS],
+    /// The address of the server of the registers.
     register: String,
     seed: u64,
     next_client: u32,

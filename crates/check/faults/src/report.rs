@@ -58,16 +58,23 @@ impl Row {
 
     /// The row as a line of the Markdown table.
     pub fn line(&self) -> String {
-        let Findings { grants, losses, revived, overlaps, fences_out_of_order, starved, writes, broken, .. } =
+        let Findings { grants, losses, revived_leases, overlaps, fences_out_of_order, starved_waiters, writes, .. } =
             &self.findings;
-        let Findings { late_accesses, refused_accesses, fenced_overwrites, bare_overwrites, initialized_again, .. } =
-            &self.findings;
+        let Findings {
+            broken_clients,
+            late_accesses,
+            refused_accesses,
+            fenced_overwrites,
+            bare_overwrites,
+            initialized_again,
+            ..
+        } = &self.findings;
         let faults: usize = self.findings.faults.values().sum();
         let has_fences = self.subject.has_fences();
         let if_fenced = |count: &usize| if has_fences { count.to_string() } else { "n/a".into() };
         format!(
-            "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {revived} | {overlaps} | {:.2} s | {} | {writes} | {late_accesses} | {} | {} | \
-             {bare_overwrites} | {starved} | {broken} | {initialized_again} | {:.1} s |",
+            "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {revived_leases} | {overlaps} | {:.2} s | {} | {writes} | {late_accesses} | {} | {} | \
+             {bare_overwrites} | {starved_waiters} | {broken_clients} | {initialized_again} | {:.1} s |",
             self.subject,
             self.episodes,
             self.duration.as_secs_f64() / 60.0,
@@ -202,8 +209,9 @@ const FAULTS: &str = "\
 /// Describes how many requests for the names that clients compete for shared a command.
 fn shared_commands(rows: &[Row]) -> String {
     let findings_of_quorlock = || rows.iter().filter(|row| !row.subject.is_control()).map(|row| &row.findings);
-    let (requests, batched) = findings_of_quorlock()
-        .fold((0, 0), |(requests, batched), findings| (requests + findings.requests, batched + findings.batched));
+    let (requests, batched) = findings_of_quorlock().fold((0, 0), |(requests, batched), findings| {
+        (requests + findings.requests, batched + findings.batched_requests)
+    });
     format!(
         "Of quorlock's {requests} requests for the names that clients compete for, {batched} shared a Redis command with other requests.\n\
          Requests of killed clients are not counted. If no request shares a Redis command, the test fails."

@@ -122,7 +122,7 @@ impl Run {
                 failures.push(format!("{subject} was granted no lease, so this run proves nothing"));
             } else if !subject.is_control()
                 && rows_of_subject().any(|row| row.episodes > 0 && Series::SHARED.contains(&row.series))
-                && rows_of_subject().all(|row| row.findings.batched == 0)
+                && rows_of_subject().all(|row| row.findings.batched_requests == 0)
             {
                 failures
                     .push(format!("{subject} never sent a batch: none of its requests shared a command with another"));

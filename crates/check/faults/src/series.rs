@@ -64,7 +64,7 @@ impl Series {
             Self::Within | Self::Beyond | Self::Processes | Self::Stopped => common_violations,
             Self::Operations => common_violations + findings.runs_with(LOST) + findings.runs_with(NO_QUORUM),
             Self::Restarts => common_violations + findings.stuck_histories,
-            Self::Sentinel => common_violations + findings.unexcused_overlaps + findings.starved,
+            Self::Sentinel => common_violations + findings.unexcused_overlaps + findings.starved_waiters,
         }
     }
 }

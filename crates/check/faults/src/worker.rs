@@ -36,11 +36,11 @@ pub trait Library: Sized {
     /// Connects to the nodes of the task. Retries while too few nodes can vote.
     fn connect(task: &Task) -> impl Future<Output = Result<Self, Failure>>;
 
-    /// Waits for a lock without a time limit. Returns an error only if a retry cannot help.
+    /// Acquires a lock. Waits without a time limit. Returns an error only if a retry cannot help.
     fn acquire(&self, name: &str) -> impl Future<Output = Result<Self::HeldLock, Failure>>;
 
     /// The requests sent to servers so far. Libraries that do not count them return 0.
-    fn sent(&self) -> RequestCounts {
+    fn request_counts(&self) -> RequestCounts {
         RequestCounts::default()
     }
 
@@ -126,7 +126,7 @@ impl<L: Library> Worker<L> {
     }
 
     fn report_requests(&mut self) -> Result<(), Failure> {
-        let (sent, reported) = (self.library.sent(), self.reported_requests);
+        let (sent, reported) = (self.library.request_counts(), self.reported_requests);
         self.reported_requests = sent;
         let (requests, batched) = (sent.requests - reported.requests, sent.batched - reported.batched);
         if requests > 0 { report_event(&Event::Sent { turn: self.turn, requests, batched }) } else { Ok(()) }

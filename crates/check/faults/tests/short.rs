@@ -79,7 +79,7 @@ fn plan_with_stops() -> Plan {
 #[test]
 fn no_guarantee_is_violated_within_the_assumptions() {
     let findings = findings(Assumptions::Kept);
-    assert!(findings.grants > 0 && findings.writes > 0 && findings.batched > 0, "{findings:?}");
+    assert!(findings.grants > 0 && findings.writes > 0 && findings.batched_requests > 0, "{findings:?}");
     assert_eq!(findings.violations(Assumptions::Kept), 0, "{:#?}", findings.messages);
 }
 
@@ -100,9 +100,9 @@ fn the_judge_finds_overlaps_without_quarantine() {
 fn the_judge_finds_revived_leases() {
     // The clients do not compete: a lost lease can be revived only if no other client acquires its lock.
     let findings = findings_with(&program(Subject::Reviving).uncontended(), &plan_with_stops());
-    assert!(findings.losses > 0 && findings.revived > 0, "the judge missed the revived leases: {findings:?}");
+    assert!(findings.losses > 0 && findings.revived_leases > 0, "the judge missed the revived leases: {findings:?}");
     assert!(
-        findings.violations(Assumptions::Kept) >= findings.revived,
+        findings.violations(Assumptions::Kept) >= findings.revived_leases,
         "revived leases count as violations: {findings:?}"
     );
     // With the rule that lost is final, the same faults cause no violation.

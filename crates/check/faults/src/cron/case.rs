@@ -11,8 +11,8 @@ use crate::Failure;
 use crate::operation::{attach_replica, back_up};
 use crate::series::{LOST, NO_QUORUM};
 
-/// The exit code for an invalid configuration.
-const CONFIG: i32 = 78;
+/// Exit code of `quorlock run` if its configuration is invalid.
+const INVALID_CONFIG: i32 = 78;
 /// A report that takes longer than a ttl.
 const LONG_REPORT: Duration = Duration::from_secs(9);
 /// A report that does not end during a case.
@@ -77,7 +77,7 @@ impl Claim {
             Self::ReportsContinue => *reports_after > 0,
             Self::NextReportWithin(limit) => time_to_next_report.is_some_and(|time| time < limit),
             Self::ReportsComplete => {
-                findings.runs_with(LOST) == 0 && findings.killed_clients == 0 && findings.broken == 0
+                findings.runs_with(LOST) == 0 && findings.killed_clients == 0 && findings.broken_clients == 0
             }
             Self::ReportsStop => *reports_after == 0,
             Self::AllExitWith(code) => {
@@ -224,7 +224,7 @@ pub(super) static CASES: [Case; 17] = [
         description: "The crontab sets `QUORLOCK_NODES=\" \"`.",
         environment: &[("QUORLOCK_NODES", " ")],
         ttl: TTL,
-        claims: &[Claim::AllExitWith(CONFIG), Claim::ReportsStop],
+        claims: &[Claim::AllExitWith(INVALID_CONFIG), Claim::ReportsStop],
         run: |crontab| {
             crontab.mark_operation();
             crontab.tick_times(1, SHORT_REPORT)

@@ -73,7 +73,7 @@ fn a_revived_lease_is_a_violation_even_beyond_the_assumptions() {
     records.push(Record::Client { client: 0, event: Event::Revived { turn: 1, at: 16_000_000 } });
     for assumptions in [Assumptions::Kept, Assumptions::Broken] {
         let findings = Findings::of(assumptions, &records);
-        assert_eq!((findings.revived, findings.violations(assumptions), findings.messages.len()), (1, 1, 1));
+        assert_eq!((findings.revived_leases, findings.violations(assumptions), findings.messages.len()), (1, 1, 1));
     }
 }
 
@@ -126,7 +126,8 @@ fn a_waiter_that_is_never_served_is_starved_unless_a_fault_killed_it() {
     let request = Record::Client { client: 0, event: Event::Asked { turn: 1, name: NAMES[0].into(), at: 0 } };
     let (kill, end_of_faults) = (Record::Killed { at: 1, client: 0 }, Record::FaultsEnded { at: 2 });
     let starved = |records: &[&Record]| {
-        Findings::of(Assumptions::Kept, &records.iter().map(|&record| record.clone()).collect::<Vec<_>>()).starved
+        Findings::of(Assumptions::Kept, &records.iter().map(|&record| record.clone()).collect::<Vec<_>>())
+            .starved_waiters
     };
     assert_eq!(starved(&[&request, &end_of_faults, &kill]), 1);
     assert_eq!(starved(&[&request, &kill, &end_of_faults]), 0);
@@ -136,7 +137,7 @@ fn a_waiter_that_is_never_served_is_starved_unless_a_fault_killed_it() {
 fn batched_requests_are_counted() {
     let sent = |client, requests, batched| Record::Client { client, event: Event::Sent { turn: 1, requests, batched } };
     let findings = Findings::of(Assumptions::Kept, &[sent(0, 9, 4), sent(1, 5, 0)]);
-    assert_eq!((findings.requests, findings.batched), (14, 4));
+    assert_eq!((findings.requests, findings.batched_requests), (14, 4));
 }
 
 #[test]
@@ -175,7 +176,7 @@ fn the_series_processes_permits_exit_codes_that_the_series_operations_forbids() 
 #[test]
 fn a_run_with_an_unexpected_exit_code_is_broken() {
     let findings = Findings::of(Assumptions::Kept, &[run_that_exited_with(3, 70)]);
-    assert_eq!((findings.broken, Series::Processes.violations(&findings)), (1, 1));
+    assert_eq!((findings.broken_clients, Series::Processes.violations(&findings)), (1, 1));
     assert!(findings.messages[0].contains("70: quorlock: it failed"), "{:?}", findings.messages);
 }
 

@@ -36,7 +36,7 @@ pub fn summary(row: &Row) -> String {
         ("runs: held", findings.runs_with(HELD)),
         ("runs: no quorum", findings.runs_with(NO_QUORUM)),
         ("runs: lock lost", findings.runs_with(LOST)),
-        ("revived", findings.revived),
+        ("revived", findings.revived_leases),
         ("overlaps", findings.overlaps),
         ("unexcused overlaps", findings.unexcused_overlaps),
         ("fences out of order", findings.fences_out_of_order),
@@ -44,9 +44,9 @@ pub fn summary(row: &Row) -> String {
         ("refused accesses", findings.refused_accesses),
         ("overwrites, fenced", findings.fenced_overwrites),
         ("overwrites, bare", findings.bare_overwrites),
-        ("starved waiters", findings.starved),
+        ("starved waiters", findings.starved_waiters),
         ("stuck", if row.series == Series::Restarts { findings.stuck_histories } else { 0 }),
-        ("broken clients", findings.broken),
+        ("broken clients", findings.broken_clients),
         ("initialized again", findings.initialized_again),
     ];
     let figures = figures.iter().filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name} {count}"));
@@ -82,8 +82,8 @@ fn line(row: &Row) -> String {
         seconds(findings.longest_overlap),
         findings.fences_out_of_order,
         findings.fenced_overwrites,
-        findings.starved,
-        findings.broken,
+        findings.starved_waiters,
+        findings.broken_clients,
         row.series.violations(findings),
     )
 }
@@ -96,7 +96,7 @@ pub(super) fn write_operations(page: &mut String, rows: &[Row]) {
         "\n## Ordinary operations\n\n\
          Four hosts use three nodes through the real `quorlock run` with a ttl of {ttl} s. The *command* that each `quorlock run` starts\n\
          records its beginning, its steps and its fence. For the judge, it holds the lock from its first to its last step. The *wrapper*\n\
-         is the `quorlock run` process itself, which holds the lock. The *guard* is a third process: it kills the command if the wrapper\n\
+         is the `quorlock run` process itself, which holds the lock. The *guard* is another process: it kills the command if the wrapper\n\
          is stopped or killed. Only the series `sentinel` uses clients of the library. These clients may lose locks, because a failover\n\
          can cause that.\n\n\
          - **operations**: `redis-cli --rdb` backs up one node or a majority; replicas attach and detach. No run may lose its lock\n  \

@@ -79,7 +79,7 @@ impl Library for QuorlockLibrary {
         Ok(QuorlockLease { lease, fence, private_leases })
     }
 
-    fn sent(&self) -> RequestCounts {
+    fn request_counts(&self) -> RequestCounts {
         RequestCounts { requests: REQUESTS.load(Ordering::Relaxed), batched: BATCHED.load(Ordering::Relaxed) }
     }
 
