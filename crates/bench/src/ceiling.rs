@@ -4,8 +4,8 @@
 //! redis-benchmark sends one command again and again, with a random number in its key. So it cannot send acquires and
 //! releases alternately. It sends all acquires in a first pass, and all releases in a second pass.
 //!
-//! - The releases release votes that a script has created. There are four times as many votes as releases. A release
-//!   without a vote is less work for the server, so only about one release in nine may draw a key a second time.
+//! - The releases release votes that a script has created. There are four times as many votes as releases. So only about
+//!   one release in nine draws a key whose vote is already released, which is less work for the server.
 //! - An acquire in its own command replaces the fence of a key that all acquires share. An acquire in a bundle, which is
 //!   one command with several requests, creates a fence with its own key.
 //!

@@ -26,10 +26,11 @@ const ABOUT: &str = "A `quorlock run` holds the lock with the default ttl of 30 
     second `quorlock run` waits. Each time is measured from the signal to the first output of the second command. \
     In the first row the signal kills the command, and the *wrapper* (the `quorlock run` process) releases the \
     lock. In the second row the signal kills the wrapper. The *guard*, a second process of each run, then kills \
-    the command, waits for its end, connects to the nodes and releases the lock. For comparison: a Kubernetes leader election \
-    takes over 15 s after its leader has died (its default `LeaseDuration`), Hazelcast's `FencedLock` after 5 \
-    min (its default `session-time-to-live-seconds`), and a failover of Chubby's master took 14 s (Burrows, \
-    2006). These three figures also apply if the whole machine dies. If a machine dies with its guard, quorlock's \
+    the command, waits for its end, connects to the nodes and releases the lock. For comparison: after the death of \
+    a leader in Kubernetes, the next leader begins after 15 s (the default `LeaseDuration`); with Hazelcast's \
+    `FencedLock` the next holder begins after 5 min (the default `session-time-to-live-seconds`); a failover of \
+    Chubby's master took 14 s (Burrows, 2006). \
+    These three figures also apply if the whole machine dies. If a machine dies with its guard, quorlock's \
     next holder has to wait for the end of the ttl.";
 
 pub(crate) fn planned_cases() -> Vec<PlannedCase> {

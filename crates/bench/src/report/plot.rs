@@ -168,7 +168,7 @@ impl Scale {
         self.begin + (value - self.from) / (self.to - self.from) * (self.end - self.begin)
     }
 
-    /// The tick_label marks: every power of ten on a logarithmic scale, four to ten on a linear scale.
+    /// The tick marks: every power of ten on a logarithmic scale, four to ten on a linear scale.
     fn ticks(&self) -> impl Iterator<Item = (f64, f64)> {
         let step = if self.is_logarithmic { 1.0 } else { step(self.to) };
         let count = ((self.to - self.from) / step).round() as usize;
@@ -190,7 +190,7 @@ fn step(highest: f64) -> f64 {
     }
 }
 
-/// The text at a tick_label mark.
+/// The text at a tick mark.
 fn tick_label(value: f64) -> String {
     if value >= 1_000.0 { number(value) } else { format!("{}", (value * 100.0).round() / 100.0) }
 }

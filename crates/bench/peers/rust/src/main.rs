@@ -99,8 +99,8 @@ fn run_worker<L: Library>(task: &Task) -> Result<(), Failure> {
 }
 
 fn main() -> Result<(), Failure> {
-    let [peer, task] =
-        <[String; 2]>::try_from(std::env::args().skip(1).collect::<Vec<_>>()).map_err(|_| "usage: bench-peers PEER TASK")?;
+    let [peer, task] = <[String; 2]>::try_from(std::env::args().skip(1).collect::<Vec<_>>())
+        .map_err(|_| "usage: bench-peers PEER TASK")?;
     let task: Task = serde_json::from_str(&task)?;
     match peer.as_str() {
         "rslock" => run_worker::<Rslock>(&task),
