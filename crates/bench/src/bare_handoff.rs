@@ -1,4 +1,5 @@
-//! The floor of a handoff: sockets and minimal scripts, without fences, tickets and epochs.
+//! The minimal handoff, which is the floor of the handoff cases: bare sockets and minimal scripts, without fences, tickets
+//! and epochs.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use tokio::task::JoinSet;
 const RELEASE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) end \
      redis.call('PUBLISH', KEYS[2], '1') return 1";
 const ACQUIRE: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', '30000') then return 1 end return 0";
-/// A buffer size above the length of every reply in this case.
+/// The size of a read buffer. It is larger than every reply of a minimal handoff.
 const REPLY_MAX: usize = 4_096;
 
 /// A holder and a waiter, each with a connection to every node.
@@ -19,7 +20,7 @@ pub(crate) struct BareHandoff {
     holder: Vec<TcpStream>,
     release: Vec<u8>,
     granted: mpsc::UnboundedReceiver<()>,
-    /// The tasks of the waiter's connections. They send an acquire at every hint.
+    /// The tasks of the waiter's connections. They send an acquire after every hint.
     _waiter: JoinSet<()>,
 }
 
@@ -56,8 +57,7 @@ impl BareHandoff {
         Ok(Self { holder, release, granted, _waiter: waiter })
     }
 
-    /// Measures the time from the first byte of the releases until a majority has granted. Reads the other replies
-    /// afterwards.
+    /// Measures the time from the first write of a release until a majority has granted. Then reads the remaining replies.
     pub(crate) async fn measure(&mut self) -> std::io::Result<Duration> {
         let majority = self.holder.len() / 2 + 1;
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! A case: its contenders, and the bars that they must meet.
+//! A case: its contenders, and the bars that they should meet. A *turn* is one measurement of one contender.
 
 use std::collections::BTreeMap;
 
@@ -10,12 +10,12 @@ pub(crate) const RATE: &str = "cycles_per_second";
 pub(crate) const P50: &str = "p50_us";
 pub(crate) const P99: &str = "p99_us";
 
-/// The figures of one turn of one contender, by name.
+/// The figures of one turn, by name.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-/// A contender, which is measured several times.
+/// A library, client or program that is measured.
 pub(crate) trait Contender {
-    /// Measures the contender once.
+    /// Runs one turn.
     ///
     /// # Errors
     ///
@@ -23,14 +23,14 @@ pub(crate) trait Contender {
     fn turn(&mut self) -> Result<Figures, Failure>;
 }
 
-/// Contenders that do the same work and are measured one after the other, several times.
+/// Contenders that do the same work. They take turns, several times.
 pub(crate) struct Case {
     /// The name on the command line, e.g. `cycle-5-512`.
     pub(crate) name: String,
     pub(crate) title: String,
     /// A description of the case, for readers of the report.
     pub(crate) about: String,
-    /// The figure by which contenders are compared.
+    /// The name of the figure by which contenders are compared.
     pub(crate) figure: &'static str,
     /// The contenders, in the order of their turns. Ratios are relative to the first contender.
     pub(crate) contenders: Vec<(String, Box<dyn Contender>)>,
@@ -39,13 +39,14 @@ pub(crate) struct Case {
     /// Contenders that may fail without ending the case.
     optional: Vec<String>,
     pub(crate) bars: Vec<Bar>,
-    /// The unit of the number at the start of each contender's name, if there is one. The report then has a plot.
+    /// The unit of the number with which each contender's name begins, e.g. `callers`. If there is one, the report has a
+    /// plot.
     pub(crate) axis: Option<&'static str>,
-    /// The number of turns, if it differs from that of the command line.
+    /// The number of turns of each contender. `None` means the number from the command line.
     pub(crate) turns: Option<usize>,
     /// Servers and folders that the contenders need. Fields are dropped in order, so this field comes after the
     /// contenders.
-    kept: Vec<Box<dyn std::any::Any>>,
+    kept_alive: Vec<Box<dyn std::any::Any>>,
 }
 
 impl Case {
@@ -61,46 +62,46 @@ impl Case {
             bars: Vec::new(),
             axis: None,
             turns: None,
-            kept: Vec::new(),
+            kept_alive: Vec::new(),
         }
     }
 
-    /// Keeps a server or folder until the case ends.
-    pub(crate) fn keep(&mut self, what: impl std::any::Any) {
-        self.kept.push(Box::new(what));
+    /// Keeps a server or a folder until the case ends.
+    pub(crate) fn keep_alive(&mut self, resource: impl std::any::Any) {
+        self.kept_alive.push(Box::new(resource));
     }
 
     pub(crate) fn add(&mut self, name: impl Into<String>, contender: impl Contender + 'static) {
         self.contenders.push((name.into(), Box::new(contender)));
     }
 
-    /// Runs one turn of each contender and ignores the figures. All contenders are connected afterwards.
+    /// Runs one turn of each contender and ignores the figures. Afterwards all contenders are connected.
     pub(crate) fn warm_up(&mut self) -> Result<(), Failure> {
-        self.turn("to warm up").map(drop)
+        self.run_turns("to warm up").map(drop)
     }
 
-    /// Runs one turn of each contender and returns the figures by name. An optional contender that fails takes no
-    /// further turns.
-    pub(crate) fn turn(&mut self, which: &str) -> Result<BTreeMap<String, Figures>, Failure> {
-        let (mut figures, mut gone) = (BTreeMap::new(), Vec::new());
+    /// Runs one turn of each contender, and returns the figures by contender. An optional contender that fails takes no
+    /// more turns. `label` names the turn in the output.
+    pub(crate) fn run_turns(&mut self, label: &str) -> Result<BTreeMap<String, Figures>, Failure> {
+        let (mut figures, mut failed) = (BTreeMap::new(), Vec::new());
         for (name, contender) in &mut self.contenders {
-            eprintln!("{}, {which}: {name}", self.name);
+            eprintln!("{}, {label}: {name}", self.name);
             match contender.turn() {
                 Ok(read) => drop(figures.insert(name.clone(), read)),
                 Err(error) if self.optional.contains(name) => {
                     eprintln!("{}, {name}: {error}; continuing without it", self.name);
-                    gone.push((name.clone(), format!("failed ({error})")));
+                    failed.push((name.clone(), format!("failed ({error})")));
                 }
                 Err(error) => return Err(format!("{}, {name}: {error}", self.name).into()),
             }
         }
-        self.contenders.retain(|(name, _)| gone.iter().all(|(gone, _)| gone != name));
-        self.absent.extend(gone);
+        self.contenders.retain(|(name, _)| failed.iter().all(|(failed, _)| failed != name));
+        self.absent.extend(failed);
         Ok(figures)
     }
 
-    /// Adds an optional contender.
-    pub(crate) fn add_if(
+    /// Adds an optional contender, or records why it is absent.
+    pub(crate) fn add_optional(
         &mut self,
         name: impl Into<String>,
         contender: Result<impl Contender + 'static, impl std::fmt::Display>,
@@ -116,12 +117,12 @@ impl Case {
     }
 }
 
-/// A limit that a ratio or a figure should meet.
+/// A limit that a figure, or the ratio of two figures, should meet.
 #[derive(Clone)]
 pub(crate) struct Bar {
-    pub(crate) who: String,
+    pub(crate) contender: String,
     pub(crate) figure: &'static str,
-    /// The divisor of the ratio: a contender and one of its figures. `None` if the limit applies to the figure itself.
+    /// The divisor of the ratio: a contender and one of its figures. `None` if the bar is about a single figure.
     pub(crate) against: Option<(String, &'static str)>,
     pub(crate) limit: Limit,
 }
@@ -143,14 +144,14 @@ impl Limit {
 }
 
 impl Bar {
-    /// A ratio of the same figure of two contenders.
-    pub(crate) fn ratio(who: &str, figure: &'static str, against: &str, limit: Limit) -> Self {
-        Self { who: who.into(), figure, against: Some((against.into(), figure)), limit }
+    /// A bar for the ratio of the same figure of two contenders.
+    pub(crate) fn ratio(contender: &str, figure: &'static str, against: &str, limit: Limit) -> Self {
+        Self { contender: contender.into(), figure, against: Some((against.into(), figure)), limit }
     }
 
-    /// A figure by itself.
-    pub(crate) fn figure(who: &str, figure: &'static str, limit: Limit) -> Self {
-        Self { who: who.into(), figure, against: None, limit }
+    /// A bar for a single figure.
+    pub(crate) fn figure(contender: &str, figure: &'static str, limit: Limit) -> Self {
+        Self { contender: contender.into(), figure, against: None, limit }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::Failure;
 use crate::case::Case;
 use crate::options::Options;
 
-/// A case that is set up only when it is measured.
+/// A case that is not set up yet.
 pub(crate) struct PlannedCase {
     /// The name of the case.
     pub(crate) name: String,
@@ -47,6 +47,6 @@ pub(crate) fn all() -> Vec<PlannedCase> {
 }
 
 /// `1 node`, `5 nodes`.
-fn count_with_noun(count: usize, what: &str) -> String {
-    if count == 1 { format!("1 {what}") } else { format!("{count} {what}s") }
+fn count_with_noun(count: usize, noun: &str) -> String {
+    if count == 1 { format!("1 {noun}") } else { format!("{count} {noun}s") }
 }

@@ -1,5 +1,5 @@
-//! Compares this tree with another git revision. Measures the workers of both builds alternately. Each build sets up
-//! its own servers with its own command, because two revisions may store different things on a server.
+//! Compares this tree with another git revision. The workers of both builds take turns. Each build has its own servers,
+//! which its own `quorlock` command initializes, because two revisions may store different things on a server.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -23,25 +23,26 @@ const SQLITE_CALLERS: usize = 64;
 const HELD_CASE: &str = "held";
 const HELD_LEASES: usize = 20_000;
 /// A third of the ttl, so that every lease is renewed once in each turn.
-const HELD_TURN: Duration = Duration::from_secs(10);
+const HELD_TURN_LENGTH: Duration = Duration::from_secs(10);
 const HELD_TURNS: usize = 3;
 const SHARE_OF_A_CORE: &str = "share_of_a_core";
 const NOW: &str = "now";
-/// The programs of a build: the workers, and the command.
+/// The programs of a build: the workers, and the command that initializes servers.
 const PROGRAMS: [&str; 2] = ["quorlock-bench", "quorlock"];
 
-/// The task of both builds in one case.
+/// A case, in which both builds get the same task.
 struct Comparison {
     name: String,
     /// The number of Redis servers. If it is 0, the case uses one SQLite file.
     nodes: usize,
     callers: usize,
     plain: bool,
+    /// The kind of worker.
     kind: &'static str,
     figure: &'static str,
 }
 
-/// All cases. Locks with fences, which are the default, come first.
+/// All cases. Fenced locks, which are the default, come first.
 fn comparisons() -> Vec<Comparison> {
     let cycles = |plain: bool| {
         NODES.into_iter().flat_map(move |nodes| CALLERS.into_iter().map(move |callers| (nodes, callers))).map(
@@ -76,7 +77,7 @@ pub(crate) fn names() -> Vec<String> {
     comparisons().into_iter().map(|comparison| comparison.name).collect()
 }
 
-/// Builds the revision, compares both builds in the named cases, and prints one row for each case.
+/// Builds the revision, measures both builds in the named cases, and prints a row for each case.
 pub(crate) fn compare(revision: &str, names: &[String], turns: usize, options: &Options) -> Outcome {
     let (commit, programs) = build(revision, &options.folder.join("against"))?;
     let then = format!("{revision} ({})", &commit[..commit.len().min(10)]);
@@ -100,27 +101,27 @@ impl Comparison {
     /// Sets up the case, with separate servers or a separate file for each build.
     fn set_up(self, programs: &Path, revision: &str, options: &Options) -> Result<Case, Failure> {
         let mut case = Case::new(self.name, "", self.figure);
-        let length = if self.kind == "leases" { HELD_TURN } else { options.length };
+        let turn_length = if self.kind == "leases" { HELD_TURN_LENGTH } else { options.turn_length };
         case.turns = (self.kind == "leases").then_some(HELD_TURNS);
-        let own = std::env::current_exe()?;
-        let own = own.parent().ok_or("this program has no folder")?;
-        for (name, programs) in [(NOW, own), (revision, programs)] {
+        let own_program = std::env::current_exe()?;
+        let own_programs = own_program.parent().ok_or("this program has no folder")?;
+        for (name, programs) in [(NOW, own_programs), (revision, programs)] {
             let nodes = if self.nodes == 0 {
                 let folder = tempfile::tempdir_in(&options.folder)?;
                 let node = format!("sqlite:{}", folder.path().join("locks.db").display());
-                case.keep(folder);
+                case.keep_alive(folder);
                 vec![node]
             } else {
                 let servers = RedisServer::start_many(self.nodes);
                 let urls: Vec<String> = servers.iter().map(RedisServer::url).collect();
-                case.keep(servers);
+                case.keep_alive(servers);
                 init_cluster(&programs.join("quorlock"), &urls).map_err(|error| format!("{name}: {error}"))?;
                 urls
             };
             let task = Task { nodes, callers: self.callers, ttl_ms: TTL_MS, plain: self.plain, ..Task::default() };
             let mut command = Command::new(programs.join("quorlock-bench"));
             command.args(["worker", self.kind]);
-            let worker = Worker::start(command, &task, length)
+            let worker = Worker::start(command, &task, turn_length)
                 .map_err(|error| format!("the worker of {name} does not work with this tree's driver: {error}"))?;
             case.add(name, worker);
         }
@@ -139,17 +140,19 @@ fn init_cluster(quorlock: &Path, urls: &[String]) -> Result<(), Failure> {
     Err(format!("`nodes init` failed: {}", String::from_utf8_lossy(&output.stderr).trim()).into())
 }
 
-/// The row of a case: both medians with their spreads, the ratio of the medians, and whether this tree is slower by
-/// more than the spreads.
+/// The row of a case: the median and the spread of both builds, the ratio of the medians, and whether this tree is slower
+/// by more than the wider spread.
 fn row(case: &CaseResult, revision: &str) -> String {
-    let spread = |name: &str| {
-        SortedReadings::of(case.contender(name).map(|of| of.turns(&case.figure).to_vec()).unwrap_or_default())
+    let readings_of = |name: &str| {
+        SortedReadings::of(
+            case.contender(name).map(|contender| contender.turns(&case.figure).to_vec()).unwrap_or_default(),
+        )
     };
-    let (now, then) = (spread(NOW), spread(revision));
+    let (now, then) = (readings_of(NOW), readings_of(revision));
     let mut row = format!("| {} | {} |", case.name, case.figure.replace('_', " "));
-    for spread in [&now, &then] {
-        let (low, high) = (number(spread.quantile(0.25)), number(spread.quantile(0.75)));
-        let _ = write!(row, " {} | {low} to {high} |", number(spread.median()));
+    for readings in [&now, &then] {
+        let (low, high) = (number(readings.quantile(0.25)), number(readings.quantile(0.75)));
+        let _ = write!(row, " {} | {low} to {high} |", number(readings.median()));
     }
     let verdict = if is_slower(&now, &then, case.figure == RATE) { "slower by more than its spread" } else { "" };
     let _ = writeln!(row, " {:.2} | {verdict} |", now.median() / then.median());
@@ -157,13 +160,13 @@ fn row(case: &CaseResult, revision: &str) -> String {
 }
 
 /// Whether this tree's median is worse by more than the wider spread.
-fn is_slower(now: &SortedReadings, then: &SortedReadings, more_is_better: bool) -> bool {
-    let width = |spread: &SortedReadings| spread.quantile(0.75) - spread.quantile(0.25);
-    let difference = if more_is_better { then.median() - now.median() } else { now.median() - then.median() };
-    difference > width(now).max(width(then))
+fn is_slower(now: &SortedReadings, then: &SortedReadings, is_higher_better: bool) -> bool {
+    let spread = |readings: &SortedReadings| readings.quantile(0.75) - readings.quantile(0.25);
+    let difference = if is_higher_better { then.median() - now.median() } else { now.median() - then.median() };
+    difference > spread(now).max(spread(then))
 }
 
-/// Builds the programs of a revision, or uses its build from an earlier run. Returns the commit and the folder of the
+/// Builds the programs of a revision, unless an earlier run has built them. Returns the commit and the folder of the
 /// programs.
 fn build(revision: &str, folder: &Path) -> Result<(String, PathBuf), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -183,9 +186,9 @@ fn build(revision: &str, folder: &Path) -> Result<(String, PathBuf), Failure> {
     let (tree, target) = (folder.join("tree"), folder.join("target"));
     let _ = std::fs::remove_dir_all(&tree);
     std::fs::create_dir_all(&tree)?;
-    let built = unpack(&root, &commit, &tree).and_then(|()| cargo_build(&tree, &target));
+    let result = unpack(&root, &commit, &tree).and_then(|()| cargo_build(&tree, &target));
     std::fs::remove_dir_all(&tree)?;
-    built.map_err(|error| format!("cannot build {revision} ({commit}): {error}"))?;
+    result.map_err(|error| format!("cannot build {revision} ({commit}): {error}"))?;
     std::fs::create_dir_all(&programs)?;
     for program in PROGRAMS {
         // A program gets its final name only when it is complete.
@@ -226,10 +229,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_build_is_slower_if_it_differs_by_more_than_both_spreads() {
-        let spread = |values: &[f64]| SortedReadings::of(values.to_vec());
-        let (narrow, wide) = (spread(&[100.0, 101.0, 102.0, 103.0, 104.0]), spread(&[50.0, 80.0, 100.0, 120.0, 150.0]));
-        let slow = spread(&[90.0, 91.0, 92.0, 93.0, 94.0]);
+    fn a_build_is_slower_if_its_median_is_worse_by_more_than_both_spreads() {
+        let readings = |values: &[f64]| SortedReadings::of(values.to_vec());
+        let (narrow, wide) =
+            (readings(&[100.0, 101.0, 102.0, 103.0, 104.0]), readings(&[50.0, 80.0, 100.0, 120.0, 150.0]));
+        let slow = readings(&[90.0, 91.0, 92.0, 93.0, 94.0]);
         assert!(is_slower(&slow, &narrow, true), "fewer cycles per second must count as slower");
         assert!(!is_slower(&narrow, &slow, true), "a faster build must not count as slower");
         assert!(is_slower(&narrow, &slow, false), "longer cycles must count as slower");
@@ -237,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn cases_with_fences_come_first() {
+    fn fenced_cases_come_first() {
         let names = names();
         assert_eq!(names[0], "fenced-5-1");
         let plain = names.iter().position(|name| name.starts_with("plain")).unwrap();
@@ -245,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_that_does_not_exist_is_named() {
+    fn the_error_names_a_revision_that_does_not_exist() {
         let folder = tempfile::tempdir().unwrap();
         let error = build("no-such-revision", folder.path()).unwrap_err();
         assert_eq!(error.to_string(), "no-such-revision is not a revision of this repository");

@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 use crate::case::{Figures, P50, P99, RATE};
 use crate::sorted_readings::SortedReadings;
 
-/// The time that each cycle took.
+/// The times of the cycles that succeeded, and the number of those that failed.
 #[derive(Default)]
 pub(crate) struct Cycles {
     micros: Vec<f64>,
-    /// Cycles that failed.
     failures: usize,
 }
 
@@ -30,10 +29,10 @@ impl Cycles {
 
     pub(crate) fn figures(self, elapsed: Duration) -> Figures {
         let mut figures = Figures::from([(RATE.to_owned(), self.micros.len() as f64 / elapsed.as_secs_f64())]);
-        let spread = SortedReadings::of(self.micros);
-        if spread.len() > 0 {
-            figures.insert(P50.into(), spread.median());
-            figures.insert(P99.into(), spread.quantile(0.99));
+        let readings = SortedReadings::of(self.micros);
+        if readings.len() > 0 {
+            figures.insert(P50.into(), readings.median());
+            figures.insert(P99.into(), readings.quantile(0.99));
         }
         // A contender that never fails needs no column for it.
         if self.failures > 0 {

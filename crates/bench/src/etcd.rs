@@ -13,11 +13,11 @@ use crate::options::Options;
 
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// etcd members. etcd syncs an entry to disk before it acknowledges the entry, so the files of the members are in the
-/// build folder and not in memory.
+/// etcd members. Their files are in the build folder, which is on disk, because etcd syncs each entry to disk before it
+/// acknowledges the entry. A temporary folder may be in memory.
 pub(crate) struct Etcd {
     members: Vec<Child>,
-    clients: Vec<u16>,
+    client_ports: Vec<u16>,
     folder: TempDir,
 }
 
@@ -26,15 +26,15 @@ impl Etcd {
     pub(crate) fn start(members: usize, options: &Options) -> Result<Self, Failure> {
         std::fs::create_dir_all(&options.folder)?;
         let folder = tempfile::tempdir_in(&options.folder)?;
-        let (clients, peers) = (free_ports(members)?, free_ports(members)?);
-        let everyone: Vec<String> =
-            peers.iter().enumerate().map(|(at, port)| format!("m{at}=http://127.0.0.1:{port}")).collect();
-        let mut etcd = Self { members: Vec::new(), clients, folder };
-        for (at, peer) in peers.iter().enumerate() {
-            let client = format!("http://127.0.0.1:{}", etcd.clients[at]);
-            let peer = format!("http://127.0.0.1:{peer}");
-            let mut command = quorlock_testkit::mortal_command("etcd".as_ref());
-            command.args(["--name", &format!("m{at}"), "--initial-cluster", &everyone.join(","), "--data-dir"]);
+        let (client_ports, peer_ports) = (free_ports(members)?, free_ports(members)?);
+        let initial_cluster: Vec<String> =
+            peer_ports.iter().enumerate().map(|(at, port)| format!("m{at}=http://127.0.0.1:{port}")).collect();
+        let mut etcd = Self { members: Vec::new(), client_ports, folder };
+        for (at, peer_port) in peer_ports.iter().enumerate() {
+            let client = format!("http://127.0.0.1:{}", etcd.client_ports[at]);
+            let peer = format!("http://127.0.0.1:{peer_port}");
+            let mut command = quorlock_testkit::command_that_dies_with_parent("etcd".as_ref());
+            command.args(["--name", &format!("m{at}"), "--initial-cluster", &initial_cluster.join(","), "--data-dir"]);
             command.arg(etcd.folder.path().join(at.to_string()));
             command.args(["--listen-client-urls", &client, "--advertise-client-urls", &client]);
             command.args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer]);
@@ -42,18 +42,18 @@ impl Etcd {
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
             etcd.members.push(quorlock_testkit::spawn(command)?);
         }
-        etcd.wait()?;
+        etcd.wait_until_healthy()?;
         Ok(etcd)
     }
 
     /// The host and port of each member.
     pub(crate) fn addresses(&self) -> Vec<String> {
-        self.clients.iter().map(|port| format!("127.0.0.1:{port}")).collect()
+        self.client_ports.iter().map(|port| format!("127.0.0.1:{port}")).collect()
     }
 
-    fn wait(&mut self) -> Result<(), Failure> {
+    fn wait_until_healthy(&mut self) -> Result<(), Failure> {
         let begun = Instant::now();
-        for (member, port) in self.members.iter_mut().zip(&self.clients) {
+        for (member, port) in self.members.iter_mut().zip(&self.client_ports) {
             while !is_healthy(*port) {
                 if member.try_wait()?.is_some() {
                     return Err("etcd did not start: is etcd-server installed?".into());
@@ -90,6 +90,9 @@ fn is_healthy(port: u16) -> bool {
 
 /// Finds free ports. Binds all of them at the same time, so that they differ.
 fn free_ports(count: usize) -> Result<Vec<u16>, Failure> {
-    let bound = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
-    Ok(bound.iter().map(|monitor| Ok(monitor.local_addr()?.port())).collect::<Result<Vec<_>, std::io::Error>>()?)
+    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<Result<Vec<_>, _>>()?;
+    Ok(listeners
+        .iter()
+        .map(|listener| Ok(listener.local_addr()?.port()))
+        .collect::<Result<Vec<_>, std::io::Error>>()?)
 }

@@ -1,15 +1,16 @@
-//! The machine of a measurement.
+//! The machine on which a case is measured.
 
 use serde::{Deserialize, Serialize};
 
-/// A machine, at one moment.
+/// A machine, and its load at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) processor: String,
     pub(crate) kernel: String,
+    /// The version of redis-server.
     pub(crate) redis: String,
-    /// Load average of the last minute.
+    /// The load average of the last minute.
     pub(crate) load: f64,
 }
 

@@ -1,5 +1,5 @@
-//! Measures quorlock, a minimal client (the floor), redis-benchmark (the ceiling) and other libraries. One run measures
-//! all of them alternately, and only ratios are compared.
+//! Measures quorlock, a minimal client (the *floor*), redis-benchmark (the *ceiling*) and other libraries. They take
+//! turns, and only their ratios are compared.
 
 mod bare_handoff;
 mod case;
@@ -33,7 +33,7 @@ use options::Options;
 use report::{CaseResult, Pages, Report, case_as_markdown};
 use worker::Task;
 
-/// Measure quorlock against the floor, the ceiling and other libraries, side by side in one run
+/// Measure quorlock, a minimal client, redis-benchmark and other libraries in turns
 ///
 /// Prints a table for each case. The latest figures of every case are in bench/report.json of the build folder.
 #[derive(Parser)]
@@ -46,8 +46,8 @@ struct Args {
     /// List the cases.
     #[arg(long)]
     list: bool,
-    /// Number of measurements (turns) of every contender, after one that does not count [default: 5; with --against:
-    /// 11].
+    /// Number of measurements (turns) of every contender, after one that does not count [default: 5, or 11 with
+    /// --against].
     #[arg(long)]
     turns: Option<usize>,
     /// Length of a turn in milliseconds, in cases that measure for a fixed time.
@@ -74,12 +74,12 @@ struct Args {
 enum Command {
     /// Run a contender in its own process; started by this program.
     #[command(hide = true)]
-    Worker { kind: Kind, task: String },
+    Worker { kind: WorkerKind, task: String },
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
-enum Kind {
-    /// Named `own` in other revisions, which `--against` starts.
+enum WorkerKind {
+    /// Its name is `own`, because `--against` also starts older revisions, which use this name.
     #[value(name = "own")]
     Ours,
     Floor,
@@ -90,7 +90,7 @@ enum Kind {
 }
 
 const TURNS: usize = 5;
-/// The number of turns for `--against`. It is higher, because two builds differ little.
+/// The number of turns with `--against`. It is higher, because the figures of two builds differ little.
 const TURNS_AGAINST: usize = 11;
 
 pub(crate) type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -109,7 +109,7 @@ fn main() -> Outcome {
         return Ok(());
     }
     if args.write_only {
-        return write_pages(&Report::read(&options.figures())?);
+        return write_pages(&Report::read(&options.report_file())?);
     }
     if names(&args).is_empty() {
         return Err("no such case; see --list".into());
@@ -133,7 +133,7 @@ fn all_names() -> Vec<String> {
     cases::all().into_iter().map(|case| case.name).collect()
 }
 
-/// Writes the pages. They need the figures of every case.
+/// Writes the pages. Fails if a case has no figures.
 fn write_pages(report: &Report) -> Outcome {
     let missing: Vec<String> = all_names().into_iter().filter(|name| report.case(name).is_none()).collect();
     if !missing.is_empty() {
@@ -146,22 +146,22 @@ fn write_pages(report: &Report) -> Outcome {
     Pages::here().write(report)
 }
 
-fn work(kind: Kind, task: &Task) -> Outcome {
+fn work(kind: WorkerKind, task: &Task) -> Outcome {
     let threads = if task.one_thread { 1 } else { 2 };
     let runtime = || tokio::runtime::Builder::new_multi_thread().worker_threads(threads).enable_all().build();
     match kind {
-        Kind::Ours => worker::ours::work(task, &runtime()?),
-        Kind::Floor => worker::floor::work(task),
-        Kind::Leases => worker::leases::work(task, &runtime()?),
-        Kind::Flock => worker::flock::work(task),
-        Kind::Detached => worker::ours::detach(task, &runtime()?),
-        Kind::Http => worker::http_load::work(task),
+        WorkerKind::Ours => worker::ours::work(task, &runtime()?),
+        WorkerKind::Floor => worker::floor::work(task),
+        WorkerKind::Leases => worker::leases::work(task, &runtime()?),
+        WorkerKind::Flock => worker::flock::work(task),
+        WorkerKind::Detached => worker::ours::work_detached(task, &runtime()?),
+        WorkerKind::Http => worker::http_load::work(task),
     }
 }
 
 fn measure(args: &Args, options: &Options) -> Outcome {
     let (begun, wanted) = (Instant::now(), names(args));
-    let mut report = Report::read(&options.figures())?;
+    let mut report = Report::read(&options.report_file())?;
     let (mut measured, mut failed_cases) = (0, Vec::new());
     for case in cases::all().into_iter().filter(|case| wanted.contains(&case.name)) {
         let name = case.name.clone();
@@ -171,7 +171,7 @@ fn measure(args: &Args, options: &Options) -> Outcome {
                 report.add(case);
                 report.put_in_order(&all_names());
                 // Written after each case, so that the figures are kept if a later case fails.
-                report.write(&options.figures())?;
+                report.write(&options.report_file())?;
                 measured += 1;
             }
             Err(error) => {

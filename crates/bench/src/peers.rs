@@ -1,4 +1,4 @@
-//! Other lock libraries. They are fetched from their registries and built when a case needs them.
+//! Other lock libraries (*peers*). They are fetched from their registries and built when a case needs them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,13 +13,13 @@ fn peers_folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("peers")
 }
 
-/// Starts a worker that uses a library from crates.io. The error says why the library is not available.
+/// Starts a worker that uses a library from crates.io.
 pub(crate) fn rust(peer: &str, task: &Task, options: &Options) -> Result<Worker, Failure> {
     static BUILT: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let program = BUILT.get_or_init(|| build(&options.folder)).clone()?;
     let mut command = Command::new(program);
     command.arg(peer);
-    Worker::start(command, task, options.length)
+    Worker::start(command, task, options.turn_length)
 }
 
 /// Starts a worker that uses node redlock on ioredis.
@@ -28,18 +28,18 @@ pub(crate) fn node(task: &Task, options: &Options) -> Result<Worker, Failure> {
     let folder = FETCHED.get_or_init(|| fetch_node(&options.folder.join("node"))).clone()?;
     let mut command = Command::new("node");
     command.arg(folder.join("worker.js"));
-    Worker::start(command, task, options.length)
+    Worker::start(command, task, options.turn_length)
 }
 
 /// Installs the versions in the lock file.
 fn fetch_node(folder: &Path) -> Result<PathBuf, String> {
-    let output = |error: std::io::Error| error.to_string();
-    std::fs::create_dir_all(folder).map_err(output)?;
-    let lock = "package-lock.json";
-    let locked = peers_folder().join("node").join(lock);
-    let is_unchanged = std::fs::read(folder.join(lock)).ok() == Some(std::fs::read(&locked).map_err(output)?);
-    for file in ["package.json", lock, "worker.js"] {
-        std::fs::copy(peers_folder().join("node").join(file), folder.join(file)).map_err(output)?;
+    let to_text = |error: std::io::Error| error.to_string();
+    std::fs::create_dir_all(folder).map_err(to_text)?;
+    let lock_file = "package-lock.json";
+    let source = peers_folder().join("node").join(lock_file);
+    let is_unchanged = std::fs::read(folder.join(lock_file)).ok() == Some(std::fs::read(&source).map_err(to_text)?);
+    for file in ["package.json", lock_file, "worker.js"] {
+        std::fs::copy(peers_folder().join("node").join(file), folder.join(file)).map_err(to_text)?;
     }
     if !is_unchanged || !folder.join("node_modules/ioredis").is_dir() {
         let mut npm = Command::new("npm");

@@ -27,18 +27,18 @@ impl PingRounds {
         Ok(Self { nodes: streams })
     }
 
-    /// Measures the time until a majority has replied. Reads the other replies afterwards.
+    /// Measures the time until a majority has replied. Then reads the remaining replies.
     pub(crate) async fn measure(&mut self) -> std::io::Result<Duration> {
         let majority = self.nodes.len() / 2 + 1;
         let begun = Instant::now();
         for node in &mut self.nodes {
             node.write_all(PING).await?;
         }
-        let mut answers: FuturesUnordered<_> = self.nodes.iter_mut().map(pong).collect();
+        let mut replies: FuturesUnordered<_> = self.nodes.iter_mut().map(pong).collect();
         let mut elapsed = Duration::ZERO;
         let mut received = 0;
-        while let Some(answer) = answers.next().await {
-            answer?;
+        while let Some(reply) = replies.next().await {
+            reply?;
             received += 1;
             if received == majority {
                 elapsed = begun.elapsed();
@@ -49,7 +49,7 @@ impl PingRounds {
 }
 
 async fn pong(node: &mut TcpStream) -> std::io::Result<()> {
-    let mut answer = [0; PONG.len()];
-    node.read_exact(&mut answer).await?;
-    if answer == *PONG { Ok(()) } else { Err(std::io::Error::other("a node did not reply with PONG")) }
+    let mut reply = [0; PONG.len()];
+    node.read_exact(&mut reply).await?;
+    if reply == *PONG { Ok(()) } else { Err(std::io::Error::other("a node did not reply with PONG")) }
 }

@@ -1,5 +1,4 @@
-//! The processor time of the servers and of this process. Unlike elapsed time, it stays comparable when other processes
-//! are busy.
+//! The processor time of the servers and of this process. It depends less on other load than the elapsed time.
 
 use std::time::Duration;
 
@@ -14,14 +13,14 @@ pub(crate) struct ProcessorTime {
 }
 
 impl ProcessorTime {
-    /// Processor time since the processes were started.
+    /// The processor time since the processes started.
     pub(crate) fn now(servers: &[RedisServer]) -> std::io::Result<Self> {
         let servers = servers.iter().map(time_of_server).sum::<std::io::Result<Duration>>()?;
         let own = clock_gettime(ClockId::ProcessCPUTime);
         Ok(Self { servers, own: Duration::try_from(own).map_err(std::io::Error::other)? })
     }
 
-    /// Adds the processor time since `start`.
+    /// Adds the processor time since `before`.
     pub(crate) fn add_since(&mut self, before: Self, servers: &[RedisServer]) -> std::io::Result<()> {
         let now = Self::now(servers)?;
         self.servers += now.servers.saturating_sub(before.servers);

@@ -1,5 +1,5 @@
 //! Records the commands that one cycle sends to a node, with the Redis command MONITOR. The minimal client (the floor)
-//! and redis-benchmark (the ceiling) send the same commands.
+//! and redis-benchmark (the ceiling) send the same commands. A *bundle* is one command with several requests.
 
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,34 +12,36 @@ use serde::{Deserialize, Serialize};
 use crate::Failure;
 use crate::worker::ours::cycle;
 
-/// The name that is locked during the recording. The names that replace it have the same length.
+/// The name that is locked during the recording. The names of callers, which replace it, have the same length.
 const NAME: &str = "recorded/000000";
 const NAME_START: &str = "recorded/";
+/// The number of cycles in a recording.
 const CYCLES: usize = 3;
+/// How often a recording is tried.
 const ATTEMPTS: usize = 20;
-/// The time limit for all cycles of one recording. A slow node may miss a cycle.
+/// The time limit for reading a recording. A command may be missing, because a cycle does not wait for a slow node.
 const TIME_LIMIT: Duration = Duration::from_secs(2);
 
-/// The commands of an acquire and of its release, without the commands that a batch sends only once.
+/// The commands of an acquire and of its release on one node.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Recording {
     acquire: Vec<String>,
     release: Vec<String>,
-    /// The value of the vote's key between the acquire and the release.
+    /// The value of the vote's key while the lock is held.
     value: String,
 }
 
 impl Recording {
-    /// Records the commands on every node, because they contain the node's epoch.
-    pub(crate) async fn take(servers: &[RedisServer], client: &Client, plain: bool) -> Result<Vec<Self>, Failure> {
+    /// Records the commands on every node. They differ, because they contain the node's epoch.
+    pub(crate) async fn record(servers: &[RedisServer], client: &Client, plain: bool) -> Result<Vec<Self>, Failure> {
         for _ in 0..ATTEMPTS {
             let mut monitors =
                 servers.iter().map(|server| Monitor::open(server.addr())).collect::<Result<Vec<_>, _>>()?;
             for _ in 0..CYCLES {
                 cycle(client, NAME, plain).await?;
             }
-            let received = monitors.iter_mut().map(Self::read_reply).collect::<Result<Option<Vec<_>>, _>>()?;
-            if let Some(recordings) = received {
+            let recordings = monitors.iter_mut().map(Self::read_from).collect::<Result<Option<Vec<_>>, _>>()?;
+            if let Some(recordings) = recordings {
                 let verified = servers.iter().zip(recordings).map(|(server, recording)| recording.verified(server));
                 return verified.collect();
             }
@@ -47,33 +49,38 @@ impl Recording {
         Err("no cycle consisted of one acquire and one release".into())
     }
 
-    /// Returns the commands of the last cycle, because the first acquire of a name differs from later acquires. `None`
-    /// if a cycle took a second round, or did not reach this node.
-    fn read_reply(monitor: &mut Monitor) -> Result<Option<Self>, Failure> {
+    /// Reads the commands of all cycles, and returns those of the last cycle, because the first acquire of a name differs
+    /// from later acquires. `None` if a cycle did not consist of one acquire and one release on this node.
+    fn read_from(monitor: &mut Monitor) -> Result<Option<Self>, Failure> {
         let (mut commands, deadline) = (Vec::new(), Instant::now() + TIME_LIMIT);
         while commands.len() < 2 * CYCLES {
-            let Some(command) = monitor.next_about(NAME, deadline)? else { return Ok(None) };
+            let Some(command) = monitor.next_containing(NAME, deadline)? else { return Ok(None) };
             commands.push(command);
         }
-        let shape = |command: &Vec<String>| command.iter().take(2).cloned().collect::<Vec<_>>();
+        let first_words = |command: &Vec<String>| command.iter().take(2).cloned().collect::<Vec<_>>();
         let (Some(release), Some(acquire)) = (commands.pop(), commands.pop()) else {
             return Ok(None);
         };
-        let pairs =
-            commands.chunks(2).all(|pair| shape(&pair[0]) == shape(&acquire) && shape(&pair[1]) == shape(&release));
-        Ok((pairs && shape(&acquire) != shape(&release)).then_some(Self { acquire, release, value: String::new() }))
+        let are_pairs = commands.chunks(2).all(|pair| {
+            first_words(&pair[0]) == first_words(&acquire) && first_words(&pair[1]) == first_words(&release)
+        });
+        Ok((are_pairs && first_words(&acquire) != first_words(&release)).then_some(Self {
+            acquire,
+            release,
+            value: String::new(),
+        }))
     }
 
     /// Sends the recorded commands, and checks that they acquire and release.
     fn verified(mut self, server: &RedisServer) -> Result<Self, Failure> {
-        let say = |words: &[String]| server.try_command(&words.iter().map(String::as_str).collect::<Vec<_>>());
+        let send = |words: &[String]| server.try_command(&words.iter().map(String::as_str).collect::<Vec<_>>());
         let vote = || server.try_command(&["GET", self.key()]);
-        say(&self.acquire)?;
+        send(&self.acquire)?;
         let value = vote()?.as_str().map(str::to_owned);
-        say(&self.release)?;
-        let left = vote()?;
+        send(&self.release)?;
+        let vote_after_release = vote()?;
         match value {
-            Some(value) if left.is_nil() => self.value = value,
+            Some(value) if vote_after_release.is_nil() => self.value = value,
             _ => return Err("the recorded commands do not repeat the cycle".into()),
         }
         Ok(self)
@@ -89,7 +96,7 @@ impl Recording {
         &self.value
     }
 
-    /// The acquire and the release of a caller, as bytes. The caller's name replaces the recorded name in every word.
+    /// The acquire and the release of a caller, as bytes. They are the recorded commands with the caller's name.
     pub(crate) fn of_caller(&self, caller: usize) -> (Vec<u8>, Vec<u8>) {
         let name = name_of(caller);
         let wire = |words: &[String]| wire(words.iter().map(|word| word.replace(NAME, &name)));
@@ -105,22 +112,19 @@ impl Recording {
         })
     }
 
-    /// Like [`Recording::with_random_keys`], but with several requests in one command, as our library sends them under
-    /// load. Only fenced acquires share a command, as in our library.
-    pub(crate) fn with_random_keys_and_shared_commands(&self, shared_commands: &SharedCommands) -> [Command; 2] {
+    /// Like [`Recording::with_random_keys`], but with bundles, as our library sends them under load. Our library does not
+    /// bundle plain acquires, so these remain single requests.
+    pub(crate) fn bundled_with_random_keys(&self, bundles: &Bundles) -> [Command; 2] {
         let [acquire, release] = self.with_random_keys();
         // The votes have the value of this recording, so the releases must have this value, too.
-        let releases = shared_commands
-            .releases
-            .as_ref()
-            .map(|shared_command| shared_command.with_words_of_request(self.value()).with_random_keys(self.key()));
-        let acquires =
-            shared_commands.acquires.as_ref().map(|shared_command| shared_command.with_random_keys(self.key()));
+        let releases =
+            bundles.releases.as_ref().map(|bundle| bundle.with_argument(self.value()).with_random_keys(self.key()));
+        let acquires = bundles.acquires.as_ref().map(|bundle| bundle.with_random_keys(self.key()));
         [acquires.unwrap_or(acquire), releases.unwrap_or(release)]
     }
 }
 
-/// A command for redis-benchmark, and the number of requests in it.
+/// A command for redis-benchmark, with the number of its requests.
 pub(crate) struct Command {
     pub(crate) words: Vec<String>,
     pub(crate) requests: usize,
@@ -130,30 +134,32 @@ fn with_random_number(key: &str) -> String {
     format!("{key}__rand_int__")
 }
 
-/// The commands that quorlock sends to one node when many callers send requests at once.
+/// The bundles that our library sends to one node if there are many concurrent callers.
 #[derive(Default)]
-pub(crate) struct SharedCommands {
-    acquires: Option<SharedCommand>,
-    releases: Option<SharedCommand>,
+pub(crate) struct Bundles {
+    acquires: Option<Bundle>,
+    releases: Option<Bundle>,
 }
 
-/// A script call for several requests: the call, the words that all requests share, and the words of one request after
-/// its key.
+/// A call of a script for several requests.
 #[derive(Clone)]
-struct SharedCommand {
-    script: Vec<String>,
+struct Bundle {
+    /// The command, the script and the number of keys.
+    script_call: Vec<String>,
+    /// The arguments that all requests share.
     shared: Vec<String>,
-    per_request: Vec<String>,
+    /// The arguments of one request, after its key.
+    of_request: Vec<String>,
 }
 
-/// The number of concurrent callers during the recording.
+/// The number of concurrent callers during a recording of bundles.
 const CALLERS: usize = 64;
-/// The number of requests in a command that is built from the recording.
-const REQUESTS_PER_COMMAND: usize = 16;
+/// The number of requests in a bundle for redis-benchmark.
+const REQUESTS_PER_BUNDLE: usize = 16;
 
-impl SharedCommands {
-    /// Records on every node.
-    pub(crate) async fn take(servers: &[RedisServer], client: &Client, plain: bool) -> Result<Vec<Self>, Failure> {
+impl Bundles {
+    /// Records the bundles on every node.
+    pub(crate) async fn record(servers: &[RedisServer], client: &Client, plain: bool) -> Result<Vec<Self>, Failure> {
         for _ in 0..ATTEMPTS {
             let mut monitors =
                 servers.iter().map(|server| Monitor::open(server.addr())).collect::<Result<Vec<_>, _>>()?;
@@ -164,56 +170,63 @@ impl SharedCommands {
                 Ok::<(), Failure>(())
             });
             futures_util::future::try_join_all(callers).await?;
-            let read_reply = |monitor| Self::read_reply(monitor, plain);
-            if let Some(shared_commands) = monitors.iter_mut().map(read_reply).collect::<Result<Option<Vec<_>>, _>>()? {
-                return Ok(shared_commands);
+            let read = |monitor| Self::read_from(monitor, plain);
+            if let Some(bundles) = monitors.iter_mut().map(read).collect::<Result<Option<Vec<_>>, _>>()? {
+                return Ok(bundles);
             }
         }
-        Err("no command had several requests".into())
+        Err("our library sent no bundle".into())
     }
 
-    /// Reads the first command of each kind. A plain acquire is one `SET`, which cannot contain several requests.
-    fn read_reply(monitor: &mut Monitor, plain: bool) -> Result<Option<Self>, Failure> {
-        let (mut received, deadline) = (Self::default(), Instant::now() + TIME_LIMIT);
-        while received.releases.is_none() || received.acquires.is_none() && !plain {
-            let Some(words) = monitor.next_about(NAME_START, deadline)? else { return Ok(None) };
-            let Some((is_release, shared_command)) = SharedCommand::read(&words) else { continue };
-            if is_release { &mut received.releases } else { &mut received.acquires }.get_or_insert(shared_command);
+    /// Reads the first bundle of acquires and the first bundle of releases. Plain acquires are not bundled. `None` if a
+    /// bundle is missing at the time limit.
+    fn read_from(monitor: &mut Monitor, plain: bool) -> Result<Option<Self>, Failure> {
+        let (mut found, deadline) = (Self::default(), Instant::now() + TIME_LIMIT);
+        while found.releases.is_none() || found.acquires.is_none() && !plain {
+            let Some(words) = monitor.next_containing(NAME_START, deadline)? else { return Ok(None) };
+            let Some((is_release, bundle)) = Bundle::parse(&words) else { continue };
+            if is_release { &mut found.releases } else { &mut found.acquires }.get_or_insert(bundle);
         }
-        Ok(Some(received))
+        Ok(Some(found))
     }
 }
 
-impl SharedCommand {
-    /// Parses a recorded command. After each key, a release has its attempt, and an acquire has three words. All
-    /// acquires of a command share five words.
-    fn read(words: &[String]) -> Option<(bool, Self)> {
-        let (script, arguments) =
-            words.split_at_checked(3).filter(|(script, _)| script[0] == "EVALSHA" && script[2] == "0")?;
+impl Bundle {
+    /// Parses a recorded command. Returns whether it is a bundle of releases, and the bundle. `None` if the command is not
+    /// a bundle. After each key, a release has its attempt, and an acquire has three words. All acquires of a bundle share
+    /// five words.
+    fn parse(words: &[String]) -> Option<(bool, Self)> {
+        let (script_call, arguments) =
+            words.split_at_checked(3).filter(|(call, _)| call[0] == "EVALSHA" && call[2] == "0")?;
         let is_release = arguments.len() % 2 == 0;
         let (shared, requests) = arguments.split_at_checked(if is_release { 0 } else { 5 })?;
-        let each = if is_release { 2 } else { 4 };
-        if requests.len() % each != 0 || requests.len() < each * 2 {
+        let words_per_request = if is_release { 2 } else { 4 };
+        if requests.len() % words_per_request != 0 || requests.len() < words_per_request * 2 {
             return None;
         }
         Some((
             is_release,
-            Self { script: script.to_vec(), shared: shared.to_vec(), per_request: requests[1..each].to_vec() },
+            Self {
+                script_call: script_call.to_vec(),
+                shared: shared.to_vec(),
+                of_request: requests[1..words_per_request].to_vec(),
+            },
         ))
     }
 
-    /// The same command with another word after each key.
-    fn with_words_of_request(&self, words_of_request: &str) -> Self {
-        Self { per_request: vec![words_of_request.into()], ..self.clone() }
+    /// The same bundle with another argument after each key.
+    fn with_argument(&self, argument: &str) -> Self {
+        Self { of_request: vec![argument.into()], ..self.clone() }
     }
 
+    /// The bundle for redis-benchmark.
     fn with_random_keys(&self, key: &str) -> Command {
-        let mut words = [self.script.clone(), self.shared.clone()].concat();
-        for _ in 0..REQUESTS_PER_COMMAND {
+        let mut words = [self.script_call.clone(), self.shared.clone()].concat();
+        for _ in 0..REQUESTS_PER_BUNDLE {
             words.push(with_random_number(key));
-            words.extend(self.per_request.iter().cloned());
+            words.extend(self.of_request.iter().cloned());
         }
-        Command { words, requests: REQUESTS_PER_COMMAND }
+        Command { words, requests: REQUESTS_PER_BUNDLE }
     }
 }
 
@@ -238,18 +251,18 @@ impl Monitor {
         stream.set_read_timeout(Some(TIME_LIMIT))?;
         stream.write_all(b"MONITOR\r\n")?;
         let mut monitor = Self(BufReader::new(stream));
-        match monitor.line()?.trim() {
+        match monitor.read_line()?.trim() {
             "+OK" => Ok(monitor),
             other => Err(format!("no MONITOR: {other}").into()),
         }
     }
 
     /// The next command of a client that contains this name. `None` if no such command arrives before the deadline.
-    /// Commands of scripts do not count. Other commands may contain text that is not plain, because a new connection
-    /// loads scripts.
-    fn next_about(&mut self, name: &str, deadline: Instant) -> Result<Option<Vec<String>>, Failure> {
+    /// Ignores the commands that scripts execute. Does not parse commands without the name, because they may be scripts
+    /// with text that [`unquoted`] does not accept.
+    fn next_containing(&mut self, name: &str, deadline: Instant) -> Result<Option<Vec<String>>, Failure> {
         while Instant::now() < deadline {
-            let line = match self.line() {
+            let line = match self.read_line() {
                 Ok(line) => line,
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => break,
                 Err(error) => return Err(error.into()),
@@ -262,7 +275,7 @@ impl Monitor {
         Ok(None)
     }
 
-    fn line(&mut self) -> std::io::Result<String> {
+    fn read_line(&mut self) -> std::io::Result<String> {
         let mut line = String::new();
         match self.0.read_line(&mut line)? {
             0 => Err(ErrorKind::UnexpectedEof.into()),
@@ -275,19 +288,19 @@ impl Monitor {
 fn unquoted(text: &str) -> Result<Vec<String>, Failure> {
     let mut words = Vec::new();
     let mut rest = text;
-    while let Some(begun) = rest.strip_prefix('"') {
+    while let Some(after_quote) = rest.strip_prefix('"') {
         let mut word = String::new();
-        let mut letters = begun.char_indices();
+        let mut letters = after_quote.char_indices();
         loop {
             match letters.next().ok_or("a word without an end")? {
                 (end, '"') => {
-                    rest = begun[end + 1..].trim_start();
+                    rest = after_quote[end + 1..].trim_start();
                     break;
                 }
                 (_, '\\') => match letters.next() {
                     Some((_, letter @ ('"' | '\\'))) => word.push(letter),
-                    // Our library sends no bytes that MONITOR would escape like this.
-                    _ => return Err("a word that is not plain text".into()),
+                    // The commands of our library have no bytes that MONITOR escapes in another way.
+                    _ => return Err("a word with an unknown escape".into()),
                 },
                 (_, letter) => word.push(letter),
             }
@@ -310,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn every_caller_has_keys_of_its_own() {
+    fn every_caller_has_its_own_keys() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect();
         let recording = Recording {
             acquire: words("SET quorlock:recorded/000000 id"),
@@ -326,25 +339,23 @@ mod tests {
     }
 
     #[test]
-    fn a_command_with_several_requests_can_be_built_with_any_number_of_requests() {
+    fn a_recorded_bundle_is_built_with_another_number_of_requests() {
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let read = |text: &str| SharedCommand::read(&words(text));
-        let (is_release, shared_command) = read("EVALSHA sha 0 a 1 b 2").unwrap();
-        let command = shared_command.with_random_keys("k");
+        let parse = |text: &str| Bundle::parse(&words(text));
+        let (is_release, bundle) = parse("EVALSHA sha 0 a 1 b 2").unwrap();
+        let command = bundle.with_random_keys("k");
         assert!(
-            is_release
-                && command.requests == REQUESTS_PER_COMMAND
-                && command.words.len() == 3 + 2 * REQUESTS_PER_COMMAND
+            is_release && command.requests == REQUESTS_PER_BUNDLE && command.words.len() == 3 + 2 * REQUESTS_PER_BUNDLE
         );
         assert_eq!(command.words[..5], words("EVALSHA sha 0 k__rand_int__ 1"));
-        let (is_release, shared_command) = read("EVALSHA sha 0 m t s r h a 1 p w b 2 p w").unwrap();
-        let command = shared_command.with_random_keys("k").words;
-        assert!(!is_release && command.len() == 3 + 5 + 4 * REQUESTS_PER_COMMAND);
+        let (is_release, bundle) = parse("EVALSHA sha 0 m t s r h a 1 p w b 2 p w").unwrap();
+        let command = bundle.with_random_keys("k").words;
+        assert!(!is_release && command.len() == 3 + 5 + 4 * REQUESTS_PER_BUNDLE);
         assert_eq!(command[command.len() - 8..], words("k__rand_int__ 1 p w k__rand_int__ 1 p w"));
         for other in
             ["EVALSHA sha 1 a 1", "SET a b NX PX 1", "EVALSHA sha 0 a 1", "EVALSHA sha 0 m t s r h a 1 p w", "EVALSHA"]
         {
-            assert!(read(other).is_none(), "{other}");
+            assert!(parse(other).is_none(), "{other}");
         }
     }
 }

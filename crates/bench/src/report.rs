@@ -1,4 +1,4 @@
-//! The stored results: every figure of every turn, and their medians and ratios.
+//! The stored results: for each case, every figure of every turn, and the ratios of the contenders.
 
 mod markdown;
 mod page;
@@ -35,7 +35,7 @@ pub(crate) struct CaseResult {
     pub(crate) contenders: Vec<ContenderResult>,
     pub(crate) absent: Vec<AbsentContender>,
     pub(crate) bars: Vec<BarResult>,
-    /// The unit of the number in the contenders' names, if there is one.
+    /// The unit of the number with which each contender's name begins, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) axis: Option<String>,
 }
@@ -45,8 +45,8 @@ pub(crate) struct CaseResult {
 pub(crate) struct ContenderResult {
     pub(crate) name: String,
     pub(crate) figures: BTreeMap<String, Vec<f64>>,
-    /// The ratios of the case's figure to that of the first contender, turn by turn.
-    pub(crate) ratio: Option<Ratio>,
+    /// The case's figure divided by that of the first contender.
+    pub(crate) ratio: Option<Summary>,
 }
 
 /// A contender that was not measured, and why.
@@ -61,27 +61,27 @@ pub(crate) struct AbsentContender {
 pub(crate) struct BarResult {
     pub(crate) what: String,
     pub(crate) limit: Limit,
-    pub(crate) value: Ratio,
+    pub(crate) value: Summary,
     pub(crate) met: bool,
 }
 
-/// The median, the lowest and the highest of the values of all turns.
+/// The median, the lowest and the highest of one value per turn: a ratio, or a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Ratio {
+pub(crate) struct Summary {
     pub(crate) median: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
 }
 
-impl Ratio {
-    /// Computes the ratio from one value per turn. `None` without a value.
-    pub(crate) fn of(turns: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut spread = SortedReadings::default();
-        turns.into_iter().filter(|value| value.is_finite()).for_each(|value| spread.add(value));
-        (spread.len() > 0).then(|| Self {
-            median: spread.median(),
-            low: spread.quantile(0.0),
-            high: spread.quantile(1.0),
+impl Summary {
+    /// Computes the summary of one value per turn. `None` without a value.
+    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut readings = SortedReadings::default();
+        values.into_iter().filter(|value| value.is_finite()).for_each(|value| readings.add(value));
+        (readings.len() > 0).then(|| Self {
+            median: readings.median(),
+            low: readings.quantile(0.0),
+            high: readings.quantile(1.0),
         })
     }
 }
@@ -102,7 +102,7 @@ impl Report {
         Ok(std::fs::write(path, serde_json::to_string_pretty(self)? + "\n")?)
     }
 
-    /// Adds a case, replacing one of the same name.
+    /// Adds a case. It replaces a case of the same name.
     pub(crate) fn add(&mut self, case: CaseResult) {
         match self.cases.iter_mut().find(|known| known.name == case.name) {
             Some(known) => *known = case,
@@ -112,9 +112,9 @@ impl Report {
 
     /// Sorts the cases in the order of `names`, and removes cases that no longer exist.
     pub(crate) fn put_in_order(&mut self, names: &[String]) {
-        let place = |case: &CaseResult| names.iter().position(|name| *name == case.name);
-        self.cases.retain(|case| place(case).is_some());
-        self.cases.sort_by_key(place);
+        let index = |case: &CaseResult| names.iter().position(|name| *name == case.name);
+        self.cases.retain(|case| index(case).is_some());
+        self.cases.sort_by_key(index);
     }
 
     pub(crate) fn case(&self, name: &str) -> Option<&CaseResult> {
@@ -123,7 +123,7 @@ impl Report {
 }
 
 impl CaseResult {
-    /// Creates the result from the figures of each contender's turns, in the case's order.
+    /// Creates the result from the figures of each contender's turns. The contenders have the order of the case.
     pub(crate) fn new(case: &Case, machine: Machine, turns: &[Vec<Figures>]) -> Self {
         let mut contenders: Vec<ContenderResult> = (case.contenders.iter())
             .zip(turns)
@@ -137,7 +137,7 @@ impl CaseResult {
             .collect();
         if let Some(first) = contenders.first().map(|first| first.turns(case.figure).to_vec()) {
             for contender in &mut contenders {
-                contender.ratio = Ratio::of(quotients(contender.turns(case.figure), &first));
+                contender.ratio = Summary::of(quotients(contender.turns(case.figure), &first));
             }
         }
         let mut measured = Self {
@@ -163,18 +163,18 @@ impl CaseResult {
         self.contenders.iter().find(|contender| contender.name == name)
     }
 
-    /// Checks a bar. `None` if one of its contenders is missing. The table lists missing contenders.
+    /// Checks a bar. `None` if one of its contenders is absent.
     fn check_bar(&self, bar: &Bar) -> Option<BarResult> {
-        let own = self.contender(&bar.who)?.turns(bar.figure);
+        let own = self.contender(&bar.contender)?.turns(bar.figure);
         let (what, value) = match &bar.against {
             Some((against, figure)) => {
                 let others = self.contender(against)?.turns(figure);
                 (
-                    format!("{}: {} relative to {against}", bar.who, without_unit(bar.figure)),
-                    Ratio::of(quotients(own, others))?,
+                    format!("{}: {} relative to {against}", bar.contender, without_unit(bar.figure)),
+                    Summary::of(quotients(own, others))?,
                 )
             }
-            None => (format!("{}: {}", bar.who, label(bar.figure)), Ratio::of(own.iter().copied())?),
+            None => (format!("{}: {}", bar.contender, label(bar.figure)), Summary::of(own.iter().copied())?),
         };
         Some(BarResult { what, limit: bar.limit, value, met: bar.limit.is_met_by(value.median) })
     }
@@ -186,7 +186,7 @@ impl ContenderResult {
     }
 
     pub(crate) fn median(&self, figure: &str) -> Option<f64> {
-        Ratio::of(self.turns(figure).iter().copied()).map(|ratio| ratio.median)
+        Summary::of(self.turns(figure).iter().copied()).map(|ratio| ratio.median)
     }
 }
 
@@ -194,7 +194,7 @@ fn quotients(own: &[f64], others: &[f64]) -> impl Iterator<Item = f64> {
     own.iter().zip(others).map(|(own, other)| own / other)
 }
 
-/// Rounds to five digits. The clock is less precise.
+/// Rounds to five digits, because the clock is not more precise.
 fn rounded(value: f64) -> f64 {
     format!("{value:.4e}").parse().unwrap_or(value)
 }

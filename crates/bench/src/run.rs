@@ -1,4 +1,4 @@
-//! Runs contenders alternately (A B C A B C), so that noise affects all of them.
+//! Runs the turns of contenders alternately (A B C A B C), so that noise affects all contenders.
 
 use std::collections::BTreeMap;
 
@@ -13,14 +13,14 @@ pub(crate) fn measure(mut case: Case, turns: usize) -> Result<CaseResult, Failur
     let machine = Machine::now();
     let mut figures = BTreeMap::<String, Vec<Figures>>::new();
     for turn in 0..=turns {
-        let read = case.turn(&format!("turn {turn} of {turns}"))?;
+        let figures_of_turn = case.run_turns(&format!("turn {turn} of {turns}"))?;
         if turn > 0 {
-            for (name, read) in read {
-                figures.entry(name).or_default().push(read);
+            for (name, of_contender) in figures_of_turn {
+                figures.entry(name).or_default().push(of_contender);
             }
         }
     }
-    // Contenders that failed have no figures.
+    // An optional contender that failed is no longer among the contenders.
     let figures_of_contenders: Vec<_> =
         case.contenders.iter().map(|(name, _)| figures.remove(name).unwrap_or_default()).collect();
     Ok(CaseResult::new(&case, machine, &figures_of_contenders))

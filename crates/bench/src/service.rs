@@ -18,9 +18,9 @@ pub(crate) struct Service {
 impl Service {
     /// Starts the service, and waits until it listens.
     pub(crate) fn start(nodes: &[String]) -> Result<Self, Failure> {
-        let mut command = quorlock_testkit::mortal_command(quorlock()?.as_os_str());
+        let mut command = quorlock_testkit::command_that_dies_with_parent(quorlock()?.as_os_str());
         command.args(["serve", "--nodes", &nodes.join(","), "--listen", "127.0.0.1:0", "--quiet"]);
-        // The service sees all callers as one client, so the rate limit must not apply.
+        // For the service, all callers are one client, whose rate must not be limited.
         command.args(["--rate-limit", &u32::MAX.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::piped());
         let mut child = quorlock_testkit::spawn(command)?;
@@ -61,7 +61,7 @@ impl Drop for Service {
 pub(crate) struct ContenderWithService<C> {
     pub(crate) contender: C,
     pub(crate) service: Arc<Service>,
-    pub(crate) length: Duration,
+    pub(crate) turn_length: Duration,
 }
 
 impl<C: Contender> Contender for ContenderWithService<C> {
@@ -70,7 +70,7 @@ impl<C: Contender> Contender for ContenderWithService<C> {
         let mut figures = self.contender.turn()?;
         let processor_time = self.service.processor_time()?.saturating_sub(before);
         if let Some(rate) = figures.get(RATE) {
-            let cycles = rate * self.length.as_secs_f64();
+            let cycles = rate * self.turn_length.as_secs_f64();
             figures.insert("service_cpu_us".into(), processor_time.as_secs_f64() * 1e6 / cycles);
         }
         Ok(figures)

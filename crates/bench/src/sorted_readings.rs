@@ -14,15 +14,15 @@ impl SortedReadings {
     }
 
     pub(crate) fn add(&mut self, reading: f64) {
-        let at = self.0.partition_point(|other| *other < reading);
-        self.0.insert(at, reading);
+        let index = self.0.partition_point(|other| *other < reading);
+        self.0.insert(index, reading);
     }
 
     pub(crate) fn add_micros(&mut self, reading: Duration) {
         self.add(reading.as_secs_f64() * 1e6);
     }
 
-    /// The value that is higher than the given share of the readings. Zero without readings.
+    /// The quantile, e.g. the median for a share of 0.5. Zero without readings.
     pub(crate) fn quantile(&self, share: f64) -> f64 {
         let last = self.0.len().saturating_sub(1);
         self.0.get((last as f64 * share).round() as usize).copied().unwrap_or_default()

@@ -1,6 +1,6 @@
-//! Contenders that run in their own processes (workers). A worker gets its task as an argument and prints a line when
-//! it is ready. Each line on its stdin is the length of a turn in milliseconds. The worker runs cycles for this time,
-//! and prints one line of figures.
+//! Contenders that run in their own processes (*workers*). A worker gets its task as an argument, and prints a line when
+//! it is ready. Each line on its stdin is the length of a turn in milliseconds. For each line, the worker runs cycles for
+//! this time and prints one line of figures.
 
 pub(crate) mod flock;
 pub(crate) mod floor;
@@ -27,7 +27,8 @@ pub(crate) struct Task {
     pub(crate) nodes: Vec<String>,
     pub(crate) callers: usize,
     pub(crate) ttl_ms: u64,
-    /// The number of the first caller. Each process of a contender has different numbers, so that names differ.
+    /// The number of the first caller. Callers lock names with their numbers, so the processes of one contender get
+    /// different numbers.
     #[serde(default)]
     pub(crate) first_caller: usize,
     /// Whether locks have no fence.
@@ -35,12 +36,12 @@ pub(crate) struct Task {
     /// Whether the runtime has one thread rather than two.
     #[serde(default)]
     pub(crate) one_thread: bool,
-    /// The commands that the floor (a minimal client) sends to each node. They were recorded from our library.
+    /// For each node, the commands of our library that were recorded there. The floor, a minimal client, sends them.
     #[serde(default)]
     pub(crate) recordings: Vec<Recording>,
 }
 
-/// How long a worker may take to start, or for a turn, before the run fails.
+/// How long a worker may take for its start or for a turn.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(240);
 /// How long a worker may take to end before it is killed.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -49,20 +50,21 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Worker {
     child: Child,
     stdin: Option<ChildStdin>,
+    /// The lines of the worker's output.
     lines: Receiver<std::io::Result<String>>,
-    length: Duration,
+    turn_length: Duration,
 }
 
 impl Worker {
     /// Starts the worker, and waits until it is ready.
-    pub(crate) fn start(mut command: Command, task: &Task, length: Duration) -> Result<Self, Failure> {
+    pub(crate) fn start(mut command: Command, task: &Task, turn_length: Duration) -> Result<Self, Failure> {
         command.arg(serde_json::to_string(task)?).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().map_err(|error| format!("cannot start {command:?}: {error}"))?;
         let stdin = child.stdin.take();
         let output = BufReader::new(child.stdout.take().ok_or("the worker has no stdout")?);
         let (sender, lines) = channel();
         std::thread::spawn(move || output.lines().try_for_each(|line| sender.send(line)));
-        let mut worker = Self { child, stdin, lines, length };
+        let mut worker = Self { child, stdin, lines, turn_length };
         match worker.read_line()?.trim() {
             "ready" => Ok(worker),
             other => Err(format!("the worker is not ready: {other:?}").into()),
@@ -70,10 +72,10 @@ impl Worker {
     }
 
     /// Starts this program as a worker of this kind.
-    pub(crate) fn of_this_program(kind: &str, task: &Task, length: Duration) -> Result<Self, Failure> {
+    pub(crate) fn of_this_program(kind: &str, task: &Task, turn_length: Duration) -> Result<Self, Failure> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["worker", kind]);
-        Self::start(command, task, length)
+        Self::start(command, task, turn_length)
     }
 
     fn read_line(&mut self) -> Result<String, Failure> {
@@ -96,7 +98,7 @@ impl Worker {
     /// Starts a turn.
     fn start_turn(&mut self) -> Outcome {
         let stdin = self.stdin.as_mut().ok_or("the worker has no stdin")?;
-        writeln!(stdin, "{}", self.length.as_millis())?;
+        writeln!(stdin, "{}", self.turn_length.as_millis())?;
         Ok(stdin.flush()?)
     }
 
@@ -107,7 +109,7 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Closing stdin ends the worker. A worker that hangs is killed, because its servers must end too.
+        // Closing stdin ends the worker. A worker that hangs is killed.
         drop(self.stdin.take());
         let _ = self.lines.recv_timeout(EXIT_TIMEOUT);
         let _ = self.child.kill();
@@ -115,7 +117,8 @@ impl Drop for Worker {
     }
 }
 
-/// Runs a worker process: prints that it is ready. For every line of stdin, runs a turn and prints its figures.
+/// The loop of a worker process: prints that it is ready, and then, for every line of stdin, runs a turn and prints the
+/// figures.
 pub(crate) fn run_turns(mut turn: impl FnMut(Duration) -> Result<Figures, Failure>) -> Outcome {
     let (input, mut output) = (std::io::stdin().lock(), std::io::stdout());
     writeln!(output, "ready")?;

@@ -252,5 +252,5 @@ pub(crate) fn unrecorded_text(reason: &str) -> String {
 /// Describes how long a node has been silent. Returns an empty text for less than a second.
 pub(crate) fn silence_text(silent_for: Option<Duration>) -> String {
     let silent_for = silent_for.filter(|silent_for| *silent_for >= Duration::from_secs(1));
-    silent_for.map_or_else(String::new, |silent_for| format!("; no vote for {}", show(silent_for)))
+    silent_for.map_or_else(String::new, |silent_for| format!("; no vote in the last {}", show(silent_for)))
 }

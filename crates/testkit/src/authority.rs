@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use crate::redis_server::RedisServer;
 
-/// A certificate authority, and a certificate that it issued for this host. A client trusts the authority if
-/// `SSL_CERT_FILE` is [`path`](Self::path).
+/// A certificate authority, and a certificate that it issued for servers on 127.0.0.1. A client trusts the authority if
+/// its environment variable `SSL_CERT_FILE` is [`path`](Self::path).
 #[derive(Debug)]
 pub struct Authority {
     folder: TempDir,
@@ -22,7 +22,7 @@ impl Authority {
             println!("skipped: this server was built without TLS");
             return None;
         }
-        let folder = TempDir::with_prefix("quorlock-tls-").expect("the temporary folder takes a folder");
+        let folder = TempDir::with_prefix("quorlock-tls-").expect("a temporary folder can be created");
         if !certify(folder.path()) {
             println!("skipped: openssl is not installed");
             return None;
@@ -30,7 +30,7 @@ impl Authority {
         Some(Self { folder })
     }
 
-    /// The authority's own certificate, as PEM.
+    /// The path of the authority's own certificate, a PEM file.
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
     }
@@ -52,7 +52,7 @@ impl Authority {
 fn certify(folder: &Path) -> bool {
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
     let extensions = "subjectAltName=IP:127.0.0.1\nbasicConstraints=CA:FALSE\n";
-    std::fs::write(folder.join("node.ext"), extensions).expect("a temporary folder takes a file");
+    std::fs::write(folder.join("node.ext"), extensions).expect("a file can be written to a temporary folder");
     openssl(folder, &format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority -days 2"))
         && openssl(folder, &format!("req {key} -keyout node.key -out node.csr -subj /CN=node"))
         && openssl(folder, "x509 -req -in node.csr -CA ca.pem -CAkey ca.key -out node.pem -days 2 -extfile node.ext")

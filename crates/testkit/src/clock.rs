@@ -16,6 +16,7 @@ const SHIM_SOURCE: &str = include_str!("clock_shim.c");
 #[derive(Debug, Clone)]
 pub struct Clock {
     shim: PathBuf,
+    /// The control file, which the comment in the shim explains.
     control: Arc<Mutex<NamedTempFile>>,
 }
 
@@ -23,9 +24,8 @@ impl Clock {
     /// A clock that shows the real time until it is moved.
     #[expect(clippy::new_without_default, reason = "it compiles and writes files")]
     pub fn new() -> Self {
-        let control =
-            NamedTempFile::with_prefix("quorlock-clock-").expect("the temporary folder takes the clock's control file");
-        let clock = Self { shim: shim::compiled("clock", SHIM_SOURCE), control: Arc::new(Mutex::new(control)) };
+        let control = NamedTempFile::with_prefix("quorlock-clock-").expect("the clock's control file can be created");
+        let clock = Self { shim: shim::compile("clock", SHIM_SOURCE), control: Arc::new(Mutex::new(control)) };
         clock.set_offset_micros(0);
         clock
     }
@@ -45,10 +45,10 @@ impl Clock {
     /// The process must start while this clock or a clone of it lives.
     pub fn envs(&self) -> Vec<(String, String)> {
         let control = self.control.lock().expect("no writer panics");
-        vec![shim::preload(&self.shim), ("QUORLOCK_CLOCK_FILE".to_owned(), shim::text(control.path()))]
+        vec![shim::preload(&self.shim), ("QUORLOCK_CLOCK_FILE".to_owned(), shim::path_text(control.path()))]
     }
 
-    /// Writes the control word twice. The comment in the shim explains the two copies and their order.
+    /// Writes the control word twice. The comment in the shim explains why, and the order of the two copies.
     fn write(&self, word: i64) {
         let control = self.control.lock().expect("no writer panics");
         for offset in [0, 8] {

@@ -1,6 +1,6 @@
-//! A caller of the HTTP service.
+//! An HTTP client for tests of the service.
 
-#![expect(clippy::return_self_not_must_use, reason = "an assertion that returns what it looked at")]
+#![expect(clippy::return_self_not_must_use, reason = "assertions return the answer")]
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,12 +11,12 @@ use ureq::tls::TlsConfig;
 
 use crate::eventually;
 
-/// The timeout of a request, which is longer than any test waits for an answer.
+/// The timeout of a request. It is longer than any test waits.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// The maximum size of an answer.
 const BODY_BYTES_MAX: u64 = 100_000_000;
 
-/// Calls one service.
+/// A caller of one service.
 #[derive(Debug)]
 pub struct Caller {
     /// The service's URL, without a path.
@@ -25,13 +25,13 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// A caller of the service at this URL.
+    /// Creates a caller of the service at this URL.
     pub fn new(address: impl Into<String>) -> Self {
         Self { address: address.into(), agent: agent(None) }
     }
 
     /// The host and the port.
-    pub fn socket(&self) -> &str {
+    pub fn host_and_port(&self) -> &str {
         self.address.split_once("://").expect("an address has a scheme").1
     }
 
@@ -40,43 +40,45 @@ impl Caller {
         format!("{}{path}", self.address)
     }
 
-    /// Requests a lock, and returns the connection without reading the reply. Dropping the connection ends the request.
-    pub fn lock_unheard(&self, body: &Value) -> TcpStream {
+    /// Requests a lock, and returns the connection without reading the answer. Dropping the connection ends the request.
+    pub fn lock_without_answer(&self, body: &Value) -> TcpStream {
         let body = body.to_string();
-        let mut stream = TcpStream::connect(self.socket()).expect("the service listens");
+        let mut stream = TcpStream::connect(self.host_and_port()).expect("the service listens");
         let head = "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length:";
         write!(stream, "{head} {}\r\n\r\n{body}", body.len()).expect("the service takes a request");
         stream
     }
 
-    /// Gets a path, and repeats the request while the nodes of a busy machine are late.
+    /// Gets a path. Repeats the request as [`retry_while_nodes_are_late`] does.
     pub fn get(&self, path: &str) -> Answer {
-        patiently(|| self.get_once(path))
+        retry_while_nodes_are_late(|| self.get_once(path))
     }
 
-    /// Gets a path.
+    /// Gets a path, without repeating the request.
     pub fn get_once(&self, path: &str) -> Answer {
         answer(self.agent.get(self.url(path)).call())
     }
 
-    /// Posts a body, and repeats the request while the nodes of a busy machine are late.
+    /// Posts a body. Repeats the request as [`retry_while_nodes_are_late`] does.
     pub fn post(&self, path: &str, body: &Value) -> Answer {
-        patiently(|| self.post_once(path, body))
+        retry_while_nodes_are_late(|| self.post_once(path, body))
     }
 
-    /// Posts a body.
+    /// Posts a body, without repeating the request.
     pub fn post_once(&self, path: &str, body: &Value) -> Answer {
         answer(self.agent.post(self.url(path)).send_json(body))
     }
 
     /// [`get`](Self::get) with a bearer token.
     pub fn get_as(&self, token: &str, path: &str) -> Answer {
-        patiently(|| answer(self.agent.get(self.url(path)).header("authorization", format!("Bearer {token}")).call()))
+        retry_while_nodes_are_late(|| {
+            answer(self.agent.get(self.url(path)).header("authorization", format!("Bearer {token}")).call())
+        })
     }
 
     /// [`post`](Self::post) with a bearer token.
     pub fn post_as(&self, token: &str, path: &str, body: &Value) -> Answer {
-        patiently(|| {
+        retry_while_nodes_are_late(|| {
             let request = self.agent.post(self.url(path)).header("authorization", format!("Bearer {token}"));
             answer(request.send_json(body))
         })
@@ -93,29 +95,29 @@ impl Caller {
         self.post("/v1/leases/release", &granted.lease()).expect(204);
     }
 
-    /// The state of a lock, read from the nodes after this call began.
+    /// The state of a lock, which the service read from the nodes after this call began.
     pub fn status(&self, name: &str) -> Value {
         self.get_fresh(&format!("/v1/locks/{name}"))
     }
 
-    /// The body of an answer that was read from the nodes after this call began.
+    /// The body of an answer whose data the service read from the nodes after this call began.
     pub fn get_fresh(&self, path: &str) -> Value {
-        let asked = unix_millis();
+        let called_at = unix_millis();
         let mut body = Value::Null;
-        eventually("the nodes are read", || {
+        eventually("the service to read the nodes", || {
             body = self.get_once(path).body;
-            body["as_of"].as_u64().is_some_and(|as_of| as_of >= asked)
+            body["as_of"].as_u64().is_some_and(|as_of| as_of >= called_at)
         });
         body
     }
 
-    /// Waits for a lock with a stream of events.
+    /// Waits for a lock. The answer is a stream of events.
     pub fn wait(&self, body: &Value) -> Events {
         let request = agent(None).post(self.url("/v1/leases")).header("accept", "text/event-stream");
         Events::new(request.send_json(body).expect("the service answers"))
     }
 
-    /// Follows all changes, after the event with the id `last`.
+    /// Follows all changes, from the event after the one with the id `last` on, or from now on.
     pub fn follow(&self, last: Option<&str>) -> Events {
         let request = agent(None).get(self.url("/v1/events"));
         let request = if let Some(last) = last { request.header("last-event-id", last) } else { request };
@@ -129,8 +131,8 @@ pub struct Answer {
     /// The status code.
     pub status: u16,
     /// The content type.
-    pub kind: String,
-    /// The body: JSON, or else its text.
+    pub content_type: String,
+    /// The body. If it is not JSON, a string with its text.
     pub body: Value,
 }
 
@@ -152,11 +154,11 @@ impl Answer {
         self
     }
 
-    /// Asserts that the answer is this problem.
+    /// Asserts that the answer is the problem with this code.
     #[track_caller]
     pub fn problem(self, status: u16, code: &str) -> Self {
         assert_eq!((self.status, self.body["code"].as_str()), (status, Some(code)), "{self:?}");
-        assert_eq!(self.kind, "application/problem+json");
+        assert_eq!(self.content_type, "application/problem+json");
         assert_eq!(self.body["type"], format!("urn:quorlock:problem:{code}"));
         assert_eq!(self.body["status"], status);
         self
@@ -168,17 +170,18 @@ impl Answer {
     }
 }
 
-/// Sends a request, and repeats it while the answer is that the nodes were late, as callers should do.
-pub fn patiently(mut ask: impl FnMut() -> Answer) -> Answer {
-    let mut told = ask();
-    let is_late = |told: &Answer| ["no-quorum", "too-slow"].iter().any(|code| told.body["code"] == *code);
-    eventually("the nodes are in time", || {
-        if is_late(&told) {
-            told = ask();
+/// Sends a request, and repeats it while the answer is that the nodes did not reply in time, because a test may run on a
+/// busy machine.
+pub fn retry_while_nodes_are_late(mut send: impl FnMut() -> Answer) -> Answer {
+    let mut latest = send();
+    let is_late = |answer: &Answer| ["no-quorum", "too-slow"].iter().any(|code| answer.body["code"] == *code);
+    eventually("the nodes to reply in time", || {
+        if is_late(&latest) {
+            latest = send();
         }
-        !is_late(&told)
+        !is_late(&latest)
     });
-    told
+    latest
 }
 
 /// An HTTP client with its own connections.
@@ -191,12 +194,12 @@ pub fn agent(tls: Option<TlsConfig>) -> ureq::Agent {
 /// Reads a response to its end.
 pub fn answer(response: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Answer {
     let mut response = response.expect("the service answers");
-    let kind =
-        response.headers().get("content-type").and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_owned();
+    let content_type =
+        response.headers().get("content-type").and_then(|value| value.to_str().ok()).unwrap_or_default().to_owned();
     let body = response.body_mut().with_config().limit(BODY_BYTES_MAX).read_to_string();
     let text = body.expect("the body is complete and is text");
     let body = serde_json::from_str(&text).unwrap_or(Value::String(text));
-    Answer { status: response.status().as_u16(), kind, body }
+    Answer { status: response.status().as_u16(), content_type, body }
 }
 
 /// A stream of server-sent events. Dropping this closes the connection.
@@ -214,7 +217,7 @@ impl std::fmt::Debug for Events {
 #[derive(Debug)]
 pub struct Event {
     /// The name of the event.
-    pub what: String,
+    pub name: String,
     /// The id of the event, or an empty string.
     pub id: String,
     /// The data of the event.
@@ -232,28 +235,28 @@ impl Events {
     /// The next event. `None` at the end of the stream.
     #[expect(clippy::should_implement_trait, reason = "a test reads them one by one")]
     pub fn next(&mut self) -> Option<Event> {
-        let mut event = Event { what: String::new(), id: String::new(), data: Value::Null };
+        let mut event = Event { name: String::new(), id: String::new(), data: Value::Null };
         loop {
             let mut line = String::new();
             if self.lines.read_line(&mut line).ok()? == 0 {
                 return None;
             }
             match line.trim_end().split_once(": ") {
-                Some(("event", what)) => what.clone_into(&mut event.what),
+                Some(("event", name)) => name.clone_into(&mut event.name),
                 Some(("id", id)) => id.clone_into(&mut event.id),
                 Some(("data", data)) => event.data = serde_json::from_str(data).expect("data is JSON"),
-                _ if line.trim().is_empty() && !event.what.is_empty() => return Some(event),
+                _ if line.trim().is_empty() && !event.name.is_empty() => return Some(event),
                 _ => {}
             }
         }
     }
 
-    /// The next event of this name.
+    /// The next event with this name. Skips other events.
     #[track_caller]
-    pub fn until(&mut self, what: &str) -> Event {
+    pub fn until(&mut self, name: &str) -> Event {
         loop {
-            let event = self.next().unwrap_or_else(|| panic!("the stream ended before {what:?}"));
-            if event.what == what {
+            let event = self.next().unwrap_or_else(|| panic!("the stream ended before {name:?}"));
+            if event.name == name {
                 return event;
             }
         }
@@ -261,6 +264,6 @@ impl Events {
 }
 
 fn unix_millis() -> u64 {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is after 1970");
-    u64::try_from(now.as_millis()).expect("it is before the end of time")
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("the time is after 1970");
+    u64::try_from(now.as_millis()).expect("the time fits into 64 bits")
 }

@@ -29,5 +29,5 @@ pub use redis_cluster::RedisCluster;
 pub use redis_server::{Aof, RedisServer, RedisServerBuilder};
 pub use reply::Reply;
 pub use sentinels::{Sentinels, SentinelsBuilder};
-pub use spawner::{mortal_command, spawn};
+pub use spawner::{command_that_dies_with_parent, spawn};
 pub use wait::{DEADLINE, eventually, eventually_async, with_longest_stall};

@@ -5,17 +5,16 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
 
-/// The first port. All ports are below the range of Linux's ephemeral ports. With
-/// a port in that range, a client that keeps dialling a dead server could connect
-/// to itself, and another program could get the port before the server is back.
-const FIRST: u16 = 20_000;
-const COUNT: u16 = 12_768;
+/// The first port. All ports are below the range of Linux's ephemeral ports. If a server had a port in that range, a
+/// client that connects again and again to the dead server could connect to itself, and another program could get the
+/// port before the server restarts.
+const FIRST_PORT: u16 = 20_000;
+const PORT_COUNT: u16 = 12_768;
 
 /// A port of 127.0.0.1 that no other test process takes while this value lives.
 ///
-/// The mark is an abstract Unix socket named after the port: it is exclusive in
-/// the same network namespace as the port, vanishes with the process, and
-/// leaves no file behind.
+/// The port is marked as taken by an abstract Unix socket with the port in its name. Like the port, this socket is unique
+/// in a network namespace. It vanishes with the process, and leaves no file behind.
 #[derive(Debug)]
 pub(crate) struct Port {
     number: u16,
@@ -25,9 +24,9 @@ pub(crate) struct Port {
 impl Port {
     pub(crate) fn reserve() -> Self {
         let seed = RandomState::new().hash_one(std::process::id());
-        let start = (seed % u64::from(COUNT)) as u16;
-        (0..COUNT)
-            .map(|step| FIRST + (start + step) % COUNT)
+        let start = (seed % u64::from(PORT_COUNT)) as u16;
+        (0..PORT_COUNT)
+            .map(|step| FIRST_PORT + (start + step) % PORT_COUNT)
             .find_map(Self::reserve_number)
             .expect("no free port of 127.0.0.1 between 20000 and 32767")
     }

@@ -25,14 +25,12 @@ use crate::wait::DEADLINE;
 
 /// A TCP proxy in front of one server. Dropping it closes all its connections.
 ///
-/// It has its own thread and runtime, so it works the same for
-/// blocking tests, for current-thread runtimes and under paused time. When a
-/// control call returns, its setting is in force, also for a connection that
-/// the client opened just before.
+/// The proxy has its own thread and runtime. So it works the same for blocking tests, for current-thread runtimes, and
+/// for runtimes with paused time. When a method that changes the proxy returns, the change applies to all connections,
+/// also to a connection that the client opened just before.
 ///
-/// "Up" is from client to server, "down" from server to client. A counter can
-/// briefly lag behind the bytes that it counts, so tests should wait for the
-/// expected value.
+/// "Up" is from client to server, "down" from server to client. A counter can lag behind the bytes that it counts, so
+/// tests should wait for the expected value.
 #[derive(Debug)]
 pub struct Proxy {
     addr: SocketAddr,
@@ -76,8 +74,8 @@ impl Proxy {
         self.change(Change::DropRequests(on));
     }
 
-    /// While on, the proxy discards published messages (RESP3 pushes) from the
-    /// server, and counts them as dropped. All other bytes pass.
+    /// While on, the proxy discards published messages (RESP3 pushes) from the server, and counts them as dropped. All
+    /// other bytes pass.
     pub fn drop_pushes(&self, on: bool) {
         self.change(Change::DropPushes(on));
     }
@@ -87,36 +85,35 @@ impl Proxy {
         self.change(Change::Lose(loss));
     }
 
-    /// While on, bytes and closings wait in the proxy, in both directions.
-    /// Switching it off delivers them in order.
+    /// While on, bytes wait in the proxy, in both directions, and so do the ends of streams. Switching it off delivers
+    /// them in order.
     pub fn hold(&self, on: bool) {
         self.change(Change::Hold(on));
     }
 
-    /// Delays bytes that arrive from now on by this time, in each direction.
+    /// Delays bytes that arrive from now on by this time, in both directions.
     pub fn delay(&self, delay: Duration) {
         self.change(Change::Delay(delay));
     }
 
-    /// Closes all connections abruptly: both sides get a reset, and the bytes
-    /// that wait in the proxy are lost. Stranded requests stay stranded.
+    /// Resets all connections: both sides get a reset, and the bytes that wait in the proxy are lost. Requests that wait
+    /// for [`deliver_stranded`](Self::deliver_stranded) are not lost.
     pub fn cut(&self) {
         self.change(Change::Order(Order::Cut));
     }
 
-    /// Closes the direction to the client on all connections: clients see the
-    /// end of the stream, and bytes that wait for them are lost. Bytes from
-    /// clients still reach the server.
+    /// Closes the direction to the client on all connections: clients see the end of the stream, and bytes that wait for
+    /// them are lost. Bytes from clients still reach the server.
     pub fn half_close(&self) {
         self.change(Change::Order(Order::HalfClose));
     }
 
-    /// Forwards the next `n` reads from clients, then cuts the connection of the
-    /// last read. The server gets the last request completely. The client of the
-    /// last request gets a reset, and no byte of the reply.
-    pub fn cut_after_requests(&self, n: u64) {
-        assert!(n > 0, "to cut at once, call cut()");
-        self.change(Change::CutAfterRequests(n));
+    /// Forwards the next `count` requests, then resets the connection of the last one. The server gets the last request
+    /// completely. Its client gets a reset, and no byte of the reply. Bytes that the proxy reads at once count as one
+    /// request.
+    pub fn cut_after_requests(&self, count: u64) {
+        assert!(count > 0, "to cut at once, call cut()");
+        self.change(Change::CutAfterRequests(count));
     }
 
     /// While on, new connections are closed at once.
@@ -129,23 +126,21 @@ impl Proxy {
         self.change(Change::Retarget(server));
     }
 
-    /// Closes the client side of all connections and keeps the requests that
-    /// wait in the proxy, as [`hold`](Self::hold) makes them, for
-    /// [`deliver_stranded`](Self::deliver_stranded). Clients see the end of the
-    /// stream. New connections pass normally once `hold` is off.
+    /// Closes the client side of all connections. Clients see the end of the stream. Requests that wait in the proxy,
+    /// because [`hold`](Self::hold) is on, are now *stranded*: the proxy keeps them for
+    /// [`deliver_stranded`](Self::deliver_stranded). When `hold` is off, new connections pass normally.
     pub fn strand(&self) {
         self.change(Change::Order(Order::Strand));
     }
 
-    /// Like [`strand`](Self::strand), but a connection without a waiting request
-    /// stays open until its client sends one, which is then stranded.
+    /// Like [`strand`](Self::strand), but a connection without a waiting request stays open until its client sends one,
+    /// which is then stranded.
     pub fn strand_next_requests(&self) {
         self.change(Change::Order(Order::StrandNext));
     }
 
-    /// Writes the stranded requests to the server, each on its own connection.
-    /// The proxy discards the replies. Returns when the bytes are written. The
-    /// server executes the requests soon after.
+    /// Writes the stranded requests to the server, on the connections on which they came, and discards the replies.
+    /// Returns when the bytes are written. The server executes the requests soon after.
     pub fn deliver_stranded(&self) {
         self.change(Change::Order(Order::Deliver));
     }
@@ -157,22 +152,22 @@ impl Proxy {
 
     /// Connections whose client side is open now.
     pub fn open_connections(&self) -> u64 {
-        self.counters.open.get()
+        self.counters.open_connections.get()
     }
 
     /// Connections refused so far.
     pub fn refused(&self) -> u64 {
-        self.counters.refused.get()
+        self.counters.refused_connections.get()
     }
 
     /// Bytes written to the server so far.
     pub fn bytes_up(&self) -> u64 {
-        self.counters.up.get()
+        self.counters.bytes_up.get()
     }
 
     /// Bytes written to clients so far.
     pub fn bytes_down(&self) -> u64 {
-        self.counters.down.get()
+        self.counters.bytes_down.get()
     }
 
     /// Bytes from clients discarded so far.
@@ -190,20 +185,20 @@ impl Proxy {
         self.counters.held_up.get()
     }
 
-    /// Applies a change, and returns when all affected connections have applied it.
-    /// Each of these connections drops its clone of `done` then, so the channel closes.
+    /// Applies a change, and returns when all affected connections have applied it. Each of these connections then drops
+    /// its clone of `done`, so that the channel closes.
     #[track_caller]
     fn change(&self, change: Change) {
-        let (done, acted) = mpsc::channel();
+        let (done, all_done) = mpsc::channel();
         self.controls
             .as_ref()
             .expect("the proxy runs until it is dropped")
             .send(Control { change, done })
             .expect("the proxy's thread runs until the proxy is dropped");
-        match acted.recv_timeout(DEADLINE) {
+        match all_done.recv_timeout(DEADLINE) {
             Err(RecvTimeoutError::Disconnected) => {}
             Ok(()) | Err(RecvTimeoutError::Timeout) => {
-                panic!("the proxy did not act on a control call")
+                panic!("the proxy did not apply a change")
             }
         }
     }

@@ -34,7 +34,7 @@ impl RedisCluster {
         Self::launch(&setup, RedisServer::tls_port, masters, 0)
     }
 
-    /// Starts servers, which meet each other on these ports.
+    /// Starts servers. `port` returns the port on which a server meets the other servers.
     fn launch(setup: &RedisServerBuilder, port: fn(&RedisServer) -> u16, masters: usize, replicas: usize) -> Self {
         let setup = setup
             .clone()
@@ -49,7 +49,8 @@ impl RedisCluster {
             let command: Vec<&str> =
                 ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str)).collect();
             assert_eq!(master.command(&command).as_str(), Some("OK"));
-            // Any epoch would do, but two masters with the same epoch would first resolve their conflict about slots.
+            // Each master gets a different config epoch. Masters with the same epoch would first have to resolve their
+            // conflict about slots.
             let epoch = (index + 1).to_string();
             assert_eq!(master.command(&["CLUSTER", "SET-CONFIG-EPOCH", &epoch]).as_str(), Some("OK"));
         }
@@ -58,9 +59,9 @@ impl RedisCluster {
             assert_eq!(server.command(&["CLUSTER", "MEET", "127.0.0.1", &first]).as_str(), Some("OK"));
         }
         let all = masters + replicas;
-        eventually("all to know each other", || cluster.servers().all(|server| known(server) == all));
+        eventually("all servers to know each other", || cluster.servers().all(|server| known_servers(server) == all));
         for (master, replica) in cluster.masters.iter().zip(&cluster.replicas) {
-            let id = id(master);
+            let id = id_of(master);
             eventually("the replica to take its master", || {
                 replica.command(&["CLUSTER", "REPLICATE", &id]).as_str() == Some("OK")
             });
@@ -69,7 +70,9 @@ impl RedisCluster {
                 info.as_str().is_some_and(|text| text.contains("master_link_status:up"))
             });
         }
-        eventually("the cluster to serve", || cluster.servers().all(|server| serves(server, masters)));
+        eventually("the cluster to serve all slots", || {
+            cluster.servers().all(|server| serves_all_slots(server, masters))
+        });
         cluster
     }
 
@@ -90,14 +93,14 @@ impl RedisCluster {
     pub fn master_of(&self, key: &str) -> &RedisServer {
         let slot = self.masters[0].command(&["CLUSTER", "KEYSLOT", key]).as_int().expect("a slot is a number");
         let slot = usize::try_from(slot).expect("a slot is a number");
-        let mine = |index: &usize| slot < (index + 1) * SLOTS / self.masters.len();
-        &self.masters[(0..self.masters.len()).find(mine).expect("every slot has a master")]
+        let ends_after_slot = |index: &usize| slot < (index + 1) * SLOTS / self.masters.len();
+        &self.masters[(0..self.masters.len()).find(ends_after_slot).expect("every slot has a master")]
     }
 
-    /// Gives the slot of this key, which must be empty, to another master, and waits until all servers know.
+    /// Moves the slot of this key to another master, and tells all servers. The slot must be empty.
     pub fn move_slot(&self, key: &str, to: &RedisServer) {
         let slot = self.masters[0].command(&["CLUSTER", "KEYSLOT", key]).as_int().expect("a slot is a number");
-        let (slot, id) = (slot.to_string(), id(to));
+        let (slot, id) = (slot.to_string(), id_of(to));
         // The new master must get the command before the other masters.
         let others = self.servers().filter(|server| server.is_alive() && server.port() != to.port());
         for server in std::iter::once(to).chain(others) {
@@ -106,16 +109,19 @@ impl RedisCluster {
         }
     }
 
-    /// Makes a replica the master of its slots, even if the old master is down, and waits until all servers know.
+    /// Makes a replica the master of its slots, even if the old master is down, and waits until all servers know the new
+    /// master.
     pub fn take_over(&self, replica: &RedisServer) {
         assert_eq!(replica.command(&["CLUSTER", "FAILOVER", "TAKEOVER"]).as_str(), Some("OK"));
         let port = i64::from(replica.port());
-        let names = |server: &RedisServer| {
+        let knows_new_master = |server: &RedisServer| {
             let reply = server.command(&["CLUSTER", "SLOTS"]);
             let Reply::Array(ranges) = reply else { return false };
             ranges.iter().any(|range| matches!(range, Reply::Array(range) if master_port(&range[2]) == Some(port)))
         };
-        eventually("all to know the new master", || self.servers().filter(|server| server.is_alive()).all(names));
+        eventually("all servers to know the new master", || {
+            self.servers().filter(|server| server.is_alive()).all(knows_new_master)
+        });
     }
 
     /// All servers.
@@ -129,17 +135,17 @@ fn master_port(master: &Reply) -> Option<i64> {
     fields.get(1)?.as_int()
 }
 
-fn id(server: &RedisServer) -> String {
+fn id_of(server: &RedisServer) -> String {
     server.command(&["CLUSTER", "MYID"]).as_str().expect("an id is text").to_owned()
 }
 
-fn known(server: &RedisServer) -> usize {
+fn known_servers(server: &RedisServer) -> usize {
     let nodes = server.command(&["CLUSTER", "NODES"]);
     let text = nodes.as_str().unwrap_or_default();
     text.lines().filter(|line| !line.contains("handshake")).count()
 }
 
-fn serves(server: &RedisServer, masters: usize) -> bool {
+fn serves_all_slots(server: &RedisServer, masters: usize) -> bool {
     let info = server.command(&["CLUSTER", "INFO"]);
     let Reply::Array(ranges) = server.command(&["CLUSTER", "SLOTS"]) else { return false };
     info.as_str().is_some_and(|text| text.contains("cluster_state:ok")) && ranges.len() == masters

@@ -31,8 +31,8 @@ const LOG_FILE: &str = "redis.log";
 /// A real `redis-server` with its own port and folder. Dropping this kills the
 /// server.
 ///
-/// The port stays reserved while the server is down. A client that dials the port
-/// is then refused, and never reaches another test's server.
+/// The port stays reserved while the server is down, so that a client that connects to the port never reaches another
+/// test's server.
 #[derive(Debug)]
 pub struct RedisServer {
     setup: RedisServerBuilder,
@@ -42,7 +42,7 @@ pub struct RedisServer {
     dir: TempDir,
 }
 
-/// Another program listens on the port. Only test processes respect the reservation.
+/// Another program listens on the port. Programs other than test processes do not respect the reservation.
 #[derive(Debug)]
 struct PortTaken;
 
@@ -52,12 +52,12 @@ impl RedisServer {
         Self::builder().start()
     }
 
-    /// Starts `n` servers without persistence, at the same time.
-    pub fn start_many(n: usize) -> Vec<Self> {
-        Self::builder().start_many(n)
+    /// Starts this number of servers without persistence, at the same time.
+    pub fn start_many(count: usize) -> Vec<Self> {
+        Self::builder().start_many(count)
     }
 
-    /// Sets up a server.
+    /// Returns a builder.
     pub fn builder() -> RedisServerBuilder {
         RedisServerBuilder::default()
     }
@@ -85,17 +85,17 @@ impl RedisServer {
         }
     }
 
-    /// The port, the same over all restarts.
+    /// The port. Restarts do not change it.
     pub fn port(&self) -> u16 {
         self.port.number()
     }
 
-    /// The port on which the server listens for TLS, the same over all restarts. Panics if the server has no TLS.
+    /// The port on which the server listens for TLS. Restarts do not change it. Panics if the server has no TLS.
     pub fn tls_port(&self) -> u16 {
         self.tls_port.as_ref().expect("the server was set up with an authority").number()
     }
 
-    /// The address, the same over all restarts.
+    /// The address. Restarts do not change it.
     pub fn addr(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port()).into()
     }
@@ -105,7 +105,7 @@ impl RedisServer {
         self.dir.path()
     }
 
-    /// The process id. Panics when the server is down.
+    /// The process id. Panics if the server is down.
     pub fn pid(&self) -> u32 {
         self.child().as_ref().expect("the server is up").id()
     }
@@ -115,7 +115,7 @@ impl RedisServer {
         self.child().as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
     }
 
-    /// Ends the process with SIGKILL, also when it is frozen.
+    /// Kills the process with SIGKILL, even if it is frozen.
     pub fn kill(&self) {
         if let Some(mut child) = self.child().take() {
             child.kill().expect("a child can be killed");
@@ -123,29 +123,28 @@ impl RedisServer {
         }
     }
 
-    /// Stops the process as a long pause of its machine would. Its connections
-    /// stay open and the kernel still accepts bytes and connections for it.
+    /// Stops the process with SIGSTOP. Its connections stay open, and the kernel still accepts bytes and connections for
+    /// it, as for a process that is paused for a long time.
     pub fn freeze(&self) {
         let pid = self.running_pid();
         kill_process(pid, Signal::STOP).expect("a running server can be stopped");
         eventually("the server to be stopped", || process_state(pid) == 'T');
     }
 
-    /// Ends [`freeze`](Self::freeze).
+    /// Continues the process after [`freeze`](Self::freeze).
     pub fn thaw(&self) {
         let pid = self.running_pid();
         kill_process(pid, Signal::CONT).expect("a stopped server can be continued");
-        eventually("the server to go on", || process_state(pid) != 'T');
+        eventually("the server to continue", || process_state(pid) != 'T');
     }
 
-    /// Kills the server if it is alive, and starts it again with its files. A
-    /// server without persistence restarts empty.
+    /// Kills the server if it is alive, and starts it again with its files. A server without persistence restarts empty.
     pub fn restart(&self) {
         self.kill();
         eventually("the port to be free again", || self.launch().is_ok());
     }
 
-    /// Like [`restart`](Self::restart), but the persistence files are lost.
+    /// Like [`restart`](Self::restart), but first deletes the persistence files.
     pub fn restart_empty(&self) {
         self.kill();
         for entry in fs::read_dir(self.dir()).expect("the server's folder can be read") {
@@ -171,19 +170,18 @@ impl RedisServer {
         self.kill();
     }
 
-    /// Writes a snapshot now, which the next start loads if there is no
-    /// append-only file.
+    /// Writes a snapshot. If there is no append-only file, the next start loads the snapshot.
     pub fn save(&self) {
         assert_eq!(self.command(&["SAVE"]).as_str(), Some("OK"));
     }
 
-    /// Sends one command over its own connection. An error reply is a
-    /// [`Reply::Error`]. Panics if the server does not reply.
+    /// Sends one command over a new connection. Panics if the server does not reply. An error reply is a
+    /// [`Reply::Error`].
     #[track_caller]
     pub fn command(&self, args: &[&str]) -> Reply {
         match self.try_command(args) {
             Ok(reply) => reply,
-            Err(error) => panic!("{args:?} got no answer from {}: {error}", self.addr()),
+            Err(error) => panic!("{args:?} got no reply from {}: {error}", self.addr()),
         }
     }
 
@@ -191,10 +189,9 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// When the server cannot be reached, does not answer within 5 seconds, or
-    /// closes the connection.
+    /// When the server cannot be reached, does not reply within 5 seconds, or closes the connection.
     pub fn try_command(&self, args: &[&str]) -> io::Result<Reply> {
-        reply::call(self.addr(), self.setup.password.as_deref(), args)
+        reply::send_command(self.addr(), self.setup.password.as_deref(), args)
     }
 
     /// All keys that match `pattern`, sorted.
@@ -218,10 +215,10 @@ impl RedisServer {
         }
     }
 
-    /// Waits until this replica has everything that its master has now.
+    /// Waits until this replica has all data that its master has now.
     pub fn catch_up_with(&self, master: &Self) {
-        let wanted = master.replication_offset("master_repl_offset");
-        eventually("the replica to catch up", || self.replication_offset("slave_repl_offset") >= wanted);
+        let master_offset = master.replication_offset("master_repl_offset");
+        eventually("the replica to catch up", || self.replication_offset("slave_repl_offset") >= master_offset);
     }
 
     fn replication_offset(&self, field: &str) -> u64 {
@@ -259,7 +256,7 @@ impl RedisServer {
         let log_copy = log_file.try_clone().expect("a file handle can be copied");
 
         let program: OsString = builder::server_program();
-        let mut command = spawner::mortal_command(&program);
+        let mut command = spawner::command_that_dies_with_parent(&program);
         command
             .arg(&config)
             .args(self.setup.is_sentinel.then_some("--sentinel"))
@@ -268,7 +265,7 @@ impl RedisServer {
             .stdout(log_file)
             .stderr(log_copy);
         let (clock, disk) = (self.setup.clock.iter(), self.setup.disk.iter());
-        command.envs(shim::together(clock.flat_map(Clock::envs).chain(disk.flat_map(Disk::envs))));
+        command.envs(shim::merge_envs(clock.flat_map(Clock::envs).chain(disk.flat_map(Disk::envs))));
         let child = spawner::spawn(command).expect("redis-server can be started");
         let pid = child.id();
         *self.child() = Some(child);
@@ -289,8 +286,8 @@ impl RedisServer {
         Ok(())
     }
 
-    /// Whether the server with this process id replies. A server refuses PING while
-    /// it loads files. Another program that took the port has another process id.
+    /// Whether the server with this process id has started. A server refuses PING while it loads files. Another program
+    /// that took the port has another process id.
     fn answers_as(&self, pid: u32) -> bool {
         let pong = self.try_command(&["PING"]);
         if !pong.is_ok_and(|reply| reply.as_str() == Some("PONG")) {
@@ -308,7 +305,7 @@ impl RedisServer {
     }
 
     fn child(&self) -> MutexGuard<'_, Option<Child>> {
-        // A test that panicked elsewhere must still be able to drop its server.
+        // A test that has panicked must still be able to drop its server.
         self.child.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! A one-shot RESP2 client, so that tests do not check a client with itself.
+//! A RESP2 client for single commands. With it, tests do not check quorlock's client with quorlock's client.
 
 use std::fmt::Write as _;
 use std::io::{self, BufRead, BufReader, Read, Write as _};
@@ -47,7 +47,7 @@ impl Reply {
         matches!(self, Self::Nil)
     }
 
-    /// The texts of an array. Panics when this is anything else.
+    /// The texts of an array of strings. Panics if this is not such an array.
     pub fn strings(&self) -> Vec<String> {
         let Self::Array(items) = self else {
             panic!("expected an array of strings, got {self:?}");
@@ -60,8 +60,8 @@ impl Reply {
     }
 }
 
-/// Sends one command over a new connection.
-pub(crate) fn call(addr: SocketAddr, password: Option<&str>, args: &[&str]) -> io::Result<Reply> {
+/// Sends one command over a new connection, and returns the reply.
+pub(crate) fn send_command(addr: SocketAddr, password: Option<&str>, args: &[&str]) -> io::Result<Reply> {
     let stream = TcpStream::connect_timeout(&addr, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.set_write_timeout(Some(TIMEOUT))?;
@@ -120,5 +120,5 @@ fn number(text: &str) -> io::Result<i64> {
 }
 
 fn malformed(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the server answered what is not RESP2: {what:?}"))
+    io::Error::new(io::ErrorKind::InvalidData, format!("the server's reply is not RESP2: {what:?}"))
 }

@@ -8,18 +8,18 @@ use std::process::Command;
 
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The environment variable that loads this library in addition to those that are already loaded.
+/// The environment variable that preloads this library, in addition to the libraries that this process preloads.
 pub(crate) fn preload(shim: &Path) -> (String, String) {
-    let shim = text(shim);
+    let shim = path_text(shim);
     let value = match env::var(PRELOAD) {
-        Ok(others) if !others.is_empty() => format!("{shim}:{others}"),
+        Ok(inherited) if !inherited.is_empty() => format!("{shim}:{inherited}"),
         _ => shim,
     };
     (PRELOAD.to_owned(), value)
 }
 
 /// Merges the variables of several libraries, so that all of them are loaded.
-pub(crate) fn together(envs: impl IntoIterator<Item = (String, String)>) -> Vec<(String, String)> {
+pub(crate) fn merge_envs(envs: impl IntoIterator<Item = (String, String)>) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     for (key, value) in envs {
         match all.iter_mut().find(|(known, _)| *known == key && key == PRELOAD) {
@@ -30,14 +30,14 @@ pub(crate) fn together(envs: impl IntoIterator<Item = (String, String)>) -> Vec<
     all
 }
 
-pub(crate) fn text(path: &Path) -> String {
+pub(crate) fn path_text(path: &Path) -> String {
     path.to_str().expect("the temporary folder's path is UTF-8").to_owned()
 }
 
-/// Returns the compiled shim, and compiles it if no test process has done so for
-/// this source text. The rename makes sure that other processes find only a
-/// complete file.
-pub(crate) fn compiled(what: &str, source_text: &str) -> PathBuf {
+/// Compiles a shim, unless a test process has already compiled this source text. Returns the path of the shim.
+///
+/// The file gets its final name only when it is complete, because other processes may look for it.
+pub(crate) fn compile(what: &str, source_text: &str) -> PathBuf {
     let mut hasher = DefaultHasher::new();
     source_text.hash(&mut hasher);
     let name = format!("quorlock-{what}-shim-{:016x}.so", hasher.finish());
@@ -46,7 +46,7 @@ pub(crate) fn compiled(what: &str, source_text: &str) -> PathBuf {
         return shim;
     }
 
-    let folder = tempfile::tempdir().expect("the temporary folder takes a shim");
+    let folder = tempfile::tempdir().expect("a temporary folder can be created");
     let source = folder.path().join("shim.c");
     let object = folder.path().join("shim.so");
     fs::write(&source, source_text).expect("a shim's source can be written");

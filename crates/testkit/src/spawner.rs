@@ -16,8 +16,8 @@ struct Job {
 
 static SPAWNER: OnceLock<Mutex<Sender<Job>>> = OnceLock::new();
 
-/// A command for `program` that the kernel kills when the test process ends, if it is started by [`spawn`].
-pub fn mortal_command(program: &OsStr) -> Command {
+/// A command for `program`. If [`spawn`] starts it, the kernel kills it when the test process ends.
+pub fn command_that_dies_with_parent(program: &OsStr) -> Command {
     let Some(setpriv) = find_in_path("setpriv") else {
         return Command::new(program);
     };
@@ -28,8 +28,8 @@ pub fn mortal_command(program: &OsStr) -> Command {
 
 /// Starts a command from one thread that lives as long as the process.
 ///
-/// The kernel sends the parent death signal when the thread ends that started the
-/// child. So a server that a test's own thread started would die with that thread.
+/// The kernel sends the parent death signal when the thread ends that started the child. A server that the thread of a
+/// test started would die with this thread.
 ///
 /// # Errors
 ///

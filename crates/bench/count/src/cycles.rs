@@ -7,17 +7,17 @@ use stats_alloc::Region;
 
 use crate::{ALLOCATOR, Failure, relay};
 
-/// The number of cycles before the count starts. After them, connections are open and caches have reached their sizes.
-const WARM_UP: usize = 100;
+/// The number of cycles before the count starts. Then connections are open, and buffers have reached their sizes.
+const WARM_UP_CYCLES: usize = 100;
 
-/// Prints the allocations per cycle. Uses a memory node if no server is given.
+/// Runs cycles, and prints the number of allocations per cycle. Uses a memory node if no server is given.
 pub(crate) fn run(plain: bool, count: &str, servers: &[&str]) -> Result<(), Failure> {
     let count: usize = count.parse()?;
     let servers = servers.iter().map(|server| server.parse()).collect::<Result<Vec<SocketAddr>, _>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let client = if servers.is_empty() { Client::memory().await } else { connect(&servers).await? };
-        cycles(&client, plain, WARM_UP).await?;
+        cycles(&client, plain, WARM_UP_CYCLES).await?;
         let region = Region::new(ALLOCATOR);
         cycles(&client, plain, count).await?;
         let change = region.change();

@@ -1,8 +1,10 @@
 //! Counts the instructions and allocations of one cycle of acquire and release. The counts do not depend on the load of
 //! the machine.
 //!
-//! `quorlock-count` compares them with the committed counts, `--commit` commits them and `--json` prints them.
-//! `cycles KIND COUNT URL..` is the counted program. It is a separate process, because counting slows it down.
+//! `quorlock-count` compares the counts with the committed counts, `--commit` replaces the committed counts, and `--json`
+//! prints the counts.
+//! `quorlock-count cycles KIND COUNT ADDRESS..` is the counted program. It is a separate process, because callgrind counts
+//! a whole process.
 
 mod committed;
 mod counts;
@@ -24,14 +26,14 @@ type Failure = Box<dyn Error + Send + Sync>;
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
-    let done = match args[..] {
+    let result = match args[..] {
         [] => counts::count().and_then(|counts| committed::compare_with(&counts)),
         ["--commit"] => counts::count().and_then(|counts| committed::write(&counts)),
         ["--json"] => counts::count().and_then(|counts| Ok(println!("{}", serde_json::to_string(&counts)?))),
-        ["cycles", kind, count, ref urls @ ..] => cycles::run(kind == "plain", count, urls),
+        ["cycles", kind, count, ref servers @ ..] => cycles::run(kind == "plain", count, servers),
         _ => Err("usage: quorlock-count [--commit or --json]".into()),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
             eprintln!("{why}");

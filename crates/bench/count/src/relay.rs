@@ -9,15 +9,15 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::replies::ReplyCounter;
 
-/// Larger than any batch of requests or replies.
+/// The size of the buffer. It is larger than every batch of requests or replies.
 const BUFFER_BYTES: usize = 256 * 1024;
 
 /// Starts a relay to this server. Returns the relay's address.
 pub(crate) async fn open(server: SocketAddr) -> io::Result<SocketAddr> {
-    let monitor = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let address = monitor.local_addr()?;
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
+    let address = listener.local_addr()?;
     tokio::spawn(async move {
-        while let Ok((client, _)) = monitor.accept().await {
+        while let Ok((client, _)) = listener.accept().await {
             match Relay::new(client, server) {
                 Ok(relay) => drop(tokio::spawn(relay.run())),
                 Err(error) => eprintln!("cannot connect the relay to {server}: {error}"),
@@ -30,7 +30,7 @@ pub(crate) async fn open(server: SocketAddr) -> io::Result<SocketAddr> {
 struct Relay {
     client: TcpStream,
     server: std::net::TcpStream,
-    /// Counts commands, which have the same format as replies.
+    /// Counts requests, which have the same format as replies.
     requests: ReplyCounter,
     replies: ReplyCounter,
     buffer: Vec<u8>,

@@ -17,18 +17,18 @@ impl ReplyCounter {
     /// Adds bytes of the stream.
     pub(crate) fn add(&mut self, bytes: &[u8]) -> std::io::Result<()> {
         self.incomplete.extend_from_slice(bytes);
-        let mut begun = 0;
-        while let Some(length) = reply_length(&self.incomplete[begun..])? {
-            begun += length;
+        let mut start = 0;
+        while let Some(length) = reply_length(&self.incomplete[start..])? {
+            start += length;
             self.count += 1;
         }
-        self.incomplete.drain(..begun);
+        self.incomplete.drain(..start);
         Ok(())
     }
 }
 
-/// The length of the first reply, if the reply is complete. Fails on an error reply, because a cycle with errors does
-/// not measure anything.
+/// The length of the first reply. `None` if the reply is not complete. Fails on an error reply, because the figures of
+/// failed cycles mean nothing.
 fn reply_length(bytes: &[u8]) -> std::io::Result<Option<usize>> {
     let Some(line) = bytes.windows(2).position(|end| end == b"\r\n") else {
         return Ok(None);
@@ -42,8 +42,8 @@ fn reply_length(bytes: &[u8]) -> std::io::Result<Option<usize>> {
             end += usize::try_from(length).map_or(0, |length| length + 2);
         }
         Some(kind @ (b'*' | b'%' | b'~' | b'>')) => {
-            let each = if *kind == b'%' { 2 } else { 1 };
-            for _ in 0..count().ok_or(std::io::ErrorKind::InvalidData)? * each {
+            let parts_per_entry = if *kind == b'%' { 2 } else { 1 };
+            for _ in 0..count().ok_or(std::io::ErrorKind::InvalidData)? * parts_per_entry {
                 match reply_length(&bytes[end..])? {
                     Some(length) => end += length,
                     None => return Ok(None),
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_not_a_reply() {
+    fn an_error_reply_is_an_error() {
         let received = ReplyCounter::default().add(b"-NOSCRIPT no script\r\n");
         assert_eq!(received.unwrap_err().to_string(), "-NOSCRIPT no script");
     }

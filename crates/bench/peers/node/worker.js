@@ -1,5 +1,5 @@
-// A benchmark worker for node-redlock. It prints a line when it is ready. Each line that it reads is the length of a
-// turn in milliseconds.
+// A benchmark worker for node-redlock. It prints a line when it is ready. Each line on its stdin is the length of a turn
+// in milliseconds. For each line, the worker runs cycles for this time and prints one line of figures.
 'use strict';
 
 const readline = require('node:readline');
@@ -21,7 +21,7 @@ async function runCycles(name, until, cycles) {
     try {
       const lock = await redlock.acquire([name], task.ttl_ms);
       await lock.release();
-      cycles.took.push(micros() - startedAt);
+      cycles.micros.push(micros() - startedAt);
     } catch {
       cycles.failures += 1;
     }
@@ -30,15 +30,15 @@ async function runCycles(name, until, cycles) {
 
 async function runTurn(length) {
   const begun = micros();
-  const cycles = { took: [], failures: 0 };
+  const cycles = { micros: [], failures: 0 };
   const callers = Array.from({ length: task.callers }, (_, caller) => runCycles(`node/${caller}`, begun + length * 1000, cycles));
   await Promise.all(callers);
   const seconds = (micros() - begun) / 1e6;
-  const took = cycles.took.sort((one, other) => one - other);
-  const figures = { cycles_per_second: took.length / seconds };
-  if (took.length > 0) {
-    figures.p50_us = took[Math.round((took.length - 1) * 0.5)];
-    figures.p99_us = took[Math.round((took.length - 1) * 0.99)];
+  const sorted = cycles.micros.sort((one, other) => one - other);
+  const figures = { cycles_per_second: sorted.length / seconds };
+  if (sorted.length > 0) {
+    figures.p50_us = sorted[Math.round((sorted.length - 1) * 0.5)];
+    figures.p99_us = sorted[Math.round((sorted.length - 1) * 0.99)];
   }
   if (cycles.failures > 0) figures.failures = cycles.failures;
   return figures;

@@ -1,14 +1,14 @@
 use super::*;
 use crate::run::measure;
 
-/// A contender that succeeds in its first turns, and fails when no turns are left.
+/// A contender that fails after this number of turns.
 struct ContenderThatFails {
-    turns: usize,
+    turns_left: usize,
 }
 
 impl Contender for ContenderThatFails {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        self.turns = self.turns.checked_sub(1).ok_or("Broken pipe")?;
+        self.turns_left = self.turns_left.checked_sub(1).ok_or("Broken pipe")?;
         Ok(Figures::from([(RATE.to_owned(), 1.0)]))
     }
 }
@@ -18,11 +18,11 @@ fn case() -> Case {
 }
 
 #[test]
-fn a_peer_that_fails_is_left_out_and_the_others_are_measured() {
+fn an_optional_contender_that_fails_is_absent_and_the_others_are_measured() {
     let mut case = case();
-    case.add("ours", ContenderThatFails { turns: 4 });
-    case.add_if("peer", Ok::<_, Failure>(ContenderThatFails { turns: 2 }));
-    case.add_if("last", Ok::<_, Failure>(ContenderThatFails { turns: 4 }));
+    case.add("ours", ContenderThatFails { turns_left: 4 });
+    case.add_optional("peer", Ok::<_, Failure>(ContenderThatFails { turns_left: 2 }));
+    case.add_optional("last", Ok::<_, Failure>(ContenderThatFails { turns_left: 4 }));
     let measured = measure(case, 3).unwrap();
     let names: Vec<&str> = measured.contenders.iter().map(|contender| &*contender.name).collect();
     assert_eq!(names, ["ours", "last"]);
@@ -35,10 +35,10 @@ fn a_peer_that_fails_is_left_out_and_the_others_are_measured() {
 }
 
 #[test]
-fn a_case_fails_if_ours_fails() {
+fn a_case_fails_if_a_contender_fails_that_is_not_optional() {
     let mut case = case();
-    case.add("ours", ContenderThatFails { turns: 2 });
-    case.add_if("peer", Ok::<_, Failure>(ContenderThatFails { turns: 4 }));
+    case.add("ours", ContenderThatFails { turns_left: 2 });
+    case.add_optional("peer", Ok::<_, Failure>(ContenderThatFails { turns_left: 4 }));
     let error = measure(case, 3).err().expect("ours must fail");
     assert_eq!(error.to_string(), "cycle, ours: Broken pipe");
 }

@@ -1,4 +1,4 @@
-//! A clean build of a program that uses only the library: its crates and its time.
+//! A clean build of a program that uses only the library: the number of its crates, and the time of the build.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -29,8 +29,8 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     let ours = format!("quorlock = {{ path = '{}' }}", library.canonicalize()?.display());
     case.add(OURS, Build::new(folder.path().join("ours"), &ours)?);
     let rslock = r#"rslock = { version = "=0.10.0", features = ["tokio-comp"] }"#;
-    case.add_if("rslock", Build::new(folder.path().join("rslock"), rslock));
-    case.keep(folder);
+    case.add_optional("rslock", Build::new(folder.path().join("rslock"), rslock));
+    case.keep_alive(folder);
     case.turns = Some(1);
     case.bars.push(Bar::figure(OURS, CRATES, Limit::AtMost(CRATES_MAX)));
     Ok(case)

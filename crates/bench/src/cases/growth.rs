@@ -1,4 +1,4 @@
-//! Measures how the throughput grows with the number of callers.
+//! The growth of the throughput with the number of callers.
 
 use super::{PlannedCase, count_with_noun};
 use crate::Failure;
@@ -10,7 +10,7 @@ use crate::worker::{Task, Worker};
 const NODES: usize = 5;
 const TTL_MS: u64 = 30_000;
 const CALLERS: [usize; 7] = [1, 4, 16, 64, 256, 1_024, 4_096];
-/// Enough turns to show a spread.
+/// The number of turns. It is low, because there are many contenders.
 const TURNS: usize = 3;
 
 pub(crate) fn planned_cases() -> Vec<PlannedCase> {
@@ -23,12 +23,12 @@ fn set_up(options: &Options) -> Result<Case, Failure> {
     case.turns = Some(TURNS);
     let cluster = options.runtime.block_on(RecordedCluster::start(NODES))?;
     for callers in CALLERS {
-        for (plain, kind) in [(true, ""), (false, ", fenced")] {
+        for (plain, suffix) in [(true, ""), (false, ", fenced")] {
             let task = Task { nodes: cluster.urls(), callers, ttl_ms: TTL_MS, plain, ..Task::default() };
-            let worker = Worker::of_this_program("own", &task, options.length)?;
-            case.add(format!("{}{kind}", count_with_noun(callers, "caller")), worker);
+            let worker = Worker::of_this_program("own", &task, options.turn_length)?;
+            case.add(format!("{}{suffix}", count_with_noun(callers, "caller")), worker);
         }
     }
-    case.keep(cluster);
+    case.keep_alive(cluster);
     Ok(case)
 }

@@ -26,15 +26,17 @@ const HOLD: Duration = Duration::from_millis(1);
 const DELAY: Duration = Duration::from_micros(500);
 const WAITERS: [usize; 3] = [1, 8, 32];
 const ROUND: &str = "a round";
+/// The bar for a handoff, in rounds.
 const ROUNDS_MAX: f64 = 3.0;
-/// Tolerance for the noise of a few turns.
+/// The bar for the most waiters, relative to one waiter. A tenth more counts as noise.
 const GROWTH_MAX: f64 = 1.1;
 
 const ABOUT: &str = "Each time is measured from the call of release to the next holder's grant. *a round* sends a PING \
     to all nodes and ends when a majority has replied. *floor* is a handoff between bare sockets, with one waiter \
-    and the smallest scripts that work. Processor time is the time for a round in the first row, for a handoff \
-    between bare sockets in the second row, and for a lease, with the refusal before its grant, in the other rows. The \
-    bar on growth compares the largest number of waiters with one waiter; up to 10 % more counts as noise.";
+    and the smallest scripts that work. *processor time* is for one round in the first row, for one handoff in the \
+    second row, and for one lease in the other rows; it includes the refusal after which the holder of the lease had to \
+    wait. *messages* are requests, replies and hints. The last bar of this case compares 32 waiters with 1 waiter; up to \
+    10 % more counts as noise.";
 
 pub(crate) fn planned_cases() -> Vec<PlannedCase> {
     vec![
@@ -63,11 +65,11 @@ fn set_up(name: &str, delay: Option<Duration>, options: &Options) -> Result<Case
             proxy.delay(delay);
         }
         nodes = proxies.iter().map(Proxy::addr).collect();
-        case.keep(proxies);
+        case.keep_alive(proxies);
     }
-    let measurement = Measurement { runtime, servers, nodes, each: options.each };
-    case.add(ROUND, PingRound(measurement.clone()));
-    case.add("floor", BareFloor(measurement.clone()));
+    let measurement = Measurement { runtime, servers, nodes, count: options.operations_per_turn };
+    case.add(ROUND, Rounds(measurement.clone()));
+    case.add("floor", BareHandoffs(measurement.clone()));
     for waiters in WAITERS {
         case.add(waiters_label(waiters), Handoffs { measurement: measurement.clone(), waiters });
         case.bars.push(Bar::ratio(&waiters_label(waiters), P50, ROUND, Limit::AtMost(ROUNDS_MAX)));
@@ -90,73 +92,74 @@ struct Measurement {
     runtime: Arc<Runtime>,
     servers: Arc<Vec<RedisServer>>,
     nodes: Vec<SocketAddr>,
-    /// The number of measurements in a turn.
-    each: usize,
+    /// The number of rounds, handoffs or leases in a turn.
+    count: usize,
 }
 
 impl Measurement {
-    /// Runs `work` on a worker thread of the runtime. On the main thread, each reply would have to wake the thread.
+    /// Runs `work` on a worker thread of the runtime, which receives the replies. The main thread would have to be woken
+    /// for each reply.
     fn run(
         &self,
         work: impl Future<Output = Result<SortedReadings, Failure>> + Send + 'static,
     ) -> Result<(SortedReadings, ProcessorTime), Failure> {
         let before = ProcessorTime::now(&self.servers)?;
-        let spread = self.runtime.block_on(self.runtime.spawn(work))??;
+        let readings = self.runtime.block_on(self.runtime.spawn(work))??;
         let mut processor_time = ProcessorTime::default();
         processor_time.add_since(before, &self.servers)?;
-        Ok((spread, processor_time))
+        Ok((readings, processor_time))
     }
 }
 
-fn figures(spread: &SortedReadings, processor_time: ProcessorTime, count: usize) -> Figures {
+fn figures(readings: &SortedReadings, processor_time: ProcessorTime, count: usize) -> Figures {
     let (servers, own) = processor_time.micros_per_cycle(count);
     Figures::from([
-        (P50.into(), spread.median()),
-        (P99.into(), spread.quantile(0.99)),
+        (P50.into(), readings.median()),
+        (P99.into(), readings.quantile(0.99)),
         ("processor_time_of_servers_us".into(), servers),
         ("processor_time_of_client_us".into(), own),
     ])
 }
 
-struct PingRound(Measurement);
+struct Rounds(Measurement);
 
-impl Contender for PingRound {
+impl Contender for Rounds {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        let (nodes, each) = (self.0.nodes.clone(), self.0.each);
-        let (spread, processor_time) = self.0.run(async move {
+        let (nodes, count) = (self.0.nodes.clone(), self.0.count);
+        let (readings, processor_time) = self.0.run(async move {
             let mut rounds = PingRounds::open(nodes).await?;
-            let mut spread = SortedReadings::default();
-            for _ in 0..each {
-                // Before a handoff the connections are idle, so they must also be idle here.
+            let mut readings = SortedReadings::default();
+            for _ in 0..count {
+                // Before a handoff the connections are idle for this time, so they must also be idle before a round.
                 tokio::time::sleep(HOLD).await;
-                spread.add_micros(rounds.measure().await?);
+                readings.add_micros(rounds.measure().await?);
             }
-            Ok(spread)
+            Ok(readings)
         })?;
-        Ok(figures(&spread, processor_time, each))
+        Ok(figures(&readings, processor_time, count))
     }
 }
 
-struct BareFloor(Measurement);
+struct BareHandoffs(Measurement);
 
-impl Contender for BareFloor {
+impl Contender for BareHandoffs {
     fn turn(&mut self) -> Result<Figures, Failure> {
-        let (nodes, each) = (self.0.nodes.clone(), self.0.each);
-        let (spread, processor_time) = self.0.run(async move {
+        let (nodes, count) = (self.0.nodes.clone(), self.0.count);
+        let (readings, processor_time) = self.0.run(async move {
             let mut bare = BareHandoff::open(&nodes).await?;
-            let mut spread = SortedReadings::default();
-            for _ in 0..each {
+            let mut readings = SortedReadings::default();
+            for _ in 0..count {
                 tokio::time::sleep(HOLD).await;
-                spread.add_micros(bare.measure().await?);
+                readings.add_micros(bare.measure().await?);
             }
-            Ok(spread)
+            Ok(readings)
         })?;
-        Ok(figures(&spread, processor_time, each))
+        Ok(figures(&readings, processor_time, count))
     }
 }
 
-/// Measures handoffs between clients. There is one client more than waiters. Each client acquires the lock, holds it
-/// for a while and releases it. When the next client has the lock, the previous holder queues again.
+/// Measures handoffs between clients. While one client holds the lock, all others wait. Each client acquires the lock,
+/// holds it for a millisecond and releases it. When the next client has the lock, the previous holder queues again.
 struct Handoffs {
     measurement: Measurement,
     waiters: usize,
@@ -173,7 +176,7 @@ impl Contender for Handoffs {
             Ok::<_, Failure>(clients)
         })?;
         let before: Vec<Stats> = clients.iter().map(Client::stats).collect();
-        let (spread, processor_time) = self.measurement.run(run_handoffs(clients.clone(), self.measurement.each))?;
+        let (readings, processor_time) = self.measurement.run(run_handoffs(clients.clone(), self.measurement.count))?;
         let (mut requests, mut messages, mut leases) = (0, 0, 0);
         for (before, after) in before.iter().zip(clients.iter().map(Client::stats)) {
             requests += after.requests - before.requests;
@@ -183,7 +186,7 @@ impl Contender for Handoffs {
         for client in clients {
             runtime.block_on(client.close(Duration::from_secs(5)))?;
         }
-        let mut figures = figures(&spread, processor_time, leases as usize);
+        let mut figures = figures(&readings, processor_time, leases as usize);
         let per_lease = |count: u64| count as f64 / leases.max(1) as f64;
         figures.insert("messages_per_lease".into(), per_lease(messages));
         figures.insert("requests_per_lease".into(), per_lease(requests));
@@ -195,29 +198,30 @@ fn all_messages(stats: &Stats) -> u64 {
     stats.requests + stats.replies + stats.hints
 }
 
-/// Runs until the clients have acquired the lock `each` times.
-async fn run_handoffs(clients: Vec<Client>, each: usize) -> Result<SortedReadings, Failure> {
-    let log = Arc::new(Mutex::new(HandoffLog { left: each, released: None, handoffs: SortedReadings::default() }));
-    let turns = Arc::new(watch::Sender::new(0_u64));
-    let has_more_clients_than_handoffs = clients.len() > each;
+/// Runs until the clients have acquired the lock `count` times.
+async fn run_handoffs(clients: Vec<Client>, count: usize) -> Result<SortedReadings, Failure> {
+    let log =
+        Arc::new(Mutex::new(HandoffLog { remaining: count, released_at: None, handoffs: SortedReadings::default() }));
+    let grants = Arc::new(watch::Sender::new(0_u64));
+    let has_more_clients_than_handoffs = clients.len() > count;
     let mut client_tasks = JoinSet::new();
     for client in clients {
-        let (log, turns) = (Arc::clone(&log), Arc::clone(&turns));
+        let (log, grants) = (Arc::clone(&log), Arc::clone(&grants));
         client_tasks.spawn(async move {
             let lock = client.lock("handoff");
-            while log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
+            while log.lock().unwrap_or_else(PoisonError::into_inner).remaining > 0 {
                 let lease = lock.acquire().await?;
                 log.lock().unwrap_or_else(PoisonError::into_inner).granted(Instant::now());
-                turns.send_modify(|turn| *turn += 1);
-                let mut next = turns.subscribe();
+                grants.send_modify(|count| *count += 1);
+                let mut later_grants = grants.subscribe();
                 tokio::time::sleep(HOLD).await;
-                log.lock().unwrap_or_else(PoisonError::into_inner).released = Some(Instant::now());
-                // If too few nodes acknowledge the release by the deadline, the handoff is late, and the figures show
-                // it.
+                log.lock().unwrap_or_else(PoisonError::into_inner).released_at = Some(Instant::now());
+                // An error means that too few nodes acknowledged the release in time. The handoff is then late, and
+                // the figures show it.
                 let _ = lease.release().await;
                 // A client queues again only if there are more handoffs to measure.
-                if log.lock().unwrap_or_else(PoisonError::into_inner).left > 0 {
-                    next.changed().await?;
+                if log.lock().unwrap_or_else(PoisonError::into_inner).remaining > 0 {
+                    later_grants.changed().await?;
                 }
             }
             Ok::<(), Failure>(())
@@ -235,16 +239,17 @@ async fn run_handoffs(clients: Vec<Client>, each: usize) -> Result<SortedReading
 
 /// The handoffs so far.
 struct HandoffLog {
-    left: usize,
-    released: Option<Instant>,
+    /// The number of grants that are still to come.
+    remaining: usize,
+    released_at: Option<Instant>,
     handoffs: SortedReadings,
 }
 
 impl HandoffLog {
     fn granted(&mut self, now: Instant) {
-        self.left = self.left.saturating_sub(1);
-        if let Some(released) = self.released.take() {
-            self.handoffs.add_micros(now - released);
+        self.remaining = self.remaining.saturating_sub(1);
+        if let Some(released_at) = self.released_at.take() {
+            self.handoffs.add_micros(now - released_at);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Locks over HTTP: the cost of the service compared with the library alone.
+//! Cycles over HTTP, through the service, compared with direct calls of the library.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::worker::{Task, Worker};
 
 const NODES: usize = 5;
 const TTL_MS: u64 = 30_000;
-/// Ratio of the median over HTTP to the library's, for one caller.
+/// The bar for one caller: the median over HTTP divided by the median of direct calls.
 const RATIO_MAX: f64 = 2.2;
 const DIRECT: &str = "ours, called directly";
 const OVER_HTTP: &str = "ours, over HTTP";
@@ -32,13 +32,13 @@ fn set_up(callers: usize, options: &Options) -> Result<Case, Failure> {
     let mut case = Case::new(format!("http-{callers}"), title, if callers == 1 { P50 } else { RATE });
     case.about = ABOUT.into();
     let task = |nodes| Task { nodes, callers, ttl_ms: TTL_MS, ..Task::default() };
-    case.add(DIRECT, Worker::of_this_program("detached", &task(cluster.urls()), options.length)?);
+    case.add(DIRECT, Worker::of_this_program("detached", &task(cluster.urls()), options.turn_length)?);
     let service = Arc::new(Service::start(&cluster.urls())?);
-    let contender = Worker::of_this_program("http", &task(vec![service.address()]), options.length)?;
-    case.add(OVER_HTTP, ContenderWithService { contender, service, length: options.length });
+    let contender = Worker::of_this_program("http", &task(vec![service.address()]), options.turn_length)?;
+    case.add(OVER_HTTP, ContenderWithService { contender, service, turn_length: options.turn_length });
     if callers == 1 {
         case.bars.push(Bar::ratio(OVER_HTTP, P50, DIRECT, Limit::AtMost(RATIO_MAX)));
     }
-    case.keep(cluster);
+    case.keep_alive(cluster);
     Ok(case)
 }

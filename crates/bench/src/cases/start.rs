@@ -1,5 +1,4 @@
-//! Measures the time that a lock adds to a command that does nothing: compares `quorlock run` with `flock`, using
-//! hyperfine.
+//! The time that a lock adds to a command that does nothing. hyperfine compares `quorlock run` with `flock`.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -14,13 +13,14 @@ use crate::options::{Options, quorlock};
 
 const NAME: &str = "start";
 const P50: &str = "p50_ms";
-/// Processor time of all processes of a run. Other load on the machine changes it less than the elapsed time.
+/// The processor time of all processes of a command. It depends less on other load than the elapsed time.
 const PROCESSOR_TIME: &str = "processor_time_ms";
 /// The number of turns. It is high, because other load easily disturbs a measurement of milliseconds.
 const TURNS: usize = 25;
-const RUNS: usize = 5;
-/// The number of runs before the measurement. They create the file and load the programs into memory.
-const WARM_UP: usize = 1;
+/// The number of times that hyperfine runs the command in a turn.
+const RUNS_PER_TURN: usize = 5;
+/// The number of runs before those, which create the file and load the programs into memory.
+const WARM_UP_RUNS: usize = 1;
 const FLOCK: &str = "`flock x true`";
 const RUN: &str = "`quorlock run x -- true`";
 
@@ -34,7 +34,7 @@ fn set_up(_: &Options) -> Result<Case, Failure> {
     let program = quorlock.display();
     let mut case = Case::new(NAME, "Starting a command that does nothing under a lock", P50);
     case.about =
-        "In each repetition, hyperfine measures a few runs of each command. No other process has the SQLite file open."
+        "In each repetition, hyperfine measures 5 runs of each command. quorlock stores the lock in an SQLite file, which no other process has open."
             .into();
     let commands = [
         (FLOCK, format!("flock {} true", folder.path().join("x").display())),
@@ -55,7 +55,7 @@ struct Start {
 }
 
 impl Start {
-    fn results(&self) -> PathBuf {
+    fn results_file(&self) -> PathBuf {
         self.folder.path().join("results.json")
     }
 }
@@ -64,17 +64,17 @@ impl Contender for Start {
     fn turn(&mut self) -> Result<Figures, Failure> {
         let folder = self.folder.path();
         let mut hyperfine = Command::new("hyperfine");
-        hyperfine.args(["--shell", "none", "--style", "none", "--warmup", &WARM_UP.to_string()]);
-        hyperfine.args(["--runs", &RUNS.to_string(), "--export-json"]).arg(self.results());
+        hyperfine.args(["--shell", "none", "--style", "none", "--warmup", &WARM_UP_RUNS.to_string()]);
+        hyperfine.args(["--runs", &RUNS_PER_TURN.to_string(), "--export-json"]).arg(self.results_file());
         hyperfine.arg(&self.command).stdout(Stdio::null()).stderr(Stdio::null());
         hyperfine.env("XDG_STATE_HOME", folder).env("XDG_CONFIG_HOME", folder).env_remove("QUORLOCK_NODES");
         let status = hyperfine.status().map_err(|error| format!("cannot run hyperfine: {error}"))?;
         if !status.success() {
             return Err(format!("hyperfine failed: {status}").into());
         }
-        let results: serde_json::Value = serde_json::from_slice(&std::fs::read(self.results())?)?;
+        let json: serde_json::Value = serde_json::from_slice(&std::fs::read(self.results_file())?)?;
         let seconds =
-            |what: &str| results["results"][0][what].as_f64().ok_or_else(|| format!("a result without {what}"));
+            |field: &str| json["results"][0][field].as_f64().ok_or_else(|| format!("a result without {field}"));
         let processor_time = seconds("user")? + seconds("system")?;
         Ok(Figures::from([
             (P50.to_owned(), seconds("median")? * 1e3),

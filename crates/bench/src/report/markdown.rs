@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use super::{BarResult, CaseResult, Ratio};
+use super::{BarResult, CaseResult, Summary};
 use crate::case::Limit;
 
-/// The heading, the description, the figures of all contenders, and the contenders that are missing.
+/// The section of a case: the description, the figures of all contenders, and the absent contenders.
 pub(crate) fn case_as_markdown(case: &CaseResult) -> String {
     let mut text = format!("### {}\n\n", case.title);
     if !case.about.is_empty() {
@@ -17,20 +17,20 @@ pub(crate) fn case_as_markdown(case: &CaseResult) -> String {
     for figure in &figures {
         let _ = write!(text, " {} |", label(figure));
     }
-    let compared = case.contenders.len() > 1;
-    if compared {
+    let has_ratios = case.contenders.len() > 1;
+    if has_ratios {
         let _ = write!(text, " relative to {first} | spread |");
     }
-    let columns = 1 + figures.len() + if compared { 2 } else { 0 };
+    let columns = 1 + figures.len() + if has_ratios { 2 } else { 0 };
     let _ = writeln!(text, "\n|{}", "---|".repeat(columns));
     for contender in &case.contenders {
         let _ = write!(text, "| {} |", contender.name);
         for figure in &figures {
             let _ = write!(text, " {} |", contender.median(figure).map(number).unwrap_or_default());
         }
-        if compared {
+        if has_ratios {
             let _ = match contender.ratio {
-                Some(Ratio { median, low, high }) => {
+                Some(Summary { median, low, high }) => {
                     write!(text, " {} | {} to {} |", number(median), number(low), number(high))
                 }
                 None => write!(text, " | |"),
@@ -53,15 +53,15 @@ pub(super) fn bar_as_row(case: &CaseResult, bar: &BarResult) -> String {
         Limit::AtLeast(limit) => format!("at least {}", number(limit)),
         Limit::AtMost(limit) => format!("at most {}", number(limit)),
     };
-    let Ratio { median, low, high } = bar.value;
-    let off = match bar.limit {
+    let Summary { median, low, high } = bar.value;
+    let excess = match bar.limit {
         Limit::AtLeast(limit) => 1.0 - median / limit,
         Limit::AtMost(limit) => median / limit - 1.0,
     };
-    let met = match off {
+    let met = match excess {
         _ if bar.met => "yes".into(),
         ..0.01 => "**no**, by less than 1 %".into(),
-        _ => format!("**no**, by {:.0} %", off * 100.0),
+        _ => format!("**no**, by {:.0} %", excess * 100.0),
     };
     format!(
         "| {} | {} | {limit} | {} | {} to {} | {met} |\n",
@@ -73,7 +73,7 @@ pub(super) fn bar_as_row(case: &CaseResult, bar: &BarResult) -> String {
     )
 }
 
-/// The names of all figures of a case, beginning with the figure that compares the contenders.
+/// The names of all figures of a case. The figure by which contenders are compared comes first.
 fn figures(case: &CaseResult) -> Vec<String> {
     let mut figures = vec![case.figure.clone()];
     for figure in case.contenders.iter().flat_map(|contender| contender.figures.keys()) {
@@ -96,7 +96,7 @@ pub(super) fn without_unit(figure: &str) -> String {
     name.unwrap_or(figure).replace('_', " ")
 }
 
-/// Formats with three digits, or all digits of a large number.
+/// Formats with three digits, or with all digits before the decimal point.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         large if large >= 1_000.0 => grouped(value.round() as i64),
@@ -106,7 +106,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// Formats with separators, such as `1,234,567`.
+/// Formats with separators: `1,234,567`.
 fn grouped(value: i64) -> String {
     let digits = value.unsigned_abs().to_string();
     let mut text = String::from(if value < 0 { "-" } else { "" });

@@ -1,4 +1,4 @@
-//! Writes docs/performance.md and the table in the README.
+//! Writes docs/performance.md with its plots, and the table in the README.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -20,22 +20,23 @@ you know what each figure measures, which bars it meets, and how to repeat the r
 
 `./x bench --write` writes this page from `target/bench/report.json`, which has all measured figures. A run starts all servers on loopback
 and fetches the other libraries from their registries. A case measures several *contenders*, which are the rows of its table. It measures
-each contender once, and then repeats all of these measurements (A B C A B C), so that a busy moment affects all contenders. The first
-repetition does not count.
+one contender after the other, and repeats this several times (A B C A B C), so that a busy moment of the machine affects all contenders.
+The first repetition does not count.
 
-**Compare only ratios.** Each repetition gives one ratio of two contenders. The column *relative to* shows the median of these ratios, and
-*spread* the lowest and the highest. The median of the ratios may differ from the ratio of the medians in the other columns. A *bar* is a
-limit that a figure should meet. Every case has a bar, except the one that shows how throughput grows with the number of callers.
+**Compare only ratios.** A ratio compares two contenders in the same repetition. The column *relative to* shows the median of the ratios of
+all repetitions, and *spread* the lowest and the highest. The median of the ratios may differ from the ratio of the medians in the other
+columns. A *bar* is a limit that a ratio or a figure should meet.
 
 - *ours* is this repository's library. Rows with *fenced* use the default lock. Rows without *fenced* use `.plain()`: no fences.
 - *floor* is a minimal client with one thread, which sends recorded commands of *ours* and waits for a majority of the replies.
 - *ceiling* is the highest rate of the servers, as redis-benchmark measures it with the same commands (best of `-P 16`, `64`, `256`).
   If *floor* is faster than *ceiling*, redis-benchmark was the bottleneck, and *ceiling* is not a limit of the servers.
-- *ceiling, together* is the same with 16 requests in each command. With many callers, *ours* also sends similar requests as one command.
-- *p50* is the median of the times of a contender, and *p99* is the 99th percentile.
-- A *cycle* is one acquire and one release. Every caller locks its own name.
+- *bundled* means that redis-benchmark sends 16 requests in each command. With many callers, *ours* also sends similar requests as one
+  command.
+- A *cycle* is one acquire and one release. Every caller locks its own name. *failures* is the number of cycles that failed.
+- *p50* is the median of the times of a contender's cycles or operations, and *p99* is the 99th percentile.
 - The other libraries run with their defaults, each in its own process.
-- `./x bench --against REV` compares this tree with another revision. One run measures both builds alternately.
+- `./x bench --against REV` compares this tree with another revision. Both builds take turns in one run.
 - [Bars that are not met, and why](performance-missed-bars.md) shows for each missed bar where the time goes, and which changes were tried.
 ";
 
@@ -63,10 +64,10 @@ impl Pages {
         let text = std::fs::read_to_string(&readme)?;
         let (before, rest) = text.split_once(BEGIN).ok_or("the README has no mark for the table")?;
         let (_, after) = rest.split_once(END).ok_or("the README has no mark for the end of the table")?;
-        let text = format!("{before}{BEGIN}\n{}{END}{after}", short_table(report));
+        let text = format!("{before}{BEGIN}\n{}{END}{after}", readme_table(report));
         let mut texts = vec![(readme, text), (self.root.join("docs/performance.md"), page(report))];
         for case in &report.cases {
-            texts.extend(plot(case).map(|svg| (self.root.join("docs").join(picture(case)), svg)));
+            texts.extend(plot(case).map(|svg| (self.root.join("docs").join(plot_file(case)), svg)));
         }
         Ok(texts)
     }
@@ -97,18 +98,18 @@ fn page(report: &Report) -> String {
     for case in &report.cases {
         let _ = write!(text, "\n{}", case_as_markdown(case));
         if case.axis.is_some() {
-            let _ = writeln!(text, "\n{}\n\n![{}]({})", describe_growth(case), case.title, picture(case));
+            let _ = writeln!(text, "\n{}\n\n![{}]({})", describe_growth(case), case.title, plot_file(case));
         }
     }
     text
 }
 
-fn picture(case: &CaseResult) -> String {
+fn plot_file(case: &CaseResult) -> String {
     format!("performance-{}.svg", case.name)
 }
 
-/// The rows of the README's table: a contender of the cases with five nodes, and its description.
-const SHORT_ROWS: [(&str, &str); 5] = [
+/// The rows of the README's table: contenders with their descriptions.
+const README_ROWS: [(&str, &str); 5] = [
     ("ours, fenced", "quorlock (default: with fence)"),
     ("ours", "quorlock, `.plain()`: the Redlock algorithm, no fence"),
     ("rslock", "rslock (Rust, no fence)"),
@@ -116,8 +117,8 @@ const SHORT_ROWS: [(&str, &str); 5] = [
     ("floor, fenced", "a minimal client that sends the same fenced commands without batching"),
 ];
 
-/// The README's table: five nodes, one caller and many.
-fn short_table(report: &Report) -> String {
+/// The README's table: cycles on five nodes, with one caller and with 512.
+fn readme_table(report: &Report) -> String {
     let (Some(one), Some(many)) = (report.case("cycle-5-1"), report.case("cycle-5-512")) else {
         return String::new();
     };
@@ -125,7 +126,7 @@ fn short_table(report: &Report) -> String {
         case.contender(name).and_then(|contender| contender.median(figure)).map(number)
     };
     let mut text = String::from("| | 1 caller, median | 512 callers, per second |\n|---|---|---|\n");
-    for (name, description) in SHORT_ROWS {
+    for (name, description) in README_ROWS {
         let (p50, rate) = (median(one, name, P50), median(many, name, RATE));
         let p50 = p50.map(|micros| format!("{micros} us")).unwrap_or_default();
         let _ = writeln!(text, "| {description} | {p50} | {} |", rate.unwrap_or_default());

@@ -3,23 +3,24 @@
 use std::fmt::Write;
 
 use super::markdown::{label, number};
-use super::{CaseResult, ContenderResult, Ratio};
+use super::{CaseResult, ContenderResult, Summary};
 
 const WIDTH: f64 = 640.0;
 const HEIGHT: f64 = 360.0;
 /// Left, right, top and bottom of the plot area.
 const FRAME: [f64; 4] = [70.0, 594.0, 40.0, 310.0];
 const COLOURS: [&str; 2] = ["#2563eb", "#dc2626"];
-/// The axis is logarithmic if the ratio of the largest to the smallest value is greater than this.
+/// An axis is logarithmic if the largest value divided by the smallest value is greater than this.
 const LOGARITHMIC_FROM: f64 = 20.0;
 
-/// One line of the plot: its name, and the position and values of each point.
+/// One line of the plot.
 struct Line {
     name: &'static str,
-    points: Vec<(f64, Ratio)>,
+    /// The number with which a contender's name begins, and the contender's figure.
+    points: Vec<(f64, Summary)>,
 }
 
-/// The plot of a case whose contenders differ in a number, such as the number of callers.
+/// The plot of a case whose contenders differ in a number, such as the number of callers. `None` for other cases.
 pub(super) fn plot(case: &CaseResult) -> Option<String> {
     let axis = case.axis.as_ref()?;
     let lines = lines(case);
@@ -40,13 +41,18 @@ pub(super) fn plot(case: &CaseResult) -> Option<String> {
         let (top, bottom) = (FRAME[2], FRAME[3]);
         let _ = writeln!(svg, "<path d=\"M{x:.1} {top}V{bottom}\" stroke=\"#ddd\"/>");
         let y = bottom + 18.0;
-        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", tick(value));
+        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{}</text>", tick_label(value));
     }
     for (value, y) in y_scale.ticks() {
         let (left, right) = (FRAME[0], FRAME[1]);
         let _ = writeln!(svg, "<path d=\"M{left} {y:.1}H{right}\" stroke=\"#ddd\"/>");
-        let _ =
-            writeln!(svg, "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>", left - 6.0, y + 4.0, tick(value));
+        let _ = writeln!(
+            svg,
+            "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>",
+            left - 6.0,
+            y + 4.0,
+            tick_label(value)
+        );
     }
     for (at, (line, colour)) in lines.iter().zip(COLOURS).enumerate() {
         draw_line(&mut svg, line, colour, &x_scale, &y_scale);
@@ -73,8 +79,7 @@ fn draw_line(svg: &mut String, line: &Line, colour: &str, x_scale: &Scale, y_sca
     let _ = writeln!(svg, "<path d=\"{path}\" fill=\"none\" stroke=\"{colour}\"/>");
 }
 
-/// Describes the plot: how the figure changes from the first point to the last, and the exponent of the fitted power
-/// law.
+/// Describes how the figure changes from the first point of each line to the last, with the exponent of a fitted power law.
 pub(super) fn describe_growth(case: &CaseResult) -> String {
     let axis = case.axis.as_deref().unwrap_or_default();
     let lines = lines(case);
@@ -93,10 +98,10 @@ pub(super) fn describe_growth(case: &CaseResult) -> String {
             _ => "superlinear",
         };
         sentences.push(format!(
-            "{name} {} to {} {axis}, {} changes from {} to {} ({} times). A power law fitted to all points has the exponent \
+            "{name} {} to {} {axis}, {} change from {} to {} ({} times). A power law fitted to all points has the exponent \
              {exponent:.2}: {kind}.",
-            tick(*from),
-            tick(*to),
+            tick_label(*from),
+            tick_label(*to),
             label(&case.figure),
             number(first.median),
             number(last.median),
@@ -107,24 +112,24 @@ pub(super) fn describe_growth(case: &CaseResult) -> String {
 }
 
 /// The slope of the least-squares line through the logarithms of all points.
-fn fitted_exponent(points: &[(f64, Ratio)]) -> f64 {
+fn fitted_exponent(points: &[(f64, Summary)]) -> f64 {
     let all: Vec<(f64, f64)> = points.iter().map(|(at, value)| (at.ln(), value.median.ln())).collect();
     let count = all.len() as f64;
-    let (x_scale, y_scale) = all.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
+    let (x_mean, y_mean) = all.iter().fold((0.0, 0.0), |(x, y), point| (x + point.0 / count, y + point.1 / count));
     let (mut covariance, mut variance) = (0.0, 0.0);
     for (x, y) in all {
-        covariance += (x - x_scale) * (y - y_scale);
-        variance += (x - x_scale).powi(2);
+        covariance += (x - x_mean) * (y - y_mean);
+        variance += (x - x_mean).powi(2);
     }
     if variance > 0.0 { covariance / variance } else { 0.0 }
 }
 
 fn lines(case: &CaseResult) -> Vec<Line> {
     let points = |fenced: bool| {
-        let of = move |contender: &&ContenderResult| contender.name.ends_with("fenced") == fenced;
-        case.contenders.iter().filter(of).filter_map(|contender| {
+        let is_on_line = move |contender: &&ContenderResult| contender.name.ends_with("fenced") == fenced;
+        case.contenders.iter().filter(is_on_line).filter_map(|contender| {
             let at = contender.name.split(' ').next()?.parse().ok()?;
-            Some((at, Ratio::of(contender.turns(&case.figure).iter().copied())?))
+            Some((at, Summary::of(contender.turns(&case.figure).iter().copied())?))
         })
     };
     let line = |name, fenced| Line { name, points: points(fenced).collect() };
@@ -133,8 +138,10 @@ fn lines(case: &CaseResult) -> Vec<Line> {
 
 /// Maps values to positions. The scale is logarithmic if the values are far apart, and otherwise linear from zero.
 struct Scale {
+    /// The values at both ends of the scale, or their logarithms.
     from: f64,
     to: f64,
+    /// The positions of both ends of the scale.
     begin: f64,
     end: f64,
     is_logarithmic: bool,
@@ -161,12 +168,12 @@ impl Scale {
         self.begin + (value - self.from) / (self.to - self.from) * (self.end - self.begin)
     }
 
-    /// Tick marks: every power of ten on a logarithmic axis, about five on a linear one.
+    /// The tick marks: every power of ten on a logarithmic scale, four to ten on a linear scale.
     fn ticks(&self) -> impl Iterator<Item = (f64, f64)> {
-        let each = if self.is_logarithmic { 1.0 } else { step(self.to) };
-        let count = ((self.to - self.from) / each).round() as usize;
+        let step = if self.is_logarithmic { 1.0 } else { step(self.to) };
+        let count = ((self.to - self.from) / step).round() as usize;
         (0..=count).map(move |at| {
-            let value = self.from + at as f64 * each;
+            let value = self.from + at as f64 * step;
             let value = if self.is_logarithmic { 10_f64.powf(value) } else { value };
             (value, self.place(value))
         })
@@ -183,8 +190,8 @@ fn step(highest: f64) -> f64 {
     }
 }
 
-/// The shortest text for the value.
-fn tick(value: f64) -> String {
+/// The text at a tick mark.
+fn tick_label(value: f64) -> String {
     if value >= 1_000.0 { number(value) } else { format!("{}", (value * 100.0).round() / 100.0) }
 }
 
@@ -193,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn powers_of_ten_are_evenly_spaced() {
+    fn a_scale_of_distant_values_spaces_powers_of_ten_evenly() {
         let scale = Scale::new([20.0, 3_000.0].into_iter(), 0.0, 300.0).unwrap();
         let ticks: Vec<(f64, f64)> = scale.ticks().map(|(value, place)| (value.round(), place.round())).collect();
         assert_eq!(ticks, [(10.0, 0.0), (100.0, 100.0), (1_000.0, 200.0), (10_000.0, 300.0)]);
@@ -201,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn close_values_are_plotted_from_zero() {
+    fn a_scale_of_close_values_begins_at_zero() {
         let scale = Scale::new([1.0, 9.0].into_iter(), 0.0, 90.0).unwrap();
         assert_eq!(scale.ticks().last(), Some((9.0, 90.0)));
         assert_eq!(scale.place(3.0).round().to_string(), "30");
@@ -210,10 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn a_power_is_fitted_to_all_points() {
-        let of = |at: f64, median: f64| (at, Ratio { median, low: median, high: median });
-        assert_eq!(fitted_exponent(&[of(1.0, 3.0), of(10.0, 30.0), of(100.0, 300.0)]).to_string(), "1");
-        assert_eq!(fitted_exponent(&[of(1.0, 3.0), of(10.0, 3.0)]).to_string(), "0");
-        assert_eq!(fitted_exponent(&[of(1.0, 3.0)]).to_string(), "0");
+    fn a_power_law_is_fitted_to_all_points() {
+        let point = |at: f64, median: f64| (at, Summary { median, low: median, high: median });
+        assert_eq!(fitted_exponent(&[point(1.0, 3.0), point(10.0, 30.0), point(100.0, 300.0)]).to_string(), "1");
+        assert_eq!(fitted_exponent(&[point(1.0, 3.0), point(10.0, 3.0)]).to_string(), "0");
+        assert_eq!(fitted_exponent(&[point(1.0, 3.0)]).to_string(), "0");
     }
 }

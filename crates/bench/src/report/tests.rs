@@ -1,9 +1,9 @@
 use super::*;
 use crate::case::RATE;
 
-struct Never;
+struct UnmeasuredContender;
 
-impl crate::case::Contender for Never {
+impl crate::case::Contender for UnmeasuredContender {
     fn turn(&mut self) -> Result<Figures, Failure> {
         Err("this contender is never measured".into())
     }
@@ -15,8 +15,8 @@ fn figures(rates: &[f64]) -> Vec<Figures> {
 
 fn case(bars: Vec<Bar>) -> Case {
     let mut case = Case::new("cycle", "Cycles", RATE);
-    case.add("floor", Never);
-    case.add("ours", Never);
+    case.add("floor", UnmeasuredContender);
+    case.add("ours", UnmeasuredContender);
     case.bars = bars;
     case
 }
@@ -26,11 +26,11 @@ fn a_ratio_compares_figures_of_the_same_turn() {
     // The machine was ten times slower in the second turn, which must not change the ratio.
     let turns = [figures(&[100.0, 10.0, 100.0]), figures(&[90.0, 9.0, 80.0])];
     let measured = CaseResult::new(&case(Vec::new()), Machine::default(), &turns);
-    assert_eq!(measured.contenders[1].ratio, Some(Ratio { median: 0.9, low: 0.8, high: 0.9 }));
+    assert_eq!(measured.contenders[1].ratio, Some(Summary { median: 0.9, low: 0.8, high: 0.9 }));
 }
 
 #[test]
-fn a_bar_is_met_by_the_median_turn() {
+fn a_bar_is_met_if_the_median_meets_it() {
     let bars = vec![
         Bar::ratio("ours", RATE, "floor", Limit::AtLeast(0.9)),
         Bar::ratio("ours", RATE, "floor", Limit::AtLeast(0.95)),

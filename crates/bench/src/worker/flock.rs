@@ -1,4 +1,4 @@
-//! A worker that makes only flock system calls. The SQLite case is compared with it.
+//! A worker that makes only the system calls of flock(1). It is compared with the library on one SQLite file.
 
 use std::fs::File;
 use std::time::{Duration, Instant};
@@ -10,8 +10,8 @@ use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 
-/// Runs until stdin ends. Each cycle opens, locks and closes a file, as flock(1) does after its start. The file is in
-/// the folder of the node.
+/// Runs until stdin ends. Each cycle opens, locks and closes a file next to the SQLite file, as flock(1) does after its
+/// start.
 pub(crate) fn work(task: &Task) -> Outcome {
     let node = task.nodes.first().ok_or("no node")?;
     let file = format!("{}-flock", node.trim_start_matches("sqlite:"));

@@ -14,7 +14,7 @@ use crate::recording::Recording;
 use crate::replies::ReplyCounter;
 use crate::{Failure, Outcome};
 
-/// The size of a read buffer. It is larger than the replies to a usual round of all callers.
+/// The size of a read buffer. Usually the replies to the requests of all callers fit into it.
 const READ_MAX: usize = 64 * 1024;
 
 /// Runs until stdin ends.
@@ -40,14 +40,14 @@ fn turn(nodes: &mut [Node], callers: usize, length: Duration) -> Result<Figures,
         }
     }
     let elapsed = begun.elapsed();
-    // Read the remaining replies before another contender has its turn.
+    // Read the remaining replies before the turn of the next contender.
     while nodes.iter().any(Node::has_missing_replies) {
         read_replies(nodes)?;
     }
     Ok(cycles.figures(elapsed))
 }
 
-/// Writes a batch to all nodes, and waits until a majority has replied to all requests.
+/// Writes the requests of all callers to all nodes, and waits until a majority has replied to all of them.
 fn round(nodes: &mut [Node], batch: impl Fn(&Node) -> &[u8], callers: usize) -> std::io::Result<()> {
     for node in nodes.iter_mut() {
         (&node.stream).write_all(batch(node))?;
@@ -67,11 +67,11 @@ fn round(nodes: &mut [Node], batch: impl Fn(&Node) -> &[u8], callers: usize) -> 
 
 /// Waits until a node has sent bytes, and reads them.
 fn read_replies(nodes: &mut [Node]) -> std::io::Result<()> {
-    let mut waited: Vec<PollFd<'_>> = nodes.iter().map(|node| PollFd::new(&node.stream, PollFlags::IN)).collect();
-    poll(&mut waited, None)?;
-    let ready: Vec<bool> = waited.iter().map(|fd| !fd.revents().is_empty()).collect();
-    for (node, ready) in nodes.iter_mut().zip(ready) {
-        if ready {
+    let mut sockets: Vec<PollFd<'_>> = nodes.iter().map(|node| PollFd::new(&node.stream, PollFlags::IN)).collect();
+    poll(&mut sockets, None)?;
+    let are_ready: Vec<bool> = sockets.iter().map(|socket| !socket.revents().is_empty()).collect();
+    for (node, is_ready) in nodes.iter_mut().zip(are_ready) {
+        if is_ready {
             node.read()?;
         }
     }

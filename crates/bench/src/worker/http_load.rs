@@ -1,6 +1,5 @@
-//! A worker that locks over HTTP: one thread with one persistent connection per caller. Requests are prepared in
-//! advance, and replies are parsed only as far as necessary, so that the figures measure the service and not this
-//! client.
+//! A worker that locks over HTTP. It has one thread, and a persistent connection for each caller. It does little work, so
+//! that the figures measure the service: it prepares requests in advance, and parses replies only as far as necessary.
 
 mod reply;
 
@@ -19,13 +18,13 @@ use reply::Reply;
 /// The size of the buffer for a reply. It is larger than any expected reply.
 const REPLY_MAX: usize = 8 * 1024;
 
-/// Runs until stdin ends, all callers at the same time. The address of the service is the task's only node.
+/// Runs all callers concurrently until stdin ends. The task's only node is the address of the service.
 pub(crate) fn work(task: &Task) -> Outcome {
     run_turns(|length| {
         let mut connections = connect(task)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for (at, connection) in connections.iter().enumerate() {
-            epoll::add(&epoll, &connection.stream, epoll::EventData::new_u64(at as u64), epoll::EventFlags::IN)?;
+        for (index, connection) in connections.iter().enumerate() {
+            epoll::add(&epoll, &connection.stream, epoll::EventData::new_u64(index as u64), epoll::EventFlags::IN)?;
         }
         let (begun, mut cycles) = (Instant::now(), Cycles::default());
         let mut ready = Vec::with_capacity(connections.len());
@@ -33,7 +32,7 @@ pub(crate) fn work(task: &Task) -> Outcome {
         for connection in &mut connections {
             connection.begin()?;
         }
-        // Complete every cycle, so that the next contender finds the names free.
+        // Complete every cycle, so that no lock is left held.
         while unfinished_callers > 0 {
             epoll::wait(&epoll, spare_capacity(&mut ready), None)?;
             for event in ready.drain(..) {
@@ -53,7 +52,7 @@ pub(crate) fn work(task: &Task) -> Outcome {
     })
 }
 
-/// Connects again for every turn, because the service closes idle connections.
+/// Connects all callers. This is done for every turn, because the service closes idle connections.
 fn connect(task: &Task) -> Result<Vec<Connection>, Failure> {
     let address = task.nodes.first().ok_or("no service")?;
     let callers = task.first_caller..task.first_caller + task.callers;

@@ -11,7 +11,7 @@ use crate::case::Figures;
 use crate::cycles::Cycles;
 use crate::{Failure, Outcome};
 
-/// How the worker uses a lock.
+/// How a cycle uses a lock.
 #[derive(Clone, Copy)]
 enum Usage {
     /// Acquire a lease and release it, as users do.
@@ -22,24 +22,24 @@ enum Usage {
 
 /// Runs until stdin ends.
 pub(crate) fn work(task: &Task, runtime: &Runtime) -> Outcome {
-    let client = runtime.block_on(client(task))?;
+    let client = runtime.block_on(connect(task))?;
     let usage = Usage::Guarded { plain: task.plain };
     run_turns(|length| runtime.block_on(turn(&client, task, usage, length)))
 }
 
 /// Like [`work`], with detached leases.
-pub(crate) fn detach(task: &Task, runtime: &Runtime) -> Outcome {
-    let client = runtime.block_on(client_of_a_service(task))?;
+pub(crate) fn work_detached(task: &Task, runtime: &Runtime) -> Outcome {
+    let client = runtime.block_on(connect_as_service(task))?;
     let usage = Usage::Detached(Duration::from_millis(task.ttl_ms));
     run_turns(|length| runtime.block_on(turn(&client, task, usage, length)))
 }
 
-pub(crate) async fn client(task: &Task) -> Result<Client, Failure> {
+pub(crate) async fn connect(task: &Task) -> Result<Client, Failure> {
     Ok(Client::builder().nodes(&task.nodes).ttl(Duration::from_millis(task.ttl_ms)).connect().await?)
 }
 
 /// A client with the settings of `quorlock serve`.
-async fn client_of_a_service(task: &Task) -> Result<Client, Failure> {
+async fn connect_as_service(task: &Task) -> Result<Client, Failure> {
     Ok(Client::builder().nodes(&task.nodes).leases_outlive_process().history(true).connect().await?)
 }
 
@@ -52,11 +52,11 @@ async fn turn(client: &Client, task: &Task, usage: Usage, length: Duration) -> R
             let mut cycles = Cycles::default();
             while begun.elapsed() < length {
                 let started_at = Instant::now();
-                let done = match usage {
+                let result = match usage {
                     Usage::Guarded { plain } => cycle(&client, &name, plain).await,
-                    Usage::Detached(ttl) => detach_cycle(&client, &name, ttl).await,
+                    Usage::Detached(ttl) => detached_cycle(&client, &name, ttl).await,
                 };
-                match done {
+                match result {
                     Ok(()) => cycles.record_success(started_at),
                     Err(_) => cycles.record_failure(),
                 }
@@ -65,8 +65,8 @@ async fn turn(client: &Client, task: &Task, usage: Usage, length: Duration) -> R
         });
     }
     let mut cycles = Cycles::default();
-    while let Some(done) = callers.join_next().await {
-        cycles.append(done?);
+    while let Some(of_caller) = callers.join_next().await {
+        cycles.append(of_caller?);
     }
     Ok(cycles.figures(begun.elapsed()))
 }
@@ -80,7 +80,7 @@ pub(crate) async fn cycle(client: &Client, name: &str, plain: bool) -> Outcome {
 }
 
 /// One acquire and one release, with a detached lease.
-async fn detach_cycle(client: &Client, name: &str, ttl: Duration) -> Outcome {
+async fn detached_cycle(client: &Client, name: &str, ttl: Duration) -> Outcome {
     let lease = client.lock(name).ttl(ttl).acquire_within(Duration::ZERO).await?.detach()?;
     client.release(&lease).await?;
     Ok(())

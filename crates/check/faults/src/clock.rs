@@ -2,7 +2,7 @@
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Nanoseconds of the machine's monotonic clock, which all processes share, including Node.js.
+/// The time of the machine's monotonic clock in nanoseconds. All processes can read this clock, also those of Node.js.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64

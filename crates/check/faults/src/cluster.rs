@@ -11,10 +11,10 @@ use crate::plan::{Fault, FaultKind, NETWORKS, Persistence, Plan, Target};
 
 /// A memory limit in bytes that makes the server refuse every write.
 const MAXMEMORY_TOO_LOW: &str = "1";
-/// One of this number of lost messages is never sent again.
+/// One in this number of lost messages is never sent again.
 const NEVER_RESENT_ONE_IN: u64 = 8;
-/// How long it takes until a lost message is sent again.
-const RESENT_AFTER: Duration = Duration::from_millis(200);
+/// The time after which a lost message is sent again.
+const RESEND_DELAY: Duration = Duration::from_millis(200);
 
 /// The servers and networks of an episode. Dropping the cluster stops all of them.
 #[derive(Debug)]
@@ -25,7 +25,8 @@ pub struct Cluster {
 
 #[derive(Debug)]
 struct Node {
-    // One proxy for each network. They are dropped before the server, so that no client reaches a server that stops.
+    // One proxy for each network. Fields are dropped in order: the proxies first, so that no client reaches a server that
+    // stops.
     networks: Vec<Proxy>,
     replica: Option<RedisServer>,
     server: RedisServer,
@@ -52,11 +53,11 @@ impl Cluster {
 
     /// Whether a majority of the nodes has forgotten the cluster.
     pub fn has_forgotten_cluster(&self) -> bool {
-        let is_blank = |node: &&Node| {
+        let has_no_epoch = |node: &&Node| {
             let epoch = node.server.try_command(&["GET", "quorlock~epoch"]);
             epoch.is_ok_and(|epoch| epoch.as_str().is_none_or(str::is_empty))
         };
-        self.nodes.iter().filter(is_blank).count() > self.nodes.len() / 2
+        self.nodes.iter().filter(has_no_epoch).count() > self.nodes.len() / 2
     }
 
     /// Begins a fault of a node or a network. Ignores faults of clients.
@@ -129,8 +130,8 @@ impl Node {
             FaultKind::HalfClose => proxy.half_close(),
             FaultKind::Delay => proxy.delay(Duration::from_millis(amount)),
             FaultKind::LoseMessages => {
-                let (one_in, for_good_one_in) = (amount, NEVER_RESENT_ONE_IN);
-                proxy.lose(Some(Loss { one_in, resent_after: RESENT_AFTER, for_good_one_in, seed }));
+                let (lost_one_in, never_resent_one_in) = (amount, NEVER_RESENT_ONE_IN);
+                proxy.lose(Some(Loss { lost_one_in, resend_delay: RESEND_DELAY, never_resent_one_in, seed }));
             }
             FaultKind::DropRequests => proxy.drop_requests(true),
             FaultKind::DropReplies => proxy.drop_replies(true),
@@ -164,7 +165,8 @@ impl Node {
         match fault.kind {
             FaultKind::Delay => proxy.delay(Duration::ZERO),
             FaultKind::LoseMessages => proxy.lose(None),
-            // A TCP stream has no gaps, so the connection must break before a later message arrives.
+            // The lost messages are a gap in the stream. TCP allows no gap, so the connection must break before a later
+            // message arrives.
             FaultKind::DropRequests | FaultKind::DropReplies => {
                 proxy.refuse(true);
                 proxy.cut();

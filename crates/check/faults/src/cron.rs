@@ -1,5 +1,5 @@
-//! Runs the README's crontab line during operations and faults that broke it in earlier versions, and writes a page
-//! about the results.
+//! Runs the README's crontab line during operations and faults, and writes a page about the results. Each of these
+//! operations and faults broke the crontab line in an earlier version.
 
 mod case;
 mod crontab;

@@ -15,17 +15,17 @@ use crate::inject::{FaultTargets, inject_faults};
 use crate::interrupt::Interrupt;
 use crate::plan::{CLIENTS, Fault, FaultKind, NETWORKS, Plan, QUARANTINE, Target};
 use crate::processes::Processes;
-use crate::register::Register;
+use crate::register::RegisterServer;
 use crate::subject::Program;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NODE_DEADLINE, TTL};
 
 /// A client that waits for longer than this after the end of all faults is starved.
 const STARVED_AFTER: Duration = Duration::from_secs(30);
-/// The time after the end of all faults after which no lease is valid. If the cluster has lost its memory, an operator
-/// may then initialize it again.
+/// The time from the end of all faults until no lease is valid any more. Only then may an operator initialize a cluster
+/// again that has lost its memory.
 const INIT_AFTER: Duration = QUARANTINE.saturating_add(Duration::from_secs(2));
 
-/// Runs an episode with this plan. Returns the history, which is also written to the file.
+/// Runs an episode with this plan. Returns the history, and writes it to the file.
 ///
 /// # Errors
 /// When a process cannot be started, or the file cannot be written.
@@ -39,7 +39,7 @@ pub fn run_episode(plan: &Plan, program: &Program, path: &Path, interrupt: &Inte
     if needs_init {
         init_cluster(&cluster, TTL, MAX_TTL)?;
     }
-    let register = Register::start(Arc::clone(&history))?;
+    let register = RegisterServer::start(Arc::clone(&history))?;
     let networks: [Vec<String>; NETWORKS] = std::array::from_fn(|network| cluster.urls(network));
     let processes =
         Processes::new(program.clone(), Arc::clone(&history), networks, register.addr().to_string(), plan.seed);
@@ -80,22 +80,22 @@ impl FaultTargets for Participants<'_> {
 }
 
 impl Participants<'_> {
-    /// Lets every client finish. If a majority of the nodes lost its memory, initializes the cluster again, as the docs
-    /// say.
+    /// Lets every client finish. If a majority of the nodes has lost its memory, initializes the cluster again, as an
+    /// operator would.
     fn finish(&mut self, needs_init: bool) -> Result<(), Failure> {
         let Self { cluster, processes, history, interrupt } = self;
-        let (mut initialized_again, mut failed) = (!needs_init, None);
+        let (mut may_need_init, mut init_error) = (needs_init, None);
         processes.finish(|elapsed| {
-            if elapsed > INIT_AFTER && !initialized_again {
-                initialized_again = true;
+            if elapsed > INIT_AFTER && may_need_init {
+                may_need_init = false;
                 if cluster.has_forgotten_cluster() {
-                    failed = init_cluster(cluster, TTL, MAX_TTL).err();
+                    init_error = init_cluster(cluster, TTL, MAX_TTL).err();
                     history.record(Record::InitializedAgain { at: clock::now() });
                 }
             }
             elapsed < STARVED_AFTER && !interrupt.is_set()
         })?;
-        failed.map_or(Ok(()), Err)
+        init_error.map_or(Ok(()), Err)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The history of an episode: all events as lines of JSON, with times of one clock.
+//! The history of an episode: a record of each event, as lines of JSON, with times of one clock.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
@@ -12,10 +12,11 @@ use crate::register::RegisterAccess;
 
 /// An event that a client process reports, one line each. Times are nanoseconds of the [clock](crate::clock).
 ///
-/// A turn is one use of a lock by a client. It begins with `asked`. `until` is the end of the validity, as far as the
-/// client knows. A client reports `released` before it sends the release, because another client may get the lock at
-/// once. `revived` means that a lease is valid again after it was `lost`. `sent` counts the requests since the previous
-/// turn, and how many of these requests shared a command with other requests.
+/// A turn is one use of a lock by a client. It begins with `asked`, the request for the lock. `until` is the end of the
+/// validity, as far as the client knows. A client reports `released` before it sends the release, because another client
+/// may get the lock at once. `revived` means that a lease is valid again after it was `lost`. `sent` counts the requests
+/// since the previous turn, and how many of these requests shared a command with other requests (`batched`). `gave-up`
+/// means that the acquire failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the enum's comment explains the fields")]
@@ -30,7 +31,7 @@ pub enum Event {
     GaveUp { turn: u32, at: u64, why: String },
 }
 
-/// One line of a history.
+/// One record of a history.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "from", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the types of the fields are documented")]
@@ -48,12 +49,12 @@ pub enum Record {
         /// The persistence of each server that the fault hits.
         persistence: Vec<Persistence>,
     },
-    /// A client process was killed, by the plan or because it did not end before the time limit.
+    /// The harness killed a client process, because of a fault of the plan, or because the process did not end in time.
     Killed {
         at: u64,
         client: u32,
     },
-    /// A client process ended on its own.
+    /// A client process crashed, exited too early or printed an invalid event.
     Broken {
         client: u32,
         why: String,
@@ -62,12 +63,12 @@ pub enum Record {
     FaultsEnded {
         at: u64,
     },
-    /// A `quorlock run` ended on its own.
+    /// A `quorlock run` exited.
     RunEnded {
         at: u64,
         client: u32,
         code: i32,
-        /// The first line of its messages.
+        /// The first line of its stderr.
         message: String,
     },
     /// The sentinel announced another master.
@@ -93,7 +94,7 @@ struct Inner {
 }
 
 impl History {
-    /// Creates a history that also writes its lines to this file.
+    /// Creates a history that also writes its records to this file.
     ///
     /// # Errors
     /// When the file cannot be created.
@@ -102,17 +103,17 @@ impl History {
         Ok(Self { inner: Mutex::new(Inner { records: Vec::new(), file }) })
     }
 
-    /// Adds a line.
+    /// Adds a record.
     pub fn record(&self, record: Record) {
         let mut inner = self.inner();
         if let Ok(line) = serde_json::to_string(&record) {
-            // A full disk is reported by `finish`.
+            // `finish` reports a full disk.
             let _ = writeln!(inner.file, "{line}");
         }
         inner.records.push(record);
     }
 
-    /// Flushes the file and returns all lines.
+    /// Flushes the file and returns all records.
     ///
     /// # Errors
     /// When the file could not be written completely.

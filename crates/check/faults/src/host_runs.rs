@@ -1,4 +1,7 @@
-//! Runs `quorlock run` on several simulated hosts. Each host has its own state folder.
+//! Runs `quorlock run` on several simulated hosts. Each host has its own home folder.
+//!
+//! A *run* is one `quorlock run`. Its processes are the *wrapper* (`quorlock run` itself), the *guard*, which kills the
+//! command if the wrapper is stopped or killed, and the command.
 
 mod guard;
 
@@ -12,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use quorlock_testkit::{mortal_command, spawn};
+use quorlock_testkit::{command_that_dies_with_parent, spawn};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
@@ -23,16 +26,16 @@ use crate::inject::POLL_INTERVAL;
 use crate::run_command::{Job, TURN};
 use crate::task::NAMES;
 
-/// Starts the command in the background of a shell. The command is then a grandchild of the wrapper, like most commands
-/// of a script.
+/// The command of every run: a shell script, which starts the harness as its child. So a grandchild of the wrapper does
+/// the work, as in most scripts.
 const SCRIPT: &str = r#""$0" command "$1" & wait $!"#;
 
 /// The programs that the hosts run.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// The command-line tool.
+    /// The program `quorlock`.
     pub quorlock: PathBuf,
-    /// This harness, which is also the command of every run.
+    /// The harness, which also does the work of every command.
     pub harness: PathBuf,
 }
 
@@ -51,29 +54,32 @@ impl Programs {
     }
 }
 
-/// The runs of `quorlock run` on all hosts. Dropping this kills all of them.
+/// The runs on all hosts. Dropping this kills all of them.
 #[derive(Debug)]
 pub struct HostRuns {
     programs: Programs,
     history: Arc<History>,
+    /// The address of the server of the registers.
     register: String,
     folder: TempDir,
     settings: Vec<(String, String)>,
-    started: u32,
+    next_client: u32,
     runs: Vec<Run>,
+    /// The number of commands that have begun.
     grants: Arc<AtomicUsize>,
     output_readers: Vec<JoinHandle<()>>,
 }
 
-/// One `quorlock run`, from its start to its end.
+/// A run that has not ended.
 #[derive(Debug)]
 pub struct Run {
-    /// The number of the run.
+    /// The number of the run, which is its client number in the history.
     pub client: u32,
     /// The host on which it runs.
     pub host: usize,
     child: Child,
-    messages: PathBuf,
+    stderr_file: PathBuf,
+    /// Whether the command works.
     is_working: Arc<AtomicBool>,
 }
 
@@ -84,53 +90,54 @@ pub struct RunResult {
     pub client: u32,
     /// The host on which it ran.
     pub host: usize,
-    /// The exit code; `None` if a signal ended it.
-    pub code: Option<i32>,
-    /// Its standard error.
-    pub messages: String,
+    /// The exit code; `None` if a signal ended the run.
+    pub exit_code: Option<i32>,
+    /// The run's messages.
+    pub stderr: String,
 }
 
 impl HostRuns {
     /// Creates hosts without runs. `settings` are environment variables of every run.
     ///
     /// # Errors
-    /// When the folder of the hosts cannot be created.
+    /// When the hosts' folder cannot be created.
     pub fn new(
         programs: Programs,
         history: Arc<History>,
         register: String,
         settings: Vec<(String, String)>,
     ) -> io::Result<Self> {
-        let folder = TempDir::with_prefix("quorlock-fleet-")?;
+        let folder = TempDir::with_prefix("quorlock-hosts-")?;
         let (runs, output_readers, grants) = (Vec::new(), Vec::new(), Arc::default());
-        Ok(Self { programs, history, register, folder, settings, started: 0, runs, grants, output_readers })
+        Ok(Self { programs, history, register, folder, settings, next_client: 0, runs, grants, output_readers })
     }
 
-    /// Starts `quorlock run` on a host, with the arguments `args` before the command. The command works for `busy`.
+    /// Starts a run on a host: `quorlock` with `args`, and then the command, which works for `busy`. Returns the number of
+    /// the run.
     ///
     /// If `waits` is true, a run that never gets the lock counts as starved.
     ///
     /// # Errors
     /// When it cannot be started.
     pub fn start(&mut self, host: usize, args: &[&str], waits: bool, busy: Duration) -> Result<u32, Failure> {
-        let client = self.started;
-        self.started += 1;
+        let client = self.next_client;
+        self.next_client += 1;
         let busy_ms = busy.as_millis() as u64;
         let job = Job { client, register: self.register.clone(), busy_ms, stop_file: self.stop_file() };
-        let messages = self.folder.path().join(format!("messages-{client}"));
+        let stderr_file = self.folder.path().join(format!("stderr-{client}"));
         let mut command = self.command(host)?;
         command.args(args).args(["--", "sh", "-c", SCRIPT]).arg(&self.programs.harness);
         command.arg(serde_json::to_string(&job)?);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&messages)?);
-        let requested_at =
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(File::create(&stderr_file)?);
+        let request =
             Record::Client { client, event: Event::Asked { turn: TURN, name: NAMES[0].into(), at: clock::now() } };
         let mut child = spawn(command)?;
         let is_working = Arc::new(AtomicBool::new(false));
-        let requested_at = if waits {
-            self.history.record(requested_at);
+        let unrecorded_request = if waits {
+            self.history.record(request);
             None
         } else {
-            Some(requested_at)
+            Some(request)
         };
         if let Some(output) = child.stdout.take() {
             let output_reader = OutputReader {
@@ -139,9 +146,9 @@ impl HostRuns {
                 is_working: Arc::clone(&is_working),
                 grants: Arc::clone(&self.grants),
             };
-            self.output_readers.push(thread::spawn(move || output_reader.listen(requested_at, output)));
+            self.output_readers.push(thread::spawn(move || output_reader.read(unrecorded_request, output)));
         }
-        self.runs.push(Run { client, host, child, messages, is_working });
+        self.runs.push(Run { client, host, child, stderr_file, is_working });
         Ok(client)
     }
 
@@ -151,15 +158,15 @@ impl HostRuns {
     /// When it cannot be started or fails.
     pub fn call(&self, host: usize, args: &[&str]) -> Result<(), Failure> {
         let output = self.command(host)?.args(args).stdin(Stdio::null()).output()?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        if output.status.success() { Ok(()) } else { Err(format!("quorlock {args:?}: {said}").into()) }
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        if output.status.success() { Ok(()) } else { Err(format!("quorlock {args:?}: {stderr}").into()) }
     }
 
     /// A `quorlock` command on a host, without the `QUORLOCK_` variables of the harness.
     fn command(&self, host: usize) -> io::Result<Command> {
         let home = self.folder.path().join(format!("host-{host}"));
         fs::create_dir_all(&home)?;
-        let mut command = mortal_command(self.programs.quorlock.as_os_str());
+        let mut command = command_that_dies_with_parent(self.programs.quorlock.as_os_str());
         for (variable, _) in std::env::vars_os() {
             if variable.to_str().is_some_and(|name| name.starts_with("QUORLOCK_")) {
                 command.env_remove(variable);
@@ -183,23 +190,24 @@ impl HostRuns {
     /// # Errors
     /// When a process cannot be waited for.
     pub fn collect_ended(&mut self) -> io::Result<Vec<RunResult>> {
-        let mut results_of_runs = Vec::new();
+        let mut run_results = Vec::new();
         let mut index = 0;
         while index < self.runs.len() {
             let Some(status) = self.runs[index].child.try_wait()? else {
                 index += 1;
                 continue;
             };
-            let Run { client, host, messages, .. } = self.runs.swap_remove(index);
-            let end = RunResult { client, host, code: status.code(), messages: fs::read_to_string(messages)? };
-            let message = end.messages.lines().next().unwrap_or_default().to_owned();
-            match end.code {
+            let Run { client, host, stderr_file, .. } = self.runs.swap_remove(index);
+            let run_result =
+                RunResult { client, host, exit_code: status.code(), stderr: fs::read_to_string(stderr_file)? };
+            let message = run_result.stderr.lines().next().unwrap_or_default().to_owned();
+            match run_result.exit_code {
                 Some(code) => self.history.record(Record::RunEnded { at: clock::now(), client, code, message }),
                 None => self.history.record(Record::Broken { client, why: status.to_string() }),
             }
-            results_of_runs.push(end);
+            run_results.push(run_result);
         }
-        Ok(results_of_runs)
+        Ok(run_results)
     }
 
     /// The runs that have not ended.
@@ -212,15 +220,15 @@ impl HostRuns {
         self.grants.load(Ordering::SeqCst)
     }
 
-    /// A run whose command is working.
+    /// A run whose command works.
     pub fn holder(&self) -> Option<&Run> {
         self.runs.iter().find(|run| run.is_working.load(Ordering::SeqCst))
     }
 
-    /// Kills a wrapper with SIGKILL, even if it is stopped. Does not signal its command and its guard.
+    /// Kills the wrapper of a run with SIGKILL, even if the wrapper is stopped. The command and the guard get no signal.
     ///
     /// # Errors
-    /// When it cannot be waited for.
+    /// When the wrapper cannot be waited for.
     pub fn kill(&mut self, client: u32) -> io::Result<()> {
         let Some(index) = self.runs.iter().position(|run| run.client == client) else { return Ok(()) };
         let mut run = self.runs.swap_remove(index);
@@ -231,28 +239,28 @@ impl HostRuns {
         Ok(())
     }
 
-    /// Tells all commands to end. Waits for all runs while `may_continue` returns true, and then kills the remaining
-    /// runs.
+    /// Tells all commands to end. Waits for all runs while `may_continue`, which gets the elapsed time, returns true. Then
+    /// kills the remaining runs.
     ///
     /// # Errors
     /// When a process cannot be waited for.
     pub fn finish(&mut self, mut may_continue: impl FnMut(Duration) -> bool) -> Result<Vec<RunResult>, Failure> {
         File::create(self.stop_file())?;
         let begun = Instant::now();
-        let mut results_of_runs = Vec::new();
+        let mut run_results = Vec::new();
         while !self.runs.is_empty() && may_continue(begun.elapsed()) {
             thread::sleep(POLL_INTERVAL);
-            results_of_runs.extend(self.collect_ended()?);
+            run_results.extend(self.collect_ended()?);
         }
         while let Some(run) = self.runs.first() {
             let client = run.client;
             self.kill(client)?;
         }
-        // Commands end by themselves, because of the stop file or a lost connection to the register.
+        // Each reader ends with its command, and each command ends when it sees the stop file.
         for output_reader in self.output_readers.drain(..) {
             let _ = output_reader.join();
         }
-        Ok(results_of_runs)
+        Ok(run_results)
     }
 }
 
@@ -281,6 +289,7 @@ impl Drop for HostRuns {
     }
 }
 
+/// Reads the output of a command.
 struct OutputReader {
     client: u32,
     history: Arc<History>,
@@ -289,14 +298,13 @@ struct OutputReader {
 }
 
 impl OutputReader {
-    /// Records the command's events. If the wrapper's request is not recorded yet, records the request first.
-    fn listen(&self, requested_at: Option<Record>, output: ChildStdout) {
-        let mut requested_at = requested_at;
+    /// Records the command's events. Before the first event, records the run's request, if it is not recorded yet.
+    fn read(&self, mut unrecorded_request: Option<Record>, output: ChildStdout) {
         // The last line of a killed command may be cut short.
         for line in BufReader::new(output).lines().map_while(Result::ok) {
             let Ok(event) = serde_json::from_str::<Event>(&line) else { break };
-            if let Some(requested_at) = requested_at.take() {
-                self.history.record(requested_at);
+            if let Some(request) = unrecorded_request.take() {
+                self.history.record(request);
             }
             match event {
                 Event::Granted { .. } => {

@@ -14,19 +14,19 @@ pub const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The servers and clients that faults are injected into.
 pub trait FaultTargets {
-    /// Starts a fault. Returns false if the fault has no target.
+    /// Begins a fault. Returns false if the fault has no target.
     ///
     /// # Errors
     /// When a process cannot be started or signalled.
     fn begin(&mut self, fault: &Fault) -> Result<bool, Failure>;
 
-    /// Ends a fault that has started.
+    /// Ends a fault that has begun.
     ///
     /// # Errors
     /// When a process cannot be started or signalled.
     fn end(&mut self, fault: &Fault) -> Result<(), Failure>;
 
-    /// Starts and reaps clients between two faults.
+    /// Starts new clients, and reaps clients that have ended. Called again and again between two faults.
     ///
     /// # Errors
     /// When a process cannot be started or waited for.
@@ -38,7 +38,7 @@ pub trait FaultTargets {
 /// Begins and ends every fault at its time. After an interrupt, no more faults begin.
 ///
 /// # Errors
-/// When [`FaultTargets`] fails.
+/// When `targets` fails.
 pub fn inject_faults(
     plan: &Plan,
     targets: &mut impl FaultTargets,
@@ -47,17 +47,17 @@ pub fn inject_faults(
 ) -> Result<(), Failure> {
     let started = Instant::now();
     let begins = plan.faults.iter().map(|fault| (fault.at, true, fault));
-    let results_of_runs = plan.faults.iter().map(|fault| (fault.at + fault.length, false, fault));
-    let mut changes: Vec<(Duration, bool, &Fault)> = begins.chain(results_of_runs).collect();
-    // If a fault ends when another fault starts, the end comes first. A fault of zero length starts before it ends.
-    changes.sort_by_key(|(at, begins, fault)| (*at, *begins != fault.length.is_zero()));
+    let ends = plan.faults.iter().map(|fault| (fault.at + fault.length, false, fault));
+    let mut changes: Vec<(Duration, bool, &Fault)> = begins.chain(ends).collect();
+    // If a fault ends when another fault begins, the end comes first. A fault of zero length begins before it ends.
+    changes.sort_by_key(|(at, is_begin, fault)| (*at, *is_begin != fault.length.is_zero()));
     let mut active_faults: Vec<Fault> = Vec::new();
-    for (at, begins, fault) in changes {
+    for (at, is_begin, fault) in changes {
         while started.elapsed() < at && !interrupt.is_set() {
             thread::sleep((at.saturating_sub(started.elapsed())).min(POLL_INTERVAL));
             targets.tick()?;
         }
-        if begins && !interrupt.is_set() {
+        if is_begin && !interrupt.is_set() {
             let at = clock::now();
             if targets.begin(fault)? {
                 active_faults.push(*fault);

@@ -7,12 +7,12 @@ use std::thread;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether the run was interrupted. Clones share one flag.
+/// A flag that Ctrl-C or SIGTERM sets. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens for the signals until the process ends.
+    /// Listens for Ctrl-C and SIGTERM until the process ends.
     ///
     /// # Errors
     /// When the signal handlers cannot be installed.

@@ -1,4 +1,7 @@
 //! Judges a history: computes when each client held each name, and checks the guarantees.
+//!
+//! A [`Turn`] is one client's use of a lock, from the request to the end of the lease. An access is a read or a write of
+//! the [registers](crate::register).
 
 mod turn;
 
@@ -10,7 +13,7 @@ use serde::Serialize;
 use crate::clock::seconds;
 use crate::history::{Event, Record};
 use crate::plan::{Assumptions, FaultKind, Persistence};
-use crate::register::Outcome;
+use crate::register::AccessOutcome;
 use crate::series::{HELD, LOST, NO_QUORUM};
 use crate::task::NAMES;
 use turn::{Turn, turns};
@@ -18,54 +21,55 @@ use turn::{Turn, turns};
 /// The findings in one history, or the sum of the findings in several histories.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Findings {
-    /// Leases that were valid for a while.
+    /// Leases that were valid at some time.
     pub grants: usize,
     /// Leases that were lost before their release.
     pub losses: usize,
     /// Leases that became valid again after they had been lost.
-    pub revived: usize,
-    /// Requests about the judged names. Requests of killed clients are missing.
+    pub revived_leases: usize,
+    /// Requests for the names that clients compete for ([`NAMES`]). The requests of killed clients are missing.
     pub requests: u64,
-    /// Requests about the judged names that shared a command with other requests.
-    pub batched: u64,
+    /// Of these requests, those that shared a command with other requests.
+    pub batched_requests: u64,
     /// Clients that were killed.
-    pub killed: usize,
+    pub killed_clients: usize,
     /// The number of faults, by kind.
     pub faults: BTreeMap<FaultKind, usize>,
-    /// The number of killed servers that restarted from their files, by persistence.
-    pub kills: BTreeMap<Persistence, usize>,
+    /// The number of servers that [`FaultKind::Kill`] killed, by persistence. One such fault can kill several servers.
+    pub killed_servers: BTreeMap<Persistence, usize>,
     /// Leases that began while an earlier lease of the same name was still valid.
     pub overlaps: usize,
     /// The longest overlap, in nanoseconds.
     pub longest_overlap: u64,
-    /// The start and the end of each overlap.
+    /// The start and the end of each overlap, in nanoseconds of the [clock](crate::clock).
     pub overlap_spans: Vec<(u64, u64)>,
-    /// Overlaps that lasted longer than one heartbeat, or began more than one heartbeat before or after a failover.
-    pub long_overlaps: usize,
-    /// The number of runs of `quorlock run` that ended by themselves, by exit code.
-    pub runs: BTreeMap<i32, usize>,
-    /// Episodes in which no lease began after the last fault.
-    pub stuck: usize,
+    /// Overlaps that no failover excuses. A failover excuses an overlap that begins at most one heartbeat before or
+    /// after the failover, and lasts for at most one heartbeat.
+    pub unexcused_overlaps: usize,
+    /// The number of `quorlock run` processes that exited, by exit code. Processes that a signal ended are missing.
+    pub exit_codes: BTreeMap<i32, usize>,
+    /// Histories in which no lease began after the last fault had ended.
+    pub stuck_histories: usize,
     /// Leases whose fence is not higher than the fence of an earlier lease.
     pub fences_out_of_order: usize,
-    /// Reads and writes that came after their lease had ended.
+    /// Accesses that came after their lease had ended.
     pub late_accesses: usize,
-    /// Reads and writes that a fence check refused.
+    /// Accesses that the fenced register refused, because of a lower fence.
     pub refused_accesses: usize,
-    /// Writes to the fenced registers that overwrote another client's write.
+    /// Writes that replaced a value of a fenced register that the client had not read (lost updates).
     pub fenced_overwrites: usize,
-    /// Writes to the bare registers that overwrote another client's write.
+    /// Writes that replaced a value of a bare register that the client had not read.
     pub bare_overwrites: usize,
     /// All writes.
     pub writes: usize,
     /// Waiters that were not served after the end of all faults.
-    pub starved: usize,
-    /// The longest wait of a served client, in nanoseconds, including faults.
+    pub starved_waiters: usize,
+    /// The longest wait of a client that got the lock, in nanoseconds. Faults may have lengthened the wait.
     pub longest_wait: u64,
-    /// How often a cluster had to be initialized again.
+    /// How often an operator had to initialize a cluster again.
     pub initialized_again: usize,
-    /// Clients that ended by themselves or printed invalid events.
-    pub broken: usize,
+    /// Clients that crashed, exited too early or printed invalid events.
+    pub broken_clients: usize,
     /// A description of each finding, in order of time.
     pub messages: Vec<String>,
 }
@@ -80,20 +84,21 @@ impl Findings {
     /// not overlap and fences must increase.
     pub fn of_failover(records: &[Record], heartbeat: Duration) -> Self {
         let heartbeat = heartbeat.as_nanos() as u64;
-        let failovers = records.iter().filter_map(|record| match record {
+        let failover_times = records.iter().filter_map(|record| match record {
             Record::FailedOver { at } => Some(*at),
             _ => None,
         });
-        let failovers: Vec<u64> = failovers.collect();
-        let is_near_failover = |at: u64| failovers.iter().any(|switch| switch.abs_diff(at) <= heartbeat);
-        let mut findings = Self::judge_records(records, |turn| !turn.from.is_some_and(is_near_failover));
-        let is_too_long = |(from, to): &&(u64, u64)| to - from > heartbeat || !is_near_failover(*from);
-        findings.long_overlaps = findings.overlap_spans.iter().filter(is_too_long).count();
+        let failover_times: Vec<u64> = failover_times.collect();
+        let is_near_failover = |at: u64| failover_times.iter().any(|failover_at| failover_at.abs_diff(at) <= heartbeat);
+        let mut findings = Self::judge_records(records, |turn| !turn.valid_from.is_some_and(is_near_failover));
+        let is_unexcused = |(from, to): &&(u64, u64)| to - from > heartbeat || !is_near_failover(*from);
+        findings.unexcused_overlaps = findings.overlap_spans.iter().filter(is_unexcused).count();
         findings
     }
 
-    /// Judges a history. `is_strict` selects the leases whose fences must increase in the order in which the leases
-    /// begin. The fence of any other lease must be higher than all fences that were granted before its request.
+    /// Judges a history. If `is_strict` returns true for a lease, its fence must be higher than the fences of all leases
+    /// that began earlier. Otherwise it must only be higher than the fences that were granted before the lease was
+    /// requested.
     fn judge_records(records: &[Record], is_strict: impl Fn(&Turn) -> bool) -> Self {
         let mut findings = Self::default();
         let turns = turns(records);
@@ -102,63 +107,65 @@ impl Findings {
             Record::FaultsEnded { at } => Some(*at),
             _ => None,
         });
-        let is_after = |turn: &Turn| faults_ended_at.is_some() && turn.from > faults_ended_at && turn.is_held();
-        findings.stuck = usize::from(!turns.iter().any(is_after));
+        let began_after_faults =
+            |turn: &Turn| faults_ended_at.is_some() && turn.valid_from > faults_ended_at && turn.is_held();
+        findings.stuck_histories = usize::from(!turns.iter().any(began_after_faults));
         for turn in &turns {
             findings.judge_turn(turn);
         }
         for name in NAMES {
-            let mut held: Vec<&Turn> = turns.iter().filter(|turn| turn.name == name && turn.is_held()).collect();
-            held.sort_by_key(|turn| turn.from);
-            findings.find_overlaps(&held);
-            findings.find_disorder(&held, &is_strict);
+            let mut held_turns: Vec<&Turn> = turns.iter().filter(|turn| turn.name == name && turn.is_held()).collect();
+            held_turns.sort_by_key(|turn| turn.valid_from);
+            findings.find_overlaps(&held_turns);
+            findings.find_fences_out_of_order(&held_turns, &is_strict);
         }
         findings
     }
 
-    /// The number of runs that ended with this exit code.
-    pub fn runs_with(&self, code: i32) -> usize {
-        self.runs.get(&code).copied().unwrap_or_default()
+    /// The number of `quorlock run` processes that exited with this code.
+    pub fn runs_with(&self, exit_code: i32) -> usize {
+        self.exit_codes.get(&exit_code).copied().unwrap_or_default()
     }
 
     /// The number of violations. If an assumption is broken, overlaps and starved waiters are no violations.
     pub fn violations(&self, assumptions: Assumptions) -> usize {
-        let always = self.fences_out_of_order + self.revived + self.fenced_overwrites + self.broken;
-        always + if assumptions == Assumptions::Kept { self.overlaps + self.starved } else { 0 }
+        let common_violations =
+            self.fences_out_of_order + self.revived_leases + self.fenced_overwrites + self.broken_clients;
+        common_violations + if assumptions == Assumptions::Kept { self.overlaps + self.starved_waiters } else { 0 }
     }
 
     /// Adds the findings of another history.
     pub fn add(&mut self, other: Self) {
         self.grants += other.grants;
         self.losses += other.losses;
-        self.revived += other.revived;
+        self.revived_leases += other.revived_leases;
         self.requests += other.requests;
-        self.batched += other.batched;
-        self.killed += other.killed;
+        self.batched_requests += other.batched_requests;
+        self.killed_clients += other.killed_clients;
         for (kind, count) in other.faults {
             *self.faults.entry(kind).or_default() += count;
         }
-        for (persistence, count) in other.kills {
-            *self.kills.entry(persistence).or_default() += count;
+        for (persistence, count) in other.killed_servers {
+            *self.killed_servers.entry(persistence).or_default() += count;
         }
         self.overlaps += other.overlaps;
         self.longest_overlap = self.longest_overlap.max(other.longest_overlap);
         self.overlap_spans.extend(other.overlap_spans);
-        self.long_overlaps += other.long_overlaps;
-        for (code, count) in other.runs {
-            *self.runs.entry(code).or_default() += count;
+        self.unexcused_overlaps += other.unexcused_overlaps;
+        for (code, count) in other.exit_codes {
+            *self.exit_codes.entry(code).or_default() += count;
         }
-        self.stuck += other.stuck;
+        self.stuck_histories += other.stuck_histories;
         self.fences_out_of_order += other.fences_out_of_order;
         self.late_accesses += other.late_accesses;
         self.refused_accesses += other.refused_accesses;
         self.fenced_overwrites += other.fenced_overwrites;
         self.bare_overwrites += other.bare_overwrites;
         self.writes += other.writes;
-        self.starved += other.starved;
+        self.starved_waiters += other.starved_waiters;
         self.longest_wait = self.longest_wait.max(other.longest_wait);
         self.initialized_again += other.initialized_again;
-        self.broken += other.broken;
+        self.broken_clients += other.broken_clients;
         self.messages.extend(other.messages);
     }
 
@@ -167,24 +174,24 @@ impl Findings {
             match record {
                 Record::Fault { fault, persistence, .. } => {
                     *self.faults.entry(fault.kind).or_default() += 1;
-                    for server in persistence.iter().filter(|_| fault.kind == FaultKind::Kill) {
-                        *self.kills.entry(*server).or_default() += 1;
+                    for of_server in persistence.iter().filter(|_| fault.kind == FaultKind::Kill) {
+                        *self.killed_servers.entry(*of_server).or_default() += 1;
                     }
                 }
                 Record::Client { event: Event::Sent { requests, batched, .. }, .. } => {
                     self.requests += requests;
-                    self.batched += batched;
+                    self.batched_requests += batched;
                 }
-                Record::Killed { .. } => self.killed += 1,
+                Record::Killed { .. } => self.killed_clients += 1,
                 Record::InitializedAgain { .. } => self.initialized_again += 1,
                 Record::Broken { client, why } => {
-                    self.broken += 1;
+                    self.broken_clients += 1;
                     self.messages.push(format!("client {client} broke: {why}"));
                 }
                 Record::RunEnded { client, code, message, .. } => {
-                    *self.runs.entry(*code).or_default() += 1;
+                    *self.exit_codes.entry(*code).or_default() += 1;
                     if ![0, NO_QUORUM, HELD, LOST].contains(code) {
-                        self.broken += 1;
+                        self.broken_clients += 1;
                         self.messages.push(format!("run {client} ended with {code}: {message}"));
                     }
                 }
@@ -198,65 +205,61 @@ impl Findings {
 
     fn judge_turn(&mut self, turn: &Turn) {
         self.grants += usize::from(turn.is_held());
-        self.losses += usize::from(turn.is_held() && turn.lost.is_some());
-        if let Some(at) = turn.revived {
-            self.revived += 1;
+        self.losses += usize::from(turn.is_held() && turn.lost_at.is_some());
+        if let Some(at) = turn.revived_at {
+            self.revived_leases += 1;
             self.messages.push(format!("lost, but valid again at {:.3}: {turn}", turn.seconds(at)));
         }
         if turn.is_starved() {
-            self.starved += 1;
-            let why = turn.gave_up.as_deref().unwrap_or("no reply");
+            self.starved_waiters += 1;
+            let why = turn.error.as_deref().unwrap_or("no reply");
             self.messages.push(format!("starved: {turn}: {why}"));
-        } else if let Some(from) = turn.from {
-            self.longest_wait = self.longest_wait.max(from - turn.requested_at);
+        } else if let Some(valid_from) = turn.valid_from {
+            self.longest_wait = self.longest_wait.max(valid_from - turn.requested_at);
         }
-        for entry in &turn.entries {
-            self.writes += usize::from(entry.is_write);
-            self.late_accesses += usize::from(entry.at > turn.valid_until());
-            self.refused_accesses += usize::from(entry.fenced == Some(Outcome::Refused));
-            self.bare_overwrites += usize::from(entry.bare == Outcome::Overwrote);
-            if entry.fenced == Some(Outcome::Overwrote) {
+        for access in &turn.accesses {
+            self.writes += usize::from(access.is_write);
+            self.late_accesses += usize::from(access.at > turn.valid_until());
+            self.refused_accesses += usize::from(access.fenced == Some(AccessOutcome::Refused));
+            self.bare_overwrites += usize::from(access.bare == AccessOutcome::Overwrote);
+            if access.fenced == Some(AccessOutcome::Overwrote) {
                 self.fenced_overwrites += 1;
                 self.messages
-                    .push(format!("the fenced register was overwritten at {:.3} by {turn}", turn.seconds(entry.at)));
+                    .push(format!("the fenced register was overwritten at {:.3} by {turn}", turn.seconds(access.at)));
             }
         }
     }
 
-    /// Records the overlaps of leases of one name. The leases must be ordered by start time.
-    fn find_overlaps(&mut self, held: &[&Turn]) {
-        let mut longest: Option<&Turn> = None;
-        for &later in held {
-            let from = later.from.unwrap_or_default();
-            if let Some(other) = longest.filter(|other| from < other.end()) {
-                let overlap = other.end().min(later.end()) - from;
+    /// Records the overlaps of leases of one name. The turns must be ordered by the start of their leases.
+    fn find_overlaps(&mut self, held_turns: &[&Turn]) {
+        let mut last_to_end: Option<&Turn> = None;
+        for &later in held_turns {
+            let from = later.valid_from.unwrap_or_default();
+            if let Some(earlier) = last_to_end.filter(|earlier| from < earlier.end()) {
+                let overlap = earlier.end().min(later.end()) - from;
                 self.overlaps += 1;
                 self.overlap_spans.push((from, from + overlap));
                 self.longest_overlap = self.longest_overlap.max(overlap);
-                self.messages.push(format!("two valid leases for {:.3} s: {other} and {later}", seconds(overlap)));
+                self.messages.push(format!("two valid leases for {:.3} s: {earlier} and {later}", seconds(overlap)));
             }
-            longest = longest.filter(|other| other.end() >= later.end()).or(Some(later));
+            last_to_end = last_to_end.filter(|earlier| earlier.end() >= later.end()).or(Some(later));
         }
     }
 
-    /// Records fences that are out of order. Fences must have the order of leases that do not overlap. A request that
-    /// starts after a fence was granted must get a higher fence, even if leases overlap. No two fences may be equal.
-    fn find_disorder(&mut self, held: &[&Turn], is_strict: impl Fn(&Turn) -> bool) {
-        for (place, &later) in held.iter().enumerate().filter(|(_, turn)| turn.fence.is_some()) {
-            let before = held[..place].iter().filter(|other| other.fence.is_some());
-            let mut leases_out_of_order = before.filter(|other| {
-                let must_be_lower = is_strict(later) || other.from < Some(later.requested_at);
-                other.fence == later.fence || other.fence > later.fence && must_be_lower
+    /// Records leases with a fence that [`judge_records`](Self::judge_records) forbids, or with the fence of an earlier
+    /// lease. The turns must be ordered by the start of their leases.
+    fn find_fences_out_of_order(&mut self, held_turns: &[&Turn], is_strict: impl Fn(&Turn) -> bool) {
+        for (index, &later) in held_turns.iter().enumerate().filter(|(_, turn)| turn.fence.is_some()) {
+            let mut earlier_turns = held_turns[..index].iter().filter(|earlier| earlier.fence.is_some());
+            let conflict = earlier_turns.find(|earlier| {
+                let must_be_lower = is_strict(later) || earlier.valid_from < Some(later.requested_at);
+                earlier.fence == later.fence || earlier.fence > later.fence && must_be_lower
             });
-            if let Some(other) = leases_out_of_order.next() {
-                self.record_disorder(other, later);
+            if let Some(earlier) = conflict {
+                self.fences_out_of_order += 1;
+                self.messages.push(format!("fence not higher than an earlier fence: {earlier} and then {later}"));
             }
         }
-    }
-
-    fn record_disorder(&mut self, other: &Turn, later: &Turn) {
-        self.fences_out_of_order += 1;
-        self.messages.push(format!("fence not higher than an earlier fence: {other} and then {later}"));
     }
 }
 

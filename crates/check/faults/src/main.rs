@@ -17,7 +17,7 @@ use quorlock_faults::series::Series;
 use quorlock_faults::subject::Subject;
 use quorlock_faults::worker::{QuorlockLibrary, work};
 
-/// The maximum number of findings that are printed in full at the end.
+/// The maximum number of findings that are printed at the end.
 const SHOWN_MAX: usize = 20;
 
 /// Inject faults into real servers and clients, and judge the recorded history
@@ -61,23 +61,23 @@ enum Process {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let done = match &options.process {
-        Some(Process::Worker { task }) => serve(task).map(|()| ExitCode::SUCCESS),
-        Some(Process::Command { job }) => command(job).map(|()| ExitCode::SUCCESS),
-        None => options.cron.as_ref().map_or_else(|| judge(&options), |page| run_cron_cases(&options, page)),
+    let result = match &options.process {
+        Some(Process::Worker { task }) => run_client(task).map(|()| ExitCode::SUCCESS),
+        Some(Process::Command { job }) => run_command(job).map(|()| ExitCode::SUCCESS),
+        None => options.cron.as_ref().map_or_else(|| run_episodes(&options), |page| run_cron_cases(&options, page)),
     };
-    done.unwrap_or_else(|error| {
+    result.unwrap_or_else(|error| {
         eprintln!("{error}");
         ExitCode::FAILURE
     })
 }
 
-fn serve(task: &str) -> Result<(), Failure> {
+fn run_client(task: &str) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(work::<QuorlockLibrary>(serde_json::from_str(task)?))
 }
 
-fn command(job: &str) -> Result<(), Failure> {
+fn run_command(job: &str) -> Result<(), Failure> {
     quorlock_faults::run_command::work(&serde_json::from_str(job)?)
 }
 
@@ -95,7 +95,7 @@ fn run_cron_cases(options: &Options, page: &Path) -> Result<ExitCode, Failure> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn judge(options: &Options) -> Result<ExitCode, Failure> {
+fn run_episodes(options: &Options) -> Result<ExitCode, Failure> {
     let interrupt = Interrupt::listen()?;
     fs::create_dir_all(&options.histories)?;
     let subjects = match &options.report {
@@ -104,9 +104,9 @@ fn judge(options: &Options) -> Result<ExitCode, Failure> {
     };
     let seed = options.seed.unwrap_or_else(|| fastrand::u64(..1_000_000));
     println!("seed {seed}");
-    let length = Duration::try_from_secs_f64(options.minutes * 60.0)?;
+    let time_limit = Duration::try_from_secs_f64(options.minutes * 60.0)?;
     let series = if options.series.is_empty() { Series::ALL.into() } else { options.series.clone() };
-    let run_options = RunOptions { subjects, series, seed, length, histories: options.histories.clone() };
+    let run_options = RunOptions { subjects, series, seed, time_limit, histories: options.histories.clone() };
     let run =
         Run::new(run_options, &env::current_exe()?)?.play(&interrupt, |episode| println!("{}", summary(episode)))?;
     println!("\nAll together:");

@@ -5,9 +5,8 @@ use std::process::{Command, Stdio};
 use quorlock_testkit::{RedisServer, RedisServerBuilder, eventually};
 use tempfile::TempDir;
 
-/// Adds settings that start replication at once, and free the backlog one second after the last replica left.
-///
-/// The server's replication id changes when the first replica attaches, and when the server frees the backlog.
+/// Makes the server start replication at once, and free the replication backlog one second after its last replica has
+/// detached. The replication id changes when the first replica attaches, and when the server frees the backlog.
 pub fn quick_replication(builder: RedisServerBuilder) -> RedisServerBuilder {
     builder.config("repl-diskless-sync-delay", "0").config("repl-backlog-ttl", "1")
 }
@@ -22,8 +21,8 @@ pub fn back_up(server: &RedisServer) {
     let mut command = Command::new("redis-cli");
     command.args(["-p", &server.port().to_string(), "--rdb"]).arg(&file);
     let output = command.stdin(Stdio::null()).output().expect("redis-cli is not installed; ./x faults installs it");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && file.is_file(), "the backup of {} failed: {said}", server.addr());
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && file.is_file(), "the backup of {} failed: {stderr}", server.addr());
 }
 
 /// Attaches a new replica, and waits until the replica has the data. Dropping the replica detaches it.

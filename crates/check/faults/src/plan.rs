@@ -25,25 +25,27 @@ pub const QUARANTINE: Duration = MAX_TTL.saturating_add(Duration::from_millis(30
 const FIRST_FAULT_AT: Duration = Duration::from_millis(700);
 /// How long clients may take to reconnect to a node.
 const RECONNECT_TIME: Duration = Duration::from_millis(500);
-/// The time between the restarts of two nodes, if all nodes restart one after the other. Clients can reconnect in it.
-const ROLLING_MS: std::ops::Range<u64> = 250..400;
-/// One fault of this number hits all nodes.
+/// If all nodes restart one after the other: the time between two restarts, in which clients can reconnect to a node.
+const ROLLING_RESTART_PAUSE_MS: std::ops::Range<u64> = 250..400;
+/// One in this number of faults hits all nodes.
 const ALL_NODES_FAULT_ONE_IN: u32 = 14;
-/// If no fault has hit all nodes before this time, the next fault does.
+/// If no fault has hit all nodes before this time, the next fault hits all nodes.
 const FIRST_ALL_NODES_FAULT_AT: Duration = Duration::from_secs(2);
-/// The maximum number of faults of all nodes in an episode. After such a fault no node votes for a while.
+/// The maximum number of faults that hit all nodes in an episode. During the quarantine after such a fault, clients get
+/// no locks.
 const ALL_NODES_FAULTS_MAX: usize = 2;
-/// The time between two steps of a node's wall clock. It is longer than a lease, so that a lease sees at most one step.
+/// The minimum time between two steps of a node's wall clock. It is longer than the ttl, so that at most one step falls
+/// between two renewals of a lease.
 const CLOCK_STEP_PAUSE: Duration = Duration::from_millis(1_500);
 
-/// The range of the wall clocks' offsets from real time, in milliseconds. Two offsets never differ by more than half of
-/// the maximum clock skew, so that no node counts as skewed.
+/// The range of the wall clocks' offsets from real time, in milliseconds. It is narrower than half of the maximum clock
+/// skew, so that clients never ignore a node because of its clock.
 const OFFSETS_MS: std::ops::RangeInclusive<i64> = -400..=50;
 
 /// The target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
-#[expect(missing_docs, reason = "numbers from 0")]
+#[expect(missing_docs, reason = "indexes from 0")]
 pub enum Target {
     Node(usize),
     /// The connections to one node through one of the networks.
@@ -76,8 +78,8 @@ pub struct Fault {
     pub amount: u64,
 }
 
-fn millis<S: serde::Serializer>(at: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_u64(at.as_millis() as u64)
+fn millis<S: serde::Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(duration.as_millis() as u64)
 }
 
 /// How a server persists its data.
@@ -111,15 +113,15 @@ pub struct Plan {
     pub assumptions: Assumptions,
     /// The persistence of each node.
     pub persistence: Vec<Persistence>,
-    /// All faults, ordered by start time.
+    /// All faults, ordered by the time at which they begin.
     pub faults: Vec<Fault>,
-    /// The latest start time of a fault.
+    /// The time for which faults are injected. No fault begins later.
     #[serde(skip)]
     pub length: Duration,
 }
 
 impl Plan {
-    /// The plan of a seed. Each seed has its own number of nodes and its own mix of faults.
+    /// The plan of a seed, which chooses the number of nodes and the mix of faults.
     pub fn new(seed: u64, assumptions: Assumptions, length: Duration) -> Self {
         let mut rng = Rng::with_seed(seed);
         let nodes = if rng.bool() { 3 } else { 5 };
@@ -136,7 +138,7 @@ impl Plan {
             fault_mix,
             all_nodes_faults: 0,
             persistence: persistence.clone(),
-            busy: Vec::new(),
+            busy_targets: Vec::new(),
             votes_from: vec![Duration::ZERO; nodes],
             offsets_ms: vec![0; nodes],
             faults: Vec::new(),
@@ -164,8 +166,9 @@ impl Plan {
     }
 }
 
-/// The kinds of faults of an episode. Each kind occurs with probability 3/4, so that rare combinations occur. Beyond
-/// the assumptions, one kind breaks an assumption, and is as frequent as all other kinds together.
+/// Chooses the kinds of faults of an episode. A kind of fault that keeps the assumptions is chosen with probability 3/4,
+/// so that episodes differ. If an assumption is to be broken, one kind of fault breaks it, and is as frequent as all
+/// other kinds together.
 fn fault_mix(rng: &mut Rng, assumptions: Assumptions) -> Vec<FaultTemplate> {
     let mut usual: Vec<FaultTemplate> = templates(Assumptions::Kept).filter(|_| rng.u32(..4) > 0).collect();
     if assumptions == Assumptions::Broken {
@@ -185,9 +188,9 @@ struct Planner {
     fault_mix: Vec<FaultTemplate>,
     all_nodes_faults: usize,
     persistence: Vec<Persistence>,
-    /// The targets that have a fault, each with the end of its fault.
-    busy: Vec<(Target, Duration)>,
-    /// For each node, the time from which the node can vote again.
+    /// The targets that must not get another fault yet, each with the time until which this holds.
+    busy_targets: Vec<(Target, Duration)>,
+    /// For each node, the time from which the node can vote.
     votes_from: Vec<Duration>,
     /// The offset of each node's wall clock.
     offsets_ms: Vec<i64>,
@@ -195,16 +198,15 @@ struct Planner {
 }
 
 impl Planner {
-    /// Plans a fault for this moment if one is possible. Returns the pause until the next fault.
+    /// Plans a fault that begins at `at`, if one is possible. Returns the pause until the next fault.
     fn plan_next_fault(&mut self, at: Duration) -> Duration {
         let pause = Duration::from_millis(self.rng.u64(60..600));
-        // Early in every episode, a fault hits all nodes.
         let is_due = self.all_nodes_faults == 0 && at > FIRST_ALL_NODES_FAULT_AT;
         let is_drawn = self.rng.u32(..ALL_NODES_FAULT_ONE_IN) == 0 && self.all_nodes_faults < ALL_NODES_FAULTS_MAX;
         if is_due || is_drawn {
             let are_all_nodes_free = (0..self.nodes).all(|node| self.is_free(Target::Node(node), at));
             if are_all_nodes_free {
-                return self.plan_fault_of_all_nodes(at) + pause;
+                return self.plan_faults_of_all_nodes(at) + pause;
             }
         }
         let Some(template) = self.rng.choice(&self.fault_mix.clone()).copied() else { return pause };
@@ -214,7 +216,7 @@ impl Planner {
             return pause;
         }
         let Some(target) = self.choose_free_target(template, at) else { return pause };
-        let length = Duration::from_millis(self.rng.u64(template.lasts_ms.0..=template.lasts_ms.1));
+        let length = Duration::from_millis(self.rng.u64(template.length_ms.0..=template.length_ms.1));
         let amount = self.rng.u64(template.amount.0..=template.amount.1);
         if self.keeps_clock_in_range(target, template.kind, amount as i64) {
             self.add(Fault { at, length, target, kind: template.kind, amount });
@@ -233,9 +235,9 @@ impl Planner {
         is_allowed
     }
 
-    /// Plans a fault of all nodes, and returns its duration. All nodes lose their memory or restart from their files,
-    /// one after the other or all at once, within the length of a lease.
-    fn plan_fault_of_all_nodes(&mut self, at: Duration) -> Duration {
+    /// Plans faults by which all nodes lose their memory or restart from their files, one after the other or all at once.
+    /// Returns the time from the first of these faults to the end of the last one.
+    fn plan_faults_of_all_nodes(&mut self, at: Duration) -> Duration {
         self.all_nodes_faults += 1;
         let kind = match self.rng.u32(..6) {
             0 | 1 => return self.plan_rolling_restarts(at),
@@ -253,10 +255,10 @@ impl Planner {
         let mut offset = Duration::ZERO;
         for node in 0..self.nodes {
             let length = Duration::from_millis(self.rng.u64(1..80));
-            // A node that restarts from its files is also quarantined, because the files may be out of date.
+            // Both kinds put the node into quarantine: also the files that a killed node loads may be out of date.
             let kind = if self.rng.u32(..3) == 0 { FaultKind::Kill } else { FaultKind::Wipe };
             self.add(Fault { at: at + offset, length, target: Target::Node(node), kind, amount: 0 });
-            offset += length + Duration::from_millis(self.rng.u64(ROLLING_MS));
+            offset += length + Duration::from_millis(self.rng.u64(ROLLING_RESTART_PAUSE_MS));
         }
         offset
     }
@@ -270,11 +272,11 @@ impl Planner {
         };
         let pause = if fault.kind.changes_clock() { CLOCK_STEP_PAUSE } else { RECONNECT_TIME };
         for node in nodes {
-            self.busy.push((Target::Node(node), end + pause));
+            self.busy_targets.push((Target::Node(node), end + pause));
             self.votes_from[node] =
                 end + if fault.kind.counts_as_memory_loss() { QUARANTINE + RECONNECT_TIME } else { RECONNECT_TIME };
         }
-        self.busy.push((fault.target, end + pause));
+        self.busy_targets.push((fault.target, end + pause));
         self.faults.push(fault);
     }
 
@@ -291,7 +293,7 @@ impl Planner {
         };
         let is_free = match target {
             Target::Nodes(count) => (0..count).all(|node| self.is_free(Target::Node(node), at)),
-            Target::Node(_) if template.kind.stops_node() && !self.can_lose_a_node(at) => false,
+            Target::Node(_) if template.kind.prevents_votes() && !self.can_lose_a_node(at) => false,
             // A server without persistence does not sync.
             Target::Node(node)
                 if template.kind == FaultKind::SlowDisk && self.persistence[node] == Persistence::None =>
@@ -304,13 +306,13 @@ impl Planner {
     }
 
     fn is_free(&self, target: Target, at: Duration) -> bool {
-        self.busy.iter().all(|(other, until)| *other != target || *until <= at)
+        self.busy_targets.iter().all(|(busy, until)| *busy != target || *until <= at)
     }
 
-    /// Whether a majority can still vote without one more node. Except for faults of all nodes, a majority must be able
-    /// to vote most of the time, because a test without granted locks tests nothing.
+    /// Whether a majority can vote even if one more node cannot. Faults of single nodes must leave a majority that can
+    /// vote, because an episode without leases tests nothing.
     fn can_lose_a_node(&self, at: Duration) -> bool {
-        let nodes_without_vote = self.votes_from.iter().filter(|until| **until > at).count();
+        let nodes_without_vote = self.votes_from.iter().filter(|votes_from| **votes_from > at).count();
         nodes_without_vote < (self.nodes - 1) / 2
     }
 }

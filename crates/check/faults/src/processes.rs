@@ -19,16 +19,17 @@ use crate::task::Task;
 /// The interval at which the harness checks for ended clients.
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The client processes. Dropping this kills all of them.
+/// The client processes of an episode. Dropping this kills all of them.
 #[derive(Debug)]
 pub struct Processes {
     program: Program,
     history: Arc<History>,
     /// The URLs of the nodes, through each of the networks.
     networks: [Vec<String>; NETWORKS],
+    /// The address of the server of the registers.
     register: String,
     seed: u64,
-    started: u32,
+    next_client: u32,
     clients: Vec<Option<ClientProcess>>,
 }
 
@@ -38,6 +39,7 @@ struct ClientProcess {
     child: Child,
     /// Closed to make the client finish.
     stdin: Option<ChildStdin>,
+    /// Reads the client's events.
     reader: Option<JoinHandle<()>>,
 }
 
@@ -50,7 +52,7 @@ impl Processes {
         register: String,
         seed: u64,
     ) -> Self {
-        Self { program, history, networks, register, seed, started: 0, clients: Vec::new() }
+        Self { program, history, networks, register, seed, next_client: 0, clients: Vec::new() }
     }
 
     /// Starts `count` clients.
@@ -85,8 +87,8 @@ impl Processes {
     /// # Errors
     /// When it cannot be started.
     pub fn start(&mut self, index: usize) -> io::Result<()> {
-        let client = self.started;
-        self.started += 1;
+        let client = self.next_client;
+        self.next_client += 1;
         let urls = self.networks[index % NETWORKS].clone();
         let task = Task::new(client, self.seed.wrapping_add(u64::from(client)), urls, self.register.clone());
         let mut command = self.program.command(task)?;
@@ -105,13 +107,13 @@ impl Processes {
     /// Sends SIGSTOP or SIGCONT to the client at this index.
     pub fn signal(&self, index: usize, signal: Signal) {
         if let Some(client_process) = &self.clients[index] {
-            // If the client has ended by itself, `finish` or `kill` records that.
+            // Fails if the client has crashed, which `finish` or `kill` records.
             let _ = kill_process(Pid::from_child(&client_process.child), signal);
         }
     }
 
-    /// Tells every client to finish its turn. Waits while `may_continue` returns true, and then kills the remaining
-    /// clients.
+    /// Tells every client to finish its turn. Waits while `may_continue`, which gets the elapsed time, returns true. Then
+    /// kills the remaining clients.
     ///
     /// # Errors
     /// When a process cannot be waited for.
@@ -121,11 +123,11 @@ impl Processes {
         }
         let begun = Instant::now();
         loop {
-            let mut left = 0;
+            let mut running = 0;
             for index in 0..self.clients.len() {
                 let Some(client_process) = &mut self.clients[index] else { continue };
                 match client_process.child.try_wait()? {
-                    None => left += 1,
+                    None => running += 1,
                     Some(status) => {
                         let client = client_process.client;
                         client_process.end()?;
@@ -136,7 +138,7 @@ impl Processes {
                     }
                 }
             }
-            if left == 0 {
+            if running == 0 {
                 return Ok(());
             }
             if !may_continue(begun.elapsed()) {

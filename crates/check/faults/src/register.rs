@@ -1,9 +1,10 @@
-//! The resource that the locks protect. For each name it has a fenced cell, which checks fences, and a bare cell, which
-//! does not.
+//! The registers that the locks protect, and the server that serves them. For each name there is a *fenced* register,
+//! which checks fences, and a *bare* register, which does not.
 //!
-//! A client reads a cell, pauses, and writes the cell back. A write with an older version than that of the cell
-//! overwrites another client's write. This can happen in the bare cell if two clients work at the same time. The fenced
-//! cell refuses a fence that is lower than the highest fence so far, so no write to it may be overwritten.
+//! A register stores only a version, which grows with each write. A client reads the version, pauses, and writes the
+//! version back. If the version has changed since the client read it, the write overwrites a value that the client has
+//! not read (a lost update). This happens in the bare register if two clients work at the same time. The fenced register
+//! refuses a fence that is lower than the highest fence so far, so it must lose no update.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Write as _};
@@ -24,24 +25,24 @@ pub struct Request {
     pub client: u32,
     /// The client's turn.
     pub turn: u32,
-    /// The name of the cells.
+    /// The name of the registers.
     pub name: String,
-    /// The fence. Without a fence, the request uses only the bare cell.
+    /// The fence. Without a fence, the request uses only the bare register.
     pub fence: Option<u64>,
-    /// The versions to write back; `None` for a read.
+    /// The versions that the client has read, in a write; `None` in a read.
     pub write: Option<Versions>,
 }
 
-/// The versions of both cells: the reply to a read, and the base of a write.
+/// The versions of both registers of a name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Versions {
-    /// The version of the bare cell.
+    /// The version of the bare register.
     pub bare: u64,
-    /// The version of the fenced cell; `None` without a fence, or if the fence was refused.
+    /// The version of the fenced register; `None` without a fence, or if the fence was refused.
     pub fenced: Option<u64>,
 }
 
-/// A request that the register has served.
+/// A request that the server has served.
 #[derive(Clone, Debug, Serialize)]
 pub struct RegisterAccess {
     /// The time of the request.
@@ -52,102 +53,104 @@ pub struct RegisterAccess {
     pub turn: u32,
     /// Whether the request was a write.
     pub is_write: bool,
-    /// The outcome in the fenced cell.
-    pub fenced: Option<Outcome>,
-    /// The outcome in the bare cell.
-    pub bare: Outcome,
+    /// The outcome in the fenced register; `None` without a fence.
+    pub fenced: Option<AccessOutcome>,
+    /// The outcome in the bare register.
+    pub bare: AccessOutcome,
 }
 
-/// The outcome of a request in one cell.
+/// The outcome of a request in one register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Outcome {
-    /// The cell was read, or written without a conflict.
+pub enum AccessOutcome {
+    /// The client read the register, or wrote it and had read the value that it replaced.
     Done,
-    /// Refused: the cell has seen a higher fence.
+    /// The register has seen a higher fence.
     Refused,
-    /// The write has overwritten another client's write.
+    /// The write replaced a value that the client had not read.
     Overwrote,
 }
 
+/// The versions of both registers of a name.
 #[derive(Debug, Default)]
-struct Cells {
+struct Registers {
     bare: u64,
     fenced: u64,
     highest_fence: u64,
 }
 
-impl Cells {
-    fn apply(&mut self, request: &Request) -> (Versions, Option<Outcome>, Outcome) {
+impl Registers {
+    /// Serves a request. Returns the reply, the outcome in the fenced register and the outcome in the bare register.
+    fn apply(&mut self, request: &Request) -> (Versions, Option<AccessOutcome>, AccessOutcome) {
         let is_fence_accepted = request.fence.map(|fence| fence >= self.highest_fence);
         if is_fence_accepted == Some(true) {
             self.highest_fence = request.fence.unwrap_or_default();
         }
-        let Some(version_read) = request.write else {
-            let seen = Versions { bare: self.bare, fenced: (is_fence_accepted == Some(true)).then_some(self.fenced) };
+        let Some(versions_read) = request.write else {
+            let reply = Versions { bare: self.bare, fenced: (is_fence_accepted == Some(true)).then_some(self.fenced) };
             let fenced = is_fence_accepted
-                .map(|is_fence_accepted| if is_fence_accepted { Outcome::Done } else { Outcome::Refused });
-            return (seen, fenced, Outcome::Done);
+                .map(|is_accepted| if is_accepted { AccessOutcome::Done } else { AccessOutcome::Refused });
+            return (reply, fenced, AccessOutcome::Done);
         };
-        let bare = write(&mut self.bare, version_read.bare);
-        let fenced = match (is_fence_accepted, version_read.fenced) {
-            (Some(true), Some(version)) => Some(write(&mut self.fenced, version)),
+        let bare = write(&mut self.bare, versions_read.bare);
+        let fenced = match (is_fence_accepted, versions_read.fenced) {
+            (Some(true), Some(version_read)) => Some(write(&mut self.fenced, version_read)),
             // A refused read returned no version to write back.
-            (Some(_), _) => Some(Outcome::Refused),
+            (Some(_), _) => Some(AccessOutcome::Refused),
             (None, _) => None,
         };
         (Versions { bare: self.bare, fenced: None }, fenced, bare)
     }
 }
 
-fn write(cell: &mut u64, version_read: u64) -> Outcome {
-    let outcome = if *cell == version_read { Outcome::Done } else { Outcome::Overwrote };
-    *cell += 1;
+fn write(register: &mut u64, version_read: u64) -> AccessOutcome {
+    let outcome = if *register == version_read { AccessOutcome::Done } else { AccessOutcome::Overwrote };
+    *register += 1;
     outcome
 }
 
-/// A register that listens on the loopback address until it is dropped.
+/// A server of registers, which listens on the loopback address until it is dropped.
 #[derive(Debug)]
-pub struct Register {
+pub struct RegisterServer {
     addr: SocketAddr,
-    is_over: Arc<AtomicBool>,
+    is_dropped: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Register {
-    /// Starts to serve clients, and records every request.
+impl RegisterServer {
+    /// Starts to serve clients. Records every request in the history.
     ///
     /// # Errors
     /// When it cannot listen.
     pub fn start(history: Arc<History>) -> io::Result<Self> {
-        let output_reader = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-        let addr = output_reader.local_addr()?;
-        let cells = Arc::new(Mutex::new(BTreeMap::new()));
-        let is_over = Arc::new(AtomicBool::new(false));
-        let results_of_runs = Arc::clone(&is_over);
-        let thread = thread::Builder::new().name("register".into()).spawn(move || {
-            for stream in output_reader.incoming().flatten() {
-                if results_of_runs.load(Ordering::SeqCst) {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        let addr = listener.local_addr()?;
+        let registers = Arc::new(Mutex::new(BTreeMap::new()));
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        let must_end = Arc::clone(&is_dropped);
+        let thread = thread::Builder::new().name("registers".into()).spawn(move || {
+            for stream in listener.incoming().flatten() {
+                if must_end.load(Ordering::SeqCst) {
                     return;
                 }
-                let (cells, history) = (Arc::clone(&cells), Arc::clone(&history));
+                let (registers, history) = (Arc::clone(&registers), Arc::clone(&history));
                 // A client that disconnects or sends invalid requests is no longer served.
-                thread::spawn(move || drop(serve(&stream, &cells, &history)));
+                thread::spawn(move || drop(serve(&stream, &registers, &history)));
             }
         })?;
-        Ok(Self { addr, is_over, thread: Some(thread) })
+        Ok(Self { addr, is_dropped, thread: Some(thread) })
     }
 
-    /// The address that it listens on.
+    /// The address for clients.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 }
 
-impl Drop for Register {
+impl Drop for RegisterServer {
     fn drop(&mut self) {
-        self.is_over.store(true, Ordering::SeqCst);
-        // Wakes the listening thread, so that it can end.
+        self.is_dropped.store(true, Ordering::SeqCst);
+        // The connection wakes the listening thread, so that it can end.
         if TcpStream::connect(self.addr).is_ok()
             && let Some(thread) = self.thread.take()
         {
@@ -156,23 +159,23 @@ impl Drop for Register {
     }
 }
 
-fn serve(stream: &TcpStream, cells: &Mutex<BTreeMap<String, Cells>>, history: &History) -> io::Result<()> {
+fn serve(stream: &TcpStream, registers: &Mutex<BTreeMap<String, Registers>>, history: &History) -> io::Result<()> {
     stream.set_nodelay(true)?;
     let mut output = stream;
     for line in BufReader::new(stream).lines() {
         let request: Request = serde_json::from_str(&line?)?;
         let versions = {
-            // The cells stay locked while the access is recorded, so that the history has the order of the requests.
-            let mut cells = cells.lock().unwrap_or_else(PoisonError::into_inner);
-            let (versions, fenced, bare) = cells.entry(request.name.clone()).or_default().apply(&request);
+            // The registers stay locked while the access is recorded, so that the history has the order of the requests.
+            let mut registers = registers.lock().unwrap_or_else(PoisonError::into_inner);
+            let (versions, fenced, bare) = registers.entry(request.name.clone()).or_default().apply(&request);
             let Request { client, turn, write, .. } = request;
-            let entry = RegisterAccess { at: clock::now(), client, turn, is_write: write.is_some(), fenced, bare };
-            history.record(Record::Register(entry));
+            let access = RegisterAccess { at: clock::now(), client, turn, is_write: write.is_some(), fenced, bare };
+            history.record(Record::Register(access));
             versions
         };
-        let mut answer = serde_json::to_vec(&versions)?;
-        answer.push(b'\n');
-        output.write_all(&answer)?;
+        let mut reply = serde_json::to_vec(&versions)?;
+        reply.push(b'\n');
+        output.write_all(&reply)?;
     }
     Ok(())
 }

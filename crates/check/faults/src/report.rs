@@ -1,4 +1,4 @@
-//! Writes the page about all episodes of a run.
+//! Writes the page about all episodes of a run of the harness.
 
 mod operations;
 mod run_info;
@@ -16,8 +16,8 @@ use crate::subject::Subject;
 use crate::task::{MAX_CLOCK_SKEW, MAX_TTL, NAMES, TTL};
 use crate::worker::PRIVATE_NAMES;
 
-use operations::section as operations;
 pub use operations::summary;
+use operations::write_operations;
 pub use run_info::{Environment, RunInfo};
 
 /// The maximum number of findings that the page describes for each row.
@@ -28,12 +28,12 @@ const SHOWN_MAX: usize = 3;
 pub struct Row {
     /// The library.
     pub subject: Subject,
-    /// The kind of the episodes.
+    /// The series of the episodes.
     pub series: Series,
     /// The number of episodes.
     pub episodes: usize,
     /// The total duration of the episodes.
-    pub took: Duration,
+    pub duration: Duration,
     /// The findings of all episodes, summed.
     pub findings: Findings,
 }
@@ -41,13 +41,13 @@ pub struct Row {
 impl Row {
     /// A row without episodes.
     pub fn new(subject: Subject, series: Series) -> Self {
-        Self { subject, series, episodes: 0, took: Duration::ZERO, findings: Findings::default() }
+        Self { subject, series, episodes: 0, duration: Duration::ZERO, findings: Findings::default() }
     }
 
     /// Adds an episode.
-    pub fn add(&mut self, took: Duration, findings: Findings) {
+    pub fn add(&mut self, duration: Duration, findings: Findings) {
         self.episodes += 1;
-        self.took += took;
+        self.duration += duration;
         self.findings.add(findings);
     }
 
@@ -58,23 +58,30 @@ impl Row {
 
     /// The row as a line of the Markdown table.
     pub fn line(&self) -> String {
-        let Findings { grants, losses, revived, overlaps, fences_out_of_order, starved, writes, broken, .. } =
+        let Findings { grants, losses, revived_leases, overlaps, fences_out_of_order, starved_waiters, writes, .. } =
             &self.findings;
-        let Findings { late_accesses, refused_accesses, fenced_overwrites, bare_overwrites, initialized_again, .. } =
-            &self.findings;
+        let Findings {
+            broken_clients,
+            late_accesses,
+            refused_accesses,
+            fenced_overwrites,
+            bare_overwrites,
+            initialized_again,
+            ..
+        } = &self.findings;
         let faults: usize = self.findings.faults.values().sum();
         let has_fences = self.subject.has_fences();
-        let fenced = |count: &usize| if has_fences { count.to_string() } else { "n/a".into() };
+        let if_fenced = |count: &usize| if has_fences { count.to_string() } else { "n/a".into() };
         format!(
-            "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {revived} | {overlaps} | {:.2} s | {} | {writes} | {late_accesses} | {} | {} | \
-             {bare_overwrites} | {starved} | {broken} | {initialized_again} | {:.1} s |",
+            "| {} | {} | {:.1} | {faults} | {grants} | {losses} | {revived_leases} | {overlaps} | {:.2} s | {} | {writes} | {late_accesses} | {} | {} | \
+             {bare_overwrites} | {starved_waiters} | {broken_clients} | {initialized_again} | {:.1} s |",
             self.subject,
             self.episodes,
-            self.took.as_secs_f64() / 60.0,
+            self.duration.as_secs_f64() / 60.0,
             seconds(self.findings.longest_overlap),
-            fenced(fences_out_of_order),
-            fenced(refused_accesses),
-            fenced(fenced_overwrites),
+            if_fenced(fences_out_of_order),
+            if_fenced(refused_accesses),
+            if_fenced(fenced_overwrites),
             seconds(self.findings.longest_wait),
         )
     }
@@ -82,50 +89,53 @@ impl Row {
 
 /// The header of the table.
 pub const TABLE_HEADER: &str = "\
-| | episodes | minutes | faults | leases | lost | revived | overlaps | longest | fences out of order | writes | late | refused by fence \
-| overwrites, fenced | overwrites, bare | starved | broken | initialized again | longest wait |
+| | episodes | minutes | faults | leases | lost | revived | overlaps | longest overlap | fences out of order | writes | late accesses | refused accesses \
+| overwrites, fenced | overwrites, bare | starved waiters | broken clients | initialized again | longest wait |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|";
 
 /// The whole page.
 pub fn page(run_info: &RunInfo, rows: &[Row]) -> String {
     let mut page = introduction(run_info);
-    for (series, title, words) in
+    for (series, title, text) in
         [(Series::Within, "Within the assumptions", WITHIN), (Series::Beyond, "Beyond the assumptions", BEYOND)]
     {
-        let _ = writeln!(page, "\n## {title}\n\n{words}\n\n{TABLE_HEADER}");
+        let _ = writeln!(page, "\n## {title}\n\n{text}\n\n{TABLE_HEADER}");
         for row in rows.iter().filter(|row| row.series == series && row.episodes > 0) {
             let _ = writeln!(page, "{}", row.line());
         }
     }
     let _ = writeln!(page, "\n{COLUMNS}\n\n{}", shared_commands(rows));
-    operations(&mut page, rows);
+    write_operations(&mut page, rows);
     page.push_str("\n## Findings in the controls\n\n");
     for line in control_findings(rows) {
         let _ = writeln!(page, "- {line}");
     }
-    faults(&mut page, rows);
-    findings_in_detail(&mut page, rows);
+    write_faults(&mut page, rows);
+    write_findings(&mut page, rows);
     page
 }
 
 fn introduction(run_info: &RunInfo) -> String {
-    let RunInfo { environment, command, took, versions, seed } = run_info;
+    let RunInfo { environment, command, duration, versions, seed } = run_info;
     let Environment { date, commit, server, system } = environment;
-    let (minutes, names, episode) = (format!("{:.1}", took.as_secs_f64() / 60.0), NAMES.len(), EPISODE.as_secs());
+    let (minutes, episode) = (format!("{:.1}", duration.as_secs_f64() / 60.0), EPISODE.as_secs());
+    let (name_count, names) = (NAMES.len(), NAMES.map(|name| format!("`{name}`")).join(" and "));
     let mut text = format!(
         "# Fault injection with real servers and clients\n\n\
          For readers who want to see whether quorlock keeps its guarantees while servers, networks and clients fail, and whether\n\
          this test would notice if it did not. Written by `{command}` on {date}, commit {commit};\n\
-         do not edit. The run took {minutes} minutes. {server}; {system}.\n\n\
+         do not edit. The test took {minutes} minutes. {server}; {system}.\n\n\
          Each episode starts 3 or 5 Redis servers and {CLIENTS} client processes. Two networks lie between them, and half of the\n\
-         clients use each. The clients compete for {names} names (ttl {TTL:?}, maximum ttl {MAX_TTL:?}, max_clock_skew {MAX_CLOCK_SKEW:?}). For {episode} seconds the harness injects the faults that the\n\
-         episode's seed chooses. Then it ends all faults and lets every client finish. All processes read one monotonic clock\n\
-         and report their events to one history. The judge reads only that history. A lease counts as valid from the moment its\n\
-         holder saw it until its release, or until the end of the validity that its library reported. While a client holds a\n\
-         lease, it reads a register, pauses, and writes it back. Together with each of these names, a quorlock client locks and\n\
-         releases {PRIVATE_NAMES} names of its own. So the requests that the judge sees share commands with others, as under load.\n\n\
-         Each seed, from {seed} on, gives one plan of faults. The harness runs the plan with quorlock, and with a *control*: a lock\n\
-         library in which this test should find violations. Each seed uses another control. The libraries are:\n\n"
+         clients use each. The clients compete for {name_count} names, {names} (ttl {TTL:?}, maximum ttl {MAX_TTL:?}, max_clock_skew {MAX_CLOCK_SKEW:?}). For {episode} seconds\n\
+         the test injects the faults that the episode's seed chooses. Then it ends all faults and lets every client finish. All\n\
+         processes read one monotonic clock and report their events to one history. The judge reads only that history. A lease counts\n\
+         as valid from the moment its holder saw it until its release, or until the end of the validity that its library reported.\n\n\
+         Each name has two *registers*: the *fenced* register checks fences, and the *bare* register does not. While a client holds a\n\
+         lease, it reads both registers of the name, pauses, and writes them back.\n\n\
+         Whenever a client of quorlock acquires one of the {name_count} names, it also acquires {PRIVATE_NAMES} private names, for which no other client\n\
+         competes. The judge ignores the private names. Requests for several names can share one Redis command, as under load.\n\n\
+         Each seed, from {seed} on, gives one plan of faults. The test runs the plan with quorlock, and with a *control*: a lock\n\
+         library in which it should find violations. Each seed uses another control. The libraries are:\n\n"
     );
     for (subject, version) in versions {
         let _ = writeln!(text, "- **{subject}**: {version}");
@@ -136,9 +146,10 @@ fn introduction(run_info: &RunInfo) -> String {
 
 const CONTROLS: &str = "
 The controls (*trusting*, *rslock* and *node-redlock*) show what this test can detect: a test that finds nothing in any
-library proves nothing. rslock and node-redlock implement Redlock as Redis describes it. That description asks operators to
-keep a server that restarts empty offline for the maximum ttl. In this test no operator does so. (quorlock's quarantine keeps
-such a server from voting.) All other choices of this test favour the controls.
+library proves nothing. rslock and node-redlock implement Redlock as Redis describes it. That description has a rule for
+operators: a server that has lost its data must stay offline for the maximum ttl. In this test no operator follows the rule.
+(quorlock does not need the rule, because a server in quarantine does not vote.) All other choices of this test favour the
+controls.
 
 Not covered: locks that are not exclusive (the simulation covers them), more than one machine, and disks that report writes
 that they have not made.
@@ -149,58 +160,65 @@ Servers are killed and restart with or without their files. They are stopped, fl
 get a slow disk, and have their wall clocks stepped back, or ahead within the allowed drift. Networks reset
 connections, close one direction, refuse connections, and delay, lose, hold back and drop messages. Clients are killed.
 In quorlock's row, revived leases, overlaps, fences out of order, overwrites in the fenced register, starved waiters and
-broken clients must be 0, or the run fails. Late writes may occur: a busy machine can pause a client until its lease has
-ended. The register then refuses the client's fence.";
+broken clients must be 0, or the test fails. Late accesses may occur: a busy machine can pause a client until its lease has
+ended. If the next holder has used the fenced register by then, the register refuses the paused client's fence.";
 
 const BEYOND: &str = "\
 In addition to the faults above, clients are stopped for longer than their leases are valid, so that
 [A2](../guarantees.md#assumptions) fails, or the wall clocks of a majority jump ahead by nearly a ttl and back, so that
-[A1](../guarantees.md#assumptions) fails. Leases may now overlap, and holders may write late. Fences must still be in
-order, a lost lease must stay lost, and the register that checks fences must not be overwritten, or the run fails.";
+[A1](../guarantees.md#assumptions) fails. Leases may now overlap, and accesses may be late. In quorlock's row, revived
+leases, fences out of order, overwrites in the fenced register and broken clients must still be 0, or the test fails.";
 
 const COLUMNS: &str = "\
 The columns:
 
-- **lost**: leases that ended before their release. The client polls each lost lease for another ttl. **revived** counts
-  lost leases that became valid again.
-- **overlaps**: leases that began while an earlier lease of the same name was valid; **longest** is the longest overlap.
-- **late**: reads and writes by holders whose lease had ended.
-- **refused by fence**: reads and writes that the register refused because of a lower fence.
-- **overwrites**: writes that replaced a value that the client had not read. **fenced** is the register that checks fences.
-  **bare** is a second register, which does not check fences.
-- **starved**: waiters that were not served within 30 seconds after the end of all faults.
-- **broken**: clients that ended on their own.
+- **leases**: leases that were valid at some time. **lost** counts the leases that ended before their release. The client
+  polls each lost lease for another ttl, and **revived** counts the lost leases that became valid again.
+- **overlaps**: leases that began while an earlier lease of the same name was valid.
+- **fences out of order**: leases with a fence that is not higher than the fence of an earlier lease of the same name. Beyond
+  the assumptions, a lease counts as earlier only if it was granted before the other was requested.
+- **writes**: all writes to the registers. **late accesses** counts the reads and writes of clients whose lease had ended, and
+  **refused accesses** the reads and writes whose fence the fenced register refused, because it had seen a higher one.
+- **overwrites**: writes to the **fenced** or **bare** register that replaced a value that the client had not read.
+- **starved waiters**: clients that still waited for a lock 30 seconds after the end of all faults.
+- **broken clients**: clients that crashed, exited too early, or printed an invalid event.
 - **initialized again**: clusters that an operator had to initialize again, because a majority of the nodes had lost their
   memory.
-- **longest wait**: the longest wait of a client that was served, including the time under faults.
+- **longest wait**: the longest wait of a client that got the lock. Faults may have lengthened it.
 - **n/a**: the library has no fences.";
 
 const FAULTS: &str = "\
-- Servers: **kill** and **wipe** send SIGKILL, and the server restarts from its files (kill) or empty (wipe). **freeze** sends
-  SIGSTOP, later SIGCONT. **flush** is FLUSHALL, **forget-scripts** is SCRIPT FLUSH. **fill-memory** leaves no memory for writes.
-  **allow-eviction** sets an eviction policy. **slow-disk** delays each sync of the append-only file. **step-back** and **step-ahead**
-  step the wall clock back, or ahead within the allowed drift. **jump-ahead** moves the wall clocks of a majority ahead by nearly
-  a ttl, and back. **backup** is `redis-cli --rdb`. **replica** attaches a replica and detaches it.
-- Networks: **reset-connections** resets all connections; **reset-after-requests** does so after some requests. **half-close** ends the stream to
-  the clients. **delay** slows every message. **lose-messages** loses some messages: most are sent again later, and after the others the
-  connection is reset. **drop-requests** and **drop-replies** lose all messages in one direction, then reset the connection.
-  **hold-messages** stops all messages, then delivers them at once. **refuse-connections** resets connections and refuses new ones. **deliver-late** closes
-  the client's end of a connection, and delivers its requests in flight later.
-- Clients and `quorlock run`: **kill-client** and **freeze-client** send SIGKILL, or SIGSTOP and later SIGCONT, to a client. The
-  faults of *wrapper*, *guard* and *sentinel* are those of the ordinary operations above.";
+- Servers: **kill** and **wipe** send SIGKILL, and the server restarts from its files (kill) or empty (wipe). One fault can
+  hit several servers: the rows *servers killed* count the servers that **kill** hit, by their persistence. **freeze** sends
+  SIGSTOP, later SIGCONT. **flush** is FLUSHALL, **forget-scripts** is SCRIPT FLUSH. **fill-memory** makes the server refuse
+  writes, because its memory is full. **allow-eviction** sets an eviction policy. **slow-disk** delays each sync of the
+  append-only file. **step-back** and **step-ahead** step the wall clock back, or ahead within the allowed drift. **jump-ahead**
+  moves the wall clocks of a majority ahead by nearly a ttl, and back. **backup** is `redis-cli --rdb`. **replica** attaches a
+  replica and detaches it.
+- Networks: **reset-connections** resets all connections; **reset-after-requests** does so after some more requests.
+  **half-close** ends the stream to the clients. **delay** slows every message. **lose-messages** loses some messages: most are
+  sent again later; if one is not, its connection is reset. **drop-requests** and **drop-replies** lose all messages in one
+  direction, then reset the connection. **hold-messages** stops all messages, then delivers them at once. **refuse-connections**
+  resets connections and refuses new ones. **deliver-late** closes the client's end of a connection; the server gets the
+  client's last requests later.
+- Clients: **kill-client** sends SIGKILL to a client, **freeze-client** SIGSTOP and later SIGCONT.
+- Ordinary operations, as above: **stop-** and **kill-** with *wrapper*, *guard* or *both* send signals to the processes of a
+  `quorlock run`. **restart-sentinel** and **silence-sentinel** make the sentinel restart or fall silent. **fail-over** makes it
+  replace the master.";
 
-/// A sentence about the number of judged requests that shared a command with other requests.
+/// Describes how many requests for the names that clients compete for shared a command.
 fn shared_commands(rows: &[Row]) -> String {
-    let own = || rows.iter().filter(|row| !row.subject.is_control()).map(|row| &row.findings);
-    let (requests, batched) =
-        own().fold((0, 0), |(all, some), findings| (all + findings.requests, some + findings.batched));
+    let findings_of_quorlock = || rows.iter().filter(|row| !row.subject.is_control()).map(|row| &row.findings);
+    let (requests, batched) = findings_of_quorlock().fold((0, 0), |(requests, batched), findings| {
+        (requests + findings.requests, batched + findings.batched_requests)
+    });
     format!(
-        "Of quorlock's {requests} requests for the names that clients compete for, {batched} shared a command with other requests.\n\
-         These figures lack the requests of clients that were killed. If no request shared a command, the run fails."
+        "Of quorlock's {requests} requests for the names that clients compete for, {batched} shared a Redis command with other requests.\n\
+         Requests of killed clients are not counted. If no request shares a Redis command, the test fails."
     )
 }
 
-/// A sentence about the findings in each control.
+/// Describes the findings in each control, in one sentence each.
 pub fn control_findings(rows: &[Row]) -> Vec<String> {
     let mut sums: BTreeMap<Subject, Findings> = BTreeMap::new();
     for row in rows.iter().filter(|row| row.subject.is_control()) {
@@ -224,65 +242,72 @@ pub fn control_findings(rows: &[Row]) -> Vec<String> {
     sums.into_iter().map(line).collect()
 }
 
-/// The reasons why the page is incomplete. A complete page has every fault, kills of servers of every persistence,
-/// episodes of every series, and an overlap in another library.
+/// The reasons why the page is incomplete. A complete page has every kind of fault, killed servers of every persistence,
+/// episodes of every series, and an overlap in a library of another project.
 pub fn missing_results(rows: &[Row]) -> Vec<String> {
-    let of = |is_wanted: fn(&Row) -> bool| {
+    let sum_of = |is_wanted: fn(&Row) -> bool| {
         let mut sum = Findings::default();
         rows.iter().filter(|row| is_wanted(row)).for_each(|row| sum.add(row.findings.clone()));
         sum
     };
-    let own = of(|row| !row.subject.is_control());
+    let of_quorlock = sum_of(|row| !row.subject.is_control());
     let kinds = [Assumptions::Kept, Assumptions::Broken].into_iter().flat_map(templates).map(|template| template.kind);
     let mut missing_results: Vec<String> = kinds
-        .filter(|kind| !own.faults.contains_key(kind))
+        .filter(|kind| !of_quorlock.faults.contains_key(kind))
         .map(|kind| format!("{kind} was never injected into quorlock: run for longer"))
         .collect();
-    let never_killed = Persistence::ALL.into_iter().filter(|persistence| !own.kills.contains_key(persistence));
+    let never_killed =
+        Persistence::ALL.into_iter().filter(|persistence| !of_quorlock.killed_servers.contains_key(persistence));
     missing_results.extend(
         never_killed.map(|persistence| format!("no server with persistence {persistence} was killed: run for longer")),
     );
     let series_without_episodes = Series::ALL.into_iter().filter(|series| {
-        let is_own = |row: &&Row| !row.subject.is_control() && row.series == *series;
-        rows.iter().filter(is_own).all(|row| row.episodes == 0)
+        let is_of_quorlock = |row: &&Row| !row.subject.is_control() && row.series == *series;
+        rows.iter().filter(is_of_quorlock).all(|row| row.episodes == 0)
     });
     missing_results
         .extend(series_without_episodes.map(|series| format!("no episode of {series} was run: run for longer")));
-    if of(|row| row.subject.is_foreign()).overlaps == 0 {
+    if sum_of(|row| row.subject.is_foreign()).overlaps == 0 {
         missing_results.push("no overlap was found in another library: run for longer".into());
     }
     missing_results
 }
 
-/// The table of faults.
-fn faults(page: &mut String, rows: &[Row]) {
+/// Appends the table of faults to the page.
+fn write_faults(page: &mut String, rows: &[Row]) {
     let mut sums: BTreeMap<FaultKind, [usize; 2]> = BTreeMap::new();
-    let mut kills: BTreeMap<Persistence, [usize; 2]> = BTreeMap::new();
+    let mut killed_servers: BTreeMap<Persistence, [usize; 2]> = BTreeMap::new();
     for row in rows {
-        let whose = usize::from(row.subject.is_control());
+        let column = usize::from(row.subject.is_control());
         for (kind, count) in &row.findings.faults {
-            sums.entry(*kind).or_default()[whose] += count;
+            sums.entry(*kind).or_default()[column] += count;
         }
-        for (persistence, count) in &row.findings.kills {
-            kills.entry(*persistence).or_default()[whose] += count;
+        for (persistence, count) in &row.findings.killed_servers {
+            killed_servers.entry(*persistence).or_default()[column] += count;
         }
     }
     page.push_str("\n## Faults injected\n\n| fault | quorlock | controls |\n|---|---|---|\n");
-    for (kind, [own, others]) in sums {
-        let _ = writeln!(page, "| {kind} | {own} | {others} |");
-        for (persistence, [own, others]) in kills.iter().filter(|_| kind == FaultKind::Kill) {
-            let _ = writeln!(page, "| {kind}, persistence {persistence} | {own} | {others} |");
+    for (kind, [quorlock, controls]) in sums {
+        let _ = writeln!(page, "| {kind} | {quorlock} | {controls} |");
+        for (persistence, [quorlock, controls]) in killed_servers.iter().filter(|_| kind == FaultKind::Kill) {
+            let _ = writeln!(page, "| servers killed, persistence {persistence} | {quorlock} | {controls} |");
         }
     }
     let _ = writeln!(page, "\n{FAULTS}");
 }
 
-fn findings_in_detail(page: &mut String, rows: &[Row]) {
-    page.push_str("\n## Findings in detail\n\nThe first findings of each row. Times are seconds since the start of the episode.\n");
+/// Appends the first findings of each row to the page.
+fn write_findings(page: &mut String, rows: &[Row]) {
+    let _ = writeln!(
+        page,
+        "\n## Findings in detail\n\n\
+         The first {SHOWN_MAX} findings of each library *within* and *beyond* the assumptions, and in each series of ordinary operations. Times\n\
+         are seconds since the start of the episode."
+    );
     for row in rows.iter().filter(|row| !row.findings.messages.is_empty()) {
         let _ = writeln!(page, "\n**{}**, {}:\n", row.subject, row.series);
-        for finding in row.findings.messages.iter().take(SHOWN_MAX) {
-            let _ = writeln!(page, "- {finding}");
+        for message in row.findings.messages.iter().take(SHOWN_MAX) {
+            let _ = writeln!(page, "- {message}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Runs episodes until the time is over.
+//! Runs episodes until the time limit.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -17,64 +17,64 @@ use crate::trial;
 /// How long each episode injects faults.
 pub const EPISODE: Duration = Duration::from_secs(18);
 
-/// The options of a run.
+/// The options of a run of the harness.
 #[derive(Clone, Debug)]
 pub struct RunOptions {
     /// The libraries to judge.
     pub subjects: Vec<Subject>,
-    /// The kinds of episodes. Controls run only the [shared](Series::SHARED) kinds.
+    /// The series to run. Controls run only the [shared](Series::SHARED) series.
     pub series: Vec<Series>,
-    /// The seed of the first round. Each round has the next seed.
+    /// The seed of the first round. Each further round uses the next seed.
     pub seed: u64,
     /// The time after which no episode starts.
-    pub length: Duration,
+    pub time_limit: Duration,
     /// The folder for the histories, one file for each episode.
     pub histories: PathBuf,
 }
 
-/// A run and its findings so far.
+/// A run of the harness, and its findings so far.
 #[derive(Debug)]
 pub struct Run {
     options: RunOptions,
     programs: Vec<Program>,
-    /// The programs for `quorlock run`, if a series needs them.
-    host_runs: Option<Programs>,
+    /// The programs of the series with `quorlock run`, if there is such a series.
+    host_programs: Option<Programs>,
     rows: Vec<Row>,
-    took: Duration,
+    duration: Duration,
 }
 
 impl Run {
-    /// Prepares all subjects. `this` is the harness.
+    /// Prepares all subjects. `harness` is the program of the harness.
     ///
     /// # Errors
     /// When a subject cannot be prepared.
-    pub fn new(options: RunOptions, this: &std::path::Path) -> Result<Self, Failure> {
-        let prepare = |subject: &Subject| Program::prepare(*subject, this.into());
+    pub fn new(options: RunOptions, harness: &std::path::Path) -> Result<Self, Failure> {
+        let prepare = |subject: &Subject| Program::prepare(*subject, harness.into());
         let programs = options.subjects.iter().map(prepare).collect::<Result<Vec<_>, _>>()?;
-        let of_subject = |subject: &Subject| {
+        let rows_of = |subject: &Subject| {
             let series =
                 options.series.iter().filter(|series| !subject.is_control() || Series::SHARED.contains(series));
             series.map(|series| Row::new(*subject, *series)).collect::<Vec<_>>()
         };
-        let rows = options.subjects.iter().flat_map(of_subject).collect();
-        let needs_host_runs = options.series.iter().any(|series| series.runs_commands());
-        let host_runs = needs_host_runs.then(|| Programs::next_to(this)).transpose()?;
-        Ok(Self { options, programs, host_runs, rows, took: Duration::ZERO })
+        let rows = options.subjects.iter().flat_map(rows_of).collect();
+        let needs_host_programs = options.series.iter().any(|series| series.uses_quorlock_run());
+        let host_programs = needs_host_programs.then(|| Programs::next_to(harness)).transpose()?;
+        Ok(Self { options, programs, host_programs, rows, duration: Duration::ZERO })
     }
 
-    /// Runs episodes until the time is over. In each round, quorlock runs the shared series and the next of the other
-    /// series, and the next control runs the shared series.
+    /// Runs episodes until the time limit. In each round, quorlock runs the shared series and one of the other series, and
+    /// one control runs the shared series. Calls `on_episode` after each episode.
     ///
     /// # Errors
     /// When an episode cannot be played.
     ///
     /// # Panics
     /// When a server cannot be restarted or refuses a command.
-    pub fn play(mut self, interrupt: &Interrupt, mut report_event: impl FnMut(&Row)) -> Result<Self, Failure> {
+    pub fn play(mut self, interrupt: &Interrupt, mut on_episode: impl FnMut(&Row)) -> Result<Self, Failure> {
         let started = Instant::now();
         'rounds: for seed in self.options.seed.. {
             for (program, series) in self.episodes_of_round((seed - self.options.seed) as usize) {
-                if started.elapsed() >= self.options.length || interrupt.is_set() {
+                if started.elapsed() >= self.options.time_limit || interrupt.is_set() {
                     break 'rounds;
                 }
                 let episode = self.run_one_episode(&program, seed, series, interrupt)?;
@@ -82,14 +82,14 @@ impl Run {
                     // The clients of an interrupted episode could not finish, so its findings mean nothing.
                     break 'rounds;
                 }
-                report_event(&episode);
+                on_episode(&episode);
                 let is_row = |row: &&mut Row| (row.subject, row.series) == (program.subject, series);
                 if let Some(row) = self.rows.iter_mut().find(is_row) {
-                    row.add(episode.took, episode.findings);
+                    row.add(episode.duration, episode.findings);
                 }
             }
         }
-        self.took = started.elapsed();
+        self.duration = started.elapsed();
         Ok(self)
     }
 
@@ -99,17 +99,17 @@ impl Run {
     }
 
     /// The duration of the run.
-    pub fn took(&self) -> Duration {
-        self.took
+    pub fn duration(&self) -> Duration {
+        self.duration
     }
 
-    /// Each subject with its version.
+    /// Each subject, and its name and version for the page.
     pub fn versions(&self) -> Vec<(Subject, String)> {
         self.programs.iter().map(|program| (program.subject, program.version.clone())).collect()
     }
 
-    /// The reasons why this run fails: quorlock violated a guarantee, a library got no lease, quorlock never batched a
-    /// request, or the judge found nothing in the controls.
+    /// The reasons why this run fails: quorlock violated a guarantee, a library got no lease, none of quorlock's requests
+    /// shared a command, or the judge found nothing in the controls.
     pub fn failures(&self) -> Vec<String> {
         let violated_rows = self.rows.iter().filter(|row| !row.subject.is_control() && row.is_violated());
         let mut failures: Vec<String> = violated_rows
@@ -122,14 +122,15 @@ impl Run {
                 failures.push(format!("{subject} was granted no lease, so this run proves nothing"));
             } else if !subject.is_control()
                 && rows_of_subject().any(|row| row.episodes > 0 && Series::SHARED.contains(&row.series))
-                && rows_of_subject().all(|row| row.findings.batched == 0)
+                && rows_of_subject().all(|row| row.findings.batched_requests == 0)
             {
                 failures
                     .push(format!("{subject} never sent a batch: none of its requests shared a command with another"));
             }
         }
-        let mut others = self.rows.iter().filter(|row| row.subject.is_control() && row.episodes > 0).peekable();
-        if others.peek().is_some() && others.all(|row| row.findings.overlaps == 0) {
+        let mut rows_of_controls =
+            self.rows.iter().filter(|row| row.subject.is_control() && row.episodes > 0).peekable();
+        if rows_of_controls.peek().is_some() && rows_of_controls.all(|row| row.findings.overlaps == 0) {
             failures
                 .push("the judge found nothing in the controls, so this run proves nothing: run it for longer".into());
         }
@@ -163,8 +164,8 @@ impl Run {
         let path = self.options.histories.join(format!("{}-{series}-{seed}.jsonl", program.subject));
         let begun = Instant::now();
         let plan = Plan::of(series, seed, EPISODE);
-        let records = match &self.host_runs {
-            Some(programs) if series.runs_commands() => trial::play(series, &plan, programs, &path, interrupt)?,
+        let records = match &self.host_programs {
+            Some(programs) if series.uses_quorlock_run() => trial::play(series, &plan, programs, &path, interrupt)?,
             _ if series == Series::Sentinel => trial::play_sentinel(&plan, program, &path, interrupt)?,
             _ => run_episode(&plan, program, &path, interrupt)?,
         };
@@ -172,8 +173,8 @@ impl Run {
             Series::Sentinel => Findings::of_failover(&records, trial::HEARTBEAT),
             _ => Findings::of(series.assumptions(), &records),
         };
-        for finding in &mut findings.messages {
-            finding.insert_str(0, &format!("seed {seed}: "));
+        for message in &mut findings.messages {
+            message.insert_str(0, &format!("seed {seed}: "));
         }
         let mut row = Row::new(program.subject, series);
         row.add(begun.elapsed(), findings);

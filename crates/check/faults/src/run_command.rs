@@ -1,4 +1,4 @@
-//! The command that `quorlock run` runs: it uses the register, and reports that it is alive.
+//! The command that `quorlock run` runs. It reads and writes the registers, and reports again and again that it works.
 
 use std::env;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -15,32 +15,31 @@ use crate::history::Event;
 use crate::register::{Request, Versions};
 use crate::worker::report_event;
 
-/// The pause between a read and a write of the register, and the interval between two heartbeats.
+/// The pause between a read and a write of the registers. Each read and write is one step.
 const STEP: Duration = Duration::from_millis(10);
-/// The turn number of a run. Each run has only one turn: its command.
+/// The number of the only turn of a run.
 pub const TURN: u32 = 1;
 
 /// The argument of a command, in JSON.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// The unique number of the run.
+    /// The number of the run, unique in an episode.
     pub client: u32,
-    /// The address of the register.
+    /// The address of the server of the registers.
     pub register: String,
     /// How long the command works.
     pub busy_ms: u64,
-    /// All commands end when this file appears.
+    /// When this file exists, the command ends early.
     pub stop_file: PathBuf,
 }
 
-/// Works for the time that the job requests. Reports the start, heartbeats and the end, with the fence from `quorlock
-/// run`.
+/// Works for the time that the job requests. Reports its start with the fence from `quorlock run`, each step, and its end.
 ///
-/// For the judge, the lease lasts from the first event to the last heartbeat, because a killed command cannot report
-/// its end.
+/// A killed command cannot report its end. So each event states that the lease is valid only until now, and for the judge
+/// the lease lasts from the first to the last step.
 ///
 /// # Errors
-/// When `quorlock run` did not set the name and the fence, or the register or the harness has ended.
+/// When `quorlock run` did not set the name and the fence, or when the harness has ended.
 pub fn work(job: &Job) -> Result<(), Failure> {
     let name = env::var("QUORLOCK_NAME")?;
     let fence = env::var("QUORLOCK_FENCE")?.parse()?;
@@ -54,14 +53,14 @@ pub fn work(job: &Job) -> Result<(), Failure> {
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
         register.get_mut().write_all(&line)?;
-        let mut answer = String::new();
-        register.read_line(&mut answer)?;
-        Ok(serde_json::from_str(&answer)?)
+        let mut reply = String::new();
+        register.read_line(&mut reply)?;
+        Ok(serde_json::from_str(&reply)?)
     };
     loop {
-        let known = access(None)?;
+        let versions = access(None)?;
         thread::sleep(STEP);
-        access(Some(known))?;
+        access(Some(versions))?;
         let at = clock::now();
         report_event(&Event::Extended { turn: TURN, at, until: at })?;
         if at >= end || job.stop_file.exists() {

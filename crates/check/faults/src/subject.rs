@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::Command;
 
-use quorlock_testkit::mortal_command;
+use quorlock_testkit::command_that_dies_with_parent;
 use serde::Serialize;
 
 use crate::Failure;
@@ -24,8 +24,7 @@ pub enum Subject {
     /// quorlock without its quarantine: nodes that lost their memory vote at once.
     Trusting,
     /// quorlock with leases that may become valid again after they were lost. A test uses this library to show that the
-    /// judge detects revived leases. It is not on the page, because other libraries do not promise that a loss is
-    /// final.
+    /// judge detects revived leases. The library is not on the page of the results.
     Reviving,
     /// rslock, from crates.io.
     Rslock,
@@ -34,10 +33,10 @@ pub enum Subject {
 }
 
 impl Subject {
-    /// The controls on the page.
+    /// The controls on the page of the results.
     pub const CONTROLS: [Self; 3] = [Self::Trusting, Self::Rslock, Self::NodeRedlock];
 
-    /// Whether this is a control, and not quorlock as it is shipped.
+    /// Whether this is a control.
     pub fn is_control(self) -> bool {
         self != Self::Quorlock
     }
@@ -69,17 +68,17 @@ impl fmt::Display for Subject {
 pub struct Program {
     /// The library.
     pub subject: Subject,
-    /// The version, for the page.
+    /// The name and the version of the library, for the page of the results.
     pub version: String,
-    /// Whether clients do not compete. If so, each client locks its own name, and holds it for a long time.
+    /// Whether each client locks its own name, and holds the lock for a long time. Otherwise the clients compete.
     pub is_uncontended: bool,
     file: OsString,
     args: Vec<OsString>,
 }
 
 impl Program {
-    /// Builds the program of a subject, or fetches it from its registry. `harness` is the harness, which is also the
-    /// client program for quorlock.
+    /// Builds the program of a subject, or fetches it from its registry. The harness is also the client program for
+    /// quorlock.
     ///
     /// # Errors
     /// When the build fails or a tool is missing.
@@ -92,12 +91,12 @@ impl Program {
     }
 
     fn quorlock(subject: Subject, harness: PathBuf) -> Self {
-        let version = match subject {
+        let variant = match subject {
             Subject::Trusting => "without quarantine (`danger_trust_restarts`)",
             Subject::Reviving => "with leases that can be revived",
             _ => "as shipped",
         };
-        let version = format!("quorlock {}, {version}", env!("CARGO_PKG_VERSION"));
+        let version = format!("quorlock {}, {variant}", env!("CARGO_PKG_VERSION"));
         Self { subject, version, is_uncontended: false, file: harness.into(), args: vec!["worker".into()] }
     }
 
@@ -107,7 +106,7 @@ impl Program {
         Self { is_uncontended: true, ..self }
     }
 
-    /// A command that starts a client with this task. The client dies with this process.
+    /// A command that starts a client with this task. The kernel kills the client when the harness ends.
     ///
     /// # Errors
     /// When the task cannot be serialized.
@@ -118,7 +117,7 @@ impl Program {
             task.names = vec![format!("own-{}", task.client)];
             task.long_one_in = 1;
         }
-        let mut command = mortal_command(&self.file);
+        let mut command = command_that_dies_with_parent(&self.file);
         command.args(&self.args).arg(serde_json::to_string(&task)?);
         Ok(command)
     }

@@ -6,13 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// The ttl of every lease.
 pub const TTL: Duration = Duration::from_secs(1);
-/// The cluster's maximum ttl, short enough for a quarantine to end within an episode.
+/// The cluster's maximum ttl. It is so short that a quarantine ends within an episode.
 pub const MAX_TTL: Duration = Duration::from_secs(3);
 /// The cluster's maximum clock skew.
 pub const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 /// The cluster's maximum step back of a clock.
 pub const MAX_CLOCK_STEP_BACK: Duration = Duration::from_secs(1);
-/// The node deadline. It is long for a loopback connection, so that no vote is late only because the machine is busy.
+/// How long a client waits for the vote of a node. It is long for a loopback connection, so that no vote is late only
+/// because the machine is busy.
 pub const NODE_DEADLINE: Duration = Duration::from_millis(150);
 /// The names that clients compete for.
 pub const NAMES: [&str; 2] = ["ledger", "report"];
@@ -22,29 +23,29 @@ pub const NAMES: [&str; 2] = ["ledger", "report"];
 pub struct Task {
     /// The number of the client, unique in an episode.
     pub client: u32,
-    /// The seed from which the client draws pauses, names, and how long it holds each name.
+    /// The seed from which the client draws pauses, names, and how long it holds each lock.
     pub seed: u64,
     /// The nodes, each behind a proxy.
     pub urls: Vec<String>,
     /// The names to lock.
     pub names: Vec<String>,
-    /// The address of the register.
+    /// The address of the server of the registers.
     pub register: String,
     /// The ttl of a lease.
     pub ttl_ms: u64,
-    /// The longest pause between two turns.
+    /// The longest pause between two turns. A turn is one use of a lock.
     pub rest_ms: u64,
-    /// The longest duration of a short turn.
+    /// The longest time for which the client holds a lock in a short turn.
     pub busy_ms: u64,
-    /// The longest duration of a long turn: several ttls.
+    /// The longest time for which the client holds a lock in a long turn. It is several ttls.
     pub long_ms: u64,
-    /// One of this number of turns is a long turn.
+    /// One in this number of turns is a long turn.
     pub long_one_in: u64,
-    /// The longest pause between reading the register and writing it back.
+    /// The longest pause between reading a register and writing it back.
     pub step_ms: u64,
-    /// The client reads the register only if the lease is valid for at least this time.
+    /// The client reads a register only if the lease is valid for at least this time.
     pub margin_ms: u64,
-    /// Whether nodes that lost their memory may vote at once.
+    /// Whether nodes that have lost their memory may vote at once.
     pub trusting: bool,
     /// Whether a late renewal may revive a lost lease.
     pub reviving: bool,

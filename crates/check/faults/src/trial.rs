@@ -1,4 +1,4 @@
-//! Episodes of ordinary operations: three nodes and the real `quorlock run`, or a sentinel and clients of the library.
+//! Episodes of ordinary operations: the real `quorlock run` on three nodes, or clients of the library and a sentinel.
 
 mod sentinel;
 
@@ -19,7 +19,7 @@ use crate::host_runs::{HostRuns, Programs};
 use crate::inject::{FaultTargets, POLL_INTERVAL, inject_faults};
 use crate::interrupt::Interrupt;
 use crate::plan::{Fault, FaultKind, Plan, Target};
-use crate::register::Register;
+use crate::register::RegisterServer;
 use crate::series::Series;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, NAMES, NODE_DEADLINE};
 
@@ -27,15 +27,16 @@ pub use sentinel::{HEARTBEAT, play as play_sentinel};
 
 /// The ttl of every run, and the cluster's maximum ttl.
 pub const TTL: Duration = Duration::from_secs(4);
+/// How long `quorlock run` waits between SIGTERM and SIGKILL to its command.
 const KILL_GRACE: Duration = Duration::from_millis(200);
 const HOSTS: usize = 4;
-/// How long a fault waits for a holder of the lock.
+/// How long a fault of the holder waits for a run that holds the lock.
 const HOLDER_TIMEOUT: Duration = Duration::from_secs(20);
-/// A run that waits for longer than this after the last fault is starved. If no host gets a lock in this time, the
-/// hosts are stuck.
+/// A run that waits for longer than this after the end of all faults is starved. If no host gets the lock in this time,
+/// the hosts are stuck.
 const STARVED_AFTER: Duration = Duration::from_secs(30);
 
-/// Runs an episode of a series other than [`Series::Sentinel`]. Returns the history, which is also written to the file.
+/// Runs an episode of a series with `quorlock run`. Returns the history, and writes it to the file.
 ///
 /// # Errors
 /// When something cannot be started, or the file cannot be written.
@@ -52,16 +53,16 @@ pub fn play(
     let history = Arc::new(History::create(path)?);
     let cluster = Cluster::start(plan);
     init_cluster(&cluster, TTL, TTL)?;
-    let register = Register::start(Arc::clone(&history))?;
+    let register = RegisterServer::start(Arc::clone(&history))?;
     let addr = register.addr().to_string();
     let host_runs = HostRuns::new(programs.clone(), Arc::clone(&history), addr, settings(&cluster.addrs()))?;
     let mut hosts = Hosts {
         cluster,
         host_runs,
         behaviour: HostBehaviour::of(series),
-        next: vec![Instant::now(); HOSTS],
+        next_starts: vec![Instant::now(); HOSTS],
         rng: Rng::with_seed(plan.seed),
-        stopped: Vec::new(),
+        stopped_processes: Vec::new(),
     };
     inject_faults(plan, &mut hosts, &history, interrupt)?;
     history.record(Record::FaultsEnded { at: clock::now() });
@@ -89,7 +90,7 @@ pub(crate) fn settings(nodes: &[std::net::SocketAddr]) -> Vec<(String, String)> 
 /// How the hosts use the lock.
 #[derive(Clone, Copy, Debug)]
 struct HostBehaviour {
-    /// Whether a run waits for the lock. Otherwise it exits if the lock is held.
+    /// Whether a run waits if the lock is held. Otherwise it exits.
     waits: bool,
     /// The duration of a command, in milliseconds.
     busy_ms: (u64, u64),
@@ -101,7 +102,7 @@ impl HostBehaviour {
     fn of(series: Series) -> Self {
         match series {
             Series::Restarts => Self { waits: false, busy_ms: (20, 200), rest_ms: (200, 800) },
-            // Longer than a ttl, so that the judge notices a command that works after its lease has ended.
+            // Commands run for longer than a ttl, so that the judge notices a command that works after its lease has ended.
             Series::Processes => Self { waits: true, busy_ms: (3_000, 12_000), rest_ms: (0, 200) },
             Series::Stopped => Self { waits: true, busy_ms: (12_000, 14_000), rest_ms: (0, 200) },
             _ => Self { waits: true, busy_ms: (100, 4_000), rest_ms: (0, 200) },
@@ -113,11 +114,11 @@ struct Hosts {
     cluster: Cluster,
     host_runs: HostRuns,
     behaviour: HostBehaviour,
-    /// When each host without a run starts its next run.
-    next: Vec<Instant>,
+    /// When each host starts its next run, if the previous run has ended.
+    next_starts: Vec<Instant>,
     rng: Rng,
     /// The processes that each fault has stopped.
-    stopped: Vec<(Fault, Vec<Pid>)>,
+    stopped_processes: Vec<(Fault, Vec<Pid>)>,
 }
 
 impl FaultTargets for Hosts {
@@ -126,15 +127,15 @@ impl FaultTargets for Hosts {
             self.cluster.begin(fault);
             return Ok(true);
         }
-        let Some((client, wrapper, guard)) = self.target(fault)? else { return Ok(false) };
-        let stop: &[Pid] = match fault.kind {
+        let Some((client, wrapper, guard)) = self.wait_for_holder(fault)? else { return Ok(false) };
+        let processes_to_stop: &[Pid] = match fault.kind {
             FaultKind::StopWrapper => &[wrapper],
             FaultKind::StopGuard => guard.as_slice(),
             FaultKind::StopBoth => &[wrapper].into_iter().chain(guard).collect::<Vec<_>>(),
             _ => &[],
         };
-        signal_all(stop, Signal::STOP);
-        self.stopped.push((*fault, stop.into()));
+        signal_all(processes_to_stop, Signal::STOP);
+        self.stopped_processes.push((*fault, processes_to_stop.into()));
         if matches!(fault.kind, FaultKind::KillGuard | FaultKind::KillGuardThenWrapper) {
             signal_all(guard.as_slice(), Signal::KILL);
         }
@@ -149,8 +150,8 @@ impl FaultTargets for Hosts {
         if fault.target != Target::Holder {
             self.cluster.end(fault);
         }
-        if let Some(place) = self.stopped.iter().position(|(other, _)| other == fault) {
-            signal_all(&self.stopped.swap_remove(place).1, Signal::CONT);
+        if let Some(index) = self.stopped_processes.iter().position(|(stopped_by, _)| stopped_by == fault) {
+            signal_all(&self.stopped_processes.swap_remove(index).1, Signal::CONT);
         }
         Ok(())
     }
@@ -158,16 +159,16 @@ impl FaultTargets for Hosts {
     /// Starts a run on every host without a run.
     fn tick(&mut self) -> Result<(), Failure> {
         let behaviour = self.behaviour;
-        for end in self.host_runs.collect_ended()? {
+        for run_result in self.host_runs.collect_ended()? {
             let rest = self.rng.u64(behaviour.rest_ms.0..=behaviour.rest_ms.1);
-            self.next[end.host] = Instant::now() + Duration::from_millis(rest);
+            self.next_starts[run_result.host] = Instant::now() + Duration::from_millis(rest);
         }
-        let contention = if behaviour.waits { "--wait=10m" } else { "--no-wait" };
-        for host in 0..self.next.len() {
+        let wait_flag = if behaviour.waits { "--wait=10m" } else { "--no-wait" };
+        for host in 0..self.next_starts.len() {
             let is_idle = self.host_runs.runs().iter().all(|run| run.host != host);
-            if is_idle && self.next[host] <= Instant::now() {
+            if is_idle && self.next_starts[host] <= Instant::now() {
                 let busy = Duration::from_millis(self.rng.u64(behaviour.busy_ms.0..=behaviour.busy_ms.1));
-                self.host_runs.start(host, &["run", NAMES[0], contention], behaviour.waits, busy)?;
+                self.host_runs.start(host, &["run", NAMES[0], wait_flag], behaviour.waits, busy)?;
             }
         }
         Ok(())
@@ -175,8 +176,9 @@ impl FaultTargets for Hosts {
 }
 
 impl Hosts {
-    /// Waits for a run that holds the lock, with a guard if the fault needs one.
-    fn target(&mut self, fault: &Fault) -> Result<Option<(u32, Pid, Option<Pid>)>, Failure> {
+    /// Waits for a run that holds the lock, and that has a guard if the fault needs one. Returns the number of the run, its
+    /// wrapper and its guard. `None` if there is no such run in time.
+    fn wait_for_holder(&mut self, fault: &Fault) -> Result<Option<(u32, Pid, Option<Pid>)>, Failure> {
         let needs_guard = !matches!(fault.kind, FaultKind::StopWrapper | FaultKind::KillWrapper);
         let begun = Instant::now();
         while begun.elapsed() < HOLDER_TIMEOUT {
@@ -192,7 +194,7 @@ impl Hosts {
         Ok(None)
     }
 
-    /// If runs do not wait, starts short runs until one gets the lock. Then waits until all runs have ended.
+    /// Waits until all runs have ended. If runs do not wait for the lock, first starts runs until one gets the lock.
     fn finish(&mut self, interrupt: &Interrupt) -> Result<(), Failure> {
         let (begun, grants) = (Instant::now(), self.host_runs.grants());
         let may_continue = || begun.elapsed() < STARVED_AFTER && !interrupt.is_set();

@@ -1,5 +1,5 @@
-//! A client process. In each turn the client acquires a lock, uses the register and releases the lock. The process runs
-//! until its input ends, and writes its events to stdout.
+//! A client process. In each turn the client acquires a lock, reads and writes the registers, and releases the lock. The
+//! process runs until its stdin ends, and writes its events to stdout.
 
 #[cfg(feature = "harness")]
 mod quorlock_library;
@@ -23,9 +23,9 @@ use crate::task::Task;
 #[cfg(feature = "harness")]
 pub use quorlock_library::{PRIVATE_NAMES, QuorlockLibrary};
 
-/// A client reports an extension only if the validity ends at least this number of nanoseconds later.
+/// A client reports a new end of the validity only if it is at least this number of nanoseconds after the reported one.
 const REPORT_STEP_NANOS: u64 = 50_000_000;
-/// The polling interval for a lease that is over.
+/// The interval at which a client polls a lease that has ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// The lock library that a client uses.
@@ -33,14 +33,14 @@ pub trait Library: Sized {
     /// A lock that this library holds.
     type HeldLock: HeldLock;
 
-    /// Connects to the nodes of the task, retrying while too few of them can vote.
+    /// Connects to the nodes of the task. Retries while too few nodes can vote.
     fn connect(task: &Task) -> impl Future<Output = Result<Self, Failure>>;
 
-    /// Waits for a lock without a limit. Returns an error only if retrying cannot help.
+    /// Acquires a lock. Waits without a time limit. Returns an error only if a retry cannot help.
     fn acquire(&self, name: &str) -> impl Future<Output = Result<Self::HeldLock, Failure>>;
 
-    /// The requests sent to servers so far, for libraries that count them.
-    fn sent(&self) -> RequestCounts {
+    /// The requests sent to servers so far. Libraries that do not count them return 0.
+    fn request_counts(&self) -> RequestCounts {
         RequestCounts::default()
     }
 
@@ -48,12 +48,12 @@ pub trait Library: Sized {
     fn close(self) -> impl Future<Output = ()>;
 }
 
-/// Requests about the names that clients compete for.
+/// Counts of the requests for names that clients compete for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
     /// All requests, counted once for each server.
     pub requests: u64,
-    /// The requests that shared a command with others.
+    /// The requests that shared a command with other requests.
     pub batched: u64,
 }
 
@@ -65,27 +65,27 @@ pub trait HeldLock {
     /// The remaining validity of the lock, according to the library. Zero if the lock is no longer valid.
     fn validity(&self) -> Duration;
 
-    /// Extends the lease if necessary, for libraries that do not extend leases by themselves. Called between two steps
-    /// of the work. Returns whether the lock is still held.
+    /// Extends the lease if necessary. Libraries that renew leases themselves do nothing. Called between two steps of the
+    /// work. Returns whether the lock is still held.
     fn extend_if_needed(&mut self) -> impl Future<Output = bool>;
 
-    /// Waits until the lock is lost, for libraries that report it.
+    /// Waits until the library reports that the lock is lost. Libraries that do not report it wait forever.
     fn lost(&self) -> impl Future<Output = ()>;
 
     /// Releases the lock.
     fn release(self) -> impl Future<Output = ()>;
 }
 
-/// Takes turns until the input ends.
+/// Takes turns until stdin ends.
 ///
 /// # Errors
-/// When the register or the harness cannot be reached.
+/// When the server of the registers or the harness cannot be reached.
 pub async fn work<L: Library>(task: Task) -> Result<(), Failure> {
-    let (results_of_runs, mut ended) = watch::channel(false);
+    let (end_sender, mut ended) = watch::channel(false);
     thread::spawn(move || {
-        // The harness sends nothing: it closes the input to end this client.
+        // The harness writes nothing to stdin. It closes stdin to end this client.
         let _ = io::stdin().read_to_end(&mut Vec::new());
-        let _ = results_of_runs.send(true);
+        let _ = end_sender.send(true);
     });
     let library = tokio::select! {
         library = L::connect(&task) => library?,
@@ -95,7 +95,7 @@ pub async fn work<L: Library>(task: Task) -> Result<(), Failure> {
     register.set_nodelay(true)?;
     let rng = Rng::with_seed(task.seed);
     let register = BufReader::new(register);
-    let mut worker = Worker { task, library, register, rng, turn: 0, reported: RequestCounts::default() };
+    let mut worker = Worker { task, library, register, rng, turn: 0, reported_requests: RequestCounts::default() };
     while !*ended.borrow() {
         let rest = worker.random_up_to(worker.task.rest_ms);
         tokio::select! {
@@ -116,8 +116,8 @@ struct Worker<L> {
     register: BufReader<TcpStream>,
     rng: Rng,
     turn: u32,
-    /// The counts that were already reported.
-    reported: RequestCounts,
+    /// The counts at the last report.
+    reported_requests: RequestCounts,
 }
 
 impl<L: Library> Worker<L> {
@@ -126,8 +126,8 @@ impl<L: Library> Worker<L> {
     }
 
     fn report_requests(&mut self) -> Result<(), Failure> {
-        let (sent, reported) = (self.library.sent(), self.reported);
-        self.reported = sent;
+        let (sent, reported) = (self.library.request_counts(), self.reported_requests);
+        self.reported_requests = sent;
         let (requests, batched) = (sent.requests - reported.requests, sent.batched - reported.batched);
         if requests > 0 { report_event(&Event::Sent { turn: self.turn, requests, batched }) } else { Ok(()) }
     }
@@ -143,80 +143,85 @@ impl<L: Library> Worker<L> {
             Ok(held) => held,
             Err(error) => return report_event(&Event::GaveUp { turn, at: clock::now(), why: error.to_string() }),
         };
-        // The clock is read first, so that the recorded validity may be a moment too short, but never too long.
+        // The clock is read before the validity, so that the reported end may be too early, but never too late.
         let at = clock::now();
         let until = at + held.validity().as_nanos() as u64;
-        let mut hold = HeldTurn { turn, name, held, until };
+        let mut held_turn = HeldTurn { turn, name, held, until };
         if until == at {
-            // The lease had ended before we saw it.
+            // The lease ended before the client saw it.
             report_event(&Event::Lost { turn, at })?;
-            return self.watch_ended_lease(&hold, ended).await;
+            return self.watch_ended_lease(&held_turn, ended).await;
         }
-        report_event(&Event::Granted { turn, at, until, fence: hold.held.fence() })?;
-        let done = at + busy.as_nanos() as u64;
-        while clock::now() < done && !*ended.borrow() {
-            let before = clock::now();
-            if !hold.held.extend_if_needed().await {
-                return report_event(&Event::Lost { turn, at: before });
+        report_event(&Event::Granted { turn, at, until, fence: held_turn.held.fence() })?;
+        let work_until = at + busy.as_nanos() as u64;
+        while clock::now() < work_until && !*ended.borrow() {
+            let lost_at = clock::now();
+            if !held_turn.held.extend_if_needed().await {
+                return report_event(&Event::Lost { turn, at: lost_at });
             }
-            if !self.step(&mut hold).await? {
+            if !self.step(&mut held_turn).await? {
                 report_event(&Event::Lost { turn, at: clock::now() })?;
-                return self.watch_ended_lease(&hold, ended).await;
+                return self.watch_ended_lease(&held_turn, ended).await;
             }
         }
         // Reported before the release, because another client may get the lock at once.
         report_event(&Event::Released { turn, at: clock::now() })?;
-        hold.held.release().await;
+        held_turn.held.release().await;
         Ok(())
     }
 
-    /// Polls a lease that is over for another ttl, and reports it if it becomes valid again.
+    /// Polls a lease that has ended, for another ttl. Reports if the lease becomes valid again.
     async fn watch_ended_lease(
         &self,
-        hold: &HeldTurn<L::HeldLock>,
+        held_turn: &HeldTurn<L::HeldLock>,
         ended: &watch::Receiver<bool>,
     ) -> Result<(), Failure> {
-        let until = clock::now() + Duration::from_millis(self.task.ttl_ms).as_nanos() as u64;
-        while clock::now() < until && !*ended.borrow() {
+        let watch_until = clock::now() + Duration::from_millis(self.task.ttl_ms).as_nanos() as u64;
+        while clock::now() < watch_until && !*ended.borrow() {
             sleep(POLL_INTERVAL).await;
-            if !hold.held.validity().is_zero() {
-                return report_event(&Event::Revived { turn: hold.turn, at: clock::now() });
+            if !held_turn.held.validity().is_zero() {
+                return report_event(&Event::Revived { turn: held_turn.turn, at: clock::now() });
             }
         }
         Ok(())
     }
 
-    /// Reads the register, pauses, and writes it back if there is time. Returns whether the lease is still held.
-    async fn step(&mut self, hold: &mut HeldTurn<L::HeldLock>) -> Result<bool, Failure> {
+    /// Reads the registers, pauses, and writes them back, if the lease is valid for long enough. Returns whether the lease
+    /// is still held.
+    async fn step(&mut self, held_turn: &mut HeldTurn<L::HeldLock>) -> Result<bool, Failure> {
         let pause = self.random_up_to(self.task.step_ms);
-        let left = hold.held.validity();
+        let left = held_turn.held.validity();
         if left.is_zero() {
             return Ok(false);
         }
         let has_time = left >= Duration::from_millis(self.task.margin_ms);
-        let known = if has_time { Some(self.access(hold, None).await?) } else { None };
+        let versions_read = if has_time { Some(self.access(held_turn, None).await?) } else { None };
         tokio::select! {
             biased;
-            () = hold.held.lost(), if !has_time => return Ok(false),
+            () = held_turn.held.lost(), if !has_time => return Ok(false),
             () = sleep(pause) => {}
         }
-        if let Some(known) = known {
-            // The lease may have ended during the pause. The register then has to reject the write.
-            self.access(hold, Some(known)).await?;
+        if let Some(versions_read) = versions_read {
+            // The lease may have ended during the pause. The fenced register then has to refuse the write.
+            self.access(held_turn, Some(versions_read)).await?;
         }
-        hold.report_validity()?;
+        held_turn.report_validity()?;
         Ok(true)
     }
 
-    async fn access(&mut self, hold: &HeldTurn<L::HeldLock>, write: Option<Versions>) -> Result<Versions, Failure> {
-        let (client, turn, name) = (self.task.client, hold.turn, hold.name.clone());
-        let request = Request { client, turn, name, fence: hold.held.fence(), write };
+    async fn access(
+        &mut self,
+        held_turn: &HeldTurn<L::HeldLock>,
+        write: Option<Versions>,
+    ) -> Result<Versions, Failure> {
+        let (client, turn, name) = (self.task.client, held_turn.turn, held_turn.name.clone());
+        let request = Request { client, turn, name, fence: held_turn.held.fence(), write };
         let mut line = serde_json::to_vec(&request)?;
         line.push(b'\n');
         self.register.write_all(&line).await?;
-        let mut answer = String::new();
-        self.register.read_line(&mut answer).await?;
-        Ok(serde_json::from_str(&answer)?)
+        let mut reply = String::new();
+        self.register.read_line(&mut reply).await?;
+        Ok(serde_json::from_str(&reply)?)
     }
 }
 
@@ -224,7 +229,7 @@ struct HeldTurn<H> {
     turn: u32,
     name: String,
     held: H,
-    /// The validity that was last reported.
+    /// The end of the validity that was last reported.
     until: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Short episodes with real servers: within the assumptions and beyond them.
+//! Short episodes with real servers, within the assumptions, beyond them, and with ordinary operations.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,16 +12,17 @@ use quorlock_faults::series::Series;
 use quorlock_faults::subject::{Program, Subject};
 use quorlock_faults::trial;
 
+/// How long each episode injects faults.
 const LENGTH: Duration = Duration::from_secs(12);
 /// The interval between two memory losses. It is long enough for a client to acquire a lease, even on a busy machine.
-const FORGET_EVERY: Duration = Duration::from_millis(700);
+const FLUSH_INTERVAL: Duration = Duration::from_millis(700);
 
-/// How long the servers stop. Every lease is lost in this time. It is not much longer than a ttl, because a client
-/// polls a lost lease for only one more ttl.
+/// How long the servers stop: longer than a ttl, so that every lease is lost, and shorter than two ttls, because a client
+/// polls a lost lease for only one ttl.
 const STOP_TIME: Duration = Duration::from_millis(1_200);
-const STOP_EVERY: Duration = Duration::from_millis(2_500);
+const STOP_INTERVAL: Duration = Duration::from_millis(2_500);
 
-/// The seed in `QUORLOCK_SEED`, or a random one. Printed, so that a failed test shows it.
+/// The seed in `QUORLOCK_SEED`, or a random seed. Prints it, so that the output of a failed test has it.
 fn seed() -> u64 {
     let given = std::env::var("QUORLOCK_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| fastrand::u64(..1_000_000));
@@ -30,22 +31,18 @@ fn seed() -> u64 {
 }
 
 fn findings(assumptions: Assumptions) -> Findings {
-    found_in(Subject::Quorlock, &Plan::new(seed(), assumptions, LENGTH))
+    findings_with(&program(Subject::Quorlock), &Plan::new(seed(), assumptions, LENGTH))
 }
 
 fn program(subject: Subject) -> Program {
-    let this = Path::new(env!("CARGO_BIN_EXE_quorlock-faults")).into();
-    Program::prepare(subject, this).expect("it is built already")
+    let harness = Path::new(env!("CARGO_BIN_EXE_quorlock-faults")).into();
+    Program::prepare(subject, harness).expect("it is built already")
 }
 
-fn found_in(subject: Subject, plan: &Plan) -> Findings {
-    found_of(&program(subject), plan)
-}
-
-fn found_of(program: &Program, plan: &Plan) -> Findings {
+fn findings_with(program: &Program, plan: &Plan) -> Findings {
     let contention = if program.is_uncontended { "apart" } else { "together" };
-    let path = format!("faults-{}-{}-{contention}.jsonl", program.subject, plan.assumptions);
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(path);
+    let file = format!("faults-{}-{}-{contention}.jsonl", program.subject, plan.assumptions);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(file);
     println!("history: {}", path.display());
     let records = run_episode(plan, program, &path, &Interrupt::default()).expect("the episode can be played");
     Findings::of(plan.assumptions, &records)
@@ -54,35 +51,35 @@ fn found_of(program: &Program, plan: &Plan) -> Findings {
 /// A plan in which all three servers repeatedly lose their memory at the same time.
 fn plan_with_memory_losses() -> Plan {
     let persistence = vec![Persistence::None; 3];
-    let fault = |turn| Fault {
-        at: FORGET_EVERY * turn,
+    let fault = |number| Fault {
+        at: FLUSH_INTERVAL * number,
         length: Duration::ZERO,
         target: Target::Nodes(persistence.len()),
         kind: FaultKind::Flush,
         amount: 0,
     };
-    let faults = (1..LENGTH.div_duration_f64(FORGET_EVERY) as u32).map(fault).collect();
+    let faults = (1..LENGTH.div_duration_f64(FLUSH_INTERVAL) as u32).map(fault).collect();
     Plan { seed: 1, assumptions: Assumptions::Kept, persistence: persistence.clone(), faults, length: LENGTH }
 }
 
 /// A plan in which all three servers repeatedly stop for longer than a lease is valid.
 fn plan_with_stops() -> Plan {
     let persistence = vec![Persistence::None; 3];
-    let fault = |turn| Fault {
-        at: STOP_EVERY * turn,
+    let fault = |number| Fault {
+        at: STOP_INTERVAL * number,
         length: STOP_TIME,
         target: Target::Nodes(persistence.len()),
         kind: FaultKind::Freeze,
         amount: 0,
     };
-    let faults = (1..LENGTH.div_duration_f64(STOP_EVERY) as u32).map(fault).collect();
+    let faults = (1..LENGTH.div_duration_f64(STOP_INTERVAL) as u32).map(fault).collect();
     Plan { seed: 1, assumptions: Assumptions::Kept, persistence: persistence.clone(), faults, length: LENGTH }
 }
 
 #[test]
 fn no_guarantee_is_violated_within_the_assumptions() {
     let findings = findings(Assumptions::Kept);
-    assert!(findings.grants > 0 && findings.writes > 0 && findings.batched > 0, "{findings:?}");
+    assert!(findings.grants > 0 && findings.writes > 0 && findings.batched_requests > 0, "{findings:?}");
     assert_eq!(findings.violations(Assumptions::Kept), 0, "{:#?}", findings.messages);
 }
 
@@ -94,27 +91,27 @@ fn fences_protect_the_register_beyond_the_assumptions() {
 }
 
 #[test]
-fn leases_overlap_without_quarantine() {
-    let findings = found_in(Subject::Trusting, &plan_with_memory_losses());
+fn the_judge_finds_overlaps_without_quarantine() {
+    let findings = findings_with(&program(Subject::Trusting), &plan_with_memory_losses());
     assert!(findings.overlaps > 0 && findings.bare_overwrites > 0, "the judge missed the overlaps: {findings:?}");
 }
 
 #[test]
-fn a_revived_lease_is_detected() {
-    // The clients do not compete, so that no other client acquires the lock of a lost lease.
-    let findings = found_of(&program(Subject::Reviving).uncontended(), &plan_with_stops());
-    assert!(findings.losses > 0 && findings.revived > 0, "the judge missed the revived leases: {findings:?}");
+fn the_judge_finds_revived_leases() {
+    // The clients do not compete: a lost lease can be revived only if no other client acquires its lock.
+    let findings = findings_with(&program(Subject::Reviving).uncontended(), &plan_with_stops());
+    assert!(findings.losses > 0 && findings.revived_leases > 0, "the judge missed the revived leases: {findings:?}");
     assert!(
-        findings.violations(Assumptions::Kept) >= findings.revived,
+        findings.violations(Assumptions::Kept) >= findings.revived_leases,
         "revived leases count as violations: {findings:?}"
     );
     // With the rule that lost is final, the same faults cause no violation.
-    let findings = found_of(&program(Subject::Quorlock).uncontended(), &plan_with_stops());
+    let findings = findings_with(&program(Subject::Quorlock).uncontended(), &plan_with_stops());
     assert!(findings.losses > 0, "{findings:?}");
     assert_eq!(findings.violations(Assumptions::Kept), 0, "{:#?}", findings.messages);
 }
 
-/// The programs of a run. Builds the command-line tool if it is missing. `./x test` builds it before the tests.
+/// The programs of the episodes. Builds `quorlock` if it is missing. `./x test` builds it before the tests.
 fn programs() -> Programs {
     let harness = Path::new(env!("CARGO_BIN_EXE_quorlock-faults"));
     Programs::next_to(harness).unwrap_or_else(|_| {
@@ -126,14 +123,14 @@ fn programs() -> Programs {
     })
 }
 
-fn found_in_series(series: Series, kinds: &[FaultKind]) -> Findings {
-    let fault = |(turn, kind): (u32, &FaultKind)| {
-        let is_stop =
+fn findings_in_series(series: Series, kinds: &[FaultKind]) -> Findings {
+    let fault = |(second, kind): (u32, &FaultKind)| {
+        let has_end =
             matches!(kind, FaultKind::StopWrapper | FaultKind::StopGuard | FaultKind::StopBoth | FaultKind::Replica);
-        let length = if is_stop { trial::TTL * 2 } else { Duration::ZERO };
+        let length = if has_end { trial::TTL * 2 } else { Duration::ZERO };
         let target =
             if matches!(kind, FaultKind::Backup | FaultKind::Replica) { Target::Node(0) } else { Target::Holder };
-        Fault { at: Duration::from_secs(1) * turn, length, target, kind: *kind, amount: 0 }
+        Fault { at: Duration::from_secs(1) * second, length, target, kind: *kind, amount: 0 }
     };
     let faults = (1..).zip(kinds).map(fault).collect();
     let plan = Plan {
@@ -153,20 +150,20 @@ fn found_in_series(series: Series, kinds: &[FaultKind]) -> Findings {
 }
 
 #[test]
-fn a_backup_and_a_replica_of_one_node_cost_no_run_its_lock() {
-    let findings = found_in_series(Series::Operations, &[FaultKind::Backup, FaultKind::Replica]);
+fn no_run_loses_its_lock_through_a_backup_or_a_replica_of_one_node() {
+    let findings = findings_in_series(Series::Operations, &[FaultKind::Backup, FaultKind::Replica]);
     assert_eq!(Series::Operations.violations(&findings), 0, "{:#?}", findings.messages);
 }
 
 #[test]
 fn the_command_of_a_killed_wrapper_ends_before_another_begins() {
-    let findings = found_in_series(Series::Processes, &[FaultKind::KillWrapper, FaultKind::KillWrapper]);
+    let findings = findings_in_series(Series::Processes, &[FaultKind::KillWrapper, FaultKind::KillWrapper]);
     assert_eq!(Series::Processes.violations(&findings), 0, "{:#?}", findings.messages);
 }
 
 #[test]
-fn a_command_without_wrapper_and_guard_outlives_its_lease() {
-    let findings = found_in_series(Series::Stopped, &[FaultKind::StopBoth]);
+fn a_command_whose_wrapper_and_guard_are_stopped_outlives_its_lease() {
+    let findings = findings_in_series(Series::Stopped, &[FaultKind::StopBoth]);
     assert!(findings.overlaps > 0 && findings.bare_overwrites > 0, "the judge missed the overlap: {findings:?}");
     assert_eq!(
         Series::Stopped.violations(&findings),

@@ -74,7 +74,7 @@ fn a_master_behind_sentinels_works_as_a_node() {
     let dead_sentinel = RedisServer::start();
     dead_sentinel.kill();
     let (dead_addr, live_addr) = (dead_sentinel.addr().to_string(), sentinels.sentinel.addr());
-    let user = TrustingUser::new(sentinels.url_among(&[&dead_addr]));
+    let user = TrustingUser::new(sentinels.url_after(&[&dead_addr]));
     let title = format!("redis+sentinel://{dead_addr},{live_addr}/testkit");
     user.assert_commands_work(&title);
     sentinels.fail_over();

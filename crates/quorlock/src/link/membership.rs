@@ -144,7 +144,7 @@ impl Membership {
             let verb = if count == 1 { "has" } else { "have" };
             let others = format!("{count} of {nodes} nodes {verb} not answered ({})", missing.join(", "));
             return Admission::Wait(if members.len() < self.quorum.majority() {
-                format!("{others}; this node needs no action")
+                format!("{others}; this node itself is reachable")
             } else {
                 format!(
                     "{others}, and the nodes that have answered do not form a cluster yet: to found one, every node must answer"
@@ -157,8 +157,9 @@ impl Membership {
         let mut affiliation = members.iter().filter_map(|member| member.affiliation.as_ref());
         if !affiliation.all(|affiliation| affiliation.founders == founders) {
             return Admission::Refused(
-                "no majority of the nodes belongs to the same cluster, because some nodes belong to other clusters or \
-                 have lost their memory: if no lock can be outstanding, create a new cluster with `quorlock nodes init`"
+                "it cannot vote, because no majority of the nodes belongs to one cluster (some nodes have lost their \
+                 memory, or belong to other clusters); if no lock can be outstanding, create a new cluster with \
+                 `quorlock nodes init`"
                     .into(),
             );
         }

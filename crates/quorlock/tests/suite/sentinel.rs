@@ -26,7 +26,7 @@ async fn wait_until_voting(client: &Client) {
 
 #[tokio::test]
 async fn fences_grow_across_a_failover_and_a_replicated_lease_survives() {
-    let sentinels = Sentinels::builder().replicas(1).patience(DEAD_AFTER).start();
+    let sentinels = Sentinels::builder().replicas(1).down_after(DEAD_AFTER).start();
     let client = connect(&sentinels).await;
     let lease = client.lock("kept").acquire().await.unwrap();
     let first_lease = client.lock("next").acquire().await.unwrap();
@@ -48,7 +48,7 @@ async fn fences_grow_across_a_failover_and_a_replicated_lease_survives() {
 
 #[tokio::test]
 async fn a_lease_that_was_not_replicated_is_lost_and_the_next_lease_has_a_higher_fence() {
-    let sentinels = Sentinels::builder().replicas(1).patience(DEAD_AFTER).start();
+    let sentinels = Sentinels::builder().replicas(1).down_after(DEAD_AFTER).start();
     let client = connect(&sentinels).await;
     let lease = client.lock("missed").acquire().await.unwrap();
     let fence = lease.fence().unwrap();
@@ -114,14 +114,14 @@ async fn a_client_notices_a_failover_after_the_sentinel_has_restarted() {
 async fn a_client_notices_a_failover_while_one_sentinel_is_frozen() {
     let sentinels = Sentinels::builder().replicas(1).start();
     let second_sentinel = sentinels.start_another();
-    let url = sentinels.url_among(&[&second_sentinel.addr().to_string()]);
+    let url = sentinels.url_after(&[&second_sentinel.addr().to_string()]);
     // At first, the client can subscribe only to the sentinel that is not frozen.
     second_sentinel.freeze();
     let client = long_timeouts::builder().max_clock_skew(MAX_CLOCK_SKEW).nodes([url]).connect().await.unwrap();
     wait_until_voting(&client).await;
     second_sentinel.thaw();
     sentinels.sentinel.freeze();
-    assert_uses_new_master(&sentinels, &client, || sentinels.fail_over_by(&second_sentinel)).await;
+    assert_uses_new_master(&sentinels, &client, || sentinels.fail_over_through(&second_sentinel)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -183,7 +183,7 @@ async fn one_sentinel_of_several_is_enough_and_passwords_are_used() {
     frozen_sentinel.freeze();
     let unusable_addrs = [&dead_sentinel, &frozen_sentinel].map(|server| server.addr().to_string());
     let other_sentinel_addr = other_master.sentinel.addr().to_string();
-    let url = sentinels.url_among(&[&unusable_addrs[0], &unusable_addrs[1]]);
+    let url = sentinels.url_after(&[&unusable_addrs[0], &unusable_addrs[1]]);
     let client = long_timeouts::builder().nodes([&url]).connect().await.unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();
     let (title, _) = &client.nodes()[0];

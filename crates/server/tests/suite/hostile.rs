@@ -12,7 +12,7 @@ use crate::service::{Service, log};
 
 /// Sends these bytes, and returns everything that the service sends until it closes the connection.
 fn send(service: &Service, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(service.socket()).unwrap();
+    let mut stream = TcpStream::connect(service.host_and_port()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     // The service may close the connection before it has read everything.
     let _ = stream.write_all(bytes);
@@ -87,7 +87,7 @@ fn every_malformed_input_gets_an_answer_or_a_closed_connection() {
 fn connections_are_limited_for_each_address() {
     let service = Service::with_settings(|config| config.limits.connections_per_client = 3);
     let request = b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n";
-    let mut streams: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(service.socket()).unwrap()).collect();
+    let mut streams: Vec<TcpStream> = (0..3).map(|_| TcpStream::connect(service.host_and_port()).unwrap()).collect();
     for stream in &mut streams {
         stream.write_all(request).unwrap();
         let mut answer = [0; 12];
@@ -115,7 +115,7 @@ fn a_service_without_authentication_refuses_dns_rebinding() {
     };
     let service = Service::start();
     for path in ["/v1/locks", "/", "/openapi.json", "/metrics"] {
-        for host in ["localhost", service.socket()] {
+        for host in ["localhost", service.host_and_port()] {
             assert_eq!(status_for(&service, host, path), "200", "{host} {path}");
         }
         assert_eq!(status_for(&service, "evil.example", path), "403", "{path}");
@@ -140,7 +140,7 @@ fn slow_clients_are_disconnected_and_do_not_delay_other_clients() {
         (config.limits.idle_timeout, config.limits.read_timeout) = (Duration::from_secs(5), Duration::from_secs(5));
     });
     let connect_and_send = |bytes: &[u8]| {
-        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        let mut stream = TcpStream::connect(service.host_and_port()).unwrap();
         stream.write_all(bytes).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
         stream
@@ -177,7 +177,7 @@ fn a_client_that_does_not_read_is_disconnected() {
         service.lock(&json!({"names": names, "ttl_ms": 60_000})).expect(201);
     }
     let connect_and_send = |bytes: &[u8]| {
-        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        let mut stream = TcpStream::connect(service.host_and_port()).unwrap();
         stream.write_all(bytes).unwrap();
         stream
     };

@@ -103,7 +103,7 @@ fn a_repeated_shared_request_gets_the_same_hold_while_a_writer_waits() {
 #[test]
 fn a_request_that_is_repeated_after_a_lost_reply_gets_the_same_hold() {
     let (_nodes, [first_replica, second_replica]) = replicas();
-    let unread_reply = first_replica.lock_unheard(&request(0));
+    let unread_reply = first_replica.lock_without_answer(&request(0));
     eventually("the lease is granted", || count_entries(&second_replica) == 1);
     let fence_of_hold = second_replica.status("a")["fence"].clone();
     // The replica dies before the reply is read.
@@ -119,7 +119,7 @@ fn a_request_that_is_repeated_after_a_lost_reply_gets_the_same_hold() {
 #[test]
 fn a_caller_without_a_reply_can_release_by_its_key() {
     let (_nodes, [first_replica, second_replica]) = replicas();
-    let unread_reply = first_replica.lock_unheard(&request(0));
+    let unread_reply = first_replica.lock_without_answer(&request(0));
     eventually("the lease is granted", || count_entries(&second_replica) == 1);
     drop((first_replica, unread_reply));
     second_replica.post("/v1/leases/release", &json!({"name": "a", "key": KEY})).expect(204);

@@ -133,7 +133,7 @@ fn an_unknown_path_method_or_parameter_is_refused() {
 fn the_openapi_document_has_the_authentication_schemes_and_every_status() {
     let service = Service::start();
     let document = service.get("/openapi.json").expect(200);
-    assert_eq!((document.kind.as_str(), &document.body["openapi"]), ("application/json", &json!("3.1.0")));
+    assert_eq!((document.content_type.as_str(), &document.body["openapi"]), ("application/json", &json!("3.1.0")));
     let document = document.body;
     let schemes = &document["components"]["securitySchemes"];
     assert_eq!(

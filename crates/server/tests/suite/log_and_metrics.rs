@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use quorlock_testkit::eventually;
-use quorlock_testkit::http::{Answer, Events, agent, answer, patiently};
+use quorlock_testkit::http::{Answer, Events, agent, answer, retry_while_nodes_are_late};
 use serde_json::{Value, json};
 
 use crate::service::{Nodes, Service, log};
@@ -24,7 +24,7 @@ fn assert_no_secret_is_shown(service: &Service) {
     let keyed_lease = service.lock(&json!({"name": "b", "key": KEY})).expect(201);
     let owned_lease = service.lock(&json!({"name": "c", "owner": OWNER})).expect(201);
     let streamed_lease = service.wait(&json!({"name": "d"})).until("granted").data;
-    let streamed_lease = Answer { status: 200, kind: String::new(), body: streamed_lease };
+    let streamed_lease = Answer { status: 200, content_type: String::new(), body: streamed_lease };
     let leases = [&granted, &keyed_lease, &owned_lease, &streamed_lease];
     service.lock(&json!({"name": "a", "wait_ms": 50})).problem(409, "wait-timeout");
     let events = service.follow(None).until("snapshot").data.to_string();
@@ -106,7 +106,7 @@ fn a_disconnect_is_logged_and_counted() {
     for (count, accept) in [(1, "application/json"), (2, "text/event-stream")] {
         let id = format!("disconnect-{count}");
         let body = json!({"name": "a", "wait_ms": 600_000}).to_string();
-        let mut stream = std::net::TcpStream::connect(service.socket()).unwrap();
+        let mut stream = std::net::TcpStream::connect(service.host_and_port()).unwrap();
         write!(
             stream,
             "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\nx-request-id: {id}\r\n\
@@ -134,7 +134,7 @@ fn metrics_are_in_prometheus_format_and_name_no_lock() {
         attempts += 1;
         service.post_once("/v1/leases/renew", &granted.lease())
     };
-    patiently(&mut renew).expect(200);
+    retry_while_nodes_are_late(&mut renew).expect(200);
     let renewals = format!("quorlock_http_request_duration_seconds_count{{call=\"/v1/leases/renew\"}} {attempts}");
     service.release(&granted);
     service.get("/no-such-call-as-this").problem(404, "not-found");
@@ -143,7 +143,7 @@ fn metrics_are_in_prometheus_format_and_name_no_lock() {
     stream.until("queued");
     eventually("the node votes", || service.get("/metrics").body.as_str().unwrap().contains("quorlock_nodes_voting 1"));
     let metrics = service.get("/metrics").expect(200);
-    assert!(metrics.kind.starts_with("application/openmetrics-text"));
+    assert!(metrics.content_type.starts_with("application/openmetrics-text"));
     let text = metrics.body.as_str().unwrap();
     for line in [
         "quorlock_http_requests_total{call=\"/v1/leases\",method=\"POST\",status=\"201\"} 2",

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use quorlock_testkit::eventually;
-use quorlock_testkit::http::{agent, answer, patiently};
+use quorlock_testkit::http::{agent, answer, retry_while_nodes_are_late};
 use serde_json::{Value, json};
 
 use crate::service::{LONG_TTL_MS, Nodes};
@@ -19,7 +19,9 @@ fn a_thousand_waiters_of_one_name_are_all_served() {
     let holders = AtomicUsize::new(0);
     let acquire_and_release = || {
         let agent = agent(None);
-        let post = |path: &str, body: &Value| patiently(|| answer(agent.post(service.url(path)).send_json(body)));
+        let post = |path: &str, body: &Value| {
+            retry_while_nodes_are_late(|| answer(agent.post(service.url(path)).send_json(body)))
+        };
         let request = json!({"name": "a", "wait_ms": 600_000, "ttl_ms": LONG_TTL_MS});
         let granted = post("/v1/leases", &request).expect(201);
         assert_eq!(holders.fetch_add(1, Ordering::SeqCst), 0, "two clients hold the lock");
@@ -78,7 +80,7 @@ fn ten_thousand_leases_are_held_renewed_listed_and_released() {
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let is_truncated = loop {
         let event = events.next().unwrap();
-        match event.what.as_str() {
+        match event.name.as_str() {
             "snapshot" => seen.extend(event.data["locks"].as_array().unwrap().iter().map(name_of)),
             "lock" => seen.extend([name_of(&event.data)]),
             "look" if event.data["trouble"].is_null() && seen.len() >= LEASES => {

@@ -174,7 +174,7 @@ fn a_head_request_gets_only_the_headers() {
         let head = agent(None).head(service.url(path)).call().unwrap();
         assert_eq!(head.status(), 200, "{path}");
         let get = service.get(path).expect(200);
-        assert_eq!(head.headers()["content-type"], get.kind, "{path}");
+        assert_eq!(head.headers()["content-type"], get.content_type, "{path}");
         assert_eq!(head.into_body().read_to_string().unwrap(), "", "{path}");
     }
 }
@@ -257,16 +257,16 @@ fn an_event_stream_resumes_after_the_last_event_id() {
     service.lock(&json!({"name": "meanwhile"})).expect(201);
     let mut resumed_stream = service.follow(Some(&last_id));
     let mut event = resumed_stream.next().unwrap();
-    while ["look", "nodes"].contains(&event.what.as_str()) {
+    while ["look", "nodes"].contains(&event.name.as_str()) {
         event = resumed_stream.next().unwrap();
     }
     assert_eq!(
-        (event.what.as_str(), &event.data["name"]),
+        (event.name.as_str(), &event.data["name"]),
         ("lock", &json!("meanwhile")),
         "the stream must resume without a snapshot"
     );
     let mut new_stream = service.follow(Some("0000000000000001-7"));
-    assert_eq!(new_stream.next().unwrap().what, "snapshot");
+    assert_eq!(new_stream.next().unwrap().name, "snapshot");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn a_stream_reports_the_position_the_holder_and_the_grant() {
             break event;
         }
     };
-    assert!(["holder", "position"].contains(&moved_event.what.as_str()), "{moved_event:?}");
+    assert!(["holder", "position"].contains(&moved_event.name.as_str()), "{moved_event:?}");
     let lease = json!({"name": "a", "lease_id": grant["lease_id"]});
     service.post("/v1/leases/release", &lease).expect(204);
     assert!(second_stream.until("granted").data["fence"].as_u64() > grant["fence"].as_u64());
@@ -71,7 +71,7 @@ fn a_stream_whose_wait_times_out_reports_the_timeout() {
 fn a_stream_grants_a_free_lock_at_once() {
     let service = Service::start();
     let event = service.wait(&json!({"name": "a"})).next().unwrap();
-    assert_eq!((event.what.as_str(), &event.data["name"]), ("granted", &json!("a")));
+    assert_eq!((event.name.as_str(), &event.data["name"]), ("granted", &json!("a")));
 }
 
 /// A pipelined request: it is sent before the reply to the previous request.
@@ -97,7 +97,7 @@ fn a_disconnected_waiter_leaves_the_queue_on_every_node() {
     for (accept, pipelined) in
         [("*/*", ""), ("*/*", "\r\n"), ("*/*", PIPELINED_REQUEST), ("text/event-stream", PIPELINED_REQUEST)]
     {
-        let mut waiter = TcpStream::connect(service.socket()).unwrap();
+        let mut waiter = TcpStream::connect(service.host_and_port()).unwrap();
         write!(
             waiter,
             "POST /v1/leases HTTP/1.1\r\nhost: localhost\r\naccept: {accept}\r\ncontent-type: application/json\r\n\

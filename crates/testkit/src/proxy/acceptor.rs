@@ -1,4 +1,4 @@
-//! The proxy's thread: accepts connections, and passes control calls to them.
+//! The thread of a proxy: accepts connections, and passes changes to them.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -10,10 +10,11 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::watch;
 
 use super::client::Client;
-use super::connection::{self, Modes, Order, Ordered};
+use super::connection::{self, Modes, Order, OrderWithSender};
 use super::counters::Counters;
-use super::loss::{Chances, Loss};
+use super::loss::{Loss, LossRng};
 
+/// A change of the proxy, with the sender to drop when the change has been applied.
 pub(super) struct Control {
     pub(super) change: Change,
     pub(super) done: Sender<()>,
@@ -34,19 +35,18 @@ pub(super) enum Change {
 
 pub(super) struct Acceptor {
     server: SocketAddr,
-    refuse: bool,
+    is_refusing: bool,
     modes: watch::Sender<Modes>,
-    connections: Vec<UnboundedSender<Ordered>>,
+    connections: Vec<UnboundedSender<OrderWithSender>>,
     counters: Arc<Counters>,
 }
 
 impl Acceptor {
     pub(super) fn new(server: SocketAddr, counters: Arc<Counters>) -> Self {
-        Self { server, refuse: false, modes: watch::Sender::default(), connections: Vec::new(), counters }
+        Self { server, is_refusing: false, modes: watch::Sender::default(), connections: Vec::new(), counters }
     }
 
-    /// Returns when the proxy is dropped. The runtime then drops, and closes,
-    /// all connections.
+    /// Serves until the proxy is dropped. The runtime then drops all connections, which closes them.
     pub(super) fn run(self, listener: TcpListener, controls: UnboundedReceiver<Control>) {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -57,12 +57,12 @@ impl Acceptor {
 
     async fn serve(mut self, listener: TcpListener, mut controls: UnboundedReceiver<Control>) {
         listener.set_nonblocking(true).expect("a listener can be made non-blocking");
-        let copy = listener.try_clone().expect("a listener can be copied");
-        let incoming = tokio::net::TcpListener::from_std(copy).expect("the runtime can watch a listener");
+        let listener_copy = listener.try_clone().expect("a listener can be copied");
+        let incoming = tokio::net::TcpListener::from_std(listener_copy).expect("the runtime can watch a listener");
         loop {
             tokio::select! {
                 accepted = incoming.accept() => {
-                    // A client may go away before it is accepted.
+                    // Fails if the client closed its connection before it was accepted.
                     if let Ok((client, _)) = accepted {
                         self.admit(client);
                     }
@@ -76,9 +76,8 @@ impl Acceptor {
         }
     }
 
-    /// Accepts the clients that connected before a control call, because the call
-    /// applies to them. Asks the kernel directly: the runtime may not have been
-    /// notified yet.
+    /// Accepts the clients that connected before a change, because the change applies to them. Asks the kernel directly,
+    /// because the runtime may not know about them yet.
     fn admit_waiting(&mut self, listener: &TcpListener) {
         while let Ok((client, _)) = listener.accept() {
             client.set_nonblocking(true).expect("a stream can be made non-blocking");
@@ -87,8 +86,8 @@ impl Acceptor {
     }
 
     fn admit(&mut self, client: TcpStream) {
-        if self.refuse {
-            self.counters.refused.add(1);
+        if self.is_refusing {
+            self.counters.refused_connections.add(1);
             drop(client);
             return;
         }
@@ -97,8 +96,8 @@ impl Acceptor {
         self.connections.push(sender);
         let client = Client::new(client, Arc::clone(&self.counters));
         let modes = self.modes.subscribe();
-        let chances = Chances::new(self.counters.connections.get());
-        tokio::spawn(connection::run(client, self.server, modes, orders, chances));
+        let loss_rng = LossRng::new(self.counters.connections.get());
+        tokio::spawn(connection::run(client, self.server, modes, orders, loss_rng));
     }
 
     fn apply(&mut self, Control { change, done }: Control) {
@@ -110,14 +109,14 @@ impl Acceptor {
             Change::Lose(loss) => modes.send_modify(|modes| modes.loss = loss),
             Change::Hold(on) => modes.send_modify(|modes| modes.hold = on),
             Change::Delay(delay) => modes.send_modify(|modes| modes.delay = delay),
-            Change::Refuse(on) => self.refuse = on,
+            Change::Refuse(on) => self.is_refusing = on,
             Change::Retarget(server) => self.server = server,
-            Change::CutAfterRequests(n) => self.counters.reads_to_cut.set(n),
+            Change::CutAfterRequests(count) => self.counters.requests_to_cut.set(count),
             Change::Order(order) => {
                 for connection in &self.connections {
                     let done = done.clone();
-                    // A connection that has ended has nothing left to do.
-                    let _ = connection.send(Ordered { order, done });
+                    // Fails if the connection has ended. The change does not apply to it.
+                    let _ = connection.send(OrderWithSender { order, done });
                 }
             }
         }

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::counters::Counters;
 
-/// The client's socket. It counts as open while this value exists.
+/// The client's socket. The connection counts as open while this value exists.
 pub(super) struct Client {
     pub(super) stream: TcpStream,
     pub(super) counters: Arc<Counters>,
@@ -19,13 +19,13 @@ impl Client {
         // If the client has closed the connection, the next read reports it.
         let _ = stream.set_nodelay(true);
         counters.connections.add(1);
-        counters.open.add(1);
+        counters.open_connections.add(1);
         Self { stream, counters }
     }
 
-    /// The bytes that the client has sent and the proxy has not read. Asks the
-    /// kernel directly: the runtime may not have been notified yet.
-    pub(super) fn unread(&self) -> Vec<u8> {
+    /// Reads the bytes that the client has sent so far. Asks the kernel directly, because the runtime may not know about
+    /// them yet.
+    pub(super) fn read_all_sent(&self) -> Vec<u8> {
         let mut sent = Vec::new();
         let mut bytes = [0; 4096];
         while let Ok((n @ 1.., _)) = recv(&self.stream, &mut bytes, RecvFlags::DONTWAIT) {
@@ -37,7 +37,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.counters.open.subtract(1);
+        self.counters.open_connections.subtract(1);
     }
 }
 

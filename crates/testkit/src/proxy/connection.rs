@@ -16,13 +16,14 @@ use tokio::time::{Instant, sleep_until};
 use super::client::{Client, reset};
 use super::counters::Counters;
 use super::lane::Lane;
-use super::loss::{Chances, Fate, Loss};
+use super::loss::{Fate, Loss, LossRng};
 use super::pushes::PushFilter;
 
 const READ_SIZE: usize = 64 * 1024;
 
+/// The settings of all connections.
 #[derive(Clone, Copy, Default)]
-#[expect(clippy::struct_excessive_bools, reason = "switches, each with a call of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch with its own method of `Proxy`")]
 pub(super) struct Modes {
     pub(super) drop_replies: bool,
     pub(super) drop_requests: bool,
@@ -32,6 +33,7 @@ pub(super) struct Modes {
     pub(super) delay: Duration,
 }
 
+/// A change that each connection applies once.
 #[derive(Clone, Copy)]
 pub(super) enum Order {
     Cut,
@@ -41,8 +43,8 @@ pub(super) enum Order {
     Deliver,
 }
 
-/// A control call, with the sender to drop once the connection has applied it.
-pub(super) struct Ordered {
+/// An order, with the sender to drop when the connection has applied the order.
+pub(super) struct OrderWithSender {
     pub(super) order: Order,
     pub(super) done: Sender<()>,
 }
@@ -52,12 +54,12 @@ enum Phase {
     Open,
     /// The next request is stranded.
     StrandNext,
-    /// The last request before a cut is on its way.
+    /// The last request before a reset is on its way to the server.
     CutWhenSent,
-    /// The client side is closed, and its requests wait for delivery.
+    /// The client side is closed, and the client's requests are stranded.
     Stranded,
-    /// The client side is closed, and the proxy writes its requests. An orderly
-    /// close of the server's side makes sure that the server executes all of them.
+    /// The client side is closed, and the proxy writes the client's requests to the server. Then it closes the server side
+    /// without a reset, so that the server executes all of them.
     Delivering,
 }
 
@@ -67,14 +69,16 @@ struct Connection {
     up: Lane,
     down: Lane,
     phase: Phase,
-    half_closed: bool,
-    /// The direction to the client is closed.
-    mute: bool,
-    delivered: Vec<Sender<()>>,
+    /// Whether the direction to the server is closed.
+    is_up_closed: bool,
+    /// Whether the direction to the client is closed.
+    is_down_closed: bool,
+    /// The senders to drop when the stranded requests are written.
+    delivery_senders: Vec<Sender<()>>,
     modes: Modes,
-    chances: Chances,
-    /// A message was lost and will not be sent again.
-    broken: bool,
+    loss_rng: LossRng,
+    /// Whether the connection must be reset, because a message was lost and will not be sent again.
+    must_reset: bool,
     push_filter: PushFilter,
     counters: Arc<Counters>,
 }
@@ -83,16 +87,16 @@ enum Event {
     ClientReadable,
     ServerReadable,
     Flush,
-    Ordered(Option<Ordered>),
+    Order(Option<OrderWithSender>),
 }
 
-/// Carries bytes until both sides are done or the connection is cut.
+/// Forwards bytes until both sides have ended or the connection is reset.
 pub(super) async fn run(
     client: Client,
     server: SocketAddr,
     mut modes: watch::Receiver<Modes>,
-    mut orders: UnboundedReceiver<Ordered>,
-    chances: Chances,
+    mut orders: UnboundedReceiver<OrderWithSender>,
+    loss_rng: LossRng,
 ) {
     let mut early_orders = Vec::new();
     let connect = TcpStream::connect(server);
@@ -114,7 +118,7 @@ pub(super) async fn run(
         }
     };
     let _ = server.set_nodelay(true);
-    let mut connection = Connection::new(client, server, chances);
+    let mut connection = Connection::new(client, server, loss_rng);
     connection.modes = *modes.borrow_and_update();
     for ordered in early_orders {
         connection.apply_order(ordered);
@@ -123,19 +127,19 @@ pub(super) async fn run(
         let event = tokio::select! {
             event = connection.event() => event,
             _ = modes.changed() => Event::Flush,
-            ordered = orders.recv() => Event::Ordered(ordered),
+            ordered = orders.recv() => Event::Order(ordered),
         };
         connection.modes = *modes.borrow_and_update();
         match event {
             Event::ClientReadable => connection.read_client(),
             Event::ServerReadable => connection.read_server(),
             Event::Flush => {}
-            Event::Ordered(None) => return,
-            Event::Ordered(Some(ordered)) => {
-                let stranded = matches!(connection.phase, Phase::Stranded | Phase::Delivering);
-                if matches!(ordered.order, Order::Cut) && !stranded {
+            Event::Order(None) => return,
+            Event::Order(Some(ordered)) => {
+                let has_stranded = matches!(connection.phase, Phase::Stranded | Phase::Delivering);
+                if matches!(ordered.order, Order::Cut) && !has_stranded {
                     connection.cut();
-                    // The caller may continue only when the sockets are closed.
+                    // The sockets must be closed before the caller of the proxy continues.
                     drop(connection);
                     drop(ordered);
                     return;
@@ -143,7 +147,7 @@ pub(super) async fn run(
                 connection.apply_order(ordered);
             }
         }
-        if connection.broken {
+        if connection.must_reset {
             connection.cut();
             return;
         }
@@ -151,7 +155,7 @@ pub(super) async fn run(
 }
 
 impl Connection {
-    fn new(client: Client, server: TcpStream, chances: Chances) -> Self {
+    fn new(client: Client, server: TcpStream, loss_rng: LossRng) -> Self {
         let counters = Arc::clone(&client.counters);
         Self {
             client: Some(client),
@@ -159,12 +163,12 @@ impl Connection {
             up: Lane::default(),
             down: Lane::default(),
             phase: Phase::Open,
-            half_closed: false,
-            mute: false,
-            delivered: Vec::new(),
+            is_up_closed: false,
+            is_down_closed: false,
+            delivery_senders: Vec::new(),
             modes: Modes::default(),
-            chances,
-            broken: false,
+            loss_rng,
+            must_reset: false,
             push_filter: PushFilter::default(),
             counters,
         }
@@ -172,15 +176,15 @@ impl Connection {
 
     /// Waits until there is something to read or to write.
     async fn event(&self) -> Event {
-        let reads_client = !self.up.ended && self.phase != Phase::CutWhenSent;
+        let reads_client = !self.up.is_ended && self.phase != Phase::CutWhenSent;
         let client = self.client.as_ref().map(|client| &client.stream);
         let may_write = self.may_write();
         let due = [&self.up, &self.down].into_iter().filter_map(Lane::next_due).min();
         tokio::select! {
             () = readable(client), if reads_client => Event::ClientReadable,
-            () = readable(Some(&self.server)), if !self.down.ended => Event::ServerReadable,
-            () = writable(client), if may_write && self.down.blocked => Event::Flush,
-            () = writable(Some(&self.server)), if may_write && self.up.blocked => Event::Flush,
+            () = readable(Some(&self.server)), if !self.down.is_ended => Event::ServerReadable,
+            () = writable(client), if may_write && self.down.is_blocked => Event::Flush,
+            () = writable(Some(&self.server)), if may_write && self.up.is_blocked => Event::Flush,
             () = sleep(due), if may_write => Event::Flush,
             () = pending() => Event::Flush,
         }
@@ -199,13 +203,13 @@ impl Connection {
         let Some(client) = &self.client else { return };
         let mut bytes = vec![0; READ_SIZE];
         match client.stream.try_read(&mut bytes) {
-            Ok(0) => self.up.ended = true,
+            Ok(0) => self.up.is_ended = true,
             Ok(n) => {
                 bytes.truncate(n);
                 self.take_request(bytes);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.up.ended = true,
+            Err(_) => self.up.is_ended = true,
         }
     }
 
@@ -214,16 +218,16 @@ impl Connection {
             self.counters.dropped_up.add(bytes.len());
             return;
         }
-        let Fate::Arrives(late) = self.chances.fate(self.modes.loss) else {
+        let Fate::Arrives(extra_delay) = self.loss_rng.fate(self.modes.loss) else {
             self.counters.dropped_up.add(bytes.len());
-            self.broken = true;
+            self.must_reset = true;
             return;
         };
         self.counters.held_up.add(bytes.len());
-        self.up.push(bytes, self.modes.delay + late);
+        self.up.push(bytes, self.modes.delay + extra_delay);
         if self.phase == Phase::StrandNext {
             self.strand();
-        } else if self.phase == Phase::Open && self.counters.read_ends_in_cut() {
+        } else if self.phase == Phase::Open && self.counters.must_cut_after_request() {
             self.phase = Phase::CutWhenSent;
         }
     }
@@ -231,25 +235,25 @@ impl Connection {
     fn read_server(&mut self) {
         let mut bytes = vec![0; READ_SIZE];
         match self.server.try_read(&mut bytes) {
-            Ok(0) => self.down.ended = true,
+            Ok(0) => self.down.is_ended = true,
             Ok(n) => {
                 bytes.truncate(n);
                 self.take_reply(bytes);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(_) => self.down.ended = true,
+            Err(_) => self.down.is_ended = true,
         }
     }
 
     fn take_reply(&mut self, bytes: Vec<u8>) {
-        let lost = self.client.is_none() || self.mute || self.phase == Phase::CutWhenSent;
-        if lost || self.modes.drop_replies {
+        let cannot_reach_client = self.client.is_none() || self.is_down_closed || self.phase == Phase::CutWhenSent;
+        if cannot_reach_client || self.modes.drop_replies {
             self.counters.dropped_down.add(bytes.len());
             return;
         }
-        let Fate::Arrives(late) = self.chances.fate(self.modes.loss) else {
+        let Fate::Arrives(extra_delay) = self.loss_rng.fate(self.modes.loss) else {
             self.counters.dropped_down.add(bytes.len());
-            self.broken = true;
+            self.must_reset = true;
             return;
         };
         let bytes = if self.modes.drop_pushes {
@@ -261,28 +265,28 @@ impl Connection {
             all.extend(bytes);
             all
         };
-        self.down.push(bytes, self.modes.delay + late);
+        self.down.push(bytes, self.modes.delay + extra_delay);
     }
 
     /// Writes the bytes that can be written now. Returns whether the connection is over.
     fn advance(&mut self) -> bool {
         if !self.may_write() {
-            return self.phase == Phase::Stranded && self.down.ended;
+            return self.phase == Phase::Stranded && self.down.is_ended;
         }
         let waiting = self.up.len();
-        let even_early = self.phase == Phase::Delivering;
-        let server_gone = self.up.flush(&self.server, even_early).is_err();
-        self.counters.up.add(waiting - self.up.len());
-        if server_gone {
+        let ignores_delay = self.phase == Phase::Delivering;
+        let has_server_closed = self.up.flush(&self.server, ignores_delay).is_err();
+        self.counters.bytes_up.add(waiting - self.up.len());
+        if has_server_closed {
             // Bytes that the server sent before it closed still go to the client.
             self.up.clear();
         }
         self.counters.held_up.subtract(waiting - self.up.len());
         if let Some(client) = &self.client {
             let waiting = self.down.len();
-            let client_gone = self.down.flush(&client.stream, false).is_err();
-            self.counters.down.add(waiting - self.down.len());
-            if client_gone {
+            let has_client_closed = self.down.flush(&client.stream, false).is_err();
+            self.counters.bytes_down.add(waiting - self.down.len());
+            if has_client_closed {
                 // Requests that the client sent before it closed still go to the server.
                 self.close_client();
             }
@@ -293,17 +297,17 @@ impl Connection {
                 self.close_client();
                 self.phase = Phase::Delivering;
             }
-            self.delivered.clear();
-            if self.up.ended && !self.half_closed {
-                self.half_closed = true;
+            self.delivery_senders.clear();
+            if self.up.is_ended && !self.is_up_closed {
+                self.is_up_closed = true;
                 // If the server has closed the connection, the next read reports it.
                 let _ = shutdown(&self.server, Shutdown::Write);
             }
         }
-        self.down.ended && self.down.is_empty()
+        self.down.is_ended && self.down.is_empty()
     }
 
-    fn apply_order(&mut self, Ordered { order, done }: Ordered) {
+    fn apply_order(&mut self, OrderWithSender { order, done }: OrderWithSender) {
         let is_open = matches!(self.phase, Phase::Open | Phase::StrandNext | Phase::CutWhenSent);
         match order {
             Order::HalfClose if is_open => self.half_close(),
@@ -312,7 +316,7 @@ impl Connection {
             Order::StrandNext if is_open => self.phase = Phase::StrandNext,
             Order::Deliver if self.phase == Phase::Stranded => {
                 self.phase = Phase::Delivering;
-                self.delivered.push(done);
+                self.delivery_senders.push(done);
             }
             _ => {}
         }
@@ -320,7 +324,7 @@ impl Connection {
 
     /// Closes the direction to the client. Bytes from the client still go to the server.
     fn half_close(&mut self) {
-        self.mute = true;
+        self.is_down_closed = true;
         self.down.clear();
         if let Some(client) = &self.client {
             // If the client has closed the connection, the next read reports it.
@@ -328,18 +332,18 @@ impl Connection {
         }
     }
 
-    /// Reads the bytes that the client has sent so far, and closes its side.
+    /// Reads the bytes that the client has sent so far, and closes the client side.
     fn strand(&mut self) {
         self.phase = Phase::Stranded;
         if let Some(client) = &self.client {
-            let sent = client.unread();
+            let sent = client.read_all_sent();
             if !sent.is_empty() {
                 self.take_request(sent);
             }
         }
         self.close_client();
         if self.up.is_empty() {
-            // No request waits for delivery, so the server's side may close, too.
+            // No request is stranded, so the server side may close, too.
             self.phase = Phase::Delivering;
         }
     }
@@ -347,10 +351,11 @@ impl Connection {
     /// Closes the client side. The client gets no more bytes.
     fn close_client(&mut self) {
         self.client = None;
-        self.up.ended = true;
+        self.up.is_ended = true;
         self.down.clear();
     }
 
+    /// Makes the closing of both sides a reset.
     fn cut(&mut self) {
         self.client.iter().for_each(|client| reset(&client.stream));
         reset(&self.server);

@@ -15,34 +15,34 @@ impl Counter {
         self.0.store(value, Ordering::SeqCst);
     }
 
-    pub(super) fn add(&self, n: usize) {
-        self.0.fetch_add(n as u64, Ordering::SeqCst);
+    pub(super) fn add(&self, amount: usize) {
+        self.0.fetch_add(amount as u64, Ordering::SeqCst);
     }
 
-    pub(super) fn subtract(&self, n: usize) {
-        self.0.fetch_sub(n as u64, Ordering::SeqCst);
+    pub(super) fn subtract(&self, amount: usize) {
+        self.0.fetch_sub(amount as u64, Ordering::SeqCst);
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     pub(super) connections: Counter,
-    pub(super) open: Counter,
-    pub(super) refused: Counter,
-    pub(super) up: Counter,
-    pub(super) down: Counter,
+    pub(super) open_connections: Counter,
+    pub(super) refused_connections: Counter,
+    pub(super) bytes_up: Counter,
+    pub(super) bytes_down: Counter,
     pub(super) dropped_up: Counter,
     pub(super) dropped_down: Counter,
     pub(super) held_up: Counter,
-    /// The number of reads until a connection is cut; 0 if no connection will be cut.
-    pub(super) reads_to_cut: Counter,
+    /// The number of requests until a connection is reset; 0 if no connection will be reset.
+    pub(super) requests_to_cut: Counter,
 }
 
 impl Counters {
-    /// Counts one read from a client. Returns whether to cut the connection after it.
-    pub(super) fn read_ends_in_cut(&self) -> bool {
-        let left = self.reads_to_cut.get();
-        self.reads_to_cut.set(left.saturating_sub(1));
-        left == 1
+    /// Counts one request. Returns whether to reset the connection after it.
+    pub(super) fn must_cut_after_request(&self) -> bool {
+        let requests_left = self.requests_to_cut.get();
+        self.requests_to_cut.set(requests_left.saturating_sub(1));
+        requests_left == 1
     }
 }

@@ -7,14 +7,14 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// Bytes in transit, each piece with the time at which it is due.
+/// The bytes that wait in the proxy. Each piece is due at a time, before which it must not be written.
 #[derive(Default)]
 pub(super) struct Lane {
     queue: VecDeque<(Instant, Vec<u8>)>,
-    /// No more bytes will come in.
-    pub(super) ended: bool,
-    /// The receiver's socket is full.
-    pub(super) blocked: bool,
+    /// Whether the sender has closed the connection, so that no more bytes come.
+    pub(super) is_ended: bool,
+    /// Whether the receiver's socket is full.
+    pub(super) is_blocked: bool,
 }
 
 impl Lane {
@@ -22,18 +22,19 @@ impl Lane {
         self.queue.push_back((Instant::now() + delay, bytes));
     }
 
-    /// Writes the pieces that are due. Fails if the receiver has closed the connection.
-    pub(super) fn flush(&mut self, to: &TcpStream, even_early: bool) -> io::Result<()> {
-        self.blocked = false;
+    /// Writes the pieces that are due, or all pieces if `ignores_delay` is true. Fails if the receiver has closed the
+    /// connection.
+    pub(super) fn flush(&mut self, to: &TcpStream, ignores_delay: bool) -> io::Result<()> {
+        self.is_blocked = false;
         while let Some((due, bytes)) = self.queue.front_mut() {
-            if !even_early && *due > Instant::now() {
+            if !ignores_delay && *due > Instant::now() {
                 break;
             }
             match to.try_write(bytes) {
                 Ok(n) if n == bytes.len() => drop(self.queue.pop_front()),
                 Ok(n) => drop(bytes.drain(..n)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.blocked = true;
+                    self.is_blocked = true;
                     break;
                 }
                 Err(error) => return Err(error),
@@ -45,7 +46,7 @@ impl Lane {
     /// When the next piece can be written, unless the receiver's socket is full.
     pub(super) fn next_due(&self) -> Option<Instant> {
         let (due, _) = self.queue.front()?;
-        (!self.blocked).then_some(*due)
+        (!self.is_blocked).then_some(*due)
     }
 
     pub(super) fn len(&self) -> usize {

@@ -48,18 +48,18 @@ impl RedisServerBuilder {
         self
     }
 
-    /// Adds a line to the configuration file. `value` is written as it is.
+    /// Adds a line to the configuration file. `value` is not escaped.
     pub fn config(mut self, key: &str, value: &str) -> Self {
         self.config.push((key.to_owned(), value.to_owned()));
         self
     }
 
-    /// Requires a password. It may contain letters, digits, `-`, `.` and `_`, which
-    /// need no escapes in a URL and in a configuration file.
+    /// Requires a password. It may contain letters, digits, `-`, `.` and `_`, which need no escapes in a URL and in a
+    /// configuration file.
     pub fn password(mut self, password: &str) -> Self {
-        let plain = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let is_permitted = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
         assert!(
-            !password.is_empty() && password.chars().all(plain),
+            !password.is_empty() && password.chars().all(is_permitted),
             "a test password is made of letters, digits, '-', '.' and '_'"
         );
         self.password = Some(password.to_owned());
@@ -99,14 +99,15 @@ impl RedisServerBuilder {
         RedisServer::launch_new(self)
     }
 
-    /// Starts `n` servers at the same time.
-    pub fn start_many(&self, n: usize) -> Vec<RedisServer> {
+    /// Starts this number of servers at the same time.
+    pub fn start_many(&self, count: usize) -> Vec<RedisServer> {
         thread::scope(|scope| {
-            let starts: Vec<_> = (0..n).map(|_| scope.spawn(|| RedisServer::launch_new(self))).collect();
+            let starts: Vec<_> = (0..count).map(|_| scope.spawn(|| RedisServer::launch_new(self))).collect();
             starts.into_iter().map(|start| start.join().expect("each server starts")).collect()
         })
     }
 
+    /// The content of the configuration file.
     pub(super) fn config_file(&self, port: u16, tls_port: Option<u16>, dir: &Path) -> String {
         let (appendonly, appendfsync) = match self.aof {
             None => ("no", "no"),
@@ -138,7 +139,7 @@ impl RedisServerBuilder {
     }
 }
 
-/// `QUORLOCK_REDIS_SERVER` lets the same tests run against Valkey.
+/// The program of the server: the file in `QUORLOCK_REDIS_SERVER`, for example of Valkey, or else `redis-server`.
 pub(super) fn server_program() -> OsString {
     if let Some(path) = env::var_os("QUORLOCK_REDIS_SERVER") {
         assert!(Path::new(&path).is_file(), "QUORLOCK_REDIS_SERVER names no file: {}", path.display());

@@ -7,7 +7,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use quorlock_testkit::{Aof, Clock, RedisServer};
 
-const NOON: i64 = 1_700_000_000_123_456;
+/// A time in microseconds since the epoch.
+const TIME: i64 = 1_700_000_000_123_456;
 
 fn server_time(server: &RedisServer) -> i64 {
     let time = server.command(&["TIME"]).strings();
@@ -23,23 +24,23 @@ fn real_time() -> i64 {
 #[test]
 fn a_server_shows_the_time_of_its_frozen_clock() {
     let clock = Clock::new();
-    clock.freeze_at_micros(NOON);
+    clock.freeze_at_micros(TIME);
     let server = RedisServer::builder().clock(&clock).start();
-    assert_eq!(server_time(&server), NOON);
-    assert_eq!(server_time(&server), NOON);
-    clock.freeze_at_micros(NOON + 1);
-    assert_eq!(server_time(&server), NOON + 1);
+    assert_eq!(server_time(&server), TIME);
+    assert_eq!(server_time(&server), TIME);
+    clock.freeze_at_micros(TIME + 1);
+    assert_eq!(server_time(&server), TIME + 1);
 }
 
 #[test]
 fn a_key_lives_up_to_and_including_its_last_millisecond() {
     let clock = Clock::new();
-    clock.freeze_at_micros(NOON);
+    clock.freeze_at_micros(TIME);
     let server = RedisServer::builder().clock(&clock).start();
     server.command(&["SET", "key", "value", "PX", "1000"]);
-    clock.freeze_at_micros(NOON + 1_000_000);
+    clock.freeze_at_micros(TIME + 1_000_000);
     assert_eq!(server.command(&["GET", "key"]).as_str(), Some("value"));
-    clock.freeze_at_micros(NOON + 1_001_000);
+    clock.freeze_at_micros(TIME + 1_001_000);
     assert!(server.command(&["GET", "key"]).is_nil());
 }
 
@@ -59,17 +60,17 @@ fn a_clock_runs_ahead_of_or_behind_the_real_time_by_its_offset() {
 #[test]
 fn a_clock_outlives_a_restart_of_its_server() {
     let clock = Clock::new();
-    clock.freeze_at_micros(NOON);
+    clock.freeze_at_micros(TIME);
     let server = RedisServer::builder().aof(Aof::Always).clock(&clock).start();
     drop(clock);
     server.restart();
-    assert_eq!(server_time(&server), NOON);
+    assert_eq!(server_time(&server), TIME);
 }
 
 #[test]
-fn any_program_can_run_under_a_clock() {
+fn another_program_can_run_under_a_clock() {
     let clock = Clock::new();
-    clock.freeze_at_micros(NOON);
+    clock.freeze_at_micros(TIME);
     let output = Command::new("date").arg("+%s.%N").envs(clock.envs()).output().unwrap();
     assert_eq!(output.stdout, b"1700000000.123456000\n");
 }
@@ -83,7 +84,7 @@ fn a_time_before_the_epoch_is_shown_with_its_fraction() {
 }
 
 #[test]
-fn a_program_whose_clock_is_gone_does_not_run_on_real_time() {
+fn a_program_whose_clock_was_dropped_does_not_run() {
     let envs = Clock::new().envs();
     let output = Command::new("date").envs(envs).output().unwrap();
     assert_eq!(output.status.code(), Some(127));

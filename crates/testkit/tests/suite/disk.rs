@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use quorlock_testkit::{Aof, Clock, Disk, RedisServer};
 
-const SLOW: Duration = Duration::from_millis(300);
+const SYNC_TIME: Duration = Duration::from_millis(300);
 
 fn write(server: &RedisServer) -> Duration {
     let begun = Instant::now();
@@ -16,8 +16,8 @@ fn write(server: &RedisServer) -> Duration {
 fn a_server_that_syncs_before_it_answers_waits_for_a_slow_disk() {
     let (clock, disk) = (Clock::new(), Disk::new());
     let server = RedisServer::builder().aof(Aof::Always).clock(&clock).disk(&disk).start();
-    disk.slow_syncs(SLOW);
-    assert!(write(&server) >= SLOW);
+    disk.slow_syncs(SYNC_TIME);
+    assert!(write(&server) >= SYNC_TIME);
     // The server uses the slow disk and the frozen clock at the same time.
     clock.freeze_at_micros(1_000_000);
     assert_eq!(server.command(&["TIME"]).strings(), ["1", "0"]);

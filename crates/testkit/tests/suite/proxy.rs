@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod ends;
+mod half_open;
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use quorlock_testkit::{Loss, Proxy, RedisServer, eventually};
 
 /// The read timeout. Only a failing test waits this long.
-const PATIENCE: Duration = Duration::from_secs(30);
+const READ_TIMEOUT: Duration = Duration::from_secs(30);
 
 fn network() -> (RedisServer, Proxy) {
     let server = RedisServer::start();
@@ -28,7 +28,7 @@ fn connect(proxy: &Proxy) -> TcpStream {
 
 fn dial(proxy: &Proxy) -> TcpStream {
     let client = TcpStream::connect(proxy.addr()).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(READ_TIMEOUT)).unwrap();
     client
 }
 
@@ -94,7 +94,7 @@ fn a_reply_larger_than_the_socket_buffers_passes_whole() {
 }
 
 #[test]
-fn a_client_that_leaves_is_closed_at_the_server() {
+fn the_server_sees_that_a_client_has_disconnected() {
     let (server, proxy) = network();
     let client = connect(&proxy);
     drop(client);
@@ -147,12 +147,12 @@ fn a_dropped_request_never_arrives() {
 }
 
 #[test]
-fn held_requests_arrive_in_order_after_the_release() {
+fn held_requests_arrive_in_order_when_the_hold_ends() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.hold(true);
-    let script = ["RPUSH list 1", "RPUSH list 2", "RPUSH list 3"];
-    for command in script {
+    let commands = ["RPUSH list 1", "RPUSH list 2", "RPUSH list 3"];
+    for command in commands {
         let held = proxy.held_up();
         send(&mut client, command);
         eventually("the request to be held", || proxy.held_up() > held);
@@ -193,7 +193,7 @@ fn a_delay_slows_both_ways() {
 }
 
 #[test]
-fn a_cut_resets_all_connections_but_no_later_connection() {
+fn a_cut_resets_all_open_connections_and_no_later_connection() {
     let (_server, proxy) = network();
     let mut clients = [connect(&proxy), connect(&proxy), dial(&proxy)];
     proxy.cut();
@@ -281,7 +281,7 @@ async fn a_proxy_works_for_a_test_under_paused_time() {
 }
 
 /// Connects with RESP3, and subscribes to a channel.
-fn listen(proxy: &Proxy) -> TcpStream {
+fn subscribe(proxy: &Proxy) -> TcpStream {
     let mut client = connect(proxy);
     assert_eq!(ask(&mut client, "HELLO 3"), "%7\r\n");
     send(&mut client, "SUBSCRIBE news");
@@ -294,7 +294,7 @@ fn listen(proxy: &Proxy) -> TcpStream {
 #[test]
 fn pushes_are_removed_and_replies_pass() {
     let (server, proxy) = network();
-    let mut client = listen(&proxy);
+    let mut client = subscribe(&proxy);
     proxy.drop_pushes(true);
     for _ in 0..3 {
         assert_eq!(server.command(&["PUBLISH", "news", "one"]).as_int(), Some(1));
@@ -312,12 +312,12 @@ fn pushes_are_removed_and_replies_pass() {
 fn a_lost_message_arrives_later_or_ends_its_connection() {
     let (_server, proxy) = network();
     let mut client = connect(&proxy);
-    let loss = Loss { one_in: 1, resent_after: Duration::from_millis(50), for_good_one_in: u64::MAX, seed: 7 };
+    let loss = Loss { lost_one_in: 1, resend_delay: Duration::from_millis(50), never_resent_one_in: u64::MAX, seed: 7 };
     proxy.lose(Some(loss));
     let start = Instant::now();
     assert_eq!(ask(&mut client, "PING"), "+PONG\r\n");
     assert!(start.elapsed() >= Duration::from_millis(100), "the request and its reply must be lost and sent again");
-    proxy.lose(Some(Loss { for_good_one_in: 1, ..loss }));
+    proxy.lose(Some(Loss { never_resent_one_in: 1, ..loss }));
     send(&mut client, "PING");
     assert_reset(&mut client);
     proxy.lose(None);
@@ -325,15 +325,15 @@ fn a_lost_message_arrives_later_or_ends_its_connection() {
 }
 
 #[test]
-fn the_share_of_lost_messages_is_as_configured() {
+fn the_configured_share_of_messages_is_lost() {
     let (_server, proxy) = network();
-    proxy.lose(Some(Loss { one_in: 4, resent_after: Duration::ZERO, for_good_one_in: 1, seed: 7 }));
-    let mut whole = 0;
+    proxy.lose(Some(Loss { lost_one_in: 4, resend_delay: Duration::ZERO, never_resent_one_in: 1, seed: 7 }));
+    let mut replies = 0;
     for _ in 0..100 {
         let mut client = dial(&proxy);
         send(&mut client, "PING");
-        whole += usize::from(client.read(&mut [0]).is_ok_and(|read| read == 1));
+        replies += usize::from(client.read(&mut [0]).is_ok_and(|read| read == 1));
     }
-    // Nine in sixteen messages pass in both directions. The seed makes the losses the same in every run.
-    assert!((40..75).contains(&whole), "{whole} of 100 came back");
+    // A request and its reply both pass with probability 3/4 * 3/4. The seed makes the losses the same in every run.
+    assert!((40..75).contains(&replies), "{replies} of 100 requests got a reply");
 }

@@ -70,10 +70,10 @@ fn a_server_requires_its_password_and_has_it_in_its_url() {
     assert_eq!(server.command(&["PING"]).as_str(), Some("PONG"));
     assert!(server.url().starts_with("redis://:s3cret@127.0.0.1:"));
 
-    let mut stranger = TcpStream::connect(server.addr()).unwrap();
-    stranger.write_all(b"PING\r\n").unwrap();
+    let mut client_without_password = TcpStream::connect(server.addr()).unwrap();
+    client_without_password.write_all(b"PING\r\n").unwrap();
     let mut line = String::new();
-    BufReader::new(stranger).read_line(&mut line).unwrap();
+    BufReader::new(client_without_password).read_line(&mut line).unwrap();
     assert!(line.starts_with("-NOAUTH"), "{line}");
 }
 
@@ -116,7 +116,7 @@ fn an_append_only_file_survives_a_kill() {
 }
 
 #[test]
-fn a_server_restarted_empty_has_lost_its_append_only_file() {
+fn a_server_that_restarts_empty_has_lost_its_append_only_file() {
     let server = RedisServer::builder().aof(Aof::Always).start();
     set(&server, "key", "value");
     server.restart_empty();
@@ -126,11 +126,11 @@ fn a_server_restarted_empty_has_lost_its_append_only_file() {
 #[test]
 fn a_kill_loses_writes_after_the_last_snapshot() {
     let server = RedisServer::builder().rdb().start();
-    set(&server, "before", "1");
+    set(&server, "saved", "1");
     server.save();
-    set(&server, "after", "1");
+    set(&server, "not-saved", "1");
     server.restart();
-    assert_eq!(server.keys("*"), ["before"]);
+    assert_eq!(server.keys("*"), ["saved"]);
 }
 
 #[test]
@@ -151,14 +151,14 @@ fn a_frozen_server_does_not_answer_until_it_is_thawed() {
     assert!(server.is_alive());
     stream.write_all(b"PING\r\n").unwrap();
     stream.set_nonblocking(true).unwrap();
-    let mut answer = [0; 7];
-    let error = stream.read(&mut answer).unwrap_err();
+    let mut reply = [0; 7];
+    let error = stream.read(&mut reply).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
 
     server.thaw();
     stream.set_nonblocking(false).unwrap();
-    stream.read_exact(&mut answer).unwrap();
-    assert_eq!(&answer, b"+PONG\r\n");
+    stream.read_exact(&mut reply).unwrap();
+    assert_eq!(&reply, b"+PONG\r\n");
 }
 
 #[test]
@@ -196,14 +196,14 @@ fn a_server_outlives_the_thread_that_started_it() {
 fn a_restart_waits_until_a_foreign_program_frees_the_port() {
     let server = RedisServer::start();
     server.kill();
-    let squatter = TcpListener::bind(server.addr()).unwrap();
+    let foreign_listener = TcpListener::bind(server.addr()).unwrap();
     thread::scope(|scope| {
         let restart = scope.spawn(|| server.restart());
         let log = server.dir().join("redis.log");
         eventually("the server to find its port taken", || {
             fs::read_to_string(&log).is_ok_and(|log| log.contains("Address already in use"))
         });
-        drop(squatter);
+        drop(foreign_listener);
         restart.join().unwrap();
     });
     assert_eq!(server.command(&["PING"]).as_str(), Some("PONG"));
@@ -220,7 +220,7 @@ fn a_dropped_server_is_dead_and_its_folder_gone() {
 }
 
 #[test]
-fn a_server_is_stopped_when_its_test_panics() {
+fn a_server_is_killed_when_its_test_panics() {
     let panic = thread::spawn(|| {
         let server = RedisServer::start();
         std::panic::panic_any(server.pid().to_string());
@@ -230,7 +230,7 @@ fn a_server_is_stopped_when_its_test_panics() {
     assert!(is_dead(panic.downcast_ref::<String>().unwrap()));
 }
 
-/// Runs itself in a second process, which it then kills.
+/// Runs this test again in a second process, and kills this process.
 #[test]
 fn a_server_dies_with_its_test_process_even_on_sigkill() {
     const INNER: &str = "QUORLOCK_TESTKIT_INNER";
@@ -250,12 +250,12 @@ fn a_server_dies_with_its_test_process_even_on_sigkill() {
         .spawn()
         .unwrap();
     let mut lines = BufReader::new(inner.stdout.take().unwrap()).lines();
-    let mut told = |what: &str| {
+    let mut value_of = |prefix: &str| {
         lines
-            .find_map(|line| line.unwrap().strip_prefix(what).map(str::to_owned))
+            .find_map(|line| line.unwrap().strip_prefix(prefix).map(str::to_owned))
             .expect("the inner process starts a server")
     };
-    let (folder, pid) = (told("folder "), told("pid "));
+    let (folder, pid) = (value_of("folder "), value_of("pid "));
     inner.kill().unwrap();
     inner.wait().unwrap();
     eventually("the server to die", || is_dead(&pid));

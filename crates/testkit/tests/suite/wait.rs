@@ -6,12 +6,12 @@ use quorlock_testkit::{eventually, eventually_async};
 
 #[test]
 fn eventually_waits_until_the_condition_holds() {
-    let mut asked = 0;
-    eventually("the third question", || {
-        asked += 1;
-        asked == 3
+    let mut calls = 0;
+    eventually("the third call", || {
+        calls += 1;
+        calls == 3
     });
-    assert_eq!(asked, 3);
+    assert_eq!(calls, 3);
 }
 
 #[tokio::test]
@@ -21,13 +21,13 @@ async fn eventually_async_lets_other_tasks_run() {
 }
 
 #[tokio::test(flavor = "current_thread")]
-async fn the_condition_of_eventually_async_may_change_its_variables() {
-    let mut asked = 0;
-    eventually_async("the third question", async || {
-        asked += 1;
+async fn the_condition_of_eventually_async_may_change_captured_variables() {
+    let mut calls = 0;
+    eventually_async("the third call", async || {
+        calls += 1;
         tokio::task::yield_now().await;
-        asked == 3
+        calls == 3
     })
     .await;
-    assert_eq!(asked, 3);
+    assert_eq!(calls, 3);
 }

@@ -6,7 +6,7 @@ use etcd_client::{LockOptions, PutOptions};
 
 use crate::{Failure, Library, Task};
 
-/// A client with one lease for all locks, like an etcd session. Only locking and unlocking is measured.
+/// A client with one etcd lease for all locks, as in an etcd session. The grant of this lease is not measured.
 pub(crate) struct Etcd {
     client: etcd_client::Client,
     lease: i64,
@@ -16,14 +16,14 @@ impl Library for Etcd {
     async fn connect(task: &Task) -> Result<Self, Failure> {
         let mut client = etcd_client::Client::connect(&task.nodes, None).await?;
         let lease = client.lease_grant(i64::try_from(task.ttl_ms / 1000)?, None).await?.id();
-        let (mut keep_alive_sender, mut answers) = client.lease_keep_alive(lease).await?;
-        let every = Duration::from_millis(task.ttl_ms / 3);
+        let (mut keep_alive_sender, mut replies) = client.lease_keep_alive(lease).await?;
+        let keep_alive_interval = Duration::from_millis(task.ttl_ms / 3);
         tokio::spawn(async move {
-            while keep_alive_sender.keep_alive().await.is_ok() && answers.message().await.is_ok() {
-                tokio::time::sleep(every).await;
+            while keep_alive_sender.keep_alive().await.is_ok() && replies.message().await.is_ok() {
+                tokio::time::sleep(keep_alive_interval).await;
             }
         });
-        // The worker must not report that it is ready before the cluster can write.
+        // A worker is ready only when the cluster accepts writes.
         client.put("bench/write-check", "", Some(PutOptions::new().with_lease(lease))).await?;
         Ok(Self { client, lease })
     }

@@ -1,6 +1,6 @@
 //! Other libraries, as workers of the benchmark: `bench-peers rslock TASK`. A worker prints a line when it is ready.
-//! Each line on its stdin is the length of a turn in milliseconds. The worker runs cycles for this time and prints the
-//! figures.
+//! Each line on its stdin is the length of a turn in milliseconds. For each line, the worker runs cycles for this time and
+//! prints one line of figures.
 
 #[cfg(feature = "etcd")]
 mod etcd;
@@ -66,8 +66,8 @@ async fn run_turn<L: Library>(library: &Arc<L>, task: &Task, length: Duration) -
         });
     }
     let (mut micros, mut failures) = (Vec::new(), 0);
-    for (mut more, failed) in callers.join_all().await {
-        micros.append(&mut more);
+    for (mut of_caller, failed) in callers.join_all().await {
+        micros.append(&mut of_caller);
         failures += failed;
     }
     micros.sort_by(f64::total_cmp);
@@ -99,8 +99,8 @@ fn run_worker<L: Library>(task: &Task) -> Result<(), Failure> {
 }
 
 fn main() -> Result<(), Failure> {
-    let [peer, task] =
-        <[String; 2]>::try_from(std::env::args().skip(1).collect::<Vec<_>>()).map_err(|_| "PEER TASK")?;
+    let [peer, task] = <[String; 2]>::try_from(std::env::args().skip(1).collect::<Vec<_>>())
+        .map_err(|_| "usage: bench-peers PEER TASK")?;
     let task: Task = serde_json::from_str(&task)?;
     match peer.as_str() {
         "rslock" => run_worker::<Rslock>(&task),

@@ -10,9 +10,9 @@ const Redis = require('ioredis');
 const { Redlock } = require('@sesamecare-oss/redlock');
 
 const task = JSON.parse(process.argv[2]);
-/** An extension is reported only if the validity ends at least this many nanoseconds later. */
+/** A new end of the validity is reported only if it is at least this many nanoseconds after the reported one. */
 const REPORT_STEP_NANOS = 50_000_000;
-/** How long the last release may take after the episode, in milliseconds. */
+/** How long the last release may take after stdin has ended, in milliseconds. */
 const LAST_RELEASE_MS = 2_000;
 
 /** The clock that times every event: CLOCK_MONOTONIC, in nanoseconds. */
@@ -28,28 +28,28 @@ class Register {
   constructor(address) {
     const [host, port] = address.split(':');
     this.socket = net.connect({ host, port: Number(port), noDelay: true });
-    this.answers = readline.createInterface({ input: this.socket })[Symbol.asyncIterator]();
+    this.replies = readline.createInterface({ input: this.socket })[Symbol.asyncIterator]();
   }
 
   async access(turn, name, write) {
     this.socket.write(`${JSON.stringify({ client: task.client, turn, name, fence: null, write })}\n`);
-    return JSON.parse((await this.answers.next()).value);
+    return JSON.parse((await this.replies.next()).value);
   }
 }
 
 /** The remaining validity of a lock in milliseconds. Its clock has whole milliseconds, so one millisecond is subtracted. */
 const remainingMs = (lock) => lock.expiration - Date.now() - 1;
 
-/** Reads the register, pauses, and writes it back, if the lock is valid for long enough. */
+/** Reads the registers, pauses, and writes them back, if the lock is valid for long enough. */
 async function step(register, turn, name, context) {
   const pause = randomUpTo(task.step_ms);
   if (remainingMs(context.lock) < task.margin_ms) {
     await sleep(pause);
     return;
   }
-  const known = await register.access(turn, name, null);
+  const versionsRead = await register.access(turn, name, null);
   await sleep(pause);
-  await register.access(turn, name, known);
+  await register.access(turn, name, versionsRead);
 }
 
 async function hold(register, turn, name, busy, signal, context) {
@@ -60,17 +60,17 @@ async function hold(register, turn, name, busy, signal, context) {
     return;
   }
   reportEvent({ event: 'granted', turn, at, until, fence: null });
-  const done = at + busy * 1e6;
-  while (now() < done && !ended) {
+  const workUntil = at + busy * 1e6;
+  while (now() < workUntil && !ended) {
     if (signal.aborted || remainingMs(context.lock) <= 0) {
       reportEvent({ event: 'lost', turn, at: now() });
       return;
     }
     await step(register, turn, name, context);
     at = now();
-    const valid = at + remainingMs(context.lock) * 1e6;
-    if (valid > at && valid > until + REPORT_STEP_NANOS) {
-      until = valid;
+    const newUntil = at + remainingMs(context.lock) * 1e6;
+    if (newUntil > at && newUntil > until + REPORT_STEP_NANOS) {
+      until = newUntil;
       reportEvent({ event: 'extended', turn, at, until });
     }
   }
@@ -83,28 +83,29 @@ async function takeTurn(redlock, register, turn) {
   reportEvent({ event: 'asked', turn, name, at: now() });
   let held = false;
   while (!held) {
-    const over = deferred();
-    const used = redlock
+    const turnOver = deferred();
+    const usage = redlock
       .using([name], task.ttl_ms, async (signal, context) => {
         held = true;
         await hold(register, turn, name, busy, signal, context);
-        over.resolve();
+        turnOver.resolve();
       })
       // An acquire or a release failed. The loop tries again.
       .catch(() => {});
-    await Promise.race([used, over.promise.then(() => (ended ? sleep(LAST_RELEASE_MS) : used))]);
+    await Promise.race([usage, turnOver.promise.then(() => (ended ? sleep(LAST_RELEASE_MS) : usage))]);
   }
 }
 
+/** A promise, and the function that resolves it. */
 function deferred() {
-  const parts = {};
-  parts.promise = new Promise((resolve) => (parts.resolve = resolve));
-  return parts;
+  const result = {};
+  result.promise = new Promise((resolve) => (result.resolve = resolve));
+  return result;
 }
 
 async function main() {
   const clients = task.urls.map((url) => new Redis(url));
-  // If a node is gone, its commands fail, so the connection error needs no handling.
+  // If a node is down, its commands fail. The error event of the connection needs no handling.
   clients.forEach((client) => client.on('error', () => {}));
   const redlock = new Redlock(clients);
   const register = new Register(task.register);

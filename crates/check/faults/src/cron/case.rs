@@ -1,4 +1,4 @@
-//! The cases. Each case has an operation, and claims that must be true of its outcome.
+//! The cases. Each case has an operation, for example a backup, and claims that must be true of its outcome.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -11,22 +11,22 @@ use crate::Failure;
 use crate::operation::{attach_replica, back_up};
 use crate::series::{LOST, NO_QUORUM};
 
-/// The exit code for an invalid configuration.
-const CONFIG: i32 = 78;
+/// Exit code of `quorlock run` if its configuration is invalid.
+const INVALID_CONFIG: i32 = 78;
 /// A report that takes longer than a ttl.
 const LONG_REPORT: Duration = Duration::from_secs(9);
 /// A report that does not end during a case.
 const ENDLESS_REPORT: Duration = Duration::from_secs(120);
 /// How long a case waits until its first report starts.
 const FIRST_REPORT_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the other hosts have to take over after an operation: several times the ttl and the quarantine.
-const TAKEOVER_TIMEOUT: Duration = Duration::from_secs(40);
+/// How long a case waits after its operation until the next report starts: several times the ttl and the quarantine.
+const NEXT_REPORT_TIMEOUT: Duration = Duration::from_secs(40);
 
 /// A case of the page.
 pub struct Case {
     /// The heading of the case.
     pub title: &'static str,
-    /// The operation, in one or two sentences.
+    /// A description of the operation.
     pub description: &'static str,
     /// Environment variables of the crontab.
     pub(super) environment: &'static [(&'static str, &'static str)],
@@ -57,11 +57,11 @@ pub enum Claim {
     /// The next report begins within this time after the operation.
     NextReportWithin(Duration),
     /// Every report has run to its end.
-    AllComplete,
+    ReportsComplete,
     /// No report begins after the operation.
-    NoReport,
-    /// Every run that began after the operation exits with this code.
-    AllExit(i32),
+    ReportsStop,
+    /// Every run exits with this code.
+    AllExitWith(i32),
     /// No message recommends `nodes init`.
     NoInitAdvice,
 }
@@ -69,19 +69,21 @@ pub enum Claim {
 impl Claim {
     /// Whether the claim is true for this outcome.
     pub fn holds_for(self, outcome: &Outcome) -> bool {
-        let Outcome { results_of_runs, findings, after, takeover, .. } = outcome;
+        let Outcome { run_results, findings, reports_after, time_to_next_report, .. } = outcome;
         match self {
             Self::NoOverlap => findings.overlaps == 0,
             Self::FencesIncrease => findings.fences_out_of_order == 0,
-            Self::AllSucceed => results_of_runs.iter().all(|end| end.code == Some(0)),
-            Self::ReportsContinue => *after > 0,
-            Self::NextReportWithin(limit) => takeover.is_some_and(|takeover| takeover < limit),
-            Self::AllComplete => findings.runs_with(LOST) == 0 && findings.killed == 0 && findings.broken == 0,
-            Self::NoReport => *after == 0,
-            Self::AllExit(code) => {
-                !results_of_runs.is_empty() && results_of_runs.iter().all(|end| end.code == Some(code))
+            Self::AllSucceed => run_results.iter().all(|run_result| run_result.exit_code == Some(0)),
+            Self::ReportsContinue => *reports_after > 0,
+            Self::NextReportWithin(limit) => time_to_next_report.is_some_and(|time| time < limit),
+            Self::ReportsComplete => {
+                findings.runs_with(LOST) == 0 && findings.killed_clients == 0 && findings.broken_clients == 0
             }
-            Self::NoInitAdvice => !results_of_runs.iter().any(|end| end.messages.contains("nodes init")),
+            Self::ReportsStop => *reports_after == 0,
+            Self::AllExitWith(code) => {
+                !run_results.is_empty() && run_results.iter().all(|run_result| run_result.exit_code == Some(code))
+            }
+            Self::NoInitAdvice => !run_results.iter().any(|run_result| run_result.stderr.contains("nodes init")),
         }
     }
 }
@@ -94,19 +96,22 @@ impl fmt::Display for Claim {
             Self::AllSucceed => "every run exits with 0",
             Self::ReportsContinue => "reports continue after the operation",
             Self::NextReportWithin(limit) => return write!(f, "the next report begins within {limit:?}"),
-            Self::AllComplete => "every report runs to its end",
-            Self::NoReport => "no report begins after the operation",
-            Self::AllExit(code) => return write!(f, "every run exits with {code}"),
+            Self::ReportsComplete => "every report runs to its end",
+            Self::ReportsStop => "no report begins after the operation",
+            Self::AllExitWith(code) => return write!(f, "every run exits with {code}"),
             Self::NoInitAdvice => "no message recommends `nodes init`",
         })
     }
 }
 
+/// For cases in which the operation must not disturb any run.
 const CLAIMS_UNDISTURBED: &[Claim] =
-    &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete, Claim::ReportsContinue];
+    &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::ReportsComplete, Claim::ReportsContinue];
+/// For cases in which one run may fail, and a later run must get the lock.
 const CLAIMS_TAKEN_OVER: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::ReportsContinue];
 /// For cases in which the guard is stopped or killed, and the wrapper is not.
-const CLAIMS_GUARD_ONLY: &[Claim] = &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::AllComplete];
+const CLAIMS_GUARD_ONLY: &[Claim] =
+    &[Claim::NoOverlap, Claim::FencesIncrease, Claim::AllSucceed, Claim::ReportsComplete];
 /// For cases in which no process can stop the command. Two reports may run at a time, but their fences differ.
 const CLAIMS_FENCED: &[Claim] = &[Claim::FencesIncrease, Claim::ReportsContinue];
 
@@ -119,12 +124,12 @@ macro_rules! case {
 pub(super) static CASES: [Case; 17] = [
     case!(
         "no operation",
-        "Nothing disturbs the crontab line. The middle of the case counts as the operation.",
+        "Nothing disturbs the crontab line. Below, *the operation* means the moment before cron starts the line for the third time.",
         CLAIMS_UNDISTURBED,
         |crontab| {
-            crontab.cron_ticks(2, SHORT_REPORT)?;
+            crontab.tick_times(2, SHORT_REPORT)?;
             crontab.mark_operation();
-            crontab.cron_ticks(2, SHORT_REPORT)
+            crontab.tick_times(2, SHORT_REPORT)
         }
     ),
     case!(
@@ -135,43 +140,44 @@ pub(super) static CASES: [Case; 17] = [
             start_report(crontab, LONG_REPORT)?;
             crontab.mark_operation();
             crontab.servers[..2].iter().for_each(back_up);
-            crontab.cron_ticks(8, SHORT_REPORT)
+            crontab.tick_times(8, SHORT_REPORT)
         }
     ),
     case!(
         "first replica",
-        "A first replica attaches to two of three nodes while a report runs.",
+        "While a report runs, two of three nodes get a replica each. They had no replica before.",
         CLAIMS_UNDISTURBED,
         |crontab| {
             start_report(crontab, LONG_REPORT)?;
             crontab.mark_operation();
             let replicas: Vec<_> = crontab.servers[..2].iter().map(attach_replica).collect();
-            crontab.cron_ticks(8, SHORT_REPORT)?;
+            crontab.tick_times(8, SHORT_REPORT)?;
             drop(replicas);
             Ok(())
         }
     ),
     case!(
         "restart of two nodes, with short reports only",
-        "Two of three nodes restart and load their append-only files. All reports are short, so no client stays connected.",
+        "Two of three nodes restart and load their append-only files. All reports are short, so no run stays connected to the nodes \
+         until their quarantine ends.",
         CLAIMS_TAKEN_OVER,
         |crontab| {
-            crontab.cron_ticks(2, SHORT_REPORT)?;
+            crontab.tick_times(2, SHORT_REPORT)?;
             crontab.mark_operation();
             crontab.servers[..2].iter().for_each(RedisServer::restart);
-            crontab.tick_until_next_report(TAKEOVER_TIMEOUT)
+            crontab.tick_until_next_report(NEXT_REPORT_TIMEOUT)
         }
     ),
     case!(
         "two nodes lose all their data",
         "Two of three nodes restart without their files. No majority belongs to the cluster any more, so an operator has to \
          initialize it again.",
-        &[Claim::NoOverlap, Claim::FencesIncrease, Claim::NoReport],
+        &[Claim::NoOverlap, Claim::FencesIncrease, Claim::ReportsStop],
         |crontab| {
-            crontab.cron_ticks(2, SHORT_REPORT)?;
+            crontab.tick_times(2, SHORT_REPORT)?;
             crontab.mark_operation();
             crontab.servers[..2].iter().for_each(RedisServer::restart_empty);
-            crontab.cron_ticks(5, SHORT_REPORT)
+            crontab.tick_times(5, SHORT_REPORT)
         }
     ),
     case!("kill -STOP of the wrapper", "The wrapper of a running report is stopped.", CLAIMS_TAKEN_OVER, |crontab| {
@@ -196,7 +202,7 @@ pub(super) static CASES: [Case; 17] = [
             let _ = kill_process(guard, Signal::KILL);
             crontab.wait(Duration::from_secs(1))?;
             crontab.host_runs.kill(client)?;
-            crontab.tick_until_next_report(TAKEOVER_TIMEOUT)
+            crontab.tick_until_next_report(NEXT_REPORT_TIMEOUT)
         }
     ),
     case!(
@@ -218,10 +224,10 @@ pub(super) static CASES: [Case; 17] = [
         description: "The crontab sets `QUORLOCK_NODES=\" \"`.",
         environment: &[("QUORLOCK_NODES", " ")],
         ttl: TTL,
-        claims: &[Claim::AllExit(CONFIG), Claim::NoReport],
+        claims: &[Claim::AllExitWith(INVALID_CONFIG), Claim::ReportsStop],
         run: |crontab| {
             crontab.mark_operation();
-            crontab.cron_ticks(1, SHORT_REPORT)
+            crontab.tick_times(1, SHORT_REPORT)
         },
     },
     case!(
@@ -232,17 +238,17 @@ pub(super) static CASES: [Case; 17] = [
             start_report(crontab, LONG_REPORT)?;
             crontab.mark_operation();
             crontab.servers[0].kill();
-            crontab.cron_ticks(7, SHORT_REPORT)
+            crontab.tick_times(7, SHORT_REPORT)
         }
     ),
     case!(
         "two of three nodes are unreachable",
         "Two of three nodes are down, and stay down.",
-        &[Claim::AllExit(NO_QUORUM), Claim::NoReport, Claim::NoInitAdvice],
+        &[Claim::AllExitWith(NO_QUORUM), Claim::ReportsStop, Claim::NoInitAdvice],
         |crontab| {
             crontab.mark_operation();
             crontab.servers[..2].iter().for_each(RedisServer::kill);
-            crontab.cron_ticks(2, SHORT_REPORT)
+            crontab.tick_times(2, SHORT_REPORT)
         }
     ),
     case!(
@@ -251,37 +257,39 @@ pub(super) static CASES: [Case; 17] = [
         CLAIMS_UNDISTURBED,
         |crontab| {
             crontab.subscribe_to_all_channels()?;
-            crontab.cron_ticks(2, SHORT_REPORT)?;
+            crontab.tick_times(2, SHORT_REPORT)?;
             crontab.mark_operation();
-            crontab.cron_ticks(2, SHORT_REPORT)
+            crontab.tick_times(2, SHORT_REPORT)
         }
     ),
     Case {
         title: "a dashboard, and a waiter that died",
-        description: "As in the case before, but with a ttl of 20 s and `--wait 1m` instead of `--if-held skip`. The first \
-                      waiter is killed. Then the report ends, and the second waiter must get the lock.",
+        description: "A dashboard subscribes to all channels of every node. The ttl is 20 s. While a report runs, the test \
+                      starts two more runs, with `--wait 1m` instead of `--if-held skip`. Both wait. The test kills the \
+                      first waiter. Then the report ends, and the second waiter must get the lock. Below, *the operation* \
+                      means the end of the report.",
         environment: &[],
         ttl: Duration::from_secs(20),
         claims: &[Claim::NoOverlap, Claim::FencesIncrease, Claim::NextReportWithin(Duration::from_secs(10))],
         run: |crontab| {
-            let waiting = ["run", "nightly-report", "--wait", "1m"];
+            let line_that_waits = ["run", "nightly-report", "--wait", "1m"];
             crontab.subscribe_to_all_channels()?;
             let begun = Instant::now();
             start_report(crontab, LONG_REPORT)?;
-            let dead = crontab.host_runs.start(1, &waiting, true, SHORT_REPORT)?;
+            let first_waiter = crontab.host_runs.start(1, &line_that_waits, true, SHORT_REPORT)?;
             crontab.wait(Duration::from_secs(2))?;
-            crontab.host_runs.start(2, &waiting, true, SHORT_REPORT)?;
-            // The waiter is killed so late that its queue position still exists when the report ends.
+            crontab.host_runs.start(2, &line_that_waits, true, SHORT_REPORT)?;
+            // The waiter is killed shortly before the report ends, so that its queue position still exists at the end.
             crontab.wait(LONG_REPORT.saturating_sub(SHORT_REPORT + begun.elapsed()))?;
-            crontab.host_runs.kill(dead)?;
+            crontab.host_runs.kill(first_waiter)?;
             crontab.wait_until(LONG_REPORT * 2, |crontab| crontab.host_runs.holder().is_none())?;
             crontab.mark_operation();
-            crontab.wait_until(TAKEOVER_TIMEOUT, |crontab| crontab.host_runs.grants() > 1).map(drop)
+            crontab.wait_until(NEXT_REPORT_TIMEOUT, |crontab| crontab.host_runs.grants() > 1).map(drop)
         },
     },
 ];
 
-/// Starts the job on every host. Returns the run that got the lock: its client number, its guard and its wrapper.
+/// Starts the line on every host. Returns the number, the guard and the wrapper of the run that got the lock.
 fn start_report(crontab: &mut Crontab<'_>, busy: Duration) -> Result<(u32, Pid, Pid), Failure> {
     crontab.tick(busy)?;
     crontab.wait_until(FIRST_REPORT_TIMEOUT, |crontab| crontab.host_runs.holder().is_some())?;
@@ -290,8 +298,8 @@ fn start_report(crontab: &mut Crontab<'_>, busy: Duration) -> Result<(u32, Pid, 
     Ok((holder.client, guard, holder.wrapper()))
 }
 
-/// Sends a signal to the wrapper, the guard, or both processes of a running report, and lets cron continue. A stopped
-/// process continues at the end of the case.
+/// Sends a signal to the wrapper of a running report, to its guard, or to both, and lets cron continue. A stopped process
+/// gets SIGCONT at the end of the case.
 fn signal(crontab: &mut Crontab<'_>, signal: Signal, to_wrapper: bool, to_guard: bool) -> Result<(), Failure> {
     let (client, guard, wrapper) = start_report(crontab, if to_wrapper { ENDLESS_REPORT } else { LONG_REPORT })?;
     crontab.mark_operation();
@@ -304,11 +312,11 @@ fn signal(crontab: &mut Crontab<'_>, signal: Signal, to_wrapper: bool, to_guard:
         kill_process(wrapper, signal)?;
     }
     if to_wrapper {
-        crontab.tick_until_next_report(TAKEOVER_TIMEOUT)?;
-        // If two reports can overlap, they overlap within this time.
-        crontab.cron_ticks(1, SHORT_REPORT)?;
+        crontab.tick_until_next_report(NEXT_REPORT_TIMEOUT)?;
+        // If the old report still runs, it now runs at the same time as the next report.
+        crontab.tick_times(1, SHORT_REPORT)?;
     } else {
-        crontab.cron_ticks(6, SHORT_REPORT)?;
+        crontab.tick_times(6, SHORT_REPORT)?;
     }
     if signal == Signal::STOP {
         for process in [guard, wrapper] {

@@ -21,16 +21,16 @@ use crate::interrupt::Interrupt;
 use crate::judge::Findings;
 use crate::operation::quick_replication;
 use crate::plan::Assumptions;
-use crate::register::Register;
+use crate::register::RegisterServer;
 
 pub(super) const HOSTS: usize = 3;
-/// The interval at which cron starts the job. In the README the job runs once a night.
+/// The interval at which cron starts the line. In the README, cron starts it once a night.
 pub(super) const PERIOD: Duration = Duration::from_secs(2);
 /// The ttl of most cases, and the cluster's maximum ttl.
 pub(super) const TTL: Duration = Duration::from_secs(6);
 /// The arguments of the README's crontab line, with a shorter `--min-hold`.
 pub(super) const CRONTAB_LINE: [&str; 6] = ["run", "nightly-report", "--if-held", "skip", "--min-hold", "1s"];
-/// A short report.
+/// How long the command of the line, a report, works if it is short.
 pub(super) const SHORT_REPORT: Duration = Duration::from_millis(200);
 /// How long the runs of a case may take to end.
 const END_TIMEOUT: Duration = Duration::from_secs(60);
@@ -42,28 +42,30 @@ pub(super) struct Crontab<'a> {
     pub(super) host_runs: HostRuns,
     interrupt: &'a Interrupt,
     history: Arc<History>,
-    // The register serves until it is dropped.
-    _register: Register,
+    // These two are only kept: dropping them ends the server and deletes the folder.
+    _register: RegisterServer,
     _config: TempDir,
+    /// The connections of a dashboard.
     subscribers: Vec<TcpStream>,
     outcome: Outcome,
+    /// The time of the case's operation.
     operation_at: Option<Instant>,
-    grants_at_mark: usize,
+    reports_before_operation: usize,
 }
 
 /// The outcome of a case.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// How often cron started the job on every host.
+    /// How often cron started the line on every host.
     pub cron_ticks: usize,
-    /// The runs that ended on their own.
-    pub results_of_runs: Vec<RunResult>,
-    /// Reports that began before the operation.
-    pub before: usize,
-    /// Reports that began after the operation.
-    pub after: usize,
+    /// The results of the runs that the test did not kill.
+    pub run_results: Vec<RunResult>,
+    /// The number of reports that began before the operation.
+    pub reports_before: usize,
+    /// The number of reports that began after the operation.
+    pub reports_after: usize,
     /// The time from the operation to the start of the next report.
-    pub takeover: Option<Duration>,
+    pub time_to_next_report: Option<Duration>,
     /// The judge's findings in the history.
     pub findings: Findings,
 }
@@ -87,7 +89,7 @@ impl<'a> Crontab<'a> {
         );
         fs::write(&file, text)?;
         let history = Arc::new(History::create(history)?);
-        let register = Register::start(Arc::clone(&history))?;
+        let register = RegisterServer::start(Arc::clone(&history))?;
         let mut settings = vec![("QUORLOCK_CONFIG".to_owned(), file.display().to_string())];
         let addr = register.addr().to_string();
         let runs_for_init = HostRuns::new(programs.clone(), Arc::clone(&history), addr.clone(), settings.clone())?;
@@ -104,11 +106,11 @@ impl<'a> Crontab<'a> {
             subscribers: Vec::new(),
             outcome: Outcome::default(),
             operation_at: None,
-            grants_at_mark: 0,
+            reports_before_operation: 0,
         })
     }
 
-    /// Starts the job on every host, as cron does, and waits for a period.
+    /// Starts the line on every host, as cron does, and waits for a period. Each report works for `busy`.
     pub(super) fn tick(&mut self, busy: Duration) -> Result<(), Failure> {
         self.outcome.cron_ticks += 1;
         for host in 0..HOSTS {
@@ -117,14 +119,15 @@ impl<'a> Crontab<'a> {
         self.wait(PERIOD)
     }
 
-    pub(super) fn cron_ticks(&mut self, count: usize, busy: Duration) -> Result<(), Failure> {
+    /// Lets cron start the line `count` times.
+    pub(super) fn tick_times(&mut self, count: usize, busy: Duration) -> Result<(), Failure> {
         (0..count).try_for_each(|_| self.tick(busy))
     }
 
-    /// Starts the job again and again until a report has begun after the operation, or until `limit`.
+    /// Lets cron start the line until a report has begun after the operation, for at most `limit`.
     pub(super) fn tick_until_next_report(&mut self, limit: Duration) -> Result<(), Failure> {
         let begun = Instant::now();
-        while self.outcome.takeover.is_none() && begun.elapsed() < limit && !self.interrupt.is_set() {
+        while self.outcome.time_to_next_report.is_none() && begun.elapsed() < limit && !self.interrupt.is_set() {
             self.tick(SHORT_REPORT)?;
         }
         Ok(())
@@ -154,20 +157,21 @@ impl<'a> Crontab<'a> {
         }
     }
 
+    /// Collects the runs that have ended, and notices the first report after the operation.
     fn update(&mut self) -> Result<(), Failure> {
-        self.outcome.results_of_runs.extend(self.host_runs.collect_ended()?);
-        if let Some(operation_at) = self.operation_at.filter(|_| self.outcome.takeover.is_none())
-            && self.host_runs.grants() > self.grants_at_mark
+        self.outcome.run_results.extend(self.host_runs.collect_ended()?);
+        if let Some(operation_at) = self.operation_at.filter(|_| self.outcome.time_to_next_report.is_none())
+            && self.host_runs.grants() > self.reports_before_operation
         {
-            self.outcome.takeover = Some(operation_at.elapsed());
+            self.outcome.time_to_next_report = Some(operation_at.elapsed());
         }
         Ok(())
     }
 
-    /// Records the time of the operation. Reports that begin later count as `after`.
+    /// Records that the operation begins now.
     pub(super) fn mark_operation(&mut self) {
         self.operation_at = Some(Instant::now());
-        self.grants_at_mark = self.host_runs.grants();
+        self.reports_before_operation = self.host_runs.grants();
     }
 
     /// Subscribes to all channels of every node, as a dashboard does.
@@ -183,13 +187,11 @@ impl<'a> Crontab<'a> {
     /// Waits for every run to end, and judges the history.
     pub(super) fn finish(mut self) -> Result<Outcome, Failure> {
         self.history.record(Record::FaultsEnded { at: clock::now() });
-        let grants = self.host_runs.grants();
+        let reports = self.host_runs.grants();
         let interrupt = self.interrupt;
-        self.outcome
-            .results_of_runs
-            .extend(self.host_runs.finish(|elapsed| elapsed < END_TIMEOUT && !interrupt.is_set())?);
-        let before = if self.operation_at.is_some() { self.grants_at_mark } else { grants };
-        (self.outcome.before, self.outcome.after) = (before, grants - before);
+        self.outcome.run_results.extend(self.host_runs.finish(|elapsed| elapsed < END_TIMEOUT && !interrupt.is_set())?);
+        self.outcome.reports_before = if self.operation_at.is_some() { self.reports_before_operation } else { reports };
+        self.outcome.reports_after = reports - self.outcome.reports_before;
         self.outcome.findings = Findings::of(Assumptions::Broken, &self.history.finish()?);
         Ok(self.outcome)
     }

@@ -13,7 +13,7 @@ use crate::report::Environment;
 pub struct CaseResult {
     /// The case.
     pub case: &'static Case,
-    /// Its outcome.
+    /// The outcome of the case.
     pub outcome: Outcome,
 }
 
@@ -41,31 +41,31 @@ impl fmt::Display for CaseResult {
     }
 }
 
-/// Describes the outcome in one paragraph.
+/// Describes the outcome of a case.
 fn describe_outcome(outcome: &Outcome) -> String {
-    let Outcome { cron_ticks, results_of_runs, before, after, takeover, findings } = outcome;
-    let mut codes: BTreeMap<Option<i32>, usize> = BTreeMap::new();
-    for end in results_of_runs {
-        *codes.entry(end.code).or_default() += 1;
+    let Outcome { cron_ticks, run_results, reports_before, reports_after, time_to_next_report, findings } = outcome;
+    let mut runs_by_code: BTreeMap<Option<i32>, usize> = BTreeMap::new();
+    for run_result in run_results {
+        *runs_by_code.entry(run_result.exit_code).or_default() += 1;
     }
-    let exits = |(code, count): (&Option<i32>, &usize)| match code {
+    let describe_exits = |(code, count): (&Option<i32>, &usize)| match code {
         Some(code) => format!("{} exited with {code}", counted_runs(*count)),
         None => format!("{} ended by a signal", counted_runs(*count)),
     };
-    let exits: Vec<String> = codes.iter().map(exits).collect();
+    let exits: Vec<String> = runs_by_code.iter().map(describe_exits).collect();
     let exits = if exits.is_empty() { "no run ended".into() } else { exits.join(", ") };
     let times = if *cron_ticks == 1 { "once".into() } else { format!("{cron_ticks} times") };
     let mut text = format!(
-        "Cron started the line {times} on each host: {exits}. Reports that began: {before} before the operation, {after} after it."
+        "Cron started the line {times} on each host: {exits}. Reports that began: {reports_before} before the operation, {reports_after} after it."
     );
-    if let Some(takeover) = takeover {
-        let _ = write!(text, " The next report began {:.1} s after the operation.", takeover.as_secs_f64());
+    if let Some(time) = time_to_next_report {
+        let _ = write!(text, " The next report began {:.1} s after the operation.", time.as_secs_f64());
     }
     if findings.overlaps > 0 {
         let _ = write!(text, " Two reports ran at the same time for {:.1} s.", seconds(findings.longest_overlap));
     }
-    if findings.killed > 0 {
-        let _ = write!(text, " The test killed {}, as part of the case or at its end.", counted_runs(findings.killed));
+    if findings.killed_clients > 0 {
+        let _ = write!(text, " The test killed {}.", counted_runs(findings.killed_clients));
     }
     text
 }
@@ -87,10 +87,12 @@ pub fn page(environment: &Environment, results: &[CaseResult]) -> String {
          ```\nquorlock {line} -- report.sh\n```\n\n\
          They use three nodes (lock servers) with `appendonly yes`, listed in a configuration file. Times are scaled down: cron starts\n\
          the line on every host every {period} s instead of once a night, and the ttl and max_ttl are {ttl} s. The report records its\n\
-         beginning, its steps and its fence. It runs as a child of a shell script, as most jobs do.\n\n\
-         Each case has one operation, for example a backup. The *wrapper* is the `quorlock run` process, which holds the lock. The\n\
-         *guard* is a second process of each run: it kills the command if the wrapper is stopped or killed. A case has passed if all\n\
-         of its claims are true.\n\n\
+         beginning, its steps and its fence.\n\n\
+         A *run* is one `quorlock run`, and has up to three processes. The *wrapper* is the `quorlock run` process itself, which holds\n\
+         the lock. The *command* is a shell script, and the report is its child, as in most jobs. The *guard* kills the command if the\n\
+         wrapper is stopped or killed. A run that finds the lock held exits with 0 and starts no report, because of `--if-held skip`.\n\n\
+         Each case has one operation, for example a backup, and a list of claims. It has passed if all of its claims are true. In some\n\
+         cases the test kills a run. Such a run does not count as exited.\n\n\
          | case | result |\n|---|---|\n"
     );
     for result in results {
@@ -112,9 +114,10 @@ pub fn page(environment: &Environment, results: &[CaseResult]) -> String {
 
 /// For each exit code other than 0, the messages of the last run with this code.
 fn messages(outcome: &Outcome) -> String {
-    let failed = outcome.results_of_runs.iter().filter(|end| end.code != Some(0));
-    let last: BTreeMap<Option<i32>, &str> = failed.map(|end| (end.code, end.messages.trim())).collect();
-    let messages = last.iter().filter(|(_, text)| !text.is_empty()).map(|(_, text)| (*text).to_owned());
+    let failed_runs = outcome.run_results.iter().filter(|run_result| run_result.exit_code != Some(0));
+    let last_by_code: BTreeMap<Option<i32>, &str> =
+        failed_runs.map(|run_result| (run_result.exit_code, run_result.stderr.trim())).collect();
+    let messages = last_by_code.iter().filter(|(_, text)| !text.is_empty()).map(|(_, text)| (*text).to_owned());
     messages.collect::<Vec<_>>().join("\n")
 }
 

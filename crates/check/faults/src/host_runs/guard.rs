@@ -4,10 +4,10 @@ use std::fs;
 
 use rustix::process::Pid;
 
-/// The hidden subcommand of a guard.
-const GUARD: &str = "__guard";
+/// The hidden subcommand that a guard runs.
+const GUARD_SUBCOMMAND: &str = "__guard";
 
-/// The guard of a wrapper: one of its children.
+/// Finds the guard among the children of a wrapper.
 pub(super) fn guard_of(wrapper: u32) -> Option<Pid> {
     let threads = fs::read_dir(format!("/proc/{wrapper}/task")).ok()?;
     let children = threads.flatten().filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
@@ -19,7 +19,7 @@ pub(super) fn guard_of(wrapper: u32) -> Option<Pid> {
 
 /// Whether a process with these NUL-terminated arguments is a guard.
 fn is_guard(cmdline: &[u8]) -> bool {
-    cmdline.split(|byte| *byte == 0).nth(1) == Some(GUARD.as_bytes())
+    cmdline.split(|byte| *byte == 0).nth(1) == Some(GUARD_SUBCOMMAND.as_bytes())
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ pub enum FaultKind {
     ForgetScripts,
     /// Out of memory: the server refuses every write.
     FillMemory,
-    /// CONFIG SET of an eviction policy, with enough memory.
+    /// CONFIG SET of an eviction policy. Nothing is evicted, because the server has no memory limit.
     AllowEviction,
     /// Every sync of the append-only file takes `amount` milliseconds.
     SlowDisk,
@@ -36,16 +36,15 @@ pub enum FaultKind {
     HalfClose,
     /// Every message takes `amount` milliseconds longer.
     Delay,
-    /// Some messages are lost. Most lost messages are sent again and arrive late. For the others, the connection is
-    /// reset.
+    /// Some messages are lost. Most lost messages are sent again, and arrive late. If one is not, its connection is reset.
     LoseMessages,
     /// Requests are lost; then the connection is reset.
     DropRequests,
     /// Replies are lost; then the connection is reset.
     DropReplies,
-    /// The network stops delivering messages, then delivers all of them at once.
+    /// The network holds all messages back, then delivers them at once.
     HoldMessages,
-    /// New connections are closed at once, and existing ones are reset.
+    /// New connections are closed at once, and existing connections are reset.
     RefuseConnections,
     /// The client's end of the connection is closed. Requests in flight reach the server later.
     DeliverLate,
@@ -86,7 +85,7 @@ impl FaultKind {
     }
 
     /// Whether the node cannot vote during the fault.
-    pub fn stops_node(self) -> bool {
+    pub fn prevents_votes(self) -> bool {
         self.counts_as_memory_loss() || matches!(self, Self::Freeze | Self::FillMemory | Self::AllowEviction)
     }
 
@@ -109,7 +108,7 @@ impl fmt::Display for FaultKind {
 pub enum Assumptions {
     /// Every assumption holds.
     Kept,
-    /// A1 or A2 is broken: leases may overlap, and fences must still be in order.
+    /// A1 or A2 is broken: leases may overlap, but fences must be in order.
     Broken,
 }
 
@@ -121,7 +120,7 @@ impl fmt::Display for Assumptions {
 
 /// The targets that a kind of fault may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "words of the plan's targets")]
+#[expect(missing_docs, reason = "as in `Target`")]
 pub enum TargetChoice {
     Node,
     Network,
@@ -131,26 +130,26 @@ pub enum TargetChoice {
     OneOrMajority,
 }
 
-/// A kind of fault, the choice of its target, and the ranges of its duration and its amount.
+/// A kind of fault, the choice of its target, and the ranges of its length and its amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "words of the plan's entries")]
+#[expect(missing_docs, reason = "as in `Fault`")]
 pub struct FaultTemplate {
     pub kind: FaultKind,
     pub target: TargetChoice,
     pub assumptions: Assumptions,
-    pub lasts_ms: (u64, u64),
+    pub length_ms: (u64, u64),
     pub amount: (u64, u64),
 }
 
-const fn template(kind: FaultKind, target: TargetChoice, lasts_ms: (u64, u64), amount: (u64, u64)) -> FaultTemplate {
+const fn template(kind: FaultKind, target: TargetChoice, length_ms: (u64, u64), amount: (u64, u64)) -> FaultTemplate {
     let assumptions = match kind {
         FaultKind::FreezeClient | FaultKind::JumpAhead => Assumptions::Broken,
         _ => Assumptions::Kept,
     };
-    FaultTemplate { kind, target, assumptions, lasts_ms, amount }
+    FaultTemplate { kind, target, assumptions, length_ms, amount }
 }
 
-const ALL: [FaultTemplate; 25] = [
+const TEMPLATES: [FaultTemplate; 25] = [
     template(FaultKind::Kill, TargetChoice::Node, (1, 800), (0, 0)),
     template(FaultKind::Wipe, TargetChoice::Node, (1, 800), (0, 0)),
     template(FaultKind::Freeze, TargetChoice::Node, (50, 2_500), (0, 0)),
@@ -175,12 +174,12 @@ const ALL: [FaultTemplate; 25] = [
     template(FaultKind::Replica, TargetChoice::OneOrMajority, (200, 1_500), (0, 0)),
     template(FaultKind::KillClient, TargetChoice::Client, (50, 800), (0, 0)),
     template(FaultKind::FreezeClient, TargetChoice::Client, (100, 3_000), (0, 0)),
-    // The jump is within max_clock_skew and max_clock_step_back, so fences must stay in order. It is longer than the
-    // remaining time of a vote that was just renewed.
+    // Fences must stay in order, so the jump is shorter than max_clock_skew and max_clock_step_back. It is longer than
+    // two thirds of a ttl, so that many votes expire.
     template(FaultKind::JumpAhead, TargetChoice::Majority, (300, 1_500), (700, 950)),
 ];
 
 /// The faults that keep all assumptions, or the faults that break an assumption.
 pub fn templates(assumptions: Assumptions) -> impl Iterator<Item = FaultTemplate> {
-    ALL.into_iter().filter(move |template| template.assumptions == assumptions)
+    TEMPLATES.into_iter().filter(move |template| template.assumptions == assumptions)
 }

@@ -13,8 +13,8 @@ const MAJORITY: usize = quorlock_core::terms::Quorum::majority_of(NODES);
 /// The lower and the upper bound of a time, in milliseconds.
 type Range = (u64, u64);
 
-/// The faults that send signals to the holder's processes. The first range is the time for which a process stays
-/// stopped. The second range is the time until the second signal, if there is one.
+/// The faults that send signals to the processes of the `quorlock run` that holds the lock. The first range is the time
+/// for which a process stays stopped. The second range is the time between the two signals of a fault that has two.
 const SIGNALS: [(FaultKind, Range, Range); 5] = [
     (FaultKind::StopWrapper, (6_000, 7_500), (0, 0)),
     (FaultKind::KillWrapper, (0, 0), (0, 0)),
@@ -24,7 +24,7 @@ const SIGNALS: [(FaultKind, Range, Range); 5] = [
 ];
 
 impl Plan {
-    /// The plan of a series of ordinary operations. For [`Series::Within`] and [`Series::Beyond`] use [`Plan::new`].
+    /// The plan of an episode of this series.
     pub fn of(series: Series, seed: u64, length: Duration) -> Self {
         let mut rng = Rng::with_seed(seed);
         let faults = match series {
@@ -39,17 +39,17 @@ impl Plan {
             }
             Series::Sentinel => sentinel(&mut rng),
         };
-        // If a majority restarts without files, the nodes forget the cluster and an operator has to initialize it
-        // again.
-        let templates = &Persistence::ALL[usize::from(series == Series::Restarts)..];
-        let persistence = (0..NODES).map(|_| templates[rng.usize(..templates.len())]).collect();
+        // In the series with restarts, all nodes have files. If a majority restarted without files, an operator would have
+        // to initialize the cluster again.
+        let choices = &Persistence::ALL[usize::from(series == Series::Restarts)..];
+        let persistence = (0..NODES).map(|_| choices[rng.usize(..choices.len())]).collect();
         Self { seed, assumptions: series.assumptions(), persistence, faults, length }
     }
 }
 
-fn fault(rng: &mut Rng, at_ms: u64, target: Target, kind: FaultKind, lasts_ms: Range, amount: Range) -> Fault {
+fn fault(rng: &mut Rng, at_ms: u64, target: Target, kind: FaultKind, length_ms: Range, amount: Range) -> Fault {
     let at = Duration::from_millis(at_ms);
-    let length = Duration::from_millis(rng.u64(lasts_ms.0..=lasts_ms.1));
+    let length = Duration::from_millis(rng.u64(length_ms.0..=length_ms.1));
     Fault { at, length, target, kind, amount: rng.u64(amount.0..=amount.1) }
 }
 
@@ -76,15 +76,15 @@ fn processes(rng: &mut Rng) -> Vec<Fault> {
     let mut order = SIGNALS;
     rng.shuffle(&mut order);
     let mut at = 1_000;
-    let mut plan = |(kind, lasts_ms, amount)| {
-        let next = fault(rng, at, Target::Holder, kind, lasts_ms, amount);
+    let mut plan_next = |(kind, length_ms, amount)| {
+        let next = fault(rng, at, Target::Holder, kind, length_ms, amount);
         at += next.length.as_millis() as u64 + next.amount + rng.u64(500..1_500);
         next
     };
-    order.map(&mut plan).into()
+    order.map(&mut plan_next).into()
 }
 
-/// Plans a restart of the sentinel, or a silence for the rest of the episode, and then a failover.
+/// Plans a restart or a long silence of the sentinel, and then a failover.
 fn sentinel(rng: &mut Rng) -> Vec<Fault> {
     let first = if rng.bool() {
         fault(rng, 1_500, Target::Sentinel, FaultKind::RestartSentinel, (0, 0), (0, 0))

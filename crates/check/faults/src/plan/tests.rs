@@ -15,20 +15,23 @@ fn the_same_seed_gives_the_same_plan_and_another_seed_gives_another_plan() {
 
 #[test]
 fn only_plans_beyond_the_assumptions_break_an_assumption() {
-    let breaking: BTreeSet<FaultKind> = templates(Assumptions::Broken).map(|template| template.kind).collect();
+    let breaking_kinds: BTreeSet<FaultKind> = templates(Assumptions::Broken).map(|template| template.kind).collect();
     for seed in 0..200 {
-        let breaks = |assumptions| {
-            Plan::new(seed, assumptions, LENGTH).faults.iter().any(|fault| breaking.contains(&fault.kind))
+        let breaks_an_assumption = |assumptions| {
+            Plan::new(seed, assumptions, LENGTH).faults.iter().any(|fault| breaking_kinds.contains(&fault.kind))
         };
-        assert!(!breaks(Assumptions::Kept), "seed {seed}");
-        assert!(breaks(Assumptions::Broken), "seed {seed}");
+        assert!(!breaks_an_assumption(Assumptions::Kept), "seed {seed}");
+        assert!(breaks_an_assumption(Assumptions::Broken), "seed {seed}");
     }
 }
 
 #[test]
 fn every_kind_of_fault_is_planned() {
-    let mut missing: BTreeSet<FaultKind> =
-        [Assumptions::Kept, Assumptions::Broken].into_iter().flat_map(templates).map(|k| k.kind).collect();
+    let mut missing: BTreeSet<FaultKind> = [Assumptions::Kept, Assumptions::Broken]
+        .into_iter()
+        .flat_map(templates)
+        .map(|template| template.kind)
+        .collect();
     for seed in 0..200 {
         for assumptions in [Assumptions::Kept, Assumptions::Broken] {
             for fault in Plan::new(seed, assumptions, LENGTH).faults {
@@ -40,16 +43,16 @@ fn every_kind_of_fault_is_planned() {
 }
 
 #[test]
-fn a_few_episodes_kill_servers_of_every_persistence() {
+fn fifteen_episodes_kill_servers_of_every_persistence() {
     for first in (0..300).step_by(15) {
         let plans = (first..first + 15).map(|seed| Plan::new(seed, Assumptions::Kept, LENGTH));
-        let killed: BTreeSet<Persistence> = plans
+        let persistence_of_killed: BTreeSet<Persistence> = plans
             .flat_map(|plan| {
                 let kills = plan.faults.iter().filter(|fault| fault.kind == FaultKind::Kill);
                 kills.flat_map(|fault| plan.persistence_of(fault)).collect::<Vec<_>>()
             })
             .collect();
-        assert_eq!(killed, Persistence::ALL.into(), "from seed {first} on");
+        assert_eq!(persistence_of_killed, Persistence::ALL.into(), "from seed {first} on");
     }
 }
 
@@ -87,13 +90,13 @@ fn all_nodes_lose_their_memory_once_or_twice() {
     for seed in 0..200 {
         for assumptions in [Assumptions::Kept, Assumptions::Broken] {
             let plan = Plan::new(seed, assumptions, LENGTH);
-            let at_once = plan.faults.iter().filter(|fault| fault.target == Target::Nodes(plan.nodes()));
-            let at_once = at_once.filter(|fault| fault.kind.counts_as_memory_loss()).count();
+            let faults_of_all_nodes = plan.faults.iter().filter(|fault| fault.target == Target::Nodes(plan.nodes()));
+            let faults_of_all_nodes = faults_of_all_nodes.filter(|fault| fault.kind.counts_as_memory_loss()).count();
             let is_restart = |fault: &Fault| matches!(fault.kind, FaultKind::Kill | FaultKind::Wipe);
             let is_restarted =
                 |node| plan.faults.iter().any(|fault| fault.target == Target::Node(node) && is_restart(fault));
-            assert!(at_once > 0 || (0..plan.nodes()).all(is_restarted), "seed {seed}: {:?}", plan.faults);
-            assert!(at_once <= ALL_NODES_FAULTS_MAX, "seed {seed}");
+            assert!(faults_of_all_nodes > 0 || (0..plan.nodes()).all(is_restarted), "seed {seed}: {:?}", plan.faults);
+            assert!(faults_of_all_nodes <= ALL_NODES_FAULTS_MAX, "seed {seed}");
         }
     }
 }
@@ -107,7 +110,7 @@ const SIGNALS: [FaultKind; 5] = [
 ];
 
 #[test]
-fn every_series_has_its_own_ordinary_operations() {
+fn every_series_plans_only_its_own_operations() {
     for (series, kinds) in [
         (Series::Operations, &[FaultKind::Backup, FaultKind::Replica][..]),
         (Series::Processes, &SIGNALS),
@@ -116,8 +119,8 @@ fn every_series_has_its_own_ordinary_operations() {
         (Series::Sentinel, &[FaultKind::RestartSentinel, FaultKind::SilenceSentinel, FaultKind::FailOver]),
     ] {
         let plan = |seed| Plan::of(series, seed, LENGTH);
-        let done: BTreeSet<FaultKind> = (0..50).flat_map(|seed| plan(seed).faults).map(|fault| fault.kind).collect();
-        assert_eq!(done, kinds.iter().copied().collect(), "{series}");
+        let planned: BTreeSet<FaultKind> = (0..50).flat_map(|seed| plan(seed).faults).map(|fault| fault.kind).collect();
+        assert_eq!(planned, kinds.iter().copied().collect(), "{series}");
         assert_eq!((plan(7), plan(7).assumptions), (plan(7), series.assumptions()));
     }
 }
@@ -136,14 +139,14 @@ fn a_majority_is_backed_up_in_every_episode_of_operations() {
 fn every_signal_is_sent_in_every_episode_of_processes() {
     for seed in 0..50 {
         let plan = Plan::of(Series::Processes, seed, LENGTH);
-        let done: BTreeSet<FaultKind> = plan.faults.iter().map(|fault| fault.kind).collect();
-        assert_eq!(done, SIGNALS.into(), "seed {seed}");
+        let planned: BTreeSet<FaultKind> = plan.faults.iter().map(|fault| fault.kind).collect();
+        assert_eq!(planned, SIGNALS.into(), "seed {seed}");
     }
 }
 
 #[test]
 fn a_failover_comes_after_the_sentinel_has_restarted_or_fallen_silent() {
-    let first: BTreeSet<FaultKind> = (0..50)
+    let kinds_of_first_fault: BTreeSet<FaultKind> = (0..50)
         .map(|seed| {
             let plan = Plan::of(Series::Sentinel, seed, LENGTH);
             assert_eq!(plan.faults[1].kind, FaultKind::FailOver);
@@ -151,11 +154,11 @@ fn a_failover_comes_after_the_sentinel_has_restarted_or_fallen_silent() {
             plan.faults[0].kind
         })
         .collect();
-    assert_eq!(first, [FaultKind::RestartSentinel, FaultKind::SilenceSentinel].into());
+    assert_eq!(kinds_of_first_fault, [FaultKind::RestartSentinel, FaultKind::SilenceSentinel].into());
 }
 
 #[test]
-fn servers_of_a_series_with_restarts_have_files() {
+fn every_server_of_the_series_restarts_has_files() {
     for seed in 0..50 {
         let plan = Plan::of(Series::Restarts, seed, LENGTH);
         assert!(plan.persistence.iter().all(|persistence| *persistence != Persistence::None), "seed {seed}: {plan:?}");

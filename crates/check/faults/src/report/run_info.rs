@@ -1,4 +1,4 @@
-//! The date, the machine and the versions of a run.
+//! The date, the machine and the versions of a run of the harness.
 
 use std::process::Command;
 use std::thread;
@@ -8,7 +8,7 @@ use crate::Failure;
 use crate::run::Run;
 use crate::subject::{Subject, output};
 
-/// The commit, the servers and the machine of a run, and its date.
+/// The date, the commit, the version of the servers and the machine of a run.
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// The date, as `2026-11-16`.
@@ -50,8 +50,8 @@ pub struct RunInfo {
     /// The command line.
     pub command: String,
     /// The duration of the run.
-    pub took: Duration,
-    /// Each subject with its version.
+    pub duration: Duration,
+    /// Each subject, and its name and version.
     pub versions: Vec<(Subject, String)>,
     /// The seed of the first episode.
     pub seed: u64,
@@ -63,6 +63,12 @@ impl RunInfo {
     /// # Errors
     /// When a system tool fails.
     pub fn now(command: String, seed: u64, run: &Run) -> Result<Self, Failure> {
-        Ok(Self { environment: Environment::read()?, command, took: run.took(), versions: run.versions(), seed })
+        Ok(Self {
+            environment: Environment::read()?,
+            command,
+            duration: run.duration(),
+            versions: run.versions(),
+            seed,
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! Builds or fetches the controls when they are needed. No part of quorlock depends on them.
+//! Builds or fetches the controls when a run needs them. No part of quorlock depends on them.
 
 use std::env;
 use std::fs;
@@ -11,7 +11,7 @@ use crate::Failure;
 /// The sources of the controls.
 const SOURCES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/controls");
 /// The build folder, unless `CARGO_TARGET_DIR` names another one.
-const TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target");
+const DEFAULT_TARGET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../target");
 const NODE_PACKAGES: [&str; 2] = ["@sesamecare-oss/redlock", "ioredis"];
 
 /// Builds the client that uses rslock.
@@ -28,7 +28,7 @@ pub(super) fn rslock() -> Result<Program, Failure> {
     Ok(Program { subject: Subject::Rslock, version, is_uncontended: false, file, args: Vec::new() })
 }
 
-/// Fetches node redlock, and copies the client next to it.
+/// Fetches node-redlock, and copies the client next to it.
 pub(super) fn node_redlock() -> Result<Program, Failure> {
     let (source, folder) = (Path::new(SOURCES).join("node-redlock"), build_folder("node-redlock")?);
     for file in ["package.json", "package-lock.json", "worker.js"] {
@@ -43,12 +43,18 @@ pub(super) fn node_redlock() -> Result<Program, Failure> {
         version = format!("{package} {} on {version}", manifest["version"].as_str().unwrap_or("of unknown version"));
     }
     let args = vec![folder.join("worker.js").into()];
-    Ok(Program { subject: Subject::NodeRedlock, version, is_uncontended: false, file: in_path("node")?.into(), args })
+    Ok(Program {
+        subject: Subject::NodeRedlock,
+        version,
+        is_uncontended: false,
+        file: find_in_path("node")?.into(),
+        args,
+    })
 }
 
 /// The folder in which a control is built.
 fn build_folder(name: &str) -> Result<PathBuf, Failure> {
-    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| TARGET.into(), PathBuf::from);
+    let target = env::var_os("CARGO_TARGET_DIR").map_or_else(|| DEFAULT_TARGET.into(), PathBuf::from);
     let folder = target.join("controls").join(name);
     fs::create_dir_all(&folder)?;
     Ok(folder.canonicalize()?)
@@ -61,10 +67,10 @@ fn locked_version<'a>(lock: &'a str, package: &str) -> Result<&'a str, Failure> 
     Ok(rest.split('"').next().unwrap_or_default())
 }
 
-fn in_path(program: &str) -> Result<PathBuf, Failure> {
+fn find_in_path(program: &str) -> Result<PathBuf, Failure> {
     let path = env::var_os("PATH").unwrap_or_default();
-    let findings = env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
-    findings.ok_or_else(|| format!("{program} is not installed").into())
+    let file = env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file());
+    file.ok_or_else(|| format!("{program} is not installed").into())
 }
 
 fn run(command: &mut Command) -> Result<(), Failure> {

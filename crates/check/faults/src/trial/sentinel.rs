@@ -1,4 +1,5 @@
-//! Episodes with clients behind a sentinel. The sentinel restarts or falls silent, and then makes a planned failover.
+//! Episodes with clients that find the master through a sentinel. The sentinel restarts or falls silent, and then
+//! replaces the master (a failover).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,14 +15,14 @@ use crate::inject::{FaultTargets, inject_faults};
 use crate::interrupt::Interrupt;
 use crate::plan::{CLIENTS, Fault, FaultKind, Plan};
 use crate::processes::Processes;
-use crate::register::Register;
+use crate::register::RegisterServer;
 use crate::subject::Program;
 
-/// The interval at which the library polls an idle node. The library may notice a failover this late.
+/// The interval at which the library polls an idle node. The library notices a failover at the latest with the next poll.
 pub const HEARTBEAT: Duration = quorlock::fuzzing::HEARTBEAT;
 
-/// How long clients continue after the failover. The sentinel makes the old master a replica about ten seconds after
-/// the failover.
+/// How long clients continue after the failover. About ten seconds after the failover, the sentinel turns the old master
+/// into a replica.
 const AFTER_FAILOVER: Duration = Duration::from_secs(14);
 /// How long the sentinel may take to find a replica that it can promote.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,15 +36,15 @@ const STARVED_AFTER: Duration = Duration::from_secs(30);
 pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) -> Result<Vec<Record>, Failure> {
     let history = Arc::new(History::create(path)?);
     let sentinels = Sentinels::builder().replicas(1).start();
-    // Clients listen to the sentinel at the first of two addresses. This address belongs to a proxy, which can hold all
-    // messages back, so that the sentinel seems to fall silent.
-    let first = Proxy::start(sentinels.sentinel.addr());
-    let url = sentinels.url_among(&[&first.addr().to_string()]);
-    let register = Register::start(Arc::clone(&history))?;
+    // The URL has two addresses of the sentinel, and clients listen at the first one. It belongs to a proxy, which can hold
+    // all messages back, so that the sentinel seems to fall silent.
+    let proxy = Proxy::start(sentinels.sentinel.addr());
+    let url = sentinels.url_after(&[&proxy.addr().to_string()]);
+    let register = RegisterServer::start(Arc::clone(&history))?;
     let networks = std::array::from_fn(|_| vec![url.clone()]);
     let processes =
         Processes::new(program.clone(), Arc::clone(&history), networks, register.addr().to_string(), plan.seed);
-    let mut clients = ClientsBehindSentinel { sentinels, first, processes, history: &history, failed_over_at: None };
+    let mut clients = ClientsBehindSentinel { sentinels, proxy, processes, history: &history, failed_over_at: None };
     clients.processes.start_all(CLIENTS)?;
     inject_faults(plan, &mut clients, &history, interrupt)?;
     while clients.failed_over_at.is_some_and(|at| at.elapsed() < AFTER_FAILOVER) && !interrupt.is_set() {
@@ -57,7 +58,8 @@ pub fn play(plan: &Plan, program: &Program, path: &Path, interrupt: &Interrupt) 
 
 struct ClientsBehindSentinel<'a> {
     sentinels: Sentinels,
-    first: Proxy,
+    /// The first address of the sentinel.
+    proxy: Proxy,
     processes: Processes,
     history: &'a History,
     failed_over_at: Option<Instant>,
@@ -67,7 +69,7 @@ impl FaultTargets for ClientsBehindSentinel<'_> {
     fn begin(&mut self, fault: &Fault) -> Result<bool, Failure> {
         match fault.kind {
             FaultKind::RestartSentinel => self.sentinels.sentinel.restart(),
-            FaultKind::SilenceSentinel => self.first.hold(true),
+            FaultKind::SilenceSentinel => self.proxy.hold(true),
             FaultKind::FailOver => self.fail_over()?,
             _ => return Ok(false),
         }
@@ -76,7 +78,7 @@ impl FaultTargets for ClientsBehindSentinel<'_> {
 
     fn end(&mut self, fault: &Fault) -> Result<(), Failure> {
         if fault.kind == FaultKind::SilenceSentinel {
-            self.first.hold(false);
+            self.proxy.hold(false);
         }
         Ok(())
     }
@@ -87,7 +89,7 @@ impl ClientsBehindSentinel<'_> {
     fn fail_over(&mut self) -> Result<(), Failure> {
         let url = self.sentinels.url();
         let service = url.rsplit('/').next().unwrap_or_default();
-        let before = self.sentinels.master().port();
+        let old_master = self.sentinels.master().port();
         let begun = Instant::now();
         while self.sentinels.sentinel.try_command(&["SENTINEL", "FAILOVER", service])?.as_str() != Some("OK") {
             if begun.elapsed() > FAILOVER_TIMEOUT {
@@ -95,7 +97,7 @@ impl ClientsBehindSentinel<'_> {
             }
             thread::sleep(Duration::from_millis(50));
         }
-        while self.sentinels.master().port() == before {
+        while self.sentinels.master().port() == old_master {
             thread::sleep(Duration::from_millis(1));
         }
         self.history.record(Record::FailedOver { at: clock::now() });

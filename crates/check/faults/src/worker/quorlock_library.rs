@@ -12,23 +12,24 @@ use super::{HeldLock, Library, RequestCounts};
 use crate::Failure;
 use crate::task::{MAX_CLOCK_SKEW, MAX_CLOCK_STEP_BACK, MAX_TTL, NAMES, NODE_DEADLINE, Task};
 
-/// The wait limit of a client. It is longer than any episode, so that a client without the lock counts as starved.
+/// The wait limit of a client. It is longer than any episode: a waiter that never gets the lock must not give up, so that
+/// it counts as starved.
 const MAX_WAIT: Duration = Duration::from_secs(600);
 /// The pause between two attempts to connect.
-const RECONNECT: Duration = Duration::from_millis(100);
+const CONNECT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The number of private names that a client locks together with each name for which it competes. The requests for
-/// private names make judged requests share a command.
+/// The number of private names, for which no other client competes, that a client locks together with each other name.
+/// The requests for other names then share commands with the requests for private names, as under load.
 pub const PRIVATE_NAMES: usize = 6;
 
 /// The requests that this process has sent about the names that clients compete for.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 static BATCHED: AtomicU64 = AtomicU64::new(0);
 
-fn count(key: &str, batched: bool) {
+fn count_request(key: &str, is_batched: bool) {
     if key.strip_prefix("quorlock:").is_some_and(|name| NAMES.contains(&name)) {
         REQUESTS.fetch_add(1, Ordering::Relaxed);
-        BATCHED.fetch_add(u64::from(batched), Ordering::Relaxed);
+        BATCHED.fetch_add(u64::from(is_batched), Ordering::Relaxed);
     }
 }
 
@@ -36,14 +37,14 @@ fn count(key: &str, batched: bool) {
 #[derive(Debug)]
 pub struct QuorlockLibrary {
     client: Client,
-    private: [String; PRIVATE_NAMES],
+    private_names: [String; PRIVATE_NAMES],
 }
 
 impl Library for QuorlockLibrary {
     type HeldLock = QuorlockLease;
 
     async fn connect(task: &Task) -> Result<Self, Failure> {
-        quorlock::fuzzing::watch_requests(count);
+        quorlock::fuzzing::watch_requests(count_request);
         let mut builder = Client::builder()
             .nodes(&task.urls)
             .ttl(Duration::from_millis(task.ttl_ms))
@@ -61,24 +62,24 @@ impl Library for QuorlockLibrary {
         loop {
             match builder.clone().connect_lazy().await {
                 Ok(client) => {
-                    let private = std::array::from_fn(|which| format!("c{}/{which}", task.client));
-                    return Ok(Self { client, private });
+                    let private_names = std::array::from_fn(|which| format!("c{}/{which}", task.client));
+                    return Ok(Self { client, private_names });
                 }
                 Err(ConnectError::Config(error)) => return Err(error.into()),
-                // Because of faults, the nodes may be unusable for a while.
-                Err(_) => sleep(RECONNECT).await,
+                // Faults can make the nodes unusable until the faults end.
+                Err(_) => sleep(CONNECT_PAUSE).await,
             }
         }
     }
 
     async fn acquire(&self, name: &str) -> Result<QuorlockLease, Failure> {
-        let private = PrivateLeases::acquire(&self.client, &self.private).await;
+        let private_leases = PrivateLeases::acquire(&self.client, &self.private_names).await;
         let lease = self.client.lock(name).acquire_within(MAX_WAIT).await?;
         let fence = lease.fence().ok().map(quorlock::Fence::get);
-        Ok(QuorlockLease { lease, fence, private })
+        Ok(QuorlockLease { lease, fence, private_leases })
     }
 
-    fn sent(&self) -> RequestCounts {
+    fn request_counts(&self) -> RequestCounts {
         RequestCounts { requests: REQUESTS.load(Ordering::Relaxed), batched: BATCHED.load(Ordering::Relaxed) }
     }
 
@@ -93,32 +94,31 @@ impl Library for QuorlockLibrary {
 struct PrivateLeases(oneshot::Sender<()>);
 
 impl PrivateLeases {
-    /// Starts to acquire the private names in the background. The caller's own request is then queued after these
-    /// requests.
+    /// Starts to acquire the private names in the background. Their requests are queued before those of the caller.
     async fn acquire(client: &Client, names: &[String]) -> Self {
         let (sender, ended) = oneshot::channel();
         let (client, names) = (client.clone(), names.to_vec());
         tokio::spawn(async move {
-            let mut asking = JoinSet::new();
+            let mut acquires = JoinSet::new();
             for name in names {
                 let lock = client.lock(&name);
-                asking.spawn(async move { lock.acquire_within(Duration::ZERO).await });
+                acquires.spawn(async move { lock.acquire_within(Duration::ZERO).await });
             }
-            // Because of the faults, some leases are not granted.
-            let leases: Vec<Lease> = asking.join_all().await.into_iter().flatten().collect();
-            // Wait for the sender to be dropped.
+            // Because of faults, some acquires fail.
+            let leases: Vec<Lease> = acquires.join_all().await.into_iter().flatten().collect();
+            // Fails when the sender is dropped.
             let _ = ended.await;
-            let mut releasing = JoinSet::new();
+            let mut releases = JoinSet::new();
             for lease in leases {
-                releasing.spawn(lease.release());
+                releases.spawn(lease.release());
             }
-            releasing.join_all().await;
+            releases.join_all().await;
         });
         yield_now().await;
         Self(sender)
     }
 
-    /// Releases the private names before the caller releases its own lease.
+    /// Starts to release the private names. Their requests are queued before those of the caller.
     async fn release(self) {
         drop(self.0);
         yield_now().await;
@@ -130,7 +130,7 @@ impl PrivateLeases {
 pub struct QuorlockLease {
     lease: Lease,
     fence: Option<u64>,
-    private: PrivateLeases,
+    private_leases: PrivateLeases,
 }
 
 impl HeldLock for QuorlockLease {
@@ -142,7 +142,7 @@ impl HeldLock for QuorlockLease {
         self.lease.validity()
     }
 
-    /// The watchdog renews the lease.
+    /// Does nothing, because the watchdog renews the lease.
     async fn extend_if_needed(&mut self) -> bool {
         true
     }
@@ -152,8 +152,9 @@ impl HeldLock for QuorlockLease {
     }
 
     async fn release(self) {
-        self.private.release().await;
-        // The client has already reported a loss. An unacknowledged release is delivered later.
+        self.private_leases.release().await;
+        // An error needs no report: the client has reported a loss before, and the library repeats a release until the
+        // nodes acknowledge it.
         let _ = self.lease.release().await;
     }
 }

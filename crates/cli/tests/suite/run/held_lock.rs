@@ -209,5 +209,5 @@ fn without_a_quorum_a_run_names_every_node() {
 fn silent_node_count(output: &Output) -> usize {
     let text = stderr(output);
     let listed = text.lines().skip_while(|line| !line.contains("no quorum for ")).skip(1);
-    listed.filter(|line| line.starts_with("  redis://") && line.contains("; no vote for ")).count()
+    listed.filter(|line| line.starts_with("  redis://") && line.contains("; no vote in the last ")).count()
 }

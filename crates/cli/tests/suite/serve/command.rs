@@ -76,8 +76,8 @@ fn listening_beyond_loopback_needs_authentication() {
 fn an_address_in_use_is_named() {
     let user = User::new();
     let service = Service::start(&user);
-    let refused = user.run(&["serve", "--listen", service.socket()]);
-    assert_fails(&refused, 78, service.socket());
+    let refused = user.run(&["serve", "--listen", service.host_and_port()]);
+    assert_fails(&refused, 78, service.host_and_port());
 }
 
 #[test]
@@ -144,11 +144,11 @@ fn connections_leave_file_descriptors_for_the_nodes() {
     eventually("the service warns that the limit is low", || {
         service.log().contains("the limit of open files allows too few connections")
     });
-    let mut first_connection = TcpStream::connect(service.socket()).unwrap();
+    let mut first_connection = TcpStream::connect(service.host_and_port()).unwrap();
     assert_eq!(status_code(&ask(&mut first_connection, "/readyz")), "200");
     // Each connection sends a request, so that the service keeps the connection open.
     let connect = || {
-        let mut stream = TcpStream::connect(service.socket()).unwrap();
+        let mut stream = TcpStream::connect(service.host_and_port()).unwrap();
         let _ = stream.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n");
         stream
     };

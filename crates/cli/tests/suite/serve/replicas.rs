@@ -254,14 +254,14 @@ fn the_end_of_one_request_does_not_affect_another_request_with_the_same_key() {
     let holder = first_replica.lock(&json!({"name": "a", "ttl_ms": 60_000})).expect(201);
     // One caller disconnects, another times out, and the replica of a third is killed. The fourth caller must still get
     // the lock.
-    let disconnected = first_replica.lock_unheard(&request(600_000));
+    let disconnected = first_replica.lock_without_answer(&request(600_000));
     thread::scope(|scope| {
         let fourth_caller = scope.spawn(|| second_replica.lock(&request(600_000)).expect(201));
         eventually("two callers wait", || first_replica.status("a")["waiting"] == 2);
         first_replica.lock(&request(1_000)).problem(409, "wait-timeout");
         drop(disconnected);
         eventually("one caller waits", || second_replica.status("a")["waiting"] == 1);
-        let _third_caller = first_replica.lock_unheard(&request(600_000));
+        let _third_caller = first_replica.lock_without_answer(&request(600_000));
         eventually("two callers wait again", || second_replica.status("a")["waiting"] == 2);
         drop(first_replica);
         second_replica.release(&holder);

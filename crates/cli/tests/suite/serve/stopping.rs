@@ -27,7 +27,7 @@ fn a_stopping_service_ends_all_waits_and_keeps_all_leases() {
     assert_eq!(wait_stream.until("failed").data["code"], "draining");
     while lock_stream.next().is_some() {}
     assert!(service.child.wait().unwrap().success());
-    assert!(TcpStream::connect(service.socket()).is_err());
+    assert!(TcpStream::connect(service.host_and_port()).is_err());
 
     let next_service = Service::start(&user);
     assert_eq!(next_service.status("a")["waiting"], 0);

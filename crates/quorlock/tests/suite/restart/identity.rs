@@ -222,7 +222,7 @@ async fn a_check_of_unchanged_memory_keeps_the_connection() {
 #[tokio::test]
 async fn a_server_that_evicted_a_vote_is_quarantined() {
     let cluster = ProxiedCluster::with_servers(RedisServer::start_many(3)).await;
-    let client = connect_to_all(cluster.direct()).await;
+    let client = connect_to_all(cluster.direct_builder()).await;
     let lease = client.lock(NAME).acquire().await.expect("all nodes vote");
     let server = &cluster.servers[0];
     let vote_exists = || stored_state(server, NAME).is_some_and(|state| state.has_vote);

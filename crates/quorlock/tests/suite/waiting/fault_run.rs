@@ -156,9 +156,9 @@ impl FaultRun {
     async fn connect(&self, random: &mut Random) -> ProxiedClient {
         let proxies: Vec<Proxy> = self.servers.iter().map(|server| Proxy::start(server.addr())).collect();
         for proxy in &proxies {
-            let resent_after = Duration::from_millis(150);
+            let resend_delay = Duration::from_millis(150);
             let seed = random.below(usize::MAX) as u64;
-            proxy.lose(Some(Loss { one_in: 10, resent_after, for_good_one_in: 5, seed }));
+            proxy.lose(Some(Loss { lost_one_in: 10, resend_delay, never_resent_one_in: 5, seed }));
         }
         let client =
             short_lease_builder().nodes(proxies.iter().map(Proxy::url)).connect_lazy().await.expect("no node is unfit");

@@ -1,5 +1,5 @@
-//! A client process that uses rslock. Every choice favours rslock: a lease counts from before its request, and does not
-//! count while it is being extended.
+//! A client process that uses rslock. Every choice favours rslock: the validity counts from before the request, and the
+//! client does not use the registers while it extends a lease.
 
 use std::error::Error;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 /// rslock's default delay between two attempts.
 const RETRY_DELAY_MS: u64 = 200;
 /// The clock drift that rslock subtracts from a ttl: a hundredth of the ttl, and two milliseconds.
-const DRIFT_ONE_IN: u32 = 100;
+const DRIFT_DIVISOR: u32 = 100;
 const DRIFT_MIN: Duration = Duration::from_millis(2);
 
 struct Rslock {
@@ -27,7 +27,7 @@ impl Library for Rslock {
 
     async fn connect(task: &Task) -> Result<Self, Failure> {
         let mut rslock = LockManager::new(task.urls.clone());
-        // One attempt at a time, so that the client knows when the winning attempt began.
+        // Each call makes only one attempt, so that the client knows when the attempt that got the lock began.
         rslock.set_retry(1, Duration::from_millis(RETRY_DELAY_MS));
         Ok(Self { rslock, ttl: Duration::from_millis(task.ttl_ms) })
     }
@@ -65,8 +65,8 @@ impl HeldLock for Lease {
         Duration::from_nanos(self.valid_until.saturating_sub(clock::now()))
     }
 
-    /// Extends at half of the ttl, as rslock's `using` does for a ttl of a second. A failed extension releases the
-    /// lock.
+    /// Extends the lease when half of the ttl is left, as rslock's `using` does for a ttl of a second. A failed extension
+    /// releases the lock.
     async fn extend_if_needed(&mut self) -> bool {
         if self.validity() > self.ttl / 2 {
             return true;
@@ -92,7 +92,7 @@ impl HeldLock for Lease {
 }
 
 fn valid_until(requested_at: u64, ttl: Duration) -> u64 {
-    requested_at + (ttl - ttl / DRIFT_ONE_IN - DRIFT_MIN).as_nanos() as u64
+    requested_at + (ttl - ttl / DRIFT_DIVISOR - DRIFT_MIN).as_nanos() as u64
 }
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {

@@ -5,8 +5,8 @@ use crate::cron::case::CASES;
 use crate::host_runs::RunResult;
 use crate::judge::Findings;
 
-fn end(code: i32, messages: &str) -> RunResult {
-    RunResult { client: 0, host: 0, code: Some(code), messages: messages.into() }
+fn run_result(exit_code: i32, stderr: &str) -> RunResult {
+    RunResult { client: 0, host: 0, exit_code: Some(exit_code), stderr: stderr.into() }
 }
 
 fn case(title: &str) -> &'static Case {
@@ -19,36 +19,36 @@ fn environment() -> Environment {
 
 #[test]
 fn a_case_passes_only_if_all_of_its_claims_are_true() {
-    let results_of_runs = vec![end(0, ""), end(0, "")];
-    let good = Outcome { results_of_runs, after: 1, ..Outcome::default() };
+    let run_results = vec![run_result(0, ""), run_result(0, "")];
+    let good = Outcome { run_results, reports_after: 1, ..Outcome::default() };
     let result = |outcome| CaseResult { case: case("backup of two nodes"), outcome };
     assert!(result(good.clone()).has_passed());
     let overlap = Findings { overlaps: 1, ..Findings::default() };
-    let lost = Findings { runs: [(79, 1)].into(), ..Findings::default() };
-    let killed = vec![end(79, "quorlock: lost")];
+    let loss = Findings { exit_codes: [(79, 1)].into(), ..Findings::default() };
+    let failed_runs = vec![run_result(79, "quorlock: lost")];
     for bad in [
         Outcome { findings: overlap, ..good.clone() },
-        Outcome { findings: lost, ..good.clone() },
-        Outcome { results_of_runs: killed, ..good.clone() },
-        Outcome { after: 0, ..good },
+        Outcome { findings: loss, ..good.clone() },
+        Outcome { run_results: failed_runs, ..good.clone() },
+        Outcome { reports_after: 0, ..good },
     ] {
         assert!(!result(bad.clone()).has_passed(), "{bad:?}");
     }
 }
 
 #[test]
-fn an_outage_must_not_be_answered_with_advice_to_discard_leases() {
-    let outcome = |text| Outcome { results_of_runs: vec![end(69, text)], ..Outcome::default() };
-    let result = |text| CaseResult { case: case("two of three nodes are unreachable"), outcome: outcome(text) };
+fn a_case_with_an_outage_fails_if_a_message_recommends_nodes_init() {
+    let outcome = |stderr| Outcome { run_results: vec![run_result(69, stderr)], ..Outcome::default() };
+    let result = |stderr| CaseResult { case: case("two of three nodes are unreachable"), outcome: outcome(stderr) };
     assert!(result("quorlock: 2 of 3 nodes are unreachable").has_passed());
     assert!(!result("quorlock: no quorum; try quorlock nodes init").has_passed());
 }
 
 #[test]
-fn a_job_without_nodes_must_not_run() {
-    let result = |code, after| CaseResult {
+fn a_case_with_empty_settings_fails_if_a_report_runs() {
+    let result = |exit_code, reports_after| CaseResult {
         case: case("empty settings"),
-        outcome: Outcome { results_of_runs: vec![end(code, "")], after, ..Outcome::default() },
+        outcome: Outcome { run_results: vec![run_result(exit_code, "")], reports_after, ..Outcome::default() },
     };
     assert!(result(78, 0).has_passed());
     assert!(!result(0, 1).has_passed());
@@ -56,10 +56,16 @@ fn a_job_without_nodes_must_not_run() {
 
 #[test]
 fn the_page_shows_each_case_with_its_claims_and_messages() {
-    let results_of_runs = vec![end(0, "skipped"), end(69, "quorlock: no quorum\n")];
-    let takeover = Some(Duration::from_millis(1_250));
-    let outcome =
-        Outcome { cron_ticks: 3, results_of_runs, before: 1, after: 2, takeover, findings: Findings::default() };
+    let run_results = vec![run_result(0, "skipped"), run_result(69, "quorlock: no quorum\n")];
+    let time_to_next_report = Some(Duration::from_millis(1_250));
+    let outcome = Outcome {
+        cron_ticks: 3,
+        run_results,
+        reports_before: 1,
+        reports_after: 2,
+        time_to_next_report,
+        findings: Findings::default(),
+    };
     let text = page(&environment(), &[CaseResult { case: case("backup of two nodes"), outcome }]);
     for part in [
         "| backup of two nodes | **failed**: every run exits with 0 |",

@@ -1,4 +1,4 @@
-//! Tests of connections whose two sides end at different times.
+//! Tests of connections of which one side has ended and the other side is still open.
 
 use quorlock_testkit::eventually;
 
@@ -12,7 +12,7 @@ fn a_request_reaches_the_server_after_a_half_close() {
     assert_end(&mut client);
     send(&mut client, "SET key value");
     eventually("the request to arrive", || server.command(&["GET", "key"]).as_str() == Some("value"));
-    eventually("its answer to be thrown away", || proxy.dropped_down() == "+OK\r\n".len() as u64);
+    eventually("its reply to be dropped", || proxy.dropped_down() == "+OK\r\n".len() as u64);
     drop(client);
     eventually("the connection to end", || proxy.open_connections() == 0);
     connect(&proxy);
@@ -23,7 +23,7 @@ fn a_stranded_request_arrives_when_it_is_delivered() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.hold(true);
-    send(&mut client, "SET ghost value");
+    send(&mut client, "SET stranded value");
     eventually("the request to be held", || proxy.held_up() > 0);
     proxy.strand();
     proxy.hold(false);
@@ -37,7 +37,7 @@ fn a_stranded_request_arrives_when_it_is_delivered() {
 
     proxy.deliver_stranded();
     assert_eq!(proxy.held_up(), 0);
-    eventually("the ghost to appear", || server.keys("*") == ["ghost", "key"]);
+    eventually("the request to take effect", || server.keys("*") == ["key", "stranded"]);
 }
 
 #[test]
@@ -45,13 +45,13 @@ fn a_request_sent_just_before_strand_is_stranded() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.hold(true);
-    send(&mut client, "SET ghost value");
+    send(&mut client, "SET stranded value");
     proxy.strand();
     proxy.hold(false);
     assert_end(&mut client);
-    assert!(server.command(&["GET", "ghost"]).is_nil());
+    assert!(server.command(&["GET", "stranded"]).is_nil());
     proxy.deliver_stranded();
-    eventually("the ghost to appear", || server.keys("*") == ["ghost"]);
+    eventually("the request to take effect", || server.keys("*") == ["stranded"]);
 }
 
 #[test]
@@ -60,11 +60,11 @@ fn strand_next_requests_strands_the_next_request() {
     let mut client = connect(&proxy);
     proxy.strand_next_requests();
     let mut new = connect(&proxy);
-    send(&mut client, "SET ghost value");
+    send(&mut client, "SET stranded value");
     assert_end(&mut client);
-    assert_eq!(ask(&mut new, "GET ghost"), "$-1\r\n");
+    assert_eq!(ask(&mut new, "GET stranded"), "$-1\r\n");
     proxy.deliver_stranded();
-    eventually("the ghost to appear", || server.keys("*") == ["ghost"]);
+    eventually("the request to take effect", || server.keys("*") == ["stranded"]);
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn a_stranded_request_is_lost_when_its_server_dies() {
     let (server, proxy) = network();
     let mut client = connect(&proxy);
     proxy.strand_next_requests();
-    send(&mut client, "SET ghost value");
+    send(&mut client, "SET stranded value");
     assert_end(&mut client);
     server.restart();
     eventually("the request to be lost", || proxy.held_up() == 0);
