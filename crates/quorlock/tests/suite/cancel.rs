@@ -351,15 +351,15 @@ async fn a_waiter_survives_the_drop_of_its_client_but_not_a_close() {
     let lease = holder.lock("job").acquire().await.unwrap();
 
     let client = connect_to_all(cluster.direct_builder()).await;
-    let waiting = start_waiter(client.lock("job")).await;
+    let waiter = start_waiter(client.lock("job")).await;
     client.close(CLOSE_TIMEOUT).await.unwrap();
-    assert_eq!(expect_soon(waiting).await.unwrap(), Err(AcquireError::Closed));
+    assert_eq!(expect_soon(waiter).await.unwrap(), Err(AcquireError::Closed));
 
     let client = connect_to_all(cluster.direct_builder()).await;
-    let waiting = start_waiter(client.lock("job")).await;
+    let waiter = start_waiter(client.lock("job")).await;
     drop(client);
     lease.release().await.unwrap();
-    expect_soon(waiting).await.unwrap().expect("a lock keeps its client's connections alive");
+    expect_soon(waiter).await.unwrap().expect("a lock keeps its client's connections alive");
     cluster.wait_until_unlocked().await;
     assert_free(&cluster, "job").await;
 }
@@ -403,20 +403,20 @@ async fn without_its_runtime_a_client_fails_at_once_and_its_lease_expires() {
     let cluster = Cluster::start(3).await;
     let live_client = connect_to_all(cluster.builder()).await;
     let builder = cluster.builder();
-    let (client, lease, mut waiting) = run_on_another_runtime(async move || {
+    let (client, lease, mut waiter) = run_on_another_runtime(async move || {
         let client = connect_to_all(builder).await;
         let lease = client.lock("job").acquire().await.unwrap();
         let lock = client.lock("job");
-        let mut waiting = Box::pin(async move { lock.acquire().await });
-        assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-        (client, lease, waiting)
+        let mut waiter = Box::pin(async move { lock.acquire().await });
+        assert!(waiter.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        (client, lease, waiter)
     });
-    assert!(expect_soon(waiting.as_mut()).await.is_err(), "no runtime is left to send requests");
+    assert!(expect_soon(waiter.as_mut()).await.is_err(), "no runtime is left to send requests");
     assert!(expect_soon(client.lock("other").try_acquire()).await.is_err());
     expect_soon(lease.lost()).await;
     assert!(lease.fence().is_err());
     assert!(expect_soon(lease.extend()).await.is_err());
     assert!(expect_soon(lease.release()).await.is_err());
-    drop((waiting, client));
+    drop((waiter, client));
     drop(expect_soon(live_client.lock("job").acquire()).await.expect("the lease has expired"));
 }

@@ -65,7 +65,7 @@ async fn a_stalled_request_does_not_write_after_the_next_request() {
         }
         log.lock().unwrap().push(fence);
     };
-    // Reports the fence of each request that has run as far as it can without waiting.
+    // Reports the fence of each request when its handler has run as far as it can without waiting.
     let (reports, mut polled_fences) = mpsc::unbounded_channel();
     let report = move |request: ServerRequest, next: Next| {
         let reports = reports.clone();

@@ -1,4 +1,5 @@
-//! Idempotency keys. If a request with a key is repeated, on any replica, it gets the same hold of the lock.
+//! Idempotency keys. A request with a key may be repeated on any replica. All these requests get the same hold of the
+//! lock: it has one fence, and one release ends it.
 
 use std::thread;
 

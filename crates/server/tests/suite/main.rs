@@ -1,4 +1,4 @@
-//! Tests of the HTTP service. Each test runs a service in its own process.
+//! Tests of the HTTP service. Each test runs a service in the process of the test.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 

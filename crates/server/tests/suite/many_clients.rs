@@ -75,7 +75,7 @@ fn ten_thousand_leases_are_held_renewed_listed_and_released() {
         next.clone_into(&mut cursor);
     }
     assert_eq!(names, (0..LEASES).map(|number| format!("{number:05}")).collect::<Vec<_>>());
-    // A new follower gets all locks, as soon as the service has succeeded in reading them.
+    // A new follower (a reader of the stream of events) gets all locks as soon as the service has read them.
     let mut events = service.follow(None);
     let mut seen: BTreeSet<String> = BTreeSet::new();
     let is_truncated = loop {

@@ -1,4 +1,4 @@
-//! A service in the process of the test, on a file or on real servers.
+//! A service in the process of the test, with an SQLite file or real servers as nodes.
 
 use std::io;
 use std::ops::Deref;
@@ -20,7 +20,7 @@ pub(crate) const LONG_TTL_MS: u64 = 3_600_000;
 
 /// The nodes of a test.
 pub(crate) struct Nodes {
-    /// Empty if the only node is a file.
+    /// Empty if the only node is an SQLite file.
     pub(crate) servers: Vec<RedisServer>,
     /// The folder of the file and of the client's state.
     pub(crate) folder: TempDir,
@@ -28,7 +28,7 @@ pub(crate) struct Nodes {
 }
 
 impl Nodes {
-    /// Returns a new file as the only node.
+    /// Returns a new SQLite file as the only node.
     pub(crate) fn new_file() -> Self {
         Self::start_uninitialized(0)
     }
@@ -102,12 +102,12 @@ pub(crate) struct Service {
 }
 
 impl Service {
-    /// Starts a service on a new file.
+    /// Starts a service on a new SQLite file.
     pub(crate) fn start() -> Self {
         Self::with_settings(|_| {})
     }
 
-    /// Starts a service on a new file. `set` changes the settings.
+    /// Starts a service on a new SQLite file. `set` changes the settings.
     pub(crate) fn with_settings(set: impl FnOnce(&mut Config)) -> Self {
         let nodes = Nodes::new_file();
         let mut service = nodes.serve_with(set);

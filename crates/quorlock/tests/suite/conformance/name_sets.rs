@@ -64,11 +64,11 @@ pub(crate) async fn a_set_keeps_its_first_names_while_it_waits_for_the_next_name
     let (our_client, their_client) = backend.rivals().await;
     let lease = their_client.lock("b").acquire().await.unwrap();
     let set = our_client.all(["a", "b", "c"]);
-    let waiting = enqueue(&their_client, "b", 1, async move { set.acquire().await }).await;
+    let waiter = enqueue(&their_client, "b", 1, async move { set.acquire().await }).await;
     assert_held(&their_client, "a").await;
     assert_free(&their_client, "c").await;
     lease.release().await.unwrap();
-    let leases = waiting.await.unwrap();
+    let leases = waiter.await.unwrap();
     for name in ["a", "b", "c"] {
         assert_held(&their_client, name).await;
     }
@@ -79,9 +79,9 @@ pub(crate) async fn a_cancelled_set_releases_all_names(backend: &Backend) {
     let (our_client, their_client) = backend.rivals().await;
     let lease = their_client.lock("b").acquire().await.unwrap();
     let set = our_client.all(["a", "b"]);
-    let waiting = enqueue(&their_client, "b", 1, async move { set.acquire().await }).await;
-    waiting.abort();
-    assert!(waiting.await.unwrap_err().is_cancelled());
+    let waiter = enqueue(&their_client, "b", 1, async move { set.acquire().await }).await;
+    waiter.abort();
+    assert!(waiter.await.unwrap_err().is_cancelled());
     assert_waiters(&our_client, "b", 0).await;
     take_over(&their_client, "a").await.release().await.unwrap();
     lease.release().await.unwrap();

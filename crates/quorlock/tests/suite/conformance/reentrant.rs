@@ -47,13 +47,13 @@ pub(crate) async fn a_waiter_gets_the_lock_when_the_last_entry_ends(backend: &Ba
     let (outer, inner) = (enter(&lock).await, enter(&lock).await);
     let fence = outer.fence().unwrap();
     let other_lock = their_client.reentrant("a");
-    let waiting = enqueue(&our_client, "a", 1, async move { other_lock.acquire().await }).await;
+    let waiter = enqueue(&our_client, "a", 1, async move { other_lock.acquire().await }).await;
     drop(inner);
     wait_for_holders(&our_client, "a", 1).await;
     wait_for_waiters(&our_client, "a", 1).await;
-    assert!(!waiting.is_finished());
+    assert!(!waiter.is_finished());
     outer.release().await.unwrap();
-    assert!(waiting.await.unwrap().fence().unwrap() > fence);
+    assert!(waiter.await.unwrap().fence().unwrap() > fence);
 }
 
 pub(crate) async fn an_owner_enters_again_before_the_waiters(backend: &Backend) {
@@ -61,15 +61,15 @@ pub(crate) async fn an_owner_enters_again_before_the_waiters(backend: &Backend) 
     let lock = our_client.reentrant("a");
     let outer = enter(&lock).await;
     let other_lock = their_client.reentrant("a");
-    let waiting = enqueue(&our_client, "a", 1, async move { other_lock.acquire().await }).await;
+    let waiter = enqueue(&our_client, "a", 1, async move { other_lock.acquire().await }).await;
     // The waiter waits for the owner. If the owner had to wait for the waiter, too, both would wait forever.
     let inner = lock.acquire().await.unwrap();
     outer.release().await.unwrap();
     let third_entry = enter(&lock).await;
     inner.release().await.unwrap();
-    assert!(!waiting.is_finished());
+    assert!(!waiter.is_finished());
     drop(third_entry);
-    waiting.await.unwrap().release().await.unwrap();
+    waiter.await.unwrap().release().await.unwrap();
 }
 
 pub(crate) async fn an_owner_that_is_passed_as_text_enters_with_another_client(backend: &Backend) {
@@ -233,9 +233,9 @@ pub(crate) async fn a_retired_owner_loses_its_entries_and_cannot_enter_again(bac
     let (first_entry, second_entry) = (enter(&lock).await, enter(&same_owner).await);
     wait_for_holders(&our_client, "a", 2).await;
     let next_lock = their_client.lock("a");
-    let waiting = enqueue(&our_client, "a", 1, async move { next_lock.acquire().await }).await;
+    let waiter = enqueue(&our_client, "a", 1, async move { next_lock.acquire().await }).await;
     assert_eq!(our_client.retire("a", lock.owner(), LONG).await, Ok(Released::StillHeld));
-    let next_lease = waiting.await.unwrap();
+    let next_lease = waiter.await.unwrap();
     assert!(next_lease.fence().unwrap() > first_entry.fence().unwrap());
     for lock in [&lock, &same_owner] {
         let refused = lock.try_acquire().await.unwrap_err();
@@ -254,9 +254,9 @@ pub(crate) async fn a_waiter_learns_that_its_owner_is_retired(backend: &Backend)
     let lock = their_client.reentrant("a");
     let owner = lock.owner();
     let refused = async move { Ok(lock.acquire().await.unwrap_err()) };
-    let waiting = enqueue(&our_client, "a", 1, refused).await;
+    let waiter = enqueue(&our_client, "a", 1, refused).await;
     our_client.retire("a", owner, LONG).await.unwrap();
-    let refused = waiting.await.unwrap();
+    let refused = waiter.await.unwrap();
     assert!(matches!(refused, AcquireError::Retired { .. }), "{refused}");
     wait_for_waiters(&our_client, "a", 0).await;
     assert!(lease.fence().is_ok());

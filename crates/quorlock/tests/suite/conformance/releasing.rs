@@ -69,12 +69,12 @@ pub(crate) async fn a_closed_client_acquires_nothing(backend: &Backend) {
     let (our_client, their_client) = backend.rivals().await;
     let lease = their_client.lock("a").acquire().await.unwrap();
     let lock = our_client.lock("a");
-    let waiting = tokio::spawn({
+    let waiter = tokio::spawn({
         let lock = lock.clone();
         async move { lock.acquire().await }
     });
     our_client.close(LONG).await.unwrap();
-    assert!(matches!(waiting.await.unwrap(), Err(AcquireError::Closed)));
+    assert!(matches!(waiter.await.unwrap(), Err(AcquireError::Closed)));
     lease.release().await.unwrap();
     assert!(matches!(lock.try_acquire().await, Err(AcquireError::Closed)));
     assert_free(&their_client, "a").await;

@@ -60,30 +60,30 @@ pub(crate) async fn a_waiting_writer_is_not_overtaken_by_readers(backend: &Backe
     let (our_client, their_client) = backend.rivals().await;
     let first_reader = our_client.rw("a").read().acquire().await.unwrap();
     let (writer, reader) = (their_client.rw("a"), our_client.rw("a"));
-    let writing = enqueue(&our_client, "a", 1, async move { writer.write().acquire().await }).await;
+    let write_task = enqueue(&our_client, "a", 1, async move { writer.write().acquire().await }).await;
     assert!(our_client.rw("a").read().try_acquire().await.unwrap().is_none(), "a reader overtook a waiting writer");
-    let reading = enqueue(&our_client, "a", 2, async move { reader.read().acquire().await }).await;
+    let read_task = enqueue(&our_client, "a", 2, async move { reader.read().acquire().await }).await;
     first_reader.release().await.unwrap();
     // If the second reader had overtaken the writer, it would hold the lock, and the writer would wait forever.
-    let write_lease = writing.await.unwrap();
-    assert!(!reading.is_finished());
+    let write_lease = write_task.await.unwrap();
+    assert!(!read_task.is_finished());
     let fence = write_lease.fence().unwrap();
     write_lease.release().await.unwrap();
-    assert!(reading.await.unwrap().fence().unwrap() > fence);
+    assert!(read_task.await.unwrap().fence().unwrap() > fence);
 }
 
 pub(crate) async fn waiting_readers_get_the_lock_together(backend: &Backend) {
     let (our_client, their_client) = backend.rivals().await;
     let writer = our_client.rw("a").write().acquire().await.unwrap();
-    let mut reading = Vec::new();
+    let mut read_tasks = Vec::new();
     for (position, client) in (1..).zip([&our_client, &their_client, &their_client]) {
         let reader = client.rw("a");
-        reading.push(enqueue(&our_client, "a", position, async move { reader.read().acquire().await }).await);
+        read_tasks.push(enqueue(&our_client, "a", position, async move { reader.read().acquire().await }).await);
     }
     writer.release().await.unwrap();
     let mut readers = Vec::new();
-    for reader in reading {
-        readers.push(reader.await.unwrap());
+    for task in read_tasks {
+        readers.push(task.await.unwrap());
     }
     for reader in &readers {
         reader.extend().await.unwrap();
@@ -118,9 +118,9 @@ pub(crate) async fn a_clone_of_a_read_write_lock_has_another_owner(backend: &Bac
     let reader = lock.read().acquire().await.unwrap();
     let clone = lock.clone();
     assert!(clone.write().try_acquire().await.unwrap().is_none(), "the owner of a clone got the write lock");
-    let writing = enqueue(&client, "a", 1, async move { clone.write().acquire().await }).await;
+    let write_task = enqueue(&client, "a", 1, async move { clone.write().acquire().await }).await;
     reader.release().await.unwrap();
-    writing.await.unwrap().release().await.unwrap();
+    write_task.await.unwrap().release().await.unwrap();
 }
 
 pub(crate) async fn a_read_lease_of_a_crashed_client_ends_with_its_own_ttl(backend: &Backend) {
@@ -182,7 +182,7 @@ pub(crate) async fn an_owner_that_reads_already_reads_again_at_once_with_the_sam
     let other_lease = other_lock.read().acquire().await.unwrap();
     wait_for_holders(&our_client, "a", 2).await;
     let writer = their_client.rw("a");
-    let writing = enqueue(&our_client, "a", 1, async move { writer.write().acquire().await }).await;
+    let write_task = enqueue(&our_client, "a", 1, async move { writer.write().acquire().await }).await;
     let second_lease = owned_lock.read().try_acquire().await.unwrap().expect("the owner reads already");
     assert_eq!(second_lease.fence().unwrap(), first_lease.fence().unwrap());
     assert_ne!(second_lease.fence().unwrap(), other_lease.fence().unwrap());
@@ -193,8 +193,8 @@ pub(crate) async fn an_owner_that_reads_already_reads_again_at_once_with_the_sam
     first_lease.release().await.unwrap();
     other_lease.release().await.unwrap();
     second_lease.extend().await.unwrap();
-    assert!(!writing.is_finished());
+    assert!(!write_task.is_finished());
     let fence = second_lease.fence().unwrap();
     second_lease.release().await.unwrap();
-    assert!(writing.await.unwrap().fence().unwrap() > fence);
+    assert!(write_task.await.unwrap().fence().unwrap() > fence);
 }

@@ -45,14 +45,14 @@ pub(crate) async fn a_released_slot_goes_to_the_next_waiter(backend: &Backend) {
     let (first_lease, second_lease) = (semaphore.acquire().await.unwrap(), semaphore.acquire().await.unwrap());
     wait_for_holders(&our_client, "a", 2).await;
     let waiting_semaphore = their_client.semaphore("a", 2);
-    let waiting = enqueue(&our_client, "a", 1, async move { waiting_semaphore.acquire().await }).await;
+    let waiter = enqueue(&our_client, "a", 1, async move { waiting_semaphore.acquire().await }).await;
     assert!(
         our_client.semaphore("a", 2).try_acquire().await.unwrap().is_none(),
         "a client overtook the waiter, or got a third permit"
     );
     let slot = first_lease.slot();
     first_lease.release().await.unwrap();
-    assert_eq!(waiting.await.unwrap().slot(), slot);
+    assert_eq!(waiter.await.unwrap().slot(), slot);
     second_lease.extend().await.unwrap();
 }
 

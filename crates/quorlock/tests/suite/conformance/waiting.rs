@@ -35,9 +35,9 @@ pub(crate) async fn a_waiter_gets_the_lock_after_the_release(backend: &Backend) 
     for name in ["a", "b", "c", "d"] {
         let lease = our_client.lock(name).acquire().await.unwrap();
         let (lock, fence) = (their_client.lock(name), lease.fence().unwrap());
-        let waiting = enqueue(&our_client, name, 1, async move { lock.acquire().await }).await;
+        let waiter = enqueue(&our_client, name, 1, async move { lock.acquire().await }).await;
         lease.release().await.unwrap();
-        let next_lease = waiting.await.unwrap();
+        let next_lease = waiter.await.unwrap();
         assert!(next_lease.fence().unwrap() > fence);
         next_lease.release().await.unwrap();
         // The waiter has left the queue of every node, including nodes outside its majority.
@@ -51,13 +51,13 @@ pub(crate) async fn a_waiter_that_gives_up_leaves_the_queue(backend: &Backend) {
     let lease = our_client.lock("a").acquire().await.unwrap();
     let (lock, rw, reentrant, semaphore) =
         (their_client.lock("a"), their_client.rw("a"), their_client.reentrant("a"), their_client.semaphore("a", 3));
-    let waiting = [
+    let waiters = [
         enqueue(&our_client, "a", 1, async move { lock.acquire().await }).await,
         enqueue(&our_client, "a", 2, async move { rw.read().acquire().await }).await,
         enqueue(&our_client, "a", 3, async move { reentrant.acquire().await }).await,
         enqueue(&our_client, "a", 4, async move { semaphore.acquire().await }).await,
     ];
-    for (remaining, task) in (0..4).rev().zip(waiting) {
+    for (remaining, task) in (0..4).rev().zip(waiters) {
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());
         assert_waiters(&their_client, "a", remaining).await;
@@ -127,13 +127,13 @@ pub(crate) async fn try_acquire_does_not_overtake_waiters(backend: &Backend) {
     for name in ["a", "b", "c", "d"] {
         let lease = our_client.lock(name).acquire().await.unwrap();
         let lock = their_client.lock(name);
-        let waiting = enqueue(&our_client, name, 1, async move { lock.acquire().await }).await;
+        let waiter = enqueue(&our_client, name, 1, async move { lock.acquire().await }).await;
         lease.release().await.unwrap();
         // The waiter comes first, even if it has not noticed the release yet.
         assert_held(&our_client, name).await;
         assert!(our_client.rw(name).read().try_acquire().await.unwrap().is_none());
         assert!(our_client.reentrant(name).try_acquire().await.unwrap().is_none());
-        waiting.await.unwrap().release().await.unwrap();
+        waiter.await.unwrap().release().await.unwrap();
     }
 }
 
@@ -145,10 +145,10 @@ pub(crate) async fn a_dead_waiter_is_overtaken_only_after_its_queue_position_has
         // The ttl is short, because a node may hand the lock to this client: it cannot see that the client of an open
         // connection has crashed.
         let lock = client.lock("a").ttl(SHORT);
-        let mut waiting = Box::pin(lock.acquire());
-        drop(select(&mut waiting, Box::pin(wait_for_waiters(client, "a", 1))).await);
+        let mut waiter = Box::pin(lock.acquire());
+        drop(select(&mut waiter, Box::pin(wait_for_waiters(client, "a", 1))).await);
         // A crashed client does not leave the queue.
-        std::mem::forget(waiting);
+        std::mem::forget(waiter);
     };
     crash_after(backend.builder(), wait).await;
     lease.release().await.unwrap();
@@ -186,7 +186,7 @@ pub(crate) async fn an_inspection_shows_the_holder_and_the_number_of_waiters(bac
     let lease = our_client.lock("a").label("label of the holder").acquire().await.unwrap();
     wait_for_holders(&our_client, "a", 1).await;
     let lock = our_client.lock("a");
-    let waiting = enqueue(&our_client, "a", 1, async move { lock.acquire().await }).await;
+    let waiter = enqueue(&our_client, "a", 1, async move { lock.acquire().await }).await;
     let inspection = their_client.inspect("a").await.unwrap();
     let (holder, fence) = inspection.holder().unwrap();
     assert_eq!((holder.unwrap().label.as_str(), Ok(fence)), ("label of the holder", lease.fence()));
@@ -196,7 +196,7 @@ pub(crate) async fn an_inspection_shows_the_holder_and_the_number_of_waiters(bac
         assert!(!node.is_empty() && held.remaining.is_some_and(|remaining| remaining > LONG / 2 && remaining <= LONG));
         assert_eq!((held.held_mode, held.holds), (HeldMode::Exclusive, 1));
     }
-    waiting.abort();
+    waiter.abort();
     lease.release().await.unwrap();
 }
 

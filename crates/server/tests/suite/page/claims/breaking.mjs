@@ -68,7 +68,7 @@ export const breaking = {
   },
 
   async a_break_ends_only_the_named_holds() {
-    const first = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the first' });
+    const firstLease = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the first' });
     const visit = await Visit.begin(address);
     const { page } = visit;
     const [submit, refresh] = [page.locator('dialog button[type=submit]'), page.locator('dialog .refresh')];
@@ -77,10 +77,10 @@ export const breaking = {
     await page.keyboard.press('b');
     await fillIn(page, 'busy');
     assert.ok((await submit.isEnabled()) && (await refresh.isHidden()));
-    await caller.release(first);
+    await caller.release(firstLease);
     await visit.waitForText('dialog .trouble', 'The lock has no holder any more');
     assert.ok((await submit.isDisabled()) && (await refresh.isDisabled()));
-    const second = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the second' });
+    const secondLease = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the second' });
     await visit.waitForText('dialog .trouble', 'The holder has changed');
     await page.keyboard.press('Enter');
     await page.fill('#break-reason', 'its host is still on fire');
@@ -88,20 +88,20 @@ export const breaking = {
     await visit.waitForText('dialog', 'the first holds the lock');
     await visit.checkAccessibility('a dialog whose lock has another holder');
     await refresh.click();
-    await visit.waitForText('dialog', `the second holds the lock, with fence ${second.fence}`);
+    await visit.waitForText('dialog', `the second holds the lock, with fence ${secondLease.fence}`);
     assert.equal(await page.inputValue('#break-name'), '', 'the new holder must be confirmed again');
     assert.ok((await submit.isDisabled()) && (await refresh.isHidden()));
-    assert.equal((await caller.renew(second)).status, 200);
+    assert.equal((await caller.renew(secondLease)).status, 200);
     await page.fill('#break-name', 'busy');
     await confirmBreak(visit);
-    assert.equal((await caller.renew(second)).status, 410);
+    assert.equal((await caller.renew(secondLease)).status, 410);
     await visit.end();
   },
 
   async a_break_of_an_old_lease_fails_and_must_be_confirmed_again() {
-    const first = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the first' });
+    const firstLease = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the first' });
     const proxy = await TestProxy.open(address);
-    const stream = new FakeStream([await FakeStream.readLock(address, first)]);
+    const stream = new FakeStream([await FakeStream.readLock(address, firstLease)]);
     proxy.streamHandler = stream.handler;
     const visit = await Visit.begin(proxy.address);
     const { page } = visit;
@@ -110,8 +110,8 @@ export const breaking = {
     await page.keyboard.press('b');
     await fillIn(page, 'busy');
     // The page gets no event about the new holder.
-    await caller.release(first);
-    const second = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the second' });
+    await caller.release(firstLease);
+    const secondLease = await caller.lock({ name: 'busy', ttl_ms: LONG_TTL_MS, label: 'the second' });
     const submit = page.locator('dialog button[type=submit]');
     await visit.waitUntil(
       'the break fails',
@@ -123,13 +123,13 @@ export const breaking = {
     );
     await page.fill('#break-reason', 'its host is still on fire');
     assert.ok(await submit.isDisabled(), 'a break that failed because of a new holder must not be sent again');
-    stream.sendLock(await FakeStream.readLock(address, second));
+    stream.sendLock(await FakeStream.readLock(address, secondLease));
     await visit.waitForText('dialog .trouble', 'The holder has changed');
     await page.click('dialog .refresh');
     await visit.waitForText('dialog', 'the second holds the lock');
     await page.fill('#break-name', 'busy');
     await confirmBreak(visit);
-    assert.equal((await caller.renew(second)).status, 410);
+    assert.equal((await caller.renew(secondLease)).status, 410);
     await visit.end(/409/);
     proxy.close();
   },

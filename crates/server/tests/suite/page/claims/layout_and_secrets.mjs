@@ -13,7 +13,7 @@ const LABEL_GAP_MIN_PX = 2;
 
 export const layoutAndSecrets = {
   async axe_finds_no_serious_problem() {
-    const held = await caller.lock({ name: 'held/here', ttl_ms: LONG_TTL_MS, label: 'somebody' });
+    const heldLease = await caller.lock({ name: 'held/here', ttl_ms: LONG_TTL_MS, label: 'somebody' });
     const abort = new AbortController();
     const waiting = caller.lock({ name: 'held/here', wait_ms: 600_000 }, abort.signal).catch(() => {});
     for (const [width, colorScheme] of [
@@ -41,7 +41,7 @@ export const layoutAndSecrets = {
     }
     abort.abort();
     await waiting;
-    await caller.release(held);
+    await caller.release(heldLease);
   },
 
   async every_view_and_reason_fits_on_a_phone() {
@@ -76,12 +76,12 @@ export const layoutAndSecrets = {
     const label = 'x'.repeat(60);
     const lease = await caller.lock({ name: 'held', ttl_ms: LONG_TTL_MS, label });
     const proxy = await TestProxy.open(address);
-    const held = await FakeStream.readLock(address, lease);
-    const [node] = held.nodes;
+    const heldLock = await FakeStream.readLock(address, lease);
+    const [node] = heldLock.nodes;
     const onNode = (index, more) => ({ ...node, node: `redis://10.20.30.4${index}:6379`, waiting: 1_000, ...more });
     const nodes = [onNode(0), onNode(1, { fence: 1 }), onNode(2, { held: false, fence: null, left_ms: null })];
-    const undecided = { ...held, name: 'undecided', held: false, holder: null, fence: null, left_ms: null, nodes };
-    const stream = new FakeStream([{ ...held, nodes }, undecided], ['voting', 'voting', 'voting']);
+    const undecided = { ...heldLock, name: 'undecided', held: false, holder: null, fence: null, left_ms: null, nodes };
+    const stream = new FakeStream([{ ...heldLock, nodes }, undecided], ['voting', 'voting', 'voting']);
     proxy.streamHandler = stream.handler;
     for (const width of [1400, 1100, 390]) {
       const visit = await Visit.begin(proxy.address, { width });

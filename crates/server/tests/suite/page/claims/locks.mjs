@@ -34,16 +34,16 @@ export const locks = {
   },
 
   async waiters_move_up_in_the_queue() {
-    const held = await caller.lock({ name: 'deploy', ttl_ms: LONG_TTL_MS, label: 'first' });
+    const heldLease = await caller.lock({ name: 'deploy', ttl_ms: LONG_TTL_MS, label: 'first' });
     const visit = await Visit.begin(address);
     await visit.open('/lock/deploy');
-    const second = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_TTL_MS, label: 'second' });
+    const secondRequest = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_TTL_MS, label: 'second' });
     await visit.waitUntil(
       'the queue has one waiter',
       () => visit.page.locator('.queue li').count(),
       (count) => count === 1,
     );
-    const third = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_TTL_MS, label: 'third' });
+    const thirdRequest = caller.lock({ name: 'deploy', wait_ms: 600_000, ttl_ms: LONG_TTL_MS, label: 'third' });
     await visit.waitUntil(
       'the queue has two waiters',
       () => visit.page.locator('.queue li').count(),
@@ -54,23 +54,23 @@ export const locks = {
       times.every((text) => / s$/.test(text)),
       times,
     );
-    await caller.release(held);
+    await caller.release(heldLease);
     await visit.waitForText('.facts', 'second');
     await visit.waitUntil(
       'the queue has one waiter again',
       () => visit.page.locator('.queue li').count(),
       (count) => count === 1,
     );
-    await caller.release(await second);
+    await caller.release(await secondRequest);
     await visit.waitForText('.facts', 'third');
     await visit.waitForText('.queue-panel', 'No waiters');
     await visit.waitForText('.small td', 'released');
-    await caller.release(await third);
+    await caller.release(await thirdRequest);
     await visit.end();
   },
 
   async hot_spots_show_waiting_times() {
-    const held = await caller.lock({ name: 'hot', ttl_ms: LONG_TTL_MS });
+    const heldLease = await caller.lock({ name: 'hot', ttl_ms: LONG_TTL_MS });
     const visit = await Visit.begin(address);
     await visit.open('/hot');
     const abort = new AbortController();
@@ -93,7 +93,7 @@ export const locks = {
     );
     assert.ok(Number.parseFloat(mean) > 0, mean);
     assert.equal(await cell('waiters'), '–');
-    await caller.release(held);
+    await caller.release(heldLease);
     await visit.end();
   },
 
