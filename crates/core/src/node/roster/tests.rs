@@ -241,6 +241,8 @@ fn impossible_changes_are_refused() {
     assert_eq!(first().successor(&stranger), Err(ChangeError::NoMember(MemberId(9))));
     let twice = Change { add: [(MemberId(9), address(1))].into(), ..Change::default() };
     assert!(matches!(first().successor(&twice), Err(ChangeError::Twice(_))));
+    let change = Change { add: [(MemberId(9), "two\nlines".into())].into(), ..Change::default() };
+    assert_eq!(first().successor(&change), Err(ChangeError::ControlCharacter("two\nlines".into())));
     let short = Settings { max_ttl_millis: 899, ..settings() };
     let change = Change { settings: Some(short), ..Change::default() };
     assert_eq!(first().successor(&change), Err(ChangeError::ShortTtl { max_ttl_millis: 899 }));
