@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use quorlock::sim::{Question, Said};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, LeaseId};
+use quorlock_core::node::roster::{self, Membership, apply_roster};
 use quorlock_core::node::{
     Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend,
 };
@@ -20,6 +21,7 @@ use crate::run::Flaw;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     life: Option<Incarnation>,
+    membership: Option<Membership>,
     records: BTreeMap<String, Record>,
 }
 
@@ -187,6 +189,10 @@ impl Server {
                 let standing = attend(&mut self.memory.life, summed.as_ref().unwrap_or(node_command), time);
                 Said::Standing(Box::new(standing), self.identity())
             }
+            Question::Roster(command) => {
+                let answer = apply_roster(&mut self.memory.membership, command, time);
+                Said::Roster(Box::new(answer), self.identity())
+            }
             Question::Note => Said::Noted,
             Question::Other => Said::Nothing,
             Question::Batch(epoch, messages) => {
@@ -214,15 +220,19 @@ impl Server {
     }
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, notices: &mut Vec<Notice>) -> Vote {
-        let Memory { life, records } = &mut self.memory;
-        // A node without an epoch refuses every request.
-        let Some(life) = life else { return Vote::Refusal(Refusal::WrongEpoch) };
+        let Memory { life, membership, records } = &mut self.memory;
         if !records.contains_key(key) {
             records.insert(key.to_owned(), Record::default());
         }
         let Some(record) = records.get_mut(key) else { return Vote::Refusal(Refusal::Absent) };
         let has_listener = |channel| self.listeners.contains_key(&channel);
-        let mut answer = apply(life, record, request, epoch, now, has_listener);
+        let apply = |record: &mut Record| match (&*membership, &*life) {
+            (Some(membership), _) => roster::vote(membership, record, request, epoch, now, has_listener),
+            (None, Some(life)) => apply(life, record, request, epoch, now, has_listener),
+            // A node without an epoch refuses every request.
+            (None, None) => Refusal::WrongEpoch.into(),
+        };
+        let mut answer = apply(record);
         // A client that does not wait repeats an acquire only to seal, which raises a fence.
         if let (true, Request::Acquire { proposal, waiter: None, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
             (self.raises_any_vote, request, &answer.vote, &mut record.fence)
@@ -236,7 +246,7 @@ impl Server {
                 Flaw::RetirementWithoutTombstone => record.retired.clear(),
                 Flaw::RetirementFromAllNames => {
                     for record in records.values_mut() {
-                        apply(life, record, request, epoch, now, has_listener);
+                        apply(record);
                     }
                 }
             }

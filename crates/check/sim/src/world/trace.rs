@@ -87,6 +87,16 @@ impl State {
                 let done = if standing.accepted { "" } else { "refused, " };
                 self.trace.add(now, &node, || format!("gets {client}'s {what}{late}: {done}{state}"));
             }
+            (Question::Roster(command), Said::Roster(answer, _)) => {
+                let what = format!("{command:?}");
+                let what = what.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
+                let state = answer.membership.as_ref().map_or("blank".into(), |membership| {
+                    let votes = if membership.is_voting() { "may vote" } else { "does not vote" };
+                    format!("generation {}, {votes}", membership.generation())
+                });
+                let done = if answer.accepted { "" } else { "refused, " };
+                self.trace.add(now, &node, || format!("gets {client}'s {what}{late}: {done}{state}"));
+            }
             _ => {}
         }
     }

@@ -90,7 +90,7 @@ impl RedisSession {
         // One master has all keys that describe the node itself.
         let mut lane = shards.lane(Slot::of(server_kind.epoch_key()));
         match question {
-            Question::Votes(..) => {}
+            Question::Votes(..) | Question::Roster(_) => {}
             Question::NodeCommand(command) => codec::node_command(server_kind, command, &mut commands[lane]),
             Question::Search(search) => {
                 let (search_lane, cursor) = parse_bookmark(&search.after, commands.len());
@@ -225,6 +225,7 @@ impl Inflight {
             Question::Votes(life, messages) => {
                 Answer::Votes(codec::replies(life, &messages, &complete.bundles, values)?)
             }
+            Question::Roster(_) => Answer::Failed("no rosters yet".into()),
             Question::Note(_) => history::note_answer(&values),
             Question::Recall(_) => history::recall_answer(&values),
             Question::Search(search) => match codec::page(values.first().unwrap_or(&Value::Nil))? {

@@ -40,7 +40,7 @@ fn replies<'a>((question, answer): (&'a Question, &'a Answer)) -> impl Iterator<
 fn failure(question: &Question, is_transient: bool, text: String) -> Answer {
     match question {
         _ if !is_transient => Answer::End(Trouble::Broken(text)),
-        Question::NodeCommand(_) => Answer::End(Trouble::Unreachable(text)),
+        Question::NodeCommand(_) | Question::Roster(_) => Answer::End(Trouble::Unreachable(text)),
         Question::Votes(_, messages) => Answer::Votes(vec![Reply::Failed(text); messages.len()]),
         Question::Search(_) | Question::Note(_) | Question::Recall(_) => Answer::Failed(text),
     }
@@ -160,6 +160,7 @@ impl Worker {
                     let standing = run_node_command(&transaction, &mut node, command, now)?;
                     Answer::Standing(Box::new(standing), Identity::of_run(self.boot.as_str()))
                 }
+                Question::Roster(_) => Answer::Failed("no rosters yet".into()),
                 Question::Note(events) => {
                     history::note(&transaction, events)?;
                     Answer::Events(Vec::new())
