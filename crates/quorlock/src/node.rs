@@ -2,10 +2,13 @@
 
 pub(crate) mod event;
 pub(crate) mod key;
+pub(crate) mod membership_text;
 pub(crate) mod memory;
 pub(crate) mod probe;
 pub(crate) mod redis;
 mod request_reply;
+#[cfg(test)]
+mod roster_history;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 #[cfg(target_os = "linux")]
@@ -101,7 +104,6 @@ pub(crate) enum Answer {
     /// The state of the node after a node command, and the server's identity at that time.
     Standing(Box<Standing>, Identity),
     /// The node's answer to a command about the roster, and the server's identity at that time.
-    #[cfg_attr(not(test), expect(dead_code, reason = "links still send node commands"))]
     Roster(Box<RosterAnswer>, Identity),
     /// The keys that a search found.
     Page(Page),
