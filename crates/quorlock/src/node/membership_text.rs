@@ -190,6 +190,7 @@ fn split(text: &str) -> Option<[&str; 3]> {
 }
 
 /// Parses a text whose absence is written as an empty text.
+#[expect(clippy::option_option, reason = "the outer option tells whether the text is well-formed")]
 fn optional<T>(text: &str, parse: impl FnOnce(&str) -> Option<T>) -> Option<Option<T>> {
     if text.is_empty() { Some(None) } else { parse(text).map(Some) }
 }

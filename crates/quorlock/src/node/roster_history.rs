@@ -261,18 +261,17 @@ impl RosterHistory {
         let this = known.and_then(|known| known.member.or(known.former)).unwrap_or_else(|| self.member());
         let installed = known.and_then(|known| known.roster.clone());
         let base = match &choice.base {
-            Base::Installed => installed,
             Base::Accepted => known.and_then(|known| Some(known.accepted.as_ref()?.roster.clone())).or(installed),
             Base::Any(which) if !self.rosters.is_empty() => Some(which.get(&self.rosters).clone()),
-            Base::Any(_) => installed,
+            Base::Installed | Base::Any(_) => installed,
         };
         let Some(base) = base else { return self.every_seat(ClusterId(1), this, 2, settings(0), None) };
-        let is_base_accepted = matches!(choice.base, Base::Accepted);
+        if matches!(choice.base, Base::Accepted) {
+            return base;
+        }
         let other = base.members.iter().map(|member| member.id).find(|id| *id != this);
         let mut change = Change::default();
         match choice.change {
-            _ if is_base_accepted => return base,
-            Kind::Same => return base,
             Kind::EverySeat => {
                 let others = (base.members.len() / 2) * 2;
                 return self.every_seat(base.cluster, this, others, base.settings.clone(), Some(&base));
@@ -281,6 +280,7 @@ impl RosterHistory {
                 let founded = self.every_seat(ClusterId(2), this, 2, settings(0), Some(&base));
                 return self.next(&founded, &Change::default());
             }
+            Kind::Same => return base,
             Kind::Next => {}
             Kind::ReplaceThis => change = Change::replace(this, self.member(), "replacement:6379/0".into()),
             Kind::ReplaceOther => {
