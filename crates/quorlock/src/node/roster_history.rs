@@ -159,10 +159,11 @@ pub(crate) struct RosterHistory {
 }
 
 impl RosterHistory {
-    /// Returns the commands after which a node votes, alone or with two others.
-    pub(crate) fn founding(&mut self, identity: Identity, others: usize) -> [RosterCommand; 3] {
+    /// Returns the commands after which a node votes, alone or with others.
+    pub(crate) fn founding(&mut self, identity: Identity, others: usize, trusts_restarts: bool) -> [RosterCommand; 3] {
         let (member, life) = (self.member(), self.life());
-        let roster = self.every_seat(ClusterId(1), member, others, settings(0), None);
+        let settings = Settings { trusts_restarts, ..settings(0) };
+        let roster = self.every_seat(ClusterId(1), member, others, settings, None);
         let claim = RosterCommand::Claim { life, since: roster.generation, elapsed_micros: roster.quarantine_micros() };
         [RosterCommand::Identify { identity, member, life, floor_offset: 0 }, RosterCommand::Install(roster), claim]
     }

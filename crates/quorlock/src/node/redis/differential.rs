@@ -9,8 +9,8 @@ use ::redis::{Client, Connection, Script, Value, pipe};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::name::Channel;
-use quorlock_core::node::roster::{Membership, RosterCommand};
-use quorlock_core::node::{Answer, FenceNote, NodeCommand};
+use quorlock_core::node::roster::{Change, ClusterId, Life, MemberId, Membership, Roster, RosterCommand, Settings};
+use quorlock_core::node::{Answer, FenceNote, Identity, NodeCommand};
 use quorlock_core::request::{Ticket, Waiter};
 use quorlock_core::vote::Handoff;
 use quorlock_testkit::{Clock, RedisServer};
@@ -42,6 +42,41 @@ fn the_scripts_give_the_same_answers_and_store_the_same_state_as_the_core() {
         bundles.into_iter().all(|bundles| bundles > CASES / 4),
         "too few bundles of releases, acquires and renewals: {bundles:?}"
     );
+}
+
+/// The node has an id, but is no member of its roster. In the next roster it is a member, and since an earlier generation
+/// than that of its roster.
+#[test]
+fn a_node_that_missed_the_generation_in_which_it_joined_is_quarantined() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let clock = Clock::new();
+    let server = RedisServer::builder().clock(&clock).start();
+    let mut bench = runtime.block_on(Bench::open(&server, clock));
+    let mut model = Model::new(steps::ROLE_SETS[0]);
+    let seat = |id: u128| (MemberId(id), format!("host{id}:6379/0").into());
+    let settings = Settings {
+        max_ttl_millis: 3_000,
+        max_skew_micros: 1_000_000,
+        key_template: "{name}".into(),
+        trusts_restarts: false,
+    };
+    let without = Roster::of_every_seat(ClusterId(1), 1, vec![seat(2)], settings.clone(), None).unwrap();
+    let with = Roster::of_every_seat(ClusterId(1), 1, vec![seat(1)], settings, None).unwrap();
+    let with = with.successor(&Change::default()).unwrap();
+    let (identity, member, life) = (Identity::of_run("first"), MemberId(1), Life(1));
+    runtime.block_on(async {
+        bench.clock.freeze_at_micros(model.micros);
+        bench.wipe();
+        for command in [
+            RosterCommand::Identify { identity, member, life, floor_offset: 0 },
+            RosterCommand::Install(without.into()),
+            RosterCommand::Install(with.into()),
+        ] {
+            bench.send_roster_command(&mut model, &command).await.unwrap();
+        }
+    });
+    let quarantine = model.state.membership.unwrap().quarantine;
+    assert_eq!(quarantine.map(|quarantine| quarantine.since), Some(1));
 }
 
 /// A server with a frozen clock, and sessions with the server: one for each set of constants, and one for the hints on
@@ -143,8 +178,8 @@ impl Bench {
                 let standing = self.sessions[0].node_command(node_command.clone()).await.unwrap();
                 prop_assert_eq!(standing, model.attend(&node_command), "to {:?}", node_command);
             }
-            Step::Found { others } => {
-                for command in model.founding(*others) {
+            Step::Found { others, trusts_restarts } => {
+                for command in model.founding(*others, *trusts_restarts) {
                     self.send_roster_command(model, &command).await?;
                 }
                 prop_assert!(model.state.membership.as_ref().is_some_and(Membership::is_voting));

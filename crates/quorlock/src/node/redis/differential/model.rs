@@ -316,8 +316,8 @@ impl Model {
     }
 
     /// Returns the commands after which the node votes.
-    pub(super) fn founding(&mut self, others: usize) -> [RosterCommand; 3] {
-        self.history.founding(identity(0), others)
+    pub(super) fn founding(&mut self, others: usize, trusts_restarts: bool) -> [RosterCommand; 3] {
+        self.history.founding(identity(0), others, trusts_restarts)
     }
 
     pub(super) fn roster_command(&mut self, step: &RosterStep) -> RosterCommand {

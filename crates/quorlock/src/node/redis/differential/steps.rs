@@ -21,6 +21,7 @@ pub(super) enum Step {
     Found {
         /// The number of other members.
         others: usize,
+        trusts_restarts: bool,
     },
     Roster(RosterStep),
     /// The epoch and the membership are copied.
@@ -129,7 +130,7 @@ pub(super) const ROLES: [Role; 16] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoleSet(pub(super) &'static [usize]);
 
-const ROLE_SETS: [RoleSet; 5] = [
+pub(super) const ROLE_SETS: [RoleSet; 5] = [
     RoleSet(&[0, 1, 2]),
     RoleSet(&[3, 4, 8, 9, 10, 15]),
     RoleSet(&[0, 5, 6, 7]),
@@ -194,7 +195,10 @@ pub(super) fn histories() -> impl Strategy<Value = (RoleSet, Vec<Step>)> {
     let blank = Command::Hello { identity: 0, constants: 0, founders: "r1,r2", trust: None };
     let voting = Command::Init { identity: 0, constants: 0 };
     let command = || command().prop_map(Step::Command).boxed();
-    let found = || select(vec![0, 2]).prop_map(|others| Step::Found { others });
+    let found = || {
+        (select(vec![0, 2]), any::<bool>())
+            .prop_map(|(others, trusts_restarts)| Step::Found { others, trusts_restarts })
+    };
     let steps = prop_oneof![
         // In most histories the node can vote from the start. The others are short, and have many commands.
         4 => steps(Just(Step::Command(voting)), 80, 5, command()),

@@ -230,8 +230,8 @@ impl Comparison {
     }
 
     /// Gives the node and the model a roster under which the node votes.
-    fn found(&mut self, others: usize) {
-        for command in self.model.history.founding(Identity::of_run(BOOTS[0]), others) {
+    fn found(&mut self, others: usize, trusts_restarts: bool) {
+        for command in self.model.history.founding(Identity::of_run(BOOTS[0]), others, trusts_restarts) {
             self.send_roster_command(&command);
         }
         assert!(self.model.membership.as_ref().unwrap().is_voting());
@@ -352,9 +352,10 @@ proptest! {
         steps in steps_with_rosters(),
         batch in 1..6_usize,
         others in select(vec![0, 2]),
+        trusts_restarts in any::<bool>(),
     ) {
         let mut comparison = Comparison::new();
-        comparison.found(others);
+        comparison.found(others, trusts_restarts);
         comparison.run(steps, batch);
     }
 }

@@ -15,7 +15,7 @@ fn execute(session: &mut RequestReply, command: RosterCommand) -> Option<Members
 fn founded(history: &mut RosterHistory) -> (TestFile, Membership) {
     let test_file = TestFile::new();
     let mut session = test_file.open("boot").unwrap();
-    let [identify, install, claim] = history.founding(Identity::of_run("boot"), 0);
+    let [identify, install, claim] = history.founding(Identity::of_run("boot"), 0, false);
     execute(&mut session, identify);
     execute(&mut session, install);
     (test_file, execute(&mut session, claim).unwrap())
