@@ -1,6 +1,6 @@
 //! Roster commands on servers, and votes under an earlier roster.
 
-use quorlock_core::node::roster::{Membership, RosterCommand};
+use quorlock_core::node::roster::{Change, Membership, RosterCommand};
 use quorlock_testkit::RedisCluster;
 
 use super::*;
@@ -23,13 +23,13 @@ async fn found(session: &mut RequestReply) -> Membership {
     execute(session, claim).await
 }
 
-fn life_of(membership: &Membership) -> Option<Life> {
-    Some(Life { epoch: membership.epoch(), floor: membership.floor.unwrap() })
+fn life_of(membership: &Membership) -> Life {
+    Life { epoch: membership.epoch(), floor: membership.floor.unwrap() }
 }
 
 /// Returns a command that installs the next roster, without a change of the members.
 fn install_next(membership: &Membership) -> RosterCommand {
-    let next = membership.roster.as_ref().unwrap().successor(&Default::default()).unwrap();
+    let next = membership.roster.as_ref().unwrap().successor(&Change::default()).unwrap();
     RosterCommand::Install(Arc::new(next))
 }
 
@@ -68,7 +68,7 @@ async fn requests_under_an_earlier_roster_are_refused_and_votes_stay() {
         ]
     };
     for batch in batches() {
-        let replies = session.send(life_of(&first), batch).await.unwrap();
+        let replies = session.send(Some(life_of(&first)), batch).await.unwrap();
         let is_vote =
             |reply: &Reply| reply.is_grant() || matches!(reply, Reply::Voted { vote: Vote::Standing { .. }, .. });
         assert!(replies.iter().all(is_vote), "{replies:?}");
@@ -77,12 +77,12 @@ async fn requests_under_an_earlier_roster_are_refused_and_votes_stay() {
     let second = execute(&mut session, install_next(&first)).await;
     assert!(second.is_voting() && second.floor == first.floor);
     for batch in batches() {
-        let replies = session.send(life_of(&first), batch).await.unwrap();
+        let replies = session.send(Some(life_of(&first)), batch).await.unwrap();
         let is_new_roster =
             |reply: &Reply| matches!(reply, Reply::Voted { vote: Vote::Refusal(Refusal::NewRoster), .. });
         assert!(replies.iter().all(is_new_roster), "{replies:?}");
     }
-    let replies = session.send(life_of(&second), vec![check(), renew("b")]).await.unwrap();
+    let replies = session.send(Some(life_of(&second)), vec![check(), renew("b")]).await.unwrap();
     assert!(matches!(replies[0], Reply::Voted { vote: Vote::Standing { .. }, .. }) && replies[1].is_grant());
     let other_life = Life { epoch: Epoch(second.epoch().0 ^ 1 << 64), floor: Fence::new(1) };
     let replies = session.send(Some(other_life), vec![acquire("d")]).await.unwrap();
