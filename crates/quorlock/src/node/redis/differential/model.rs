@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, LeaseId, Name, OwnerId};
-use quorlock_core::node::roster::{Membership, RosterAnswer, RosterCommand, Settings, apply_roster, vote};
+use quorlock_core::node::roster::{Membership, RosterAnswer, RosterCommand, apply_roster, vote};
 use quorlock_core::node::{
     Answer, Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, Standing, Trust, apply,
     attend,
@@ -136,7 +136,7 @@ impl Model {
     pub(super) fn constants_set(&self) -> usize {
         let State { life, membership, .. } = &self.state;
         if let Some(roster) = membership.as_ref().and_then(|membership| membership.roster.as_ref()) {
-            let Settings { max_ttl_millis, max_skew_micros, .. } = roster.settings;
+            let (max_ttl_millis, max_skew_micros) = (roster.longest_ttl_millis, roster.settings.max_skew_micros);
             let is_same =
                 |set: &Constants| (set.max_ttl_millis, set.max_skew_micros) == (max_ttl_millis, max_skew_micros);
             return (0..CONSTANTS).position(|set| is_same(&constants(set))).unwrap();
