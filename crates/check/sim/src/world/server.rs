@@ -278,3 +278,56 @@ impl Server {
         (votes, queued)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use quorlock_core::fence::Fence;
+    use quorlock_core::node::roster::{Change, ClusterId, Life, MemberId, Roster, RosterCommand, Settings};
+    use quorlock_core::terms::Mode;
+    use quorlock_core::time::Ttl;
+
+    use super::*;
+
+    fn execute(server: &mut Server, command: RosterCommand) -> Option<Membership> {
+        match server.serve(&Question::Roster(command), 0).0 {
+            Said::Roster(answer, identity) => {
+                assert!(answer.accepted && identity == server.identity());
+                answer.membership
+            }
+            said => panic!("{said:?}"),
+        }
+    }
+
+    fn ask(server: &mut Server, epoch: Epoch) -> Vote {
+        let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
+        let (attempt, proposal, holder) = (LeaseId::from_bits(1), Fence::default(), "".into());
+        let request = Request::Acquire { attempt, proposal, ttl, holder, mode: Mode::EXCLUSIVE, waiter: None };
+        match server.serve(&Question::Batch(epoch, vec![("a".into(), Arc::new(request))]), 0).0 {
+            Said::Votes(mut votes, _) => votes.remove(0),
+            said => panic!("{said:?}"),
+        }
+    }
+
+    #[test]
+    fn a_node_votes_by_its_roster_until_it_is_emptied() {
+        let mut server = Server::new(0, Clock::new(1_000_000_000, 0));
+        let (member, life, identity) = (MemberId(1), Life(7), server.identity());
+        let (max_ttl_millis, max_skew_micros) = (1_000, 0);
+        let settings = Settings { max_ttl_millis, max_skew_micros, key_template: "".into(), trusts_restarts: false };
+        let first = Roster::of_every_seat(ClusterId(1), 1, vec![(member, "n1".into())], settings, None).unwrap();
+        let second = first.successor(&Change::default()).unwrap();
+        execute(&mut server, RosterCommand::Identify { identity, member, life, floor_offset: 0 });
+        execute(&mut server, RosterCommand::Install(Arc::new(first.clone())));
+        let elapsed_micros = first.quarantine_micros();
+        let voting = execute(&mut server, RosterCommand::Claim { life, since: 1, elapsed_micros }).unwrap();
+        assert!(matches!(ask(&mut server, voting.epoch()), Vote::Grant { .. }));
+        execute(&mut server, RosterCommand::Install(Arc::new(second)));
+        assert_eq!(ask(&mut server, voting.epoch()), Vote::Refusal(Refusal::NewRoster));
+        server.flush();
+        assert_eq!(execute(&mut server, RosterCommand::Read), None);
+        assert_eq!(ask(&mut server, voting.epoch()), Vote::Refusal(Refusal::WrongEpoch));
+    }
+}
