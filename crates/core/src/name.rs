@@ -156,7 +156,7 @@ pub fn hex(bits: u128) -> [u8; 32] {
 }
 
 /// Parses exactly `DIGITS` lower-case hexadecimal digits.
-pub(crate) fn hex_digits<const DIGITS: usize>(text: &str) -> Option<u128> {
+pub fn hex_digits<const DIGITS: usize>(text: &str) -> Option<u128> {
     let is_hex = text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
     is_hex.then(|| u128::from_str_radix(text, 16).ok()).flatten()
 }

@@ -13,6 +13,7 @@ use quorlock_core::time::{TTL_MAX, Ttl};
 
 use crate::detached::DetachedLease;
 use crate::node::key::{KeyTemplate, RESERVED_PREFIX};
+use crate::node::membership_text::{parse_membership, parse_roster, write_epoch, write_membership, write_roster};
 pub use crate::node::redis::watch::{Watcher, watch_requests};
 use crate::node::url::{NodeUrl, mask_url};
 
@@ -32,6 +33,20 @@ pub fn lease(bytes: &[u8]) {
     let word = lease.reveal();
     assert_eq!(word.parse(), Ok(lease.clone()), "the lease was not read as it was written");
     assert!(!format!("{lease} {lease:?}").contains(&lease.id().reveal()), "the lease id is shown");
+}
+
+/// A membership, and a roster: a text that is accepted is exactly the text that would be written. The first line of a
+/// membership is the text of its epoch.
+pub fn membership(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    if let Some(roster) = parse_roster(text) {
+        assert_eq!(write_roster(&roster), text, "the roster was not read as it was written");
+    }
+    let Some((epoch_text, rest)) = text.split_once('\n') else { return };
+    if let Some(membership) = parse_membership(epoch_text, rest) {
+        assert_eq!(write_epoch(&membership), epoch_text, "the epoch was not read as it was written");
+        assert_eq!(write_membership(&membership), rest, "the membership was not read as it was written");
+    }
 }
 
 /// A name: a name of invalid length is rejected. The key of a valid name is converted back to the same name and is not

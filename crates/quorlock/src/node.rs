@@ -2,10 +2,13 @@
 
 pub(crate) mod event;
 pub(crate) mod key;
+pub(crate) mod membership_text;
 pub(crate) mod memory;
 pub(crate) mod probe;
 pub(crate) mod redis;
 mod request_reply;
+#[cfg(test)]
+mod roster_history;
 #[cfg(feature = "sim")]
 pub(crate) mod sim;
 #[cfg(target_os = "linux")]
@@ -19,6 +22,7 @@ use futures_util::future::BoxFuture;
 pub(crate) use quorlock_core::delivery::Reply;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, Name};
+use quorlock_core::node::roster::{RosterAnswer, RosterCommand};
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
 use quorlock_core::request::{Request, Ticket};
 use quorlock_core::vote::{Handoff, Silence};
@@ -81,6 +85,9 @@ pub(crate) enum Question {
     Votes(Option<Life>, Vec<Message>),
     /// A command about the node itself.
     NodeCommand(NodeCommand),
+    /// A command about the cluster's roster.
+    #[cfg_attr(not(test), expect(dead_code, reason = "links still send node commands"))]
+    Roster(RosterCommand),
     /// A search for keys of locks that are held or waited for. It changes nothing.
     Search(Search),
     /// Events to add to the node's history.
@@ -96,6 +103,8 @@ pub(crate) enum Answer {
     Votes(Vec<Reply>),
     /// The state of the node after a node command, and the server's identity at that time.
     Standing(Box<Standing>, Identity),
+    /// The node's answer to a command about the roster, and the server's identity at that time.
+    Roster(Box<RosterAnswer>, Identity),
     /// The keys that a search found.
     Page(Page),
     /// The newest events of the history. Empty if the question was a note.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use quorlock::sim::{Ear, Question, Said};
 use quorlock_core::name::{Channel, LeaseId};
+use quorlock_core::node::roster::{self, Membership, apply_roster};
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend};
 use quorlock_core::request::{Request, Ticket};
 use quorlock_core::vote::{Handoff, Refusal, Vote};
@@ -33,6 +34,7 @@ pub struct RequestCounts {
 pub(crate) struct Node {
     index: usize,
     life: Option<Incarnation>,
+    membership: Option<Membership>,
     records: BTreeMap<String, Record>,
     connections: BTreeMap<u64, Ear>,
     /// The connection on which each client listens for hints.
@@ -51,6 +53,7 @@ impl Node {
         Self {
             index,
             life,
+            membership: None,
             records: BTreeMap::new(),
             connections: BTreeMap::new(),
             listeners: BTreeMap::new(),
@@ -90,6 +93,10 @@ impl Node {
             Question::NodeCommand(node_command) => {
                 Said::Standing(Box::new(attend(&mut self.life, node_command, now)), identity(self.index))
             }
+            Question::Roster(command) => {
+                let answer = apply_roster(&mut self.membership, command, now);
+                Said::Roster(Box::new(answer), identity(self.index))
+            }
             Question::Note => Said::Noted,
             Question::Other => Said::Nothing,
             Question::Batch(epoch, messages) => {
@@ -108,7 +115,6 @@ impl Node {
     }
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, hints: &mut Vec<Hint>) -> Vote {
-        let Some(life) = &mut self.life else { return Vote::Refusal(Refusal::WrongEpoch) };
         let counts = self.request_counts.entry(request.attempt()).or_default();
         match request {
             Request::Acquire { .. } => counts.acquires += 1,
@@ -117,7 +123,12 @@ impl Node {
             _ => {}
         }
         let record = self.records.entry(key.to_owned()).or_default();
-        let answer = apply(life, record, request, epoch, now, |channel| self.listeners.contains_key(&channel));
+        let has_listener = |channel| self.listeners.contains_key(&channel);
+        let answer = match (&self.membership, &self.life) {
+            (Some(membership), _) => roster::vote(membership, record, request, epoch, now, has_listener),
+            (None, Some(life)) => apply(life, record, request, epoch, now, has_listener),
+            (None, None) => Refusal::WrongEpoch.into(),
+        };
         hints.extend(answer.hint.map(|hint| (hint.channel, hint.ticket, answer.handoff)));
         answer.vote
     }

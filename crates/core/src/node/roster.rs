@@ -269,7 +269,8 @@ impl Membership {
             constants: Constants {
                 cluster: String::new(),
                 nodes: self.roster.as_ref().map_or(0, |roster| roster.members.len()),
-                max_ttl_millis: settings.map_or(0, |settings| settings.max_ttl_millis),
+                // Tombstones must outlast the leases of earlier settings.
+                max_ttl_millis: self.roster.as_ref().map_or(0, |roster| roster.longest_ttl_millis),
                 max_skew_micros: settings.map_or(0, |settings| settings.max_skew_micros),
             },
             founders: String::new(),

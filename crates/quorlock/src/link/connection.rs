@@ -316,7 +316,7 @@ impl Link {
 
     fn deliver(&self, under_way: UnderWay, answer: Answer, notices: Notices) -> Result<(), Trouble> {
         let now = clock::now();
-        if matches!(answer, Answer::Votes(_) | Answer::Standing(..)) {
+        if matches!(answer, Answer::Votes(_) | Answer::Standing(..) | Answer::Roster(..)) {
             self.latency.record_trip(now.since(under_way.at));
         }
         match (answer, under_way.asker) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use quorlock_core::name::Channel;
+use quorlock_core::node::roster::{self, Membership, apply_roster};
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeTime, Record, apply, attend};
 use quorlock_core::vote::Vote;
 use tokio::sync::{Notify, mpsc};
@@ -144,6 +145,7 @@ struct NodeMemory {
     /// channel for the answer.
     unanswered: Vec<(u64, Question, mpsc::UnboundedSender<Answer>)>,
     life: Option<Incarnation>,
+    membership: Option<Membership>,
     records: HashMap<String, Record>,
     /// Sessions that receive hints.
     listeners: HashMap<Channel, mpsc::UnboundedSender<Answer>>,
@@ -179,6 +181,10 @@ impl NodeMemory {
             Question::NodeCommand(command) => {
                 Answer::Standing(Box::new(attend(&mut self.life, &command, now)), self.identity.clone())
             }
+            Question::Roster(command) => {
+                let answer = apply_roster(&mut self.membership, &command, now);
+                Answer::Roster(Box::new(answer), self.identity.clone())
+            }
             Question::Votes(life, batch) => {
                 self.sweep(batch.len(), now);
                 Answer::Votes(batch.iter().map(|message| self.vote(life, message, now)).collect())
@@ -211,7 +217,6 @@ impl NodeMemory {
     }
 
     fn vote(&mut self, asked_life: Option<Life>, message: &Message, now: NodeTime) -> Reply {
-        let Some(life) = &self.life else { return Reply::Failed("the node is blank".into()) };
         let key = &message.key.text;
         let record = match self.records.get_mut(key) {
             Some(record) => record,
@@ -219,7 +224,12 @@ impl NodeMemory {
         };
         let epoch = asked_life.map_or(Epoch(0), |life| life.epoch);
         let listener = |channel| self.listeners.get(&channel).filter(|listener| !listener.is_closed());
-        let answer = apply(life, record, &message.request, epoch, now, |channel| listener(channel).is_some());
+        let can_hear = |channel| listener(channel).is_some();
+        let answer = match (&self.membership, &self.life) {
+            (Some(membership), _) => roster::vote(membership, record, &message.request, epoch, now, can_hear),
+            (None, Some(life)) => apply(life, record, &message.request, epoch, now, can_hear),
+            (None, None) => return Reply::Failed("the node is blank".into()),
+        };
         if let Vote::Broken { .. } = answer.vote {
             for listener in self.listeners.values() {
                 // Ignore a failure: a session that has ended holds no lease.

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use quorlock_core::name::Channel;
+#[cfg(test)]
+use quorlock_core::node::roster::{RosterAnswer, RosterCommand};
 use quorlock_core::node::{Identity, NodeCommand, Standing};
 use tokio::sync::mpsc;
 
@@ -42,6 +44,13 @@ impl RequestReply {
         self.post(Question::NodeCommand(command));
         let Answer::Standing(standing, _) = self.next().await? else { return Err(out_of_turn()) };
         Ok(*standing)
+    }
+
+    #[cfg(test)]
+    pub(crate) async fn roster_command(&mut self, command: RosterCommand) -> Result<(RosterAnswer, Identity), Trouble> {
+        self.post(Question::Roster(command));
+        let Answer::Roster(answer, identity) = self.next().await? else { return Err(out_of_turn()) };
+        Ok((*answer, identity))
     }
 
     /// Sends a question. The caller must await the answers in the order of the questions.

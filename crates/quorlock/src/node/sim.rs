@@ -26,6 +26,7 @@ fn hear(inbox: &Inbox, opened: Option<Opened>, said: Said) {
         (_, Some(_)) | (Said::Open(_), None) => return,
         (Said::End(why), None) => Answer::End(Trouble::Broken(why)),
         (Said::Standing(standing, identity), None) => Answer::Standing(standing, identity),
+        (Said::Roster(answer, identity), None) => Answer::Roster(answer, identity),
         (Said::Votes(votes, at_micros), None) => {
             let reply = |vote| Reply::Voted { vote, at_micros: Some(at_micros) };
             Answer::Votes(votes.into_iter().map(reply).collect())
@@ -88,6 +89,7 @@ impl Session for SimulatedSession {
     fn ask(&mut self, question: Question) {
         let question = match question {
             Question::NodeCommand(command) => sim::Question::NodeCommand(command),
+            Question::Roster(command) => sim::Question::Roster(command),
             Question::Votes(life, batch) => {
                 let epoch = life.map_or(Epoch(0), |life| life.epoch);
                 let messages = batch.into_iter().map(|message| (message.key.text.clone(), message.request));

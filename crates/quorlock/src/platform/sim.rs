@@ -12,6 +12,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use quorlock_core::name::Channel;
+use quorlock_core::node::roster::{RosterAnswer, RosterCommand};
 use quorlock_core::node::{Epoch, Identity, NodeCommand, Standing};
 use quorlock_core::request::{Request, Ticket};
 use quorlock_core::vote::{Handoff, Vote};
@@ -75,6 +76,8 @@ pub trait World {
 pub enum Question {
     /// A command about the node itself.
     NodeCommand(NodeCommand),
+    /// A command about the cluster's roster.
+    Roster(RosterCommand),
     /// Requests for votes in this epoch, each with its key.
     Batch(Epoch, Vec<(String, Arc<Request>)>),
     /// Events for the history. The world stores nothing; the answer is [`Said::Noted`].
@@ -90,6 +93,8 @@ pub enum Said {
     Open(Identity),
     /// The answer to a node command, and the server's identity after it.
     Standing(Box<Standing>, Identity),
+    /// The answer to a command about the roster, and the server's identity after it.
+    Roster(Box<RosterAnswer>, Identity),
     /// The answer to a batch, with the node's clock in microseconds.
     Votes(Vec<Vote>, u64),
     /// The answer to a note.

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use quorlock::sim::{Question, Said};
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, LeaseId};
+use quorlock_core::node::roster::{self, Membership, apply_roster};
 use quorlock_core::node::{
     Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, apply, attend,
 };
@@ -20,6 +21,7 @@ use crate::run::Flaw;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Memory {
     life: Option<Incarnation>,
+    membership: Option<Membership>,
     records: BTreeMap<String, Record>,
 }
 
@@ -191,6 +193,10 @@ impl Server {
                 let standing = attend(&mut self.memory.life, summed.as_ref().unwrap_or(node_command), time);
                 Said::Standing(Box::new(standing), self.identity())
             }
+            Question::Roster(command) => {
+                let answer = apply_roster(&mut self.memory.membership, command, time);
+                Said::Roster(Box::new(answer), self.identity())
+            }
             Question::Note => Said::Noted,
             Question::Other => Said::Nothing,
             Question::Batch(epoch, messages) => {
@@ -218,15 +224,19 @@ impl Server {
     }
 
     fn vote(&mut self, epoch: Epoch, key: &str, request: &Request, now: NodeTime, notices: &mut Vec<Notice>) -> Vote {
-        let Memory { life, records } = &mut self.memory;
-        // A node without an epoch refuses every request.
-        let Some(life) = life else { return Vote::Refusal(Refusal::WrongEpoch) };
+        let Memory { life, membership, records } = &mut self.memory;
         if !records.contains_key(key) {
             records.insert(key.to_owned(), Record::default());
         }
         let Some(record) = records.get_mut(key) else { return Vote::Refusal(Refusal::Absent) };
         let has_listener = |channel| self.listeners.contains_key(&channel);
-        let mut answer = apply(life, record, request, epoch, now, has_listener);
+        let apply = |record: &mut Record| match (&*membership, &*life) {
+            (Some(membership), _) => roster::vote(membership, record, request, epoch, now, has_listener),
+            (None, Some(life)) => apply(life, record, request, epoch, now, has_listener),
+            // A node without an epoch refuses every request.
+            (None, None) => Refusal::WrongEpoch.into(),
+        };
+        let mut answer = apply(record);
         // A client that does not wait repeats an acquire only to raise a fence (to seal).
         if let (true, Request::Acquire { proposal, waiter: None, .. }, Vote::Refusal(Refusal::Held { .. }), Some(note)) =
             (self.raises_any_vote, request, &answer.vote, &mut record.fence)
@@ -240,7 +250,7 @@ impl Server {
                 Flaw::RetirementWithoutTombstone => record.retired.clear(),
                 Flaw::RetirementFromAllNames => {
                     for record in records.values_mut() {
-                        apply(life, record, request, epoch, now, has_listener);
+                        apply(record);
                     }
                 }
             }
@@ -273,5 +283,58 @@ impl Server {
             queued.extend(waiters.map(|waiter| (key.clone(), waiter)));
         }
         (votes, queued)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use quorlock_core::fence::Fence;
+    use quorlock_core::node::roster::{Change, ClusterId, Life, MemberId, Roster, RosterCommand, Settings};
+    use quorlock_core::terms::Mode;
+    use quorlock_core::time::Ttl;
+
+    use super::*;
+
+    fn execute(server: &mut Server, command: RosterCommand) -> Option<Membership> {
+        match server.serve(&Question::Roster(command), 0).0 {
+            Said::Roster(answer, identity) => {
+                assert!(answer.accepted && identity == server.identity());
+                answer.membership
+            }
+            said => panic!("{said:?}"),
+        }
+    }
+
+    fn ask(server: &mut Server, epoch: Epoch) -> Vote {
+        let ttl = Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
+        let (attempt, proposal, holder) = (LeaseId::from_bits(1), Fence::default(), "".into());
+        let request = Request::Acquire { attempt, proposal, ttl, holder, mode: Mode::EXCLUSIVE, waiter: None };
+        match server.serve(&Question::Batch(epoch, vec![("a".into(), Arc::new(request))]), 0).0 {
+            Said::Votes(mut votes, _) => votes.remove(0),
+            said => panic!("{said:?}"),
+        }
+    }
+
+    #[test]
+    fn a_node_votes_by_its_roster_until_it_is_emptied() {
+        let mut server = Server::new(0, Clock::new(1_000_000_000, 0));
+        let (member, life, identity) = (MemberId(1), Life(7), server.identity());
+        let (max_ttl_millis, max_skew_micros) = (1_000, 0);
+        let settings = Settings { max_ttl_millis, max_skew_micros, key_template: "".into(), trusts_restarts: false };
+        let first = Roster::of_every_seat(ClusterId(1), 1, vec![(member, "n1".into())], settings, None).unwrap();
+        let second = first.successor(&Change::default()).unwrap();
+        execute(&mut server, RosterCommand::Identify { identity, member, life, floor_offset: 0 });
+        execute(&mut server, RosterCommand::Install(Arc::new(first.clone())));
+        let elapsed_micros = first.quarantine_micros();
+        let voting = execute(&mut server, RosterCommand::Claim { life, since: 1, elapsed_micros }).unwrap();
+        assert!(matches!(ask(&mut server, voting.epoch()), Vote::Grant { .. }));
+        execute(&mut server, RosterCommand::Install(Arc::new(second)));
+        assert_eq!(ask(&mut server, voting.epoch()), Vote::Refusal(Refusal::NewRoster));
+        server.flush();
+        assert_eq!(execute(&mut server, RosterCommand::Read), None);
+        assert_eq!(ask(&mut server, voting.epoch()), Vote::Refusal(Refusal::WrongEpoch));
     }
 }

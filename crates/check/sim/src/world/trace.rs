@@ -92,6 +92,16 @@ impl State {
                 let refusal = if standing.accepted { "" } else { "refused, " };
                 self.trace.add(now, &node, || format!("gets {client}'s {command}{connection_text}: {refusal}{state}"));
             }
+            (Question::Roster(command), Said::Roster(answer, _)) => {
+                let command = format!("{command:?}");
+                let command = command.split([' ', '{', '(']).next().unwrap_or_default().to_lowercase();
+                let state = answer.membership.as_ref().map_or("blank".into(), |membership| {
+                    let votes = if membership.is_voting() { "may vote" } else { "does not vote" };
+                    format!("generation {}, {votes}", membership.generation())
+                });
+                let refusal = if answer.accepted { "" } else { "refused, " };
+                self.trace.add(now, &node, || format!("gets {client}'s {command}{connection_text}: {refusal}{state}"));
+            }
             _ => {}
         }
     }

@@ -94,6 +94,9 @@ pub enum ChangeError {
     /// Two members would have one id or one address.
     #[error("{0} is a member already")]
     Twice(String),
+    /// An address or the key template contains a control character. Nodes store rosters as lines of text.
+    #[error("{0:?} contains a control character")]
+    ControlCharacter(Arc<str>),
     /// `max_ttl` is too short for the clock skew: a replaced server has another clock.
     #[error("a max_ttl of {max_ttl_millis} ms is too short: it must be at least 3 x max clock skew")]
     ShortTtl {
@@ -171,6 +174,12 @@ impl Roster {
         for (at, member) in self.members.iter().enumerate() {
             if self.members[..at].iter().any(|other| other.id == member.id || other.address == member.address) {
                 return Err(ChangeError::Twice(String::from(&*member.address)));
+            }
+        }
+        let addresses = self.members.iter().map(|member| &member.address);
+        for text in addresses.chain([&self.settings.key_template]) {
+            if text.contains(char::is_control) {
+                return Err(ChangeError::ControlCharacter(text.clone()));
             }
         }
         let Settings { max_ttl_millis, max_skew_micros, .. } = self.settings;

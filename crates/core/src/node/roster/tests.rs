@@ -6,6 +6,7 @@ use core::time::Duration;
 
 use super::*;
 use crate::name::LeaseId;
+use crate::request::{BreakMode, Target};
 use crate::terms::Mode;
 use crate::time::Ttl;
 use crate::vote::Vote;
@@ -241,6 +242,8 @@ fn impossible_changes_are_refused() {
     assert_eq!(first().successor(&stranger), Err(ChangeError::NoMember(MemberId(9))));
     let twice = Change { add: [(MemberId(9), address(1))].into(), ..Change::default() };
     assert!(matches!(first().successor(&twice), Err(ChangeError::Twice(_))));
+    let change = Change { add: [(MemberId(9), "two\nlines".into())].into(), ..Change::default() };
+    assert_eq!(first().successor(&change), Err(ChangeError::ControlCharacter("two\nlines".into())));
     let short = Settings { max_ttl_millis: 899, ..settings() };
     let change = Change { settings: Some(short), ..Change::default() };
     assert_eq!(first().successor(&change), Err(ChangeError::ShortTtl { max_ttl_millis: 899 }));
@@ -252,4 +255,18 @@ fn a_shorter_max_ttl_does_not_shorten_the_next_quarantine() {
     let second = first().successor(&Change { settings: Some(shorter), ..Change::default() }).unwrap();
     let third = second.successor(&with(3, 4)).unwrap();
     assert_eq!((second.longest_ttl_millis, third.longest_ttl_millis), (1_000, 1_000));
+}
+
+#[test]
+fn a_broken_lease_of_earlier_settings_cannot_come_back() {
+    let shorter = Settings { max_ttl_millis: 900, ..settings() };
+    let second = first().successor(&Change { settings: Some(shorter), ..Change::default() }).unwrap();
+    let (mut node, mut record) = (Node::voting(&first()), Record::default());
+    node.asks(&mut record, node.stored().epoch());
+    node.does(&install(&second));
+    let (attempt, epoch) = (LeaseId::from_bits(1), node.stored().epoch());
+    let target = Target::Fence(record.fence.as_ref().unwrap().fence);
+    let request = Request::Break { target, mode: BreakMode::Now };
+    vote(node.stored(), &mut record, &request, epoch, NOW, |_| false);
+    assert_eq!(record.tombstones.get(&attempt), Some(&(NOW.life_millis + 1_000)), "the longest ttl of the lease");
 }

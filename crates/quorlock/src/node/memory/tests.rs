@@ -1,11 +1,16 @@
 use std::time::Duration;
 
 use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::node::roster::{
+    ClusterId, Life as MemoryLife, MemberId, Roster, RosterAnswer, RosterCommand, Settings,
+};
 use quorlock_core::node::{Constants, NodeCommand};
 use quorlock_core::request::Request;
+use quorlock_core::vote::Refusal;
 use quorlock_testkit::eventually_async;
 
 use super::*;
+use crate::node::RequestReply;
 use crate::node::key::KeyTemplate;
 use crate::{AcquireError, Client};
 
@@ -85,4 +90,49 @@ fn expired_tombstones_and_records_are_swept() {
     }
     let tombstones: usize = state.records.values().map(|record| record.tombstones.len()).sum();
     assert!(tombstones < 1_100 && state.records.len() < 1_100, "{tombstones} on {} names", state.records.len());
+}
+
+/// Returns a cluster that consists of this member.
+fn roster(member: MemberId) -> Roster {
+    let (max_ttl_millis, max_skew_micros) = (60_000, 10_000_000);
+    let settings = Settings { max_ttl_millis, max_skew_micros, key_template: "".into(), trusts_restarts: false };
+    Roster::of_every_seat(ClusterId(1), 1, vec![(member, "memory:0".into())], settings, None).unwrap()
+}
+
+async fn roster_command(session: &mut RequestReply, command: RosterCommand) -> RosterAnswer {
+    let identity = session.identity().clone();
+    let (answer, now) = session.roster_command(command).await.unwrap();
+    assert_eq!(now, identity);
+    answer
+}
+
+#[tokio::test]
+async fn a_node_votes_by_its_roster() {
+    let nodes = MemoryNodes::new(1);
+    let mut session = RequestReply::open(&nodes.nodes[0], Channel(0)).await.unwrap();
+    let (member, life, identity) = (MemberId(1), MemoryLife(7), session.identity().clone());
+    let identify = RosterCommand::Identify { identity, member, life, floor_offset: 0 };
+    assert!(roster_command(&mut session, identify).await.accepted);
+    let first = roster(member);
+    assert!(roster_command(&mut session, RosterCommand::Install(Arc::new(first.clone()))).await.accepted);
+    let claim = RosterCommand::Claim { life, since: 1, elapsed_micros: first.quarantine_micros() };
+    let membership = roster_command(&mut session, claim).await.membership.unwrap();
+    assert!(membership.is_voting());
+
+    let key = KeyTemplate::default().key(&Name::new("a").unwrap()).unwrap();
+    let ttl = quorlock_core::time::Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap();
+    let message = Message {
+        key: Arc::new(key),
+        request: Arc::new(Request::PlainAcquire { attempt: LeaseId::from_bits(1), ttl }),
+    };
+    let asked = Some(Life { epoch: membership.epoch(), floor: membership.floor.unwrap() });
+    assert!(session.send(asked, vec![message.clone()]).await.unwrap()[0].is_grant());
+    let second = first.successor(&quorlock_core::node::roster::Change::default()).unwrap();
+    assert!(roster_command(&mut session, RosterCommand::Install(Arc::new(second))).await.accepted);
+    let replies = session.send(asked, vec![message]).await.unwrap();
+    assert!(matches!(&replies[0], Reply::Voted { vote: Vote::Refusal(Refusal::NewRoster), .. }), "{replies:?}");
+
+    nodes.restart_empty(0);
+    let mut session = RequestReply::open(&nodes.nodes[0], Channel(0)).await.unwrap();
+    assert_eq!(roster_command(&mut session, RosterCommand::Read).await.membership, None);
 }

@@ -6,6 +6,7 @@ mod fuzz;
 mod node_command;
 mod report;
 mod request;
+mod roster_command;
 mod search;
 
 use std::time::Duration;
@@ -26,6 +27,7 @@ pub(crate) use fuzz::take_anything;
 pub(super) use node_command::{node_command, script_call, standing, standing_after, time_micros};
 use report::report;
 pub(super) use request::{Bundles, write_batch, write_request};
+pub(super) use roster_command::{roster_answer_after, roster_command};
 pub(super) use search::{page, search};
 
 /// Returns the content that the epoch key has while the node's memory is in this life and may vote. For `None` the text
@@ -43,6 +45,13 @@ fn is_epoch_text(text: &[u8], life: Life) -> bool {
         && floor.strip_prefix(b" ") == Some(decimal(life.floor.get(), digits))
 }
 
+/// Returns whether the text is the content of the epoch key after a new roster, in this life of the memory.
+fn is_new_roster(text: &[u8], life: Life) -> bool {
+    let known = quorlock_core::name::hex(life.epoch.0);
+    let (same_life, generation) = known.split_at(16);
+    text.get(..16) == Some(same_life) && text.get(16..32).is_some_and(|digits| digits != generation)
+}
+
 fn hex(epoch: Epoch) -> String {
     format!("{:032x}", epoch.0)
 }
@@ -58,10 +67,18 @@ pub(super) fn replies(
     if values.len() != bundles.values(messages.len()) + usize::from(ends_with_read) {
         return Err(malformed("a batch"));
     }
-    let has_epoch_text = |life| values.last().and_then(Value::as_bytes).is_some_and(|last| is_epoch_text(last, life));
-    let same_life = life.is_some_and(|life| !ends_with_read || has_epoch_text(life));
+    let refusal = match life {
+        None => Some(Refusal::WrongEpoch),
+        Some(_) if !ends_with_read => None,
+        Some(life) => match values.last().and_then(Value::as_bytes) {
+            Some(text) if is_epoch_text(text, life) => None,
+            Some(text) if is_new_roster(text, life) => Some(Refusal::NewRoster),
+            _ => Some(Refusal::WrongEpoch),
+        },
+    };
+    let refusal = refusal.as_ref();
     if *bundles == Bundles::default() {
-        return messages.iter().zip(values).map(|(message, value)| reply(message, value, same_life)).collect();
+        return messages.iter().zip(values).map(|(message, value)| reply(message, value, refusal)).collect();
     }
     let mut values = values.into_iter();
     let mut shares = bundles.shares(messages.iter().any(|message| message.request.is_plain()), &mut values)?;
@@ -76,7 +93,7 @@ pub(super) fn replies(
         };
         replies.push(match (at, value.ok_or_else(|| malformed("a batch"))?) {
             (Some(at), Value::Int(fence)) => bundled_grant(at, fence)?,
-            (_, value) => reply(message, value, same_life)?,
+            (_, value) => reply(message, value, refusal)?,
         });
     }
     Ok(replies)
@@ -99,7 +116,9 @@ fn reads_epoch(messages: &[Message]) -> bool {
     messages.iter().any(needs_read)
 }
 
-fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trouble> {
+/// Parses a reply. `refusal` is the reason why plain votes do not count: the node's epoch is not the one in which they
+/// were asked for.
+fn reply(message: &Message, value: Value, refusal: Option<&Refusal>) -> Result<Reply, Trouble> {
     if let Value::Error(error) = value {
         // A key of another type belongs to another program, so there is no vote of ours to extend or release.
         if has_code(&error, "WRONGTYPE") && (message.request.is_release() || message.request.is_plain()) {
@@ -110,10 +129,13 @@ fn reply(message: &Message, value: Value, same_life: bool) -> Result<Reply, Trou
         }
         return failed(&error).map(Reply::Failed);
     }
+    if let Some(refusal) = refusal
+        && message.request.is_plain()
+        && message.request.may_grant()
+    {
+        return Ok(plain(Some(refusal.clone())));
+    }
     match &*message.request {
-        request if request.is_plain() && request.may_grant() && !same_life => {
-            Ok(Reply::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), at_micros: None })
-        }
         Request::PlainAcquire { .. } => match value {
             Value::Okay => Ok(plain(None)),
             Value::Nil => {
@@ -167,7 +189,7 @@ fn scripted(request: &Request, value: &Value) -> Option<Reply> {
     let vote = match (request, *code, rest) {
         (Request::Acquire { mode, .. } | Request::Renew { mode, .. }, 1, _) => granted(*mode, rest)?,
         (Request::Acquire { .. } | Request::Renew { .. }, code, _)
-        | (Request::Check { .. }, code @ (-1 | -2 | -4), _)
+        | (Request::Check { .. }, code @ (-1 | -2 | -4 | -11), _)
         | (Request::Break { .. }, code @ -4, _) => Vote::Refusal(refusal(code, rest)?),
         (Request::Break { .. }, -9, [fence, digest, holder_text]) => {
             let fence = Some(Fence::new(unsigned(fence)?)).filter(|fence| *fence > Fence::default());
@@ -218,6 +240,7 @@ fn refusal(code: i64, parts: &[Value]) -> Option<Refusal> {
         (-7, [stored]) => Refusal::Permits { stored: small(stored)? },
         (-8, []) => Refusal::Upgrade,
         (-10, []) => Refusal::Retired,
+        (-11, []) => Refusal::NewRoster,
         _ => return None,
     })
 }

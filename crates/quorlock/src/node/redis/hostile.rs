@@ -3,6 +3,7 @@
 
 mod node_commands;
 mod odd;
+mod roster_commands;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -280,7 +281,8 @@ fn every_script_is_called_with_changed_arguments() {
     let life = Life { epoch: Epoch(7), floor: Fence::new(1) };
     let template = KeyTemplate::new(KeyTemplate::DEFAULT).unwrap();
     let keys = ["a", "b"].map(|name| Arc::new(template.key(&Name::new(name).unwrap()).unwrap()));
-    let mut provoked: BTreeSet<String> = node_commands::calls().map(|call| call.sha().to_owned()).collect();
+    let own = node_commands::calls().chain(roster_commands::calls());
+    let mut provoked: BTreeSet<String> = own.map(|call| call.sha().to_owned()).collect();
     for question in questions() {
         for bundled in [false, true] {
             provoked.insert(call(life, keys.each_ref(), &question, bundled).0.sha().to_owned());

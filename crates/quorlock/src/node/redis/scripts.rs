@@ -60,6 +60,7 @@ scripts! {
     Search: "scripts/search.lua",
     Break: "scripts/break.lua",
     NodeCommand: "scripts/node.lua",
+    Roster: "scripts/roster.lua",
     PlainExtend: "scripts/plain_extend.lua",
     PlainRelease: "scripts/plain_release.lua",
     AcquireAll: "scripts/acquire_all.lua",
@@ -118,6 +119,11 @@ impl ServerKind {
 
     pub(crate) fn meta_key(self) -> &'static str {
         self.pick("quorlock~meta", "quorlock~{node}:meta")
+    }
+
+    /// Returns the key of what the node stores about its roster.
+    pub(crate) fn membership_key(self) -> &'static str {
+        self.pick("quorlock~membership", "quorlock~{node}:membership")
     }
 
     pub(crate) fn history_key(self) -> &'static str {

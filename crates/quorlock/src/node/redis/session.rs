@@ -92,6 +92,7 @@ impl RedisSession {
         match question {
             Question::Votes(..) => {}
             Question::NodeCommand(command) => codec::node_command(server_kind, command, &mut commands[lane]),
+            Question::Roster(command) => codec::roster_command(server_kind, command, &mut commands[lane]),
             Question::Search(search) => {
                 let (search_lane, cursor) = parse_bookmark(&search.after, commands.len());
                 lane = search_lane;
@@ -101,7 +102,7 @@ impl RedisSession {
             Question::Recall(limit) => history::recall(server_kind, *limit, &mut commands[lane]),
         }
         lanes.resize(commands[lane].len(), lane);
-        if let Question::NodeCommand(_) = question {
+        if let Question::NodeCommand(_) | Question::Roster(_) = question {
             // The configuration may have changed since the handshake. Redis 6.2 accepts one section per command.
             for section in ["replication", "memory"] {
                 for (lane, commands) in commands.iter_mut().enumerate() {
@@ -237,13 +238,23 @@ impl Inflight {
             Question::NodeCommand(command) => {
                 let mut values = values.into_iter();
                 let standing = codec::standing_after(&command, &mut values)?;
-                let promotions = values.by_ref().take(lanes).map(|value| last_promotion(&self.origin, value));
-                let promotions: Vec<String> = promotions.collect::<Result<_, _>>()?;
-                values.try_for_each(check_never_evicts)?;
-                let promotion = join(promotions.iter().map(String::as_str));
-                Answer::Standing(Box::new(standing), Identity { run: self.run.clone(), promotion })
+                Answer::Standing(Box::new(standing), self.identity(values, lanes)?)
+            }
+            Question::Roster(command) => {
+                let mut values = values.into_iter();
+                let answer = codec::roster_answer_after(&command, &mut values)?;
+                Answer::Roster(Box::new(answer), self.identity(values, lanes)?)
             }
         })
+    }
+
+    /// Returns the identity of the node from the replies to `INFO`. Fails if a server cannot be a node any more.
+    fn identity(&self, mut infos: impl Iterator<Item = Value>, lanes: usize) -> Result<Identity, Trouble> {
+        let promotions = infos.by_ref().take(lanes).map(|value| last_promotion(&self.origin, value));
+        let promotions: Vec<String> = promotions.collect::<Result<_, _>>()?;
+        infos.try_for_each(check_never_evicts)?;
+        let promotion = join(promotions.iter().map(String::as_str));
+        Ok(Identity { run: self.run.clone(), promotion })
     }
 }
 

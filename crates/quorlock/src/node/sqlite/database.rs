@@ -14,7 +14,7 @@ use crate::platform::entropy;
 /// SQLite's application id for our files: "qloc".
 pub(super) const APPLICATION_ID: i32 = 0x716c_6f63;
 /// The schema version.
-pub(super) const SCHEMA_VERSION: i32 = 7;
+pub(super) const SCHEMA_VERSION: i32 = 8;
 /// How long a connection waits for other processes in total.
 pub(super) const BUSY_MAX: Duration = Duration::from_secs(2);
 /// The average delay between two tries. On average, a waiting process gets the file half this delay after another

@@ -54,7 +54,8 @@ fn raise_durably(connection: &Connection, clock: &Clock) -> Result<u64, Fault> {
 /// Returns roughly the highest fence that the node can grant now. A proposed fence may be ahead of the node's clock by
 /// the max clock skew.
 fn highest_fence(node: &NodeRow, now: NodeTime) -> u64 {
-    let max_clock_skew = node.life.as_ref().map_or(0, |life| life.constants.max_skew_micros);
-    let floor = node.life.as_ref().and_then(|life| life.floor).unwrap_or_default();
+    let life = node.incarnation();
+    let max_clock_skew = life.as_ref().map_or(0, |life| life.constants.max_skew_micros);
+    let floor = life.and_then(|life| life.floor).unwrap_or_default();
     now.wall_micros.saturating_add(max_clock_skew).max(floor.get())
 }

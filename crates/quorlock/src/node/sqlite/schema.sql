@@ -2,7 +2,8 @@ CREATE TABLE node(
     id INTEGER PRIMARY KEY CHECK(id = 1), reserve INTEGER NOT NULL, sure INTEGER NOT NULL, swept TEXT NOT NULL,
     run TEXT, epoch TEXT, floor INTEGER, elapsed INTEGER,
     cluster TEXT, nodes INTEGER, max_ttl INTEGER, max_clock_skew INTEGER, founders TEXT,
-    quarantine INTEGER, suspended INTEGER, restarts INTEGER
+    quarantine INTEGER, suspended INTEGER, restarts INTEGER,
+    membership TEXT
 ) STRICT;
 CREATE TABLE record(
     key TEXT PRIMARY KEY, vote TEXT, held_mode TEXT, vote_until INTEGER,

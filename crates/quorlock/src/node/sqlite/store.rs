@@ -1,9 +1,13 @@
 //! The tables, the row of the node itself, and the sweep of expired rows.
 
+use std::borrow::Cow;
+
 use quorlock_core::fence::Fence;
+use quorlock_core::node::roster::Membership;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::node::membership_text::{parse_membership, write_epoch, write_membership};
 use crate::node::sqlite::column::{StoredRow, read_first, run};
 use crate::node::sqlite::fault::Fault;
 use crate::node::{PAGE_MAX, PAGE_STEPS_MAX, Page, Search};
@@ -25,13 +29,21 @@ pub(super) struct NodeRow {
     pub(super) swept: String,
     /// The node's incarnation; `None` if the node is blank.
     pub(super) life: Option<Incarnation>,
+    /// The node's membership, by which the node votes if it has one.
+    pub(super) membership: Option<Membership>,
 }
 
 impl NodeRow {
+    /// Returns what the rules for one name need to know about the node; `None` if it is blank.
+    pub(super) fn incarnation(&self) -> Option<Cow<'_, Incarnation>> {
+        let of_membership = self.membership.as_ref().map(|membership| Cow::Owned(membership.incarnation()));
+        of_membership.or_else(|| self.life.as_ref().map(Cow::Borrowed))
+    }
+
     /// Returns the lowest fence that must be kept. A lower stored fence can be deleted, because all later fences are at
     /// or above the result.
     pub(super) fn lowest_kept_fence(&self, now: NodeTime) -> Fence {
-        self.life.as_ref().map_or(Fence::default(), |life| {
+        self.incarnation().map_or(Fence::default(), |life| {
             let clock = Fence::new(now.wall_micros.saturating_sub(life.constants.max_skew_micros));
             life.floor.unwrap_or_default().max(clock)
         })
@@ -47,7 +59,8 @@ pub(super) fn create(connection: &Connection, reserve: u64) -> Result<(), Fault>
 /// Loads the row of the node.
 pub(super) fn load_node(connection: &Connection) -> Result<NodeRow, Fault> {
     let sql = "SELECT reserve, sure, swept, run, epoch, floor, elapsed,
-        cluster, nodes, max_ttl, max_clock_skew, founders, quarantine, suspended, restarts FROM node WHERE id = 1";
+        cluster, nodes, max_ttl, max_clock_skew, founders, quarantine, suspended, restarts, membership
+        FROM node WHERE id = 1";
     let node = read_first(connection, "node", sql, [], |row| {
         let life = match row.get::<Option<String>>(3)? {
             None => None,
@@ -68,7 +81,11 @@ pub(super) fn load_node(connection: &Connection) -> Result<NodeRow, Fault> {
                 restarts: row.get(14)?,
             }),
         };
-        Ok(NodeRow { reserve: row.get(0)?, synced_reserve: row.get(1)?, swept: row.get(2)?, life })
+        let membership = row.parsed_unless_null(15, |text| {
+            let (epoch_text, rest) = text.split_once('\n')?;
+            parse_membership(epoch_text, rest)
+        })?;
+        Ok(NodeRow { reserve: row.get(0)?, synced_reserve: row.get(1)?, swept: row.get(2)?, life, membership })
     })?;
     node.ok_or(Fault::Damaged { table: "node", column: "id".into() })
 }
@@ -80,6 +97,11 @@ pub(super) fn save_node(connection: &Connection, before: &NodeRow, node: &NodeRo
     }
     let sql = "UPDATE node SET reserve = ?1, sure = ?2, swept = ?3 WHERE id = 1";
     run(connection, sql, params![node.reserve, node.synced_reserve, node.swept])?;
+    if before.membership != node.membership {
+        let text = node.membership.as_ref();
+        let text = text.map(|membership| format!("{}\n{}", write_epoch(membership), write_membership(membership)));
+        run(connection, "UPDATE node SET membership = ?1 WHERE id = 1", params![text])?;
+    }
     let Some(life) = node.life.as_ref().filter(|_| before.life != node.life) else { return Ok(()) };
     let constants = &life.constants;
     let sql = "UPDATE node SET run = ?1, epoch = ?2, floor = ?3, elapsed = ?4,

@@ -9,6 +9,7 @@ mod kinds;
 mod log;
 mod model;
 mod opening;
+mod roster;
 mod voting;
 
 use std::path::Path;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
 use quorlock_core::fence::Fence;
+use quorlock_core::node::roster::{self, RosterAnswer, RosterCommand, apply_roster};
 use quorlock_core::node::{Epoch, Identity, NodeCommand, NodeTime, Record, Standing, apply, attend};
 use quorlock_core::request::{Request, Waiter};
 use quorlock_core::vote::{Refusal, Vote};
@@ -40,7 +41,7 @@ fn replies<'a>((question, answer): (&'a Question, &'a Answer)) -> impl Iterator<
 fn failure(question: &Question, is_transient: bool, text: String) -> Answer {
     match question {
         _ if !is_transient => Answer::End(Trouble::Broken(text)),
-        Question::NodeCommand(_) => Answer::End(Trouble::Unreachable(text)),
+        Question::NodeCommand(_) | Question::Roster(_) => Answer::End(Trouble::Unreachable(text)),
         Question::Votes(_, messages) => Answer::Votes(vec![Reply::Failed(text); messages.len()]),
         Question::Search(_) | Question::Note(_) | Question::Recall(_) => Answer::Failed(text),
     }
@@ -160,6 +161,10 @@ impl Worker {
                     let standing = run_node_command(&transaction, &mut node, command, now)?;
                     Answer::Standing(Box::new(standing), Identity::of_run(self.boot.as_str()))
                 }
+                Question::Roster(command) => {
+                    let answer = run_roster_command(&transaction, &mut node, command, now)?;
+                    Answer::Roster(Box::new(answer), Identity::of_run(self.boot.as_str()))
+                }
                 Question::Note(events) => {
                     history::note(&transaction, events)?;
                     Answer::Events(Vec::new())
@@ -242,6 +247,26 @@ fn run_node_command(
     Ok(standing)
 }
 
+fn run_roster_command(
+    transaction: &Transaction<'_>,
+    node: &mut NodeRow,
+    command: &RosterCommand,
+    now: NodeTime,
+) -> Result<RosterAnswer, Fault> {
+    let before = node.membership.clone();
+    let mut answer = apply_roster(&mut node.membership, command, now);
+    let Some(membership) = &mut node.membership else { return Ok(answer) };
+    if before.as_ref().is_none_or(|before| before.identity.run != membership.identity.run) {
+        // Times that were stored in another boot are meaningless now.
+        store::wipe(transaction)?;
+    }
+    if before.is_none_or(|before| (before.life, before.floor) != (membership.life, membership.floor)) {
+        membership.floor = membership.floor.map(|floor| floor.max(Fence::new(node.reserve)));
+        answer.membership = Some(membership.clone());
+    }
+    Ok(answer)
+}
+
 fn answer(
     transaction: &Transaction<'_>,
     node: &NodeRow,
@@ -251,7 +276,7 @@ fn answer(
     epoch: Epoch,
     now: NodeTime,
 ) -> Result<(Reply, Option<Waiter>), Fault> {
-    let Some(life) = &node.life else { return Ok((Reply::Failed("the node is blank".into()), None)) };
+    let Some(life) = node.incarnation() else { return Ok((Reply::Failed("the node is blank".into()), None)) };
     let (key, request) = (message.key.text.as_str(), &*message.request);
     let voted = |vote| Reply::Voted { vote, at_micros: Some(now.wall_micros) };
     if life.identity.run != boot && request.needs_epoch() {
@@ -263,7 +288,10 @@ fn answer(
         note.until = note.until.max(now.life_millis);
     }
     // A waiter of another process may be dead. So never hand the vote to a waiter: a waiter gets a hint, and then asks.
-    let ask = |record: &mut Record, request: &Request| apply(life, record, request, epoch, now, |_| false);
+    let ask = |record: &mut Record, request: &Request| match &node.membership {
+        Some(membership) => roster::vote(membership, record, request, epoch, now, |_| false),
+        None => apply(&life, record, request, epoch, now, |_| false),
+    };
     if request.is_read_only() {
         // A read-only request must not write. It shows the state without the dead processes, but deletes no rows.
         for release in dead::releases_owed(transaction, key, &record, processes, None)? {

@@ -10,7 +10,7 @@ use super::super::resp::Parser;
 use super::super::{hints, history};
 use super::{
     Bundles, Duration, Epoch, FREE_LISTED_MAX, Fence, Life, Message, Mode, OwnerId, Reply, Request, Value, epoch_text,
-    hex, page, reads_epoch, replies, standing,
+    hex, page, reads_epoch, replies, roster_command, standing,
 };
 use crate::node::key::KeyTemplate;
 
@@ -146,6 +146,7 @@ pub(crate) fn take_anything(bytes: &[u8]) {
         return;
     }
     drop(standing(&value));
+    drop(roster_command::roster_answer(&value));
     drop(page(&value));
     drop(history::recall_answer(std::slice::from_ref(&value)));
     for messages in bundles() {

@@ -4,12 +4,14 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quorlock_core::name::{LeaseId, Name};
+use quorlock_core::node::roster::{self, MemberId, RosterCommand};
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 
 use crate::node::key::KeyTemplate;
 
 use super::fuzz::{BREAK, LIFE, PERMITS, is_grant_of, messages};
+use super::roster_command::roster_answer;
 use super::*;
 
 /// Returns values that a broken or hostile server, or another kind of server, could reply.
@@ -18,7 +20,7 @@ fn values() -> impl Strategy<Value = Value> {
         prop_oneof![
             6 => vec(inner.clone(), 0..13).prop_map(Value::Array),
             // An array that is close to an expected reply.
-            6 => (-9..3_i64, vec(inner.clone(), 0..10)).prop_map(|(code, rest)| {
+            6 => (-12..3_i64, vec(inner.clone(), 0..10)).prop_map(|(code, rest)| {
                 Value::Array(std::iter::once(Value::Int(code)).chain(rest).collect())
             }),
             6 => vec(small(), 0..9).prop_map(Value::Array),
@@ -169,6 +171,7 @@ fn an_incomplete_refusal_is_rejected() {
         (-4, Refusal::Absent),
         (-6, Refusal::QueueFull),
         (-8, Refusal::Upgrade),
+        (-11, Refusal::NewRoster),
     ] {
         assert_eq!(refused(&numbers(&[code, 9])), Some(refusal));
     }
@@ -249,12 +252,87 @@ fn an_incomplete_reply_to_a_check_is_rejected() {
     let standing = |remaining| Some(Vote::Standing { remaining });
     assert_eq!(parse_strictly(&request, &numbers(&[3, 9, 50])), standing(Some(Duration::from_millis(50))));
     assert_eq!(parse_strictly(&request, &numbers(&[3, 9, -1])), standing(None));
-    for (code, refusal) in [(-1, Refusal::WrongEpoch), (-2, Refusal::Tombstoned), (-4, Refusal::Absent)] {
+    for (code, refusal) in
+        [(-1, Refusal::WrongEpoch), (-2, Refusal::Tombstoned), (-4, Refusal::Absent), (-11, Refusal::NewRoster)]
+    {
         assert_eq!(parse_strictly(&request, &numbers(&[code, 9])), Some(Vote::Refusal(refusal)));
     }
     for other in [1, 2, -3, -6] {
         assert_eq!(parse_strictly(&request, &numbers(&[other, 9])), None);
     }
+}
+
+#[test]
+fn a_plain_vote_under_another_epoch_is_refused_with_the_reason() {
+    let life = Life { epoch: Epoch(7 << 64 | 3), floor: Fence::new(9) };
+    let attempt = LeaseId::from_bits(1);
+    let acquire = Request::PlainAcquire { attempt, ttl: Ttl::new(Duration::from_secs(1), Duration::MAX).unwrap() };
+    let message = Message { request: Arc::new(acquire), ..messages()[0].clone() };
+    let refusal = |epoch_reply| {
+        let values = vec![Value::Okay, epoch_reply];
+        match replies(Some(life), std::slice::from_ref(&message), &Bundles::default(), values).unwrap().remove(0) {
+            Reply::Voted { vote: Vote::Refusal(refusal), .. } => Some(refusal),
+            reply => {
+                assert!(reply.is_grant());
+                None
+            }
+        }
+    };
+    let text =
+        |life: u64, generation: u64, rest: &str| Value::Text(format!("{life:016x}{generation:016x}{rest}").into());
+    assert_eq!(refusal(text(7, 3, " 9")), None);
+    for (reply, expected) in [
+        (text(7, 4, " 9"), Refusal::NewRoster),
+        (text(7, 2, ""), Refusal::NewRoster),
+        (text(7, 3, ""), Refusal::WrongEpoch),
+        (text(7, 3, " 8"), Refusal::WrongEpoch),
+        (text(8, 3, " 9"), Refusal::WrongEpoch),
+        (text(8, 4, " 9"), Refusal::WrongEpoch),
+        (Value::Text(b"0000000000000007".to_vec()), Refusal::WrongEpoch),
+        (Value::Nil, Refusal::WrongEpoch),
+    ] {
+        assert_eq!(refusal(reply.clone()), Some(expected), "{reply:?}");
+    }
+}
+
+#[test]
+fn an_incomplete_answer_to_a_roster_command_is_rejected() {
+    let text = |text: &str| Value::Text(text.into());
+    let (epoch, membership) = (format!("{:032x}", 7_u128 << 64), format!("run\n\n{:032x}\n\n0\n\n\n\n", 1));
+    let parts = [Value::Int(1), Value::Int(5), text(&epoch), text(&membership)];
+    let answer = roster_answer(&Value::Array(parts.to_vec())).unwrap();
+    let known = answer.membership.as_ref().unwrap();
+    assert_eq!(
+        (answer.accepted, answer.at_micros, known.life, known.member),
+        (true, 5, roster::Life(7), Some(MemberId(1)))
+    );
+    let blank = [Value::Int(0), Value::Int(5), text(""), text("")];
+    let blank = roster_answer(&Value::Array(blank.to_vec())).unwrap();
+    assert_eq!((blank.accepted, blank.membership), (false, None));
+    for (at, part) in [
+        (0, Value::Int(2)),
+        (1, Value::Int(-1)),
+        (2, text("")),
+        (2, text(&epoch[1..])),
+        (2, Value::Nil),
+        (3, text("")),
+        (3, text(&membership[1..membership.len() - 1])),
+        (3, Value::Nil),
+    ] {
+        let mut parts = parts.to_vec();
+        parts[at] = part;
+        assert!(roster_answer(&Value::Array(parts.clone())).is_err(), "{parts:?}");
+    }
+    assert!(roster_answer(&Value::Array(parts[..3].to_vec())).is_err());
+
+    let time = Value::Array(vec![text("1"), text("5")]);
+    let read = |stored: Value| roster_answer_after(&RosterCommand::Read, &mut [time.clone(), stored].into_iter());
+    let both = read(Value::Array(vec![text(&epoch), text(&membership)])).unwrap();
+    assert_eq!((both.at_micros, both.membership), (1_000_005, answer.membership));
+    for stored in [[Value::Nil, text(&membership)], [text(&epoch), Value::Nil]] {
+        assert_eq!(read(Value::Array(stored.to_vec())).unwrap().membership, None);
+    }
+    assert!(read(Value::Array(vec![text(&epoch), text("")])).is_err() && read(Value::Nil).is_err());
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Duration;
 use quorlock_core::digest::Digest;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, LeaseId, Name, OwnerId};
+use quorlock_core::node::roster::{Membership, RosterAnswer, RosterCommand, apply_roster, vote};
 use quorlock_core::node::{
     Answer, Constants, Epoch, FenceNote, Identity, Incarnation, NodeCommand, NodeTime, Record, Standing, Trust, apply,
     attend,
@@ -13,13 +14,13 @@ use quorlock_core::node::{
 use quorlock_core::request::{Parting, Request, Target, Ticket, Waiter};
 use quorlock_core::terms::Mode;
 use quorlock_core::time::Ttl;
-use quorlock_core::vote::Refusal;
 
 use super::steps::{
     BreakTarget, CHANNELS, CONSTANTS, Command, Departure, IDENTITIES, Intent, Jump, Kind, KnownLife, NAMES, OWNERS,
     Proposal, ROLES, Role, RoleSet, Span, TICKETS,
 };
 use crate::node::key::KeyTemplate;
+use crate::node::roster_history::{RosterHistory, RosterStep};
 use crate::node::{Life, LockKey};
 
 const START: i64 = 1_700_000_000_123_456;
@@ -70,6 +71,7 @@ fn waiter(ticket: usize) -> Waiter {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) life: Option<Incarnation>,
+    pub(super) membership: Option<Membership>,
     pub(super) records: [Record; NAMES],
 }
 
@@ -84,6 +86,9 @@ pub(super) struct Model {
     /// The last life in which the node could vote.
     current: Option<Life>,
     epochs: u128,
+    history: RosterHistory,
+    /// The last copy of the membership.
+    copy: Option<Membership>,
 }
 
 impl Model {
@@ -98,6 +103,8 @@ impl Model {
             earlier: None,
             current: None,
             epochs: 0,
+            history: RosterHistory::default(),
+            copy: None,
         }
     }
 
@@ -127,10 +134,14 @@ impl Model {
 
     /// Returns the index of the set of constants that this node has.
     pub(super) fn constants_set(&self) -> usize {
-        self.state
-            .life
-            .as_ref()
-            .map_or(0, |life| (0..CONSTANTS).position(|set| constants(set) == life.constants).unwrap())
+        let State { life, membership, .. } = &self.state;
+        if let Some(roster) = membership.as_ref().and_then(|membership| membership.roster.as_ref()) {
+            let (max_ttl_millis, max_skew_micros) = (roster.longest_ttl_millis, roster.settings.max_skew_micros);
+            let is_same =
+                |set: &Constants| (set.max_ttl_millis, set.max_skew_micros) == (max_ttl_millis, max_skew_micros);
+            return (0..CONSTANTS).position(|set| is_same(&constants(set))).unwrap();
+        }
+        life.as_ref().map_or(0, |life| (0..CONSTANTS).position(|set| constants(set) == life.constants).unwrap())
     }
 
     pub(super) fn life(&self, known: KnownLife) -> Option<Life> {
@@ -176,6 +187,10 @@ impl Model {
             Kind::Check => {
                 Request::Check { attempt, slot: if let Mode::Slot { slot, .. } = mode { Some(slot) } else { None } }
             }
+            // Without a roster the node does not know how long a tombstone must last. The scripts get that from the client.
+            Kind::Break { .. } if self.state.membership.as_ref().is_some_and(|known| known.roster.is_none()) => {
+                Request::Inspect
+            }
             Kind::Break { mode, target } => Request::Break { target: self.target(intent.name, target), mode },
             // The Redlock page has only exclusive locks.
             Kind::PlainAcquire { ttl: millis } if is_exclusive(mode) => {
@@ -219,18 +234,24 @@ impl Model {
     pub(super) fn answer(&mut self, life: Option<Life>, name: usize, request: &Request) -> Answer {
         let now = self.time();
         let epoch = life.map_or(NO_EPOCH, |life| life.epoch);
-        let State { life, records } = &mut self.state;
+        let State { life, membership, records } = &mut self.state;
         let record = &mut records[name];
         let expiry = |record: &Record| record.vote.as_ref().map(|vote| vote.until);
         let before = expiry(record);
-        let life = life.clone().unwrap_or_else(|| node_in_life(None));
+        let life = membership.as_ref().map(Membership::incarnation).or_else(|| life.clone());
+        let life = life.unwrap_or_else(|| node_in_life(None));
+        let answer = |record: &mut Record| match &*membership {
+            Some(membership) => vote(membership, record, request, epoch, now, |_| true),
+            None => apply(&life, record, request, epoch, now, |_| true),
+        };
         let is_other_life = life.epoch != Some(epoch) || life.floor.is_none();
         let answer = if is_other_life && request.is_plain() && request.may_grant() {
             // Plain requests do not check the life: the server executes them, and the client does not count the vote.
+            let refusal = answer(&mut record.clone());
             apply(&node_in_life(Some(epoch)), record, request, epoch, now, |_| true);
-            Refusal::WrongEpoch.into()
+            refusal
         } else {
-            apply(&life, record, request, epoch, now, |_| true)
+            answer(record)
         };
         // Redis deletes a key whose expiry is now, so the scripts let the vote expire one millisecond later.
         let is_lowered = expiry(record) < before;
@@ -241,10 +262,6 @@ impl Model {
     }
 
     pub(super) fn node_command(&mut self, command: &Command) -> NodeCommand {
-        let identity = |which: usize| {
-            let (run, promotion) = IDENTITIES[which % IDENTITIES.len()];
-            Identity { run: run.into(), promotion: promotion.into() }
-        };
         let mut fresh = || {
             self.epochs += 1;
             Epoch(self.epochs << 64)
@@ -286,18 +303,51 @@ impl Model {
     pub(super) fn attend(&mut self, node_command: &NodeCommand) -> Standing {
         let now = self.time();
         let standing = attend(&mut self.state.life, node_command, now);
-        let voting_life = |life: &Incarnation| Some(Life { epoch: life.epoch?, floor: life.floor? });
-        let current = self.state.life.as_ref().and_then(voting_life);
+        self.note_life(self.state.life.clone());
+        standing
+    }
+
+    /// Notes the life in which the node votes.
+    fn note_life(&mut self, life: Option<Incarnation>) {
+        let current = life.and_then(|life| Some(Life { epoch: life.epoch?, floor: life.floor? }));
         if current.is_some() && current != self.current {
             self.earlier = std::mem::replace(&mut self.current, current);
         }
-        standing
+    }
+
+    /// Returns the commands after which the node votes.
+    pub(super) fn founding(&mut self, others: usize, trusts_restarts: bool) -> [RosterCommand; 3] {
+        self.history.founding(identity(0), others, trusts_restarts)
+    }
+
+    pub(super) fn roster_command(&mut self, step: &RosterStep) -> RosterCommand {
+        self.history.command(step, self.state.membership.as_ref(), identity)
+    }
+
+    pub(super) fn execute(&mut self, command: &RosterCommand) -> RosterAnswer {
+        let now = self.time();
+        let answer = apply_roster(&mut self.state.membership, command, now);
+        self.note_life(self.state.membership.as_ref().map(Membership::incarnation));
+        answer
+    }
+
+    pub(super) fn copy(&mut self) {
+        self.copy.clone_from(&self.state.membership);
+    }
+
+    /// Restores the last copy. Returns the command that identifies the server that loaded the copy; `None` if there is no
+    /// copy, or if the copy does not show that another server loaded it.
+    pub(super) fn restore(&mut self, which: usize) -> Option<RosterCommand> {
+        let copy = self.copy.as_ref().filter(|copy| copy.identity.is_replaced_by(&identity(which)))?;
+        self.state.membership = Some(copy.clone());
+        Some(self.history.identify(identity(which)))
     }
 
     pub(super) fn wipe_epoch(&mut self) {
         if let Some(life) = &mut self.state.life {
             (life.epoch, life.floor) = (None, None);
         }
+        self.state.membership = None;
     }
 
     pub(super) fn wipe_all(&mut self) {
@@ -333,6 +383,11 @@ impl Model {
         }
         self.state.clone()
     }
+}
+
+fn identity(which: usize) -> Identity {
+    let (run, promotion) = IDENTITIES[which % IDENTITIES.len()];
+    Identity { run: run.into(), promotion: promotion.into() }
 }
 
 fn mode(role: Role, slot: u32) -> Mode {

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, LeaseId, OwnerId};
+use quorlock_core::node::roster::Membership;
 use quorlock_core::node::{Entry, Epoch, FenceNote, Incarnation, QueuedWaiter, Record, VoteNote};
 use quorlock_core::request::{Request, Ticket, Waiter};
 use quorlock_core::terms::{HeldMode, Mode};
@@ -31,15 +32,15 @@ impl StoredValues {
         Self { values: values.into_iter(), millis: millis.unsigned_abs(), keys: 0 }
     }
 
-    pub(super) fn state(mut self, life: Option<Incarnation>) -> Read<State> {
+    pub(super) fn state(mut self, life: Option<Incarnation>, membership: Option<Membership>) -> Read<State> {
         let mut records: [Record; NAMES] = Default::default();
         for (name, record) in records.iter_mut().enumerate() {
             *record = self.record(name)?;
         }
-        let epoch_keys: usize = self.next();
-        let known = self.keys + epoch_keys + usize::from(life.is_some());
+        let own_keys = self.next::<usize>() + self.next::<usize>();
+        let known = self.keys + own_keys + usize::from(life.is_some());
         prop_assert_eq!(self.next::<usize>(), known, "the server has other keys");
-        Ok(State { life, records })
+        Ok(State { life, membership, records })
     }
 
     fn record(&mut self, name: usize) -> Read<Record> {

@@ -6,6 +6,8 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quorlock_core::request::BreakMode;
 
+use crate::node::roster_history::{RosterStep, roster_step};
+
 /// One step of a history.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
@@ -15,6 +17,19 @@ pub(super) enum Step {
         batch: Vec<Intent>,
     },
     Command(Command),
+    /// The node gets its first roster, and votes.
+    Found {
+        /// The number of other members.
+        others: usize,
+        trusts_restarts: bool,
+    },
+    Roster(RosterStep),
+    /// The epoch and the membership are copied.
+    Copy,
+    /// A server with this identity loads the last copy.
+    Restore {
+        identity: usize,
+    },
     /// Another program deletes the epoch.
     WipeEpoch,
     /// Another program deletes everything.
@@ -115,7 +130,7 @@ pub(super) const ROLES: [Role; 16] = [
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RoleSet(pub(super) &'static [usize]);
 
-const ROLE_SETS: [RoleSet; 5] = [
+pub(super) const ROLE_SETS: [RoleSet; 5] = [
     RoleSet(&[0, 1, 2]),
     RoleSet(&[3, 4, 8, 9, 10, 15]),
     RoleSet(&[0, 5, 6, 7]),
@@ -175,29 +190,54 @@ pub(super) enum Span {
     Whole(i64),
 }
 
-/// Returns the roles of a history, its first node command, and its steps.
-pub(super) fn histories() -> impl Strategy<Value = (RoleSet, Command, Vec<Step>)> {
+/// Returns the roles of a history, and its steps.
+pub(super) fn histories() -> impl Strategy<Value = (RoleSet, Vec<Step>)> {
     let blank = Command::Hello { identity: 0, constants: 0, founders: "r1,r2", trust: None };
-    // In most histories the node can vote from the start. The others are short, and have many node commands.
-    prop_oneof![
-        4 => (select(ROLE_SETS.to_vec()), Just(Command::Init { identity: 0, constants: 0 }), steps(80, 5)),
-        1 => (select(ROLE_SETS.to_vec()), Just(blank), steps(5, 60)),
-    ]
+    let voting = Command::Init { identity: 0, constants: 0 };
+    let command = || command().prop_map(Step::Command).boxed();
+    let found = || {
+        (select(vec![0, 2]), any::<bool>())
+            .prop_map(|(others, trusts_restarts)| Step::Found { others, trusts_restarts })
+    };
+    let steps = prop_oneof![
+        // In most histories the node can vote from the start. The others are short, and have many commands.
+        4 => steps(Just(Step::Command(voting)), 80, 5, command()),
+        1 => steps(Just(Step::Command(blank)), 5, 60, command()),
+        2 => steps(found(), 80, 20, roster_command()),
+        3 => steps(found(), 5, 160, roster_command()),
+    ];
+    (select(ROLE_SETS.to_vec()), steps)
 }
 
-fn steps(votes: u32, commands: u32) -> impl Strategy<Value = Vec<Step>> {
+/// Returns steps about the roster.
+fn roster_command() -> BoxedStrategy<Step> {
+    let step = prop_oneof![
+        20 => roster_step(IDENTITIES.len()).prop_map(Step::Roster),
+        1 => Just(Step::Copy),
+        1 => (0..IDENTITIES.len()).prop_map(|identity| Step::Restore { identity }),
+    ];
+    step.boxed()
+}
+
+/// Returns steps that start with `first`.
+fn steps(
+    first: impl Strategy<Value = Step>,
+    votes: u32,
+    commands: u32,
+    command: BoxedStrategy<Step>,
+) -> impl Strategy<Value = Vec<Step>> {
     let near = (0..NAMES, 0..3_u64).prop_map(|(name, below)| Step::NearTheLastFence { name, below });
     let step = prop_oneof![
         30 => jump().prop_map(Step::Pass),
         votes => (known_life(), vec(intent(), 1..6)).prop_map(|(life, batch)| Step::Send { life, batch }),
         votes => (known_life(), similar_intents()).prop_map(|(life, batch)| Step::Send { life, batch }),
-        commands => command().prop_map(Step::Command),
+        commands => command,
         2 => (0..NAMES).prop_map(|name| Step::Vanish { name }),
         1 => Just(Step::WipeEpoch),
         1 => Just(Step::WipeAll),
         1 => near,
     ];
-    vec(step, 1..60)
+    (first, vec(step, 1..60)).prop_map(|(first, rest)| std::iter::once(first).chain(rest).collect())
 }
 
 /// The numbers of names, channels and sets of constants.

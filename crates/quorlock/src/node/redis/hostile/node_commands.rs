@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use ::redis::{Client, Connection, ConnectionLike};
+use ::redis::{Client, Connection, ConnectionLike, Value};
 use proptest::prelude::*;
 use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
@@ -136,7 +136,7 @@ impl<'a> Bench<'a> {
         let mut call = call(node_command);
         call.change(changes, |_, _| false);
         let (lets_vote, claimed) = (lets_vote(&call), claimed_micros(&call));
-        let answered = self.raw.req_command(&call.command());
+        let answered = self.raw.req_command(&call.command()).and_then(Value::extract_error);
 
         let after = self.ask(NodeCommand::Look).await?.life;
         if answered.is_err() {

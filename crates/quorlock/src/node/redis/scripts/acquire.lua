@@ -9,7 +9,7 @@
 --         {0, now, left, fence, who, position, waiting, lower}     held by another attempt
 --         {-1, now} wrong epoch  {-2, now} tombstoned  {-3, now} the proposed fence is too far ahead  {-4, now} absent
 --         {-5, now, fence, position, waiting, lower} behind other waiters
---         {-6, now} the queue is full  {-8, now} a reader may not upgrade
+--         {-6, now} the queue is full  {-8, now} a reader may not upgrade  {-11, now} new roster
 --#begin
 -- The loop runs at most twice: if the vote's key has another type, MGET returns nil, and only SET detects that the key exists.
 while true do

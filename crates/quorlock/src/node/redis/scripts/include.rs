@@ -56,6 +56,7 @@ fn fragment(name: &str, server_kind: ServerKind) -> &'static str {
         ("fence", _) => include_str!("fragments/fence.lua"),
         ("hint", _) => include_str!("fragments/hint.lua"),
         ("note", _) => include_str!("fragments/note.lua"),
+        ("other_epoch", _) => include_str!("fragments/other_epoch.lua"),
         ("other_program", _) => include_str!("fragments/other_program.lua"),
         ("held_mode", _) => include_str!("fragments/held_mode.lua"),
         ("queue", _) => include_str!("fragments/queue.lua"),

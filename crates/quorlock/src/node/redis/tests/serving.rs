@@ -1,5 +1,6 @@
 //! Tests that need a Redis server.
 
+mod roster;
 mod together;
 
 use std::collections::HashMap;

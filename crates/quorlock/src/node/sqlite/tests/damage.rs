@@ -125,6 +125,7 @@ fn garbage_in_a_column_causes_an_error_without_secrets() {
         ("node", "elapsed", true),
         ("node", "nodes", true),
         ("node", "cluster", false),
+        ("node", "membership", true),
     ];
     let without_types = {
         let test_file = filled_file();

@@ -4,26 +4,41 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
+use proptest::sample::select;
 use quorlock_core::digest::Digest;
 use quorlock_core::name::OwnerId;
+use quorlock_core::node::roster::{Membership, RosterAnswer, RosterCommand, apply_roster, vote};
 use quorlock_core::node::{Answer, Record, apply};
 use quorlock_core::request::{BreakMode, Target};
 
 use super::*;
+use crate::node::roster_history::{RosterHistory, RosterStep, roster_step};
 use crate::node::sqlite::record;
 
 /// The channel of the session. Hints for other channels stay in the file.
 const OWN: Channel = Channel(1);
 const NAMES: [&str; 3] = ["a", "b", "ü\0c"];
 
+/// The boot of the session, and other boots.
+const BOOTS: [&str; 3] = ["boot", "earlier", "later"];
+
 /// A placeholder in a generated break. It is replaced by the fence that is stored when the break is sent.
 const STORED: Fence = Fence::MAX;
 
 #[derive(Clone, Debug)]
 enum Step {
-    Ask { name: usize, request: Request, stale: bool },
+    Ask {
+        name: usize,
+        request: Request,
+        stale: bool,
+    },
     Pass(u64),
     Reopen,
+    Roster(RosterStep),
+    /// The row of the node is copied.
+    Copy,
+    /// The last copy of the row of the node replaces the row.
+    Restore,
 }
 
 fn mode() -> impl Strategy<Value = Mode> {
@@ -106,16 +121,59 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     modes().prop_flat_map(|modes| prop::collection::vec(step(modes), 1..60))
 }
 
+fn steps_with_rosters() -> impl Strategy<Value = Vec<Step>> {
+    let step = |modes| {
+        prop_oneof![
+            10 => step(modes),
+            10 => roster_step(BOOTS.len()).prop_map(Step::Roster),
+            1 => Just(Step::Copy),
+            1 => Just(Step::Restore),
+        ]
+    };
+    modes().prop_flat_map(move |modes| prop::collection::vec(step(modes), 1..60))
+}
+
 #[derive(Default)]
 struct Model {
     records: HashMap<String, Record>,
+    membership: Option<Membership>,
+    /// The last copy of the membership.
+    copy: Option<Membership>,
+    /// The epoch before the last change of the epoch.
+    earlier: Option<Epoch>,
+    history: RosterHistory,
 }
 
 impl Model {
     fn ask(&mut self, life: &Incarnation, message: &Message, epoch: Epoch, now: NodeTime) -> Answer {
         let record = self.records.entry(message.key.text.clone()).or_default();
-        let answer = apply(life, record, &message.request, epoch, now, |_| false);
+        let request = &*message.request;
+        let answer = match &self.membership {
+            Some(membership) if membership.identity.run != BOOTS[0] && request.needs_epoch() => {
+                Refusal::WrongEpoch.into()
+            }
+            Some(membership) => vote(membership, record, request, epoch, now, |_| false),
+            None => apply(life, record, request, epoch, now, |_| false),
+        };
         record.forget_requests();
+        answer
+    }
+
+    /// Executes a roster command. A new floor is not below the reserve, and another boot forgets all records.
+    fn execute(&mut self, command: &RosterCommand, reserve: u64, now: NodeTime) -> RosterAnswer {
+        let before = self.membership.clone();
+        let mut answer = apply_roster(&mut self.membership, command, now);
+        if let Some(after) = &mut self.membership {
+            let is_same =
+                before.as_ref().is_some_and(|before| before.floor == after.floor && before.life == after.life);
+            after.floor = after.floor.map(|floor| if is_same { floor } else { floor.max(Fence::new(reserve)) });
+            if before.as_ref().is_none_or(|before| before.identity.run != after.identity.run) {
+                self.records.clear();
+            }
+            let epoch = before.map(|before| before.epoch()).filter(|epoch| *epoch != after.epoch());
+            self.earlier = epoch.or(self.earlier);
+        }
+        answer.membership.clone_from(&self.membership);
         answer
     }
 
@@ -171,6 +229,84 @@ impl Comparison {
         self.compare(now);
     }
 
+    /// Gives the node and the model a roster under which the node votes.
+    fn found(&mut self, others: usize, trusts_restarts: bool) {
+        for command in self.model.history.founding(Identity::of_run(BOOTS[0]), others, trusts_restarts) {
+            self.send_roster_command(&command);
+        }
+        assert!(self.model.membership.as_ref().unwrap().is_voting());
+    }
+
+    fn send_roster_command(&mut self, command: &RosterCommand) {
+        let sql = "SELECT reserve FROM node";
+        let reserve = self.test_file.connect().query_row(sql, [], |row| row.get(0)).unwrap();
+        let now = self.test_file.clock.peek();
+        let (answer, identity) = wait(self.session.session.session.roster_command(command.clone())).unwrap();
+        assert_eq!(answer, self.model.execute(command, reserve, now), "to {command:?}");
+        assert_eq!(identity, Identity::of_run(BOOTS[0]));
+        self.compare(now);
+    }
+
+    fn roster_step(&mut self, step: &RosterStep) {
+        let Model { history, membership, .. } = &mut self.model;
+        let command = history.command(step, membership.as_ref(), |which| Identity::of_run(BOOTS[which]));
+        self.send_roster_command(&command);
+    }
+
+    /// Copies the row of the node like a snapshot of a disk.
+    fn copy(&mut self) {
+        let sql = "CREATE TABLE IF NOT EXISTS copy(membership TEXT); DELETE FROM copy;
+            INSERT INTO copy SELECT membership FROM node";
+        self.test_file.connect().execute_batch(sql).unwrap();
+        self.model.copy.clone_from(&self.model.membership);
+    }
+
+    /// Restores the last copy, if there is one.
+    fn restore(&mut self) {
+        if let Some(copy) = self.model.copy.clone() {
+            self.test_file
+                .connect()
+                .execute_batch("UPDATE node SET membership = (SELECT membership FROM copy)")
+                .unwrap();
+            self.model.membership = Some(copy);
+        }
+    }
+
+    /// Returns the epoch that the client knows.
+    fn epoch(&self, is_stale: bool) -> Epoch {
+        match &self.model.membership {
+            _ if is_stale => self.model.earlier.unwrap_or(Epoch(1)),
+            Some(membership) => membership.epoch(),
+            None => self.session.session.known.epoch.unwrap(),
+        }
+    }
+
+    fn run(&mut self, steps: Vec<Step>, batch: usize) {
+        let mut queue: Vec<(Vec<Message>, Epoch)> = Vec::new();
+        for step in steps.into_iter().chain([Step::Pass(0)]) {
+            if queue.len() >= batch || !matches!(step, Step::Ask { .. }) {
+                for (messages, epoch) in queue.drain(..) {
+                    self.send(messages, epoch);
+                }
+            }
+            match step {
+                Step::Ask { name, request, stale } => {
+                    let epoch = self.epoch(stale);
+                    let message = message(NAMES[name], request);
+                    match queue.last_mut() {
+                        Some((messages, of)) if *of == epoch => messages.push(message),
+                        _ => queue.push((vec![message], epoch)),
+                    }
+                }
+                Step::Pass(millis) => self.test_file.clock.pass(millis),
+                Step::Reopen => self.session = self.test_file.listener(OWN),
+                Step::Roster(step) => self.roster_step(&step),
+                Step::Copy => self.copy(),
+                Step::Restore => self.restore(),
+            }
+        }
+    }
+
     /// Returns the hints that were written to the file since the last call.
     fn new_hints(&mut self) -> Vec<(Channel, Ticket)> {
         let other = self.test_file.connect();
@@ -208,26 +344,18 @@ proptest! {
 
     #[test]
     fn the_node_answers_and_stores_the_same_as_the_model(steps in steps(), batch in 1..6_usize) {
+        Comparison::new().run(steps, batch);
+    }
+
+    #[test]
+    fn a_node_with_a_roster_answers_and_stores_the_same_as_the_model(
+        steps in steps_with_rosters(),
+        batch in 1..6_usize,
+        others in select(vec![0, 2]),
+        trusts_restarts in any::<bool>(),
+    ) {
         let mut comparison = Comparison::new();
-        let mut queue: Vec<(Vec<Message>, Epoch)> = Vec::new();
-        for step in steps.into_iter().chain([Step::Pass(0)]) {
-            if queue.len() >= batch || !matches!(step, Step::Ask { .. }) {
-                for (messages, epoch) in queue.drain(..) {
-                    comparison.send(messages, epoch);
-                }
-            }
-            match step {
-                Step::Ask { name, request, stale } => {
-                    let epoch = if stale { Epoch(1) } else { comparison.session.session.known.epoch.unwrap() };
-                    let message = message(NAMES[name], request);
-                    match queue.last_mut() {
-                        Some((messages, of)) if *of == epoch => messages.push(message),
-                        _ => queue.push((vec![message], epoch)),
-                    }
-                }
-                Step::Pass(millis) => comparison.test_file.clock.pass(millis),
-                Step::Reopen => comparison.session = comparison.test_file.listener(OWN),
-            }
-        }
+        comparison.found(others, trusts_restarts);
+        comparison.run(steps, batch);
     }
 }

@@ -5,7 +5,7 @@ local got = redis.call('MGET', KEYS[1], KEYS[2], KEYS[3], KEYS[4])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)
-if got[1] ~= ARGV[1] then return {-1, now} end
+--#other_epoch
 if got[4] then return {-2, now} end
 local vote, queue, kept, holds = got[2], KEYS[5], KEYS[6], KEYS[7]
 local attempt, verb, ticket = string.sub(KEYS[4], -32), ARGV[2], string.sub(ARGV[8], 1, 33)
