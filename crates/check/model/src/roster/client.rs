@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use quorlock_core::fence::{self, Fence};
 use quorlock_core::name::LeaseId;
-use quorlock_core::node::roster::{Life, MemberId, Roster};
+use quorlock_core::node::roster::{Life, Roster};
+use quorlock_core::quorum::MemberId;
 use quorlock_core::request::Request;
 use quorlock_core::roster::{Proposer, View};
 use quorlock_core::terms::Mode;
@@ -79,14 +80,10 @@ impl Client {
     pub(super) fn drop_votes(&mut self, setup: &Setup) {
         let (view, counted_generation) = (&self.view, self.counted_generation);
         self.votes.retain(|vote| {
-            let is_member = view.roster().is_some_and(|roster| roster.member(vote.member).is_some());
+            let member = view.roster().and_then(|roster| roster.member(vote.member));
             let keeps_all = setup.has_flaw(Flaw::VotesOfLeaversCount) || setup.has_flaw(Flaw::VotesOfListsCount);
-            let counts = if setup.has_flaw(Flaw::VotesBeforeQuarantineCount) {
-                is_member
-            } else {
-                view.keeps_votes_of(vote.member, counted_generation)
-            };
-            keeps_all || counts
+            let ignores_quarantine = setup.has_flaw(Flaw::VotesBeforeQuarantineCount);
+            keeps_all || member.is_some_and(|member| ignores_quarantine || member.since <= counted_generation)
         });
         self.counted_generation = self.view.generation();
     }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use quorlock_core::node::roster::{Member, MemberId, Roster, Settings};
+use quorlock_core::node::roster::{Member, Roster, Settings};
+use quorlock_core::quorum::MemberId;
 
 /// The ttl of every lease, and the cluster's maximum.
 pub(super) const TTL_MILLIS: u64 = 1_000;

@@ -1,6 +1,7 @@
 //! A client reads the servers, asks for votes, and measures quarantines.
 
-use quorlock_core::node::roster::{MemberId, Membership, RosterCommand};
+use quorlock_core::node::roster::{Membership, RosterCommand};
+use quorlock_core::quorum::MemberId;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::Vote;
 
@@ -120,7 +121,10 @@ impl World {
     /// Wins or extends the client's lease if the client has a majority, and checks a new fence.
     fn evaluate(&mut self, client: usize) {
         let (now, state) = (self.now(), &self.clients[client]);
-        let Some(majority) = state.view.majority().filter(|_| !state.votes.is_empty()) else { return };
+        let Some(majority) = state.view.roster().map(|roster| roster.majority()).filter(|_| !state.votes.is_empty())
+        else {
+            return;
+        };
         let had = state.lease.map(|(fence, _)| fence);
         self.clients[client].evaluate(majority, now);
         if let Some((fence, _)) = self.clients[client].lease.filter(|(fence, _)| Some(*fence) != had) {
@@ -140,7 +144,11 @@ impl World {
             return view.roster()?.member(member).map(|member| member.id);
         }
         let counts_all = self.setup.has_flaw(Flaw::VotesOfListsCount);
-        if counts_all { Some(member) } else { view.counts(membership) }
+        if counts_all {
+            return Some(member);
+        }
+        let elector = membership.elector().filter(|elector| elector.generation == view.generation())?;
+        view.electors(self.setup.clients[client].list.len())?.counts(elector).then_some(member)
     }
 }
 

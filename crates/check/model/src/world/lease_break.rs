@@ -57,7 +57,7 @@ impl World {
     /// hold a lease.
     pub(super) fn record_break(&mut self, server: usize, vote: &Vote) {
         let Vote::Broken { .. } = vote else { return };
-        let (now, majority) = (self.now, quorlock_core::terms::Quorum::majority_of(self.setup.servers));
+        let (now, majority) = (self.now, quorlock_core::quorum::Quorum::majority_of(self.setup.servers));
         if let Some(broken) = self.broken.as_mut().filter(|broken| !broken.servers.contains(&server)) {
             broken.servers.push(server);
             broken.servers.sort_unstable();
