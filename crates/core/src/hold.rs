@@ -1,22 +1,25 @@
 //! The state machine of a held lease: held, renewing, then released or lost. Also the steps that both state machines
 //! return, [`Acquire`](crate::acquire::Acquire) and [`Hold`].
 
-use alloc::sync::Arc;
+mod votes;
+
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::fence::Fence;
 use crate::name::{Holder, LeaseId};
 use crate::nodes::NodeSet;
-use crate::quorum::{Elector, Electors};
 use crate::request::{Parting, Request};
 use crate::rng::Rng;
 use crate::round::Round;
 use crate::rules::Rule;
 use crate::terms::{Mode, Renewals, Terms};
 use crate::time::{Moment, Ttl};
-use crate::validity::{self, mth_largest};
+use crate::validity;
 use crate::vote::{Outcome, Refusal, Silence, Tally, Verdict, Vote};
+
+pub(crate) use votes::Ack;
+use votes::majority_asked_at;
 
 /// The state machine behind a lease, from the win to the release or loss.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -43,14 +46,6 @@ pub struct Hold {
     must_renew_again: bool,
     /// Whether a node reported a tombstone for the attempt, although the holder did not release the lease.
     broken: bool,
-}
-
-/// A vote for a held lease.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Ack {
-    pub(crate) elector: Elector,
-    /// When the request was sent.
-    pub(crate) sent: Moment,
 }
 
 impl Hold {
@@ -231,56 +226,6 @@ impl Hold {
         steps
     }
 
-    /// Follows the roster that the client has read. Drops the votes that do not count any more before it counts a vote
-    /// given under the new generation. The lease keeps its validity; from now on the new majority renews it. Asks again
-    /// the nodes that had a newer roster than the client.
-    ///
-    /// The driver calls this whenever the client has read the roster, even if the roster has not changed: a node may
-    /// have refused a renewal that named an older one.
-    pub fn change_roster(&mut self, electors: &Arc<Electors>, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
-        let mut steps = Vec::new();
-        if !self.still_valid(now, &mut steps) {
-            return steps;
-        }
-        self.terms.electors = electors.clone();
-        for ack in &mut self.acks {
-            ack.take_if(|ack| !electors.counts(ack.elector));
-        }
-        self.asked_at = self.majority_asked_at().map_or(self.asked_at, |asked_at| asked_at.max(self.asked_at));
-        let Some(renewal) = &mut self.renewal else { return steps };
-        let (again, round) = (renewal.change_electors(electors), self.rounds);
-        self.complete_renewal(now, rng, &mut steps);
-        if self.renewal.is_some() && self.rounds == round && !again.is_empty() {
-            steps.push(Step::Ask { nodes: again, round, request: self.request() });
-        }
-        steps
-    }
-
-    /// Counts a member's vote.
-    fn acknowledge(&mut self, node: usize, elector: Elector, sent: Moment) {
-        if self.terms.electors.counts(elector) {
-            let known = self.position_of(elector);
-            let earlier = known.and_then(|known| self.acks[known]).map(|ack| ack.sent);
-            self.acks[known.unwrap_or(node)] = Some(Ack { elector, sent: earlier.map_or(sent, |at| at.max(sent)) });
-        }
-    }
-
-    /// Removes a member's vote. Returns whether it had one.
-    fn withdraw(&mut self, elector: Elector) -> bool {
-        let known = self.position_of(elector);
-        known.is_some_and(|known| self.acks[known].take().is_some())
-    }
-
-    /// Returns the position at which this member has granted.
-    fn position_of(&self, elector: Elector) -> Option<usize> {
-        self.acks.iter().position(|ack| ack.is_some_and(|ack| ack.elector.member == elector.member))
-    }
-
-    /// Returns the latest moment such that a majority granted requests that were sent at or after that moment.
-    fn majority_asked_at(&self) -> Option<Moment> {
-        majority_asked_at(&self.acks, &self.terms)
-    }
-
     /// Stops renewing, because another process that does not know this hold renews the lease from now on. Returns
     /// `false` if the lease was already over.
     pub fn detach(&mut self, now: Moment) -> bool {
@@ -379,10 +324,6 @@ impl Hold {
             steps.push(self.renew(now));
         }
     }
-}
-
-fn majority_asked_at(acks: &[Option<Ack>], terms: &Terms) -> Option<Moment> {
-    mth_largest(acks.iter().flatten().map(|ack| ack.sent), terms.electors.majority())
 }
 
 /// The schedule of one lease's renewals.

@@ -111,7 +111,9 @@ fn a_vote_of_a_server_that_is_no_member_counts_as_silence() {
 fn two_positions_of_one_member_have_one_vote() {
     let counts = |votes: [(usize, Outcome); 2]| {
         let mut round = Round::new(&roster(3, 1, &[(0, 1), (1, 1)]));
-        votes.into_iter().for_each(|(node, vote)| round.take(node, by(under(1, 0), vote)));
+        for (node, vote) in votes {
+            round.take(node, by(under(1, 0), vote));
+        }
         (round.grants().map(|grant| grant.node).collect::<Vec<_>>(), round.refusals().count())
     };
     assert_eq!(counts([(0, grant(1)), (2, grant(1))]), ([0].into(), 0));

@@ -1,6 +1,9 @@
 //! A lease whose roster changes. The list has the nodes 0 to 3; at first the members are 0, 1 and 2.
 
+use alloc::sync::Arc;
+
 use super::*;
+use crate::quorum::Electors;
 use crate::testing::{roster, under};
 
 impl Run {
