@@ -6,13 +6,15 @@ mod settle;
 mod wait;
 
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::backoff::{DELAY_MIN, Schedule};
 use crate::fence::{self, Fence};
-use crate::hold::{Defeat, Hold, Step, Wait};
+use crate::hold::{Ack, Defeat, Hold, Step, Wait};
 use crate::name::LeaseId;
 use crate::nodes::NodeSet;
+use crate::quorum::Electors;
 use crate::request::{POLL_MAX, Parting, Request, Ticket, Waiter};
 use crate::rng::Rng;
 use crate::round::Attempt;
@@ -152,8 +154,8 @@ impl Acquire {
         }
         let outcome = match outcome {
             // The validity is counted from the time of sending, because the ttl of a grant may have started then.
-            Outcome::Voted { vote, .. } if !self.terms.rules.hold(Rule::CountFromSend) => {
-                Outcome::Voted { vote, sent: now }
+            Outcome::Voted { vote, elector, .. } if !self.terms.rules.hold(Rule::CountFromSend) => {
+                Outcome::Voted { vote, elector, sent: now }
             }
             other => other,
         };
@@ -171,7 +173,7 @@ impl Acquire {
         let (proposal, interval) = (self.proposal(node_micros), self.poll_interval());
         let waits = self.ticket.is_some();
         let State::Asking(current) = &mut self.state else { return Vec::new() };
-        if !waits || node >= self.terms.quorum.nodes() {
+        if !waits || node >= self.terms.electors.nodes() {
             return Vec::new();
         }
         if current.is_pending(node) {
@@ -182,6 +184,22 @@ impl Acquire {
         current.poll.get_or_insert(now + interval);
         let mut steps = self.ask_again(node, now);
         steps.extend(self.ask_yielded_nodes(now));
+        steps
+    }
+
+    /// Follows the roster that the client has read. Drops the votes that do not count any more before it counts a vote
+    /// given under the new generation, and asks again the nodes that had a newer roster than the client.
+    ///
+    /// The driver calls this whenever the client has read the roster, even if the roster has not changed: a node may
+    /// have refused a request that named an older one.
+    pub fn change_roster(&mut self, electors: &Arc<Electors>, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
+        self.terms.electors = electors.clone();
+        let State::Asking(current) = &mut self.state else { return Vec::new() };
+        let (again, attempt) = (current.change_electors(electors), self.attempt);
+        let mut steps = self.decide(now, rng);
+        if self.attempt == attempt && !again.is_empty() && !self.is_over(now) {
+            steps.extend(self.ask_nodes(again, now));
+        }
         steps
     }
 
@@ -202,7 +220,7 @@ impl Acquire {
             self.slot.get_or_insert_with(|| (rng.bits() % u64::from(permits.max(1))) as u32);
         }
         let proposal = self.proposal(node_micros);
-        self.state = State::Asking(Attempt::new(self.terms.quorum, proposal));
+        self.state = State::Asking(Attempt::new(&self.terms.electors, proposal));
         self.ask_all(now)
     }
 
@@ -220,7 +238,7 @@ impl Acquire {
 
     fn ask_all(&mut self, now: Moment) -> Vec<Step> {
         let State::Asking(current) = &self.state else { return Vec::new() };
-        let nodes = (0..self.terms.quorum.nodes()).filter(|node| !current.is_pending(*node)).collect();
+        let nodes = (0..self.terms.electors.nodes()).filter(|node| !current.is_pending(*node)).collect();
         self.ask_nodes(nodes, now)
     }
 
@@ -281,7 +299,7 @@ impl Acquire {
     /// Ends or continues the attempt as soon as its result is decided.
     fn decide(&mut self, now: Moment, rng: &mut dyn Rng) -> Vec<Step> {
         let State::Asking(current) = &self.state else { return Vec::new() };
-        let majority = self.terms.quorum.majority();
+        let majority = self.terms.electors.majority();
         if let Some(hold) = self.won(current, now) {
             let (left, sealed_late) = (hold.validity(now), current.seals > 0);
             if left.is_zero() || left < self.terms.min_validity {
@@ -321,9 +339,9 @@ impl Acquire {
 
     /// Returns the hold if a majority has granted one fence and one slot.
     fn won(&self, current: &Attempt, now: Moment) -> Option<Hold> {
-        let majority = self.terms.quorum.majority();
+        let majority = self.terms.electors.majority();
         let slot = current.round.best_slot();
-        let fences = || current.round.grants_of(slot).map(|(_, fence, _)| fence);
+        let fences = || current.round.grants_of(slot).map(|grant| grant.fence);
         let (fence, counts_all) = if self.terms.plain {
             (Fence::default(), true)
         } else if self.terms.rules.hold(Rule::EqualFences) {
@@ -331,11 +349,9 @@ impl Acquire {
         } else {
             (fences().max()?, true)
         };
-        let mut acks = alloc::vec![None; self.terms.quorum.nodes()];
-        for (node, granted, sent) in current.round.grants_of(slot) {
-            if counts_all || granted == fence {
-                acks[node] = Some(sent);
-            }
+        let mut acks = alloc::vec![None; self.terms.electors.nodes()];
+        for grant in current.round.grants_of(slot).filter(|grant| counts_all || grant.fence == fence) {
+            acks[grant.node] = Some(Ack { elector: grant.elector, sent: grant.sent });
         }
         let mode = match (self.terms.mode, slot) {
             (Mode::Slot { permits, .. }, Some(slot)) => Mode::Slot { permits, slot },
@@ -348,14 +364,14 @@ impl Acquire {
     /// Asks the nodes with the lower fences to raise them, after a majority has granted unequal fences.
     fn seal(&mut self, now: Moment) -> Vec<Step> {
         let deadline = self.deadline(now);
-        let majority = self.terms.quorum.majority();
+        let majority = self.terms.electors.majority();
         let State::Asking(current) = &mut self.state else { return Vec::new() };
         let slot = current.round.best_slot();
-        let Some(target) = fence::seal_at(current.round.grants_of(slot).map(|(_, fence, _)| fence), majority) else {
+        let Some(target) = fence::seal_at(current.round.grants_of(slot).map(|grant| grant.fence), majority) else {
             return Vec::new();
         };
         let mut lower: NodeSet =
-            current.round.grants_of(slot).filter(|(_, fence, _)| *fence < target).map(|(node, ..)| node).collect();
+            current.round.grants_of(slot).filter(|grant| grant.fence < target).map(|grant| grant.node).collect();
         if !self.terms.rules.hold(Rule::RaiseOwnVotes) {
             lower.extend(current.round.refused());
         }
@@ -402,9 +418,9 @@ impl Acquire {
 
     fn release(&self, current: &Attempt, parting: Option<Parting>) -> Step {
         let nodes = if self.terms.rules.hold(Rule::ReleaseEverywhere) {
-            NodeSet::first(self.terms.quorum.nodes())
+            NodeSet::first(self.terms.electors.nodes())
         } else {
-            current.round.grants().map(|(node, ..)| node).collect()
+            current.round.grants().map(|grant| grant.node).collect()
         };
         Step::Release { attempt: self.attempt, nodes, parting }
     }

@@ -1,6 +1,8 @@
 //! The state machine of a held lease: held, renewing, then released or lost. Also the steps that both state machines
 //! return, [`Acquire`](crate::acquire::Acquire) and [`Hold`].
 
+mod votes;
+
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -13,8 +15,11 @@ use crate::round::Round;
 use crate::rules::Rule;
 use crate::terms::{Mode, Renewals, Terms};
 use crate::time::{Moment, Ttl};
-use crate::validity::{self, mth_largest, valid_until};
+use crate::validity;
 use crate::vote::{Outcome, Refusal, Silence, Tally, Verdict, Vote};
+
+pub(crate) use votes::Ack;
+use votes::majority_asked_at;
 
 /// The state machine behind a lease, from the win to the release or loss.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -22,9 +27,11 @@ pub struct Hold {
     terms: Terms,
     attempt: LeaseId,
     fence: Option<Fence>,
-    /// For each node, the send time of the newest request that the node granted.
-    pub(crate) acks: Vec<Option<Moment>>,
-    valid_until: Moment,
+    /// For each node, the newest vote that counts. A member has one vote, even if it was asked at two positions.
+    pub(crate) acks: Vec<Option<Ack>>,
+    /// When a majority was asked: it granted requests that were sent at this moment or later. The validity counts from
+    /// here, and outlasts a change of the majority.
+    asked_at: Moment,
     watchdog: Watchdog,
     /// Whether the lease is neither lost nor released.
     is_held: bool,
@@ -43,20 +50,20 @@ pub struct Hold {
 
 impl Hold {
     /// Creates the hold of a lock that the attempt wins at `now`. `acks` contains, for every node whose grant counts,
-    /// the send time of its request. Returns `None` if these nodes are no majority.
-    pub fn new(
+    /// its vote. Returns `None` if these nodes are no majority.
+    pub(crate) fn new(
         terms: Terms,
         attempt: LeaseId,
         fence: Option<Fence>,
-        acks: Vec<Option<Moment>>,
+        acks: Vec<Option<Ack>>,
         now: Moment,
     ) -> Option<Self> {
-        let valid_until = valid_until(acks.iter().flatten().copied(), terms.quorum.majority(), terms.ttl, terms.drift)?;
+        let asked_at = majority_asked_at(&acks, &terms)?;
         Some(Self {
             attempt,
             fence,
             acks,
-            valid_until,
+            asked_at,
             watchdog: Watchdog::new(terms.renewals, terms.ttl, now),
             is_held: true,
             loss: None,
@@ -86,18 +93,18 @@ impl Hold {
 
     /// Returns the end of the validity by the grants so far, even if the lease is lost or released.
     pub fn valid_until(&self) -> Moment {
-        self.valid_until
+        validity::until(self.asked_at, self.terms.ttl, self.terms.drift)
     }
 
     /// Returns the validity left at `now`; zero if the lease is lost or released.
     pub fn validity(&self, now: Moment) -> Duration {
-        if self.is_held { validity::left(self.valid_until, now) } else { Duration::ZERO }
+        if self.is_held { validity::left(self.valid_until(), now) } else { Duration::ZERO }
     }
 
     /// Returns the start and end of the validity; `None` if the lease is over. A majority granted requests that were
     /// sent at the start or later.
     pub fn span(&self) -> Option<(Moment, Moment)> {
-        self.is_held.then_some((self.majority_asked_at()?, self.valid_until))
+        self.is_held.then_some((self.asked_at, self.valid_until()))
     }
 
     /// Returns the nodes that have granted the lease.
@@ -121,7 +128,7 @@ impl Hold {
             return None;
         }
         let renewal = if self.renewal.is_some() { Some(self.deadline()) } else { self.watchdog.due() };
-        let end = self.terms.rules.hold(Rule::LostIsFinal).then_some(self.valid_until);
+        let end = self.terms.rules.hold(Rule::LostIsFinal).then(|| self.valid_until());
         renewal.into_iter().chain(end).min()
     }
 
@@ -172,30 +179,36 @@ impl Hold {
             return steps;
         }
         let outcome = match outcome {
-            Outcome::Voted { vote, .. } if !self.terms.rules.hold(Rule::CountFromSend) => {
-                Outcome::Voted { vote, sent: now }
+            Outcome::Voted { vote, elector, .. } if !self.terms.rules.hold(Rule::CountFromSend) => {
+                Outcome::Voted { vote, elector, sent: now }
             }
             other => other,
         };
-        match &outcome {
+        let was_withdrawn = match &outcome {
             // A late answer to the acquire may grant another slot. Such a grant is no vote for this lease.
-            Outcome::Voted { vote: Vote::Grant { slot: Some(slot), .. }, .. } if !self.has_slot(slot.index) => {}
-            Outcome::Voted { vote: Vote::Grant { .. }, sent } => self.acks[node] = self.acks[node].max(Some(*sent)),
+            Outcome::Voted { vote: Vote::Grant { slot: Some(slot), .. }, .. } if !self.has_slot(slot.index) => false,
+            Outcome::Voted { vote: Vote::Grant { .. }, elector, sent } => {
+                self.acknowledge(node, *elector, *sent);
+                false
+            }
             // The node lost our vote with its memory, but its quarantine prevents other grants for the whole ttl.
-            Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => {}
+            Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } if !self.terms.trusting => false,
             // A node with a new roster keeps its votes.
             Outcome::Silent(_)
             | Outcome::Voted { vote: Vote::Refusal(Refusal::NewRoster), .. }
-            | Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. }, .. } => {}
-            Outcome::Voted { vote: Vote::Refusal(why), .. } => {
-                self.acks[node] = None;
+            | Outcome::Voted { vote: Vote::Report(_) | Vote::Standing { .. } | Vote::Broken { .. }, .. } => false,
+            Outcome::Voted { vote: Vote::Refusal(why), elector, .. } => {
                 self.broken |= *why == Refusal::Tombstoned;
+                self.withdraw(*elector)
             }
-        }
-        let Some(asked_at) = self.majority_asked_at() else {
-            return alloc::vec![self.lose(if self.broken { Loss::Broken } else { Loss::Removed })];
         };
-        self.valid_until = validity::until(asked_at, self.terms.ttl, self.terms.drift);
+        match self.majority_asked_at() {
+            Some(asked_at) if was_withdrawn => self.asked_at = asked_at,
+            Some(asked_at) => self.asked_at = self.asked_at.max(asked_at),
+            None if was_withdrawn => return alloc::vec![self.lose_votes()],
+            // The roster has changed. The validity from before stays until the new majority has granted.
+            None => {}
+        }
         if !self.still_valid(now, &mut steps) {
             return steps;
         }
@@ -205,15 +218,12 @@ impl Hold {
                 self.complete_renewal(now, rng, &mut steps);
             }
             // The answer is too late for its round, but completes a majority that has renewed, so no retry is needed.
-            None if self.watchdog.has_failed() && asked_at >= self.round_start => self.watchdog.renewed(asked_at),
+            None if self.watchdog.has_failed() && self.asked_at >= self.round_start => {
+                self.watchdog.renewed(self.asked_at);
+            }
             Some(_) | None => {}
         }
         steps
-    }
-
-    /// Returns the latest moment such that a majority granted requests that were sent at or after that moment.
-    fn majority_asked_at(&self) -> Option<Moment> {
-        mth_largest(self.acks.iter().flatten().copied(), self.terms.quorum.majority())
     }
 
     /// Stops renewing, because another process that does not know this hold renews the lease from now on. Returns
@@ -249,10 +259,14 @@ impl Hold {
     /// Checks for expiry before any other input, because a lost lease stays lost.
     fn still_valid(&mut self, now: Moment, steps: &mut Vec<Step>) -> bool {
         let is_final = self.terms.rules.hold(Rule::LostIsFinal);
-        if self.is_held && now >= self.valid_until && is_final {
+        if self.is_held && now >= self.valid_until() && is_final {
             steps.push(self.lose(Loss::Expired));
         }
         self.is_held
+    }
+
+    fn lose_votes(&mut self) -> Step {
+        self.lose(if self.broken { Loss::Broken } else { Loss::Removed })
     }
 
     fn lose(&mut self, loss: Loss) -> Step {
@@ -265,12 +279,15 @@ impl Hold {
     fn renew(&mut self, now: Moment) -> Step {
         self.rounds = self.rounds.wrapping_add(1);
         self.round_start = now;
-        self.renewal = Some(Round::new(self.terms.quorum));
-        let request = match self.fence {
+        self.renewal = Some(Round::new(&self.terms.electors));
+        Step::Ask { nodes: NodeSet::first(self.acks.len()), round: self.rounds, request: self.request() }
+    }
+
+    fn request(&self) -> Request {
+        match self.fence {
             Some(fence) => self.renewal_request(fence),
             None => Request::PlainExtend { attempt: self.attempt, ttl: self.terms.ttl },
-        };
-        Step::Ask { nodes: NodeSet::first(self.acks.len()), round: self.rounds, request }
+        }
     }
 
     /// Returns when nodes that have not answered the renewal count as silent.
@@ -287,9 +304,15 @@ impl Hold {
     /// Ends the current renewal, if its result is decided.
     fn complete_renewal(&mut self, now: Moment, rng: &mut dyn Rng, steps: &mut Vec<Step>) {
         let Some(renewal) = &self.renewal else { return };
-        if renewal.grants().count() >= self.terms.quorum.majority() {
-            self.watchdog.renewed(self.majority_asked_at().unwrap_or(self.round_start));
+        if renewal.grants().count() >= self.terms.electors.majority() {
+            self.watchdog.renewed(self.asked_at);
             steps.push(Step::Renewed { round: self.rounds });
+        } else if self.majority_asked_at().is_none()
+            && !self.terms.electors.has_majority_despite(renewal.refusals().count())
+        {
+            // The votes under the old roster do not count any more, and the members of the new one refuse the lease.
+            steps.push(self.lose_votes());
+            return;
         } else if renewal.is_out_of_reach() {
             self.watchdog.failed(now, self.terms.node_deadline, rng);
             steps.push(Step::Failed { round: self.rounds, tally: renewal.tally() });

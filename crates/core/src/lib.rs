@@ -5,9 +5,9 @@
 //! machine takes an input and the current [`Moment`](time::Moment) and returns instructions, which the `quorlock` crate
 //! carries out. Tests, simulation and model checker therefore run the same code that ships.
 //!
-//! Read from the bottom up: [`time`] and [`validity`] are arithmetic, [`vote`] defines the messages, [`round`] counts
-//! votes, [`acquire`] and [`hold`] decide, and [`delivery`] carries their requests to one node. [`node`] is the server
-//! side: how a node handles a request. [`roster`] decides who the nodes are.
+//! Read from the bottom up: [`time`] and [`validity`] are arithmetic, [`vote`] defines the messages, [`quorum`] says
+//! whose votes count, [`round`] counts them, [`acquire`] and [`hold`] decide, and [`delivery`] carries their requests to
+//! one node. [`node`] is the server side: how a node handles a request. [`roster`] decides who the nodes are.
 #![no_std]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -22,6 +22,7 @@ pub mod hold;
 pub mod name;
 pub mod node;
 pub mod nodes;
+pub mod quorum;
 pub mod request;
 pub mod rng;
 pub mod roster;

@@ -4,8 +4,8 @@
 //! one client knows. The node side is [`node::roster`](crate::node::roster).
 //!
 //! When a client learns a roster it does three things in this order: it publishes the roster ([`View::learn`]), drops
-//! the votes that do not count any more ([`View::keeps_votes_of`]), and only then counts a vote given under the new
-//! generation ([`View::counts`]). A lease keeps the validity that it has earned.
+//! the votes that do not count any more (`change_roster` of each machine), and only then counts a vote given under the
+//! new generation. A lease keeps the validity that it has earned.
 
 mod plan;
 mod proposer;
@@ -14,9 +14,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use crate::node::roster::{Change, ChangeError, MemberId, Membership, Roster};
+use crate::node::roster::{Change, ChangeError, Membership, Roster};
+use crate::quorum::{Electors, MemberId, Quorum};
 use crate::rng::Rng;
-use crate::terms::Quorum;
 use crate::time::Moment;
 
 pub use plan::Plan;
@@ -144,27 +144,9 @@ impl View {
         }
     }
 
-    /// Returns which member's vote this node's vote is; `None` if it does not count.
-    ///
-    /// Only votes given under the believed generation count. A node with an older one must install the roster first; if
-    /// a node has a newer one, the client must learn it first.
-    pub fn counts(&self, report: &Membership) -> Option<MemberId> {
-        let roster = self.roster.as_ref()?;
-        let is_current = report.roster.as_ref() == Some(roster);
-        report.member.filter(|id| is_current && report.is_voting() && roster.member(*id).is_some())
-    }
-
-    /// Returns whether a vote that this member gave before the client learned the roster still counts. If not, the
-    /// client must drop it before it counts a vote given under the new generation.
-    ///
-    /// `earlier` is the generation in which the client last counted votes.
-    pub fn keeps_votes_of(&self, id: MemberId, earlier: u64) -> bool {
-        self.roster.as_ref().and_then(|roster| roster.member(id)).is_some_and(|member| member.since <= earlier)
-    }
-
-    /// Returns how many members must grant.
-    pub fn majority(&self) -> Option<usize> {
-        self.roster.as_ref().map(|roster| roster.majority())
+    /// Returns who may vote, for a list of this many nodes; `None` if the client knows no roster.
+    pub fn electors(&self, listed: usize) -> Option<Arc<Electors>> {
+        self.roster.as_ref().map(|roster| Arc::new(roster.electors(listed)))
     }
 
     /// Returns whether the client may count time towards a quarantine that this generation ordered.

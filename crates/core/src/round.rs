@@ -1,55 +1,144 @@
 //! Rounds: one request to all nodes, and the votes that come back. An attempt to acquire is a round whose requests are
 //! repeated.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
 use crate::fence::Fence;
 use crate::nodes::NodeSet;
-use crate::terms::Quorum;
+use crate::quorum::{Elector, Electors};
 use crate::time::Moment;
 use crate::vote::{GrantedSlot, NodeVote, Outcome, Refusal, Silence, Tally, Verdict, Vote};
 
 /// The votes of one round: one reply for each node, and `None` for a node that has not answered.
+///
+/// A vote counts if its elector is a member of the newest roster that the client knows, and each member has one vote. All
+/// other votes count as silence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Round {
-    quorum: Quorum,
+    electors: Arc<Electors>,
     replies: Vec<Option<Outcome>>,
+    /// The nodes that have a newer roster than the client. They are asked again after the client has read the roster.
+    superseded: NodeSet,
+}
+
+/// A granted vote.
+#[derive(Clone, Copy, Debug)]
+pub struct Grant<'a> {
+    /// The position of the node.
+    pub node: usize,
+    /// Who voted.
+    pub elector: Elector,
+    /// The fence that the node stored.
+    pub fence: Fence,
+    /// When the request was sent.
+    pub sent: Moment,
+    /// The slot, for a semaphore.
+    pub slot: Option<&'a GrantedSlot>,
 }
 
 impl Round {
     /// Creates a round without votes.
-    pub fn new(quorum: Quorum) -> Self {
-        Self { quorum, replies: alloc::vec![None; quorum.nodes()] }
+    pub fn new(electors: &Arc<Electors>) -> Self {
+        let replies = alloc::vec![None; electors.nodes()];
+        Self { electors: electors.clone(), replies, superseded: NodeSet::default() }
+    }
+
+    /// Returns who may vote.
+    pub fn electors(&self) -> &Electors {
+        &self.electors
     }
 
     /// Takes a node's outcome. A later outcome replaces an earlier one, but a silence never replaces a grant.
     pub fn take(&mut self, node: usize, outcome: Outcome) {
-        let Some(reply) = self.replies.get_mut(node) else { return };
-        *reply = Some(match outcome {
+        if node >= self.replies.len() {
+            return;
+        }
+        // The node keeps its votes. The client reads the roster and asks again.
+        if self.is_superseded_by(&outcome) {
+            self.superseded.insert(node);
+            return;
+        }
+        let other = match &outcome {
+            Outcome::Voted { elector, .. } => self.position_of(*elector).filter(|other| *other != node),
+            Outcome::Silent(_) => None,
+        };
+        let outcome = match (outcome, other) {
             // A node that lost its memory has no vote for any client: count the node as silent. The link repeats the
             // handshake.
-            Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. } => {
+            (Outcome::Voted { vote: Vote::Refusal(Refusal::WrongEpoch), .. }, _) => {
+                self.replies[node] = None;
                 Outcome::Silent(Silence::Broken(alloc::format!("{}", Refusal::WrongEpoch)))
             }
-            Outcome::Silent(_) | Outcome::Voted { vote: Vote::Refusal(Refusal::NewRoster), .. }
-                if is_grant(reply.as_ref()) =>
-            {
-                return;
+            (Outcome::Voted { elector, .. }, _) if !self.electors.counts(elector) => {
+                Outcome::Silent(Silence::Unfit("it is not a member of the cluster".into()))
             }
-            // A node with a new roster keeps its votes. The client reads the roster and asks again.
-            Outcome::Voted { vote: Vote::Refusal(Refusal::NewRoster), .. } => {
-                Outcome::Silent(Silence::Waiting(alloc::format!("{}", Refusal::NewRoster)))
+            (Outcome::Voted { .. }, Some(other)) if self.is_grant(other) => same_server(),
+            (voted @ Outcome::Voted { .. }, Some(other)) => {
+                self.replies[other] = Some(same_server());
+                voted
             }
-            other => other,
-        });
+            (Outcome::Silent(why), _) => Outcome::Silent(self.silence_of(node, why)),
+            (voted @ Outcome::Voted { .. }, None) => voted,
+        };
+        self.superseded.remove(node);
+        if !(matches!(outcome, Outcome::Silent(_)) && self.is_grant(node)) {
+            self.replies[node] = Some(outcome);
+        }
+    }
+
+    fn is_grant(&self, node: usize) -> bool {
+        is_grant(self.replies[node].as_ref())
+    }
+
+    /// Returns the position at which this member has voted.
+    fn position_of(&self, elector: Elector) -> Option<usize> {
+        self.replies.iter().position(
+            |reply| matches!(reply, Some(Outcome::Voted { elector: other, .. }) if other.member == elector.member),
+        )
+    }
+
+    /// Returns whether the outcome shows that the node has a newer roster than the client.
+    pub(crate) fn is_superseded_by(&self, outcome: &Outcome) -> bool {
+        match outcome {
+            Outcome::Voted { vote: Vote::Refusal(Refusal::NewRoster), .. } => true,
+            Outcome::Voted { elector, .. } => self.electors.is_superseded_by(*elector),
+            Outcome::Silent(_) => false,
+        }
     }
 
     /// Counts every node that has not answered as silent, for this reason.
     pub fn silence_the_rest(&mut self, why: &Silence) {
-        for reply in &mut self.replies {
-            reply.get_or_insert_with(|| Outcome::Silent(why.clone()));
+        for node in 0..self.replies.len() {
+            if self.replies[node].is_none() {
+                self.replies[node] = Some(Outcome::Silent(self.silence_of(node, why.clone())));
+            }
         }
+        self.superseded = NodeSet::default();
+    }
+
+    fn silence_of(&self, node: usize, why: Silence) -> Silence {
+        let is_superseded = self.superseded.contains(node);
+        if is_superseded { Silence::Waiting(alloc::format!("{}", Refusal::NewRoster)) } else { why }
+    }
+
+    /// Follows the roster that the client has read: drops the replies that do not count any more. Returns the nodes to
+    /// ask again: those, and the nodes that had a newer roster than the client.
+    pub fn change_electors(&mut self, electors: &Arc<Electors>) -> NodeSet {
+        let mut again = core::mem::take(&mut self.superseded);
+        if self.electors == *electors {
+            return again;
+        }
+        self.electors = electors.clone();
+        for (node, reply) in self.replies.iter_mut().enumerate() {
+            let counts =
+                |reply: &mut Outcome| matches!(reply, Outcome::Voted { elector, .. } if electors.counts(*elector));
+            if reply.take_if(|reply| !counts(reply)).is_some() {
+                again.insert(node);
+            }
+        }
+        again
     }
 
     /// Returns each node's reply.
@@ -57,25 +146,19 @@ impl Round {
         &self.replies
     }
 
-    /// Returns every grant: node, fence, send time of the request, and slot.
-    fn grants_with_slots(&self) -> impl Iterator<Item = (usize, Fence, Moment, Option<&GrantedSlot>)> + '_ {
+    /// Returns every grant.
+    pub fn grants(&self) -> impl Iterator<Item = Grant<'_>> {
         self.replies.iter().enumerate().filter_map(|(node, reply)| match reply {
-            Some(Outcome::Voted { vote: Vote::Grant { fence, slot }, sent }) => {
-                Some((node, *fence, *sent, slot.as_ref()))
+            Some(Outcome::Voted { vote: Vote::Grant { fence, slot }, elector, sent }) => {
+                Some(Grant { node, elector: *elector, fence: *fence, sent: *sent, slot: slot.as_ref() })
             }
             _ => None,
         })
     }
 
-    /// Returns every grant: node, fence, and send time of the request.
-    pub fn grants(&self) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        self.grants_with_slots().map(|(node, fence, sent, _)| (node, fence, sent))
-    }
-
     /// Returns every grant of this slot; with `None`, every grant of a lock without slots.
-    pub fn grants_of(&self, slot: Option<u32>) -> impl Iterator<Item = (usize, Fence, Moment)> + '_ {
-        let granted = self.grants_with_slots().filter(move |(.., granted)| slot == granted.map(|slot| slot.index));
-        granted.map(|(node, fence, sent, _)| (node, fence, sent))
+    pub fn grants_of(&self, slot: Option<u32>) -> impl Iterator<Item = Grant<'_>> {
+        self.grants().filter(move |grant| slot == grant.slot.map(|slot| slot.index))
     }
 
     /// Returns the slot that the most nodes have granted.
@@ -96,7 +179,7 @@ impl Round {
     }
 
     fn slots(&self) -> impl Iterator<Item = &GrantedSlot> + '_ {
-        self.grants_with_slots().filter_map(|(.., slot)| slot)
+        self.grants().filter_map(|grant| grant.slot)
     }
 
     /// Removes a node's reply, because the node is asked again.
@@ -108,18 +191,19 @@ impl Round {
 
     /// Returns whether a majority of grants is no longer possible.
     pub fn is_out_of_reach(&self) -> bool {
-        self.replies.iter().filter(|reply| reply.is_some() && !is_grant(reply.as_ref())).count() > self.quorum.spare()
+        let others = self.replies.iter().filter(|reply| reply.is_some() && !is_grant(reply.as_ref())).count();
+        !self.electors.has_majority_without(others)
     }
 
     /// Returns whether a majority has answered, for or against.
     pub fn is_answered(&self) -> bool {
         let answers = self.replies.iter().filter(|reply| matches!(reply, Some(Outcome::Voted { .. })));
-        answers.count() >= self.quorum.majority()
+        answers.count() >= self.electors.majority()
     }
 
     /// Returns whether too many nodes are silent for a majority to answer.
     pub fn is_unanswerable(&self) -> bool {
-        self.silences().count() > self.quorum.spare()
+        !self.electors.has_majority_without(self.silences().count())
     }
 
     /// Counts the nodes that have not answered.
@@ -151,7 +235,10 @@ impl Round {
             |why: &Refusal| matches!(why, Refusal::Held { .. } | Refusal::Behind { .. } | Refusal::QueueFull);
         match self.is_unanswerable() {
             false if self.refusals().any(contested) => Verdict::Held,
-            true if self.silences().filter(|why| **why != Silence::CutOff).count() <= self.quorum.spare() => {
+            true if self
+                .electors
+                .has_majority_without(self.silences().filter(|why| **why != Silence::CutOff).count()) =>
+            {
                 Verdict::CutOff
             }
             _ => Verdict::NoQuorum,
@@ -164,7 +251,7 @@ impl Round {
             Refusal::Held { fence, .. } | Refusal::Behind { fence, .. } => Some(*fence),
             _ => None,
         });
-        self.grants().map(|(_, fence, _)| fence).chain(refused).max().unwrap_or_default()
+        self.grants().map(|grant| grant.fence).chain(refused).max().unwrap_or_default()
     }
 
     /// Returns each node's vote. Nodes that have not answered count as [`Silence::Unheard`].
@@ -177,6 +264,11 @@ impl Round {
         });
         Tally { votes: votes.collect(), nodes: Vec::new() }
     }
+}
+
+/// The outcome at a position of a member that has voted at another position.
+fn same_server() -> Outcome {
+    Outcome::Silent(Silence::Unfit("it is the same server as another listed node".into()))
 }
 
 fn is_grant(reply: Option<&Outcome>) -> bool {
@@ -215,10 +307,10 @@ pub(crate) struct Attempt {
 }
 
 impl Attempt {
-    pub(crate) fn new(quorum: Quorum, proposal: Fence) -> Self {
+    pub(crate) fn new(electors: &Arc<Electors>, proposal: Fence) -> Self {
         Self {
             proposal,
-            round: Round::new(quorum),
+            round: Round::new(electors),
             deadline: None,
             poll: None,
             sealing: NodeSet::default(),
@@ -227,7 +319,7 @@ impl Attempt {
             pending: NodeSet::default(),
             hinted: NodeSet::default(),
             prompted: NodeSet::default(),
-            refused: alloc::vec![None; quorum.nodes()],
+            refused: alloc::vec![None; electors.nodes()],
         }
     }
 
@@ -241,7 +333,7 @@ impl Attempt {
     }
 
     pub(crate) fn is_granted(&self, node: usize) -> bool {
-        self.round.grants().any(|(granted, ..)| granted == node)
+        self.round.grants().any(|grant| grant.node == node)
     }
 
     pub(crate) fn set_pending(&mut self, nodes: NodeSet, deadline: Moment) {
@@ -262,6 +354,11 @@ impl Attempt {
     /// `true`: the node must be asked again.
     pub(crate) fn take(&mut self, node: usize, outcome: Outcome) -> bool {
         if node >= self.refused.len() {
+            return false;
+        }
+        // The node still owes its answer.
+        if self.round.is_superseded_by(&outcome) {
+            self.round.take(node, outcome);
             return false;
         }
         let was_hinted = self.hinted.contains(node);
@@ -291,9 +388,17 @@ impl Attempt {
 
     /// Takes a handoff, which grants a request that the node had refused. The other nodes have until `deadline` to send
     /// their handoffs.
-    pub(crate) fn take_handoff(&mut self, node: usize, fence: Fence, sent: Moment, deadline: Moment) {
+    pub(crate) fn take_handoff(&mut self, node: usize, elector: Elector, fence: Fence, sent: Moment, deadline: Moment) {
         self.deadline = Some(deadline);
-        self.take(node, Outcome::Voted { vote: Vote::grant(fence), sent });
+        self.take(node, Outcome::Voted { vote: Vote::grant(fence), elector, sent });
+    }
+
+    /// Follows the roster that the client has read. Returns the nodes to ask again.
+    pub(crate) fn change_electors(&mut self, electors: &Arc<Electors>) -> NodeSet {
+        let superseded = self.round.superseded;
+        superseded.iter().for_each(|node| self.pending.remove(node));
+        let again = self.round.change_electors(electors);
+        again.iter().filter(|node| !self.is_pending(*node)).collect()
     }
 
     /// Counts every node that owes an answer as silent, because the node deadline or the caller's deadline has passed.
@@ -343,7 +448,7 @@ impl Attempt {
     pub(crate) fn begin_poll(&mut self, proposal: Fence) {
         self.poll = None;
         self.seals = 0;
-        match self.round.grants().map(|(_, fence, _)| fence).max() {
+        match self.round.grants().map(|grant| grant.fence).max() {
             Some(fence) => self.proposal = self.proposal.max(fence),
             None => self.proposal = proposal,
         }
@@ -357,7 +462,7 @@ impl Attempt {
 
 fn refused_at(outcome: &Outcome) -> Option<Moment> {
     match outcome {
-        Outcome::Voted { vote: Vote::Refusal(Refusal::Held { .. } | Refusal::Behind { .. }), sent } => Some(*sent),
+        Outcome::Voted { vote: Vote::Refusal(Refusal::Held { .. } | Refusal::Behind { .. }), sent, .. } => Some(*sent),
         _ => None,
     }
 }

@@ -2,12 +2,11 @@
 
 use alloc::string::String;
 use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::time::Duration;
 
 use crate::backoff::Retry;
 use crate::name::{Channel, OwnerId};
-use crate::nodes::NODES_MAX;
+use crate::quorum::Electors;
 use crate::rules::Rules;
 use crate::time::{Moment, Ttl};
 
@@ -19,8 +18,8 @@ pub const LIFETIME_DEFAULT: Duration = Duration::from_secs(60 * 60);
 /// How to acquire a lock, and how to hold it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Terms {
-    /// The configured nodes.
-    pub quorum: Quorum,
+    /// Who may vote.
+    pub electors: Arc<Electors>,
     /// The lifetime asked of the nodes, fixed for the life of the lease.
     pub ttl: Ttl,
     /// The margin subtracted from the ttl because clock rates differ.
@@ -47,78 +46,6 @@ pub struct Terms {
     pub trusting: bool,
     /// The rules in force.
     pub rules: Rules,
-}
-
-/// The configured number of nodes, and the majority of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Quorum {
-    nodes: usize,
-}
-
-impl Quorum {
-    /// The quorum of a single node.
-    pub const ONE: Self = Self { nodes: 1 };
-
-    /// Creates a quorum of this many nodes.
-    ///
-    /// # Errors
-    /// [`QuorumError`] if there are no nodes, too many nodes, or two nodes. Two nodes are worse than one: locks stop
-    /// when either node fails.
-    pub fn new(nodes: usize) -> Result<Self, QuorumError> {
-        match nodes {
-            0 => Err(QuorumError::None),
-            2 => Err(QuorumError::Two),
-            1..=NODES_MAX => Ok(Self { nodes }),
-            _ => Err(QuorumError::TooMany { nodes }),
-        }
-    }
-
-    /// Returns the number of nodes, reachable or not.
-    pub const fn nodes(self) -> usize {
-        self.nodes
-    }
-
-    /// Returns the number of nodes that must agree.
-    pub const fn majority(self) -> usize {
-        Self::majority_of(self.nodes)
-    }
-
-    /// Returns the majority of this many nodes.
-    pub const fn majority_of(nodes: usize) -> usize {
-        nodes / 2 + 1
-    }
-
-    /// Returns how long quarantines keep a majority of the nodes from voting, where `left` is the rest of each
-    /// quarantine. Returns `None` if a majority can vote already, or if the majority needs a node that neither votes
-    /// nor is in quarantine.
-    pub fn quarantine_left(nodes: usize, voting: usize, mut left: Vec<Duration>) -> Option<Duration> {
-        left.sort_unstable();
-        let missing = Self::majority_of(nodes).checked_sub(voting)?;
-        left.get(missing.checked_sub(1)?).copied()
-    }
-
-    /// Returns how many nodes may fail.
-    pub const fn spare(self) -> usize {
-        self.nodes - self.majority()
-    }
-}
-
-/// An invalid number of nodes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum QuorumError {
-    /// There are no nodes.
-    #[error("no nodes: at least one is needed")]
-    None,
-    /// Two nodes.
-    #[error("two nodes tolerate no failure (both have to agree): use one, three or five")]
-    Two,
-    /// More than [`NODES_MAX`].
-    #[error("{nodes} nodes are too many: at most {NODES_MAX}")]
-    TooMany {
-        /// The number of nodes.
-        nodes: usize,
-    },
 }
 
 /// How a lock is held.

@@ -1,8 +1,10 @@
 //! Test code that several modules share: moments, random numbers and answers.
 
+use alloc::sync::Arc;
 use core::time::Duration;
 
 use crate::fence::Fence;
+use crate::quorum::{Elector, Electors, Quorum};
 use crate::rng::Rng;
 use crate::time::{Moment, Ttl};
 use crate::vote::{Outcome, QueuePosition, Refusal, Silence, Vote};
@@ -45,13 +47,38 @@ pub(crate) fn ttl(millis: u64) -> Ttl {
     Ttl::new(ms(millis), Duration::MAX).unwrap()
 }
 
+/// Returns electors among whom each of this many nodes is a member.
+pub(crate) fn all(nodes: usize) -> Arc<Electors> {
+    Arc::new(Electors::all(Quorum::new(nodes).unwrap()))
+}
+
+/// Returns the electors of a generation, for a list of this many nodes. `members` has each member, by the position of
+/// [`Elector::at`], and the generation in which it was last quarantined.
+pub(crate) fn roster(nodes: usize, generation: u64, members: &[(usize, u64)]) -> Arc<Electors> {
+    let ids = members.iter().map(|(node, since)| (Elector::at(*node).member, *since)).collect();
+    Arc::new(Electors::new(nodes, Quorum::majority_of(members.len()), generation, ids))
+}
+
+/// Returns the member of [`Elector::at`] this position, which votes under this generation.
+pub(crate) fn under(generation: u64, node: usize) -> Elector {
+    Elector { generation, ..Elector::at(node) }
+}
+
+/// Returns the outcome as an answer of this elector.
+pub(crate) fn by(elector: Elector, outcome: Outcome) -> Outcome {
+    match outcome {
+        Outcome::Voted { vote, sent, .. } => Outcome::Voted { vote, elector, sent },
+        silent @ Outcome::Silent(_) => silent,
+    }
+}
+
 /// Returns a grant of a request that was sent at this many milliseconds.
 pub(crate) fn grant(fence: u64, sent_ms: u64) -> Outcome {
-    Outcome::Voted { vote: Vote::grant(Fence::new(fence)), sent: at(sent_ms) }
+    Outcome::Voted { vote: Vote::grant(Fence::new(fence)), elector: Elector::at(0), sent: at(sent_ms) }
 }
 
 pub(crate) fn refuse(why: Refusal) -> Outcome {
-    Outcome::Voted { vote: Vote::Refusal(why), sent: at(0) }
+    Outcome::Voted { vote: Vote::Refusal(why), elector: Elector::at(0), sent: at(0) }
 }
 
 /// Returns a refusal because another client holds the lock with this fence and no one waits.

@@ -9,7 +9,8 @@ use core::time::Duration;
 use crate::digest::Digest;
 use crate::fence::Fence;
 use crate::name::Holder;
-use crate::terms::{HeldMode, Quorum};
+use crate::quorum::{Elector, Quorum};
+use crate::terms::HeldMode;
 use crate::time::Moment;
 
 /// The most free slots that a grant lists.
@@ -240,6 +241,8 @@ pub enum Outcome {
     Voted {
         /// The vote.
         vote: Vote,
+        /// Who voted.
+        elector: Elector,
         /// When the request was sent. The ttl of a grant may have started at this time.
         sent: Moment,
     },

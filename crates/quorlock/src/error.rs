@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use quorlock_core::hold::Loss;
 use quorlock_core::name::{Name, NameError};
-use quorlock_core::terms::QuorumError;
+use quorlock_core::quorum::QuorumError;
 use quorlock_core::time::TtlError;
 use quorlock_core::vote::{NodeVote, Silence, Tally};
 

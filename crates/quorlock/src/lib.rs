@@ -81,11 +81,12 @@ pub use quorlock_core::digest::Digest;
 pub use quorlock_core::fence::Fence;
 pub use quorlock_core::hold::Wait;
 pub use quorlock_core::name::{Holder, LeaseId, NAME_BYTES_MAX, Name, NameError, OwnerId as Owner};
+pub use quorlock_core::quorum::{Quorum, QuorumError};
 pub use quorlock_core::request::{BreakMode, Target};
 #[cfg(feature = "mutants")]
 #[doc(hidden)]
 pub use quorlock_core::rules::{Rule, Rules};
-pub use quorlock_core::terms::{HeldMode, LIFETIME_DEFAULT, Mode, PERMITS_MAX, Quorum, QuorumError, Renewals};
+pub use quorlock_core::terms::{HeldMode, LIFETIME_DEFAULT, Mode, PERMITS_MAX, Renewals};
 pub use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, TtlError};
 pub use quorlock_core::vote::{
     HeldBy, NodeVote, QUEUE_LISTED_MAX, QueuePosition, Refusal, Report, Silence, Tally, Waiting,

@@ -288,7 +288,7 @@ impl Planner {
             TargetChoice::Client => Target::Client(self.rng.usize(..CLIENTS)),
             TargetChoice::OneOrMajority if self.rng.bool() => Target::Node(node),
             TargetChoice::Majority | TargetChoice::OneOrMajority => {
-                Target::Nodes(self.rng.usize(quorlock_core::terms::Quorum::majority_of(self.nodes)..=self.nodes))
+                Target::Nodes(self.rng.usize(quorlock_core::quorum::Quorum::majority_of(self.nodes)..=self.nodes))
             }
         };
         let is_free = match target {

@@ -25,13 +25,13 @@ impl Acquire {
             return self.defeat(Verdict::Held, now, rng);
         };
         self.slot = Some(slot);
-        let is_crossed = current.round.offers_of(slot) < self.terms.quorum.majority();
+        let is_crossed = current.round.offers_of(slot) < self.terms.electors.majority();
         if is_crossed && self.ticket.is_none() {
             return self.defeat(Verdict::Held, now, rng);
         }
         let proposal = current.proposal.max(current.round.highest_fence().next());
         let mut steps = alloc::vec![self.release(current, self.waiter().map(Parting::Yield))];
-        let mut fresh = Attempt::new(self.terms.quorum, proposal);
+        let mut fresh = Attempt::new(&self.terms.electors, proposal);
         // No slot can get a majority while other clients keep their slots, and asking at once would win the same slots
         // again. Pause until the other clients, too, have received all their answers and released their slots.
         let is_slow = current.round.silences().next().is_some();

@@ -1,3 +1,4 @@
+mod roster;
 mod slots;
 mod waiting;
 
@@ -5,9 +6,10 @@ use core::time::Duration;
 
 use super::*;
 use crate::backoff::Retry;
+use crate::quorum::Elector;
 use crate::rules::Rules;
-use crate::terms::{Quorum, Renewals};
-use crate::testing::{CountingRng, at, grant, held, late, ms, refuse, ttl};
+use crate::terms::Renewals;
+use crate::testing::{CountingRng, all, at, by, grant, held, late, ms, refuse, ttl};
 use crate::time::Drift;
 use crate::vote::{NodeVote, Silence};
 
@@ -16,7 +18,7 @@ const CLOCK: u64 = 1_000_000;
 
 fn terms(nodes: usize) -> Terms {
     Terms {
-        quorum: Quorum::new(nodes).unwrap(),
+        electors: all(nodes),
         ttl: ttl(10_000),
         drift: Drift::REDLOCK.of(ttl(10_000)),
         min_validity: ms(5_000),
@@ -66,6 +68,12 @@ impl Run {
     }
 
     fn take(&mut self, now_ms: u64, node: usize, outcome: Outcome) -> Vec<Step> {
+        self.take_from(now_ms, node, Elector::at(node), outcome)
+    }
+
+    /// Takes this elector's outcome.
+    fn take_from(&mut self, now_ms: u64, node: usize, elector: Elector, outcome: Outcome) -> Vec<Step> {
+        let outcome = by(elector, outcome);
         let steps = self.acquire.take(self.attempt, node, outcome, at(now_ms), &mut self.rng);
         self.track_attempt(steps)
     }
@@ -89,7 +97,7 @@ impl Run {
 
     /// Returns the release that ends the current attempt on all nodes.
     fn final_release(&self) -> Step {
-        let nodes = NodeSet::first(self.acquire.terms.quorum.nodes());
+        let nodes = NodeSet::first(self.acquire.terms.electors.nodes());
         Step::Release { attempt: self.attempt, nodes, parting: self.acquire.waiter().map(Parting::Leave) }
     }
 
@@ -131,6 +139,11 @@ fn expect_win(steps: &[Step]) -> Hold {
     }
 }
 
+/// Returns for each node the send time of the request that it granted.
+fn acks(hold: &Hold) -> Vec<Option<Moment>> {
+    hold.acks.iter().map(|ack| ack.map(|ack| ack.sent)).collect()
+}
+
 fn send_times<const K: usize>(millis: [Option<u64>; K]) -> Vec<Option<Moment>> {
     millis.iter().map(|ack| ack.map(at)).collect()
 }
@@ -150,7 +163,7 @@ fn a_majority_with_equal_fences_wins_before_the_other_nodes_answer() {
     let steps = run.take_all(4, [grant(7, 0), grant(7, 1), grant(7, 2)]);
     let won = expect_win(&steps);
     assert_eq!((won.attempt(), won.fence(), was_sealed_late(&steps)), (run.attempt, Some(Fence::new(7)), false));
-    assert_eq!(won.acks, send_times([Some(0), Some(1), Some(2), None, None]));
+    assert_eq!(acks(&won), send_times([Some(0), Some(1), Some(2), None, None]));
     assert_eq!(won.valid_until(), at(10_000 - 102), "validity counts from the earliest of the three send times");
     assert_eq!(run.take(5, 3, grant(7, 0)), []);
     assert_eq!(run.tick(500), []);
@@ -161,7 +174,7 @@ fn grants_with_different_fences_do_not_form_a_majority() {
     let mut run = Run::start(terms(5));
     assert_eq!(run.take_all(4, [grant(7, 0), grant(7, 1)]), []);
     assert!(first_ask(&run.take(4, 2, grant(9, 0))).is_some());
-    assert_eq!(expect_win(&run.take(4, 3, grant(7, 3))).acks, send_times([Some(0), Some(1), None, Some(3), None]));
+    assert_eq!(acks(&expect_win(&run.take(4, 3, grant(7, 3)))), send_times([Some(0), Some(1), None, Some(3), None]));
 }
 
 #[test]
@@ -217,7 +230,7 @@ fn a_seal_asks_only_the_nodes_with_lower_fences() {
     let steps = run.take(6, 1, grant(9, 5));
     let won = expect_win(&steps);
     assert_eq!((won.fence(), was_sealed_late(&steps)), (Some(Fence::new(9)), true));
-    assert_eq!(won.acks, send_times([Some(0), Some(5), None]));
+    assert_eq!(acks(&won), send_times([Some(0), Some(5), None]));
 }
 
 #[test]
@@ -257,7 +270,7 @@ fn a_node_that_lost_its_memory_before_the_seal_counts_as_silent() {
     let mut run = Run::start(terms(3));
     run.take_all(4, [grant(9, 0), grant(7, 0)]);
     assert_eq!(run.take(5, 1, refuse(Refusal::WrongEpoch)), []);
-    assert_eq!(expect_win(&run.take(6, 2, grant(9, 0))).acks, send_times([Some(0), None, Some(0)]));
+    assert_eq!(acks(&expect_win(&run.take(6, 2, grant(9, 0)))), send_times([Some(0), None, Some(0)]));
 }
 
 #[test]
@@ -312,12 +325,13 @@ fn answers_to_an_earlier_attempt_are_ignored() {
     let mut run = Run::start(retrying_terms(3));
     let old = run.attempt;
     run.take_all(4, [held(9), held(9)]);
-    let take_old_grant = |run: &mut Run| run.acquire.take(old, 2, grant(7, 0), at(60), &mut CountingRng::low());
+    let take_old_grant =
+        |run: &mut Run| run.acquire.take(old, 2, by(Elector::at(2), grant(7, 0)), at(60), &mut CountingRng::low());
     assert_eq!(take_old_grant(&mut run), [], "the acquire rests");
     run.tick(54);
     assert_eq!(take_old_grant(&mut run), []);
     assert_eq!(run.take(60, 0, grant(7, 54)), [], "the old grant does not count");
-    assert_eq!(expect_win(&run.take(60, 1, grant(7, 54))).acks, send_times([Some(54), Some(54), None]));
+    assert_eq!(acks(&expect_win(&run.take(60, 1, grant(7, 54)))), send_times([Some(54), Some(54), None]));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use core::time::Duration;
 use super::{Acquire, Attempt, DELAY_MIN, Moment, POLL_MAX, Parting, Rng, Rule, State, Step, Verdict, Wait, fresh_id};
 use crate::digest::Digest;
 use crate::nodes::NodeSet;
+use crate::quorum::Elector;
 use crate::round::Round;
 use crate::validity::{self, valid_until};
 use crate::vote::{Handoff, QueuePosition, Refusal};
@@ -61,7 +62,7 @@ impl Acquire {
         let (hinted, yielded) = (current.hinted(), current.unrefused());
         let (wait, tally, proposal) = (Wait::of(&current.round), current.round.tally(), current.proposal);
         self.remember_fence(wait.fence);
-        let mut fresh = Attempt::new(self.terms.quorum, proposal);
+        let mut fresh = Attempt::new(&self.terms.electors, proposal);
         fresh.yielded = yielded;
         fresh.poll = Some(now + rng.between(self.poll_interval() * 3 / 4, self.poll_interval()));
         for node in hinted.iter() {
@@ -90,34 +91,39 @@ impl Acquire {
     }
 
     /// Takes a handoff: a node's grant of a request that it had refused. Treats the handoff as a hint, unless it
-    /// is for the current attempt and leaves enough validity.
+    /// is for the current attempt, counts as a vote and leaves enough validity. `elector` names the generation under which
+    /// the node gave the vote.
     ///
     /// The driver must deliver a node's messages in the order in which the node sent them: a handoff comes after the
     /// refusal that it revokes, and before the answer to any later request.
     pub fn take_handoff(
         &mut self,
         node: usize,
+        elector: Elector,
         handoff: Handoff,
         now: Moment,
         node_micros: Option<i64>,
         rng: &mut dyn Rng,
     ) -> Vec<Step> {
-        let Some(sent) = self.handoff_send_time(node, handoff, now) else { return self.hint(node, now, node_micros) };
+        let Some(sent) = self.handoff_send_time(node, elector, handoff, now) else {
+            return self.hint(node, now, node_micros);
+        };
         let (interval, deadline) = (self.poll_interval(), self.deadline(now));
         let State::Asking(current) = &mut self.state else { return Vec::new() };
         // Nodes that are asked later should grant the same fence.
         current.begin_turn(handoff.fence);
         current.poll.get_or_insert(now + interval);
-        current.take_handoff(node, handoff.fence, sent, deadline);
+        current.take_handoff(node, elector, handoff.fence, sent, deadline);
         let mut steps = self.decide(now, rng);
         steps.extend(self.ask_yielded_nodes(now));
         steps
     }
 
     /// Returns the send time of the request that the handoff grants, if the handoff counts as a vote.
-    fn handoff_send_time(&self, node: usize, handoff: Handoff, now: Moment) -> Option<Moment> {
+    fn handoff_send_time(&self, node: usize, elector: Elector, handoff: Handoff, now: Moment) -> Option<Moment> {
         let State::Asking(current) = &self.state else { return None };
-        if handoff.attempt != Digest::of(self.attempt) || self.is_over(now) {
+        let is_ours = handoff.attempt == Digest::of(self.attempt) && self.terms.electors.counts(elector);
+        if !is_ours || self.is_over(now) {
             return None;
         }
         // The validity counts from the refused request, which was sent before the wait.

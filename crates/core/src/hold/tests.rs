@@ -1,11 +1,12 @@
 mod detached;
+mod roster;
 mod watchdog;
 
 use super::*;
 use crate::backoff::Retry;
+use crate::quorum::Elector;
 use crate::rules::Rules;
-use crate::terms::Quorum;
-use crate::testing::{CountingRng, at, grant, held, late, ms, refuse, ttl};
+use crate::testing::{CountingRng, all, at, by, grant, held, late, ms, refuse, ttl};
 use crate::time::Drift;
 use crate::vote::GrantedSlot;
 
@@ -15,7 +16,7 @@ const VALIDITY_MS: u64 = 9_000 - 92;
 
 fn terms(nodes: usize) -> Terms {
     Terms {
-        quorum: Quorum::new(nodes).unwrap(),
+        electors: all(nodes),
         ttl: ttl(9_000),
         drift: Drift::REDLOCK.of(ttl(9_000)),
         min_validity: ms(4_500),
@@ -50,7 +51,8 @@ impl Run {
     }
 
     fn with_fence<const N: usize>(terms: Terms, fence: Option<Fence>, sent_ms: [Option<u64>; N]) -> Self {
-        let acks = sent_ms.map(|ms| ms.map(at)).to_vec();
+        let ack = |node: usize| sent_ms[node].map(|ms| Ack { elector: Elector::at(node), sent: at(ms) });
+        let acks = (0..N).map(ack).collect();
         let hold = Hold::new(terms, ATTEMPT, fence, acks, at(0)).expect("a majority granted");
         Self { hold, rng: CountingRng::low() }
     }
@@ -72,7 +74,12 @@ impl Run {
     }
 
     fn take(&mut self, now_ms: u64, round: u32, node: usize, outcome: Outcome) -> Vec<Step> {
-        self.hold.take(round, node, outcome, at(now_ms), &mut self.rng)
+        self.take_from(now_ms, round, (node, Elector::at(node)), outcome)
+    }
+
+    /// Takes the outcome of a elector at this position.
+    fn take_from(&mut self, now_ms: u64, round: u32, (node, elector): (usize, Elector), outcome: Outcome) -> Vec<Step> {
+        self.hold.take(round, node, by(elector, outcome), at(now_ms), &mut self.rng)
     }
 
     /// Takes these nodes' outcomes. Only the last one may lead to steps.
@@ -414,11 +421,12 @@ fn a_grant_of_another_slot_does_not_count_for_the_lease() {
     let mode = |slot| Mode::Slot { permits: 2, slot };
     let grant_of = |index, sent| Outcome::Voted {
         vote: Vote::Grant { fence: Fence::new(70), slot: Some(GrantedSlot { index, free: Vec::new() }) },
+        elector: Elector::at(2),
         sent: at(sent),
     };
     let held_in = |slot| Run::new(Terms { mode: mode(slot), ..terms(3) }, [Some(0), Some(0), None]);
     let loss_after_refusal = |run: &mut Run| {
-        run.hold.take(0, 1, held(70), at(2), &mut CountingRng::low());
+        run.take(2, 0, 1, held(70));
         run.hold.loss()
     };
     let mut other_slot = held_in(0);

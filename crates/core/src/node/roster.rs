@@ -15,10 +15,11 @@ use crate::node::apply::apply;
 use crate::node::record::Record;
 use crate::node::restart::{Constants, Epoch, Identity, Incarnation};
 use crate::node::time::NodeTime;
+use crate::quorum::{Elector, MemberId};
 use crate::request::Request;
 use crate::vote::Refusal;
 
-pub use list::{Change, ChangeError, ClusterId, Member, MemberId, Roster, Settings};
+pub use list::{Change, ChangeError, ClusterId, Member, Roster, Settings};
 
 /// Identifies one life of a node's memory: random. It stays the same when only the generation changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -254,6 +255,12 @@ impl Membership {
     /// Returns whether the node may vote.
     pub fn is_voting(&self) -> bool {
         self.floor.is_some() && self.seat().is_some()
+    }
+
+    /// Returns who gives this node's votes; `None` if it must not vote.
+    pub fn elector(&self) -> Option<Elector> {
+        let member = self.member.filter(|_| self.is_voting())?;
+        Some(Elector { member, generation: self.generation() })
     }
 
     /// Returns what the rules for one name need to know about this node.

@@ -4,9 +4,9 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use crate::node::roster::{
-    Ballot, ClusterId, Electorate, MemberId, Membership, Promise, Proposal, Roster, RosterAnswer, RosterCommand,
-    Settings,
+    Ballot, ClusterId, Electorate, Membership, Promise, Proposal, Roster, RosterAnswer, RosterCommand, Settings,
 };
+use crate::quorum::MemberId;
 
 /// The state machine that decides about one generation.
 ///

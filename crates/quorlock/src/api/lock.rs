@@ -308,7 +308,7 @@ impl<K> Lock<K> {
             return Err(AcquireError::Closed);
         }
         let terms = Terms {
-            quorum: settings.quorum,
+            electors: Arc::clone(&settings.electors),
             ttl,
             drift: settings.drift.of(ttl),
             min_validity: settings.min_validity(ttl),

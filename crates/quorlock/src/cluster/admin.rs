@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use quorlock_core::name::{Channel, Name};
 use quorlock_core::node::{Epoch, Identity, Incarnation, NodeCommand};
+use quorlock_core::quorum::Quorum;
 use quorlock_core::request::Request;
-use quorlock_core::terms::Quorum;
 use quorlock_core::vote::Vote;
 
 use crate::cluster::list::{INSPECTED_AT_ONCE, PAGES_MAX};

@@ -83,7 +83,7 @@ pub(crate) async fn break_lock(
             }
         }
     }
-    let majority = cluster.settings.quorum.majority();
+    let majority = round.electors().majority();
     let nodes = breaks(&round).count();
     let is_broken = breaks(&round).any(|(_, stood, _)| stood);
     if nodes >= majority && is_broken {

@@ -62,7 +62,7 @@ pub(crate) struct Broadcast {
 impl Broadcast {
     /// Starts to wait for replies. Nodes that have not replied within `limit` count as silent.
     pub(crate) fn new(cluster: &Cluster, limit: Duration) -> Arc<Self> {
-        let round = Mutex::new(Round::new(cluster.settings.quorum));
+        let round = Mutex::new(Round::new(&cluster.settings.electors));
         let begun = clock::now();
         Arc::new(Self { begun, deadline: begun + limit, round, changed: Notify::new() })
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::node::{Constants, Incarnation, quarantine_micros};
-use quorlock_core::terms::Quorum;
+use quorlock_core::quorum::Quorum;
 use quorlock_core::time::Drift;
 
 pub use finding::{Finding, Severity, Topic};

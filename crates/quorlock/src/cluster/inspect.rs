@@ -5,7 +5,6 @@ use std::sync::Arc;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Holder, Name};
 use quorlock_core::request::{Request, Target};
-use quorlock_core::terms::Quorum;
 use quorlock_core::vote::{HeldBy, Outcome, Report, Silence, Vote, Waiting};
 
 use crate::cluster::Cluster;
@@ -21,7 +20,8 @@ pub struct Inspection {
     pub name: Name,
     /// For each node: the URL without secrets, and the node's report or the reason why the node did not answer.
     pub nodes: Vec<(String, Result<Report, Silence>)>,
-    quorum: Quorum,
+    /// The number of members that are a majority.
+    majority: usize,
 }
 
 impl Inspection {
@@ -52,7 +52,7 @@ impl Inspection {
     /// Returns the lease that a majority of the nodes has.
     fn majority_lease(&self) -> Option<(Target, Fence, &HeldBy)> {
         let count = |target: Target| self.leases().filter(|(other, ..)| *other == target).count();
-        self.leases().find(|(target, ..)| count(*target) >= self.quorum.majority())
+        self.leases().find(|(target, ..)| count(*target) >= self.majority)
     }
 
     /// Returns the lease on each node that has one: the target of the lease, the stored fence, and the reported holder.
@@ -79,7 +79,6 @@ impl Inspection {
 pub(crate) async fn inspect(cluster: &Arc<Cluster>, key: &Arc<LockKey>) -> Result<Inspection, ReadError> {
     let deadline = cluster.settings.look_deadline();
     let round = Broadcast::ask(cluster, key, Request::Inspect, deadline, |_| false).await.ok_or(ReadError::Closed)?;
-    let quorum = cluster.settings.quorum;
     if !round.is_answered() {
         return Err(ReadError::NoQuorum {
             operation: Operation::Inspect(key.name.clone()),
@@ -90,7 +89,7 @@ pub(crate) async fn inspect(cluster: &Arc<Cluster>, key: &Arc<LockKey>) -> Resul
     Ok(Inspection {
         name: key.name.clone(),
         nodes: titles.zip(round.replies().iter().map(|reply| report(reply.as_ref()))).collect(),
-        quorum,
+        majority: round.electors().majority(),
     })
 }
 

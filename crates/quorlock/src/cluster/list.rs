@@ -103,7 +103,7 @@ pub(crate) async fn list(cluster: &Arc<Cluster>, filter: &Filter) -> Result<List
     let results = join_all(searches).await;
     let is_truncated = results.contains(&Ok(true));
     let silences = || results.iter().map(|result| result.as_ref().err().cloned());
-    if silences().flatten().count() > cluster.settings.quorum.spare() {
+    if !cluster.settings.electors.has_majority_without(silences().flatten().count()) {
         return Err(cluster.no_quorum(Operation::List, silences()));
     }
     let titles = cluster.links.iter().map(|link| link.title.clone());

@@ -6,8 +6,9 @@ use std::time::Duration;
 use quorlock_core::backoff::Retry;
 use quorlock_core::name::Holder;
 use quorlock_core::node::{Constants, Trust};
+use quorlock_core::quorum::{Electors, Quorum};
 use quorlock_core::rules::{Rule, Rules};
-use quorlock_core::terms::{Quorum, Renewals};
+use quorlock_core::terms::Renewals;
 use quorlock_core::time::{Drift, TTL_DEFAULT, TTL_MAX, TTL_MIN, Ttl};
 
 use crate::error::ConfigError;
@@ -52,7 +53,10 @@ pub(crate) struct Settings {
     pub(crate) history: bool,
     /// Whether the node is a local file: slower than a server in a fast network, but always reachable.
     pub(crate) embedded: bool,
+    /// The configured nodes.
     pub(crate) quorum: Quorum,
+    /// Who may vote: all configured nodes.
+    pub(crate) electors: Arc<Electors>,
     pub(crate) template: KeyTemplate,
     pub(crate) holder: Holder,
     /// The holder, encoded for the nodes.
@@ -77,6 +81,7 @@ impl Default for Settings {
             history: false,
             embedded: false,
             quorum: Quorum::ONE,
+            electors: Arc::new(Electors::all(Quorum::ONE)),
             template: KeyTemplate::default(),
             holder: Holder::new("", 0, ""),
             told_holder: Arc::default(),
@@ -87,8 +92,10 @@ impl Default for Settings {
 impl Settings {
     /// Adds the settings that are known only when the client connects, and checks all settings.
     pub(crate) fn complete(self, nodes: usize, template: KeyTemplate, holder: Holder) -> Result<Self, ConfigError> {
+        let quorum = Quorum::new(nodes)?;
         let settings = Self {
-            quorum: Quorum::new(nodes)?,
+            quorum,
+            electors: Arc::new(Electors::all(quorum)),
             trusting: nodes == 1 || self.trusting || !self.rules.hold(Rule::Quarantine),
             template,
             told_holder: holder.encode().into(),

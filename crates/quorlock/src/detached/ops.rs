@@ -60,7 +60,7 @@ pub(crate) async fn extend(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Res
     let result = match time_left(cluster, lease, request, Operation::Extend).await {
         // The answers came too late to rely on them, but the nodes may have extended the lease.
         Err(LeaseError::Lost(LostError::Expired)) => {
-            let mut late = Round::new(cluster.settings.quorum);
+            let mut late = Round::new(&cluster.settings.electors);
             late.silence_the_rest(&Silence::Late);
             Err(LeaseError::NoQuorum { operation: Operation::Extend, tally: cluster.name_nodes(late.tally()) })
         }
@@ -126,9 +126,8 @@ pub(crate) async fn release(cluster: &Arc<Cluster>, lease: &DetachedLease) -> Re
     let receipt = Broadcast::new(cluster, cluster.settings.node_deadline(lease.ttl));
     give_back(cluster, lease, &key, Some(&receipt));
     mark_ended(cluster, lease);
-    let quorum = cluster.settings.quorum;
-    let was_held = |round: &Round| round.grants().count() >= quorum.majority();
-    let round = receipt.wait(cluster, |round| was_held(round) || is_gone(cluster, round)).await;
+    let was_held = |round: &Round| round.grants().count() >= round.electors().majority();
+    let round = receipt.wait(cluster, |round| was_held(round) || is_gone(round)).await;
     if was_held(&round) {
         cluster.note(|| event(cluster, lease, What::Released));
         return Ok(Released::StillHeld);
@@ -240,13 +239,13 @@ async fn time_left(
     operation: Operation,
 ) -> Result<Duration, LeaseError> {
     let key = key(cluster, lease)?;
-    let (quorum, deadline) = (cluster.settings.quorum, cluster.settings.node_deadline(lease.ttl));
+    let deadline = cluster.settings.node_deadline(lease.ttl);
     let (began, wall_began) = (clock::now(), clock::wall());
     let held_until = |round: &Round| {
         let ends = round.replies().iter().flatten().filter_map(|outcome| vote_end(outcome, lease.ttl));
-        validity::mth_largest(ends, quorum.majority())
+        validity::mth_largest(ends, round.electors().majority())
     };
-    let is_enough = |round: &Round| held_until(round).is_some() || is_gone(cluster, round);
+    let is_enough = |round: &Round| held_until(round).is_some() || is_gone(round);
     let round = Broadcast::ask(cluster, &key, request, deadline, is_enough).await.ok_or(LeaseError::Closed)?;
     match held_until(&round) {
         Some(until) => {
@@ -260,7 +259,7 @@ async fn time_left(
                 Ok(left)
             }
         }
-        None if is_gone(cluster, &round) => {
+        None if is_gone(&round) => {
             let is_ended = |why: &Refusal| matches!(why, Refusal::Tombstoned | Refusal::Retired);
             Err(LeaseError::Lost(if round.refusals().any(is_ended) { LostError::Ended } else { LostError::Removed }))
         }
@@ -271,8 +270,8 @@ async fn time_left(
 /// Returns when the vote that a node reported ends at the earliest, by this process's clock.
 fn vote_end(outcome: &Outcome, ttl: Ttl) -> Option<Moment> {
     match outcome {
-        Outcome::Voted { vote: Vote::Grant { .. }, sent } => Some(*sent + ttl.duration()),
-        Outcome::Voted { vote: Vote::Standing { remaining }, sent } => {
+        Outcome::Voted { vote: Vote::Grant { .. }, sent, .. } => Some(*sent + ttl.duration()),
+        Outcome::Voted { vote: Vote::Standing { remaining }, sent, .. } => {
             Some(*sent + remaining.map_or(ttl.duration(), |left| left.min(ttl.duration())))
         }
         _ => None,
@@ -280,10 +279,10 @@ fn vote_end(outcome: &Outcome, ttl: Ttl) -> Option<Moment> {
 }
 
 /// Returns whether too few nodes for a majority can still have a vote for the lease.
-fn is_gone(cluster: &Cluster, round: &Round) -> bool {
+fn is_gone(round: &Round) -> bool {
     let is_without_vote =
         |why: &&Refusal| matches!(why, Refusal::Absent | Refusal::Held { .. } | Refusal::Tombstoned | Refusal::Retired);
-    round.refusals().filter(is_without_vote).count() > cluster.settings.quorum.spare()
+    !round.electors().has_majority_despite(round.refusals().filter(is_without_vote).count())
 }
 
 /// Returns the key of the lease. Fails if the lease cannot belong to this cluster.

@@ -16,6 +16,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::hold::{Defeat, Hold, Step, Wait};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
+use quorlock_core::quorum::Elector;
 use quorlock_core::request::{Parting, Waiter};
 use quorlock_core::rules::Rule;
 use quorlock_core::terms::Terms;
@@ -412,7 +413,9 @@ impl ClaimEvents for Claim {
         let mut inner = self.inner();
         let Stage::Acquiring { machine, .. } = &mut inner.stage else { return };
         let steps = match handoff {
-            Some(handoff) => machine.take_handoff(node, handoff, now, node_micros, &mut SystemRng::default()),
+            Some(handoff) => {
+                machine.take_handoff(node, Elector::at(node), handoff, now, node_micros, &mut SystemRng::default())
+            }
             None => machine.hint(node, now, node_micros),
         };
         self.perform(&mut inner, steps);

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use quorlock_core::node::Incarnation;
+use quorlock_core::quorum::Elector;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::{Outcome, Refusal, Silence, Vote};
 use tokio::sync::{mpsc, oneshot};
@@ -353,7 +354,7 @@ impl Link {
                     if vote == Vote::Refusal(Refusal::WrongEpoch) {
                         trouble = Some(lost_memory());
                     }
-                    Outcome::Voted { vote, sent: at }
+                    Outcome::Voted { vote, elector: Elector::at(self.node), sent: at }
                 }
                 Reply::Failed(why) => Outcome::Silent(Silence::Failed(why)),
                 Reply::Moved(why) => {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorlock_core::node::{Constants, Incarnation};
-use quorlock_core::terms::Quorum;
+use quorlock_core::quorum::Quorum;
 use tokio::sync::Notify;
 
 use crate::platform::entropy;

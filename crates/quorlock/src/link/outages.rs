@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use quorlock_core::terms::Quorum;
+use quorlock_core::quorum::Quorum;
 use quorlock_core::time::Moment;
 use quorlock_core::vote::Silence;
 

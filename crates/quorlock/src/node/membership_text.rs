@@ -12,9 +12,10 @@ use std::sync::Arc;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::hex_digits;
 use quorlock_core::node::roster::{
-    Ballot, ClusterId, Life, Member, MemberId, Membership, Promise, Proposal, Quarantine, Roster, Settings,
+    Ballot, ClusterId, Life, Member, Membership, Promise, Proposal, Quarantine, Roster, Settings,
 };
 use quorlock_core::node::{Epoch, Identity};
+use quorlock_core::quorum::MemberId;
 
 /// Writes a roster.
 pub(crate) fn write_roster(roster: &Roster) -> String {

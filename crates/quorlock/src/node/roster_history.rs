@@ -6,9 +6,9 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use quorlock_core::node::Identity;
 use quorlock_core::node::roster::{
-    Ballot, Change, ClusterId, Electorate, Life, MemberId, Membership, Promise, Proposal, Roster, RosterCommand,
-    Settings,
+    Ballot, Change, ClusterId, Electorate, Life, Membership, Promise, Proposal, Roster, RosterCommand, Settings,
 };
+use quorlock_core::quorum::MemberId;
 
 /// A roster command, without the values that depend on earlier commands.
 #[derive(Clone, Debug)]

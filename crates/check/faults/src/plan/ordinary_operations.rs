@@ -8,7 +8,7 @@ use super::{Fault, FaultKind, Persistence, Plan, Target};
 use crate::series::Series;
 
 const NODES: usize = 3;
-const MAJORITY: usize = quorlock_core::terms::Quorum::majority_of(NODES);
+const MAJORITY: usize = quorlock_core::quorum::Quorum::majority_of(NODES);
 
 /// The lower and the upper bound of a time, in milliseconds.
 type Range = (u64, u64);

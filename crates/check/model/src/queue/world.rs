@@ -19,6 +19,7 @@ use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
 use quorlock_core::name::LeaseId;
 use quorlock_core::node::{Incarnation, Record};
+use quorlock_core::quorum::Elector;
 use quorlock_core::request::Parting;
 use quorlock_core::rules::Rules;
 use quorlock_core::terms::Mode;
@@ -149,7 +150,9 @@ impl World {
                     let (machine, rng) = (&mut client.machine, &mut client.rng);
                     let steps = match message {
                         Message::Vote(attempt, outcome) => machine.take(attempt, node, outcome, now, rng),
-                        Message::Handoff(handoff) => machine.take_handoff(node, handoff, now, micros, rng),
+                        Message::Handoff(handoff) => {
+                            machine.take_handoff(node, Elector::at(node), handoff, now, micros, rng)
+                        }
                     };
                     self.perform(index, steps);
                 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use quorlock_core::node::roster::{Ballot, Change, ClusterId, Membership, Roster, RosterAnswer, RosterCommand};
+use quorlock_core::quorum::Quorum;
 use quorlock_core::roster::{Plan, Proposer};
-use quorlock_core::terms::Quorum;
 
 use super::client::QuarantineReading;
 use super::setup::{Flaw, MembershipChange};

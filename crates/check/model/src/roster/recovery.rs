@@ -19,8 +19,8 @@ impl World {
     fn recovers(&mut self, client: usize) -> bool {
         self.trace = None;
         // All clients disappear. A new client knows only its list.
-        for state in &mut self.clients {
-            *state = Shared::new(Client::new(0, 0, None));
+        for index in 0..self.clients.len() {
+            self.clients[index] = Shared::new(Client::new(&self.setup, index, None));
         }
         for _ in 0..=self.setup.time_steps_per_ttl {
             self.pass_time();

@@ -107,16 +107,18 @@ pub fn section(searched: &[ConfigurationResult], caught: &[MutantResult]) -> Str
 }
 
 const INTRODUCTION: &str = "\
-These searches run the rules about the roster, the list of the members that may vote: `node::roster` on every server, and `View` and
-`Proposer` of `core::roster` in every client. A *generation* is a version of the roster. It is *settled* when no earlier one can get a
-majority any more. The library does not use these rules yet.
+These searches run the rules about the roster, the list of the members that may vote: `node::roster` on every server, and in every
+client `View` and `Proposer` of `core::roster`, an `Acquire`, and then a `Hold`, which follow the client's roster while they live. A
+*generation* is a version of the roster. It is *settled* when no earlier one can get a majority any more. The library does not use these
+rules yet.
 
 The search checks in every state that at most one lease is valid, that fences grow, and that a generation has one roster. From every
 seventh state it lets all clients vanish, and a new client must be able to acquire the lock. Operators, restarts, requests for votes and
 steps of time are limited.
 
-Simplified: clients ask one server at a time instead of running `Acquire` and `Hold`; a request and its answer are one step; a client
-reads all servers that it reaches in one step; in most scenarios a proposer gets all promises in one step; time passes by `max_ttl` and a
-tenth, or by half of that. Settings do not change. A request that names an old epoch is not sent: the node would refuse it.
+Simplified: a request and its answer are one step; requests that would be refused are not sent, neither those that name an old epoch nor
+those to a server that has granted another client; clients neither wait in the queue nor release; a client reads all servers that it
+reaches in one step; in most scenarios a proposer gets all promises in one step; time passes by `max_ttl` and a tenth, or by half of that.
+Settings do not change.
 
 ";

@@ -6,8 +6,9 @@ use super::setups::{
     five_to_three, list_of_other_addresses, majority_behind_other_servers, majority_loses_memory,
     member_lost_behind_shared_address, one_to_three, second_server_loses_memory, server_replaced,
     server_replaced_while_holder_renews, server_replaced_with_half_time_steps, server_replaced_with_partial_reach,
-    server_restarts_empty, three_to_four, three_to_one, two_clients_found_cluster, two_lists_and_restart,
-    two_operators, two_operators_and_restart, two_operators_at_once, two_replacements, two_servers_behind_one_address,
+    server_restarts_empty, three_to_four, three_to_one, two_addresses_of_one_server, two_clients_found_cluster,
+    two_lists_and_restart, two_operators, two_operators_and_restart, two_operators_at_once, two_replacements,
+    two_servers_behind_one_address,
 };
 
 /// A search with all rules.
@@ -56,6 +57,7 @@ pub const CONFIGURATIONS: &[Configuration] = &[
     configuration("roster-lists", "two clients with different lists, a restart", two_lists_and_restart),
     configuration("roster-replace", "a server is replaced, and another client finishes that", server_replaced),
     configuration("roster-address", "two servers behind one address", two_servers_behind_one_address),
+    configuration("roster-positions", "two addresses of one server, a restart", two_addresses_of_one_server),
     configuration("roster-operators", "two operators replace two servers at once", two_operators_at_once),
     configuration("roster-loss", "a server restarts empty", server_restarts_empty),
     configuration(
@@ -163,7 +165,7 @@ pub const MUTANTS: &[Mutant] = &[
     .quick(),
     mutant(
         "roster-named",
-        "a vote counts only under the roster that the client believes",
+        "a vote counts only if its node has no newer roster than the client",
         "requests name no roster",
         Flaw::RequestsNameNoRoster,
         server_replaced_with_partial_reach,
@@ -204,9 +206,32 @@ pub const MUTANTS: &[Mutant] = &[
     mutant(
         "roster-leavers",
         "votes of members that left do not count",
-        "they count",
-        Flaw::VotesOfLeaversCount,
+        "they count for an acquire",
+        Flaw::LeaversCountInAttempt,
         server_replaced_with_partial_reach,
+    )
+    .quick(),
+    mutant(
+        "roster-leavers-renewed",
+        "votes of members that left do not count",
+        "they count for a lease",
+        Flaw::LeaversCountInHold,
+        server_replaced_while_holder_renews,
+    ),
+    mutant(
+        "roster-order",
+        "the votes of members that left are dropped before a vote under the new roster counts",
+        "they are dropped after it",
+        Flaw::CountedBeforeDropped,
+        server_replaced_with_partial_reach,
+    )
+    .quick(),
+    mutant(
+        "roster-positions",
+        "a member has one vote, even if several addresses lead to it",
+        "it has one at each address",
+        Flaw::PositionsCount,
+        two_addresses_of_one_server,
     )
     .quick(),
     mutant("roster-ballots", "a decision needs ballots", "there are no ballots", Flaw::NoBallots, two_operators),

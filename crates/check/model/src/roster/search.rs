@@ -9,7 +9,7 @@ use crate::search::{CounterExample, SearchResult, actions_to};
 use crate::world::Violation;
 
 /// A limit above the states of every search, so that a search ends even if a rule fails.
-const STATES_MAX: usize = 8_000_000;
+const STATES_MAX: usize = 16_000_000;
 /// The search checks recovery from every state whose key is a multiple of this number.
 const RECOVERY_CHECK_INTERVAL: u64 = 7;
 

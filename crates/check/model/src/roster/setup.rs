@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use quorlock_core::node::roster::{Member, MemberId, Roster, Settings};
+use quorlock_core::node::roster::{Member, Roster, Settings};
+use quorlock_core::quorum::MemberId;
 
 /// The ttl of every lease, and the cluster's maximum.
 pub(super) const TTL_MILLIS: u64 = 1_000;
@@ -36,8 +37,14 @@ pub enum Flaw {
     MajorityOfSeatsEnough,
     /// A proposal to every seat accepts any list that has the same number of servers.
     EverySeatOfAnyList,
-    /// Votes of members that left still count.
-    VotesOfLeaversCount,
+    /// Votes of members that left still count for an acquire.
+    LeaversCountInAttempt,
+    /// Votes of members that left still count for a lease.
+    LeaversCountInHold,
+    /// A member has a vote at each position of the list that leads to it.
+    PositionsCount,
+    /// A client that learns a roster counts a vote given under it before it drops the votes of leavers.
+    CountedBeforeDropped,
     /// Members promise and accept every proposal, and do not report what they accepted.
     NoBallots,
     /// A majority of a list founds a cluster.

@@ -74,6 +74,18 @@ pub(super) fn two_servers_behind_one_address() -> Setup {
     Setup { servers: 4, clients: vec![proposing(&[0, 1, 2], 1), other], budget: faults(0, 1, 4), ..base() }
 }
 
+/// Two addresses of a client's list lead to one server, and that server may lose its memory.
+pub(super) fn two_addresses_of_one_server() -> Setup {
+    let other = ClientSpec { list: vec![(0, 0), (1, 1), (2, 1)], ..proposing(&[], 1) };
+    Setup {
+        faulty_servers: vec![1],
+        clients: vec![proposing(&[0, 1, 2], 1), other],
+        budget: faults(1, 1, 4),
+        last_generation: 2,
+        ..base()
+    }
+}
+
 /// Two operators replace two servers at the same time.
 pub(super) fn two_operators() -> Setup {
     Setup {

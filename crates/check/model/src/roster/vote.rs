@@ -1,10 +1,14 @@
 //! A client reads the servers, asks for votes, and measures quarantines.
 
-use quorlock_core::node::roster::{MemberId, Membership, RosterCommand};
+use quorlock_core::acquire::Acquire;
+use quorlock_core::hold::{Hold, Step};
+use quorlock_core::node::roster::{Membership, RosterCommand};
+use quorlock_core::quorum::Elector;
 use quorlock_core::time::Moment;
-use quorlock_core::vote::Vote;
+use quorlock_core::vote::Outcome;
 
-use super::client::{CountedVote, QuarantineReading};
+use super::client::QuarantineReading;
+use super::electors::elector;
 use super::setup::Flaw;
 use super::world::World;
 use crate::world::Violation;
@@ -90,57 +94,88 @@ impl World {
         self.trace_client(client, || format!("claims that time has passed to n{}", server + 1));
     }
 
+    /// Sends the client's request to the server at this position, and takes the answer.
     pub(super) fn ask(&mut self, client: usize, position: usize) {
         let (Some(server), now, node_time) = (self.server_at(client, position), self.now(), self.node_time()) else {
             return;
         };
-        if self.member_of_counted_vote(client, server).is_none() {
-            return;
-        }
-        let Some(request) = self.clients[client].request(client) else { return };
+        let Some(elector) = self.counted_elector(client, position, server) else { return };
+        let steps = self.clients[client].start(position, now);
+        self.perform(client, steps);
+        let Some((round, request)) = self.clients[client].asked[position].take() else { return };
         let Some(epoch) = self.servers[server].epoch() else { return };
         let Some(answer) = self.servers[server].vote(&request, epoch, node_time) else { return };
         self.trace_client(client, || format!("asks n{}", server + 1));
-        let Vote::Grant { fence, .. } = answer.vote else { return };
-        let Some(member) = self.member_of_counted_vote(client, server) else { return };
-        self.clients[client].count(CountedVote { member, fence, sent: now });
-        self.evaluate(client);
+        let outcome = Outcome::Voted { vote: answer.vote, elector, sent: now };
+        let steps = self.clients[client].take(position, round, outcome, now);
+        self.perform(client, steps);
+        // Only without the rule, the state machine learns the roster after it has counted a vote.
+        self.change_roster(client);
     }
 
-    /// If the client has learned a new roster, drops the votes that do not count under this roster.
+    /// After the client has learned a roster, makes it known to the state machine.
     pub(super) fn apply_new_roster(&mut self, client: usize) {
-        let state = &self.clients[client];
-        if state.counted_generation != state.view.generation() {
-            let setup = self.setup.clone();
-            self.clients[client].drop_votes(&setup);
-            self.evaluate(client);
+        if !self.setup.has_flaw(Flaw::CountedBeforeDropped) {
+            self.change_roster(client);
         }
     }
 
-    /// Wins or extends the client's lease if the client has a majority, and checks a new fence.
-    fn evaluate(&mut self, client: usize) {
-        let (now, state) = (self.now(), &self.clients[client]);
-        let Some(majority) = state.view.majority().filter(|_| !state.votes.is_empty()) else { return };
-        let had = state.lease.map(|(fence, _)| fence);
-        self.clients[client].evaluate(majority, now);
-        if let Some((fence, _)) = self.clients[client].lease.filter(|(fence, _)| Some(*fence) != had) {
+    fn change_roster(&mut self, client: usize) {
+        let state = &self.clients[client];
+        if state.known_generation != state.view.generation() {
+            let (setup, now) = (self.setup.clone(), self.now());
+            let steps = self.clients[client].change_roster(&setup, now);
+            self.perform(client, steps);
+        }
+    }
+
+    /// Performs the steps of a client's state machine. Nothing is released: votes expire.
+    pub(super) fn perform(&mut self, client: usize, steps: Vec<Step>) {
+        for step in steps {
+            match step {
+                Step::Ask { nodes, round, request } => {
+                    for node in nodes.iter() {
+                        self.clients[client].asked[node] = Some((round, request.clone()));
+                    }
+                }
+                Step::Won { hold, .. } => self.win(client, hold),
+                Step::Defeated(_) | Step::Failed { .. } => self.clients[client].asked.fill(None),
+                Step::Lost(_) => {
+                    let state = &mut *self.clients[client];
+                    state.hold = None;
+                    state.asked.fill(None);
+                }
+                Step::Release { .. } | Step::Waits(_) | Step::Renewed { .. } => {}
+            }
+        }
+        let state = &self.clients[client];
+        if state.machine.as_ref().is_some_and(Acquire::is_finished) {
+            self.clients[client].machine = None;
+        }
+    }
+
+    fn win(&mut self, client: usize, hold: Hold) {
+        if let Some(fence) = hold.fence() {
             if fence <= self.highest_fence {
                 self.violation.get_or_insert(Violation::FenceOrder);
             }
             self.highest_fence = self.highest_fence.max(fence);
             self.trace_client(client, || format!("wins with fence {fence}"));
         }
+        let renews = self.setup.renews;
+        let state = &mut *self.clients[client];
+        (state.machine, state.hold) = (None, Some(hold));
+        if !renews {
+            state.asked.fill(None);
+        }
     }
 
-    /// The member for which the client counts this server's vote.
-    pub(super) fn member_of_counted_vote(&self, client: usize, server: usize) -> Option<MemberId> {
-        let (membership, view) = (self.servers[server].membership()?, &self.clients[client].view);
-        let member = membership.member?;
-        if self.setup.has_flaw(Flaw::RequestsNameNoRoster) {
-            return view.roster()?.member(member).map(|member| member.id);
-        }
-        let counts_all = self.setup.has_flaw(Flaw::VotesOfListsCount);
-        if counts_all { Some(member) } else { view.counts(membership) }
+    /// Who votes if the client asks this server; `None` if the vote would not count.
+    pub(super) fn counted_elector(&self, client: usize, position: usize, server: usize) -> Option<Elector> {
+        let state = &self.clients[client];
+        let membership = self.servers[server].membership()?;
+        let elector = elector(&self.setup, state, membership, (position, server))?;
+        state.electors()?.counts(elector).then_some(elector)
     }
 }
 

@@ -4,7 +4,6 @@ use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use quorlock_core::fence::Fence;
-use quorlock_core::name::LeaseId;
 use quorlock_core::node::NodeTime;
 use quorlock_core::node::roster::{Membership, Roster, RosterAnswer, RosterCommand};
 use quorlock_core::roster::View;
@@ -94,10 +93,10 @@ impl World {
                 world.servers[server].crash(setup, now);
             }
         }
-        for spec in &setup.clients {
+        for (index, spec) in setup.clients.iter().enumerate() {
             let own = spec.list.iter().map(|(_, server)| *server).collect::<Vec<_>>();
             let roster = if setup.has_flaw(Flaw::VotesOfListsCount) { setup.first_roster(&own) } else { first.clone() };
-            world.clients.push(Shared::new(Client::new(spec.membership_changes.len(), spec.proposals, roster)));
+            world.clients.push(Shared::new(Client::new(setup, index, roster)));
         }
         world
     }
@@ -164,7 +163,7 @@ impl World {
             let spec = &self.setup.clients[index];
             actions.push(Action::ReadServers(index));
             for (position, server) in self.positions(index) {
-                actions.extend(self.may_ask(index, server).then_some(Action::Ask(index, position)));
+                actions.extend(self.may_ask(index, position, server).then_some(Action::Ask(index, position)));
                 let proposer = client.proposer.as_deref();
                 let has_command = proposer.is_some_and(|proposer| proposer.command(position).is_some());
                 actions.extend(has_command.then_some(Action::Send(index, position)));
@@ -192,31 +191,15 @@ impl World {
         actions
     }
 
-    /// Whether a request of this client to this server could change anything.
-    fn may_ask(&self, client: usize, server: usize) -> bool {
-        let (spec, now) = (&self.setup.clients[client], self.now());
+    /// Whether the client asks the server at this position, and the answer could be a grant that counts.
+    fn may_ask(&self, client: usize, position: usize, server: usize) -> bool {
         let state = &self.clients[client];
-        let holds = state.holds(now);
-        if !spec.wants_lock
-            || self.budget_left.votes_requested == 0
-            || (holds && !self.setup.renews)
-            || self.member_of_counted_vote(client, server).is_none()
-        {
-            return false;
-        }
-        let Some(membership) = self.servers[server].membership().filter(|membership| membership.is_voting()) else {
-            return false;
-        };
-        let attempt = LeaseId::from_bits(client as u128 + 1);
-        if self.servers[server].record.vote.as_ref().is_some_and(|vote| vote.attempt != attempt) {
-            return false;
-        }
-        let vote = membership.member.and_then(|id| state.votes.iter().find(|vote| vote.member == id));
-        match vote {
-            Some(vote) if holds => vote.sent < now,
-            Some(vote) => vote.fence < state.fence() || vote.sent < now,
-            None => true,
-        }
+        let vote = self.servers[server].record.vote.as_ref();
+        self.setup.clients[client].wants_lock
+            && self.budget_left.votes_requested > 0
+            && vote.is_none_or(|vote| Some(vote.attempt) == state.attempt())
+            && state.has_request(&self.setup, position, self.now())
+            && self.counted_elector(client, position, server).is_some()
     }
 
     /// Carries out an event.
@@ -279,9 +262,10 @@ impl World {
                 server.record.remove_expired(node_time);
             }
         }
-        for client in &mut self.clients {
-            if !client.votes.is_empty() || client.lease.is_some() {
-                client.drop_expired(now);
+        for client in 0..self.clients.len() {
+            if self.clients[client].attempt().is_some() {
+                let steps = self.clients[client].pass_time(now);
+                self.perform(client, steps);
             }
         }
         self.trace_time();

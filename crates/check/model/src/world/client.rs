@@ -1,5 +1,6 @@
 //! One client: the core's state machines, and its links.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
@@ -7,9 +8,10 @@ use quorlock_core::backoff::Retry;
 use quorlock_core::fence::Fence;
 use quorlock_core::hold::Hold;
 use quorlock_core::name::{Channel, LeaseId};
+use quorlock_core::quorum::{Electors, Quorum};
 use quorlock_core::request::Parting;
 use quorlock_core::rng::Rng;
-use quorlock_core::terms::{Mode, Quorum, Renewals, Terms};
+use quorlock_core::terms::{Mode, Renewals, Terms};
 use quorlock_core::time::{Moment, Ttl};
 use quorlock_core::validity;
 
@@ -94,7 +96,7 @@ impl Client {
             lifetime: Duration::from_secs(60),
         });
         Terms {
-            quorum: quorum(setup, spec),
+            electors: Arc::new(Electors::all(quorum(setup, spec))),
             ttl: ttl(),
             drift: setup.drift().of(ttl()),
             min_validity: Duration::from_millis(1),

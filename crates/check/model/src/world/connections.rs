@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quorlock_core::delivery;
 use quorlock_core::name::Channel;
 use quorlock_core::node::NodeCommand;
+use quorlock_core::quorum::Elector;
 use quorlock_core::request::{Request, Waiter};
 use quorlock_core::vote::{Handoff, Outcome, Refusal, Silence, Vote};
 
@@ -95,7 +96,7 @@ impl World {
         }
         let has_wrong_epoch = vote == Vote::Refusal(Refusal::WrongEpoch);
         let sent = in_flight.sent;
-        self.handle_outcome(index, node, (attempt, round), Outcome::Voted { vote, sent });
+        self.handle_outcome(index, node, (attempt, round), Outcome::Voted { vote, elector: Elector::at(node), sent });
         if has_wrong_epoch {
             self.disconnect(index, node, true);
         }

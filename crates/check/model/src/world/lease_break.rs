@@ -59,7 +59,7 @@ impl World {
     /// hold a lease.
     pub(super) fn record_break(&mut self, server: usize, vote: &Vote) {
         let Vote::Broken { .. } = vote else { return };
-        let (now, majority) = (self.now, quorlock_core::terms::Quorum::majority_of(self.setup.servers));
+        let (now, majority) = (self.now, quorlock_core::quorum::Quorum::majority_of(self.setup.servers));
         if let Some(lease_break) =
             self.lease_break.as_mut().filter(|lease_break| !lease_break.servers.contains(&server))
         {

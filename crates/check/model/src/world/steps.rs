@@ -7,6 +7,7 @@ use quorlock_core::acquire::Acquire;
 use quorlock_core::hold::{Hold, Loss, Step};
 use quorlock_core::name::LeaseId;
 use quorlock_core::nodes::NodeSet;
+use quorlock_core::quorum::Elector;
 use quorlock_core::request::{Parting, Request};
 use quorlock_core::vote::{Handoff, Outcome, Silence, Vote};
 
@@ -102,7 +103,9 @@ impl World {
         let client = &mut *self.clients[index];
         let Some(machine) = &mut client.machine else { return };
         let steps = match handoff {
-            Some(handoff) => machine.take_handoff(node, handoff, now, clock_estimate, &mut client.rng),
+            Some(handoff) => {
+                machine.take_handoff(node, Elector::at(node), handoff, now, clock_estimate, &mut client.rng)
+            }
             None => machine.hint(node, now, clock_estimate),
         };
         self.perform(index, steps);
@@ -122,7 +125,7 @@ impl World {
         let (attempt, outcome) = self.counted_attempt_and_outcome(index, node, attempt_and_round, outcome);
         let client = &mut *self.clients[index];
         if let Some(detached) = client.detached_lease.as_mut().filter(|detached| detached.attempt == attempt) {
-            if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent }) = (round, &outcome) {
+            if let (1, Outcome::Voted { vote: Vote::Grant { .. }, sent, .. }) = (round, &outcome) {
                 // An obedient receiver stops at the end of the lease.
                 if now < detached.valid_until || setup.clients[index].repair_receiver != Some(Receiver::Obedient) {
                     detached.record_extension(&setup, &setup.clients[index], node, *sent);
@@ -157,7 +160,9 @@ impl World {
             _ => return (attempt, outcome),
         };
         match outcome {
-            Outcome::Voted { vote, sent } => (latest, Outcome::Voted { vote, sent: assumed_send_time.unwrap_or(sent) }),
+            Outcome::Voted { vote, elector, sent } => {
+                (latest, Outcome::Voted { vote, elector, sent: assumed_send_time.unwrap_or(sent) })
+            }
             silent @ Outcome::Silent(_) => (attempt, silent),
         }
     }

@@ -292,7 +292,8 @@ mod tests {
     use std::time::Duration;
 
     use quorlock_core::fence::Fence;
-    use quorlock_core::node::roster::{Change, ClusterId, Life, MemberId, Roster, RosterCommand, Settings};
+    use quorlock_core::node::roster::{Change, ClusterId, Life, Roster, RosterCommand, Settings};
+    use quorlock_core::quorum::MemberId;
     use quorlock_core::terms::Mode;
     use quorlock_core::time::Ttl;
 

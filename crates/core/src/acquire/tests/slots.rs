@@ -13,7 +13,7 @@ fn slot_terms(nodes: usize) -> Terms {
 
 fn grant_slot<const F: usize>(fence: u64, index: u32, free: [u32; F]) -> Outcome {
     let slot = Some(GrantedSlot { index, free: free.to_vec() });
-    Outcome::Voted { vote: Vote::Grant { fence: Fence::new(fence), slot }, sent: at(0) }
+    Outcome::Voted { vote: Vote::Grant { fence: Fence::new(fence), slot }, elector: Elector::at(0), sent: at(0) }
 }
 
 fn waiting_terms(nodes: usize) -> Terms {
@@ -58,7 +58,7 @@ fn grants_of_different_slots_do_not_form_a_majority() {
     assert_eq!(run.take_all(4, [grant_slot(7, 0, [1]), grant_slot(7, 1, [0])]), []);
     let won = expect_win(&run.take(4, 2, grant_slot(7, 1, [])));
     assert_eq!(
-        (won.terms().mode, won.acks),
+        (won.terms().mode, acks(&won)),
         (Mode::Slot { permits: PERMITS, slot: 1 }, send_times([None, Some(0), Some(0)]))
     );
 }
@@ -154,7 +154,7 @@ fn a_seal_asks_only_the_nodes_that_granted_the_winning_slot() {
     let steps = run.take(5, 2, grant_slot(9, 1, []));
     let won = expect_win(&steps);
     assert_eq!((won.fence(), was_sealed_late(&steps)), (Some(Fence::new(9)), true));
-    assert_eq!(won.acks, send_times([None, Some(0), Some(0), Some(0), None]));
+    assert_eq!(acks(&won), send_times([None, Some(0), Some(0), Some(0), None]));
 }
 
 #[test]

@@ -244,7 +244,7 @@ fn a_waiter_keeps_its_votes_if_no_lower_ticket_wants_the_lock() {
     );
     run.take(755, 0, late());
     assert_eq!(run.take(755, 0, grant(7, 754)), []);
-    assert!(expect_win(&run.take(756, 1, grant(7, 754))).acks[0] == Some(at(754)));
+    assert!(acks(&expect_win(&run.take(756, 1, grant(7, 754))))[0] == Some(at(754)));
 }
 
 #[test]

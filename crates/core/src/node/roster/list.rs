@@ -4,15 +4,11 @@ use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use crate::terms::{Quorum, QuorumError};
+use crate::quorum::{Electors, MemberId, Quorum, QuorumError};
 
 /// Identifies a cluster: random, given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterId(pub u128);
-
-/// Identifies one memory of one server: random. A server that loses its memory gets another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MemberId(pub u128);
 
 /// A member of a cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -200,6 +196,12 @@ impl Roster {
     /// Returns how many members must agree.
     pub fn majority(&self) -> usize {
         Quorum::majority_of(self.members.len())
+    }
+
+    /// Returns who may vote, for a client with a list of this many nodes.
+    pub fn electors(&self, nodes: usize) -> Electors {
+        let members = self.members.iter().map(|member| (member.id, member.since)).collect();
+        Electors::new(nodes, self.majority(), self.generation, members)
     }
 
     /// Returns whether these are exactly the addresses of the members.

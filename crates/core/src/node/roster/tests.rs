@@ -237,7 +237,7 @@ fn a_change_of_one_member_keeps_the_others_votes_and_a_larger_one_does_not() {
 #[test]
 fn impossible_changes_are_refused() {
     let to_two = Change { remove: [MemberId(1)].into(), ..Change::default() };
-    assert_eq!(first().successor(&to_two), Err(ChangeError::Number(crate::terms::QuorumError::Two)));
+    assert_eq!(first().successor(&to_two), Err(ChangeError::Number(crate::quorum::QuorumError::Two)));
     let stranger = Change { remove: [MemberId(9)].into(), ..Change::default() };
     assert_eq!(first().successor(&stranger), Err(ChangeError::NoMember(MemberId(9))));
     let twice = Change { add: [(MemberId(9), address(1))].into(), ..Change::default() };

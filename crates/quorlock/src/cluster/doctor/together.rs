@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorlock_core::fence::median;
 use quorlock_core::node::Constants;
-use quorlock_core::terms::Quorum;
+use quorlock_core::quorum::Quorum;
 
 use super::finding::Severity::{self, Error, Note, Warning};
 use super::finding::{Finding, Topic};

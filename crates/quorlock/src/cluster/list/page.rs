@@ -119,7 +119,7 @@ fn was_listed_before(inspection: &Inspection, at: &Position) -> bool {
 
 /// Returns an error if the search failed on so many nodes that the others may not have every held name.
 fn check_quorum(cluster: &Cluster, page: &ListPage, at: &Position) -> Result<(), ReadError> {
-    if at.failed.count_ones() as usize <= cluster.settings.quorum.spare() {
+    if cluster.settings.electors.has_majority_without(at.failed.count_ones() as usize) {
         return Ok(());
     }
     let silence = |node: usize, title: &str| {

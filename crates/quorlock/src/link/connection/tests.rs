@@ -3,9 +3,9 @@ use std::sync::Mutex;
 use quorlock_core::fence::Fence;
 use quorlock_core::name::{Channel, LeaseId, Name};
 use quorlock_core::node::{Epoch, Identity, Trust};
+use quorlock_core::quorum::Quorum;
 use quorlock_core::request::Request;
 use quorlock_core::rules::Rules;
-use quorlock_core::terms::Quorum;
 use quorlock_core::time::Ttl;
 
 use super::*;

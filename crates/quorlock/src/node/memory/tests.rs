@@ -1,10 +1,9 @@
 use std::time::Duration;
 
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::node::roster::{
-    ClusterId, Life as MemoryLife, MemberId, Roster, RosterAnswer, RosterCommand, Settings,
-};
+use quorlock_core::node::roster::{ClusterId, Life as MemoryLife, Roster, RosterAnswer, RosterCommand, Settings};
 use quorlock_core::node::{Constants, NodeCommand};
+use quorlock_core::quorum::MemberId;
 use quorlock_core::request::Request;
 use quorlock_core::vote::Refusal;
 use quorlock_testkit::eventually_async;

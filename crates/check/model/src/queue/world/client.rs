@@ -1,6 +1,7 @@
 //! A client: its state machine, and its messages in flight to and from each node.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quorlock_core::acquire::Acquire;
@@ -8,10 +9,11 @@ use quorlock_core::backoff::Retry;
 use quorlock_core::hold::{Hold, Step};
 use quorlock_core::name::{Channel, LeaseId};
 use quorlock_core::nodes::NodeSet;
+use quorlock_core::quorum::{Electors, Quorum};
 use quorlock_core::request::{Parting, Request};
 use quorlock_core::rng::{Rng, Seeded};
 use quorlock_core::rules::Rules;
-use quorlock_core::terms::{Mode, Quorum, Renewals, Terms};
+use quorlock_core::terms::{Mode, Renewals, Terms};
 use quorlock_core::time::{Drift, Moment, Ttl};
 use quorlock_core::vote::{Handoff, Outcome};
 
@@ -70,7 +72,7 @@ impl Client {
         let quorum = Quorum::new(nodes).expect("a number of nodes that can decide");
         let ttl = Ttl::new(TTL, TTL).expect("a ttl within its bounds");
         let terms = Terms {
-            quorum,
+            electors: Arc::new(Electors::all(quorum)),
             ttl,
             drift: Drift::default().of(ttl),
             min_validity: TTL / 2,

@@ -3,6 +3,7 @@
 use quorlock_core::fence::Fence;
 use quorlock_core::name::Channel;
 use quorlock_core::node::{Constants, Epoch, Identity, Incarnation, NodeTime, QueuedWaiter, apply};
+use quorlock_core::quorum::Elector;
 use quorlock_core::request::{Parting, Request};
 use quorlock_core::terms::Mode;
 use quorlock_core::vote::{Outcome, Vote};
@@ -89,7 +90,7 @@ impl World {
             }
         }
         if request.may_grant() {
-            let outcome = Outcome::Voted { vote: answer.vote, sent };
+            let outcome = Outcome::Voted { vote: answer.vote, elector: Elector::at(node), sent };
             self.clients[index].links[node].replies.push_back(Message::Vote(request.attempt(), outcome));
         }
     }

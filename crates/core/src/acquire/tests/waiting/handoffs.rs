@@ -13,7 +13,7 @@ impl Run {
     fn take_handoff_to(&mut self, now_ms: u64, node: usize, attempt: LeaseId, fence: u64) -> Vec<Step> {
         let clock = i64::try_from(CLOCK + now_ms * 1_000).unwrap();
         let handoff = Handoff { attempt: Digest::of(attempt), fence: Fence::new(fence) };
-        let steps = self.acquire.take_handoff(node, handoff, at(now_ms), Some(clock), &mut self.rng);
+        let steps = self.acquire.take_handoff(node, Elector::at(node), handoff, at(now_ms), Some(clock), &mut self.rng);
         self.track_attempt(steps)
     }
 }
@@ -21,7 +21,7 @@ impl Run {
 /// Returns a refusal of a request that was sent at this many milliseconds.
 fn refusal_of_request_at(sent_ms: u64) -> Outcome {
     match held_in(9, BEHIND_VOTER) {
-        Outcome::Voted { vote, .. } => Outcome::Voted { vote, sent: at(sent_ms) },
+        Outcome::Voted { vote, elector, .. } => Outcome::Voted { vote, elector, sent: at(sent_ms) },
         silent @ Outcome::Silent(_) => silent,
     }
 }
@@ -44,7 +44,7 @@ fn validity_after_a_handoff_counts_from_the_refused_request() {
     }
     run.take_handoff(300, 2, 10);
     let won = expect_win(&run.take_handoff(301, 0, 10));
-    assert_eq!(won.acks, [Some(at(10)), None, Some(at(30))]);
+    assert_eq!(acks(&won), [Some(at(10)), None, Some(at(30))]);
 }
 
 #[test]

@@ -136,6 +136,6 @@ fn validity_after_a_wait_counts_from_the_granted_request() {
     run.hint(released_at, 1);
     run.take(released_at + 4, 0, grant(50, released_at));
     let won = expect_win(&run.take(released_at + 4, 1, grant(50, released_at)));
-    assert_eq!(won.acks, send_times([Some(released_at), Some(released_at), None]));
+    assert_eq!(acks(&won), send_times([Some(released_at), Some(released_at), None]));
     assert_eq!(won.valid_until(), at(released_at + ttl - 102), "the whole ttl less drift");
 }

@@ -4,7 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use quorlock_core::name::{LeaseId, Name};
-use quorlock_core::node::roster::{self, MemberId, RosterCommand};
+use quorlock_core::node::roster::{self, RosterCommand};
+use quorlock_core::quorum::MemberId;
 use quorlock_core::time::Ttl;
 use quorlock_core::vote::{HeldBy, QUEUE_LISTED_MAX, Report, Waiting};
 

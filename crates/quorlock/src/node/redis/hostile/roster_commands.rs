@@ -10,10 +10,11 @@ use proptest::sample::select;
 use proptest::test_runner::{Config, TestCaseResult, TestRunner};
 use quorlock_core::name::{Channel, hex_digits};
 use quorlock_core::node::roster::{
-    Ballot, Change, ClusterId, Electorate, Life, MemberId, Membership, Promise, Proposal, Roster, RosterCommand,
-    Settings, apply_roster,
+    Ballot, Change, ClusterId, Electorate, Life, Membership, Promise, Proposal, Roster, RosterCommand, Settings,
+    apply_roster,
 };
 use quorlock_core::node::{Identity, NodeTime};
+use quorlock_core::quorum::MemberId;
 use quorlock_testkit::RedisServer;
 use tokio::runtime::Runtime;
 
