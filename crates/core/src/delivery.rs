@@ -114,7 +114,7 @@ pub struct Delivery<T> {
     is_moving: bool,
     /// The last round of each lease whose renewal is in the queue.
     renewals: BTreeMap<LeaseId, u32>,
-    /// Attempts with a request that may still arrive from a closed connection.
+    /// Attempts with a request that may still arrive at the node from a connection that has ended.
     strays: BTreeSet<LeaseId>,
 }
 
@@ -135,9 +135,9 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Queues a request. `round` is the number of a renewal, and 0 for other requests. The reply returns the round and
-    /// the sender's context. If a renewal of the same lease is already in the queue, that renewal gets the number of
-    /// the new round instead, so that renewals do not pile up for a slow node.
+    /// Queues a request. `round` is the number of a renewal, and 0 for other requests. [`replied`](Self::replied) returns
+    /// the round and the sender's context. If a renewal of the same lease is already in the queue, that renewal gets the
+    /// number of the new round, and no second one is queued: renewals do not pile up for a slow node.
     pub fn ask(&mut self, request: Arc<Request>, round: u32, context: T) {
         if round == 0 || self.renewals.insert(request.attempt(), round).is_none() {
             self.queue.push_back(Item::Ask { request, round, context, is_resent: false });
@@ -334,7 +334,7 @@ impl<T> Owed<T> {
     }
 }
 
-/// Omits times and serial numbers: two states that behave alike until a release expires get the same hash.
+/// Omits times and serial numbers: two deliveries that behave alike until a release expires have the same hash.
 impl<T: Hash> Hash for Delivery<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut owed: Vec<&Owed<T>> = self.owed.values().collect();
