@@ -135,9 +135,9 @@ impl<T: Clone> Delivery<T> {
         }
     }
 
-    /// Queues a request. `round` is the number of a renewal, and 0 for other requests. [`replied`](Self::replied) returns
-    /// the round and the sender's context. If a renewal of the same lease is already in the queue, that renewal gets the
-    /// number of the new round, and no second one is queued: renewals do not pile up for a slow node.
+    /// Queues a request. `round` is the number of a renewal, and 0 for other requests. [`replied`](Self::replied) later
+    /// returns the round and the sender's context. If a renewal of the same lease is already in the queue, that renewal
+    /// gets the number of the new round, and no second one is queued: renewals do not pile up for a slow node.
     pub fn ask(&mut self, request: Arc<Request>, round: u32, context: T) {
         if round == 0 || self.renewals.insert(request.attempt(), round).is_none() {
             self.queue.push_back(Item::Ask { request, round, context, is_resent: false });

@@ -25,8 +25,8 @@ pub fn until(asked: Moment, ttl: Ttl, drift: Duration) -> Moment {
     (asked + ttl.duration()).before(drift)
 }
 
-/// Returns the latest moment that is not after the moments of a majority, for one moment per node. Example: 5 ms for the
-/// moments 1, 5 and 9 ms and a majority of 2. Returns `None` if there are fewer than `majority` moments.
+/// Returns the latest moment that is not after the moments of a majority, for one moment per node. Example: 5 ms for
+/// the moments 1, 5 and 9 ms and a majority of 2. Returns `None` if there are fewer than `majority` moments.
 pub fn mth_largest(moments: impl IntoIterator<Item = Moment>, majority: usize) -> Option<Moment> {
     let (mut array, count) = gather(moments, Moment::from_nanos(0));
     let moments = &mut array[..count];

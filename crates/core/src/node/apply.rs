@@ -265,7 +265,7 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         None => bid.fence,
     };
     if !can_renew && record.has_vote(bid.attempt) {
-        // This node granted the attempt another slot than the majority. Replace that entry by one for the majority's slot.
+        // This node granted the attempt another slot than the majority did. Replace that entry.
         remove_vote(record, bid.attempt);
     }
     let entry_fence = record.entry(bid.attempt).map_or(bid.fence, |entry| entry.fence);

@@ -56,8 +56,8 @@ impl Record {
         }
     }
 
-    /// Stores a waiter's request, so that a handoff can grant it. After `None`, the waiter gets no handoff until it asks
-    /// again.
+    /// Stores a waiter's request, so that a handoff can grant it. After `None`, the waiter gets no handoff until the
+    /// waiter asks again.
     pub(super) fn keep_request(&mut self, ticket: Ticket, request: Option<(Epoch, Request)>) {
         if let Some(queued) = self.queue.iter_mut().find(|queued| queued.waiter.ticket == ticket) {
             queued.request = request;

@@ -222,8 +222,8 @@ impl Incarnation {
     }
 }
 
-/// Completes `next` as the incarnation that follows `known`, the current one. The quarantine is long enough for every lease with the old
-/// or the new constants. The node may vote at once if `trust` permits it.
+/// Completes `next` as the incarnation that follows `known`, the current one. The quarantine is long enough for every
+/// lease with the old or the new constants. The node may vote at once if `trust` permits it.
 fn successor(
     known: Option<&Incarnation>,
     next: Incarnation,

@@ -65,7 +65,7 @@ fn tickets(clients: usize) -> impl Strategy<Value = Vec<u64>> {
     Just((1..=clients as u64).collect::<Vec<_>>()).prop_shuffle()
 }
 
-/// Applies the actions to a node and to the model, and compares the two after each action. `checks_hints` must be `false`
+/// Applies the actions to a node and to the model, and compares both after each action. `checks_hints` must be `false`
 /// for modes whose hints are not exact: a hint may be missing, or its waiter may be refused.
 fn compare_with_model(modes: &[Mode], tickets: Vec<u64>, actions: Vec<TimedAction>, checks_hints: bool) {
     let mut model = Model::new(modes, tickets);

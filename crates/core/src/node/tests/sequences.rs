@@ -149,7 +149,8 @@ proptest! {
             let wall_micros = (life_millis * 1_000).saturating_add_signed(clock_error);
             let stored_fence = node.fence();
             let tombstones = &node.record.tombstones;
-            observer.broken_attempts.retain(|attempt| tombstones.get(attempt).is_some_and(|until_ms| *until_ms >= life_millis));
+            let has_tombstone = |attempt: &LeaseId| tombstones.get(attempt).is_some_and(|until| *until >= life_millis);
+            observer.broken_attempts.retain(has_tombstone);
             let request = request(client, action, wall_micros, stored_fence.unwrap_or_default());
             let now = NodeTime { wall_micros, life_millis };
             let Answer { vote, .. } = answer(&node.life, &mut node.record, &request, EPOCH, now);
