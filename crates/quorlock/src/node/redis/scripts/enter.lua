@@ -1,5 +1,5 @@
--- Votes for an attempt that can hold the lock together with other attempts, or renews its vote. Like acquire.lua, but each
--- attempt that holds the lock has an entry in `holds`.
+-- Votes for an attempt that can hold the lock together with other attempts, or renews the vote of such an attempt. Like
+-- acquire.lua, but each attempt that holds the lock has an entry in `holds`.
 -- KEYS  as in acquire.lua, for a writer   8 the owner's tombstone for this name, if there is an owner
 -- ARGV  1 to 8 as in acquire.lua   9 owner, or the first slot to try   10 'r' (reentrant), 's' (shared) or 'k' (slots)
 --       11 number of slots; for a reader, 1 if an owner that already reads may enter again with the same fence
@@ -17,7 +17,9 @@ if not sound then return redis.error_reply('ERR not a way to hold a lock') end
 --#refuse
 --#entries
 local known = kind and redis.call('HMGET', holds, 'held_mode', attempt) or {}
+-- Whether the stored entries belong to an earlier vote, or no vote exists that has entries.
 local void = not kind or known[1] ~= vote
+-- The attempt's entry: its last millisecond, its owner or slot, and its fence.
 local ends, mine, its
 if not void and known[2] then ends, mine, its = string.match(known[2], '^(%d+) (%w+) (%d+)$') end
 ends = tonumber(ends)
@@ -25,7 +27,7 @@ local own = ends and ends >= millis
 -- The attempt has one slot on this node, but a majority granted another slot: move the attempt to that slot.
 local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
 if moves then own = false end
--- The fence of an owner that already reads. Only a re-entering read has to search all entries for this fence.
+-- The highest fence of the owner's entries, if the owner already reads. Search the entries only if one has this owner.
 local again
 if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's' and permits == 1)
   and string.find(table.concat(redis.call('HGETALL', holds), ' '), whose, 1, true) then
@@ -35,6 +37,7 @@ if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's'
   if again and mode == 'r' then return {-8, now} end
 end
 local reentry = again or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
+-- Whether each attempt that holds the lock has its own fence.
 local among = mode ~= 'r'
 -- Another client may have held the lock since the owner did. No entry may reuse the fence of that client.
 local passed = verb ~= 'acquire' and mode == 'r' and not vote and fence and by ~= attempt
@@ -97,7 +100,7 @@ if verb == 'acquire' then its = given elseif not own then its = asked end
 
 if moves then
   taken[tonumber(mine)] = nil
-  if not take_back(KEYS[2], attempt, ends) then vote, kind, void = false, nil, true end
+  if not remove_entry(KEYS[2], attempt, ends) then vote, kind, void = false, nil, true end
 end
 local free = {}
 if mode == 'k' then

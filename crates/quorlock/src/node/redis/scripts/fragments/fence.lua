@@ -1,5 +1,6 @@
--- Computes the fence of a grant. Needs `own` (the attempt has the vote), `reentry` (its owner has another entry), `among`
--- (several holders, each with its own fence) and `passed` (another client may have held the lock since the owner did).
+-- Computes the fence of a grant. Needs `own` (the attempt has the vote), `reentry` (the owner has another entry),
+-- `among` (each attempt that holds the lock has its own fence) and `passed` (another client may have held the lock
+-- since the owner did).
 local asked, skew = string.match(ARGV[3], '^%d+$'), ARGV[5]
 local lasts = string.match(ARGV[4], '^%d+$')
 -- Reject numbers that would not be read back as written ('1e15', 'nan').
