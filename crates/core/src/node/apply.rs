@@ -314,23 +314,24 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
     fence > clock.max(stored)
 }
 
-/// Stores the vote and grants it with `fence`. `entry` is the fence of the entry, for modes that have entries (one per
-/// holder). `is_continued` says whether the vote existed before, for this attempt or another entry of its owner.
+/// Stores the vote and grants it with `fence`. `entry_fence` is the fence of the entry, for modes that have entries
+/// (one per holder). `is_continued` says whether the vote existed before, for this attempt or another entry of its
+/// owner.
 fn grant(
     life: &Incarnation,
     record: &mut Record,
     bid: &Bid<'_>,
-    (fence, entry): (Fence, Fence),
+    (fence, entry_fence): (Fence, Fence),
     is_continued: bool,
     now: NodeTime,
 ) -> Vote {
-    let slot = store_vote(record, bid, entry, now);
+    let slot = store_vote(record, bid, entry_fence, now);
     let by = record.vote.as_ref().map_or(bid.attempt, |vote| vote.attempt);
-    let continued = record.fence.as_ref().filter(|note| is_continued && note.by == by);
+    let continued_note = record.fence.as_ref().filter(|note| is_continued && note.by == by);
     record.fence = Some(FenceNote {
         fence: fence.max(record.stored_fence()),
         by,
-        since_micros: continued.map_or(now.wall_micros, |note| note.since_micros),
+        since_micros: continued_note.map_or(now.wall_micros, |note| note.since_micros),
         ticket: bid.waiter.map(|waiter| waiter.ticket),
         holder: bid.holder.into(),
         until: now.life_millis.saturating_add(retention_millis(&life.constants)),
@@ -339,23 +340,23 @@ fn grant(
 }
 
 /// Stores the vote and, for modes that have entries, the entry. Never shortens a vote or an entry.
-fn store_vote(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Option<GrantedSlot> {
+fn store_vote(record: &mut Record, bid: &Bid<'_>, entry_fence: Fence, now: NodeTime) -> Option<GrantedSlot> {
     let mut until = now.life_millis.saturating_add(bid.ttl.as_millis());
-    let mut granted = None;
+    let mut granted_slot = None;
     if !matches!(bid.mode, Mode::Exclusive { .. }) {
         let previous = record.entry(bid.attempt).cloned();
         if let Mode::Slot { permits, slot } = bid.mode {
             let own = previous.as_ref().and_then(|entry| entry.slot);
             let mut free = record.free_slots(permits, slot);
             let index = own.or_else(|| free.next()).unwrap_or(0);
-            granted = Some(GrantedSlot { index, free: free.take(FREE_LISTED_MAX).collect() });
+            granted_slot = Some(GrantedSlot { index, free: free.take(FREE_LISTED_MAX).collect() });
         }
         record.entries.retain(|entry| entry.attempt != bid.attempt);
         record.entries.push(Entry {
             attempt: bid.attempt,
             owner: bid.mode.owner(),
-            slot: granted.as_ref().map(|slot| slot.index),
-            fence,
+            slot: granted_slot.as_ref().map(|slot| slot.index),
+            fence: entry_fence,
             until: previous.map_or(until, |entry| entry.until.max(until)),
         });
     }
@@ -366,7 +367,7 @@ fn store_vote(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -
         held_mode: current.map_or(HeldMode::of(bid.mode), |vote| vote.held_mode),
         until: current.map_or(until, |vote| vote.until.max(until)),
     });
-    granted
+    granted_slot
 }
 
 fn store_plain_vote(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTime) -> Vote {

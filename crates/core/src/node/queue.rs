@@ -11,9 +11,9 @@ impl Record {
     /// Counts the waiters with a lower ticket that block this request. If the request has no ticket, counts all waiters
     /// that block the request.
     pub(super) fn count_blocking(&self, mode: Mode, ticket: Option<Ticket>) -> usize {
-        let lower = |queued: &&QueuedWaiter| ticket.is_none_or(|ticket| queued.waiter.ticket < ticket);
+        let is_lower = |queued: &&QueuedWaiter| ticket.is_none_or(|ticket| queued.waiter.ticket < ticket);
         let blocks = |queued: &&QueuedWaiter| !(mode.is_shared() && queued.waiter.shared);
-        self.queue.iter().filter(lower).filter(blocks).count()
+        self.queue.iter().filter(is_lower).filter(blocks).count()
     }
 
     /// Adds a waiter to the queue, or keeps its position for another [`ENTRY_LEASE`]. Returns the position.

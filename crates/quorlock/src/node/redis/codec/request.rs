@@ -202,7 +202,7 @@ pub(in crate::node::redis) fn write_request(
     let sha = |script| ServerKind::of(key).sha(script);
     match &*message.request {
         Request::Acquire { .. } | Request::Renew { .. } => {
-            write_acquire_or_renewal(message, epoch_text, constants, commands)
+            write_acquire_or_renewal(message, epoch_text, constants, commands);
         }
         Request::Release { attempt, tombstone, parting } => {
             commands.script(sha(Script::Release), 5).word(&key.text);

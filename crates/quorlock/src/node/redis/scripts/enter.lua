@@ -16,27 +16,29 @@ if not sound then return redis.error_reply('ERR not a way to hold a lock') end
 --#queue
 --#refuse
 --#entries
-local known = kind and redis.call('HMGET', holds, 'held_mode', attempt) or {}
+local fields = kind and redis.call('HMGET', holds, 'held_mode', attempt) or {}
 -- Whether the stored entries belong to an earlier vote, or no vote exists that has entries.
-local void = not kind or known[1] ~= vote
+local is_void = not kind or fields[1] ~= vote
 -- The attempt's entry: its last millisecond, its owner or slot, and its fence.
-local ends, mine, its
-if not void and known[2] then ends, mine, its = string.match(known[2], '^(%d+) (%w+) (%d+)$') end
-ends = tonumber(ends)
-local own = ends and ends >= millis
+local entry_end, owner_or_slot, entry_fence
+if not is_void and fields[2] then
+  entry_end, owner_or_slot, entry_fence = string.match(fields[2], '^(%d+) (%w+) (%d+)$')
+end
+entry_end = tonumber(entry_end)
+local own = entry_end and entry_end >= millis
 -- The attempt has one slot on this node, but a majority granted another slot: move the attempt to that slot.
-local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
+local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(owner_or_slot) ~= tonumber(whose)
 if moves then own = false end
 -- The highest fence of the owner's entries, if the owner already reads. Search the entries only if one has this owner.
-local again
+local owner_fence
 if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's' and permits == 1)
   and string.find(table.concat(redis.call('HGETALL', holds), ' '), whose, 1, true) then
   for _, entry in ipairs(read_entries()) do
-    if entry[3] == whose then again = math.max(again or 0, entry[4]) end
+    if entry[3] == whose then owner_fence = math.max(owner_fence or 0, entry[4]) end
   end
-  if again and mode == 'r' then return {-8, now} end
+  if owner_fence and mode == 'r' then return {-8, now} end
 end
-local reentry = again or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
+local reentry = owner_fence or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
 -- Whether each attempt that holds the lock has its own fence.
 local among = mode ~= 'r'
 -- Another client may have held the lock since the owner did. No entry may reuse the fence of that client.
@@ -52,11 +54,11 @@ if mode == 'k' and kind == 'k' then
 end
 
 -- Returns the next free slot in search order, or nil after all slots were tried.
-local looked = 0
+local tried = 0
 local function next_free()
-  while looked < permits do
-    local slot = (whose + looked) % permits
-    looked = looked + 1
+  while tried < permits do
+    local slot = (whose + tried) % permits
+    tried = tried + 1
     if not taken[slot] then return slot end
   end
 end
@@ -93,28 +95,28 @@ local stored = fence
 --#fence
 -- The fence to return (`given`), and the highest one to store (`fence`).
 local given = fence
-if again and stored then
-  given, fence = again, math.max(again, stored)
+if owner_fence and stored then
+  given, fence = owner_fence, math.max(owner_fence, stored)
 end
-if verb == 'acquire' then its = given elseif not own then its = asked end
+if verb == 'acquire' then entry_fence = given elseif not own then entry_fence = asked end
 
 if moves then
-  taken[tonumber(mine)] = nil
-  if not remove_entry(KEYS[2], attempt, ends) then vote, kind, void = false, nil, true end
+  taken[tonumber(owner_or_slot)] = nil
+  if not remove_entry(KEYS[2], attempt, entry_end) then vote, kind, is_void = false, nil, true end
 end
 local free = {}
 if mode == 'k' then
-  mine = own and mine or next_free() or 0
+  owner_or_slot = own and owner_or_slot or next_free() or 0
   while #free < FREE_LISTED_MAX do
     local slot = next_free()
     if not slot then break end
     free[#free + 1] = slot
   end
 else
-  mine = whose
+  owner_or_slot = whose
 end
 local till = millis + ARGV[4]
-if own then till = math.max(till, ends) end
+if own then till = math.max(till, entry_end) end
 if not vote then
   signed = attempt
   vote = mode .. ' ' .. attempt
@@ -124,8 +126,9 @@ end
 local since = (own or reentry) and by == signed and began
 -- Write the vote last: if the server runs out of memory in between, no vote may exist without its fence and entry.
 --#write_fence
-if void then redis.call('DEL', holds) end
-redis.call('HSET', holds, 'held_mode', vote, attempt, string.format('%.0f', till) .. ' ' .. mine .. ' ' .. string.format('%.0f', its))
+if is_void then redis.call('DEL', holds) end
+redis.call('HSET', holds, 'held_mode', vote, attempt,
+  string.format('%.0f', till) .. ' ' .. owner_or_slot .. ' ' .. string.format('%.0f', entry_fence))
 if not kind then
   if not redis.call('SET', KEYS[2], vote, 'NX', 'PXAT', till) then
     redis.call('DEL', holds)
@@ -140,7 +143,7 @@ else
   -- Never shorten a vote.
   local last = millis + redis.call('PTTL', KEYS[2])
   if till > last then redis.call('PEXPIREAT', KEYS[2], till) end
-  if till > last or void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
+  if till > last or is_void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
 end
 if verb == 'acquire' and waiter ~= '' then redis.call('ZREM', queue, waiter) end
 -- The next waiter may be able to enter too: send it a hint.
@@ -149,5 +152,5 @@ if verb == 'acquire' and not own and not reentry then
   local wanted
   --#hint
 end
-if mode == 'k' then return {1, now, given, tonumber(mine), free} end
+if mode == 'k' then return {1, now, given, tonumber(owner_or_slot), free} end
 return {1, now, given}

@@ -68,7 +68,7 @@ impl Bundles {
 
 const NO_POSITIONS: Vec<usize> = Vec::new();
 
-/// Returns the positions of the bundled_releases_and_acquires releases, acquires and renewals.
+/// Returns the positions of the bundled releases, acquires and renewals.
 fn all_bundled(messages: &[Message]) -> [Vec<usize>; 3] {
     let bundles = Bundles::of(messages);
     BundleKind::ALL.map(|kind| (0..messages.len()).filter(|at| bundles.kind(*at) == Some(kind)).collect())
