@@ -39,13 +39,13 @@ async fn collect_facts(origin: &Origin, deadline: Duration, plan: &Plan, probe: 
         checked(value)?;
     }
     let facts = probe.redis.get_or_insert_default();
-    probe.first = examination.readings(facts).await?;
-    if let Some(Ok(info)) = facts.accepted("INFO", None, examination.ask("INFO", &[]).await?).map(info_text) {
+    probe.first = examination.read_clock(facts).await?;
+    if let Some(Ok(info)) = facts.accept("INFO", None, examination.ask("INFO", &[]).await?).map(info_text) {
         facts.info = info;
     }
     for setting in SETTINGS {
         let answer = examination.ask("CONFIG", &["GET", setting]).await?;
-        if let Some(Value::Map(pair)) = facts.accepted("CONFIG GET", None, answer)
+        if let Some(Value::Map(pair)) = facts.accept("CONFIG GET", None, answer)
             && let [name, value] = pair.as_slice()
             && name.as_str() == Some(setting)
             && let Some(value) = value.as_str()
@@ -60,14 +60,14 @@ async fn collect_facts(origin: &Origin, deadline: Duration, plan: &Plan, probe: 
     probe.identity = identity(&facts.info).ok();
     for script in ServerKind::Server.scripts().iter().chain([&*PROBE]) {
         let answer = examination.ask("SCRIPT", &["LOAD", &script.source]).await?;
-        if facts.accepted("SCRIPT LOAD", None, answer).is_none() {
+        if facts.accept("SCRIPT LOAD", None, answer).is_none() {
             return Ok(());
         }
     }
     codec::script_call(ServerKind::Server, &NodeCommand::Look, &mut examination.commands);
-    let answer = examination.answer().await?;
+    let answer = examination.send_one().await?;
     let keys = format!("the node's own keys {} and {}", ServerKind::Server.epoch_key(), ServerKind::Server.meta_key());
-    if let Some(answer) = facts.accepted("EVALSHA", Some(keys), answer) {
+    if let Some(answer) = facts.accept("EVALSHA", Some(keys), answer) {
         probe.standing = Some(codec::standing(&answer)?);
     }
     if let Some(key) = plan.key.as_ref().filter(|_| facts.is_master()) {
@@ -75,7 +75,7 @@ async fn collect_facts(origin: &Origin, deadline: Duration, plan: &Plan, probe: 
     }
     if !plan.watch.is_zero() {
         tokio::time::sleep(plan.watch).await;
-        probe.last = examination.readings(&mut RedisFacts::default()).await?;
+        probe.last = examination.read_clock(&mut RedisFacts::default()).await?;
     }
     examination.try_subscriptions(facts).await
 }
@@ -88,30 +88,33 @@ struct Examination {
 }
 
 impl Examination {
+    /// Sends this command, and returns its reply.
     async fn ask(&mut self, command: &str, words: &[&str]) -> Result<Value, Trouble> {
         self.commands.command(command).words(words);
-        self.answer().await
+        self.send_one().await
     }
 
-    /// Sends one command.
-    async fn answer(&mut self) -> Result<Value, Trouble> {
+    /// Sends one command, and returns its reply.
+    async fn send_one(&mut self) -> Result<Value, Trouble> {
         self.send().await?.pop().ok_or_else(|| malformed("a command"))
     }
 
+    /// Sends the commands, and returns their replies.
     async fn send(&mut self) -> Result<Vec<Value>, Trouble> {
         let values = within(STEP_DEADLINE, self.connection.ask(&mut self.commands)).await?;
         self.commands.clear();
         Ok(values)
     }
 
-    async fn readings(&mut self, facts: &mut RedisFacts) -> Result<Vec<Reading>, Trouble> {
+    /// Reads the server's clock several times. Records a refusal in `facts`.
+    async fn read_clock(&mut self, facts: &mut RedisFacts) -> Result<Vec<Reading>, Trouble> {
         let mut readings = Vec::new();
         for _ in 0..READINGS {
             let sent = clock::now();
             let answer = self.ask("TIME", &[]).await?;
             let heard = clock::now();
             let Some(at_micros) = codec::time_micros(&answer) else {
-                facts.accepted("TIME", None, answer);
+                facts.accept("TIME", None, answer);
                 break;
             };
             readings.push(Reading { sent, heard, at_micros });
@@ -138,8 +141,7 @@ impl Examination {
         ];
         for (key, pattern) in keys {
             let answer = self.ask("EVALSHA", &[&PROBE.sha, "1", &key, &channel]).await?;
-            if let Some(Value::Array(refusals)) = facts.accepted("EVALSHA", Some(format!("keys of {pattern}")), answer)
-            {
+            if let Some(Value::Array(refusals)) = facts.accept("EVALSHA", Some(format!("keys of {pattern}")), answer) {
                 for pair in refusals.chunks(2) {
                     let [Value::Text(command), Value::Text(why)] = pair else { continue };
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -153,11 +155,11 @@ impl Examination {
     /// Tries to subscribe. This must be the last step: afterwards pushes may arrive between replies.
     async fn try_subscriptions(&mut self, facts: &mut RedisFacts) -> Result<(), Trouble> {
         hints::write_tracking(ServerKind::Server, &mut self.commands);
-        let answer = self.answer().await?;
-        facts.accepted("CLIENT TRACKING", None, answer);
+        let answer = self.send_one().await?;
+        facts.accept("CLIENT TRACKING", None, answer);
         for channel in [hint_channel(Channel(entropy::bits())), BROKEN_CHANNEL.to_owned()] {
             let answer = self.ask("SUBSCRIBE", &[&channel]).await?;
-            facts.accepted("SUBSCRIBE", Some(channel), answer);
+            facts.accept("SUBSCRIBE", Some(channel), answer);
         }
         Ok(())
     }
@@ -165,7 +167,7 @@ impl Examination {
 
 impl RedisFacts {
     /// Returns the answer, unless it is a refusal. Records a refusal and returns `None`.
-    fn accepted(&mut self, command: &str, on: Option<String>, answer: Value) -> Option<Value> {
+    fn accept(&mut self, command: &str, on: Option<String>, answer: Value) -> Option<Value> {
         let Value::Error(error) = answer else { return Some(answer) };
         self.record(Objection { command: command.into(), on, why: describe(&error) });
         None

@@ -19,6 +19,7 @@ fn own_process() -> String {
 }
 
 impl TestFile {
+    /// Opens a session whose leases these processes keep alive. With `None`, its rows list no processes.
     fn client(&self, channel: u128, processes: Option<&str>) -> TestListener {
         self.listener_with(Channel(channel), Processes::fake(REALM, processes))
     }
