@@ -57,8 +57,8 @@ pub fn propose(node_micros: Option<i64>, seen: Fence) -> Fence {
 /// Returns the lowest fence to which a majority of unequal grants can be raised. Example: for the fences 5, 7 and 900
 /// and a majority of 2, this is 7, because the node that granted 5 can raise its fence to 7.
 ///
-/// While a majority votes for one attempt, any fence that the majority grants is above all earlier fences. The lowest
-/// one is not the fence of a node whose clock is far ahead of the other clocks.
+/// While a majority votes for one attempt, any fence that the majority grants is above all earlier fences. So the
+/// lowest fence is enough, and it is not that of a node whose clock is far ahead of the other clocks.
 pub fn seal_at(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
     let (mut array, count) = gather(granted, Fence::default());
     let granted = &mut array[..count];

@@ -144,8 +144,8 @@ fn waiter(mode: Mode, ticket: u64) -> Waiter {
     Waiter { ticket: Ticket { at: ticket, id: 7 }, channel: Channel(ticket.into()), shared: mode.is_shared() }
 }
 
-/// Returns the waiter with this ticket, who wants an exclusive lock.
-fn exclusive_waiter(ticket: u64) -> Waiter {
+/// Returns the waiter with this ticket, who wants a lock that is not shared.
+fn waiter_with_ticket(ticket: u64) -> Waiter {
     waiter(Mode::EXCLUSIVE, ticket)
 }
 

@@ -11,7 +11,7 @@ fn repaired_nodes(run: &Run, now_ms: u64) -> Vec<usize> {
 }
 
 #[test]
-fn a_detached_lease_is_repaired_on_the_nodes_without_its_vote_while_it_is_valid() {
+fn a_valid_detached_lease_is_repaired_on_the_nodes_without_its_vote() {
     let mut run = Run::new(terms(5), [Some(0), Some(0), Some(0), None, None]);
     assert!(run.hold.detach(at(10)));
     assert_eq!(repaired_nodes(&run, 10), [3, 4]);

@@ -57,7 +57,7 @@ fn a_break_in_mode_now_frees_the_vote_and_gives_the_first_waiter_a_hint() {
     let mut node = Node::with_vote();
     node.ask(T, &acquire_queued(Mode::EXCLUSIVE, B, 10));
     let answer = node.answer(T, &break_now(CLOCK));
-    assert_eq!((answer.vote, answer.hint), (broken(A, 0), Some(exclusive_waiter(10))));
+    assert_eq!((answer.vote, answer.hint), (broken(A, 0), Some(waiter_with_ticket(10))));
     assert_eq!(node.vote(), None);
     assert_eq!(node.ask(T, &acquire_queued(Mode::EXCLUSIVE, B, 10)), granted(CLOCK + 1));
 }

@@ -64,7 +64,7 @@ fn a_waiter_that_yielded_must_ask_again() {
     let mut node = Node::with_waiters(&[(B, 10)]);
     // B has a vote on another node, and yields on all nodes.
     node.ask(T, &yield_vote(B, waiter(X, 10)));
-    assert_eq!(node.answer(T, &release(A)).hint, Some(exclusive_waiter(10)), "B gets a hint");
+    assert_eq!(node.answer(T, &release(A)).hint, Some(waiter_with_ticket(10)), "B gets a hint");
     assert_eq!(node.vote(), None);
     let mut node = Node::with_waiters(&[(B, 10), (C, 20)]);
     node.handoff_after(T, &release(A));

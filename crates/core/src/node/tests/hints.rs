@@ -31,14 +31,14 @@ impl Node {
 #[test]
 fn a_release_gives_the_first_waiter_one_hint() {
     let mut node = Node::with_vote().with_queue(&[(X, 20), (X, 10)]);
-    assert_eq!(node.hint_after(&release(A)), Some(exclusive_waiter(10)));
+    assert_eq!(node.hint_after(&release(A)), Some(waiter_with_ticket(10)));
     assert_eq!(node.hint_after(&release(A)), None, "the release is repeated");
     assert_eq!(Node::with_vote().hint_after(&release(A)), None, "nobody waits");
     let mut node = Node::with_vote().with_queue(&[(X, 10)]);
     assert_eq!(node.hint_after(&release(B)), None, "B had no vote");
     assert_eq!(
         node.hint_after(&release_with_tombstone(A, 500)),
-        Some(exclusive_waiter(10)),
+        Some(waiter_with_ticket(10)),
         "the release leaves a tombstone"
     );
 }
@@ -59,7 +59,7 @@ fn the_release_of_the_last_reentrant_entry_gives_a_hint() {
         Node::with_entries(&[(reentrant(OWNER), A), (reentrant(OWNER), B)]).with_queue(&[(reentrant(OTHER_OWNER), 10)]);
     assert_eq!(node.hint_after(&release(A)), None);
     assert_eq!(node.hint_after(&release(A)), None, "the release is repeated, and B still has an entry");
-    assert_eq!(node.hint_after(&release(B)), Some(exclusive_waiter(10)));
+    assert_eq!(node.hint_after(&release(B)), Some(waiter_with_ticket(10)));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn a_writer_gets_a_hint_when_the_last_reader_has_left() {
     let mut node =
         Node::with_entries(&[(reader(OWNER), A), (reader(OWNER), B)]).with_queue(&[(X, 10), (reader(OWNER), 20)]);
     assert_eq!(node.hint_after(&release(A)), None);
-    assert_eq!(node.hint_after(&release(B)), Some(exclusive_waiter(10)));
+    assert_eq!(node.hint_after(&release(B)), Some(waiter_with_ticket(10)));
 }
 
 #[test]
@@ -85,10 +85,10 @@ fn the_grant_to_one_reader_gives_a_hint_to_the_next_reader() {
 fn hints_follow_while_slots_are_free() {
     let slot_of_2 = slot(2, 0);
     let mut node = Node::with_vote().with_queue(&[(slot_of_2, 10), (slot_of_2, 20), (slot_of_2, 30)]);
-    assert_eq!(node.hint_after(&release(A)), Some(exclusive_waiter(10)));
-    assert_eq!(node.hint_after(&acquire_queued(slot_of_2, B, 10)), Some(exclusive_waiter(20)));
+    assert_eq!(node.hint_after(&release(A)), Some(waiter_with_ticket(10)));
+    assert_eq!(node.hint_after(&acquire_queued(slot_of_2, B, 10)), Some(waiter_with_ticket(20)));
     assert_eq!(node.hint_after(&acquire_queued(slot_of_2, C, 20)), None, "both slots are taken");
-    assert_eq!(node.hint_after(&release(B)), Some(exclusive_waiter(30)));
+    assert_eq!(node.hint_after(&release(B)), Some(waiter_with_ticket(30)));
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn a_yield_gives_a_hint_to_the_waiter_with_the_lower_ticket() {
     let mut node = Node::new();
     node.grant(T, &acquire_queued(X, A, 20));
     let mut node = node.with_queue(&[(X, 10), (X, 30)]);
-    assert_eq!(node.hint_after(&yield_vote(A, waiter(X, 20))), Some(exclusive_waiter(10)));
+    assert_eq!(node.hint_after(&yield_vote(A, waiter(X, 20))), Some(waiter_with_ticket(10)));
     assert_eq!(node.hint_after(&yield_vote(A, waiter(X, 20))), None, "the yield is repeated");
     assert_eq!(node.queue(), [10, 20, 30]);
 }
@@ -127,7 +127,7 @@ fn a_waiter_that_yields_gives_no_hint_to_itself_or_to_higher_tickets() {
 fn when_the_first_waiter_leaves_the_next_one_gets_a_hint() {
     let mut node = Node::new().with_queue(&[(X, 10), (X, 20), (X, 30)]);
     assert_eq!(node.hint_after(&leave(B, waiter(X, 20))), None, "ticket 20 was not the first");
-    assert_eq!(node.hint_after(&leave(B, waiter(X, 10))), Some(exclusive_waiter(30)));
+    assert_eq!(node.hint_after(&leave(B, waiter(X, 10))), Some(waiter_with_ticket(30)));
     assert_eq!(node.hint_after(&leave(B, waiter(X, 10))), None, "ticket 10 has left already");
     let mut held_node = Node::with_vote().with_queue(&[(X, 10), (X, 20)]);
     assert_eq!(held_node.hint_after(&leave(B, waiter(X, 10))), None, "the lock is not free");
@@ -146,7 +146,7 @@ fn a_holder_that_leaves_gives_up_its_queue_position_too() {
     let mut node = node.with_queue(&[(X, 10), (X, 20)]);
     assert_eq!(
         node.hint_after(&leave(A, waiter(X, 10))),
-        Some(exclusive_waiter(20)),
+        Some(waiter_with_ticket(20)),
         "the next waiter gets the hint, not the holder"
     );
     assert_eq!(node.queue(), [20]);
@@ -170,7 +170,7 @@ fn a_waiter_whose_queue_position_expired_gets_no_hint() {
     node.ask(T + 1, &acquire_queued(X, B, 20));
     assert_eq!(
         node.answer(T + 5_001, &release(A)).hint,
-        Some(exclusive_waiter(20)),
+        Some(waiter_with_ticket(20)),
         "ticket 10 has not asked again in time"
     );
 }

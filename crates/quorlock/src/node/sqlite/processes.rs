@@ -1,9 +1,9 @@
 //! Lists the processes that keep a client's stored rows alive, and detects whether the processes of such a list are
 //! dead.
 //!
-//! A process is identified by its id and start time. Both have a meaning only within one *realm*: one boot, one pid
-//! namespace and one time namespace. If the death of a process cannot be proved, the process counts as alive, and its
-//! rows stay until their ttl ends.
+//! A process is identified by its id and its start time, which have a meaning only within one *realm*: one boot, one
+//! pid namespace and one time namespace. If the death of a process cannot be proved, the process counts as alive, and
+//! its rows stay until their ttl ends.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -20,8 +20,9 @@ use crate::platform::sync::Mutex;
 pub(crate) struct Processes {
     /// The realm of this process; `None` if `/proc` is missing or shows another pid namespace.
     realm: Option<String>,
-    /// The list that is stored with each of this client's rows: the realm, and then each process. `None` if there are
-    /// no processes, or if it will be impossible to prove that all of them are dead. Clones share the list.
+    /// The list that is stored with each of this client's rows: the realm, and then each process with its start time.
+    /// Example: `REALM 17@90 -23@95` for the process 17 and the process group 23. `None` if there are no processes, or if
+    /// it will be impossible to prove that all of them are dead. Clones share the list.
     list: Arc<Mutex<Option<String>>>,
 }
 
@@ -39,8 +40,8 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Adds a process, or the process group of a process. The process or group then keeps alive every vote that this
-    /// client gets or renews from now on.
+    /// Adds a process, or the process group of a process. From now on, this process or group keeps alive every vote
+    /// that this client gets or renews.
     ///
     /// # Errors
     /// Returns the id of a process that does not exist.

@@ -80,12 +80,13 @@ if verb == 'acquire' then
     if kind == 'k' and mode == 'k' and tonumber(detail) ~= permits then return {-7, now, tonumber(detail)} end
     local open = not vote or kind == mode and (kind == 's' or kind == 'k' and count < permits)
     drop_lapsed()
-    local before, room = count_before(), mode == 'k' and permits - count or 1
-    if not open or count_ahead(before, mode == 's') >= room then return refuse(not open, mode == 's') end
+    local before, free_count = count_before(), mode == 'k' and permits - count or 1
+    if not open or count_ahead(before, mode == 's') >= free_count then return refuse(not open, mode == 's') end
   end
 elseif not own then
-  local same = kind == mode and (kind == 's' or kind == 'r' and detail == whose or kind == 'k' and detail == ARGV[11])
-  if vote and not (same and (kind ~= 'k' or tonumber(whose) < permits and not taken[tonumber(whose)])) then
+  local can_join = kind == mode
+    and (kind == 's' or kind == 'r' and detail == whose or kind == 'k' and detail == ARGV[11])
+  if vote and not (can_join and (kind ~= 'k' or tonumber(whose) < permits and not taken[tonumber(whose)])) then
     drop_lapsed()
     return held(0, redis.call('ZCARD', queue), 0)
   end

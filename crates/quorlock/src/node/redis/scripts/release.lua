@@ -50,15 +50,17 @@ if kind then
   room = kind == 'k' and #read_entries() < tonumber(detail)
 end
 
+-- `is_told`: whether the first waiter gets a hint. `keeps`: whether a waiter that yields keeps its position. `wanted`:
+-- the stored request of the first waiter, if there is one.
 local is_told = code == 1
 local keeps, wanted = is_told and yields, nil
 if keeps or first[1] and (is_told or parting == 'leave') then
   local at, waiter = string.sub(ARGV[1], 7, 22), string.sub(ARGV[1], 24)
   --#queue
   --#wanted
-  local is_there = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
+  local is_current = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
   -- If the first waiter has not expired, there is no need to examine the other waiters.
-  if keeps or not is_there and tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
+  if keeps or not is_current and tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
     wanted = nil
     drop_lapsed()
     if keeps then keep_position() end
