@@ -21,8 +21,8 @@ pub(crate) struct Processes {
     /// The realm of this process; `None` if `/proc` is missing or shows another pid namespace.
     realm: Option<String>,
     /// The list that is stored with each of this client's rows: the realm, and then each process with its start time.
-    /// Example: `REALM 17@90 -23@95` for the process 17 and the process group 23. `None` if there are no processes, or if
-    /// it will be impossible to prove that all of them are dead. Clones share the list.
+    /// Example: `REALM 17@90 -23@95` for the process 17 and the process group 23. `None` if there are no processes, or
+    /// if it will be impossible to prove that all of them are dead. Clones share the list.
     list: Arc<Mutex<Option<String>>>,
 }
 
