@@ -11,7 +11,7 @@ pub const DELAY_MIN: Duration = Duration::from_millis(1);
 /// The delays and the number of attempts of an acquire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Retry {
-    /// The shortest delay: a few round trips, so that the client that won has finished its round.
+    /// The shortest delay: a few round trips, so that a competing client that won has finished its round.
     pub min: Duration,
     /// The longest delay.
     pub max: Duration,
@@ -65,18 +65,18 @@ impl Schedule {
     /// Returns the moment of the next attempt after one failed at `now`, or `None` to give up.
     ///
     /// Each delay is random, between the shortest one and a bound that doubles up to the longest one. A delay that
-    /// would pass the latest start ends there, so that the client asks once more before it gives up.
+    /// would pass the latest start ends at the latest start, so that the client asks once more before it gives up.
     pub fn next(&mut self, now: Moment, rng: &mut dyn Rng) -> Option<Moment> {
         if !self.count() {
             return None;
         }
-        if self.latest_start.is_some_and(|end| now >= end) {
+        if self.latest_start.is_some_and(|latest| now >= latest) {
             return None;
         }
         let min = self.retry.min.max(DELAY_MIN);
         self.delay_bound = self.delay_bound.max(min).saturating_mul(2).min(self.retry.max).max(min);
         let at = now + rng.between(min, self.delay_bound);
-        Some(self.latest_start.map_or(at, |end| at.min(end)))
+        Some(self.latest_start.map_or(at, |latest| at.min(latest)))
     }
 }
 

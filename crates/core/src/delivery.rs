@@ -46,7 +46,7 @@ pub struct Release<T> {
 }
 
 #[derive(Clone, Debug)]
-struct Owed<T> {
+struct OwedRelease<T> {
     release: Release<T>,
     /// The moment after which everything that the release would free has expired.
     expires_at: Moment,
@@ -103,18 +103,18 @@ pub struct Delivery<T> {
     /// The batches in flight, oldest first: the node answers in this order.
     in_flight: VecDeque<Vec<Item<T>>>,
     /// The owed releases, unordered. Their serial numbers give the order.
-    owed: HashMap<LeaseId, Owed<T>>,
+    owed: HashMap<LeaseId, OwedRelease<T>>,
     /// The number of releases so far.
     serial: u64,
-    /// Releases that were answered with an error.
-    failed: Vec<LeaseId>,
+    /// Releases that the node answered with an error.
+    failed_releases: Vec<LeaseId>,
     /// Requests whose names have moved to another server. The next connection sends them once more.
-    moved: Vec<Item<T>>,
+    moved_requests: Vec<Item<T>>,
     /// Whether the node reported a move on the current connection.
     is_moving: bool,
     /// The last round of each lease whose renewal is in the queue.
     renewals: BTreeMap<LeaseId, u32>,
-    /// Attempts with a request that may still arrive from a closed connection.
+    /// Attempts with a request that may still arrive at the node from a connection that has ended.
     strays: BTreeSet<LeaseId>,
 }
 
@@ -127,17 +127,17 @@ impl<T: Clone> Delivery<T> {
             in_flight: VecDeque::new(),
             owed: HashMap::new(),
             serial: 0,
-            failed: Vec::new(),
-            moved: Vec::new(),
+            failed_releases: Vec::new(),
+            moved_requests: Vec::new(),
             is_moving: false,
             renewals: BTreeMap::new(),
             strays: BTreeSet::new(),
         }
     }
 
-    /// Queues a request. `round` is the number of a renewal, and 0 for other requests. The reply returns the round and
-    /// the sender's context. If a renewal of the same lease is already in the queue, that renewal gets the number of
-    /// the new round instead, so that renewals do not pile up for a slow node.
+    /// Queues a request. `round` is the number of a renewal, and 0 for other requests. [`replied`](Self::replied) later
+    /// returns the round and the sender's context. If a renewal of the same lease is already in the queue, that renewal
+    /// gets the number of the new round, and no second one is queued: renewals do not pile up for a slow node.
     pub fn ask(&mut self, request: Arc<Request>, round: u32, context: T) {
         if round == 0 || self.renewals.insert(request.attempt(), round).is_none() {
             self.queue.push_back(Item::Ask { request, round, context, is_resent: false });
@@ -148,9 +148,9 @@ impl<T: Clone> Delivery<T> {
     pub fn release(&mut self, release: Release<T>, now: Moment) {
         let (attempt, expires_at) = (release.attempt, now + (release.ttl.duration() * 2).max(ENTRY_LEASE) + OWED_SLACK);
         self.serial += 1;
-        self.owed.insert(attempt, Owed { release, expires_at, serial: self.serial, is_resent: false });
+        self.owed.insert(attempt, OwedRelease { release, expires_at, serial: self.serial, is_resent: false });
         // Drop the moved requests of this attempt: the node could acknowledge the release before they are sent again.
-        self.moved.retain(|item| !item.creates_vote_of(attempt));
+        self.moved_requests.retain(|item| !item.creates_vote_of(attempt));
         if self.rules.hold(Rule::ReleaseInOrder) {
             self.queue.push_back(Item::Release(attempt));
         } else {
@@ -199,7 +199,7 @@ impl<T: Clone> Delivery<T> {
         match (item, reply) {
             (Item::Ask { request, round, context, is_resent: false }, Reply::Moved(_)) if !self.is_over(&request) => {
                 self.is_moving = true;
-                self.moved.push(Item::Ask { request, round, context, is_resent: true });
+                self.moved_requests.push(Item::Ask { request, round, context, is_resent: true });
                 None
             }
             (Item::Release(attempt), Reply::Voted { .. }) => {
@@ -207,7 +207,7 @@ impl<T: Clone> Delivery<T> {
                 self.owed.remove(&attempt).map(|owed| (attempt, 0, owed.release.context))
             }
             (Item::Release(attempt), Reply::Failed(_) | Reply::Moved(_)) => {
-                self.failed.push(attempt);
+                self.failed_releases.push(attempt);
                 None
             }
             (item, _) => item.completion(),
@@ -221,7 +221,7 @@ impl<T: Clone> Delivery<T> {
         owed.sort_unstable();
         self.queue = owed.into_iter().map(|(_, attempt)| Item::Release(attempt)).collect();
         if may_vote {
-            self.queue.extend(self.moved.drain(..));
+            self.queue.extend(self.moved_requests.drain(..));
         }
     }
 
@@ -246,16 +246,16 @@ impl<T: Clone> Delivery<T> {
                 completions.push((request.attempt(), self.latest_round(&request, round), context));
             }
         }
-        self.failed.clear();
+        self.failed_releases.clear();
         if !core::mem::take(&mut self.is_moving) {
-            completions.extend(self.moved.drain(..).filter_map(Item::completion));
+            completions.extend(self.moved_requests.drain(..).filter_map(Item::completion));
         }
         completions
     }
 
     /// Queues again the releases that the node answered with an error.
     pub fn retry_failed(&mut self) {
-        self.queue.extend(self.failed.drain(..).map(Item::Release));
+        self.queue.extend(self.failed_releases.drain(..).map(Item::Release));
     }
 
     /// Removes expired releases. An expired release stays owed until the client closes if a request of its attempt may
@@ -316,7 +316,7 @@ impl<T> Item<T> {
     }
 }
 
-impl<T> Owed<T> {
+impl<T> OwedRelease<T> {
     fn request(&self, rules: Rules, is_stray: bool) -> Request {
         let Release { attempt, ttl, parting, is_foreign, .. } = self.release;
         if self.release.is_plain {
@@ -334,15 +334,15 @@ impl<T> Owed<T> {
     }
 }
 
-/// Omits times and serial numbers: two states that behave alike until a release expires get the same hash.
+/// Omits times and serial numbers: two deliveries that behave alike until a release expires have the same hash.
 impl<T: Hash> Hash for Delivery<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let mut owed: Vec<&Owed<T>> = self.owed.values().collect();
+        let mut owed: Vec<&OwedRelease<T>> = self.owed.values().collect();
         owed.sort_unstable_by_key(|owed| owed.serial);
-        for Owed { release, is_resent, .. } in owed {
+        for OwedRelease { release, is_resent, .. } in owed {
             (release.attempt, release.parting, release.is_foreign, &release.context, is_resent).hash(state);
         }
-        (&self.queue, &self.in_flight, &self.failed, &self.moved, self.is_moving).hash(state);
+        (&self.queue, &self.in_flight, &self.failed_releases, &self.moved_requests, self.is_moving).hash(state);
         (&self.renewals, &self.strays).hash(state);
     }
 }

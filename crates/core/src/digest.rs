@@ -13,7 +13,7 @@ pub struct Digest(u64);
 impl Digest {
     /// Returns the digest of a signature. Breaking a vote does not change its digest.
     pub fn of(signature: LeaseId) -> Self {
-        Self::of_broken(signature).unwrap_or_else(|| {
+        Self::from_broken_signature(signature).unwrap_or_else(|| {
             let sha = sha1_smol::Sha1::from(signature.reveal()).digest().bytes();
             Self(sha[..8].iter().fold(0, |bits, byte| bits << 8 | u64::from(*byte)))
         })
@@ -26,7 +26,7 @@ impl Digest {
 
     /// Returns the digest in a signature made by [`broken_signature`](Self::broken_signature); `None` for any
     /// other signature.
-    pub(crate) fn of_broken(signature: LeaseId) -> Option<Self> {
+    pub(crate) fn from_broken_signature(signature: LeaseId) -> Option<Self> {
         let digits = signature.reveal();
         digits.strip_suffix(Self::NOBODY).and_then(Self::parse)
     }

@@ -39,8 +39,8 @@ impl fmt::Display for Fence {
 
 /// Returns the median of the nodes' clocks; for an even number of clocks, the lower of the middle two.
 pub fn median(readings: impl IntoIterator<Item = i64>) -> Option<i64> {
-    let (mut of_nodes, count) = gather(readings, 0);
-    let readings = &mut of_nodes[..count];
+    let (mut array, count) = gather(readings, 0);
+    let readings = &mut array[..count];
     readings.sort_unstable();
     let middle = readings.len().checked_sub(1)? / 2;
     Some(readings[middle])
@@ -54,24 +54,24 @@ pub fn propose(node_micros: Option<i64>, seen: Fence) -> Fence {
     Fence::new(clock).max(if seen == Fence::default() { seen } else { seen.next() })
 }
 
-/// Returns the lowest fence to which a majority of unequal grants can be raised: the m-th smallest, where m is
-/// `majority`.
+/// Returns the lowest fence to which a majority of unequal grants can be raised. Example: for the fences 5, 7 and 900
+/// and a majority of 2, this is 7, because the node that granted 5 can raise its fence to 7.
 ///
-/// While a majority votes for one attempt, any fence that the majority grants is above all earlier fences. The lowest
-/// possible fence ignores a node that is far ahead of the others.
+/// While a majority votes for one attempt, any fence that the majority grants is above all earlier fences. So the
+/// lowest fence is enough, and it is not that of a node whose clock is far ahead of the other clocks.
 pub fn seal_at(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
-    let (mut of_nodes, count) = gather(granted, Fence::default());
-    let granted = &mut of_nodes[..count];
+    let (mut array, count) = gather(granted, Fence::default());
+    let granted = &mut array[..count];
     granted.sort_unstable();
     granted.get(majority.checked_sub(1)?).copied()
 }
 
 /// Returns the fence that a majority has granted, if there is one.
 pub fn sealed(granted: impl IntoIterator<Item = Fence>, majority: usize) -> Option<Fence> {
-    let (mut of_nodes, count) = gather(granted, Fence::default());
-    let granted = &mut of_nodes[..count];
+    let (mut array, count) = gather(granted, Fence::default());
+    let granted = &mut array[..count];
     granted.sort_unstable();
-    granted.windows(majority.max(1)).find(|run| run.first() == run.last()).map(|run| run[0])
+    granted.windows(majority.max(1)).find(|grants| grants.first() == grants.last()).map(|grants| grants[0])
 }
 
 #[cfg(test)]

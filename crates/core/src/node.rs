@@ -1,7 +1,7 @@
 //! The server side: how a node handles a request.
 //!
 //! In-memory and SQLite nodes run this code. The Lua scripts for Redis mirror this code line by line. A test sends the
-//! same requests at the same times to this code and to the scripts.
+//! same requests at the same times to this code and to the scripts, and compares the answers.
 
 mod answer;
 mod apply;

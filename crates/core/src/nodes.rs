@@ -6,13 +6,13 @@ use core::fmt;
 pub const NODES_MAX: usize = 31;
 
 /// Collects one value per node into an array, to avoid an allocation. Returns the array and the number of values.
-pub(crate) fn gather<T: Copy>(values: impl IntoIterator<Item = T>, blank: T) -> ([T; NODES_MAX], usize) {
-    let (mut of_nodes, mut count) = ([blank; NODES_MAX], 0);
-    for (element, value) in of_nodes.iter_mut().zip(values) {
+pub(crate) fn gather<T: Copy>(values: impl IntoIterator<Item = T>, filler: T) -> ([T; NODES_MAX], usize) {
+    let (mut array, mut count) = ([filler; NODES_MAX], 0);
+    for (element, value) in array.iter_mut().zip(values) {
         *element = value;
         count += 1;
     }
-    (of_nodes, count)
+    (array, count)
 }
 
 /// A set of nodes, by their positions in the configuration.

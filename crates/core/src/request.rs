@@ -11,8 +11,8 @@ use crate::name::{Channel, LeaseId, OwnerId};
 use crate::terms::Mode;
 use crate::time::Ttl;
 
-/// How long a node keeps a waiter in the queue after the waiter's last request. A dead waiter is removed after this
-/// time.
+/// How long a node keeps a waiter in the queue after the waiter's last request. So a waiter whose process died leaves
+/// the queue after this time.
 pub const ENTRY_LEASE: Duration = Duration::from_secs(5);
 /// The longest time between a waiter's requests, even without a hint: well within [`ENTRY_LEASE`].
 pub const POLL_MAX: Duration = Duration::from_secs(1);
@@ -107,7 +107,7 @@ pub enum Request {
 }
 
 impl Request {
-    /// Returns the attempt of the request, or an id that no attempt has if the request belongs to none.
+    /// Returns the attempt of the request; for a request that belongs to no attempt, the id 0, which no attempt has.
     pub fn attempt(&self) -> LeaseId {
         match self {
             Self::Acquire { attempt, .. }

@@ -15,9 +15,9 @@ pub trait Rng {
     /// Returns a uniformly random duration in `low..=high`.
     fn between(&mut self, low: Duration, high: Duration) -> Duration {
         let span = high.saturating_sub(low).as_nanos().min(u128::from(u64::MAX - 1)) as u64;
-        // The high half of a 128-bit product is uniform enough for jitter and needs no loop.
-        let share = ((u128::from(self.bits()) * (u128::from(span) + 1)) >> 64) as u64;
-        low + Duration::from_nanos(share)
+        // The high half of a 128-bit product is uniform enough for jitter. An exactly uniform number would need a loop.
+        let offset = ((u128::from(self.bits()) * (u128::from(span) + 1)) >> 64) as u64;
+        low + Duration::from_nanos(offset)
     }
 }
 
@@ -52,9 +52,9 @@ impl Seeded {
         self.below(len as u64) as usize
     }
 
-    /// Returns `true` with a probability of `share` percent.
-    pub fn percent(&mut self, share: u64) -> bool {
-        self.below(100) < share
+    /// Returns `true` with this probability, in percent.
+    pub fn percent(&mut self, probability: u64) -> bool {
+        self.below(100) < probability
     }
 
     /// Returns one of the choices.

@@ -1,6 +1,6 @@
-//! The rules of the protocol. All are in force, except in tests that show what a rule is for.
+//! The rules of the protocol. All rules are in force, except in tests that show what goes wrong without one of them.
 
-/// A rule of the protocol. A test can switch a rule off, to make sure that the check of the rule then fails.
+/// A rule of the protocol. A test can switch one rule off, to show that the checks notice when the rule is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Rule {
     /// A node that lost its memory does not vote before `max_ttl` has passed.
@@ -54,7 +54,7 @@ impl Rule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Rules {
     #[cfg(feature = "mutants")]
-    without: Option<Rule>,
+    missing: Option<Rule>,
 }
 
 impl Rules {
@@ -62,7 +62,7 @@ impl Rules {
     #[inline]
     pub fn hold(self, rule: Rule) -> bool {
         #[cfg(feature = "mutants")]
-        return self.without != Some(rule);
+        return self.missing != Some(rule);
         #[cfg(not(feature = "mutants"))]
         {
             let _ = rule;
@@ -70,9 +70,9 @@ impl Rules {
         }
     }
 
-    /// Returns all rules except one: a mutant, for tests only.
+    /// Returns all rules except this one, for tests only.
     #[cfg(feature = "mutants")]
     pub fn without(rule: Rule) -> Self {
-        Self { without: Some(rule) }
+        Self { missing: Some(rule) }
     }
 }

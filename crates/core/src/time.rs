@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-/// The shortest ttl. With less, drift and network delay would leave no validity.
+/// The shortest ttl. A shorter one would leave no validity after drift and network delay.
 pub const TTL_MIN: Duration = Duration::from_millis(100);
 /// The longest ttl that any cluster may allow.
 pub const TTL_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -11,7 +11,7 @@ pub const TTL_DEFAULT: Duration = Duration::from_secs(30);
 
 /// A point in time on this process's own clock, which keeps running while the machine is suspended.
 ///
-/// A moment has no meaning in other processes. It is never sent; messages contain durations instead.
+/// A moment has no meaning in other processes. Messages contain durations, never moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Moment(u64);
 
@@ -103,7 +103,7 @@ pub struct Drift {
 impl Drift {
     /// 10 % and 2 ms: sufficient even while an NTP daemon slews a node's clock at its usual limit of 8.3 %.
     pub const SLEWING: Self = Self { ppm: 100_000, fixed: Duration::from_millis(2) };
-    /// 1 % and 2 ms, the figures of the Redlock page: for hosts whose slewing is capped.
+    /// 1 % and 2 ms, the figures of the Redlock page: for hosts that limit how fast NTP slews the clock.
     pub const REDLOCK: Self = Self { ppm: 10_000, fixed: Duration::from_millis(2) };
     /// The largest `ppm`: half of the ttl.
     pub const PPM_MAX: u32 = 500_000;

@@ -7,9 +7,10 @@ use crate::time::{Moment, Ttl};
 
 /// Returns when the validity of a lease ends.
 ///
-/// `sends` are the send times of the granted requests, one for each granting node. Each grant lasts for the ttl, from
-/// some moment after its request was sent. The lease is valid until fewer than `majority` grants may be left: the m-th
-/// largest send time (m = `majority`), plus ttl, minus drift. Returns `None` without a majority.
+/// `sends` are the send times of the granted requests, one for each granting node. A grant lasts for the ttl, from some
+/// moment after its request was sent. The lease is valid while at least `majority` grants are certainly left. Example:
+/// with the send times 1, 5 and 9 ms and a majority of 2, the validity ends at 5 ms plus ttl minus drift, because then
+/// only the grant of 9 ms is certainly left. Returns `None` if fewer than `majority` nodes granted.
 pub fn valid_until(
     sends: impl IntoIterator<Item = Moment>,
     majority: usize,
@@ -24,11 +25,11 @@ pub fn until(asked: Moment, ttl: Ttl, drift: Duration) -> Moment {
     (asked + ttl.duration()).before(drift)
 }
 
-/// Returns the m-th largest of these moments, one per node, where m is `majority`. The moments of a majority are at or
-/// after the result. Returns `None` without a majority.
+/// Returns the latest moment that is not after the moments of a majority, for one moment per node. Example: 5 ms for
+/// the moments 1, 5 and 9 ms and a majority of 2. Returns `None` if there are fewer than `majority` moments.
 pub fn mth_largest(moments: impl IntoIterator<Item = Moment>, majority: usize) -> Option<Moment> {
-    let (mut of_nodes, count) = gather(moments, Moment::from_nanos(0));
-    let moments = &mut of_nodes[..count];
+    let (mut array, count) = gather(moments, Moment::from_nanos(0));
+    let moments = &mut array[..count];
     moments.sort_unstable_by(|a, b| b.cmp(a));
     moments.get(majority.checked_sub(1)?).copied()
 }

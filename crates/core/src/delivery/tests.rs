@@ -169,10 +169,10 @@ fn a_release_does_not_expire_while_a_request_of_its_attempt_may_arrive() {
     send(&mut delivery);
     delivery.release(release(1, None), NOW);
     delivery.lost();
-    let late = NOW + Duration::from_secs(60);
-    delivery.forget_expired(late, false);
+    let after_expiry = NOW + Duration::from_secs(60);
+    delivery.forget_expired(after_expiry, false);
     assert_eq!(delivery.owed(), 1);
-    delivery.forget_expired(late, true);
+    delivery.forget_expired(after_expiry, true);
     assert_eq!(delivery.owed(), 0);
 }
 

@@ -13,7 +13,10 @@ fn a_break_does_not_change_the_digest_of_a_vote() {
     let digest = Digest::of(SIGNATURE);
     assert_ne!(digest.broken_signature(), SIGNATURE);
     assert_eq!(Digest::of(digest.broken_signature()), digest);
-    assert_eq!((Digest::of_broken(digest.broken_signature()), Digest::of_broken(SIGNATURE)), (Some(digest), None));
+    assert_eq!(
+        (Digest::from_broken_signature(digest.broken_signature()), Digest::from_broken_signature(SIGNATURE)),
+        (Some(digest), None)
+    );
 }
 
 #[test]

@@ -43,7 +43,7 @@ fn the_text_of_another_program_contains_the_type_of_its_key() {
 }
 
 #[test]
-fn an_owner_reads_back_and_does_not_show() {
+fn debug_hides_an_owner_id_and_parse_accepts_only_its_revealed_text() {
     let owner = OwnerId::from_bits(0xfe);
     assert_eq!(owner.reveal(), "000000000000000000000000000000fe");
     assert_eq!(OwnerId::parse(&owner.reveal()), Some(owner));

@@ -109,7 +109,7 @@ fn dispatch(life: &Incarnation, floor: Fence, record: &mut Record, request: &Req
     }
 }
 
-/// What an acquire or a renewal asks for.
+/// The parts of an acquire or a renewal that decide about its vote.
 struct Bid<'a> {
     attempt: LeaseId,
     fence: Fence,
@@ -153,7 +153,7 @@ fn acquire(
             return match enqueue(life, record, bid, request, now) {
                 Ok(queue) if is_held => held(record, queue, now).into(),
                 Ok(queue) => Refusal::Behind { fence: record.stored_fence(), queue }.into(),
-                Err(full) => full.into(),
+                Err(refusal) => refusal.into(),
             };
         }
     }
@@ -180,7 +180,7 @@ fn acquire(
     if let Some(waiter) = bid.waiter {
         record.leave_queue(waiter.ticket);
     }
-    // After a new entry, the next waiter may get the lock too.
+    // After a new entry, the next waiter may be able to enter too.
     let hint = if has_vote || is_reentry || record.entries.is_empty() { None } else { record.hint() };
     Answer { hint, ..vote.into() }
 }
@@ -257,28 +257,29 @@ fn renew(life: &Incarnation, record: &mut Record, bid: &Bid<'_>, repair: bool, n
         // The seal gave a majority the lease's fence, so a renewal need not raise it.
         Some(note) if can_renew => note.fence,
         // Another client may have held the lock since, and no entry may reuse that client's fence.
-        Some(note) if is_fence_of_another(record, note, bid) && note.fence == Fence::MAX => {
+        Some(note) if is_fence_of_other_client(record, note, bid) && note.fence == Fence::MAX => {
             return Vote::Refusal(Refusal::TooFarAhead);
         }
-        Some(note) if is_fence_of_another(record, note, bid) => note.fence.next().max(bid.fence),
+        Some(note) if is_fence_of_other_client(record, note, bid) => note.fence.next().max(bid.fence),
         Some(note) => note.fence.max(bid.fence),
         None => bid.fence,
     };
     if !can_renew && record.has_vote(bid.attempt) {
-        // This node granted a slot that did not win. Replace that entry by one for the slot that won.
-        take_back(record, bid.attempt);
+        // This node granted the attempt another slot than the majority did. Replace that entry.
+        remove_vote(record, bid.attempt);
     }
-    let entry = record.entry(bid.attempt).map_or(bid.fence, |entry| entry.fence);
-    grant(life, record, bid, (fence, entry), can_renew, now)
+    let entry_fence = record.entry(bid.attempt).map_or(bid.fence, |entry| entry.fence);
+    grant(life, record, bid, (fence, entry_fence), can_renew, now)
 }
 
 /// Returns whether the highest fence may belong to another client. This matters when the owner of a reentrant lock
 /// repairs its vote on a node that no longer has the vote.
-fn is_fence_of_another(record: &Record, note: &FenceNote, bid: &Bid<'_>) -> bool {
+fn is_fence_of_other_client(record: &Record, note: &FenceNote, bid: &Bid<'_>) -> bool {
     matches!(bid.mode, Mode::Reentrant { .. }) && record.vote.is_none() && note.by != bid.attempt
 }
 
-/// Returns whether the attempt's vote is for the slot that it holds. Votes for different slots do not form a majority.
+/// Returns whether this node's vote is for the slot that the request names. Votes for different slots do not form a
+/// majority.
 fn is_in_its_slot(record: &Record, bid: &Bid<'_>) -> bool {
     match bid.mode {
         Mode::Slot { slot, .. } => record.entry(bid.attempt).is_some_and(|entry| entry.slot == Some(slot)),
@@ -313,23 +314,24 @@ fn is_too_far_ahead(life: &Incarnation, record: &Record, fence: Fence, now: Node
     fence > clock.max(stored)
 }
 
-/// Stores the vote and grants it with `fence`. `entry` is the fence of the entry, for modes that have entries (one per
-/// holder). `is_continued` says whether the vote existed before, for this attempt or another entry of its owner.
+/// Stores the vote and grants it with `fence`. `entry_fence` is the fence of the entry, for modes that have entries
+/// (one per holder). `is_continued` says whether the vote existed before, for this attempt or another entry of its
+/// owner.
 fn grant(
     life: &Incarnation,
     record: &mut Record,
     bid: &Bid<'_>,
-    (fence, entry): (Fence, Fence),
+    (fence, entry_fence): (Fence, Fence),
     is_continued: bool,
     now: NodeTime,
 ) -> Vote {
-    let slot = store_vote(record, bid, entry, now);
+    let slot = store_vote(record, bid, entry_fence, now);
     let by = record.vote.as_ref().map_or(bid.attempt, |vote| vote.attempt);
-    let continued = record.fence.as_ref().filter(|note| is_continued && note.by == by);
+    let continued_note = record.fence.as_ref().filter(|note| is_continued && note.by == by);
     record.fence = Some(FenceNote {
         fence: fence.max(record.stored_fence()),
         by,
-        since_micros: continued.map_or(now.wall_micros, |note| note.since_micros),
+        since_micros: continued_note.map_or(now.wall_micros, |note| note.since_micros),
         ticket: bid.waiter.map(|waiter| waiter.ticket),
         holder: bid.holder.into(),
         until: now.life_millis.saturating_add(retention_millis(&life.constants)),
@@ -338,24 +340,24 @@ fn grant(
 }
 
 /// Stores the vote and, for modes that have entries, the entry. Never shortens a vote or an entry.
-fn store_vote(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -> Option<GrantedSlot> {
+fn store_vote(record: &mut Record, bid: &Bid<'_>, entry_fence: Fence, now: NodeTime) -> Option<GrantedSlot> {
     let mut until = now.life_millis.saturating_add(bid.ttl.as_millis());
-    let mut granted = None;
+    let mut granted_slot = None;
     if !matches!(bid.mode, Mode::Exclusive { .. }) {
-        let before = record.entry(bid.attempt).cloned();
+        let previous = record.entry(bid.attempt).cloned();
         if let Mode::Slot { permits, slot } = bid.mode {
-            let own = before.as_ref().and_then(|entry| entry.slot);
+            let own = previous.as_ref().and_then(|entry| entry.slot);
             let mut free = record.free_slots(permits, slot);
             let index = own.or_else(|| free.next()).unwrap_or(0);
-            granted = Some(GrantedSlot { index, free: free.take(FREE_LISTED_MAX).collect() });
+            granted_slot = Some(GrantedSlot { index, free: free.take(FREE_LISTED_MAX).collect() });
         }
         record.entries.retain(|entry| entry.attempt != bid.attempt);
         record.entries.push(Entry {
             attempt: bid.attempt,
             owner: bid.mode.owner(),
-            slot: granted.as_ref().map(|slot| slot.index),
-            fence,
-            until: before.map_or(until, |entry| entry.until.max(until)),
+            slot: granted_slot.as_ref().map(|slot| slot.index),
+            fence: entry_fence,
+            until: previous.map_or(until, |entry| entry.until.max(until)),
         });
     }
     let current = record.vote.as_ref();
@@ -365,7 +367,7 @@ fn store_vote(record: &mut Record, bid: &Bid<'_>, fence: Fence, now: NodeTime) -
         held_mode: current.map_or(HeldMode::of(bid.mode), |vote| vote.held_mode),
         until: current.map_or(until, |vote| vote.until.max(until)),
     });
-    granted
+    granted_slot
 }
 
 fn store_plain_vote(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTime) -> Vote {
@@ -378,15 +380,15 @@ fn store_plain_vote(record: &mut Record, attempt: LeaseId, ttl: Ttl, now: NodeTi
 fn release(record: &mut Record, attempt: LeaseId, parting: Option<Parting>, now: NodeTime) -> Answer {
     let had_vote = record.has_vote(attempt);
     if had_vote {
-        take_back(record, attempt);
+        remove_vote(record, attempt);
     }
     if let Some(Parting::Yield(waiter)) = parting {
-        // The waiter continues as another attempt.
+        // When the waiter asks again, it is another attempt.
         record.keep_request(waiter.ticket, None);
     }
     let hint = match parting {
         Some(Parting::Yield(waiter)) if had_vote => {
-            record.keep_place(waiter, now);
+            record.keep_position(waiter, now);
             // Waiters with a higher ticket could not get the vote, and the waiter that yields must not wake itself.
             record.hint().filter(|hint| hint.ticket < waiter.ticket)
         }
@@ -412,7 +414,7 @@ fn retire(record: &mut Record, owner: OwnerId) -> Answer {
 }
 
 /// Removes the attempt's entry, or the vote of an attempt without an entry.
-fn take_back(record: &mut Record, attempt: LeaseId) {
+fn remove_vote(record: &mut Record, attempt: LeaseId) {
     record.entries.retain(|entry| entry.attempt != attempt);
     update_vote_end(record);
 }

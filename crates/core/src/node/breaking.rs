@@ -75,14 +75,19 @@ fn prevent_repair(life: &Incarnation, record: &mut Record, target: Target, now: 
     let Some(note) = note else { return Refusal::Absent.into() };
     let by = note.by;
     add_tombstones(life, record, [by], now);
-    Vote::Broken { digest: Digest::of(by), stood: Digest::of_broken(by).is_some(), remaining: Duration::ZERO }.into()
+    Vote::Broken {
+        digest: Digest::of(by),
+        stood: Digest::from_broken_signature(by).is_some(),
+        remaining: Duration::ZERO,
+    }
+    .into()
 }
 
 /// Adds tombstones that last as long as requests of these attempts may be in flight. Skips attempts that were broken
 /// before, because they have tombstones already.
 fn add_tombstones(life: &Incarnation, record: &mut Record, attempts: impl IntoIterator<Item = LeaseId>, now: NodeTime) {
     let until = now.life_millis.saturating_add(life.constants.max_ttl_millis);
-    for attempt in attempts.into_iter().filter(|attempt| Digest::of_broken(*attempt).is_none()) {
+    for attempt in attempts.into_iter().filter(|attempt| Digest::from_broken_signature(*attempt).is_none()) {
         record.add_tombstone(attempt, until);
     }
 }

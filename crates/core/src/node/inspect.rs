@@ -18,7 +18,7 @@ pub(super) fn held_by(record: &Record, now: NodeTime) -> Option<HeldBy> {
         held_mode: vote.held_mode,
         holds: record.entries.len().max(1) as u32,
         digest: note.is_none().then(|| Digest::of(vote.attempt)),
-        broken: Digest::of_broken(vote.attempt).is_some(),
+        broken: Digest::from_broken_signature(vote.attempt).is_some(),
     })
 }
 

@@ -11,12 +11,12 @@ impl Record {
     /// Counts the waiters with a lower ticket that block this request. If the request has no ticket, counts all waiters
     /// that block the request.
     pub(super) fn count_blocking(&self, mode: Mode, ticket: Option<Ticket>) -> usize {
-        let lower = |queued: &&QueuedWaiter| ticket.is_none_or(|ticket| queued.waiter.ticket < ticket);
+        let is_lower = |queued: &&QueuedWaiter| ticket.is_none_or(|ticket| queued.waiter.ticket < ticket);
         let blocks = |queued: &&QueuedWaiter| !(mode.is_shared() && queued.waiter.shared);
-        self.queue.iter().filter(lower).filter(blocks).count()
+        self.queue.iter().filter(is_lower).filter(blocks).count()
     }
 
-    /// Adds a waiter to the queue or keeps its position for longer, and returns the position.
+    /// Adds a waiter to the queue, or keeps its position for another [`ENTRY_LEASE`]. Returns the position.
     pub(super) fn enqueue(
         &mut self,
         mode: Mode,
@@ -30,14 +30,14 @@ impl Record {
         if is_new && self.queue.len() >= WAITERS_MAX as usize {
             return Err(Refusal::QueueFull);
         }
-        self.keep_place(waiter, now);
+        self.keep_position(waiter, now);
         let earlier = self.queue.iter().filter(|queued| queued.waiter.ticket < waiter.ticket).count();
-        let lower = self.count_blocking(mode, Some(waiter.ticket)) > 0 || self.is_vote_for_lower(waiter.ticket);
+        let lower = self.count_blocking(mode, Some(waiter.ticket)) > 0 || self.is_vote_for_lower_ticket(waiter.ticket);
         Ok(QueuePosition { position: Some(earlier as u32 + 1), waiting: self.queue.len() as u32, lower })
     }
 
     /// Returns whether the current vote may belong to a waiter with a lower ticket that has not won yet.
-    fn is_vote_for_lower(&self, ticket: Ticket) -> bool {
+    fn is_vote_for_lower_ticket(&self, ticket: Ticket) -> bool {
         self.vote.as_ref().is_some_and(|vote| match vote.held_mode {
             HeldMode::Exclusive => {
                 self.fence_of_vote().and_then(|note| note.ticket).is_some_and(|voted| voted < ticket)
@@ -48,7 +48,7 @@ impl Record {
     }
 
     /// Keeps a waiter's position for another [`ENTRY_LEASE`].
-    pub(super) fn keep_place(&mut self, waiter: Waiter, now: NodeTime) {
+    pub(super) fn keep_position(&mut self, waiter: Waiter, now: NodeTime) {
         let until = now.life_millis.saturating_add(ENTRY_LEASE.as_millis() as u64);
         match self.queue.binary_search_by_key(&waiter.ticket, |queued| queued.waiter.ticket) {
             Ok(at) => self.queue[at].until = until,
@@ -56,7 +56,8 @@ impl Record {
         }
     }
 
-    /// Stores a waiter's request, so that a handoff can grant it. With `None`, the waiter must ask again.
+    /// Stores a waiter's request, so that a handoff can grant it. After `None`, the waiter gets no handoff until the
+    /// waiter asks again.
     pub(super) fn keep_request(&mut self, ticket: Ticket, request: Option<(Epoch, Request)>) {
         if let Some(queued) = self.queue.iter_mut().find(|queued| queued.waiter.ticket == ticket) {
             queued.request = request;
@@ -76,7 +77,7 @@ impl Record {
         was_first
     }
 
-    /// Returns the first waiter, if this waiter could get a vote now.
+    /// Returns the waiter to send a hint to: the first waiter, if it could get a vote now.
     pub(super) fn hint(&self) -> Option<Waiter> {
         let first = self.queue.first()?.waiter;
         let is_open = match self.vote.as_ref().map(|vote| vote.held_mode) {

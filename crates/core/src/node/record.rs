@@ -25,7 +25,7 @@ pub fn retention_millis(constants: &Constants) -> u64 {
 /// A vote that a node has given and that has not expired.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct VoteNote {
-    /// The attempt that signed the vote: that of the holder, or that of the first entry.
+    /// The attempt that signed the vote: the holder's attempt, or that of the first entry.
     pub attempt: LeaseId,
     /// How the lock is held.
     pub held_mode: HeldMode,
@@ -89,8 +89,7 @@ pub struct Record {
     pub fence: Option<FenceNote>,
     /// The waiters, lowest ticket first.
     pub queue: Vec<QueuedWaiter>,
-    /// Attempts that are over, each with the last millisecond in which the node refuses its requests. An attempt
-    /// concerns one name only.
+    /// Attempts that are over, each with the last millisecond in which the node refuses its requests.
     pub tombstones: BTreeMap<LeaseId, u64>,
     /// Retired owners (all entries of each were released at once), each with the last millisecond in which the node
     /// refuses its requests for this name.
@@ -124,7 +123,7 @@ impl Record {
         self.queue.iter_mut().for_each(|queued| queued.request = None);
     }
 
-    /// Returns whether the record holds nothing but tombstones.
+    /// Returns whether the record contains nothing but tombstones.
     pub fn is_empty(&self) -> bool {
         self.vote.is_none() && self.fence.is_none() && self.queue.is_empty()
     }
@@ -136,14 +135,14 @@ impl Record {
 
     /// Refuses requests of this attempt at least until `until`.
     pub(super) fn add_tombstone(&mut self, attempt: LeaseId, until: u64) {
-        let known = self.tombstones.entry(attempt).or_default();
-        *known = until.max(*known);
+        let stored_until = self.tombstones.entry(attempt).or_default();
+        *stored_until = until.max(*stored_until);
     }
 
     /// Refuses requests of this owner at least until `until`.
     pub(super) fn retire(&mut self, owner: OwnerId, until: u64) {
-        let known = self.retired.entry(owner).or_default();
-        *known = until.max(*known);
+        let stored_until = self.retired.entry(owner).or_default();
+        *stored_until = until.max(*stored_until);
     }
 
     /// Returns whether the attempt has a tombstone.

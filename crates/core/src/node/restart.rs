@@ -50,7 +50,8 @@ pub struct Constants {
     pub max_skew_micros: u64,
 }
 
-/// Returns the length of the quarantine after memory loss: 1.1 times the longest ttl, because a clock may run fast.
+/// Returns the length of the quarantine after memory loss: 1.1 times the longest ttl, because the clock of a
+/// client that measures the quarantine may run fast.
 pub fn quarantine_micros(constants: &Constants) -> u64 {
     constants.max_ttl_millis.saturating_mul(1_100)
 }
@@ -66,9 +67,9 @@ pub struct Incarnation {
     pub floor: Option<Fence>,
     /// The length of the quarantine.
     pub quarantine_micros: u64,
-    /// Whether an operator is changing the cluster's constants. The quarantine lasts until the change is complete.
+    /// Whether an operator is changing the cluster's constants. The quarantine then lasts until the change is complete.
     pub suspended: bool,
-    /// The part of the quarantine that has certainly passed: the highest number that a client has claimed.
+    /// The part of the quarantine that has certainly passed: the highest number of a [`NodeCommand::Claim`].
     pub elapsed_micros: u64,
     /// The cluster's constants.
     pub constants: Constants,
@@ -118,7 +119,7 @@ pub enum NodeCommand {
         /// The least time that has passed since the epoch began.
         elapsed_micros: u64,
     },
-    /// An operator asserts that no lock is outstanding: installs a new epoch that may vote at once.
+    /// Installs a new epoch that may vote at once. The operator asserts that no lock is held.
     Init {
         /// The server's identity, as the client read it.
         identity: Identity,
@@ -127,7 +128,7 @@ pub enum NodeCommand {
         /// The constants to install.
         constants: Constants,
     },
-    /// An operator changes the cluster's constants: installs a new epoch, with a quarantine for the longer `max_ttl`.
+    /// Installs new constants and a new epoch, with a quarantine for the longer of the old and the new `max_ttl`.
     Reconfigure {
         /// The server's identity, as the client read it.
         identity: Identity,
@@ -221,8 +222,8 @@ impl Incarnation {
     }
 }
 
-/// Completes `next` as the incarnation that follows `known`. The quarantine is long enough for every lease with the old
-/// or the new constants. The node may vote at once if `trust` permits it.
+/// Completes `next` as the incarnation that follows `known`, the current one. The quarantine is long enough for every
+/// lease with the old or the new constants. The node may vote at once if `trust` permits it.
 fn successor(
     known: Option<&Incarnation>,
     next: Incarnation,

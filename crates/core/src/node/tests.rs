@@ -34,12 +34,13 @@ const B: LeaseId = LeaseId::from_bits(0xb);
 const C: LeaseId = LeaseId::from_bits(0xc);
 const D: LeaseId = LeaseId::from_bits(0xd);
 const OWNER: OwnerId = OwnerId::from_bits(1);
-const STRANGER: OwnerId = OwnerId::from_bits(2);
+const OTHER_OWNER: OwnerId = OwnerId::from_bits(2);
 
 fn constants() -> Constants {
     Constants { cluster: "c1".into(), nodes: 3, max_ttl_millis: 60_000, max_skew_micros: MAX_CLOCK_SKEW }
 }
 
+/// Returns an incarnation that may vote, with this floor.
 fn voting(floor: u64) -> Incarnation {
     Incarnation {
         identity: Identity::of_run("run1"),
@@ -143,8 +144,8 @@ fn waiter(mode: Mode, ticket: u64) -> Waiter {
     Waiter { ticket: Ticket { at: ticket, id: 7 }, channel: Channel(ticket.into()), shared: mode.is_shared() }
 }
 
-/// Returns the waiter with this ticket, who wants an exclusive lock.
-fn hint(ticket: u64) -> Waiter {
+/// Returns the waiter with this ticket, who wants a lock that is not shared.
+fn waiter_with_ticket(ticket: u64) -> Waiter {
     waiter(Mode::EXCLUSIVE, ticket)
 }
 
@@ -212,7 +213,7 @@ fn a_grant_stores_the_vote_the_fence_and_the_holder() {
 }
 
 #[test]
-fn without_a_stored_fence_a_grant_is_at_least_the_floor_and_the_clock_less_the_skew() {
+fn without_a_stored_fence_a_grant_is_at_least_the_floor_and_the_clock_minus_the_skew() {
     assert_eq!(Node::new().ask(T, &acquire(A, 5)), granted(CLOCK - MAX_CLOCK_SKEW));
     let node_with_floor = || Node { life: voting(CLOCK + 3), ..Node::new() };
     assert_eq!(node_with_floor().ask(T, &acquire(A, CLOCK)), granted(CLOCK + 3));
@@ -241,7 +242,7 @@ fn a_repeated_acquire_never_lowers_the_fence_or_shortens_the_vote() {
     assert_eq!(
         node.ask(T + 1, &acquire(A, CLOCK - 7)),
         granted(CLOCK),
-        "a repeat after a lost reply gets the same fence"
+        "an acquire that is repeated after a lost reply gets the same fence"
     );
     assert_eq!(node.ask(T + 2, &acquire(A, CLOCK + 7)), granted(CLOCK + 7), "a seal raises the fence");
     assert_eq!(node.vote(), Some((A, T + 1_002)));
@@ -294,11 +295,11 @@ fn a_proposal_is_at_most_the_max_clock_skew_or_one_fence_ahead() {
     let too_far = Vote::Refusal(Refusal::TooFarAhead);
     assert_eq!(Node::new().ask(T, &acquire(A, CLOCK + MAX_CLOCK_SKEW)), granted(CLOCK + MAX_CLOCK_SKEW));
     assert_eq!(Node::new().ask(T, &acquire(A, CLOCK + MAX_CLOCK_SKEW + 1)), too_far);
-    let far = CLOCK + 5 * MAX_CLOCK_SKEW;
-    assert_eq!(Node::with_fence(far).ask(T, &acquire(B, far + 1)), granted(far + 1));
-    assert_eq!(Node::with_fence(far).ask(T, &acquire(B, far + 2)), too_far);
+    let far_fence = CLOCK + 5 * MAX_CLOCK_SKEW;
+    assert_eq!(Node::with_fence(far_fence).ask(T, &acquire(B, far_fence + 1)), granted(far_fence + 1));
+    assert_eq!(Node::with_fence(far_fence).ask(T, &acquire(B, far_fence + 2)), too_far);
     let mut sealing = Node::with_vote();
-    assert_eq!(sealing.ask(T, &acquire(A, far)), too_far);
+    assert_eq!(sealing.ask(T, &acquire(A, far_fence)), too_far);
     assert_eq!((sealing.vote(), sealing.fence()), (Some((A, T + 1_000)), Some(CLOCK)), "nothing changed");
 }
 

@@ -6,12 +6,12 @@ use alloc::vec::Vec;
 use super::View;
 use crate::node::roster::{Change, Membership};
 
-/// What a client should do about the roster. Nothing here needs an operator.
+/// What a client should do about the roster. None of these steps needs an operator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Plan {
     /// Nothing.
     Idle,
-    /// Install the believed roster at these positions of the list.
+    /// Install the roster that this client believes, on the nodes at these positions of the client's list.
     Install(Vec<usize>),
     /// Finish the proposal that a node has accepted, after a random wait.
     Finish,
@@ -28,7 +28,7 @@ impl View {
         let is_complete = reports.len() == addresses.len() && reports.iter().all(Option::is_some);
         let Some(roster) = &self.roster else {
             let is_new = reports.iter().flatten().all(|report| report.roster.is_none());
-            // No roster that a majority of the list knows: found the cluster, or recover it.
+            // This client believes no roster: it must found or recover the cluster.
             return if is_complete && (is_new || has_no_majority(reports)) { Plan::EverySeat } else { Plan::Idle };
         };
         let is_behind = |report: &Membership| report.generation() < roster.generation && report.seat().is_some();
@@ -66,10 +66,10 @@ impl View {
     }
 }
 
-/// Returns whether the members with a memory are too few to decide anything, as far as all reports show.
+/// Returns whether these reports show fewer than a majority of the newest roster's members with their memory.
 fn has_no_majority(reports: &[Option<&Membership>]) -> bool {
-    let newest = reports.iter().flatten().filter_map(|report| report.roster.as_ref());
-    newest.max_by_key(|roster| roster.generation).is_none_or(|roster| {
+    let rosters = reports.iter().flatten().filter_map(|report| report.roster.as_ref());
+    rosters.max_by_key(|roster| roster.generation).is_none_or(|roster| {
         let is_member = |report: &&&Membership| report.member.is_some_and(|id| roster.member(id).is_some());
         reports.iter().flatten().filter(is_member).count() < roster.majority()
     })

@@ -3,7 +3,7 @@ use super::*;
 const OWNER: OwnerId = OwnerId::from_bits(0xfe);
 
 #[test]
-fn each_mode_begins_its_own_period() {
+fn each_mode_begins_its_own_held_mode() {
     let modes = [
         (Mode::EXCLUSIVE, HeldMode::Exclusive),
         (Mode::Exclusive { writer: Some(OWNER) }, HeldMode::Exclusive),
@@ -30,7 +30,7 @@ fn several_readers_may_enter_at_once_and_several_holders_may_share_slots() {
 }
 
 #[test]
-fn parse_accepts_only_the_text_of_a_period() {
+fn parse_accepts_only_the_text_of_a_held_mode() {
     for held_mode in [
         HeldMode::Exclusive,
         HeldMode::Reentrant(OwnerId::from_bits(7)),

@@ -30,8 +30,8 @@ fn the_default_drift_covers_a_node_whose_clock_is_slewed() {
 
 #[test]
 fn moments_do_not_overflow() {
-    let late = Moment::from_nanos(u64::MAX);
-    assert_eq!(late + Duration::from_secs(1), late);
-    assert_eq!(Moment::from_nanos(5).since(late), Duration::ZERO);
+    let last = Moment::from_nanos(u64::MAX);
+    assert_eq!(last + Duration::from_secs(1), last);
+    assert_eq!(Moment::from_nanos(5).since(last), Duration::ZERO);
     assert_eq!(Moment::from_nanos(5).before(Duration::from_secs(1)), Moment::from_nanos(0));
 }

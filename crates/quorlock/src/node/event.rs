@@ -109,7 +109,7 @@ impl Event {
     }
 }
 
-/// Returns the word for a lease's mode in the history.
+/// Returns the word for a lease's mode in the history: `plain` for an exclusive lease without a fence.
 pub(crate) fn word_for(mode: Mode, fence: Option<Fence>) -> &'static str {
     match mode {
         Mode::Exclusive { .. } if fence.is_none() => "plain",
@@ -147,7 +147,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_event_is_read_as_it_was_written() {
+    fn read_returns_the_event_that_was_written() {
         let plain = Event { fence: None, holder: None, what: What::Lost, reason: "why".into(), ..event() };
         for event in [event(), plain] {
             assert_eq!(read(&event.values()), Some(event));
@@ -156,7 +156,7 @@ pub(crate) mod tests {
 
     #[test]
     fn an_event_with_an_invalid_or_missing_value_is_not_read() {
-        for (at, wrong) in [(0, "xyz"), (1, ""), (2, ""), (3, "eaten"), (4, "-1")] {
+        for (at, wrong) in [(0, "xyz"), (1, ""), (2, ""), (3, "unknown"), (4, "-1")] {
             let mut values = event().values();
             values[at] = wrong.into();
             assert_eq!(read(&values), None, "{}: {wrong}", FIELDS[at]);

@@ -14,9 +14,10 @@ pub(crate) const RESERVED_PREFIX: &str = "quorlock~";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeyTemplate {
     /// The text before the name.
-    before: String,
+    prefix: String,
     /// The text after the name.
-    after: String,
+    suffix: String,
+    /// Whether the keys are stored in a Redis Cluster.
     in_cluster: bool,
 }
 
@@ -31,8 +32,8 @@ impl KeyTemplate {
 
     pub(crate) fn new(template: &str) -> Result<Self, ConfigError> {
         match template.split_once("{name}") {
-            Some((before, after)) if !after.contains("{name}") => {
-                Ok(Self { before: before.into(), after: after.into(), in_cluster: false })
+            Some((prefix, suffix)) if !suffix.contains("{name}") => {
+                Ok(Self { prefix: prefix.into(), suffix: suffix.into(), in_cluster: false })
             }
             _ => Err(ConfigError::setting("key_template", template, "contain {name} exactly once")),
         }
@@ -45,7 +46,7 @@ impl KeyTemplate {
 
     /// Returns the key of a name.
     pub(crate) fn key(&self, name: &Name) -> Result<LockKey, ConfigError> {
-        let text = [&self.before, name.as_str(), &self.after].concat();
+        let text = [&self.prefix, name.as_str(), &self.suffix].concat();
         if text.starts_with(RESERVED_PREFIX) {
             return Err(ConfigError::ReservedKey { key: text });
         }
@@ -53,30 +54,30 @@ impl KeyTemplate {
         Ok(LockKey { name: name.clone(), text, slot })
     }
 
-    /// Returns the span of the keys of all names that start with `prefix`.
-    pub(crate) fn span(&self, prefix: &str) -> KeySpan {
-        let Self { before, after, .. } = self;
+    /// Returns the span of the keys of all names that start with `name_prefix`.
+    pub(crate) fn span(&self, name_prefix: &str) -> KeySpan {
+        let Self { prefix, suffix, .. } = self;
         KeySpan {
-            start: format!("{before}{prefix}"),
-            end: after.clone(),
-            is_fixed: !before.is_empty() || !after.is_empty(),
+            start: format!("{prefix}{name_prefix}"),
+            end: suffix.clone(),
+            has_fixed_text: !prefix.is_empty() || !suffix.is_empty(),
         }
     }
 
     /// Returns the name that has this key, or `None` if the key does not belong to a lock.
     pub(crate) fn name_of(&self, key: &str) -> Option<Name> {
-        let name = key.strip_prefix(&self.before)?.strip_suffix(&self.after)?;
+        let name = key.strip_prefix(&self.prefix)?.strip_suffix(&self.suffix)?;
         Name::new(name).ok().filter(|_| !key.starts_with(RESERVED_PREFIX))
     }
 }
 
-/// The keys of all names with a common prefix.
+/// The keys of all names with a common prefix: keys with this start and this end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeySpan {
     pub(crate) start: String,
     pub(crate) end: String,
-    /// Whether the template has fixed text that distinguishes keys of locks from other data.
-    pub(crate) is_fixed: bool,
+    /// Whether the template has text besides the name. This text distinguishes keys of locks from other data.
+    pub(crate) has_fixed_text: bool,
 }
 
 impl KeySpan {
@@ -103,12 +104,12 @@ mod tests {
         let name = Name::new("a/{b}").unwrap();
         let key = template.key(&name).unwrap().text;
         assert_eq!(template.name_of(&key), Some(name));
-        for foreign in ["locks/:x", "locks/a", "a:x", "locks/a:x "] {
-            assert_eq!(template.name_of(foreign), None, "{foreign}");
+        for other_key in ["locks/:x", "locks/a", "a:x", "locks/a:x "] {
+            assert_eq!(template.name_of(other_key), None, "{other_key}");
         }
-        let bare = KeyTemplate::new("{name}").unwrap();
-        assert_eq!(bare.name_of("quorlock~epoch"), None);
-        assert_eq!(bare.name_of("a"), Name::new("a").ok());
+        let name_only = KeyTemplate::new("{name}").unwrap();
+        assert_eq!(name_only.name_of("quorlock~epoch"), None);
+        assert_eq!(name_only.name_of("a"), Name::new("a").ok());
     }
 
     #[test]
@@ -118,13 +119,13 @@ mod tests {
         for (name, matches) in [("in", true), ("invoices", true), ("i", false), ("", false)] {
             assert_eq!(span.matches(&format!("locks/{name}:x")), matches, "{name}");
         }
-        assert!(span.is_fixed && !KeyTemplate::new("{name}").unwrap().span("in").is_fixed);
+        assert!(span.has_fixed_text && !KeyTemplate::new("{name}").unwrap().span("in").has_fixed_text);
     }
 
     #[test]
     fn a_name_whose_key_would_be_a_companion_key_is_rejected() {
-        let bare = KeyTemplate::new("{name}").unwrap();
-        let key = |name| bare.key(&Name::new(name).unwrap());
+        let name_only = KeyTemplate::new("{name}").unwrap();
+        let key = |name| name_only.key(&Name::new(name).unwrap());
         assert_eq!(key("invoices/42").unwrap().text, "invoices/42");
         assert!(key("quorlock~epoch").is_err());
         assert!(key("quorlock:fine").is_ok());

@@ -16,7 +16,7 @@ pub(crate) const READINGS: usize = 5;
 /// What to examine.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The time between the first and the last clock readings; zero to read the clock once.
+    /// The time between the first and the last clock readings; zero to omit the last readings.
     pub(crate) watch: Duration,
     /// An unused name, whose keys show which commands are permitted on lock keys. `None` if no key can be built.
     pub(crate) key: Option<LockKey>,
@@ -27,7 +27,7 @@ pub(crate) struct Plan {
 pub(crate) struct Probe {
     /// The server's product and version.
     pub(crate) server: Option<String>,
-    /// The reason why the examination stopped early.
+    /// The reason why the examination failed before it was complete.
     pub(crate) trouble: Option<Trouble>,
     pub(crate) identity: Option<Identity>,
     pub(crate) standing: Option<Standing>,
@@ -39,7 +39,7 @@ pub(crate) struct Probe {
     pub(crate) file: Option<FileFacts>,
 }
 
-/// One reading of a node's clock.
+/// One reading of a node's clock: the time of this process before and after it, and the time of the node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reading {
     pub(crate) sent: Moment,
@@ -64,6 +64,7 @@ impl Reading {
 pub(crate) struct RedisFacts {
     /// The reply to `INFO`.
     pub(crate) info: String,
+    /// The server's settings that `CONFIG GET` returned.
     pub(crate) config: HashMap<String, String>,
     /// The reason why the server cannot be a node.
     pub(crate) unfit: Option<Trouble>,
@@ -87,23 +88,27 @@ pub(crate) struct Objection {
 pub(crate) struct FileFacts {
     pub(crate) path: String,
     pub(crate) exists: bool,
+    /// The name of the file system.
     pub(crate) system: Option<&'static str>,
-    /// Whether a reboot deletes the contents.
+    /// Whether a reboot deletes the file.
     pub(crate) volatile: bool,
+    /// The size of the file in bytes.
     pub(crate) size: u64,
+    /// The free space of the file system in bytes.
     pub(crate) free: Option<u64>,
+    /// SQLite's journal mode.
     pub(crate) journal: Option<&'static str>,
 }
 
 /// Examines a node through a session, as a client would use it.
 pub(crate) async fn by_session(node: &(impl Node + ?Sized), plan: &Plan) -> Probe {
     let mut probe = Probe::default();
-    probe.trouble = fill(node, plan.watch, &mut probe).await.err();
+    probe.trouble = collect(node, plan.watch, &mut probe).await.err();
     probe
 }
 
-/// Fills in the probe until the examination is complete or fails.
-async fn fill(node: &(impl Node + ?Sized), watch: Duration, probe: &mut Probe) -> Result<(), Trouble> {
+/// Adds each result to the probe at once, so that the results before a failure are kept.
+async fn collect(node: &(impl Node + ?Sized), watch: Duration, probe: &mut Probe) -> Result<(), Trouble> {
     let mut session = within(STEP_DEADLINE, RequestReply::open(node, Channel(0))).await?;
     probe.identity = Some(session.identity().clone());
     read_clock(&mut session, &mut probe.first, &mut probe.standing).await?;

@@ -51,7 +51,7 @@ use wire::Connecting;
 pub(crate) struct RedisNode {
     title: String,
     origin: Arc<Origin>,
-    /// Arguments for the scripts, which do not use the cluster's name.
+    /// Arguments for the scripts. The scripts do not use the name of the cluster.
     constants: Constants,
     connect_deadline: Duration,
 }
@@ -77,7 +77,7 @@ impl RedisNode {
         Ok(RedisSession::start(masters, shards, Arc::clone(&self.origin), inbox, self.constants.clone(), tasks))
     }
 
-    /// Connects to a server and reads its identity.
+    /// Connects to a server and reads its identity. `lane` is the position of the server among the node's masters.
     async fn reach(&self, lane: usize, server: &Server, channel: Channel) -> Result<(Connecting, Identity), Trouble> {
         let in_cluster = self.origin.server_kind() == ServerKind::Cluster;
         let connected = async {
@@ -101,7 +101,7 @@ impl RedisNode {
     ) -> Result<String, Trouble> {
         let server_kind = self.origin.server_kind();
         let mut commands = Commands::default();
-        login(server, &mut commands);
+        write_login(server, &mut commands);
         let info_index = commands.len();
         commands.command("INFO");
         for script in server_kind.scripts() {
@@ -109,22 +109,24 @@ impl RedisNode {
         }
         let first_subscription = commands.len();
         let subscribes = channel != Channel(0);
-        // In a Cluster, a message that is published on one server reaches all of them. One push confirms each channel.
+        // In a Redis Cluster, a message that is published on one server reaches all servers, so one of them is enough.
+        // Each channel has its own command, so that each command has one reply: the push that confirms the channel.
         if subscribes && lane == 0 {
             commands.command("SUBSCRIBE").word(hint_channel(channel));
             commands.command("SUBSCRIBE").word(BROKEN_CHANNEL);
         }
-        // Send this command last, because pushes may follow its reply. The first look detects earlier changes.
+        // Send the tracking command last, because pushes may follow its reply. The first look at the node's state
+        // detects changes that were made before.
         if subscribes {
-            hints::track(server_kind, &mut commands);
+            hints::write_tracking(server_kind, &mut commands);
         }
         let mut values = connecting.ask(&mut commands).await?;
         let mut subscribed = values.split_off(first_subscription);
         if let Some(tracking) = subscribed.pop() {
-            hints::log_no_tracking(&self.title, &tracking);
+            hints::log_refused_tracking(&self.title, &tracking);
         }
         for answer in &subscribed {
-            hints::log_no_hints(&self.title, answer);
+            hints::log_refused_subscription(&self.title, answer);
         }
         let mut values: Vec<Value> = values.into_iter().map(checked).collect::<Result<_, _>>()?;
         info_text(values.swap_remove(info_index))
@@ -149,17 +151,17 @@ impl Node for RedisNode {
     }
 }
 
-/// Selects RESP3 and authenticates.
-fn hello(server: &Server, commands: &mut Commands) {
+/// Writes the command that selects RESP3 and authenticates.
+fn write_hello(server: &Server, commands: &mut Commands) {
     commands.command("HELLO").word("3");
     if let Some((user, password)) = &server.login {
         commands.word("AUTH").word(user).word(password);
     }
 }
 
-/// Authenticates and selects the database.
-fn login(server: &Server, commands: &mut Commands) {
-    hello(server, commands);
+/// Writes the commands that select RESP3, authenticate, and select the database.
+fn write_login(server: &Server, commands: &mut Commands) {
+    write_hello(server, commands);
     if server.db != 0 {
         commands.command("SELECT").number(server.db.into());
     }

@@ -68,17 +68,17 @@ impl Node for SqliteNode {
     }
 
     fn open(&self, inbox: Inbox) -> BoxFuture<'static, Result<Box<dyn Session>, Trouble>> {
-        let (run, clock) = match self.boot.clone().map_or_else(this_boot, Ok) {
+        let (boot_id, clock) = match self.boot.clone().map_or_else(this_boot, Ok) {
             Ok(boot) => boot,
             Err(trouble) => return Box::pin(std::future::ready(Err(trouble))),
         };
         let (questions, queue) = mpsc::channel();
         let (opened, opening) = oneshot::channel();
-        let (path, boot, processes) = (self.path.clone(), run.clone(), self.processes.clone());
+        let (path, boot, processes) = (self.path.clone(), boot_id.clone(), self.processes.clone());
         let thread = std::thread::Builder::new().name("quorlock-sqlite".into()).spawn(move || {
             match Worker::open(path, boot, processes, clock, inbox) {
                 Ok(mut worker) => {
-                    // If the caller has stopped waiting, it has also dropped the sender of `queue`, so `run` returns.
+                    // If the caller has stopped waiting, it has also dropped the sender of `queue`, so the worker ends.
                     let _ = opened.send(Ok(()));
                     worker.run(&queue);
                 }
@@ -89,7 +89,7 @@ impl Node for SqliteNode {
             thread.map_err(|error| Trouble::Unreachable(format!("cannot start a thread: {error}")))?;
             let ended = |_| Err(Trouble::Broken("the thread of this node has ended".into()));
             opening.await.unwrap_or_else(ended)?;
-            Ok(Box::new(SqliteSession { identity: Identity::of_run(run), questions }) as Box<dyn Session>)
+            Ok(Box::new(SqliteSession { identity: Identity::of_run(boot_id), questions }) as Box<dyn Session>)
         })
     }
 

@@ -92,20 +92,20 @@ impl fmt::Display for Origin {
 }
 
 impl NodeUrl {
-    /// Parses a URL. `login` applies to Redis servers whose URL has no password.
+    /// Parses a URL. `default_login` applies to Redis servers whose URL has no password.
     ///
     /// # Errors
     /// The error says which part of the URL is wrong, and what to write instead.
-    pub(crate) fn parse(url: &str, login: Option<&Login>) -> Result<Self, String> {
+    pub(crate) fn parse(url: &str, default_login: Option<&Login>) -> Result<Self, String> {
         let (scheme, rest) = url.split_once(':').ok_or_else(|| format!("it has no scheme: {SCHEMES}"))?;
         match scheme {
             "memory" => Ok(Self::Memory),
             "sqlite" if rest.is_empty() => Err("it has no path: write sqlite:/var/lib/locks.db".into()),
             "sqlite" => Ok(Self::Sqlite(rest.into())),
-            "redis" | "rediss" => parse_server(scheme == "rediss", rest, login).map(Self::Redis),
-            "redis+unix" | "unix" => parse_unix(rest, login).map(Self::Redis),
-            "redis+sentinel" => parse_sentinels(rest, login).map(Self::Redis),
-            "redis+cluster" => parse_cluster(rest, login).map(Self::Redis),
+            "redis" | "rediss" => parse_server(scheme == "rediss", rest, default_login).map(Self::Redis),
+            "redis+unix" | "unix" => parse_unix(rest, default_login).map(Self::Redis),
+            "redis+sentinel" => parse_sentinels(rest, default_login).map(Self::Redis),
+            "redis+cluster" => parse_cluster(rest, default_login).map(Self::Redis),
             "rediss+sentinel" | "rediss+cluster" => {
                 let plain = scheme.replace("rediss", "redis");
                 Err(format!("for TLS, add a setting, as in {plain}://..?tls=true"))
@@ -115,16 +115,16 @@ impl NodeUrl {
     }
 }
 
-fn parse_server(tls: bool, rest: &str, default: Option<&Login>) -> Result<Origin, String> {
+fn parse_server(tls: bool, rest: &str, default_login: Option<&Login>) -> Result<Origin, String> {
     let (login, hosts, path, settings) = split(rest)?;
     settings.end("none")?;
-    let servers = parse_servers(hosts, REDIS_PORT, tls, login.as_ref().or(default))?;
+    let servers = parse_servers(hosts, REDIS_PORT, tls, login.as_ref().or(default_login))?;
     let [server] = <[Server; 1]>::try_from(servers)
         .map_err(|servers| format!("it contains {} hosts: pass a URL of its own for each host", servers.len()))?;
     Ok(Origin::Server(Server { db: parse_db(path)?, ..server }))
 }
 
-fn parse_unix(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
+fn parse_unix(rest: &str, default_login: Option<&Login>) -> Result<Origin, String> {
     let (path, settings) = rest.split_once('?').unwrap_or((rest, ""));
     let path = path.strip_prefix("//").unwrap_or(path);
     if !path.starts_with('/') {
@@ -135,10 +135,10 @@ fn parse_unix(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
     let db = parse_db(&settings.take("db"))?;
     settings.end("user, pass, db")?;
     let address = Address::Unix(decode(path)?.into());
-    Ok(Origin::Server(Server { address, tls: false, login: login.or(default.cloned()), db }))
+    Ok(Origin::Server(Server { address, tls: false, login: login.or(default_login.cloned()), db }))
 }
 
-fn parse_sentinels(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
+fn parse_sentinels(rest: &str, default_login: Option<&Login>) -> Result<Origin, String> {
     let (login, hosts, service, mut settings) = split(rest)?;
     // Sentinel allows no other characters in the name of a service.
     if service.is_empty() || !is_name(service) {
@@ -149,18 +149,18 @@ fn parse_sentinels(rest: &str, default: Option<&Login>) -> Result<Origin, String
     let sentinel_login = settings.login("sentinel_username", "sentinel_password")?;
     settings.end("db, tls, sentinel_username, sentinel_password")?;
     let hosts = parse_servers(hosts, SENTINEL_PORT, tls, sentinel_login.as_ref())?;
-    let login = login.or(default.cloned());
+    let login = login.or(default_login.cloned());
     Ok(Origin::Sentinels(Arc::new(Sentinels { hosts, service: service.into(), login, db })))
 }
 
-fn parse_cluster(rest: &str, default: Option<&Login>) -> Result<Origin, String> {
+fn parse_cluster(rest: &str, default_login: Option<&Login>) -> Result<Origin, String> {
     let (login, hosts, path, mut settings) = split(rest)?;
     if !path.is_empty() {
         return Err("a Redis Cluster has no databases: remove the / and the text after it".into());
     }
     let tls = settings.tls()?;
     settings.end("tls")?;
-    Ok(Origin::Cluster(parse_servers(hosts, REDIS_PORT, tls, login.as_ref().or(default))?))
+    Ok(Origin::Cluster(parse_servers(hosts, REDIS_PORT, tls, login.as_ref().or(default_login))?))
 }
 
 /// Splits the text after the scheme into login, hosts, path and settings.

@@ -11,7 +11,7 @@ fn repaired_nodes(run: &Run, now_ms: u64) -> Vec<usize> {
 }
 
 #[test]
-fn a_detached_lease_is_repaired_on_the_other_nodes_while_it_is_valid() {
+fn a_valid_detached_lease_is_repaired_on_the_nodes_without_its_vote() {
     let mut run = Run::new(terms(5), [Some(0), Some(0), Some(0), None, None]);
     assert!(run.hold.detach(at(10)));
     assert_eq!(repaired_nodes(&run, 10), [3, 4]);
@@ -29,11 +29,11 @@ fn a_detached_lease_is_repaired_on_the_other_nodes_while_it_is_valid() {
 
 #[test]
 fn there_is_no_repair_if_all_nodes_granted_or_the_lock_is_plain() {
-    let mut complete = Run::held();
-    assert!(complete.hold.detach(at(0)));
-    assert_eq!(complete.hold.repair(at(1)), None);
+    let mut granted_by_all = Run::held();
+    assert!(granted_by_all.hold.detach(at(0)));
+    assert_eq!(granted_by_all.hold.repair(at(1)), None);
     assert_eq!(Run::plain([Some(0), Some(0), None]).hold.repair(at(1)), None);
-    let mut over = Run::held();
-    over.hold.release();
-    assert!(!over.hold.detach(at(1)));
+    let mut released = Run::held();
+    released.hold.release();
+    assert!(!released.hold.detach(at(1)), "the lease was released");
 }

@@ -2,6 +2,7 @@ use core::time::Duration;
 
 use super::*;
 
+/// One minute in microseconds.
 const MINUTE: u64 = 60_000_000;
 
 /// A node that receives node commands.
@@ -215,7 +216,7 @@ fn reconfigure(fresh: u128, max_ttl_millis: u64, suspend: bool, trust: Trust) ->
     NodeCommand::Reconfigure { identity: Identity::of_run("run1"), fresh: Epoch(fresh), constants, trust, suspend }
 }
 
-/// Checks that the quarantine ends when this much time is claimed, and not before.
+/// Checks that the quarantine ends with a claim of this many microseconds, and not with a lower claim.
 fn check_quarantine(node: &mut TestNode, epoch: u128, micros: u64) {
     assert!(node.send(CLOCK, &claim(epoch, micros - 1)) && node.floor().is_none());
     assert!(node.send(CLOCK, &claim(epoch, micros)) && node.floor().is_some());

@@ -57,7 +57,7 @@ fn a_break_in_mode_now_frees_the_vote_and_gives_the_first_waiter_a_hint() {
     let mut node = Node::with_vote();
     node.ask(T, &acquire_queued(Mode::EXCLUSIVE, B, 10));
     let answer = node.answer(T, &break_now(CLOCK));
-    assert_eq!((answer.vote, answer.hint), (broken(A, 0), Some(hint(10))));
+    assert_eq!((answer.vote, answer.hint), (broken(A, 0), Some(waiter_with_ticket(10))));
     assert_eq!(node.vote(), None);
     assert_eq!(node.ask(T, &acquire_queued(Mode::EXCLUSIVE, B, 10)), granted(CLOCK + 1));
 }
@@ -138,7 +138,7 @@ fn the_newest_fence_breaks_all_leases_that_share_the_lock() {
     for mode in [reentrant(OWNER), reader(OWNER), slot(3, 0)] {
         let mut node = Node::new();
         node.grant(T, &acquire_as(mode, A, CLOCK, None));
-        let mode_of_b = if mode == reader(OWNER) { reader(STRANGER) } else { mode };
+        let mode_of_b = if mode == reader(OWNER) { reader(OTHER_OWNER) } else { mode };
         let newest = node.grant(T + 1, &acquire_as(mode_of_b, B, CLOCK, None));
         if mode.allows_several_holders() {
             assert_eq!(

@@ -19,7 +19,7 @@ impl Node {
     }
 
     /// Applies a request on a node that can notify every waiter, and returns the handoff.
-    fn hand_on(&mut self, millis: u64, request: &Request) -> Option<Handoff> {
+    fn handoff_after(&mut self, millis: u64, request: &Request) -> Option<Handoff> {
         apply(&self.life, &mut self.record, request, EPOCH, NodeTime::wall(millis * 1_000), |_| true).handoff
     }
 }
@@ -29,16 +29,16 @@ fn handoff(attempt: LeaseId, fence: u64) -> Handoff {
 }
 
 #[test]
-fn a_release_hands_the_vote_on_to_the_first_in_queue() {
+fn a_release_hands_the_vote_on_to_the_first_waiter() {
     let mut node = Node::with_waiters(&[(C, 20), (B, 10)]);
-    assert_eq!(node.hand_on(T + 5, &release(A)), Some(handoff(B, CLOCK + 1)));
+    assert_eq!(node.handoff_after(T + 5, &release(A)), Some(handoff(B, CLOCK + 1)));
     assert_eq!(node.vote(), Some((B, T + 5 + 1_000)), "the ttl starts at the handoff");
     assert_eq!((node.queue(), node.fence()), (vec![20], Some(CLOCK + 1)));
     let note = node.record.fence.as_ref().unwrap();
     assert_eq!((note.by, note.ticket.map(|ticket| ticket.at)), (B, Some(10)));
     assert_eq!(Holder::decode(&note.holder), Some(holder(B)));
-    assert_eq!(node.hand_on(T + 6, &release(B)), Some(handoff(C, CLOCK + 2)));
-    assert_eq!(node.hand_on(T + 7, &release(C)), None, "nobody waits");
+    assert_eq!(node.handoff_after(T + 6, &release(B)), Some(handoff(C, CLOCK + 2)));
+    assert_eq!(node.handoff_after(T + 7, &release(C)), None, "nobody waits");
     assert_eq!(node.vote(), None);
 }
 
@@ -46,16 +46,16 @@ fn a_release_hands_the_vote_on_to_the_first_in_queue() {
 fn a_handoff_grants_the_last_request_of_the_waiter() {
     let mut node = Node::with_waiters(&[(B, 10)]);
     node.ask(T + 3, &acquire_as(X, C, CLOCK + 3_000, Some(waiter(X, 10))));
-    assert_eq!(node.hand_on(T + 5, &release(A)), Some(handoff(C, CLOCK + 3_000)));
+    assert_eq!(node.handoff_after(T + 5, &release(A)), Some(handoff(C, CLOCK + 3_000)));
 }
 
 #[test]
 fn a_leave_or_a_yield_hands_the_vote_on() {
     let mut node = Node::with_waiters(&[(B, 10), (C, 20)]);
-    assert_eq!(node.hand_on(T, &release(A)), Some(handoff(B, CLOCK + 1)));
-    assert_eq!(node.hand_on(T, &leave(B, waiter(X, 10))), Some(handoff(C, CLOCK + 2)));
+    assert_eq!(node.handoff_after(T, &release(A)), Some(handoff(B, CLOCK + 1)));
+    assert_eq!(node.handoff_after(T, &leave(B, waiter(X, 10))), Some(handoff(C, CLOCK + 2)));
     node.ask(T, &acquire_queued(X, D, 5));
-    assert_eq!(node.hand_on(T, &yield_vote(C, waiter(X, 20))), Some(handoff(D, CLOCK + 3)));
+    assert_eq!(node.handoff_after(T, &yield_vote(C, waiter(X, 20))), Some(handoff(D, CLOCK + 3)));
     assert_eq!(node.queue(), [20]);
 }
 
@@ -64,13 +64,13 @@ fn a_waiter_that_yielded_must_ask_again() {
     let mut node = Node::with_waiters(&[(B, 10)]);
     // B has a vote on another node, and yields on all nodes.
     node.ask(T, &yield_vote(B, waiter(X, 10)));
-    assert_eq!(node.answer(T, &release(A)).hint, Some(hint(10)), "B gets a hint");
+    assert_eq!(node.answer(T, &release(A)).hint, Some(waiter_with_ticket(10)), "B gets a hint");
     assert_eq!(node.vote(), None);
     let mut node = Node::with_waiters(&[(B, 10), (C, 20)]);
-    node.hand_on(T, &release(A));
+    node.handoff_after(T, &release(A));
     node.ask(T, &acquire_queued(X, D, 5));
-    node.hand_on(T, &yield_vote(B, waiter(X, 10)));
-    assert_eq!(node.hand_on(T, &release(D)), None, "the attempt that yielded is over");
+    node.handoff_after(T, &yield_vote(B, waiter(X, 10)));
+    assert_eq!(node.handoff_after(T, &release(D)), None, "the attempt that yielded is over");
     assert_eq!(node.queue(), [10, 20]);
 }
 
@@ -78,7 +78,7 @@ fn a_waiter_that_yielded_must_ask_again() {
 fn an_attempt_with_a_tombstone_gets_no_handoff() {
     let mut node = Node::with_waiters(&[(B, 10)]);
     node.ask(T, &release_with_tombstone(B, 1_000));
-    assert_eq!(node.hand_on(T, &release(A)), None);
+    assert_eq!(node.handoff_after(T, &release(A)), None);
     assert_eq!((node.vote(), node.queue()), (None, vec![10]));
 }
 
@@ -87,7 +87,7 @@ fn a_node_that_may_not_vote_makes_no_handoff() {
     for change in [|life: &mut Incarnation| life.floor = None, |life: &mut Incarnation| life.epoch = Some(Epoch(2))] {
         let mut node = Node::with_waiters(&[(B, 10)]);
         change(&mut node.life);
-        assert_eq!(node.hand_on(T, &release(A)), None);
+        assert_eq!(node.handoff_after(T, &release(A)), None);
         assert_eq!((node.vote(), node.queue()), (None, vec![10]));
     }
 }
@@ -101,7 +101,7 @@ fn a_waiter_whose_queue_position_expired_gets_no_handoff() {
     for renewal in 3..=5 {
         node.ask(T + renewal * 900, &renew(A, CLOCK, false));
     }
-    assert_eq!(node.hand_on(T + 5_001, &release(A)), Some(handoff(C, CLOCK + 1)));
+    assert_eq!(node.handoff_after(T + 5_001, &release(A)), Some(handoff(C, CLOCK + 1)));
 }
 
 #[test]
@@ -118,8 +118,8 @@ fn only_an_exclusive_waiter_without_an_owner_gets_a_handoff() {
 fn a_vote_is_not_handed_on_while_another_reader_has_it() {
     let mut node = Node::new();
     node.grant(T, &acquire_as(reader(OWNER), A, CLOCK, None));
-    node.grant(T, &acquire_as(reader(STRANGER), B, CLOCK, None));
+    node.grant(T, &acquire_as(reader(OTHER_OWNER), B, CLOCK, None));
     node.ask(T, &acquire_queued(X, C, 10));
-    assert_eq!(node.hand_on(T, &release(A)), None, "B still reads");
-    assert_eq!(node.hand_on(T, &release(B)), Some(handoff(C, CLOCK + 2)));
+    assert_eq!(node.handoff_after(T, &release(A)), None, "B still reads");
+    assert_eq!(node.handoff_after(T, &release(B)), Some(handoff(C, CLOCK + 2)));
 }

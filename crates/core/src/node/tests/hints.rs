@@ -13,7 +13,7 @@ impl Node {
     /// Adds these waiters to the queue, each with a mode and a ticket.
     fn with_queue(mut self, queue: &[(Mode, u64)]) -> Self {
         for (mode, ticket) in queue {
-            self.record.keep_place(waiter(*mode, *ticket), NodeTime::wall(CLOCK));
+            self.record.keep_position(waiter(*mode, *ticket), NodeTime::wall(CLOCK));
         }
         self
     }
@@ -31,12 +31,16 @@ impl Node {
 #[test]
 fn a_release_gives_the_first_waiter_one_hint() {
     let mut node = Node::with_vote().with_queue(&[(X, 20), (X, 10)]);
-    assert_eq!(node.hint_after(&release(A)), Some(hint(10)));
+    assert_eq!(node.hint_after(&release(A)), Some(waiter_with_ticket(10)));
     assert_eq!(node.hint_after(&release(A)), None, "the release is repeated");
     assert_eq!(Node::with_vote().hint_after(&release(A)), None, "nobody waits");
     let mut node = Node::with_vote().with_queue(&[(X, 10)]);
     assert_eq!(node.hint_after(&release(B)), None, "B had no vote");
-    assert_eq!(node.hint_after(&release_with_tombstone(A, 500)), Some(hint(10)), "the release leaves a tombstone");
+    assert_eq!(
+        node.hint_after(&release_with_tombstone(A, 500)),
+        Some(waiter_with_ticket(10)),
+        "the release leaves a tombstone"
+    );
 }
 
 #[test]
@@ -52,10 +56,10 @@ fn acquires_renewals_and_inspections_give_no_hints() {
 #[test]
 fn the_release_of_the_last_reentrant_entry_gives_a_hint() {
     let mut node =
-        Node::with_entries(&[(reentrant(OWNER), A), (reentrant(OWNER), B)]).with_queue(&[(reentrant(STRANGER), 10)]);
+        Node::with_entries(&[(reentrant(OWNER), A), (reentrant(OWNER), B)]).with_queue(&[(reentrant(OTHER_OWNER), 10)]);
     assert_eq!(node.hint_after(&release(A)), None);
     assert_eq!(node.hint_after(&release(A)), None, "the release is repeated, and B still has an entry");
-    assert_eq!(node.hint_after(&release(B)), Some(hint(10)));
+    assert_eq!(node.hint_after(&release(B)), Some(waiter_with_ticket(10)));
 }
 
 #[test]
@@ -63,11 +67,11 @@ fn a_writer_gets_a_hint_when_the_last_reader_has_left() {
     let mut node =
         Node::with_entries(&[(reader(OWNER), A), (reader(OWNER), B)]).with_queue(&[(X, 10), (reader(OWNER), 20)]);
     assert_eq!(node.hint_after(&release(A)), None);
-    assert_eq!(node.hint_after(&release(B)), Some(hint(10)));
+    assert_eq!(node.hint_after(&release(B)), Some(waiter_with_ticket(10)));
 }
 
 #[test]
-fn the_grant_of_one_reader_gives_a_hint_to_the_next_reader() {
+fn the_grant_to_one_reader_gives_a_hint_to_the_next_reader() {
     let queue = [(reader(OWNER), 10), (reader(OWNER), 20), (X, 30), (reader(OWNER), 40)];
     let mut node = Node::with_vote().with_queue(&queue);
     assert_eq!(node.hint_after(&release(A)), Some(waiter(reader(OWNER), 10)));
@@ -79,18 +83,18 @@ fn the_grant_of_one_reader_gives_a_hint_to_the_next_reader() {
 
 #[test]
 fn hints_follow_while_slots_are_free() {
-    let two = slot(2, 0);
-    let mut node = Node::with_vote().with_queue(&[(two, 10), (two, 20), (two, 30)]);
-    assert_eq!(node.hint_after(&release(A)), Some(hint(10)));
-    assert_eq!(node.hint_after(&acquire_queued(two, B, 10)), Some(hint(20)));
-    assert_eq!(node.hint_after(&acquire_queued(two, C, 20)), None, "both slots are taken");
-    assert_eq!(node.hint_after(&release(B)), Some(hint(30)));
+    let slot_of_2 = slot(2, 0);
+    let mut node = Node::with_vote().with_queue(&[(slot_of_2, 10), (slot_of_2, 20), (slot_of_2, 30)]);
+    assert_eq!(node.hint_after(&release(A)), Some(waiter_with_ticket(10)));
+    assert_eq!(node.hint_after(&acquire_queued(slot_of_2, B, 10)), Some(waiter_with_ticket(20)));
+    assert_eq!(node.hint_after(&acquire_queued(slot_of_2, C, 20)), None, "both slots are taken");
+    assert_eq!(node.hint_after(&release(B)), Some(waiter_with_ticket(30)));
 }
 
 #[test]
 fn the_grant_of_an_exclusive_or_reentrant_lock_gives_no_hint() {
     for mode in [X, reentrant(OWNER)] {
-        let mut node = Node::new().with_queue(&[(mode, 10), (reentrant(STRANGER), 20)]);
+        let mut node = Node::new().with_queue(&[(mode, 10), (reentrant(OTHER_OWNER), 20)]);
         assert_eq!(node.hint_after(&acquire_queued(mode, A, 10)), None);
     }
 }
@@ -100,7 +104,7 @@ fn a_yield_gives_a_hint_to_the_waiter_with_the_lower_ticket() {
     let mut node = Node::new();
     node.grant(T, &acquire_queued(X, A, 20));
     let mut node = node.with_queue(&[(X, 10), (X, 30)]);
-    assert_eq!(node.hint_after(&yield_vote(A, waiter(X, 20))), Some(hint(10)));
+    assert_eq!(node.hint_after(&yield_vote(A, waiter(X, 20))), Some(waiter_with_ticket(10)));
     assert_eq!(node.hint_after(&yield_vote(A, waiter(X, 20))), None, "the yield is repeated");
     assert_eq!(node.queue(), [10, 20, 30]);
 }
@@ -123,7 +127,7 @@ fn a_waiter_that_yields_gives_no_hint_to_itself_or_to_higher_tickets() {
 fn when_the_first_waiter_leaves_the_next_one_gets_a_hint() {
     let mut node = Node::new().with_queue(&[(X, 10), (X, 20), (X, 30)]);
     assert_eq!(node.hint_after(&leave(B, waiter(X, 20))), None, "ticket 20 was not the first");
-    assert_eq!(node.hint_after(&leave(B, waiter(X, 10))), Some(hint(30)));
+    assert_eq!(node.hint_after(&leave(B, waiter(X, 10))), Some(waiter_with_ticket(30)));
     assert_eq!(node.hint_after(&leave(B, waiter(X, 10))), None, "ticket 10 has left already");
     let mut held_node = Node::with_vote().with_queue(&[(X, 10), (X, 20)]);
     assert_eq!(held_node.hint_after(&leave(B, waiter(X, 10))), None, "the lock is not free");
@@ -142,7 +146,7 @@ fn a_holder_that_leaves_gives_up_its_queue_position_too() {
     let mut node = node.with_queue(&[(X, 10), (X, 20)]);
     assert_eq!(
         node.hint_after(&leave(A, waiter(X, 10))),
-        Some(hint(20)),
+        Some(waiter_with_ticket(20)),
         "the next waiter gets the hint, not the holder"
     );
     assert_eq!(node.queue(), [20]);
@@ -164,5 +168,9 @@ fn a_waiter_whose_queue_position_expired_gets_no_hint() {
     );
     let mut node = node.with_queue(&[(X, 10)]);
     node.ask(T + 1, &acquire_queued(X, B, 20));
-    assert_eq!(node.answer(T + 5_001, &release(A)).hint, Some(hint(20)), "ticket 10 has not asked again in time");
+    assert_eq!(
+        node.answer(T + 5_001, &release(A)).hint,
+        Some(waiter_with_ticket(20)),
+        "ticket 10 has not asked again in time"
+    );
 }

@@ -54,7 +54,7 @@ fn an_inspection_counts_the_entries() {
     for (mode, held_mode, fence, since_micros) in modes {
         let mut node = Node::new();
         node.grant(T, &acquire_as(mode, A, CLOCK, None));
-        let mode_of_b = if mode == reader(OWNER) { reader(STRANGER) } else { mode };
+        let mode_of_b = if mode == reader(OWNER) { reader(OTHER_OWNER) } else { mode };
         node.grant(T + 1, &acquire_as(mode_of_b, B, CLOCK, None));
         let held = |remaining_ms, holds| {
             let (holder, remaining) = (Some(holder(B)), Some(ms(remaining_ms)));

@@ -65,7 +65,7 @@ fn tickets(clients: usize) -> impl Strategy<Value = Vec<u64>> {
     Just((1..=clients as u64).collect::<Vec<_>>()).prop_shuffle()
 }
 
-/// Applies the actions to a node and to the model, and compares them after each action. `checks_hints` must be `false`
+/// Applies the actions to a node and to the model, and compares both after each action. `checks_hints` must be `false`
 /// for modes whose hints are not exact: a hint may be missing, or its waiter may be refused.
 fn compare_with_model(modes: &[Mode], tickets: Vec<u64>, actions: Vec<TimedAction>, checks_hints: bool) {
     let mut model = Model::new(modes, tickets);
@@ -90,9 +90,9 @@ fn compare_with_model(modes: &[Mode], tickets: Vec<u64>, actions: Vec<TimedActio
                 (request, model.predict_acquire(client, in_queue))
             }
             Action::Renew { ttl_ms, repair, is_other_slot } => {
-                let held = model.votes.get(&client).and_then(|vote| vote.slot).unwrap_or(0);
+                let held_slot = model.votes.get(&client).and_then(|vote| vote.slot).unwrap_or(0);
                 let mode = match modes[client] {
-                    Mode::Slot { permits, .. } => slot(permits, (held + u32::from(is_other_slot)) % permits),
+                    Mode::Slot { permits, .. } => slot(permits, (held_slot + u32::from(is_other_slot)) % permits),
                     mode => mode,
                 };
                 let (fence, holder) = (Fence::new(clock), "".into());
@@ -117,7 +117,7 @@ fn compare_with_model(modes: &[Mode], tickets: Vec<u64>, actions: Vec<TimedActio
         assert_eq!(VoteKind::of(&answer.vote), expected, "{request:?}");
 
         let is_granted = expected == VoteKind::Grant;
-        let position = (client, now_ms + ENTRY_LEASE.as_millis() as u64);
+        let queue_position = (client, now_ms + ENTRY_LEASE.as_millis() as u64);
         match action {
             Action::Acquire { ttl_ms, in_queue, .. } => {
                 if let Vote::Grant { fence, .. } = answer.vote {
@@ -127,7 +127,7 @@ fn compare_with_model(modes: &[Mode], tickets: Vec<u64>, actions: Vec<TimedActio
                 let must_wait = matches!(expected, VoteKind::Held | VoteKind::Behind);
                 match (in_queue, is_granted) {
                     (true, true) => drop(model.queue.remove(&model.tickets[client])),
-                    (true, false) if must_wait => drop(model.queue.insert(model.tickets[client], position)),
+                    (true, false) if must_wait => drop(model.queue.insert(model.tickets[client], queue_position)),
                     _ => {}
                 }
             }
@@ -147,7 +147,7 @@ fn compare_with_model(modes: &[Mode], tickets: Vec<u64>, actions: Vec<TimedActio
                 model.votes.remove(&client);
                 match action {
                     Action::Leave => drop(model.queue.remove(&model.tickets[client])),
-                    Action::Yield if had_vote => drop(model.queue.insert(model.tickets[client], position)),
+                    Action::Yield if had_vote => drop(model.queue.insert(model.tickets[client], queue_position)),
                     _ => {}
                 }
             }
@@ -197,17 +197,17 @@ fn check_hint(node: &Node, model: &Model, now_ms: u64, hint: Option<Waiter>, was
 
 const REENTRANT: [Mode; 5] = [
     Mode::Reentrant { owner: OWNER },
-    Mode::Reentrant { owner: STRANGER },
+    Mode::Reentrant { owner: OTHER_OWNER },
     Mode::Reentrant { owner: OWNER },
-    Mode::Reentrant { owner: STRANGER },
+    Mode::Reentrant { owner: OTHER_OWNER },
     Mode::Reentrant { owner: OWNER },
 ];
 const SHARED: [Mode; 6] = [
     Mode::Shared { owner: OWNER, reenters: true },
     Mode::Shared { owner: OWNER, reenters: false },
-    Mode::Shared { owner: STRANGER, reenters: false },
+    Mode::Shared { owner: OTHER_OWNER, reenters: false },
     Mode::Exclusive { writer: Some(OWNER) },
-    Mode::Exclusive { writer: Some(STRANGER) },
+    Mode::Exclusive { writer: Some(OTHER_OWNER) },
     Mode::Exclusive { writer: None },
 ];
 const SEMAPHORE: [Mode; 5] = [Mode::Slot { permits: 3, slot: 0 }; 5];

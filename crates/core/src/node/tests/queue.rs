@@ -99,7 +99,7 @@ fn a_vote_with_entries_counts_as_lower() {
     for mode in [reentrant(OWNER), reader(OWNER), slot(1, 0)] {
         let mut node = Node::new();
         node.grant(T, &acquire_queued(mode, A, 20));
-        assert!(queue_if_held(node.ask(T, &acquire_queued(writer(STRANGER), B, 10))).lower, "{mode:?}");
+        assert!(queue_if_held(node.ask(T, &acquire_queued(writer(OTHER_OWNER), B, 10))).lower, "{mode:?}");
     }
 }
 
@@ -160,13 +160,13 @@ fn a_full_queue_refuses_new_waiters_and_keeps_its_own() {
 #[test]
 fn a_reader_overtakes_earlier_readers_but_no_earlier_writer() {
     const THIRD: OwnerId = OwnerId::from_bits(3);
-    let mut node = free_node_with_queue(&[(reader(OWNER), 10), (writer(STRANGER), 20), (reader(OWNER), 30)]);
+    let mut node = free_node_with_queue(&[(reader(OWNER), 10), (writer(OTHER_OWNER), 20), (reader(OWNER), 30)]);
     assert_eq!(queue_if_behind(node.ask(T, &acquire_queued(reader(THIRD), D, 40))), position(4, 4, true));
     assert!(matches!(node.ask(T, &acquire_as(reader(THIRD), D, CLOCK, None)), Vote::Refusal(Refusal::Behind { .. })));
     node.grant(T, &acquire_queued(reader(OWNER), B, 15));
     node.grant(T, &acquire_queued(reader(OWNER), C, 10));
     queue_if_behind(node.ask(T, &acquire_queued(reader(THIRD), D, 40)));
-    assert!(matches!(node.ask(T, &acquire_queued(writer(STRANGER), A, 20)), Vote::Refusal(Refusal::Held { .. })));
+    assert!(matches!(node.ask(T, &acquire_queued(writer(OTHER_OWNER), A, 20)), Vote::Refusal(Refusal::Held { .. })));
     node.ask(T, &leave(A, waiter(X, 20)));
     node.grant(T, &acquire_queued(reader(THIRD), D, 40));
     assert_eq!(node.queue(), [30]);
@@ -174,10 +174,10 @@ fn a_reader_overtakes_earlier_readers_but_no_earlier_writer() {
 
 #[test]
 fn a_writer_waits_for_earlier_readers() {
-    let mut node = free_node_with_queue(&[(reader(OWNER), 10), (writer(STRANGER), 20)]);
-    assert_eq!(queue_if_behind(node.ask(T, &acquire_queued(writer(STRANGER), B, 20))), position(2, 2, true));
+    let mut node = free_node_with_queue(&[(reader(OWNER), 10), (writer(OTHER_OWNER), 20)]);
+    assert_eq!(queue_if_behind(node.ask(T, &acquire_queued(writer(OTHER_OWNER), B, 20))), position(2, 2, true));
     node.ask(T, &leave(C, waiter(reader(OWNER), 10)));
-    node.grant(T, &acquire_queued(writer(STRANGER), B, 20));
+    node.grant(T, &acquire_queued(writer(OTHER_OWNER), B, 20));
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn free_slots_go_to_the_lowest_tickets() {
 fn an_owner_re_enters_before_earlier_waiters() {
     let mut node = Node::new();
     node.grant(T, &acquire_as(reentrant(OWNER), A, CLOCK, None));
-    queue_if_held(node.ask(T, &acquire_queued(reentrant(STRANGER), B, 10)));
+    queue_if_held(node.ask(T, &acquire_queued(reentrant(OTHER_OWNER), B, 10)));
     node.grant(T, &acquire_queued(reentrant(OWNER), C, 20));
     assert_eq!(node.queue(), [10]);
 }

@@ -24,11 +24,11 @@ fn an_owner_re_enters_with_the_same_fence() {
 #[test]
 fn another_owner_is_refused_until_the_last_entry_ends() {
     let mut node = node_with_two_entries();
-    for mode in [reentrant(STRANGER), Mode::EXCLUSIVE, reader(OWNER), slot(2, 0)] {
+    for mode in [reentrant(OTHER_OWNER), Mode::EXCLUSIVE, reader(OWNER), slot(2, 0)] {
         let refused = node.ask(T + 1_500, &acquire_as(mode, C, CLOCK, None));
         assert_eq!(refused, held_by(Some(holder(B)), 0, CLOCK), "{mode:?}");
     }
-    let fence = node.grant(T + 1_501, &acquire_as(reentrant(STRANGER), C, 1, None));
+    let fence = node.grant(T + 1_501, &acquire_as(reentrant(OTHER_OWNER), C, 1, None));
     assert_eq!(fence, CLOCK + 1, "another owner gets another fence");
     assert_eq!(node.entries(), [(C, T + 2_501)]);
 }
@@ -48,7 +48,7 @@ fn repeated_acquires_and_releases_do_not_change_the_number_of_entries() {
 }
 
 #[test]
-fn the_release_of_the_first_entry_keeps_the_others() {
+fn the_release_of_the_first_entry_keeps_the_other_entries() {
     let mut node = node_with_two_entries();
     node.ask(T + 500, &release(A));
     assert_eq!(node.vote(), Some((A, T + 1_500)), "the vote keeps the signature of the first entry");
@@ -77,7 +77,7 @@ fn each_entry_expires_at_its_own_time() {
 #[test]
 fn an_owner_that_returns_after_another_owner_gets_a_new_fence() {
     let mut node = node_with_two_entries();
-    node.grant(T + 2_000, &acquire_as(reentrant(STRANGER), C, 1, None));
+    node.grant(T + 2_000, &acquire_as(reentrant(OTHER_OWNER), C, 1, None));
     node.ask(T + 2_000, &release(C));
     assert_eq!(node.grant(T + 2_000, &acquire_as(reentrant(OWNER), D, 1, None)), CLOCK + 2);
     assert_eq!(node.vote(), Some((D, T + 3_000)), "the expired entries do not return");
@@ -89,7 +89,7 @@ fn a_repair_joins_only_entries_of_the_same_owner() {
     assert_eq!(node.ask(T + 500, &renew_as(reentrant(OWNER), C, CLOCK, true)), granted(CLOCK));
     assert_eq!(node.entries().len(), 3);
     for repair in [true, false] {
-        let refused = node.ask(T + 500, &renew_as(reentrant(STRANGER), D, CLOCK, repair));
+        let refused = node.ask(T + 500, &renew_as(reentrant(OTHER_OWNER), D, CLOCK, repair));
         assert!(matches!(refused, Vote::Refusal(Refusal::Held { .. })), "{refused:?}");
     }
     assert_eq!(node.ask(T + 500, &renew_as(reentrant(OWNER), D, CLOCK, false)), Vote::Refusal(Refusal::Absent));
@@ -100,7 +100,7 @@ fn a_repair_never_reuses_the_fence_of_an_owner_that_held_the_lock_meanwhile() {
     let mut node = Node::new();
     node.grant(T, &acquire_as(reentrant(OWNER), A, CLOCK, None));
     // The clock of A has stopped, so A does not know that its lease has ended and that B has held the lock since.
-    let fence_of_b = node.grant(T + 2_000, &acquire_as(reentrant(STRANGER), B, 1, None));
+    let fence_of_b = node.grant(T + 2_000, &acquire_as(reentrant(OTHER_OWNER), B, 1, None));
     node.ask(T + 2_000, &release(B));
     assert_eq!(node.ask(T + 2_000, &renew_as(reentrant(OWNER), A, CLOCK, true)), granted(fence_of_b + 1));
     assert_eq!(node.ask(T + 2_000, &acquire_entry(C)), granted(fence_of_b + 1));
@@ -121,12 +121,12 @@ fn a_seal_raises_the_fence_of_the_first_entry() {
     assert_eq!(
         node.ask(T, &acquire_as(reentrant(OWNER), A, CLOCK, None)),
         granted(CLOCK + 9),
-        "a repeat after a lost reply gets the same fence"
+        "an acquire that is repeated after a lost reply gets the same fence"
     );
 }
 
 #[test]
-fn a_tombstone_refuses_one_attempt_and_no_other_of_the_owner() {
+fn a_tombstone_refuses_one_attempt_and_no_other_attempt_of_the_owner() {
     let mut node = node_with_two_entries();
     node.ask(T + 500, &release_with_tombstone(B, 500));
     assert_eq!(node.ask(T + 500, &acquire_entry(B)), Vote::Refusal(Refusal::Tombstoned));
@@ -140,7 +140,7 @@ fn retire(owner: OwnerId) -> Request {
 #[test]
 fn a_retired_owner_loses_all_entries_and_is_refused() {
     let mut node = node_with_two_entries();
-    assert_eq!(node.ask(T + 500, &retire(STRANGER)), Vote::Refusal(Refusal::Absent));
+    assert_eq!(node.ask(T + 500, &retire(OTHER_OWNER)), Vote::Refusal(Refusal::Absent));
     assert_eq!(node.ask(T + 500, &retire(OWNER)), granted(0));
     assert_eq!((node.vote(), node.entries()), (None, [].into()));
     assert_eq!(node.ask(T + 500, &retire(OWNER)), Vote::Refusal(Refusal::Absent));
@@ -161,10 +161,10 @@ fn a_retired_owner_may_enter_again_after_its_tombstone_expires() {
 }
 
 #[test]
-fn the_retirement_of_one_reader_keeps_the_others() {
+fn the_retirement_of_one_reader_keeps_the_other_readers() {
     let mut node = Node::new();
     node.grant(T, &acquire_as(reader(OWNER), A, CLOCK, None));
-    node.grant(T, &acquire_as(reader(STRANGER), B, CLOCK, None));
+    node.grant(T, &acquire_as(reader(OTHER_OWNER), B, CLOCK, None));
     assert_eq!(node.ask(T, &retire(OWNER)), granted(0));
     assert_eq!(node.entries(), [(B, T + 1_000)]);
 }

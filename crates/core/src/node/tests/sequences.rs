@@ -1,3 +1,5 @@
+//! Sends random sequences of exclusive and plain requests to a node, and checks the answers.
+
 extern crate std;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,12 +35,12 @@ enum Action {
     },
     Break {
         mode: BreakMode,
-        /// The fence of the request minus the stored fence.
+        /// The fence of the request minus the stored fence. A break of a higher fence than the stored one is refused.
         excess: u64,
     },
 }
 
-/// Clients from this number on acquire and release with plain requests; the others never do.
+/// Clients with this number or a higher one send plain requests.
 const FIRST_PLAIN: u8 = 3;
 
 fn actions() -> impl Strategy<Value = Vec<TimedAction>> {
@@ -88,14 +90,14 @@ struct Observer {
     /// The signature and the last millisecond of the current vote.
     vote: Option<(LeaseId, u64)>,
     /// The attempts whose votes were broken.
-    broken: BTreeSet<LeaseId>,
+    broken_attempts: BTreeSet<LeaseId>,
     /// The highest fence that each attempt was granted.
     highest_fences: BTreeMap<LeaseId, Fence>,
 }
 
 impl Observer {
     fn new(floor: u64) -> Self {
-        Self { floor: Fence::new(floor), vote: None, broken: BTreeSet::new(), highest_fences: BTreeMap::new() }
+        Self { floor: Fence::new(floor), vote: None, broken_attempts: BTreeSet::new(), highest_fences: BTreeMap::new() }
     }
 
     fn observe(&mut self, request: &Request, vote: &Vote, now_ms: u64) {
@@ -104,11 +106,11 @@ impl Observer {
         let before = self.vote;
         if let (Vote::Broken { digest, stood: true, .. }, Request::Break { mode, .. }) = (vote, request) {
             let Some((attempt, until_ms)) = before else { return };
-            self.broken.insert(attempt);
+            self.broken_attempts.insert(attempt);
             self.vote = (*mode == BreakMode::Drain).then_some((digest.broken_signature(), until_ms));
         }
         let Vote::Grant { fence, .. } = vote else { return };
-        assert!(!self.broken.contains(&attempt) || request.is_plain(), "a broken attempt was granted again");
+        assert!(!self.broken_attempts.contains(&attempt) || request.is_plain(), "a broken attempt was granted again");
         assert!(before.is_none_or(|(signature, _)| signature == attempt), "two attempts have a vote");
         let until_ms = match request {
             Request::Acquire { ttl, .. } | Request::Renew { ttl, .. } => {
@@ -147,7 +149,8 @@ proptest! {
             let wall_micros = (life_millis * 1_000).saturating_add_signed(clock_error);
             let stored_fence = node.fence();
             let tombstones = &node.record.tombstones;
-            observer.broken.retain(|attempt| tombstones.get(attempt).is_some_and(|until_ms| *until_ms >= life_millis));
+            let has_tombstone = |attempt: &LeaseId| tombstones.get(attempt).is_some_and(|until| *until >= life_millis);
+            observer.broken_attempts.retain(has_tombstone);
             let request = request(client, action, wall_micros, stored_fence.unwrap_or_default());
             let now = NodeTime { wall_micros, life_millis };
             let Answer { vote, .. } = answer(&node.life, &mut node.record, &request, EPOCH, now);

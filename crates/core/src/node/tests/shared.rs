@@ -26,11 +26,11 @@ fn each_reader_gets_its_own_fence() {
 #[test]
 fn a_writer_waits_for_the_last_reader() {
     let mut node = node_with_two_readers();
-    let write = acquire_as(Mode::EXCLUSIVE, C, CLOCK, None);
-    assert_eq!(node.ask(T + 500, &write), held_by(Some(holder(B)), 1_000, CLOCK + 1));
+    let acquire_exclusive = acquire_as(Mode::EXCLUSIVE, C, CLOCK, None);
+    assert_eq!(node.ask(T + 500, &acquire_exclusive), held_by(Some(holder(B)), 1_000, CLOCK + 1));
     node.ask(T + 500, &release(A));
-    assert_eq!(node.ask(T + 500, &write), held_by(Some(holder(B)), 1_000, CLOCK + 1));
-    assert_eq!(node.ask(T + 1_501, &write), granted(CLOCK + 2), "the entry of B has expired");
+    assert_eq!(node.ask(T + 500, &acquire_exclusive), held_by(Some(holder(B)), 1_000, CLOCK + 1));
+    assert_eq!(node.ask(T + 1_501, &acquire_exclusive), granted(CLOCK + 2), "the entry of B has expired");
     assert_eq!(node.record.vote.as_ref().unwrap().held_mode, HeldMode::Exclusive);
 }
 

@@ -41,7 +41,7 @@ fn an_acquire_is_refused_while_all_slots_are_taken() {
 }
 
 #[test]
-fn a_repeated_acquire_keeps_its_slot_whichever_slot_it_tries_first() {
+fn a_repeated_acquire_keeps_its_slot_even_if_it_names_another_first_slot() {
     let mut node = node_with_two_holders();
     assert_eq!(granted_slot(node.ask(T + 100, &acquire_slot(3, 0, A))), (1, [0].into()));
     assert_eq!(node.entries(), [(B, T + 1_000), (A, T + 1_100)]);

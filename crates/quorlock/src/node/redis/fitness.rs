@@ -1,5 +1,5 @@
-//! Checks whether a server can be a node, and identifies its memory. The checks run in the handshake, and whenever the
-//! client checks the node's state.
+//! Checks whether a server can be a node, and identifies its memory. The checks run in the handshake. The checks of the
+//! role, the promotion and the eviction policy run again with every command about the node itself.
 
 use quorlock_core::node::Identity;
 
@@ -53,7 +53,7 @@ fn missing_field(field: &str) -> Trouble {
     ))
 }
 
-/// Returns a field of the reply to `INFO`; empty if it is missing.
+/// Returns the value of a field in the reply to `INFO`; empty if the field is missing.
 pub(super) fn field<'a>(info: &'a str, name: &str) -> &'a str {
     let value = |line: &'a str| line.strip_prefix(name)?.strip_prefix(':');
     info.lines().find_map(value).unwrap_or_default().trim()
@@ -92,7 +92,7 @@ fn require_master(origin: &Origin, role: &str) -> Result<(), Trouble> {
             let role = readable(role);
             Err(Trouble::Unfit(format!("it is a replica (role {role:?}): every node must be an independent master")))
         }
-        // After a failover, the sentinels take a while to agree.
+        // After a failover, a sentinel may still name the old master. The next connection asks the sentinels again.
         Origin::Sentinels(_) => Err(Trouble::Unreachable("its sentinels name a server that is not the master".into())),
         Origin::Cluster(_) => Err(Trouble::Unreachable("it is not a master any more".into())),
     }

@@ -27,7 +27,7 @@ pub(super) fn recall(server_kind: ServerKind, limit: usize, commands: &mut Comma
     commands.command("XREVRANGE").words(&[server_kind.history_key(), "+", "-", "COUNT"]).number(limit as u64);
 }
 
-/// Parses the replies to [`note`]: fails if one of them is an error.
+/// Parses the replies to [`note`]. Returns `Failed` if one of the replies is an error.
 pub(super) fn note_answer(values: &[Value]) -> Answer {
     let errors = values.iter().find_map(|value| if let Value::Error(error) = value { Some(error) } else { None });
     errors.map_or_else(|| Answer::Events(Vec::new()), |error| Answer::Failed(describe(error)))
@@ -39,14 +39,14 @@ pub(super) fn recall_answer(values: &[Value]) -> Answer {
     for value in values {
         match value {
             Value::Error(error) => return Answer::Failed(describe(error)),
-            Value::Array(entries) => events.extend(entries.iter().filter_map(event)),
+            Value::Array(entries) => events.extend(entries.iter().filter_map(parse_event)),
             _ => return Answer::Failed("a malformed reply to XREVRANGE".into()),
         }
     }
     Answer::Events(events)
 }
 
-fn event(entry: &Value) -> Option<Event> {
+fn parse_event(entry: &Value) -> Option<Event> {
     let [_, fields] = entry.as_array()? else { return None };
     let (pairs, _) = fields.as_array()?.as_chunks::<2>();
     let pairs: Vec<(&str, &str)> =

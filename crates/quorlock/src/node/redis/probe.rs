@@ -10,7 +10,7 @@ use super::resp::{Commands, Value};
 use super::scripts::{BROKEN_CHANNEL, PROBE, ServerKind, companion, companion_key, hint_channel, tombstone_key};
 use super::trouble::{checked, describe, malformed};
 use super::wire::Connecting;
-use super::{codec, hints, login};
+use super::{codec, hints, write_login};
 use crate::node::probe::{Objection, Plan, Probe, READINGS, Reading, RedisFacts};
 use crate::node::url::Origin;
 use crate::node::{LockKey, STEP_DEADLINE, Trouble, within};
@@ -19,7 +19,7 @@ use crate::platform::{clock, entropy};
 /// Settings that `INFO` does not report.
 const SETTINGS: [&str; 5] = ["maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "save"];
 
-/// Collects all facts about the server that this login may read.
+/// Collects all facts about the server that the login of the node's URL may read.
 pub(super) async fn examine(origin: &Origin, deadline: Duration, plan: &Plan) -> Probe {
     let mut probe = Probe::default();
     probe.trouble = collect_facts(origin, deadline, plan, &mut probe).await.err();
@@ -32,19 +32,20 @@ async fn collect_facts(origin: &Origin, deadline: Duration, plan: &Plan, probe: 
         Origin::Sentinels(sentinels) => sentinels.master(deadline).await?.0,
         Origin::Cluster(_) => return Err(Trouble::Unfit("a Redis Cluster is not one server".into())),
     };
-    let mut visit = Visit { connection: Connecting::open(&server, deadline).await?, commands: Commands::default() };
-    login(&server, &mut visit.commands);
-    for value in visit.send().await? {
+    let mut examination =
+        Examination { connection: Connecting::open(&server, deadline).await?, commands: Commands::default() };
+    write_login(&server, &mut examination.commands);
+    for value in examination.send().await? {
         checked(value)?;
     }
     let facts = probe.redis.get_or_insert_default();
-    probe.first = visit.readings(facts).await?;
-    if let Some(Ok(info)) = facts.object("INFO", None, visit.ask("INFO", &[]).await?).map(info_text) {
+    probe.first = examination.read_clock(facts).await?;
+    if let Some(Ok(info)) = facts.accept("INFO", None, examination.ask("INFO", &[]).await?).map(info_text) {
         facts.info = info;
     }
     for setting in SETTINGS {
-        let answer = visit.ask("CONFIG", &["GET", setting]).await?;
-        if let Some(Value::Map(pair)) = facts.object("CONFIG GET", None, answer)
+        let answer = examination.ask("CONFIG", &["GET", setting]).await?;
+        if let Some(Value::Map(pair)) = facts.accept("CONFIG GET", None, answer)
             && let [name, value] = pair.as_slice()
             && name.as_str() == Some(setting)
             && let Some(value) = value.as_str()
@@ -58,59 +59,62 @@ async fn collect_facts(origin: &Origin, deadline: Duration, plan: &Plan, probe: 
     probe.server = facts.server();
     probe.identity = identity(&facts.info).ok();
     for script in ServerKind::Server.scripts().iter().chain([&*PROBE]) {
-        let answer = visit.ask("SCRIPT", &["LOAD", &script.source]).await?;
-        if facts.object("SCRIPT LOAD", None, answer).is_none() {
+        let answer = examination.ask("SCRIPT", &["LOAD", &script.source]).await?;
+        if facts.accept("SCRIPT LOAD", None, answer).is_none() {
             return Ok(());
         }
     }
-    codec::script_call(ServerKind::Server, &NodeCommand::Look, &mut visit.commands);
-    let answer = visit.answer().await?;
+    codec::script_call(ServerKind::Server, &NodeCommand::Look, &mut examination.commands);
+    let answer = examination.send_one().await?;
     let keys = format!("the node's own keys {} and {}", ServerKind::Server.epoch_key(), ServerKind::Server.meta_key());
-    if let Some(answer) = facts.object("EVALSHA", Some(keys), answer) {
+    if let Some(answer) = facts.accept("EVALSHA", Some(keys), answer) {
         probe.standing = Some(codec::standing(&answer)?);
     }
     if let Some(key) = plan.key.as_ref().filter(|_| facts.is_master()) {
-        visit.probe(key, facts).await?;
+        examination.try_lock_commands(key, facts).await?;
     }
     if !plan.watch.is_zero() {
         tokio::time::sleep(plan.watch).await;
-        probe.last = visit.readings(&mut RedisFacts::default()).await?;
+        probe.last = examination.read_clock(&mut RedisFacts::default()).await?;
     }
-    visit.listen(facts).await
+    examination.try_subscriptions(facts).await
 }
 
 /// A connection for an examination.
-struct Visit {
+struct Examination {
     connection: Connecting,
     /// The commands to send next.
     commands: Commands,
 }
 
-impl Visit {
+impl Examination {
+    /// Sends this command, and returns its reply.
     async fn ask(&mut self, command: &str, words: &[&str]) -> Result<Value, Trouble> {
         self.commands.command(command).words(words);
-        self.answer().await
+        self.send_one().await
     }
 
-    /// Sends one command.
-    async fn answer(&mut self) -> Result<Value, Trouble> {
+    /// Sends one command, and returns its reply.
+    async fn send_one(&mut self) -> Result<Value, Trouble> {
         self.send().await?.pop().ok_or_else(|| malformed("a command"))
     }
 
+    /// Sends the commands, and returns their replies.
     async fn send(&mut self) -> Result<Vec<Value>, Trouble> {
         let values = within(STEP_DEADLINE, self.connection.ask(&mut self.commands)).await?;
         self.commands.clear();
         Ok(values)
     }
 
-    async fn readings(&mut self, facts: &mut RedisFacts) -> Result<Vec<Reading>, Trouble> {
+    /// Reads the server's clock several times. Records a refusal in `facts`.
+    async fn read_clock(&mut self, facts: &mut RedisFacts) -> Result<Vec<Reading>, Trouble> {
         let mut readings = Vec::new();
         for _ in 0..READINGS {
             let sent = clock::now();
             let answer = self.ask("TIME", &[]).await?;
             let heard = clock::now();
             let Some(at_micros) = codec::time_micros(&answer) else {
-                facts.object("TIME", None, answer);
+                facts.accept("TIME", None, answer);
                 break;
             };
             readings.push(Reading { sent, heard, at_micros });
@@ -119,9 +123,9 @@ impl Visit {
     }
 
     /// Tries the commands of locks on unused keys and on a channel without subscribers.
-    async fn probe(&mut self, key: &LockKey, facts: &mut RedisFacts) -> Result<(), Trouble> {
+    async fn try_lock_commands(&mut self, key: &LockKey, facts: &mut RedisFacts) -> Result<(), Trouble> {
         let channel = hint_channel(Channel(entropy::bits()));
-        let own = |companion: String| {
+        let with_pattern = |companion: String| {
             let pattern = companion.replace(&key.text, "*");
             (companion, pattern)
         };
@@ -129,19 +133,19 @@ impl Visit {
         let tombstones = tombstone.rsplit_once(':').map_or_else(String::new, |(kind, _)| format!("{kind}:*"));
         let keys = [
             (key.text.clone(), "locks".to_owned()),
-            own(companion_key(companion::FENCE, key)),
-            own(companion_key(companion::HOLDS, key)),
-            own(companion_key(companion::QUEUE, key)),
-            own(companion_key(companion::KEPT, key)),
+            with_pattern(companion_key(companion::FENCE, key)),
+            with_pattern(companion_key(companion::HOLDS, key)),
+            with_pattern(companion_key(companion::QUEUE, key)),
+            with_pattern(companion_key(companion::KEPT, key)),
             (tombstone, tombstones),
         ];
         for (key, pattern) in keys {
             let answer = self.ask("EVALSHA", &[&PROBE.sha, "1", &key, &channel]).await?;
-            if let Some(Value::Array(refusals)) = facts.object("EVALSHA", Some(format!("keys of {pattern}")), answer) {
+            if let Some(Value::Array(refusals)) = facts.accept("EVALSHA", Some(format!("keys of {pattern}")), answer) {
                 for pair in refusals.chunks(2) {
                     let [Value::Text(command), Value::Text(why)] = pair else { continue };
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-                    facts.note(Objection { command: text(command), on: None, why: text(why) });
+                    facts.record(Objection { command: text(command), on: None, why: text(why) });
                 }
             }
         }
@@ -149,28 +153,28 @@ impl Visit {
     }
 
     /// Tries to subscribe. This must be the last step: afterwards pushes may arrive between replies.
-    async fn listen(&mut self, facts: &mut RedisFacts) -> Result<(), Trouble> {
-        hints::track(ServerKind::Server, &mut self.commands);
-        let answer = self.answer().await?;
-        facts.object("CLIENT TRACKING", None, answer);
+    async fn try_subscriptions(&mut self, facts: &mut RedisFacts) -> Result<(), Trouble> {
+        hints::write_tracking(ServerKind::Server, &mut self.commands);
+        let answer = self.send_one().await?;
+        facts.accept("CLIENT TRACKING", None, answer);
         for channel in [hint_channel(Channel(entropy::bits())), BROKEN_CHANNEL.to_owned()] {
             let answer = self.ask("SUBSCRIBE", &[&channel]).await?;
-            facts.object("SUBSCRIBE", Some(channel), answer);
+            facts.accept("SUBSCRIBE", Some(channel), answer);
         }
         Ok(())
     }
 }
 
 impl RedisFacts {
-    /// Returns the answer. If it is a refusal, records it and returns `None`.
-    fn object(&mut self, command: &str, on: Option<String>, answer: Value) -> Option<Value> {
+    /// Returns the answer, unless it is a refusal. Records a refusal and returns `None`.
+    fn accept(&mut self, command: &str, on: Option<String>, answer: Value) -> Option<Value> {
         let Value::Error(error) = answer else { return Some(answer) };
-        self.note(Objection { command: command.into(), on, why: describe(&error) });
+        self.record(Objection { command: command.into(), on, why: describe(&error) });
         None
     }
 
     /// Records a refusal once.
-    fn note(&mut self, objection: Objection) {
+    fn record(&mut self, objection: Objection) {
         if !self.objections.contains(&objection) {
             self.objections.push(objection);
         }

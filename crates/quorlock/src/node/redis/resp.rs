@@ -4,8 +4,8 @@
 pub(super) const VALUE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// The longest line in bytes: a number, a short text or an error.
 const LINE_BYTES_MAX: usize = 64 * 1024;
-/// The most nested values in one value. In memory, each nested value takes many times the three bytes that it may have
-/// on the wire.
+/// The most nested values in one value. On the wire, a nested value may have only three bytes, but in memory it takes
+/// many times as much.
 const PARTS_MAX: usize = 512 * 1024;
 /// The deepest nesting of arrays. Replies to our commands nest at most four deep.
 const DEPTH_MAX: usize = 16;
@@ -21,8 +21,9 @@ const CAPACITY_KEPT_MAX: usize = 64 * 1_024;
 pub(super) struct Commands {
     bytes: Vec<u8>,
     count: usize,
-    /// The start of the last command, and its number of words so far. `finish` inserts the number before the words.
+    /// The start of the last command.
     start: usize,
+    /// The number of words of the last command so far. `finish` inserts this number before the words.
     words: usize,
 }
 
@@ -119,7 +120,7 @@ fn write_count(bytes: &mut Vec<u8>, kind: u8, count: usize) {
 /// The number of digits of the largest `u64`.
 pub(super) const DIGITS_MAX: usize = 20;
 
-/// Formats a number at the end of the buffer.
+/// Formats a number at the end of the buffer, and returns the digits.
 pub(super) fn decimal(mut number: u64, buffer: &mut [u8; DIGITS_MAX]) -> &[u8] {
     let mut at = DIGITS_MAX;
     loop {
@@ -171,8 +172,9 @@ pub(super) struct Parser {
     at: usize,
     /// Incomplete arrays, outermost first.
     open: Vec<Open>,
-    /// The size of the current value so far.
+    /// The size of the current value so far, in bytes.
     value_bytes: usize,
+    /// The number of nested values that the current value has announced so far.
     value_parts: usize,
 }
 
@@ -268,7 +270,7 @@ impl Parser {
         Ok(())
     }
 
-    /// Rejects a value that is too long before it has arrived.
+    /// Rejects a value that is too long, even if it has not arrived completely.
     fn check_length(&self, more: usize) -> Result<(), &'static str> {
         if self.value_bytes + more > VALUE_BYTES_MAX { Err(TOO_LONG) } else { Ok(()) }
     }

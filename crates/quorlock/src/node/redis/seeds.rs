@@ -1,4 +1,5 @@
-//! Asks several servers the same question, and takes the first good answer.
+//! Asks several servers the same question, and takes the first good answer. The servers are sentinels, or the *seeds*
+//! of a Redis Cluster: those of its servers that the URL lists.
 
 use std::time::Duration;
 
@@ -9,8 +10,8 @@ use super::wire::Connecting;
 use crate::node::url::Server;
 use crate::node::{Trouble, within};
 
-/// Asks all servers concurrently and returns the first good answer, within the deadline. If it asked one server after
-/// the other, a silent server would use up the time for the others.
+/// Asks all servers concurrently and returns the first good answer, within the deadline. If the servers were asked one
+/// after the other, a silent server could use up the whole deadline.
 pub(super) async fn ask_all<T, F: Future<Output = Result<T, Trouble>>>(
     servers: &[Server],
     deadline: Duration,
@@ -24,7 +25,7 @@ pub(super) async fn ask_all<T, F: Future<Output = Result<T, Trouble>>>(
     };
     let mut asked: FuturesUnordered<_> = servers.iter().cloned().map(ask).collect();
     let mut reasons = Vec::new();
-    let (mut denied, mut unfit, mut may_pass) = (None, None, false);
+    let (mut denied, mut unfit, mut may_recover) = (None, None, false);
     while let Some((address, answer)) = asked.next().await {
         match answer {
             Ok(answer) => return Ok(answer),
@@ -35,11 +36,11 @@ pub(super) async fn ask_all<T, F: Future<Output = Result<T, Trouble>>>(
             }
             Err(trouble) => {
                 reasons.push(format!("{address} {}", trouble.as_silence()));
-                may_pass = true;
+                may_recover = true;
             }
         }
     }
-    // Retrying helps only if every server may answer differently later.
-    let hopeless = denied.or(unfit.filter(|_| !may_pass));
-    Err(hopeless.unwrap_or_else(|| Trouble::Unreachable(reasons.join("; "))))
+    // A retry cannot help if a server denied the login, or if all servers are unfit.
+    let permanent = denied.or(unfit.filter(|_| !may_recover));
+    Err(permanent.unwrap_or_else(|| Trouble::Unreachable(reasons.join("; "))))
 }

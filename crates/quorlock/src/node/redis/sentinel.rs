@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use super::resp::{Commands, Value};
 use super::seeds::ask_all;
 use super::wire::Connecting;
-use super::{hello, malformed};
+use super::{malformed, write_hello};
 use crate::node::url::{Address, Sentinels, Server};
 use crate::node::{Answer, Inbox, Trouble};
 
@@ -26,18 +26,18 @@ const SWITCH_CHANNEL: &str = "+switch-master";
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// The time limit of a poll.
 const POLL_DEADLINE: Duration = Duration::from_millis(500);
-/// The time limit when all sentinels are asked at once. The first answer is used, so the limit can be generous.
-const ROUND_DEADLINE: Duration = Duration::from_secs(5);
-/// The shortest time between two rounds of asking all sentinels.
-const ROUND_PAUSE: Duration = Duration::from_millis(250);
+/// The time limit for asking all sentinels at once. The first answer is used, so the limit can be long.
+const ASK_ALL_DEADLINE: Duration = Duration::from_secs(5);
+/// The pause before all sentinels are asked again.
+const ASK_ALL_PAUSE: Duration = Duration::from_millis(250);
 
 impl Sentinels {
-    /// Asks for the master. Also returns the connection to the sentinel that answered, which was subscribed to changes
-    /// before it answered. The handshake with the server detects a wrong answer.
+    /// Asks for the master. Also returns the connection to the sentinel that answered. This connection was subscribed
+    /// to changes before the answer, so no change is missed. The handshake with the server detects a wrong answer.
     pub(super) async fn master(&self, deadline: Duration) -> Result<(Server, Connecting), Trouble> {
         ask_all(&self.hosts, deadline, |mut connecting, sentinel| async move {
             let mut commands = Commands::default();
-            hello(&sentinel, &mut commands);
+            write_hello(&sentinel, &mut commands);
             commands.command("SUBSCRIBE").word(SWITCH_CHANNEL);
             self.ask_master(&mut commands);
             let named = connecting.query(&mut commands).await?.pop().unwrap_or(Value::Nil);
@@ -54,33 +54,34 @@ impl Sentinels {
         commands.command("SENTINEL").word("get-master-addr-by-name").word(&self.service);
     }
 
-    /// Watches the sentinels, and ends the session when one names another master. Dropping the returned task stops it.
+    /// Watches the sentinels, and ends the session when one names another master. Dropping the returned set ends the
+    /// watch.
     pub(super) fn watch(self: &Arc<Self>, master: Address, sentinel: Connecting, inbox: Inbox) -> JoinSet<()> {
         let sentinels = Arc::clone(self);
         let mut watch = JoinSet::new();
         watch.spawn(async move {
-            let mut polled = Some(sentinel);
+            let mut current = Some(sentinel);
             loop {
-                if let Some(sentinel) = polled.take()
+                if let Some(sentinel) = current.take()
                     && sentinels.names_another(sentinel, &master).await
                 {
                     break;
                 }
-                match sentinels.master(ROUND_DEADLINE).await {
-                    Ok((named, sentinel)) if named.address == master => polled = Some(sentinel),
+                match sentinels.master(ASK_ALL_DEADLINE).await {
+                    Ok((named, sentinel)) if named.address == master => current = Some(sentinel),
                     Ok(_) => break,
                     // Continue: the master may work well without its sentinels.
                     Err(_) => {}
                 }
-                tokio::time::sleep(ROUND_PAUSE).await;
+                tokio::time::sleep(ASK_ALL_PAUSE).await;
             }
             inbox.deliver(Answer::End(Trouble::Broken("its sentinels name another master".into())));
         });
         watch
     }
 
-    /// Subscribes to this sentinel and polls it. Returns true once it names another master, and false if it is silent,
-    /// gone, or no longer knows the service.
+    /// Polls this sentinel, and reads the changes that it announces. Returns true once it names another master, and
+    /// false if it is silent, gone, or no longer knows the service.
     async fn names_another(&self, sentinel: Connecting, master: &Address) -> bool {
         let (values, mut received) = mpsc::unbounded_channel();
         let mut tasks = JoinSet::new();
@@ -90,7 +91,7 @@ impl Sentinels {
             tokio::select! {
                 value = received.recv() => {
                     let named = match value {
-                        Some(Value::Push(parts)) => switched(&self.service, &parts),
+                        Some(Value::Push(parts)) => announced_master(&self.service, &parts),
                         Some(value) => {
                             (is_asked, due) = (false, Instant::now() + POLL_INTERVAL);
                             let Some(named) = parse_address(&value) else { return false };
@@ -123,7 +124,7 @@ fn parse_address(value: &Value) -> Option<Address> {
 }
 
 /// Returns the new master of the service, if the push announces one.
-fn switched(service: &str, push: &[Value]) -> Option<Address> {
+fn announced_master(service: &str, push: &[Value]) -> Option<Address> {
     let [kind, _, text] = push else { return None };
     let words: Vec<&str> = text.as_str()?.split(' ').collect();
     let [name, _, _, host, port] = words.as_slice() else { return None };

@@ -1,26 +1,26 @@
 //! The masters of a Redis Cluster, and which hash slots each of them has.
 
-use super::hello;
 use super::resp::{Commands, Value};
 use super::slot::{SLOTS, Slot};
 use super::trouble::malformed;
 use super::wire::Connecting;
+use super::write_hello;
 use crate::node::Trouble;
 use crate::node::url::{Address, Server};
 
 /// The most masters to connect to: more than a Cluster is designed for.
 const MASTERS_MAX: usize = 1_000;
 
-/// The masters of a Cluster, and their slots.
+/// The masters of a Redis Cluster, and their hash slots.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Shards {
     pub(super) masters: Vec<Server>,
-    /// The index in `masters` for each slot; empty if one server has all slots.
+    /// The lane of each hash slot: the index of its master in `masters`. Empty if one server has all slots.
     lanes: Vec<u16>,
 }
 
 impl Shards {
-    /// Returns the shards of a single server that has all keys.
+    /// Returns the shards of a node that is a single server.
     pub(super) fn single(server: Server) -> Self {
         Self { masters: vec![server], lanes: Vec::new() }
     }
@@ -28,7 +28,7 @@ impl Shards {
     /// Asks one server of a Cluster for its masters.
     pub(super) async fn ask(mut connecting: Connecting, server: Server) -> Result<Self, Trouble> {
         let mut commands = Commands::default();
-        hello(&server, &mut commands);
+        write_hello(&server, &mut commands);
         commands.command("CLUSTER").word("SLOTS");
         let values = connecting.query(&mut commands).await.map_err(|trouble| match trouble {
             Trouble::Broken(why) if why.contains("cluster support disabled") => {
@@ -63,7 +63,7 @@ impl Shards {
         Ok(Self { masters, lanes: lanes.into_iter().flatten().collect() })
     }
 
-    /// Returns the index of the master that has this slot.
+    /// Returns the lane of this hash slot.
     pub(super) fn lane(&self, slot: Slot) -> usize {
         self.lanes.get(slot.index()).copied().unwrap_or_default().into()
     }

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-/// The number of slots.
+/// The number of hash slots.
 pub(crate) const SLOTS: u16 = 16_384;
 
-/// One of the slots over which a Cluster distributes its keys.
+/// One of the hash slots over which a Redis Cluster distributes its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u16);
 
 impl Slot {
-    /// Returns the slot of a key: the hash of its first hash tag if that is not empty, else of the whole key.
+    /// Returns the slot of a key. It is the hash of the key's first hash tag, the text between `{` and `}`. If there is
+    /// no hash tag, or if it is empty, the slot is the hash of the whole key.
     pub(crate) fn of(key: &str) -> Self {
         let tag = key.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(tag, _)| tag);
         Self(crc16(tag.filter(|tag| !tag.is_empty()).unwrap_or(key)) % SLOTS)
@@ -21,8 +22,8 @@ impl Slot {
         self.0.into()
     }
 
-    /// Returns a number that hashes to this slot. As a hash tag at the start of a key it decides the slot, even if the
-    /// rest of the key contains braces.
+    /// Returns a number that hashes to this slot. A key that starts with this number as its hash tag is in this slot,
+    /// even if the rest of the key contains braces.
     pub(crate) fn tag(self) -> u32 {
         TAGS[self.index()]
     }

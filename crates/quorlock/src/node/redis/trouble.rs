@@ -6,7 +6,7 @@ use super::resp::Value;
 use crate::node::Trouble;
 
 /// The longest quotation of a server's text, in bytes.
-const WORDS_BYTES_MAX: usize = 512;
+const QUOTE_BYTES_MAX: usize = 512;
 
 /// Returns the value. Fails if it is an error.
 pub(super) fn checked(value: Value) -> Result<Value, Trouble> {
@@ -31,14 +31,14 @@ pub(super) fn code(error: &str) -> &str {
     error.split(' ').next().unwrap_or_default()
 }
 
-/// Describes an error, without the command's arguments that it may repeat.
+/// Describes an error. Omits the arguments of the command, which the error may repeat and which may be secret.
 pub(super) fn describe(error: &str) -> String {
     readable(error.split(", with args").next().unwrap_or_default())
 }
 
 /// Makes a server's text safe to show.
-pub(super) fn readable(words: &str) -> String {
-    cut(words, WORDS_BYTES_MAX).replace(char::is_control, "\u{fffd}")
+pub(super) fn readable(text: &str) -> String {
+    cut(text, QUOTE_BYTES_MAX).replace(char::is_control, "\u{fffd}")
 }
 
 pub(super) fn malformed(what: &str) -> Trouble {

@@ -2,8 +2,9 @@
 
 use std::sync::OnceLock;
 
-/// Called for every request to a Redis server, with its key and whether it shares a command with others.
-pub type Watcher = fn(key: &str, together: bool);
+/// Called for every request to a Redis server, with the key of its lock, and whether it shares a command with other
+/// requests.
+pub type Watcher = fn(key: &str, shares_command: bool);
 
 static WATCHER: OnceLock<Watcher> = OnceLock::new();
 
@@ -14,6 +15,6 @@ pub fn watch_requests(watcher: Watcher) {
 
 pub(crate) fn notify_watcher<'a>(sent: impl Iterator<Item = (&'a str, bool)>) {
     if let Some(watcher) = WATCHER.get() {
-        sent.for_each(|(key, together)| watcher(key, together));
+        sent.for_each(|(key, shares_command)| watcher(key, shares_command));
     }
 }

@@ -1,7 +1,7 @@
 //! A connection to a server: sends bytes in the order of the calls, and receives values.
 //!
 //! Callers write to the socket directly while it accepts bytes, so that no task has to wake up. The connection's task
-//! writes the bytes that the socket did not accept. For TLS, it writes all bytes. It also reads.
+//! writes the bytes that the socket did not accept. Over TLS, the task writes all bytes. The task also reads.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -84,7 +84,7 @@ impl Connecting {
         write(self.socket.as_ref(), &mut self.tls, bytes).await?;
         let mut values = Vec::with_capacity(count);
         while values.len() < count {
-            match self.parser.next().map_err(malformed)? {
+            match self.parser.next().map_err(invalid_data)? {
                 Some(value) => values.push(value),
                 None => fill(&mut self.reader, &mut self.parser).await?,
             }
@@ -100,7 +100,7 @@ impl Connecting {
         mut receive: impl FnMut(io::Result<Value>) -> bool + Send + 'static,
     ) -> Arc<Wire> {
         let Self { mut reader, mut parser, socket, tls } = self;
-        let wire = Arc::new(Wire { socket, queue: Mutex::default(), more: Notify::new() });
+        let wire = Arc::new(Wire { socket, queue: Mutex::default(), bytes_queued: Notify::new() });
         let task_wire = Arc::clone(&wire);
         tasks.spawn(async move {
             let ended = tokio::select! {
@@ -123,7 +123,7 @@ pub(super) struct Wire {
     /// Later bytes must not overtake them.
     queue: Mutex<VecDeque<u8>>,
     /// Notified when bytes enter the queue.
-    more: Notify,
+    bytes_queued: Notify,
 }
 
 impl Wire {
@@ -137,14 +137,14 @@ impl Wire {
         }
         if written < bytes.len() {
             queue.extend(&bytes[written..]);
-            self.more.notify_one();
+            self.bytes_queued.notify_one();
         }
     }
 
     /// Writes queued bytes until a write fails.
     async fn write(&self, mut tls: Option<TlsWriter>) -> io::Result<Infallible> {
         loop {
-            self.more.notified().await;
+            self.bytes_queued.notified().await;
             while !self.queue.lock().is_empty() {
                 if let Some(socket) = &self.socket {
                     socket.writable().await?;
@@ -220,7 +220,7 @@ async fn read(
     receive: &mut impl FnMut(io::Result<Value>) -> bool,
 ) -> io::Result<()> {
     loop {
-        while let Some(value) = parser.next().map_err(malformed)? {
+        while let Some(value) = parser.next().map_err(invalid_data)? {
             if !receive(Ok(value)) {
                 return Ok(());
             }
@@ -236,7 +236,7 @@ async fn fill(reader: &mut Reader, parser: &mut Parser) -> io::Result<()> {
     }
 }
 
-fn malformed(what: &'static str) -> io::Error {
+fn invalid_data(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 

@@ -32,8 +32,7 @@ pub(super) fn is_refused_for_others(request: &Request, vote: &Vote) -> bool {
 /// Returns the releases that dead processes would have to send for a name, first the releases of waiters. The release
 /// of a dead holder leaves a tombstone that lasts `tombstone` milliseconds.
 ///
-/// Stops at the first waiter in the queue that is not dead: a dead waiter after this waiter does not block a request
-/// yet.
+/// Stops at the first waiter in the queue that is not dead: dead waiters behind it do not block a request yet.
 pub(super) fn releases_owed(
     connection: &Connection,
     key: &str,
@@ -41,16 +40,16 @@ pub(super) fn releases_owed(
     processes: &Processes,
     tombstone: Option<u64>,
 ) -> Result<Vec<Request>, Fault> {
-    let mut known: HashMap<String, bool> = HashMap::new();
+    let mut checked_lists: HashMap<String, bool> = HashMap::new();
     let mut is_dead = |table, list: Option<String>| -> Result<bool, Fault> {
         // A row without a list of processes depends on no process.
         let Some(list) = list else { return Ok(false) };
-        if let Some(is_dead) = known.get(&list) {
+        if let Some(is_dead) = checked_lists.get(&list) {
             return Ok(*is_dead);
         }
         let damage = || Fault::Damaged { table, column: "processes".into() };
         let is_dead = processes.are_dead(&list).ok_or_else(damage)?;
-        known.insert(list, is_dead);
+        checked_lists.insert(list, is_dead);
         Ok(is_dead)
     };
     let mut owed = Vec::new();
@@ -78,8 +77,8 @@ pub(super) fn releases_owed(
             ("entry", "SELECT attempt, processes FROM entry WHERE key = ?1")
         }
     };
-    let holder = |row: &StoredRow<'_>| Ok((row.parsed(0, LeaseId::parse)?, row.get(1)?));
-    for (attempt, list) in read_all(connection, table, sql, [key], holder)? {
+    let read_holder = |row: &StoredRow<'_>| Ok((row.parsed(0, LeaseId::parse)?, row.get(1)?));
+    for (attempt, list) in read_all(connection, table, sql, [key], read_holder)? {
         if is_dead(table, list)? {
             owed.push(Request::Release { attempt, tombstone, parting: None });
         }

@@ -17,13 +17,14 @@ use crate::node::{Answer, Inbox, Message, Reply};
 
 /// The time between two polls while this session has a waiter.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
-/// The time between two polls while this session has leases, but no waiter: only breaks matter then.
+/// The time between two polls while this session has leases, but no waiter. Such a session needs only the hints that a
+/// lock was broken.
 const BREAK_POLL_INTERVAL: Duration = Duration::from_millis(100);
-/// The channel of hint rows for broken locks. Every session reads these rows. The column `ticket` contains the lock's
-/// key.
+/// The channel of hint rows for broken locks. Every session reads these rows. In such a row, the column `ticket`
+/// contains the lock's key.
 const BROKEN_CHANNEL: &str = "broken";
 /// The channel of sessions that receive no hints.
-const NOBODY: Channel = Channel(0);
+const NO_CHANNEL: Channel = Channel(0);
 
 /// Reads hints for one session.
 pub(super) struct Listener {
@@ -79,7 +80,7 @@ impl Listener {
         waiter: Option<Waiter>,
         now: NodeTime,
     ) -> Result<Option<Answer>, Fault> {
-        let Some(waiter) = waiter.filter(|waiter| waiter.channel != NOBODY) else { return Ok(None) };
+        let Some(waiter) = waiter.filter(|waiter| waiter.channel != NO_CHANNEL) else { return Ok(None) };
         if waiter.channel == self.inbox.channel {
             return Ok(Some(Answer::Hint(waiter.ticket, None)));
         }
@@ -97,7 +98,7 @@ impl Listener {
 
     /// Updates the waiters and leases from the requests and replies of a committed transaction.
     pub(super) fn update<'a>(&mut self, answered: impl IntoIterator<Item = (&'a Message, &'a Reply)>, now: NodeTime) {
-        if self.inbox.channel == NOBODY {
+        if self.inbox.channel == NO_CHANNEL {
             return;
         }
         for (message, reply) in answered {

@@ -1,9 +1,9 @@
 //! Lists the processes that keep a client's stored rows alive, and detects whether the processes of such a list are
 //! dead.
 //!
-//! A process is identified by its id and start time. Both have a meaning only within one *realm*: one boot, one pid
-//! namespace and one time namespace. A process counts as alive unless its death is proved; its rows then stay until
-//! their ttl ends.
+//! A process is identified by its id and its start time, which have a meaning only within one *realm*: one boot, one
+//! pid namespace and one time namespace. If the death of a process cannot be proved, the process counts as alive, and
+//! its rows stay until their ttl ends.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -20,8 +20,9 @@ use crate::platform::sync::Mutex;
 pub(crate) struct Processes {
     /// The realm of this process; `None` if `/proc` is missing or shows another pid namespace.
     realm: Option<String>,
-    /// The list that is stored with each of this client's rows: the realm, and then each process. `None` if the death
-    /// of a process in the list could not be proved. Clones share the list.
+    /// The list that is stored with each of this client's rows: the realm, and then each process with its start time.
+    /// Example: `REALM 17@90 -23@95` for the process 17 and the process group 23. `None` if there are no processes, or
+    /// if it will be impossible to prove that all of them are dead. Clones share the list.
     list: Arc<Mutex<Option<String>>>,
 }
 
@@ -39,22 +40,22 @@ impl Processes {
         Ok(processes)
     }
 
-    /// Adds a process, or the process group of a process. The process or group then keeps alive every vote that this
-    /// client gets or renews from now on.
+    /// Adds a process, or the process group of a process. From now on, this process or group keeps alive every vote
+    /// that this client gets or renews.
     ///
     /// # Errors
     /// Returns the id of a process that does not exist.
     pub(super) fn add(&self, companion: Companion) -> Result<(), u32> {
         let (pid, sign) = match companion {
             Companion::Process(pid) => (pid, ""),
-            Companion::Group(pid) => (pid, GROUP),
+            Companion::Group(pid) => (pid, GROUP_PREFIX),
         };
         let mut list = self.list.lock();
         match (list.as_mut(), process_state(pid)) {
             (_, ProcessState::Dead) => return Err(pid),
             (None, _) => {}
             (Some(list), ProcessState::Running { start }) => drop(write!(list, " {sign}{pid}@{start}")),
-            // The death of this process could not be proved later.
+            // It will be impossible to prove the death of this process.
             (Some(_), ProcessState::Hidden) => *list = None,
         }
         Ok(())
@@ -71,8 +72,8 @@ impl Processes {
     }
 }
 
-/// The prefix of the id of a process group.
-const GROUP: &str = "-";
+/// The prefix of the id of a process group in a list: a minus sign, as in the arguments of `kill`.
+const GROUP_PREFIX: &str = "-";
 
 /// The state of a process, as far as the system shows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +96,7 @@ fn are_dead(
     let mut are_all_dead = own_realm == Some(realm);
     for process in processes.split(' ') {
         let (pid, start) = process.split_once('@')?;
-        let group = pid.strip_prefix(GROUP);
+        let group = pid.strip_prefix(GROUP_PREFIX);
         let (pid, start) = (group.unwrap_or(pid).parse().ok()?, start.parse::<u64>().ok()?);
         are_all_dead = are_all_dead
             && match process_state(pid) {
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_is_dead_only_if_every_process_in_the_list_is_dead() {
+    fn the_processes_of_a_list_are_dead_only_if_each_of_them_is_dead() {
         let state = |pid| match pid {
             1 => ProcessState::Running { start: 10 },
             2 | 4 | 5 => ProcessState::Dead,

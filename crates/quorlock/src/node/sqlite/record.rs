@@ -137,7 +137,7 @@ fn save_entries(
     after: &[Entry],
     processes: Option<&str>,
 ) -> Result<(), Fault> {
-    let (removed, written) = changes(before, after, |entry| entry.attempt);
+    let (removed, written) = changed_rows(before, after, |entry| entry.attempt);
     for entry in removed {
         let sql = "DELETE FROM entry WHERE key = ?1 AND attempt = ?2";
         run(connection, sql, params![key, entry.attempt.reveal()])?;
@@ -169,7 +169,7 @@ fn save_queue(
     after: &[QueuedWaiter],
     processes: Option<&str>,
 ) -> Result<(), Fault> {
-    let (removed, written) = changes(before, after, |queued| queued.waiter.ticket);
+    let (removed, written) = changed_rows(before, after, |queued| queued.waiter.ticket);
     for QueuedWaiter { waiter: Waiter { ticket, .. }, .. } in removed {
         let sql = "DELETE FROM waiter WHERE key = ?1 AND at = ?2 AND id = ?3";
         run(connection, sql, params![key, ticket.at, ticket.id_digits()])?;
@@ -185,7 +185,7 @@ fn save_queue(
 }
 
 /// Compares two lists of rows. Returns the removed rows, and the new or changed rows.
-fn changes<'a, T: PartialEq, K: Ord>(
+fn changed_rows<'a, T: PartialEq, K: Ord>(
     before: &'a [T],
     after: &'a [T],
     key: impl Fn(&T) -> K,
@@ -193,10 +193,10 @@ fn changes<'a, T: PartialEq, K: Ord>(
     if before == after {
         return (Vec::new(), Vec::new());
     }
-    let old: BTreeMap<K, &T> = before.iter().map(|row| (key(row), row)).collect();
-    let kept: BTreeSet<K> = after.iter().map(&key).collect();
-    let removed = before.iter().filter(|row| !kept.contains(&key(row)));
-    (removed.collect(), after.iter().filter(|row| old.get(&key(row)) != Some(row)).collect())
+    let old_rows: BTreeMap<K, &T> = before.iter().map(|row| (key(row), row)).collect();
+    let kept_keys: BTreeSet<K> = after.iter().map(&key).collect();
+    let removed = before.iter().filter(|row| !kept_keys.contains(&key(row)));
+    (removed.collect(), after.iter().filter(|row| old_rows.get(&key(row)) != Some(row)).collect())
 }
 
 /// Writes new and extended tombstones. If the file contains a tombstone that was not loaded and lasts longer, the
@@ -204,12 +204,14 @@ fn changes<'a, T: PartialEq, K: Ord>(
 fn save_tombstones(connection: &Connection, key: &str, before: &Record, record: &Record) -> Result<(), Fault> {
     // The client chooses the duration of the tombstone. Limit the end to the largest value that SQLite can store.
     let capped = |until: u64| i64::try_from(until).unwrap_or(i64::MAX);
-    for (attempt, until) in record.tombstones.iter().filter(|(of, until)| before.tombstones.get(of) != Some(until)) {
+    for (attempt, until) in
+        record.tombstones.iter().filter(|(attempt, until)| before.tombstones.get(attempt) != Some(until))
+    {
         let sql = "INSERT INTO tombstone(attempt, until) VALUES (?1, ?2)
             ON CONFLICT(attempt) DO UPDATE SET until = max(until, ?2)";
         run(connection, sql, params![attempt.reveal(), capped(*until)])?;
     }
-    for (owner, until) in record.retired.iter().filter(|(of, until)| before.retired.get(of) != Some(until)) {
+    for (owner, until) in record.retired.iter().filter(|(owner, until)| before.retired.get(owner) != Some(until)) {
         let sql = "REPLACE INTO retired(key, owner, until) VALUES (?1, ?2, ?3)";
         run(connection, sql, params![key, owner.reveal(), capped(*until)])?;
     }

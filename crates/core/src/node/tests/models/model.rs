@@ -27,7 +27,7 @@ pub(super) struct Model {
     pub(super) attempts: Vec<u128>,
     /// The waiters, by ticket: the client, and the last millisecond of its queue position.
     pub(super) queue: BTreeMap<u64, (usize, u64)>,
-    /// The lease that each fence was granted to: the client, and which of its leases.
+    /// The lease that each fence was granted to: the client, and the number of its lease, from 1.
     pub(super) fences: BTreeMap<u64, (usize, u64)>,
     /// The number of leases that each client has had.
     pub(super) lease_counts: Vec<u64>,
@@ -100,8 +100,8 @@ impl Model {
         own.map(|(_, vote)| vote.fence).max()
     }
 
-    /// Returns how many waiters with this mode the node can grant now, if the mode does not conflict with the current
-    /// votes. Only free slots are counted; for the other modes the result is 1.
+    /// Returns the number of free slots for a semaphore, and 1 for other modes. The mode must not conflict with the
+    /// current votes.
     pub(super) fn free_permits(&self, mode: Mode) -> usize {
         match mode {
             Mode::Slot { permits, .. } => permits as usize - self.votes.len(),

@@ -9,9 +9,9 @@ use super::super::trouble::{checked, malformed};
 use super::{hex, unsigned};
 use crate::node::Trouble;
 
-/// Writes a node command. A look uses plain commands, because every connection sends one every few seconds and a script
-/// costs a server several times as much. Other clients' commands may run in between, so the meta key is read before the
-/// epoch: a new incarnation that starts in between then shows.
+/// Writes a node command. A look uses simple commands instead of the script: every connection sends a look every few
+/// seconds, and a script costs a server several times as much. Other clients' commands may run between these commands.
+/// So the epoch is read last: if a new incarnation starts in between, the reply has its epoch.
 pub(in crate::node::redis) fn node_command(
     server_kind: ServerKind,
     node_command: &NodeCommand,
@@ -26,7 +26,7 @@ pub(in crate::node::redis) fn node_command(
     script_call(server_kind, node_command, commands);
 }
 
-/// Writes a node command, including a look, as a script call.
+/// Writes a node command as a script call, even if it is a look.
 pub(in crate::node::redis) fn script_call(
     server_kind: ServerKind,
     node_command: &NodeCommand,
@@ -36,17 +36,17 @@ pub(in crate::node::redis) fn script_call(
     match node_command {
         NodeCommand::Look => commands.word("look"),
         NodeCommand::Hello { identity, fresh, constants, founders, trust } => {
-            write_life(commands.word("hello"), identity, *fresh, constants);
+            write_incarnation(commands.word("hello"), identity, *fresh, constants);
             commands.word(founders).word(floor_offset(*trust))
         }
         NodeCommand::Claim { epoch, elapsed_micros } => {
             commands.word("claim").word(hex(*epoch)).number(*elapsed_micros)
         }
         NodeCommand::Init { identity, fresh, constants } => {
-            write_life(commands.word("init"), identity, *fresh, constants)
+            write_incarnation(commands.word("init"), identity, *fresh, constants)
         }
         NodeCommand::Reconfigure { identity, fresh, constants, trust, suspend } => {
-            write_life(commands.word("reconfigure"), identity, *fresh, constants);
+            write_incarnation(commands.word("reconfigure"), identity, *fresh, constants);
             commands.word(floor_offset(*trust)).number(u64::from(*suspend))
         }
     };
@@ -59,7 +59,8 @@ fn floor_offset(trust: Trust) -> String {
     }
 }
 
-fn write_life<'a>(
+/// Writes the arguments that every command that can start an incarnation has.
+fn write_incarnation<'a>(
     commands: &'a mut Commands,
     identity: &Identity,
     fresh: Epoch,
@@ -70,9 +71,10 @@ fn write_life<'a>(
     commands.number(*max_ttl_millis).number(*max_skew_micros).word(&identity.promotion)
 }
 
-static UNSET: Value = Value::Text(Vec::new());
+/// The value of a missing field, as the script returns it.
+static EMPTY: Value = Value::Text(Vec::new());
 
-/// Parses the node's standing from the first values of a reply.
+/// Parses the node's standing (its state after a command) from the first values of the reply to this command.
 pub(in crate::node::redis) fn standing_after(
     node_command: &NodeCommand,
     values: &mut impl Iterator<Item = Value>,
@@ -82,11 +84,11 @@ pub(in crate::node::redis) fn standing_after(
         return standing(&next()?);
     }
     let (time, meta, epoch_text) = (next()?, next()?, next()?);
-    let looked = || {
+    let parsed = || {
         let words = [&epoch_text].into_iter().chain(meta.as_array()?);
-        parse_standing(true, time_micros(&time)?, words.map(|word| if *word == Value::Nil { &UNSET } else { word }))
+        parse_standing(true, time_micros(&time)?, words.map(|word| if *word == Value::Nil { &EMPTY } else { word }))
     };
-    looked().ok_or_else(|| malformed("a look"))
+    parsed().ok_or_else(|| malformed("a look"))
 }
 
 /// Parses the reply to `TIME`, in microseconds.
@@ -96,7 +98,7 @@ pub(in crate::node::redis) fn time_micros(value: &Value) -> Option<u64> {
     seconds.checked_mul(1_000_000)?.checked_add(micros)
 }
 
-/// Parses the node's standing from the reply of its script.
+/// Parses the node's standing from the reply of the script `node.lua`.
 pub(in crate::node::redis) fn standing(value: &Value) -> Result<Standing, Trouble> {
     let parsed = || match value.as_array()? {
         [accepted, at, words @ ..] => parse_standing(unsigned(accepted)? == 1, unsigned(at)?, words.iter()),
@@ -138,6 +140,7 @@ fn parse_standing<'a>(accepted: bool, at_micros: u64, words: impl Iterator<Item 
     Some(Standing { accepted, life, at_micros })
 }
 
+/// Parses the text of the epoch key: `epoch` during a quarantine, and `epoch floor` afterwards.
 fn parse_epoch_text(epoch_text: &str) -> Option<(Option<Epoch>, Option<Fence>)> {
     if epoch_text.is_empty() {
         return Some((None, None));

@@ -28,7 +28,7 @@ pub(super) fn report(parts: &[Value]) -> Option<Report> {
     Some(Report { held, fence, since_micros, waiting: small(waiting)?, queue: parse_queue(queue)? })
 }
 
-/// Parses queue positions, each followed by its ticket's time.
+/// Parses a list that alternates between a queue position and the time of its ticket.
 fn parse_queue(parts: &[Value]) -> Option<Vec<Waiting>> {
     let (pairs, rest) = parts.as_chunks::<2>();
     if pairs.len() > QUEUE_LISTED_MAX || !rest.is_empty() {

@@ -22,7 +22,8 @@ use crate::node::{LockKey, Message, Trouble};
 /// The most bundled messages of a batch: Lua's `unpack` is limited in length.
 const BUNDLED_MAX: usize = 128;
 
-/// The kinds of bundles, in the order in which they are sent. The other messages follow in their own order.
+/// The kinds of bundles, in the order in which a batch sends them. The other messages of the batch follow, in their
+/// order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BundleKind {
     Release,
@@ -34,7 +35,7 @@ impl BundleKind {
     const ALL: [Self; 3] = [Self::Release, Self::Acquire, Self::Renew];
 }
 
-/// The node's clock, if the reply has it, and one value for each message of a bundle.
+/// The reply to a bundle: the node's clock, if the reply has it, and one value for each message.
 type Share = (Option<Value>, IntoIter<Value>);
 
 /// The bundle of each message of a batch; empty if there are no bundles.
@@ -45,8 +46,9 @@ impl Bundles {
     /// Chooses the bundles of a batch. Messages about one name keep their order, so a bundle contains a name at most
     /// once.
     ///
-    /// A batch is not bundled if only some of its requests are plain, or if any leaves a tombstone: a tombstone belongs
-    /// to an attempt and not to a name.
+    /// A batch is not bundled if only some of its requests are plain. A batch with a request that leaves a tombstone is
+    /// not bundled either: on the server, a tombstone belongs to an attempt or owner and not to a name, so all messages
+    /// must keep their order.
     pub(in crate::node::redis) fn of<'a>(messages: &'a [Message]) -> Self {
         let [first, _, ..] = messages else { return Self::default() };
         let is_plain = first.request.is_plain();
@@ -57,13 +59,13 @@ impl Bundles {
         // For each name so far: whether its only message so far is a bundled release.
         let mut seen: HashMap<&'a str, bool> = HashMap::with_capacity(messages.len());
         let choose = |Message { key, request }: &'a Message| {
-            let before = seen.insert(&key.text, false);
+            let previous = seen.insert(&key.text, false);
             match &**request {
-                Request::PlainRelease { .. } | Request::Release { parting: None, .. } if before.is_none() => {
+                Request::PlainRelease { .. } | Request::Release { parting: None, .. } if previous.is_none() => {
                     seen.insert(&key.text, true);
                     Some(BundleKind::Release)
                 }
-                _ if before == Some(false) => None,
+                _ if previous == Some(false) => None,
                 Request::Acquire { ttl, holder, mode: Mode::EXCLUSIVE, .. } => {
                     (*acquired.get_or_insert((ttl, holder)) == (ttl, holder)).then_some(BundleKind::Acquire)
                 }
@@ -76,7 +78,7 @@ impl Bundles {
         let mut bundles = Self(messages.iter().take(BUNDLED_MAX).map(choose).collect());
         bundles.drop_single(BundleKind::Acquire);
         bundles.drop_single(BundleKind::Renew);
-        // A release that must precede an acquire or a renewal stays a bundle even if it is alone.
+        // A release that may have to precede a bundled acquire or renewal stays a bundle, even if it is alone.
         if bundles.count(BundleKind::Acquire) + bundles.count(BundleKind::Renew) == 0 {
             bundles.drop_single(BundleKind::Release);
         }
@@ -104,12 +106,12 @@ impl Bundles {
         messages.iter().zip(&self.0).filter(move |(_, other)| **other == Some(kind)).map(|(message, _)| message)
     }
 
-    /// Returns the number of values in the reply to this many messages.
+    /// Returns the number of values in the reply to a batch of this many messages.
     pub(super) fn values(&self, messages: usize) -> usize {
         messages - BundleKind::ALL.map(|kind| self.count(kind).saturating_sub(1)).iter().sum::<usize>()
     }
 
-    /// Takes the values of the bundles, one share for each [`BundleKind`].
+    /// Takes the replies to the bundles from `values`, one reply for each [`BundleKind`].
     pub(super) fn shares(
         &self,
         is_plain: bool,
@@ -136,9 +138,9 @@ impl Bundles {
         Ok(shares)
     }
 
-    /// Returns whether this message shares a command with others.
+    /// Returns whether this message shares a command with other messages.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn is_shared(&self, at: usize) -> bool {
+    pub(super) fn shares_command(&self, at: usize) -> bool {
         self.kind(at).is_some_and(|kind| self.count(kind) > 1)
     }
 }
@@ -157,9 +159,9 @@ fn leaves_tombstone(request: &Request) -> bool {
     matches!(request, Request::Break { .. } | Request::Retire { .. } | Request::Release { tombstone: Some(_), .. })
 }
 
-/// Writes a batch for a server that has all keys, and returns its bundles. `epoch_text` is the content of the epoch key
-/// while the current incarnation may vote. Plain requests do not check the epoch, so a batch with plain requests ends
-/// with a read of the epoch.
+/// Writes a batch for a single server (not for a Redis Cluster), and returns its bundles. `epoch_text` is the content
+/// of the epoch key while the incarnation that the client knows may vote. Plain requests do not check the epoch, so a
+/// batch with plain requests ends with a read of the epoch.
 pub(in crate::node::redis) fn write_batch(
     messages: &[Message],
     epoch_text: &str,
@@ -169,7 +171,7 @@ pub(in crate::node::redis) fn write_batch(
     let bundles = Bundles::of(messages);
     #[cfg(any(test, feature = "fuzzing"))]
     crate::node::redis::watch::notify_watcher(
-        messages.iter().enumerate().map(|(at, message)| (&*message.key.text, bundles.is_shared(at))),
+        messages.iter().enumerate().map(|(at, message)| (&*message.key.text, bundles.shares_command(at))),
     );
     for kind in BundleKind::ALL {
         match bundles.count(kind) {
@@ -199,7 +201,9 @@ pub(in crate::node::redis) fn write_request(
     let key = &*message.key;
     let sha = |script| ServerKind::of(key).sha(script);
     match &*message.request {
-        Request::Acquire { .. } | Request::Renew { .. } => write_vote(message, epoch_text, constants, commands),
+        Request::Acquire { .. } | Request::Renew { .. } => {
+            write_acquire_or_renewal(message, epoch_text, constants, commands);
+        }
         Request::Release { attempt, tombstone, parting } => {
             commands.script(sha(Script::Release), 5).word(&key.text);
             write_tombstone(key, attempt.reveal_digits(), commands);
@@ -268,7 +272,7 @@ fn write_bundle<'m>(
 ) {
     for (index, Message { key, request }) in messages.enumerate() {
         if index == 0 {
-            write_shared(request, epoch_text, constants, commands);
+            write_shared_arguments(request, epoch_text, constants, commands);
         }
         commands.word(&key.text).word(request.attempt().reveal_digits());
         match &**request {
@@ -282,7 +286,7 @@ fn write_bundle<'m>(
     }
 }
 
-fn write_shared(request: &Request, epoch_text: &str, constants: &Constants, commands: &mut Commands) {
+fn write_shared_arguments(request: &Request, epoch_text: &str, constants: &Constants, commands: &mut Commands) {
     let script = match request {
         Request::Acquire { .. } => Script::AcquireAll,
         Request::Renew { .. } => Script::RenewAll,
@@ -300,29 +304,31 @@ fn write_shared(request: &Request, epoch_text: &str, constants: &Constants, comm
         _ => {}
     }
     if let Request::Renew { repair, .. } = request {
-        commands.word(renewing(*repair));
+        commands.word(renewal_verb(*repair));
     }
 }
 
-fn write_vote(message: &Message, epoch_text: &str, constants: &Constants, commands: &mut Commands) {
+fn write_acquire_or_renewal(message: &Message, epoch_text: &str, constants: &Constants, commands: &mut Commands) {
     let key = &*message.key;
     let (verb, fence, ttl, holder, mode, waiter) = match &*message.request {
         Request::Acquire { proposal, ttl, holder, mode, waiter, .. } => {
             ("acquire", proposal, ttl, holder, *mode, *waiter)
         }
-        Request::Renew { fence, ttl, repair, holder, mode, .. } => (renewing(*repair), fence, ttl, holder, *mode, None),
+        Request::Renew { fence, ttl, repair, holder, mode, .. } => {
+            (renewal_verb(*repair), fence, ttl, holder, *mode, None)
+        }
         _ => return,
     };
     let script = if matches!(mode, Mode::Exclusive { .. }) { Script::Acquire } else { Script::Enter };
-    // An argument costs the server as much as half a command, so empty ones are omitted.
-    let has_entries = mode != Mode::EXCLUSIVE;
+    // An argument costs the server as much as half a command, so arguments that a mode does not need are omitted.
+    let reads_entries = mode != Mode::EXCLUSIVE;
     let owner = mode.owner();
-    commands.script(ServerKind::of(key).sha(script), 6 + u64::from(has_entries) + u64::from(owner.is_some()));
+    commands.script(ServerKind::of(key).sha(script), 6 + u64::from(reads_entries) + u64::from(owner.is_some()));
     commands.word(epoch_key(key)).word(&key.text);
     write_companions(key, &[FENCE], commands);
     write_tombstone(key, message.request.attempt().reveal_digits(), commands);
     write_companions(key, &[QUEUE, KEPT], commands);
-    if has_entries {
+    if reads_entries {
         write_companions(key, &[HOLDS], commands);
     }
     if let Some(owner) = owner {
@@ -340,12 +346,12 @@ fn write_vote(message: &Message, epoch_text: &str, constants: &Constants, comman
     };
 }
 
-fn renewing(repair: bool) -> &'static str {
+fn renewal_verb(repair: bool) -> &'static str {
     if repair { "repair" } else { "renew" }
 }
 
-/// Returns the key that a script reads the epoch from. In a Cluster scripts do not read it, and get a key of the right
-/// slot instead.
+/// Returns the key that a script reads the epoch from. In a Redis Cluster, scripts do not read the epoch. They get the
+/// key of the vote instead, because all keys of a call must be in one hash slot.
 fn epoch_key(key: &LockKey) -> &str {
     match ServerKind::of(key) {
         ServerKind::Server => ServerKind::Server.epoch_key(),
@@ -353,10 +359,11 @@ fn epoch_key(key: &LockKey) -> &str {
     }
 }
 
-fn write_companions(key: &LockKey, which: &[&str], commands: &mut Commands) {
+/// Writes the keys of a lock's further values, such as its fence.
+fn write_companions(key: &LockKey, kinds: &[&str], commands: &mut Commands) {
     let tag = key.tag();
-    for which in which {
-        commands.joined([RESERVED_PREFIX, which, &tag, &key.text].map(str::as_bytes));
+    for kind in kinds {
+        commands.joined([RESERVED_PREFIX, kind, &tag, &key.text].map(str::as_bytes));
     }
 }
 
@@ -369,10 +376,11 @@ const AT_MAX: u64 = 9_999_999_999_999_999;
 /// The length of a queue position in bytes.
 const POSITION_BYTES: usize = 68;
 
-/// Formats a waiter's ticket and the rest of its queue position: `AT-ID KIND CHANNEL`.
+/// Formats a waiter's queue position: `AT-ID KIND CHANNEL`. `AT-ID` is the ticket. `KIND` is `s` for a shared lock, and
+/// `x` for another lock.
 fn format_position(Waiter { ticket, channel, shared }: Waiter) -> [u8; POSITION_BYTES] {
     let mut position = [b' '; POSITION_BYTES];
-    // A clock past this time cannot issue fences either.
+    // A node whose clock is past this time cannot grant fences either.
     let mut at = ticket.at.min(AT_MAX);
     for digit in position[..16].iter_mut().rev() {
         *digit = b'0' + (at % 10) as u8;

@@ -9,13 +9,14 @@ use crate::node::{Answer, PAGE_MAX, PAGE_STEPS_MAX, Page, Search, Trouble};
 
 /// Writes the command that fetches the page at this cursor.
 pub(in crate::node::redis) fn search(server_kind: ServerKind, search: &Search, cursor: &str, commands: &mut Commands) {
-    let KeySpan { start, end, is_fixed } = &search.span;
+    let KeySpan { start, end, has_fixed_text } = &search.span;
     let keys = format!("{}*{}", literal(start), literal(end));
     let companions = |kind: &str| format!("{RESERVED_PREFIX}{kind}{}{keys}", server_kind.tag_pattern());
-    let votes = if *is_fixed { keys.clone() } else { companions(companion::FENCE) };
+    // Without fixed text, the key of a vote can be any text. The script then searches for keys of fences.
+    let votes = if *has_fixed_text { keys.clone() } else { companions(companion::FENCE) };
     commands.script(server_kind.sha(Script::Search), 0).word(cursor);
     commands.number(PAGE_MAX as u64).number(PAGE_STEPS_MAX as u64);
-    commands.word(votes).word(companions(companion::QUEUE)).number(u64::from(*is_fixed));
+    commands.word(votes).word(companions(companion::QUEUE)).number(u64::from(*has_fixed_text));
 }
 
 /// Escapes text so that a glob pattern matches it literally.
@@ -23,7 +24,7 @@ fn literal(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
-            // Write `{` as a character class: a server of a Cluster would treat a hash tag as the only slot to search.
+            // Write `{` as a character class: if a pattern has a hash tag, a Redis Cluster searches only its hash slot.
             '{' => pattern.push_str("[{]"),
             '*' | '?' | '[' | ']' | '\\' => pattern.extend(['\\', character]),
             _ => pattern.push(character),

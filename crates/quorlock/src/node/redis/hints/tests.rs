@@ -11,7 +11,7 @@ fn message(channel: &str, text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn a_ticket_on_the_clients_channel_is_a_hint() {
+fn a_ticket_on_the_channel_of_the_client_is_a_hint() {
     let ticket = Ticket { at: 1_700_000_000_000_000, id: 0xff };
     let push = message(&hint_channel(CHANNEL), &ticket.to_string());
     assert_eq!(parse_push(CHANNEL, &push), Some(Answer::Hint(ticket, None)));

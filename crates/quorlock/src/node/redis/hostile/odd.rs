@@ -1,4 +1,4 @@
-//! Changes to the arguments of a call, to values that no client of ours would send.
+//! Changes the arguments of a script call to values that no client of ours would send.
 
 use ::redis::{Cmd, Value};
 use proptest::prelude::*;
@@ -9,6 +9,7 @@ pub(super) type Change = (Argument, Replacement);
 
 #[derive(Clone, Debug)]
 pub(super) enum Argument {
+    /// A random argument.
     Any(Index),
     /// The number of the argument in the script, from 1.
     Number(usize),
@@ -24,7 +25,7 @@ pub(super) enum Replacement {
 
 /// Returns replacements for an argument.
 fn replacement() -> impl Strategy<Value = Replacement> {
-    let known = [
+    let odd_texts = [
         "",
         " ",
         "0",
@@ -70,7 +71,7 @@ fn replacement() -> impl Strategy<Value = Replacement> {
         "0000000000000inf-0000000000000001 x 00000000000000000000000000000001",
     ];
     let bytes = prop_oneof![
-        6 => select(known.map(|text| text.as_bytes().to_vec()).to_vec()),
+        6 => select(odd_texts.map(|text| text.as_bytes().to_vec()).to_vec()),
         2 => proptest::collection::vec(any::<u8>(), 0..40),
         1 => any::<u64>().prop_map(|number| number.to_string().into_bytes()),
         1 => Just(vec![b'a'; 70_000]),

@@ -139,16 +139,16 @@ fn bytes_that_are_not_resp_are_refused() {
 fn a_value_over_a_limit_is_refused_before_it_has_arrived() {
     let half = VALUE_BYTES_MAX / 2;
     // Each text is short enough, but both together are not: the parser must not wait for the second text.
-    let mut long = format!("*2\r\n${half}\r\n").into_bytes();
-    long.resize(long.len() + half, b'a');
-    long.extend(format!("\r\n${half}\r\n").bytes());
-    assert_eq!(parse_first(&long), Err(TOO_LONG));
-    let line = [b"+".as_slice(), &vec![b'a'; LINE_BYTES_MAX]].concat();
-    assert_eq!(parse_first(&line[..LINE_BYTES_MAX - 1]), Ok(None));
-    assert_eq!(parse_first(&line), Err("a line without an end"));
+    let mut long_array = format!("*2\r\n${half}\r\n").into_bytes();
+    long_array.resize(long_array.len() + half, b'a');
+    long_array.extend(format!("\r\n${half}\r\n").bytes());
+    assert_eq!(parse_first(&long_array), Err(TOO_LONG));
+    let long_line = [b"+".as_slice(), &vec![b'a'; LINE_BYTES_MAX]].concat();
+    assert_eq!(parse_first(&long_line[..LINE_BYTES_MAX - 1]), Ok(None));
+    assert_eq!(parse_first(&long_line), Err("a line without an end"));
     // Each array has few enough parts, but all arrays together have too many.
-    let wide = format!("*2\r\n*{half}\r\n{}*{half}\r\n", "_\r\n".repeat(PARTS_MAX / 2), half = PARTS_MAX / 2);
-    assert_eq!(parse_first(wide.as_bytes()), Err("a value of too many parts"));
+    let wide_array = format!("*2\r\n*{half}\r\n{}*{half}\r\n", "_\r\n".repeat(PARTS_MAX / 2), half = PARTS_MAX / 2);
+    assert_eq!(parse_first(wide_array.as_bytes()), Err("a value of too many parts"));
     assert_eq!(parse_first(format!("%{PARTS_MAX}\r\n").as_bytes()), Err("a value of too many parts"));
     // Dropping a value that is nested more deeply could overflow the stack.
     assert_eq!(parse_first("*1\r\n".repeat(DEPTH_MAX).as_bytes()), Ok(None));

@@ -2,8 +2,9 @@
 -- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
 -- ARGV  1 'fence' or 'digest'   2 its value   3 'drain' or 'now'   4 the tombstones' duration (ms)
 --       5 the prefix of tombstones' keys
--- Returns {3, now, digest, stood, left}     broken; stood is 1 if there was a vote
---         {-4, now} not held                {-9, now, fence, digest, who} held by another lease
+-- Returns {3, now, digest, stood, left} broken; stood is 1 if there was a vote; left is how long it stays (ms)
+--         {-4, now} not held
+--         {-9, now, fence, digest, who} held by another lease; an unknown fence is 0, and an unknown who is ''
 local got = redis.call('MGET', KEYS[1], KEYS[1], KEYS[2])
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
@@ -14,7 +15,7 @@ local fence = string.match(got[3] or '', '^%d+')
 --#held_mode
 --#entries
 --#digest
-local meant = ARGV[1] == 'fence' and fence and tonumber(fence) == tonumber(ARGV[2])
+local is_target = ARGV[1] == 'fence' and fence and tonumber(fence) == tonumber(ARGV[2])
 
 -- Writes a tombstone for the attempt. An attempt that was already broken has one.
 local function write_tombstone(attempt)
@@ -30,18 +31,18 @@ if not vote then
     local other = 'TYPE ' .. (redis.pcall('TYPE', KEYS[1]).ok or 'unknown')
     return {-9, now, 0, digest(other), other}
   end
-  if not meant then return {-4, now} end
+  if not is_target then return {-4, now} end
   write_tombstone(by)
   return {3, now, digest(by), broken_digest(by) and 1 or 0, 0}
 end
-local own_fence, its = by == signed, digest(signed)
+local own_fence, vote_digest = by == signed, digest(signed)
 if ARGV[1] == 'fence' then
-  meant = meant and own_fence
+  is_target = is_target and own_fence
 else
   -- A digest identifies the attempt that began to hold the lock, but not the attempts that joined later.
-  meant = its == ARGV[2] and not (kind and own_fence)
+  is_target = vote_digest == ARGV[2] and not (kind and own_fence)
 end
-if not meant then return {-9, now, own_fence and tonumber(fence) or 0, its, own_fence and who or ''} end
+if not is_target then return {-9, now, own_fence and tonumber(fence) or 0, vote_digest, own_fence and who or ''} end
 
 -- Write the tombstones first: if a later step fails, these attempts still cannot get the vote again.
 if kind then
@@ -49,19 +50,19 @@ if kind then
 elseif string.match(signed, '^%x+$') and #signed == 32 then
   write_tombstone(signed)
 end
-local nobody = its .. NOBODY
+local broken_signature = vote_digest .. NOBODY
 if own_fence then
   -- Remove the attempt from the fence, so that no waiter yields to this attempt.
-  redis.call('SET', KEYS[2], fence .. ' ' .. nobody .. ' ' .. began .. ' - ' .. who, 'KEEPTTL')
+  redis.call('SET', KEYS[2], fence .. ' ' .. broken_signature .. ' ' .. began .. ' - ' .. who, 'KEEPTTL')
 end
 redis.call('DEL', holds)
 if ARGV[3] == 'drain' then
-  redis.call('SET', KEYS[1], nobody, 'KEEPTTL')
+  redis.call('SET', KEYS[1], broken_signature, 'KEEPTTL')
   -- Only another program sets a vote without an expiry. Give the vote an expiry.
   if redis.call('PTTL', KEYS[1]) < 0 then redis.call('PEXPIRE', KEYS[1], ARGV[4]) end
   local left = redis.call('PTTL', KEYS[1])
   redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])
-  return {3, now, its, 1, left}
+  return {3, now, vote_digest, 1, left}
 end
 redis.call('DEL', KEYS[1])
 redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])
@@ -69,4 +70,4 @@ redis.pcall('PUBLISH', BROKEN_CHANNEL, KEYS[1])
 drop_lapsed()
 local first, taken, room, wanted = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES'), nil, false, nil
 --#hint
-return {3, now, its, 1, 0}
+return {3, now, vote_digest, 1, 0}

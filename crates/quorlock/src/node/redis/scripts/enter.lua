@@ -1,5 +1,5 @@
--- Votes for an attempt that can hold the lock together with other attempts, or renews its vote. Like acquire.lua, but each
--- attempt that holds the lock has an entry in `holds`.
+-- Votes for an attempt that can hold the lock together with other attempts, or renews the vote of such an attempt. Like
+-- acquire.lua, but each attempt that holds the lock has an entry in `holds`.
 -- KEYS  as in acquire.lua, for a writer   8 the owner's tombstone for this name, if there is an owner
 -- ARGV  1 to 8 as in acquire.lua   9 owner, or the first slot to try   10 'r' (reentrant), 's' (shared) or 'k' (slots)
 --       11 number of slots; for a reader, 1 if an owner that already reads may enter again with the same fence
@@ -16,25 +16,30 @@ if not sound then return redis.error_reply('ERR not a way to hold a lock') end
 --#queue
 --#refuse
 --#entries
-local known = kind and redis.call('HMGET', holds, 'held_mode', attempt) or {}
-local void = not kind or known[1] ~= vote
-local ends, mine, its
-if not void and known[2] then ends, mine, its = string.match(known[2], '^(%d+) (%w+) (%d+)$') end
-ends = tonumber(ends)
-local own = ends and ends >= millis
+local fields = kind and redis.call('HMGET', holds, 'held_mode', attempt) or {}
+-- Whether the stored entries belong to an earlier vote, or no vote exists that has entries.
+local is_void = not kind or fields[1] ~= vote
+-- The attempt's entry: its last millisecond, its owner or slot, and its fence.
+local entry_end, owner_or_slot, entry_fence
+if not is_void and fields[2] then
+  entry_end, owner_or_slot, entry_fence = string.match(fields[2], '^(%d+) (%w+) (%d+)$')
+end
+entry_end = tonumber(entry_end)
+local own = entry_end and entry_end >= millis
 -- The attempt has one slot on this node, but a majority granted another slot: move the attempt to that slot.
-local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(mine) ~= tonumber(whose)
+local moves = verb ~= 'acquire' and own and mode == 'k' and tonumber(owner_or_slot) ~= tonumber(whose)
 if moves then own = false end
--- The fence of an owner that already reads. Only a re-entering read has to search all entries for this fence.
-local again
+-- The highest fence of the owner's entries, if the owner already reads. Search the entries only if one has this owner.
+local owner_fence
 if verb == 'acquire' and not own and kind == 's' and (mode == 'r' or mode == 's' and permits == 1)
   and string.find(table.concat(redis.call('HGETALL', holds), ' '), whose, 1, true) then
   for _, entry in ipairs(read_entries()) do
-    if entry[3] == whose then again = math.max(again or 0, entry[4]) end
+    if entry[3] == whose then owner_fence = math.max(owner_fence or 0, entry[4]) end
   end
-  if again and mode == 'r' then return {-8, now} end
+  if owner_fence and mode == 'r' then return {-8, now} end
 end
-local reentry = again or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
+local reentry = owner_fence or verb == 'acquire' and not own and kind == 'r' and mode == 'r' and detail == whose
+-- Whether each attempt that holds the lock has its own fence.
 local among = mode ~= 'r'
 -- Another client may have held the lock since the owner did. No entry may reuse the fence of that client.
 local passed = verb ~= 'acquire' and mode == 'r' and not vote and fence and by ~= attempt
@@ -49,11 +54,11 @@ if mode == 'k' and kind == 'k' then
 end
 
 -- Returns the next free slot in search order, or nil after all slots were tried.
-local looked = 0
+local tried = 0
 local function next_free()
-  while looked < permits do
-    local slot = (whose + looked) % permits
-    looked = looked + 1
+  while tried < permits do
+    local slot = (whose + tried) % permits
+    tried = tried + 1
     if not taken[slot] then return slot end
   end
 end
@@ -75,12 +80,13 @@ if verb == 'acquire' then
     if kind == 'k' and mode == 'k' and tonumber(detail) ~= permits then return {-7, now, tonumber(detail)} end
     local open = not vote or kind == mode and (kind == 's' or kind == 'k' and count < permits)
     drop_lapsed()
-    local before, room = count_before(), mode == 'k' and permits - count or 1
-    if not open or count_ahead(before, mode == 's') >= room then return refuse(not open, mode == 's') end
+    local before, free_count = count_before(), mode == 'k' and permits - count or 1
+    if not open or count_ahead(before, mode == 's') >= free_count then return refuse(not open, mode == 's') end
   end
 elseif not own then
-  local same = kind == mode and (kind == 's' or kind == 'r' and detail == whose or kind == 'k' and detail == ARGV[11])
-  if vote and not (same and (kind ~= 'k' or tonumber(whose) < permits and not taken[tonumber(whose)])) then
+  local can_join = kind == mode
+    and (kind == 's' or kind == 'r' and detail == whose or kind == 'k' and detail == ARGV[11])
+  if vote and not (can_join and (kind ~= 'k' or tonumber(whose) < permits and not taken[tonumber(whose)])) then
     drop_lapsed()
     return held(0, redis.call('ZCARD', queue), 0)
   end
@@ -90,28 +96,28 @@ local stored = fence
 --#fence
 -- The fence to return (`given`), and the highest one to store (`fence`).
 local given = fence
-if again and stored then
-  given, fence = again, math.max(again, stored)
+if owner_fence and stored then
+  given, fence = owner_fence, math.max(owner_fence, stored)
 end
-if verb == 'acquire' then its = given elseif not own then its = asked end
+if verb == 'acquire' then entry_fence = given elseif not own then entry_fence = asked end
 
 if moves then
-  taken[tonumber(mine)] = nil
-  if not take_back(KEYS[2], attempt, ends) then vote, kind, void = false, nil, true end
+  taken[tonumber(owner_or_slot)] = nil
+  if not remove_entry(KEYS[2], attempt, entry_end) then vote, kind, is_void = false, nil, true end
 end
 local free = {}
 if mode == 'k' then
-  mine = own and mine or next_free() or 0
+  owner_or_slot = own and owner_or_slot or next_free() or 0
   while #free < FREE_LISTED_MAX do
     local slot = next_free()
     if not slot then break end
     free[#free + 1] = slot
   end
 else
-  mine = whose
+  owner_or_slot = whose
 end
 local till = millis + ARGV[4]
-if own then till = math.max(till, ends) end
+if own then till = math.max(till, entry_end) end
 if not vote then
   signed = attempt
   vote = mode .. ' ' .. attempt
@@ -121,8 +127,9 @@ end
 local since = (own or reentry) and by == signed and began
 -- Write the vote last: if the server runs out of memory in between, no vote may exist without its fence and entry.
 --#write_fence
-if void then redis.call('DEL', holds) end
-redis.call('HSET', holds, 'held_mode', vote, attempt, string.format('%.0f', till) .. ' ' .. mine .. ' ' .. string.format('%.0f', its))
+if is_void then redis.call('DEL', holds) end
+redis.call('HSET', holds, 'held_mode', vote, attempt,
+  string.format('%.0f', till) .. ' ' .. owner_or_slot .. ' ' .. string.format('%.0f', entry_fence))
 if not kind then
   if not redis.call('SET', KEYS[2], vote, 'NX', 'PXAT', till) then
     redis.call('DEL', holds)
@@ -137,7 +144,7 @@ else
   -- Never shorten a vote.
   local last = millis + redis.call('PTTL', KEYS[2])
   if till > last then redis.call('PEXPIREAT', KEYS[2], till) end
-  if till > last or void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
+  if till > last or is_void then redis.call('PEXPIREAT', holds, math.max(till, last)) end
 end
 if verb == 'acquire' and waiter ~= '' then redis.call('ZREM', queue, waiter) end
 -- The next waiter may be able to enter too: send it a hint.
@@ -146,5 +153,5 @@ if verb == 'acquire' and not own and not reentry then
   local wanted
   --#hint
 end
-if mode == 'k' then return {1, now, given, tonumber(mine), free} end
+if mode == 'k' then return {1, now, given, tonumber(owner_or_slot), free} end
 return {1, now, given}

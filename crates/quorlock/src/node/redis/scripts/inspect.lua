@@ -1,9 +1,10 @@
--- Reports the state of a name. Changes nothing except that expired queue positions are removed. Mirrors `report` of quorlock-core's
--- node::inspect.
+-- Reports the state of a name. Removes expired queue positions, and changes nothing else. Mirrors `report` of
+-- quorlock-core's node::inspect.
 -- KEYS  1 vote   2 fence   3 queue   4 kept   5 holds
--- Returns {2, now, fence, since, waiting, queue}; if there is a vote, also left, held_mode, number of holders, who, the vote's
---         digest ('' if the fence belongs to this vote), and 1 if the vote was broken.
---         A held mode is 'x', 'r <owner>', 's' or 'k <permits>'. The queue lists the first waiters, each followed by the time of the ticket.
+-- Returns {2, now, fence, since, waiting, queue}; if there is a vote, also the time left (ms), held_mode, number of
+--         holders, who, the vote's digest ('' if the fence belongs to this vote), and 1 if the vote was broken.
+--         A held mode is 'x', 'r <owner>', 's' or 'k <number of slots>'. `waiting` is the number of waiters. `queue`
+--         lists the first waiters, each followed by the time of its ticket.
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
 local millis = math.floor(now / 1000)

@@ -1,12 +1,12 @@
 -- Executes a client's command about the node itself. Mirrors `attend` of quorlock-core's node::restart line by line.
--- KEYS  1 epoch: 'epoch' while the node is in quarantine, 'epoch floor' once it may vote. The epoch (32 digits) names this
---         incarnation, which is one life of the node's memory. At or below the floor the node grants no fence.
---       2 meta: the node's constants and the state of its quarantine
+-- KEYS  1 the epoch key: 'epoch' while the node is in quarantine, 'epoch floor' once it may vote. The epoch (32 digits)
+--         names this incarnation (one life of the node's memory). The node grants no fence at or below the floor.
+--       2 the meta key: the node's constants and the state of its quarantine
 -- ARGV  1 the command, then its arguments
--- Returns {accepted, now, the text of the epoch key, and the fields of meta}
+-- Returns {accepted, now, the text of the epoch key, and the fields of the meta key}
 local clock = redis.call('TIME')
 local now = clock[1] * 1000000 + clock[2]
-local mark = redis.call('GET', KEYS[1])
+local epoch_text = redis.call('GET', KEYS[1])
 local fields = {META_FIELDS}
 local meta = redis.call('HMGET', KEYS[2], unpack(fields))
 local command = ARGV[1]
@@ -30,7 +30,7 @@ local sound = command == 'look' or command == 'init' and is_life()
   or command == 'claim' and is_id(ARGV[2]) and is_count(ARGV[3])
 if not sound then return redis.error_reply('ERR not a node command') end
 
-local before = mark and tonumber(string.match(mark, ' (%d+)$'))
+local old_floor = epoch_text and tonumber(string.match(epoch_text, ' (%d+)$'))
 
 -- Starts an incarnation. ARGV 2 to 8 are the run, the epoch, the constants and the promotion.
 local function begin(founders, floor, quarantine, suspended, restarts)
@@ -38,13 +38,14 @@ local function begin(founders, floor, quarantine, suspended, restarts)
   redis.call('HSET', KEYS[2], 'run', ARGV[2], 'cluster', ARGV[4], 'nodes', ARGV[5], 'max_ttl', ARGV[6],
     'skew', ARGV[7], 'elapsed', '0', 'founders', founders, 'quarantine', number(quarantine),
     'suspended', suspended, 'restarts', number(restarts), 'promotion', ARGV[8])
-  redis.call('SET', KEYS[1], floor and ARGV[3] .. ' ' .. number(math.max(floor, before or 0)) or ARGV[3])
+  redis.call('SET', KEYS[1], floor and ARGV[3] .. ' ' .. number(math.max(floor, old_floor or 0)) or ARGV[3])
 end
 
--- Returns the length of the quarantine: at least as long as every lease under the new or the previous constants can last.
+-- Returns the length of the quarantine: at least as long as every lease under the new or the previous constants can
+-- last.
 local function quarantine_micros()
-  local owed = blank and 0 or before and meta[4] * 1100 or tonumber(meta[8])
-  return math.max(ARGV[6] * 1100, owed)
+  local old_quarantine = blank and 0 or old_floor and meta[4] * 1100 or tonumber(meta[8])
+  return math.max(ARGV[6] * 1100, old_quarantine)
 end
 
 -- Returns the floor if the node may vote at once, and false if not.
@@ -52,7 +53,8 @@ local function floor_of(offset, suspended)
   return offset ~= '' and suspended == '0' and now + offset
 end
 
--- Returns whether the server's memory may have been replaced: the run or the promotion in ARGV differs from meta.
+-- Returns whether the server's memory may have been replaced: ARGV has another run than meta, or a promotion that meta
+-- does not have.
 local function is_replaced()
   for promotion in string.gmatch(ARGV[8], '[^+]+') do
     if not string.find('+' .. (meta[11] or '') .. '+', '+' .. promotion .. '+', 1, true) then return true end
@@ -68,7 +70,7 @@ elseif command == 'hello' then
   local has_same_constants = blank or (meta[2] == ARGV[4] and meta[3] == ARGV[5] and meta[4] == ARGV[6] and meta[5] == ARGV[7])
   if has_same_constants then
     accepted = 1
-    if blank or not mark or is_replaced() then
+    if blank or not epoch_text or is_replaced() then
       local suspended = not blank and meta[9] or '0'
       local founders, restarts = blank and ARGV[9] or meta[7], blank and 0 or meta[10] + 1
       begin(founders, floor_of(ARGV[10], suspended), quarantine_micros(), suspended, restarts)
@@ -85,13 +87,14 @@ elseif command == 'init' then
   -- 2 run  3 fresh epoch  4 cluster  5 nodes  6 max_ttl  7 skew  8 promotion
   begin('', now - ARGV[7], ARGV[6] * 1100, '0', 0)
   accepted = 1
-elseif command == 'claim' and not blank and mark == ARGV[2] then
-  -- 2 epoch, which is the whole text of the epoch key while the node is in quarantine  3 how much of the quarantine has passed
+elseif command == 'claim' and not blank and epoch_text == ARGV[2] then
+  -- 2 epoch, which is the whole text of the epoch key while the node is in quarantine  3 how many microseconds of the
+  -- quarantine have passed
   -- The highest claim counts, never the sum.
   local elapsed = math.max(meta[6], ARGV[3])
   if elapsed > tonumber(meta[6]) then redis.call('HSET', KEYS[2], 'elapsed', number(elapsed)) end
   if meta[9] == '0' and elapsed >= tonumber(meta[8]) then
-    redis.call('SET', KEYS[1], mark .. ' ' .. number(math.max(now - meta[5], 0)))
+    redis.call('SET', KEYS[1], epoch_text .. ' ' .. number(math.max(now - meta[5], 0)))
   end
   accepted = 1
 end

@@ -22,7 +22,8 @@ try('SCAN', '0', 'COUNT', '1')
 for _, command in ipairs({'GET', 'MGET', 'EXISTS', 'PTTL', 'TYPE', 'HLEN', 'HGETALL', 'ZCARD'}) do try(command, key) end
 for _, command in ipairs({'HMGET', 'ZSCORE', 'ZRANK'}) do try(command, key, 'a') end
 for _, command in ipairs({'ZRANGE', 'ZRANGEBYSCORE', 'ZCOUNT'}) do try(command, key, 0, 0) end
--- This must be the first write: after a script has written, the server lets it continue even if memory is full.
+-- SET must be the first write: after a script has written, the server lets the script continue even if memory is full.
+-- A later SET would not show that.
 try('SET', key, '', 'PX', 1000)
 try('PEXPIRE', key, 1000)
 try('PEXPIREAT', key, 0)

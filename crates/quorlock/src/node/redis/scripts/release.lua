@@ -1,5 +1,5 @@
--- Releases a vote. The client leaves the queue or keeps its queue position. Mirrors `release` of quorlock-core's node::apply.
--- With an owner's tombstone, releases all entries of the owner. Mirrors `retire` of node::apply.
+-- Releases a vote. The client leaves the queue or keeps its queue position. Mirrors `release` of quorlock-core's
+-- node::apply. With an owner's tombstone, releases all entries of the owner. Mirrors `retire` of node::apply.
 -- KEYS  1 vote   2 the tombstone of the attempt, or of the owner for this name; its key ends with the id
 --       3 queue   4 kept   5 holds
 -- ARGV  1 'leave ' or 'yield ', followed by ARGV[8] of acquire.lua; or ''
@@ -19,11 +19,11 @@ end
 local first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
 local yields = parting == 'yield'
 if yields then
-  -- The waiter continues as another attempt.
+  -- When the waiter asks again, it is another attempt.
   local gone = string.sub(ARGV[1], 24)
   --#forget_request
 end
--- There are no waiters, no other holders and no tombstone to write.
+-- Stop here if there are no waiters, no other holders and no tombstone to write.
 if not (vote or first[1] or yields or ARGV[2]) then return code end
 
 local clock = redis.call('TIME')
@@ -45,23 +45,25 @@ if kind then
   end
   for _, entry in ipairs(gone) do
     code = 1
-    if not take_back(KEYS[1], entry[1], entry[2]) then vote, kind = false, nil end
+    if not remove_entry(KEYS[1], entry[1], entry[2]) then vote, kind = false, nil end
   end
   room = kind == 'k' and #read_entries() < tonumber(detail)
 end
 
+-- `is_told`: whether the first waiter gets a hint. `keeps`: whether a waiter that yields keeps its position. `wanted`:
+-- the stored request of the first waiter, if there is one.
 local is_told = code == 1
 local keeps, wanted = is_told and yields, nil
 if keeps or first[1] and (is_told or parting == 'leave') then
   local at, waiter = string.sub(ARGV[1], 7, 22), string.sub(ARGV[1], 24)
   --#queue
   --#wanted
-  local is_there = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
+  local is_current = wanted and tonumber(string.sub(wanted, 97, 112)) >= millis
   -- If the first waiter has not expired, there is no need to examine the other waiters.
-  if keeps or not is_there and tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
+  if keeps or not is_current and tonumber(redis.call('ZSCORE', kept, first[1]) or 0) < millis then
     wanted = nil
     drop_lapsed()
-    if keeps then keep_place() end
+    if keeps then keep_position() end
     first = redis.call('ZRANGE', queue, 0, 0, 'WITHSCORES')
     -- If the yielding waiter is still first, send no hint: the waiter must not wake itself.
     if keeps then is_told = first[1] ~= waiter end
@@ -77,7 +79,8 @@ if keeps or first[1] and (is_told or parting == 'leave') then
   end
 end
 
--- Runs after the vote is deleted. If writing the tombstone fails, return the error, so that the client repeats the release.
+-- Write the tombstone after the vote is deleted. If that fails, return the error, so that the client repeats the
+-- release.
 local done
 if ARGV[2] then
   done = redis.pcall('SET', KEYS[2], '1', 'PX', math.max(ARGV[2], redis.call('PTTL', KEYS[2])))

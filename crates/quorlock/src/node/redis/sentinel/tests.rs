@@ -12,12 +12,12 @@ async fn sentinels_that_cannot_be_reached_are_named_with_their_reasons() {
 }
 
 #[test]
-fn only_a_switch_of_this_service_names_a_master() {
+fn only_an_announcement_about_this_service_names_a_master() {
     let push = |kind: &str, text: &str| [kind, SWITCH_CHANNEL, text].map(|text| Value::Text(text.into()));
-    let master_in = |text: &str| switched("main", &push("message", text));
+    let master_of = |text: &str| announced_master("main", &push("message", text));
     for other in ["main2 h 1 h 2", "mai", "", "main h 1 h", "main h 1 h x", "main h 1 h 2 3"] {
-        assert_eq!(master_in(other), None, "{other:?}");
+        assert_eq!(master_of(other), None, "{other:?}");
     }
-    assert_eq!(master_in("main 10.0.0.1 1 10.0.0.2 2"), Some(Address::Tcp("10.0.0.2".into(), 2)));
-    assert_eq!(switched("main", &push("pmessage", "main h 1 h 2")), None);
+    assert_eq!(master_of("main 10.0.0.1 1 10.0.0.2 2"), Some(Address::Tcp("10.0.0.2".into(), 2)));
+    assert_eq!(announced_master("main", &push("pmessage", "main h 1 h 2")), None);
 }

@@ -129,7 +129,7 @@ fn an_unexpected_reply_or_a_connection_error_ends_the_session() {
                 inflight.ask(Question::NodeCommand(claim()), &[0, 0, 1]);
                 inflight.receive_value(1, down());
                 inflight.receive_value(0, blank_standing());
-                inflight.receive_value(0, replication("master", NO_PROMOTION));
+                inflight.receive_value(0, replication_info("master", NO_PROMOTION));
             }
             2 => inflight.receive_value(0, Value::Okay),
             _ => drop(inflight.receive(0, Err(io::ErrorKind::ConnectionReset.into()))),
@@ -155,7 +155,8 @@ fn blank_standing() -> Value {
     Value::Array([Value::Int(1), Value::Int(5)].into_iter().chain(fields).collect())
 }
 
-fn replication(role: &str, id: &str) -> Value {
+/// Returns the reply of a server to `INFO replication`.
+fn replication_info(role: &str, id: &str) -> Value {
     Value::Text(format!("role:{role}\r\nmaster_replid2:{id}\r\nsecond_repl_offset:7\r\n").into())
 }
 
@@ -164,21 +165,22 @@ fn the_identity_of_a_redis_cluster_contains_the_promotions_of_all_masters() {
     let (inflight, mut answers) = inflight_in_cluster(2);
     inflight.ask(Question::NodeCommand(claim()), &[1, 0, 1, 0, 1]);
     inflight.receive_value(1, blank_standing());
-    inflight.receive_value(1, replication("master", "bb"));
-    inflight.receive_value(1, policy("noeviction"));
-    inflight.receive_value(0, replication("master", "aa"));
-    inflight.receive_value(0, policy("noeviction"));
+    inflight.receive_value(1, replication_info("master", "bb"));
+    inflight.receive_value(1, memory_info("noeviction"));
+    inflight.receive_value(0, replication_info("master", "aa"));
+    inflight.receive_value(0, memory_info("noeviction"));
     let Answer::Standing(_, identity) = answers.try_recv().unwrap() else { panic!("no standing") };
     assert_eq!(identity, Identity { run: "r1+r2".into(), promotion: "aa:7+bb:7".into() });
 
     inflight.ask(Question::NodeCommand(claim()), &[1, 0, 1]);
     inflight.receive_value(1, blank_standing());
-    inflight.receive_value(1, replication("slave", NO_PROMOTION));
-    inflight.receive_value(0, replication("master", NO_PROMOTION));
+    inflight.receive_value(1, replication_info("slave", NO_PROMOTION));
+    inflight.receive_value(0, replication_info("master", NO_PROMOTION));
     assert!(matches!(answers.try_recv(), Ok(Answer::End(Trouble::Unreachable(_)))), "one master is now a replica");
 }
 
-fn policy(policy: &str) -> Value {
+/// Returns the reply of a server with this eviction policy to `INFO memory`.
+fn memory_info(policy: &str) -> Value {
     Value::Text(format!("# Memory\r\nmaxmemory:0\r\nmaxmemory_policy:{policy}\r\n").into())
 }
 
@@ -187,10 +189,10 @@ fn one_master_that_may_evict_keys_ends_the_session() {
     let (inflight, mut answers) = inflight_in_cluster(2);
     inflight.ask(Question::NodeCommand(claim()), &[0, 0, 1, 0, 1]);
     inflight.receive_value(0, blank_standing());
-    inflight.receive_value(0, replication("master", NO_PROMOTION));
-    inflight.receive_value(0, policy("noeviction"));
-    inflight.receive_value(1, replication("master", NO_PROMOTION));
-    inflight.receive_value(1, policy("volatile-lru"));
+    inflight.receive_value(0, replication_info("master", NO_PROMOTION));
+    inflight.receive_value(0, memory_info("noeviction"));
+    inflight.receive_value(1, replication_info("master", NO_PROMOTION));
+    inflight.receive_value(1, memory_info("volatile-lru"));
     let answer = answers.try_recv().unwrap();
     assert!(matches!(&answer, Answer::End(Trouble::Unfit(why)) if why.contains("volatile-lru")), "{answer:?}");
 }

@@ -34,7 +34,7 @@ fn a_server_that_does_not_know_its_address_gets_the_address_of_the_seed() {
 }
 
 #[test]
-fn slots_without_a_master_are_a_temporary_trouble() {
+fn a_cluster_with_slots_without_a_master_is_unreachable() {
     let Err(Trouble::Unreachable(why)) = parse(&Value::Array(vec![range(5, 16_383, &host("a"), 1)])) else {
         panic!("slots without a master were accepted")
     };

@@ -9,8 +9,8 @@ fn a_servers_error_has_no_control_characters() {
 
 #[test]
 fn a_long_error_is_cut() {
-    let words = describe(&format!("ERR {}", "ü".repeat(10_000)));
-    assert!(words.starts_with("ERR üü") && words.len() <= WORDS_BYTES_MAX, "{} bytes", words.len());
+    let description = describe(&format!("ERR {}", "ü".repeat(10_000)));
+    assert!(description.starts_with("ERR üü") && description.len() <= QUOTE_BYTES_MAX, "{} bytes", description.len());
 }
 
 #[test]

@@ -11,12 +11,12 @@ use super::*;
 type Received = io::Result<Value>;
 
 /// A running connection, which is closed when this value is dropped.
-struct Running {
+struct RunningConnection {
     wire: Arc<Wire>,
     _tasks: JoinSet<()>,
 }
 
-impl std::ops::Deref for Running {
+impl std::ops::Deref for RunningConnection {
     type Target = Wire;
 
     fn deref(&self) -> &Wire {
@@ -24,10 +24,10 @@ impl std::ops::Deref for Running {
     }
 }
 
-fn start(connecting: Connecting) -> (Running, UnboundedReceiver<Received>) {
+fn start(connecting: Connecting) -> (RunningConnection, UnboundedReceiver<Received>) {
     let ((sender, received), mut tasks) = (mpsc::unbounded_channel(), JoinSet::new());
     let wire = connecting.start(&mut tasks, move |value| sender.send(value).is_ok());
-    (Running { wire, _tasks: tasks }, received)
+    (RunningConnection { wire, _tasks: tasks }, received)
 }
 
 async fn open(address: Address) -> Connecting {
@@ -44,7 +44,7 @@ async fn open_pair() -> (Connecting, TcpStream) {
 }
 
 /// Returns a running connection, the received values, and the socket of its peer.
-async fn start_pair() -> (Running, UnboundedReceiver<Received>, TcpStream) {
+async fn start_pair() -> (RunningConnection, UnboundedReceiver<Received>, TcpStream) {
     let (connecting, peer) = open_pair().await;
     let (wire, received) = start(connecting);
     (wire, received, peer)

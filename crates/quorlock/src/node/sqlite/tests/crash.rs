@@ -13,11 +13,11 @@ fn the_killed_process() {
     let mut session = TestSession::new(open(&SqliteNode::new(path.into(), Processes::default())).unwrap());
     // Each process uses another name: the stored votes list no processes, so the lock of a killed process stays held.
     let name = format!("theirs/{}", std::process::id());
-    let mut last = Fence::default();
+    let mut last_fence = Fence::default();
     for attempt in crate::platform::entropy::bits() >> 1.. {
         let fence = session.fence(&name, attempt);
-        assert!(fence > last);
-        last = fence;
+        assert!(fence > last_fence);
+        last_fence = fence;
     }
 }
 
@@ -26,7 +26,7 @@ fn a_kill_at_any_moment_leaves_a_usable_file() {
     let test_file = TestFile::new();
     let (_, module) = module_path!().split_once("::").unwrap();
     let name = format!("{module}::the_killed_process");
-    let mut last = Fence::default();
+    let mut last_fence = Fence::default();
     for round in 0..20_u64 {
         let mut children: Vec<_> = (0..2)
             .map(|_| {
@@ -46,8 +46,8 @@ fn a_kill_at_any_moment_leaves_a_usable_file() {
         }
         let mut session = TestSession::new(open(&SqliteNode::new(test_file.path(), Processes::default())).unwrap());
         let fence = session.fence("ours", u128::from(round));
-        assert!(fence > last);
-        last = fence;
+        assert!(fence > last_fence);
+        last_fence = fence;
         let check: String = test_file.connect().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         assert_eq!(check, "ok");
     }

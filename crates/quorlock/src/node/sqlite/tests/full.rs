@@ -6,12 +6,13 @@ use super::*;
 
 const DISK_VARIABLE: &str = "QUORLOCK_TEST_SMALL_DISK";
 
-/// Runs in a process with a small disk, which the test below starts. Does nothing otherwise.
+/// Runs in the process with a small disk that [`a_full_disk_causes_errors_until_there_is_space_again`] starts. Does
+/// nothing otherwise.
 #[test]
 fn the_process_with_a_small_disk() {
     let Some(disk) = std::env::var_os(DISK_VARIABLE).map(PathBuf::from) else { return };
     let mut session = TestSession::new(open(&SqliteNode::new(disk.join("locks.db"), Processes::default())).unwrap());
-    let before = granted(&session.acquire("held", 1));
+    let first_fence = granted(&session.acquire("held", 1));
     let filler = disk.join("filler");
     assert!(std::fs::write(&filler, vec![0; 1 << 20]).is_err(), "the disk is too large");
     // The session continues to answer, with errors instead of votes.
@@ -25,7 +26,7 @@ fn the_process_with_a_small_disk() {
     assert!(is_held(&session.acquire("held", 7)), "the vote is still stored");
     granted(&session.acquire("a", 8));
     granted(&session.ask("held", release(1)));
-    assert!(granted(&session.acquire("held", 9)) > before);
+    assert!(granted(&session.acquire("held", 9)) > first_fence);
     println!("done");
 }
 

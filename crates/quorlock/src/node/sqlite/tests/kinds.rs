@@ -11,7 +11,7 @@ use crate::node::sqlite::record;
 const OWNER: OwnerId = OwnerId::from_bits(7);
 const OTHER_OWNER: OwnerId = OwnerId::from_bits(8);
 
-fn stored(test_file: &TestFile, name: &str) -> Record {
+fn stored_record(test_file: &TestFile, name: &str) -> Record {
     record::load_without_tombstones(&test_file.connect(), &key(name).text).unwrap()
 }
 
@@ -29,7 +29,7 @@ fn waiter(at: u64, shared: bool) -> Waiter {
 #[test]
 fn locks_of_every_mode_survive_reopening() {
     let slot = |slot| Mode::Slot { permits: 3, slot };
-    let kinds = [
+    let cases = [
         (HeldMode::Exclusive, vec![Mode::EXCLUSIVE], Mode::EXCLUSIVE),
         (HeldMode::Reentrant(OWNER), vec![Mode::Reentrant { owner: OWNER }; 2], Mode::Reentrant { owner: OTHER_OWNER }),
         (
@@ -39,19 +39,19 @@ fn locks_of_every_mode_survive_reopening() {
         ),
         (HeldMode::Slots(3), vec![slot(2), slot(1), slot(0)], slot(0)),
     ];
-    for (held_mode, modes, refused) in kinds {
+    for (held_mode, modes, refused_mode) in cases {
         let test_file = TestFile::new();
         let mut session = test_file.session("boot");
         for (attempt, mode) in (1..).zip(&modes) {
             granted(&session.ask("a", acquire_as(attempt, *mode, None)));
         }
-        let (before, report) = (stored(&test_file, "a"), inspect(&mut session, "a"));
+        let (before, report) = (stored_record(&test_file, "a"), inspect(&mut session, "a"));
         drop(session);
         let mut session = test_file.session("boot");
-        assert_eq!((stored(&test_file, "a"), inspect(&mut session, "a")), (before, report.clone()));
+        assert_eq!((stored_record(&test_file, "a"), inspect(&mut session, "a")), (before, report.clone()));
         let held = report.held.unwrap();
         assert_eq!((held.held_mode, held.holds as usize), (held_mode, modes.len()));
-        assert!(is_held(&session.ask("a", acquire_as(99, refused, None))));
+        assert!(is_held(&session.ask("a", acquire_as(99, refused_mode, None))));
         for attempt in 1..=modes.len() as u128 {
             assert!(inspect(&mut session, "a").held.is_some(), "{held_mode:?} ended before its last release");
             granted(&session.ask("a", release(attempt)));
@@ -69,7 +69,7 @@ fn the_queue_and_the_ticket_of_the_holder_survive_reopening() {
         let mode = if shared { Mode::Shared { owner: OWNER, reenters: false } } else { Mode::EXCLUSIVE };
         assert!(is_held(&session.ask("a", acquire_as(attempt, mode, Some(waiter(at, shared))))));
     }
-    let before = stored(&test_file, "a");
+    let before = stored_record(&test_file, "a");
     assert_eq!(
         before.queue.iter().map(|queued| queued.waiter).collect::<Vec<_>>(),
         [waiter(3, true), waiter(10, false), waiter(20, false)]
@@ -77,7 +77,7 @@ fn the_queue_and_the_ticket_of_the_holder_survive_reopening() {
     assert_eq!(before.fence.as_ref().unwrap().ticket, Some(waiter(5, false).ticket));
     drop(session);
     let mut session = test_file.session("boot");
-    assert_eq!(stored(&test_file, "a"), before);
+    assert_eq!(stored_record(&test_file, "a"), before);
     granted(&session.ask("a", release(1)));
     assert!(
         matches!(session.ask("a", acquire(9)), Vote::Refusal(Refusal::Behind { .. })),
@@ -159,8 +159,8 @@ fn an_inspection_writes_nothing() {
     test_file.clock.pass(60_000);
     // Lower the stored value: a session that had synced a reserve would write this value with its next grant.
     test_file.connect().execute("UPDATE node SET sure = 0", []).unwrap();
-    let other = test_file.connect();
-    let version = || other.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0)).unwrap();
+    let other_connection = test_file.connect();
+    let version = || other_connection.pragma_query_value(None, "data_version", |row| row.get::<_, i64>(0)).unwrap();
     let before = version();
     let inspections = (0..1_200).map(|_| message("a", Request::Inspect)).collect();
     let replies = session.send(inspections).unwrap();

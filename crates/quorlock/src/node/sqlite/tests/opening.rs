@@ -10,7 +10,8 @@ fn mode(path: &Path) -> u32 {
     std::fs::metadata(path).unwrap().permissions().mode() & 0o777
 }
 
-fn unfit(result: Result<RequestReply, Trouble>) -> String {
+/// Returns the reason why the session was refused.
+fn unfit_reason(result: Result<RequestReply, Trouble>) -> String {
     match result {
         Err(Trouble::Unfit(why)) => why,
         Err(trouble) => panic!("{trouble:?}"),
@@ -69,7 +70,7 @@ fn a_file_of_another_version_is_rejected_with_advice() {
         drop(test_file.session("boot"));
         test_file.connect().pragma_update(None, "user_version", version).unwrap();
         let before = std::fs::read(test_file.path()).unwrap();
-        let why = unfit(test_file.open("boot"));
+        let why = unfit_reason(test_file.open("boot"));
         assert!(
             why.contains(&format!("version {version}")) && why.contains(&format!("version {SCHEMA_VERSION}")),
             "{why}"
@@ -85,7 +86,7 @@ fn the_database_of_another_application_is_rejected_and_not_changed() {
         let test_file = TestFile::new();
         test_file.connect().execute_batch(statement).unwrap();
         let before = std::fs::read(test_file.path()).unwrap();
-        let why = unfit(test_file.open("boot"));
+        let why = unfit_reason(test_file.open("boot"));
         assert!(why.contains("another application"), "{why}");
         assert_eq!(std::fs::read(test_file.path()).unwrap(), before);
     }
@@ -96,7 +97,7 @@ fn a_text_file_is_rejected_and_not_changed() {
     for text in ["x", "not a database\n", &"a line of text\n".repeat(20), &"a line of text\n".repeat(1_000)] {
         let test_file = TestFile::new();
         std::fs::write(test_file.path(), text).unwrap();
-        let why = unfit(test_file.open("boot"));
+        let why = unfit_reason(test_file.open("boot"));
         assert!(why.contains("not an SQLite database") && why.contains("locks.db"), "{why}");
         assert_eq!(std::fs::read_to_string(test_file.path()).unwrap(), text);
         assert_eq!(std::fs::read_dir(test_file.directory.path()).unwrap().count(), 1);
@@ -107,27 +108,27 @@ fn a_text_file_is_rejected_and_not_changed() {
 fn the_error_for_an_unusable_path_names_the_path() {
     let test_file = TestFile::new();
     std::fs::create_dir(test_file.path()).unwrap();
-    assert!(unfit(test_file.open("boot")).contains("not a regular file"));
+    assert!(unfit_reason(test_file.open("boot")).contains("not a regular file"));
     std::fs::remove_dir(test_file.path()).unwrap();
     std::fs::write(test_file.path(), "").unwrap();
     let below = test_file.path().join("x.db");
-    let why = unfit(open(&SqliteNode::new(below, Processes::default())));
+    let why = unfit_reason(open(&SqliteNode::new(below, Processes::default())));
     assert!(why.contains("locks.db"), "{why}");
     std::fs::hard_link(test_file.path(), test_file.directory.path().join("twin.db")).unwrap();
-    assert!(unfit(test_file.open("boot")).contains("hard links"));
+    assert!(unfit_reason(test_file.open("boot")).contains("hard links"));
 }
 
 #[test]
 fn the_error_for_a_read_only_directory_names_the_directory() {
     let path = Path::new("/proc/self/quorlock/locks.db");
-    let why = unfit(open(&SqliteNode::new(path.into(), Processes::default())));
+    let why = unfit_reason(open(&SqliteNode::new(path.into(), Processes::default())));
     assert!(why.contains("/proc/self/quorlock"), "{why}");
     let test_file = TestFile::new();
     std::fs::set_permissions(test_file.directory.path(), PermissionsExt::from_mode(0o500)).unwrap();
     if std::fs::write(test_file.directory.path().join("probe"), "").is_ok() {
         return; // Root may write to every directory.
     }
-    assert!(unfit(test_file.open("boot")).contains("locks.db"));
+    assert!(unfit_reason(test_file.open("boot")).contains("locks.db"));
 }
 
 #[test]

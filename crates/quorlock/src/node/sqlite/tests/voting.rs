@@ -110,11 +110,12 @@ fn fences_grow_across_reboots_that_lose_everything_except_the_reserve() {
 fn every_fence_is_below_the_reserve_on_disk() {
     let test_file = TestFile::new();
     let mut session = test_file.session("boot");
-    let other = test_file.connect();
+    let other_connection = test_file.connect();
     for attempt in 0..48 {
         let fence = session.fence("a", attempt);
         let read = |column: &str| {
-            other.query_row(&format!("SELECT {column} FROM node"), [], |row| row.get::<_, i64>(0)).unwrap() as u64
+            other_connection.query_row(&format!("SELECT {column} FROM node"), [], |row| row.get::<_, i64>(0)).unwrap()
+                as u64
         };
         assert!(fence.get() < read("sure") && read("sure") <= read("reserve"));
         assert!(
@@ -223,14 +224,14 @@ fn all_queued_requests_share_one_transaction_in_order() {
     let test_file = TestFile::new();
     let mut session = test_file.session("boot");
     granted(&session.acquire("warm", 1));
-    let other = test_file.connect();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other_connection = test_file.connect();
+    other_connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     let before = test_file.clock.readings();
     for attempt in 0..50 {
         session.post(vec![message("a", acquire(attempt))]);
         session.post(vec![message("a", release(attempt)), message("warm", acquire(attempt))]);
     }
-    other.execute_batch("COMMIT").unwrap();
+    other_connection.execute_batch("COMMIT").unwrap();
     for attempt in 0..50 {
         granted(&vote(&session.replies().unwrap()[0]));
         let replies = session.replies().unwrap();
@@ -246,25 +247,25 @@ fn a_locked_file_fails_the_queued_requests_but_not_later_requests() {
     let test_file = TestFile::new();
     let mut session = test_file.session("boot");
     granted(&session.acquire("a", 1));
-    let other = test_file.connect();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other_connection = test_file.connect();
+    other_connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     session.post(vec![message("a", acquire(2))]);
     session.post(vec![message("b", acquire(2)), message("c", acquire(2))]);
     let (first, second) = (session.replies().unwrap(), session.replies().unwrap());
     assert!(matches!(&first[..], [Reply::Failed(why)] if why.contains("locked")), "{first:?}");
     assert!(matches!(&second[..], [Reply::Failed(_), Reply::Failed(_)]));
-    other.execute_batch("COMMIT").unwrap();
+    other_connection.execute_batch("COMMIT").unwrap();
     assert!(is_held(&session.acquire("a", 2)));
     granted(&session.acquire("b", 3));
 
     // A node command has no answer for this error. The session ends, after the replies to earlier requests.
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    other_connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     session.post(vec![message("c", acquire(2))]);
     session.session.post(Question::NodeCommand(NodeCommand::Look));
     session.post(vec![message("d", acquire(2))]);
     assert!(matches!(&session.replies().unwrap()[..], [Reply::Failed(_)]));
     assert!(matches!(session.replies(), Err(Trouble::Unreachable(_))));
-    other.execute_batch("COMMIT").unwrap();
+    other_connection.execute_batch("COMMIT").unwrap();
     let mut session = test_file.session("boot");
     assert!(is_held(&session.acquire("a", 2)));
     granted(&session.acquire("c", 4));
@@ -275,8 +276,8 @@ fn a_locked_file_fails_the_queued_requests_but_not_later_requests() {
 fn no_answer_follows_the_end_of_a_session() {
     let test_file = TestFile::new();
     let mut session = test_file.session("boot");
-    let other = test_file.connect();
-    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let other_connection = test_file.connect();
+    other_connection.execute_batch("BEGIN IMMEDIATE").unwrap();
     session.session.post(Question::NodeCommand(NodeCommand::Look));
     session.post(vec![message("a", acquire(1))]);
     let mut answers = session.session.hang_up();

@@ -75,7 +75,7 @@ fn all_bundled(messages: &[Message]) -> [Vec<usize>; 3] {
 }
 
 /// Returns the positions of the bundled releases and acquires. Asserts that no renewal is bundled.
-fn bundled(messages: &[Message]) -> [Vec<usize>; 2] {
+fn bundled_releases_and_acquires(messages: &[Message]) -> [Vec<usize>; 2] {
     let [releases, acquires, renewals] = all_bundled(messages);
     assert_eq!(renewals, NO_POSITIONS);
     [releases, acquires]
@@ -84,33 +84,33 @@ fn bundled(messages: &[Message]) -> [Vec<usize>; 2] {
 #[test]
 fn similar_requests_are_bundled() {
     let messages = [acquire("a"), release("b"), acquire("c"), release("d"), acquire("b")];
-    assert_eq!(bundled(&messages), [vec![1, 3], vec![0, 2, 4]]);
+    assert_eq!(bundled_releases_and_acquires(&messages), [vec![1, 3], vec![0, 2, 4]]);
     let messages = [plain_release("a"), plain_acquire("b"), plain_release("c"), plain_acquire("a")];
-    assert_eq!(bundled(&messages), [vec![0, 2], NO_POSITIONS]);
+    assert_eq!(bundled_releases_and_acquires(&messages), [vec![0, 2], NO_POSITIONS]);
 }
 
 #[test]
 fn a_single_release_is_a_bundle_only_if_it_must_precede_another_bundle() {
-    assert_eq!(bundled(&[]), [NO_POSITIONS, NO_POSITIONS]);
-    assert_eq!(bundled(&[acquire("a")]), [NO_POSITIONS, NO_POSITIONS]);
-    assert_eq!(bundled(&[acquire("a"), release("b")]), [NO_POSITIONS, NO_POSITIONS]);
-    assert_eq!(bundled(&[release("a"), acquire("a"), acquire("b")]), [vec![0], vec![1, 2]]);
+    assert_eq!(bundled_releases_and_acquires(&[]), [NO_POSITIONS, NO_POSITIONS]);
+    assert_eq!(bundled_releases_and_acquires(&[acquire("a")]), [NO_POSITIONS, NO_POSITIONS]);
+    assert_eq!(bundled_releases_and_acquires(&[acquire("a"), release("b")]), [NO_POSITIONS, NO_POSITIONS]);
+    assert_eq!(bundled_releases_and_acquires(&[release("a"), acquire("a"), acquire("b")]), [vec![0], vec![1, 2]]);
 }
 
 #[test]
 fn a_bundle_of_one_release_shares_no_command() {
     let bundles = Bundles::of(&[release("a"), acquire("a"), acquire("b"), acquire("b")]);
-    assert_eq!([0, 1, 2, 3].map(|at| bundles.is_shared(at)), [false, true, true, false]);
+    assert_eq!([0, 1, 2, 3].map(|at| bundles.shares_command(at)), [false, true, true, false]);
 }
 
 #[test]
 fn messages_about_one_name_keep_their_order() {
     // The release of an attempt without a reply must not overtake its acquire.
     let messages = [plain_acquire("a"), plain_release("a"), plain_release("b"), plain_release("c")];
-    assert_eq!(bundled(&messages), [vec![2, 3], NO_POSITIONS]);
+    assert_eq!(bundled_releases_and_acquires(&messages), [vec![2, 3], NO_POSITIONS]);
     let messages = [acquire("a"), release("a"), release("b"), release("c"), acquire("a"), acquire("b")];
-    assert_eq!(bundled(&messages), [vec![2, 3], vec![0, 5]]);
-    assert_eq!(bundled(&[release("a"), release("a"), release("b")]), [vec![0, 2], NO_POSITIONS]);
+    assert_eq!(bundled_releases_and_acquires(&messages), [vec![2, 3], vec![0, 5]]);
+    assert_eq!(bundled_releases_and_acquires(&[release("a"), release("a"), release("b")]), [vec![0, 2], NO_POSITIONS]);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn only_acquires_with_the_same_terms_are_bundled() {
         acquire_as("e", ttl(1), "me", Mode::Exclusive { writer: Some(owner) }),
         acquire("f"),
     ];
-    assert_eq!(bundled(&messages), [NO_POSITIONS, vec![0, 5]]);
+    assert_eq!(bundled_releases_and_acquires(&messages), [NO_POSITIONS, vec![0, 5]]);
 }
 
 #[test]
@@ -160,15 +160,18 @@ fn a_bundled_renewal_keeps_its_order_among_the_messages_about_its_name() {
 #[test]
 fn releases_with_a_queue_position_or_a_tombstone_are_not_bundled() {
     let waiter = Waiter { ticket: Ticket { at: 1, id: 2 }, channel: Channel(3), shared: false };
-    let parting = |parting| message("c", Request::Release { attempt: ATTEMPT, tombstone: None, parting });
-    let messages = [release("a"), parting(Some(Parting::Leave(waiter))), release("b")];
-    assert_eq!(bundled(&messages), [vec![0, 2], NO_POSITIONS]);
-    let tombstone = message("c", Request::Release { attempt: ATTEMPT, tombstone: Some(1), parting: None });
-    for other in
-        [tombstone, plain_release("c"), message("c", Request::Retire { owner: OwnerId::from_bits(1), tombstone: 1 })]
-    {
+    let parting = Some(Parting::Leave(waiter));
+    let leave = message("c", Request::Release { attempt: ATTEMPT, tombstone: None, parting });
+    let messages = [release("a"), leave, release("b")];
+    assert_eq!(bundled_releases_and_acquires(&messages), [vec![0, 2], NO_POSITIONS]);
+    let with_tombstone = message("c", Request::Release { attempt: ATTEMPT, tombstone: Some(1), parting: None });
+    for other in [
+        with_tombstone,
+        plain_release("c"),
+        message("c", Request::Retire { owner: OwnerId::from_bits(1), tombstone: 1 }),
+    ] {
         assert_eq!(
-            bundled(&[release("a"), release("b"), other, acquire("d"), acquire("e")]),
+            bundled_releases_and_acquires(&[release("a"), release("b"), other, acquire("d"), acquire("e")]),
             [NO_POSITIONS, NO_POSITIONS]
         );
     }

@@ -1,7 +1,7 @@
--- Runs a script for one name of several. An error becomes the result for this name, and does not affect the other
+-- Runs a script for one of several names. An error becomes the result for this name, and does not affect the other
 -- names.
 --#fault
 local function each(script, keys, args)
-  local done, gave = pcall(script, keys, args)
-  return (not done or type(gave) == 'table' and gave.err) and fault(gave) or gave
+  local is_ok, result = pcall(script, keys, args)
+  return (not is_ok or type(result) == 'table' and result.err) and fault(result) or result
 end

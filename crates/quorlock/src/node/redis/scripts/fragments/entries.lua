@@ -1,5 +1,5 @@
 -- Returns the valid entries, each as {attempt, last millisecond, owner or slot, fence}, and the attempts of expired
--- entries. Needs `holds`, `vote` and `millis`. Entries that belong to an earlier vote are void.
+-- entries. Needs `holds`, `vote` and `millis`. Ignores entries that belong to an earlier vote.
 local function read_entries()
   local entries, lapsed = {}, {}
   local all, valid = redis.call('HGETALL', holds), false
@@ -17,7 +17,7 @@ local function read_entries()
 end
 
 -- Removes the entry of an attempt, whose last millisecond is `till`. Returns whether the vote still exists.
-local function take_back(key, attempt, till)
+local function remove_entry(key, attempt, till)
   redis.call('HDEL', holds, attempt)
   local ends = millis + redis.call('PTTL', key)
   -- Examine the other entries only if the removed entry was the only one or the last to expire.

@@ -1,5 +1,5 @@
 -- Converts an error to a reply. Redis before 7 puts the position in the script before the message.
-local function fault(gave)
-  local why = string.gsub(type(gave) == 'table' and gave.err or gave, '^@?user_script: ?%d+: %-?', '')
-  return redis.error_reply(string.find(why, '^%u+ ') and why or 'ERR ' .. why)
+local function fault(failure)
+  local message = string.gsub(type(failure) == 'table' and failure.err or failure, '^@?user_script: ?%d+: %-?', '')
+  return redis.error_reply(string.find(message, '^%u+ ') and message or 'ERR ' .. message)
 end

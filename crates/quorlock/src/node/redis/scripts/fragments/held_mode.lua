@@ -1,5 +1,5 @@
 -- Parses the vote. An exclusive vote, ours or another program's, has no `kind`. `signed` is the attempt that signed the
--- vote: the first attempt that entered.
+-- vote: the holder, or the first attempt that entered. `detail` is the owner or the number of slots.
 local kind, signed, detail
 if vote then kind, signed, detail = string.match(vote, '^([rsk]) (%x+) ?(%x*)$') end
 -- Another program's value may look similar to ours.

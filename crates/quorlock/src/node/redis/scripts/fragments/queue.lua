@@ -1,7 +1,9 @@
 -- The queue, lowest ticket first. Mirrors quorlock-core's node::queue. Needs `queue`, `kept`, `millis`, `at` and
 -- `waiter`. A waiter is '<ticket id> <s or x> <channel>'. Each waiter is in two sorted sets: `queue`, sorted by the
--- ticket's time and then by id, and `kept`, sorted by the waiter's last millisecond. A waiter that is only in `kept` has
--- left the queue.
+-- ticket's time and then by id, and `kept`, sorted by the waiter's last millisecond. A waiter that is only in `kept`
+-- has left the queue.
+
+-- Removes the waiters whose positions have expired.
 local function drop_lapsed()
   local lapsed = redis.call('ZRANGEBYSCORE', kept, '-inf', '(' .. string.format('%.0f', millis))
   for _, gone in ipairs(lapsed) do
@@ -19,9 +21,9 @@ local function is_lower(time, id, other_time, other_id)
   return tonumber(string.sub(id, 9, 16), 16) < tonumber(string.sub(other_id, 9, 16), 16)
 end
 
--- Adds the waiter to the queue, or extends it. Returns 1 if the waiter is new, and 0 if not. Each set expires later
--- than its waiters, even if the clock was set back.
-local function keep_place()
+-- Adds the waiter to the queue, or keeps its position for longer. Returns 1 if the waiter is new, and 0 if not. Each
+-- set expires later than its waiters, even if the clock was set back.
+local function keep_position()
   if not (#waiter == 51 and string.find(waiter, '^%x+ [sx] %x+$') and string.sub(waiter, 17, 17) == ' '
     and string.find(at, '^%d+$')) then
     error('malformed waiter')

@@ -11,7 +11,11 @@ impl TestClient {
         let messages: Vec<Message> = keys.iter().map(message).collect();
         // Each plain acquire is a separate `SET`, so plain acquires are not bundled.
         if !matches!(request, Request::PlainAcquire { .. }) {
-            assert_eq!(Bundles::of(&messages).counts().into_iter().max(), Some(keys.len()), "it is not one bundle");
+            assert_eq!(
+                Bundles::of(&messages).counts().into_iter().max(),
+                Some(keys.len()),
+                "the messages are not one bundle"
+            );
         }
         self.session.send(Some(self.life), messages).await
     }
@@ -74,11 +78,11 @@ async fn an_error_about_one_name_does_not_affect_the_other_names_of_its_bundle()
     let server = RedisServer::start();
     let mut client = TestClient::open(&server.url(), CHANNEL).await;
     let keys = keys(["a", "b", "c"]);
-    let middle = &keys[1];
+    let middle_key = &keys[1];
     // If another program has the vote's key, the lock counts as held. Other data in the queue's key are an error.
-    for key in [middle.text.clone(), companion_key(companion::QUEUE, middle)] {
+    for key in [middle_key.text.clone(), companion_key(companion::QUEUE, middle_key)] {
         let is_expected = |reply: &Reply| {
-            if key == middle.text { is_other_program(reply) } else { is_failure(reply, "kind of value") }
+            if key == middle_key.text { is_other_program(reply) } else { is_failure(reply, "kind of value") }
         };
         server.command(&["LPUSH", &key, "other data"]);
         let replies = client.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
@@ -86,10 +90,10 @@ async fn an_error_about_one_name_does_not_affect_the_other_names_of_its_bundle()
         // A renewal does not read the queue.
         let replies = client.ask_all(&keys, renew(1)).await.unwrap();
         assert!(replies[0].is_grant() && replies[2].is_grant(), "{replies:?}");
-        assert!(if key == middle.text { is_expected(&replies[1]) } else { replies[1].is_grant() }, "{replies:?}");
+        assert!(if key == middle_key.text { is_expected(&replies[1]) } else { replies[1].is_grant() }, "{replies:?}");
         let replies = client.ask_all(&keys, release(1, None)).await.unwrap();
         assert!(replies[0].is_grant() && !replies[1].is_grant() && replies[2].is_grant(), "{replies:?}");
-        server.command(&["DEL", &key, &middle.text]);
+        server.command(&["DEL", &key, &middle_key.text]);
     }
     let replies = client.ask_all(&keys, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
@@ -108,7 +112,7 @@ async fn a_forbidden_name_does_not_affect_the_other_names_of_its_bundle() {
     let mut owner = TestClient::open(&server.url(), CHANNEL).await;
     let keys = keys(["a", "b", "c"]);
     let (attempt, ttl) = (LeaseId::from_bits(1), Ttl::new(Duration::from_secs(60), Duration::MAX).unwrap());
-    let rest = "~quorlock~*";
+    let all_companions = "~quorlock~*";
     let no_companions = [
         "~quorlock:*",
         "~quorlock~epoch",
@@ -117,9 +121,9 @@ async fn a_forbidden_name_does_not_affect_the_other_names_of_its_bundle() {
         "~quorlock~*:quorlock:a",
         "~quorlock~*:quorlock:c",
     ];
-    let read_only = ["~quorlock:a", "~quorlock:c", "%R~quorlock:b", rest];
+    let read_only = ["~quorlock:a", "~quorlock:c", "%R~quorlock:b", all_companions];
     for (name, patterns) in [
-        ("no-vote", &["~quorlock:a", "~quorlock:c", rest][..]),
+        ("no-vote", &["~quorlock:a", "~quorlock:c", all_companions][..]),
         ("no-companions", &no_companions),
         ("read-only", &read_only),
     ] {
@@ -174,9 +178,10 @@ async fn a_demoted_server_ends_the_session_of_a_bundle() {
     let keys = keys(["a", "b", "c"]);
     let replies = clients[0].ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
-    let others = self::keys(["d", "e", "f"]);
+    let other_keys = self::keys(["d", "e", "f"]);
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
-    let requests = [(others, acquire(2, Mode::EXCLUSIVE, None)), (keys.clone(), renew(1)), (keys, release(1, None))];
+    let requests =
+        [(other_keys, acquire(2, Mode::EXCLUSIVE, None)), (keys.clone(), renew(1)), (keys, release(1, None))];
     for (client, (keys, request)) in clients.iter_mut().zip(requests) {
         let ended = client.ask_all(&keys, request).await;
         assert!(matches!(&ended, Err(Trouble::Broken(why)) if why.contains("READONLY")), "{ended:?}");
@@ -191,13 +196,13 @@ async fn a_server_without_memory_fails_the_acquires_of_a_bundle() {
     let replies = client.ask_all(&keys, acquire(1, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(Reply::is_grant), "{replies:?}");
     assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
-    let others = self::keys(["d", "e", "f"]);
-    let replies = client.ask_all(&others, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
+    let other_keys = self::keys(["d", "e", "f"]);
+    let replies = client.ask_all(&other_keys, acquire(2, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(replies.iter().all(|reply| is_failure(reply, "OOM")), "{replies:?}");
     // In a bundle with requests that fail, a request for a held name still gets its refusal.
-    let [one, _, other] = &others;
-    let mixed = [Arc::clone(one), Arc::clone(&keys[0]), Arc::clone(other)];
-    let replies = client.ask_all(&mixed, acquire(3, Mode::EXCLUSIVE, None)).await.unwrap();
+    let [first, _, last] = &other_keys;
+    let mixed_keys = [Arc::clone(first), Arc::clone(&keys[0]), Arc::clone(last)];
+    let replies = client.ask_all(&mixed_keys, acquire(3, Mode::EXCLUSIVE, None)).await.unwrap();
     assert!(is_failure(&replies[0], "OOM") && is_failure(&replies[2], "OOM"), "{replies:?}");
     assert!(matches!(&replies[1], Reply::Voted { vote: Vote::Refusal(Refusal::Held { .. }), .. }), "{replies:?}");
     // Requests that need no memory, or that free memory, succeed.
