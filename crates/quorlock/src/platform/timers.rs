@@ -177,7 +177,7 @@ impl Timers {
 
     /// Returns the number of scheduled calls whose target still exists.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn to_come(&self) -> usize {
+    pub(crate) fn scheduled_calls(&self) -> usize {
         self.queue.lock().calls.values().filter(|target| target.strong_count() > 0).count()
     }
 }

@@ -31,15 +31,15 @@ async fn targets_are_called_in_the_order_of_their_moments() {
     assert!(timers.at(start + Duration::from_millis(40), weak(&late)).is_some());
     assert!(timers.at(start + Duration::from_millis(30), weak(&dropped)).is_some());
     assert!(timers.at(start + Duration::from_millis(20), weak(&early)).is_some());
-    assert_eq!(timers.to_come(), 3);
+    assert_eq!(timers.scheduled_calls(), 3);
     drop(dropped);
-    assert_eq!(timers.to_come(), 2);
+    assert_eq!(timers.scheduled_calls(), 2);
     *early.next.lock() = Some(start + Duration::from_millis(60));
     for expected in [1, 2, 1] {
         assert_eq!(called.recv().await, Some(expected));
     }
     assert!(clock::now() >= start + Duration::from_millis(60));
-    assert_eq!(timers.to_come(), 0);
+    assert_eq!(timers.scheduled_calls(), 0);
     timers.close();
     task.await.unwrap();
 }
