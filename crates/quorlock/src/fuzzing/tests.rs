@@ -4,7 +4,7 @@ use proptest::sample::select;
 
 use super::*;
 
-/// Generates bytes from the known pieces, and sometimes from random bytes.
+/// Generates bytes that consist of the `known` pieces, and sometimes of random bytes.
 fn pieces(known: &[&'static str]) -> impl Strategy<Value = Vec<u8>> + use<> {
     let known = select(known.to_vec()).prop_map(|piece| piece.as_bytes().to_vec());
     let piece = prop_oneof![12 => known, 1 => vec(any::<u8>(), 0..6), 1 => ".{0,4}".prop_map(String::into_bytes)];
@@ -119,9 +119,9 @@ proptest! {
     #[test]
     fn a_text_is_rejected_or_read_as_the_lease_that_it_contains(bytes in pieces(&LEASE)) {
         lease(&bytes);
-        // Add a correct sum, because random bytes hardly ever contain one.
+        // Add a correct checksum, because random bytes hardly ever end with one.
         let body = String::from_utf8_lossy(&bytes);
-        lease(format!("{body}.{}", crate::detached::sum(&body)).as_bytes());
+        lease(format!("{body}.{}", crate::detached::checksum(&body)).as_bytes());
     }
 
     #[test]
