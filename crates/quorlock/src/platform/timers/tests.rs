@@ -26,15 +26,15 @@ async fn targets_are_called_in_the_order_of_their_moments() {
     let task = tokio::spawn(Arc::clone(&timers).run());
     let (calls, mut called) = mpsc::unbounded_channel();
     let target = |number| Arc::new(NumberedTarget { number, next: Mutex::default(), calls: calls.clone() });
-    let (late, early, dropped) = (target(2), target(1), target(9));
+    let (late_target, early_target, dropped_target) = (target(2), target(1), target(9));
     let start = clock::now();
-    assert!(timers.at(start + Duration::from_millis(40), weak(&late)).is_some());
-    assert!(timers.at(start + Duration::from_millis(30), weak(&dropped)).is_some());
-    assert!(timers.at(start + Duration::from_millis(20), weak(&early)).is_some());
+    assert!(timers.at(start + Duration::from_millis(40), weak(&late_target)).is_some());
+    assert!(timers.at(start + Duration::from_millis(30), weak(&dropped_target)).is_some());
+    assert!(timers.at(start + Duration::from_millis(20), weak(&early_target)).is_some());
     assert_eq!(timers.scheduled_calls(), 3);
-    drop(dropped);
+    drop(dropped_target);
     assert_eq!(timers.scheduled_calls(), 2);
-    *early.next.lock() = Some(start + Duration::from_millis(60));
+    *early_target.next.lock() = Some(start + Duration::from_millis(60));
     for expected in [1, 2, 1] {
         assert_eq!(called.recv().await, Some(expected));
     }
