@@ -1,6 +1,6 @@
 //! Watches a node's memory with node commands. A voting node is checked at intervals: a [`NodeCommand::Look`] reads its
-//! state. A quarantined node is told how much of its quarantine has passed: a [`NodeCommand::Claim`], which ends the
-//! quarantine when all of it has passed.
+//! state. A quarantined node gets a [`NodeCommand::Claim`]: how much of its quarantine has passed. The claim that all
+//! of it has passed ends the quarantine.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;

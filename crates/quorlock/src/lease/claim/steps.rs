@@ -142,8 +142,8 @@ impl Claim {
         }
     }
 
-    /// Listens for hints from now on, because a node has the claim in its queue, or will have it soon. No hint is
-    /// missed before: a node that queues the claim replies first, and sends hints later.
+    /// Listens for hints from now on, because a node has the claim in its queue, or will have it soon. No earlier hint
+    /// is missed: a node that queues the claim replies first, and sends hints later.
     pub(super) fn listen(self: &Arc<Self>, inner: &mut ClaimState) {
         if let Stage::Acquiring { machine, .. } = &inner.stage
             && let Some(ticket) = machine.ticket().filter(|_| !inner.listens)
