@@ -48,9 +48,10 @@ pub(crate) struct Cluster {
     pub(crate) membership: Arc<Membership>,
     pub(crate) claims: Arc<Claims>,
     pub(crate) owner_fences: Arc<OwnerFences>,
-    /// Detached leases that may be lost.
+    /// Detached leases whose last extension found no majority. The next extension first checks the lease.
     pub(crate) doubts: RecentLeases,
-    /// Detached leases that this client knows to be over. The client writes each loss to the history only once.
+    /// Detached leases that this client knows to be over, so that it does not extend them any more and writes each loss
+    /// to the history only once.
     pub(crate) ended: RecentLeases,
     /// The channel on which this client receives hints.
     pub(crate) channel: Channel,
@@ -96,7 +97,7 @@ impl Cluster {
         cluster
     }
 
-    /// Returns the time at `now` by the median of the nodes' clocks, in microseconds.
+    /// Returns the median of the nodes' clocks at the moment `now`, in microseconds.
     pub(crate) fn node_micros(&self, now: Moment) -> Option<i64> {
         let offset = median(self.clock_offsets())?;
         Some(offset.saturating_add((now.as_nanos() / 1_000) as i64))
@@ -108,14 +109,14 @@ impl Cluster {
 
     /// Returns the median of the nodes' clocks as an offset from this process's clock, in microseconds. Returns `None`
     /// if fewer than three clocks are known: if only two clocks differ, the client cannot tell which of them is wrong.
-    pub(crate) fn middle(&self) -> Option<i64> {
+    pub(crate) fn median_clock_offset(&self) -> Option<i64> {
         if self.clock_offsets().count() < 3 { None } else { median(self.clock_offsets()) }
     }
 
-    /// Returns the distance of a node's clock from the median, if the distance is too large for the node to vote.
-    /// `middle` is the result of [`middle`](Self::middle).
-    pub(crate) fn skew(&self, node: usize, middle: Option<i64>) -> Option<Silence> {
-        let skew = self.links[node].clock_offset()?.saturating_sub(middle?);
+    /// Returns why a node's clock keeps the node from voting: it is too far from the median of the nodes' clocks.
+    /// Returns `None` if it is not. `median` is the result of [`median_clock_offset`](Self::median_clock_offset).
+    pub(crate) fn clock_trouble(&self, node: usize, median: Option<i64>) -> Option<Silence> {
+        let skew = self.links[node].clock_offset()?.saturating_sub(median?);
         let limit = (self.settings.max_clock_skew / 2).as_micros() as u64;
         (skew.unsigned_abs() > limit).then_some(Silence::Skewed(skew))
     }
@@ -130,9 +131,9 @@ impl Cluster {
         sender: &Sender,
     ) -> Vec<(usize, Silence)> {
         // A node whose clock is far off must not propose fences.
-        let middle = if matches!(**request, Request::Acquire { .. }) { self.middle() } else { None };
-        let send = |node| match self.skew(node, middle) {
-            Some(skewed) => Err(skewed),
+        let median = if matches!(**request, Request::Acquire { .. }) { self.median_clock_offset() } else { None };
+        let send = |node| match self.clock_trouble(node, median) {
+            Some(trouble) => Err(trouble),
             None => self.links[node].ask(request, round, sender.clone()),
         };
         nodes.iter().filter_map(|node| Some((node, send(node).err()?))).collect()
@@ -162,7 +163,7 @@ impl Cluster {
         for link in &self.links {
             link.close();
         }
-        // The timers call every claim that is still acquiring. The claim then sees that the client is closed, and
+        // The timers call each claim that is still being acquired. The claim sees that the client is closed, and
         // releases its votes.
         self.timers.close();
     }
@@ -175,8 +176,8 @@ impl Cluster {
         }
     }
 
-    /// Writes an event to the history of all nodes, even if this client does not record events. If `at_once` is not
-    /// set, the event is sent together with the next events.
+    /// Writes an event to the history of all nodes, even if this client does not record events. Unless `at_once` is
+    /// set, each link collects events for up to a second and sends them together.
     pub(crate) fn write_history(&self, event: Event, at_once: bool) {
         let event = Arc::new(event);
         for link in &self.links {
@@ -212,13 +213,14 @@ impl Cluster {
         }
     }
 
-    /// Waits until every link has ended: after `close`, when all releases are delivered or their ttl has ended.
-    pub(crate) async fn finished(&self) {
+    /// Waits until every link has ended. A link ends after `close`, when its releases are delivered or their ttl has
+    /// ended.
+    pub(crate) async fn wait_for_links_to_end(&self) {
         self.wait_for_links(|_| false).await;
     }
 
     /// Waits until all releases are delivered, but not longer than `deadline`.
-    pub(crate) async fn drained(&self, deadline: Duration) -> Result<(), CloseError> {
+    pub(crate) async fn wait_for_releases(&self, deadline: Duration) -> Result<(), CloseError> {
         let is_drained = |link: &Link| link.owed() == 0 && self.claims.is_settled() && !link.is_noting();
         let _ = runtime::timeout(deadline, self.wait_for_links(is_drained)).await;
         match self.links.iter().map(|link| link.owed()).sum() {
@@ -233,7 +235,7 @@ impl Cluster {
         self.nodes.iter().try_fold(false, |is_tracked, node| Ok(node.add_holder_process(companion)? || is_tracked))
     }
 
-    /// Makes the nodes a new cluster, over separate connections.
+    /// Makes the nodes a new cluster. Uses separate connections for it, and then replaces those of the links.
     pub(crate) async fn init(&self) -> Result<(), ReconfigureError> {
         admin::init(&self.nodes, &self.settings).await?;
         self.membership.reset();

@@ -15,9 +15,9 @@ use quorlock_core::time::Ttl;
 
 pub use text::LeaseTextError;
 #[cfg(test)]
-pub(crate) use text::sum;
+pub(crate) use text::checksum;
 
-/// A lease without a guard, made by [`Lease::detach`](crate::Lease::detach). Nothing renews it.
+/// A lease without a guard, made by [`Lease::detach`](crate::Lease::detach). No watchdog renews it.
 ///
 /// A detached lease ends with its ttl unless a client [extends](crate::Client::extend) it. Any client of the same nodes
 /// can [check](crate::Client::check) and [release](crate::Client::release) the lease, even in another process or on
@@ -54,7 +54,7 @@ pub struct DetachedLease {
 }
 
 impl DetachedLease {
-    /// An upper bound for the length of a lease's text, in bytes.
+    /// An upper bound for the length of the word that [`reveal`](Self::reveal) returns, in bytes.
     pub const TEXT_BYTES_MAX: usize = 4_096;
 
     /// Returns the name of the lock.
@@ -139,8 +139,8 @@ impl fmt::Debug for DetachedLease {
 pub enum Released {
     /// The lease was still held.
     StillHeld,
-    /// The lease was probably not held any more: no majority reported it. It was released or broken earlier, or its ttl
-    /// had ended.
+    /// The lease was probably not held any more: no majority of the nodes had it. It was released or broken earlier, or
+    /// its ttl had ended.
     AlreadyEnded,
 }
 

@@ -1,5 +1,5 @@
-//! Checks that the library's modules import only downwards, as ARCHITECTURE.md says, and that core has no import
-//! cycles.
+//! Checks that each module of the library imports only modules of lower layers, as ARCHITECTURE.md says, and that core
+//! has no import cycles.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -13,8 +13,8 @@ const UNORDERED: [&str; 2] = ["fuzzing", "imports"];
 /// For each module, the paths that its code imports.
 type Imports = BTreeMap<String, BTreeSet<String>>;
 
-/// Returns the modules of a folder with the paths after `crate::` in their code, without tests and comments. A
-/// subfolder belongs to the module of the same name.
+/// Returns the modules of a folder, with the paths after `crate::` in their code. Skips tests and comments. A subfolder
+/// belongs to the module of the same name.
 fn read_imports(folder: &Path) -> Imports {
     let mut imports = Imports::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -52,24 +52,24 @@ fn add_imports(path: &Path, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Returns the module that a path starts with. A type at the crate's root belongs to the public API, and so does an
-/// empty path, which comes from a macro.
+/// Returns the module that a path after `crate::` starts with. A type at the crate's root belongs to the public API. A
+/// path is empty if a macro follows `crate::`; it also counts as the public API.
 fn module_of(path: &str) -> &str {
     let first = path.split("::").next().unwrap();
     if first.is_empty() || first.starts_with(char::is_uppercase) { "api" } else { first }
 }
 
 #[test]
-fn the_library_imports_downwards_only() {
+fn the_library_imports_only_lower_layers() {
     let rank = |module: &str| LAYERS.iter().position(|layer| *layer == module);
     for (module, imported) in read_imports(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src")) {
         if UNORDERED.contains(&&*module) {
             continue;
         }
-        let own =
+        let own_rank =
             rank(&module).unwrap_or_else(|| panic!("{module} has no layer: add it to LAYERS and ARCHITECTURE.md"));
         for other in imported.iter().map(|path| module_of(path)).filter(|other| *other != module) {
-            let is_below = rank(other).is_some_and(|other| other > own);
+            let is_below = rank(other).is_some_and(|rank| rank > own_rank);
             assert!(is_below, "{module} imports crate::{other}, which is not below it");
         }
     }

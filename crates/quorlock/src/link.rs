@@ -1,5 +1,5 @@
-//! The link to one node: it connects and reconnects, sends batches of requests in order, passes replies to their
-//! senders, and retries releases until they are delivered.
+//! The link to one node: it connects and reconnects, sends batches of requests in order, passes each reply to the
+//! sender of its request, and retries releases until they are delivered.
 
 mod claims;
 mod connection;
@@ -63,14 +63,14 @@ pub(crate) struct LinkConfig {
     pub(crate) handshake_deadline: Duration,
     /// The link replaces a connection that has not replied for longer than this.
     pub(crate) silence_limit: Duration,
-    /// The interval for retrying failed releases, and for asking again whether a node may join.
+    /// The interval for retrying failed releases, and for checking again whether a node may join the cluster.
     pub(crate) heartbeat: Duration,
     /// The shortest and longest interval at which every connection checks its node.
     pub(crate) check_interval: (Duration, Duration),
     pub(crate) rules: Rules,
     /// Whether a node that lost its memory may vote at once.
     pub(crate) trust: Trust,
-    /// The claims of the client. A closing link waits until they are settled.
+    /// The claims of the client. A closing link waits until all of them have queued their last release.
     pub(crate) claims: Arc<Claims>,
     /// The channel for hints to this client.
     pub(crate) channel: Channel,
@@ -83,10 +83,13 @@ pub(crate) struct LinkConfig {
 
 /// The link to one node.
 pub(crate) struct Link {
+    /// The index of the node in the client's list of nodes.
     pub(crate) node: usize,
+    /// The URL of the node, without secrets.
     pub(crate) title: String,
     config: LinkConfig,
     inner: Mutex<Inner>,
+    /// Wakes the link's task.
     wake: Notify,
     /// Notified when the state of the link changes, or a release is delivered.
     pub(crate) news: Notify,
@@ -96,10 +99,10 @@ pub(crate) struct Link {
     stale: AtomicBool,
     /// The node's latency and memory losses.
     pub(crate) latency: Latency,
-    /// How often the node reported on this connection that its memory may have been replaced.
+    /// How often the node has sent [`Answer::MemoryChanged`]: its memory may have been replaced.
     doubts: AtomicU64,
-    /// For how many of these reports a later check of the node has confirmed its memory. While there are fewer than
-    /// `doubts`, the link holds votes back.
+    /// The value of `doubts` when the last successful check of the node was sent. While it is less than `doubts`, the
+    /// link holds votes back.
     settled_doubts: AtomicU64,
     /// The number of connections so far.
     connections: AtomicU64,
@@ -122,6 +125,7 @@ enum LinkState {
     Connecting,
     /// The handshake is done, and the node may vote.
     Up(Life),
+    /// The node cannot be asked now. The link keeps trying.
     Down(Silence),
     /// An operator has to change something before the node can be used.
     Refused(Trouble),
@@ -143,14 +147,14 @@ impl LinkState {
 }
 
 impl Inner {
-    /// Sets the state. A new reason for the same outage does not restart its time.
+    /// Sets the state. If only the reason for an outage changes, the outage still counts from its beginning.
     fn set_state(&mut self, state: LinkState, now: Moment) {
         self.down_since = if let LinkState::Up(_) = state { None } else { self.down_since.or(Some(now)) };
         self.state = state;
     }
 
-    /// Takes the replies to the oldest batch. The mutex must not be unlocked between finding the question of the
-    /// replies and this call: if the connection were replaced in between, the oldest batch would be another one.
+    /// Takes the replies to the oldest batch. The caller must keep the mutex locked from the time at which it found the
+    /// question of these replies: if the connection were replaced in between, the oldest batch would be another one.
     fn replied(&mut self, answer: &Answer) -> Notices {
         let Answer::Votes(replies) = answer else { return Notices::default() };
         let owed = self.delivery.owed();
@@ -158,7 +162,7 @@ impl Inner {
         (senders, self.delivery.owed() < owed)
     }
 
-    /// Returns whether neither votes nor notes are under way.
+    /// Returns whether neither requests for votes nor events for the node's history are under way.
     fn is_quiet(&self) -> bool {
         self.connection.as_ref().is_none_or(Connection::is_quiet)
     }
@@ -220,8 +224,8 @@ impl Link {
         Ok(())
     }
 
-    /// Releases an attempt with the next [`flush`](Self::flush), or as soon as the node can be reached. Returns `false`
-    /// if the attempt belongs to another process and the link already owes too many releases.
+    /// Releases an attempt with the next [`flush`](Self::flush), or as soon as the node can be reached. If the attempt
+    /// belongs to another process, and the link already owes too many releases, does nothing and returns `false`.
     pub(crate) fn release(&self, release: Release<Sender>, now: Moment) -> bool {
         let mut inner = self.inner.lock();
         let has_room = !release.is_foreign || inner.delivery.owed() < OWED_MAX;
@@ -242,7 +246,7 @@ impl Link {
         self.inner.lock().state.trouble().or_else(stale)
     }
 
-    /// Returns whether the first attempt to connect has not ended yet.
+    /// Returns whether the first attempt to connect has not ended yet, or the node waits for other nodes.
     pub(crate) fn is_connecting(&self) -> bool {
         matches!(self.inner.lock().state, LinkState::Connecting | LinkState::Down(Silence::Waiting(_)))
     }
@@ -257,7 +261,7 @@ impl Link {
         self.inner.lock().down_since.map(|since| clock::now().since(since))
     }
 
-    /// Closes the link after it has delivered all releases.
+    /// Makes the link end once it has delivered all releases.
     pub(crate) fn close(&self) {
         self.inner.lock().closing = true;
         self.wake.notify_one();
@@ -269,7 +273,7 @@ impl Link {
         self.wake.notify_one();
     }
 
-    /// Wakes the link's task and the code that waits for news, because a closing link may have become idle.
+    /// Wakes the link's task and the callers that wait for news, because a closing link may have nothing left to do.
     pub(crate) fn nudge(&self) {
         self.wake.notify_one();
         self.news.notify_waiters();
@@ -307,7 +311,7 @@ impl Link {
 
     /// Runs the link's task: one connection after the other, until the link is closed.
     pub(crate) async fn run(self: Arc<Self>, node: Arc<dyn Node>, membership: Arc<Membership>) {
-        let _end = Ending(&self);
+        let _end_on_drop = EndOnDrop(&self);
         let mut backoff = BACKOFF_MIN;
         while !self.is_idle_and_closing() {
             let began = runtime::now();
@@ -320,7 +324,7 @@ impl Link {
                 Trouble::Unfit(_) | Trouble::Denied(_) => LinkState::Refused(trouble.clone()),
                 Trouble::Unreachable(_) | Trouble::Broken(_) => LinkState::Down(trouble.as_silence()),
             });
-            // A connection that is replaced at once is not an outage.
+            // The next connection may replace a served connection at once: that is not an outage.
             if !served {
                 self.note_outage(trouble.as_silence());
             }
@@ -333,6 +337,7 @@ impl Link {
         }
     }
 
+    /// Opens a connection and serves it until it ends. Returns why it ended, and whether its handshake succeeded.
     async fn connect_and_serve(self: &Arc<Self>, node: &dyn Node, membership: &Membership) -> (Trouble, bool) {
         self.stale.store(false, Ordering::Release);
         let (inbox, mut answers) = self.inbox();
@@ -348,17 +353,17 @@ impl Link {
         self.serve(session, &mut answers, membership).await
     }
 
-    /// Returns the inbox for a connection's replies. It passes them to their voters, and the end of the connection to
-    /// the link's task.
+    /// Returns the inbox of a new connection. The inbox passes votes to the voters, and the end of the connection to
+    /// the link's task, which reads the returned receiver.
     fn inbox(self: &Arc<Self>) -> (Inbox, mpsc::UnboundedReceiver<Answer>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let link = Arc::downgrade(self);
         let connection = self.connections.fetch_add(1, Ordering::AcqRel) + 1;
         let inbox = Inbox::new(self.config.channel, move |answer| {
             let Some(link) = link.upgrade() else { return };
-            // A thread outside the runtime leaves everything to the link's task, so that callers run on their own
+            // A thread outside the runtime leaves all messages to the link's task, so that voters run on their own
             // runtime.
-            let rest = if runtime::is_here() {
+            let for_task = if runtime::can_spawn() {
                 match link.take(connection, answer) {
                     Ok(()) => return,
                     Err(trouble) => Answer::End(trouble),
@@ -367,12 +372,13 @@ impl Link {
                 answer
             };
             // The link's task may have ended.
-            let _ = sender.send(rest);
+            let _ = sender.send(for_task);
         });
         (inbox, receiver)
     }
 
-    /// Waits before the next connection, unless a closing link has nothing left to wait for.
+    /// Waits for the duration `pause` before the next connection. Returns early if the connection must be replaced, or
+    /// if the link is closing and has delivered everything.
     async fn pause(&self, pause: Duration) {
         let until = runtime::now() + pause;
         while !self.is_stale() {
@@ -392,7 +398,7 @@ impl Link {
         inner.is_drained() && self.config.claims.is_settled()
     }
 
-    /// Ends the connection. Fails the requests that were sent and those in the queue; the link still has to deliver the
+    /// Ends the connection. All requests without a reply, sent or queued, count as silent. The link still owes the
     /// releases.
     fn go_down(&self, state: LinkState) {
         let why = state.trouble().unwrap_or(Silence::Unheard);
@@ -428,6 +434,7 @@ impl Link {
         }
     }
 
+    /// Records the offset of the node's clock, which showed `at_micros` when this process's clock showed `now`.
     fn note_clock(&self, at_micros: u64, now: Moment) {
         let ours = (now.as_nanos() / 1_000) as i64;
         let offset = i64::try_from(at_micros).unwrap_or(i64::MAX).saturating_sub(ours);
@@ -436,9 +443,9 @@ impl Link {
 }
 
 /// Marks the link as ended when its task ends, or is dropped with its runtime.
-struct Ending<'a>(&'a Link);
+struct EndOnDrop<'a>(&'a Link);
 
-impl Drop for Ending<'_> {
+impl Drop for EndOnDrop<'_> {
     fn drop(&mut self) {
         self.0.go_down(LinkState::Ended);
     }

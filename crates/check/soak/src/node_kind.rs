@@ -113,7 +113,7 @@ impl ClusterWithClients {
 
     /// Pending timer calls of the clients that stay connected.
     pub(crate) fn timer_calls(&self) -> u64 {
-        self.clients.iter().map(|client| client.calls_to_come() as u64).sum()
+        self.clients.iter().map(|client| client.scheduled_calls() as u64).sum()
     }
 
     pub(crate) fn keys(&self) -> u64 {

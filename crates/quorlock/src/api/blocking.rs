@@ -136,7 +136,7 @@ impl Client {
         let run = move || {
             runtime.block_on(async {
                 let _ = ended.await;
-                cluster.finished().await;
+                cluster.wait_for_links_to_end().await;
             });
         };
         std::thread::Builder::new().name("quorlock".into()).spawn(run).expect("the system can start a thread");

@@ -26,9 +26,9 @@ use crate::link::{LinkConfig, Outages};
 use crate::node::Node;
 use crate::node::memory::MemoryNodes;
 use crate::platform::entropy;
-use contact::{first_contact, majority_contact};
+use contact::{wait_for_answers, wait_for_majority};
 use nodes::NodeSource;
-pub(crate) use nodes::not_a_process;
+pub(crate) use nodes::no_such_process;
 
 /// The interval at which a link retries failed operations.
 pub(crate) const HEARTBEAT: Duration = Duration::from_secs(2);
@@ -213,11 +213,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Lets leases of this client outlive its process, because another process has their ids.
+    /// Lets leases of this client outlive its process. Use this setting if another process has their ids.
     ///
-    /// An SQLite node then does not free a lock because this client's process ended. A lease ends when its ttl ends, or
-    /// sooner on an SQLite node if all processes that were given to [`add_holder_process`](Self::add_holder_process) have
-    /// ended.
+    /// An SQLite node does not free their locks when this client's process ends. A lease ends when its ttl ends, or
+    /// sooner on an SQLite node if all processes that were given to [`add_holder_process`](Self::add_holder_process)
+    /// have ended.
     pub fn leases_outlive_process(mut self) -> Self {
         self.leases_outlive_process = true;
         self
@@ -227,8 +227,8 @@ impl ClientBuilder {
     ///
     /// A node that lost its memory is quarantined: it must not vote until clients have measured that enough time has
     /// passed. Without a folder, clients measure only the time while they are connected. With a folder, they also
-    /// measure the time between two runs. Do not share the folder with other hosts. The contents of the folder may be
-    /// deleted at any time. A client ignores a folder that it cannot use;
+    /// measure the time between two runs of a program on this host. Do not share the folder with other hosts. The
+    /// contents of the folder may be deleted at any time. A client ignores a folder that it cannot use;
     /// [`Client::state_folder_trouble`](crate::Client::state_folder_trouble) returns the reason.
     pub fn state_folder(mut self, folder: impl Into<PathBuf>) -> Self {
         self.state_folder = Some(folder.into());
@@ -271,15 +271,16 @@ impl ClientBuilder {
     /// Checks the settings, opens the connections, and waits until a majority of the nodes can vote.
     ///
     /// The nodes of a new cluster are quarantined before they may vote. [`init_cluster`](Self::init_cluster) avoids
-    /// that. A quarantine lasts until clients have been connected for its length, so a program that exits on this error
-    /// and starts again needs a [`state_folder`](Self::state_folder), or [`connect_lazy`](Self::connect_lazy).
+    /// this quarantine. A quarantine ends only after clients have been connected for its whole length. So a program
+    /// that exits and starts again if `connect` fails needs a [`state_folder`](Self::state_folder), or
+    /// [`connect_lazy`](Self::connect_lazy).
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote, if there is no majority within the
     /// [timeout](Self::connect_timeout). `connect` returns it sooner if no majority can leave quarantine in that time.
-    /// [`ConnectError::Unfit`] and [`ConnectError::Denied`] name the unusable nodes, if the other nodes are not a
-    /// majority. If only a minority of the nodes is unusable, `connect` logs them and succeeds.
-    /// [`ConnectError::Config`] if the configuration is invalid.
+    /// [`ConnectError::Unfit`] and [`ConnectError::Denied`] name the nodes that are unusable until an operator acts, if
+    /// the other nodes are not a majority. If only a minority of the nodes is unusable, `connect` logs them and
+    /// succeeds. [`ConnectError::Config`] if the configuration is invalid.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
@@ -288,7 +289,7 @@ impl ClientBuilder {
     /// Outside of a tokio runtime.
     pub async fn connect(self) -> Result<Client, ConnectError> {
         let client = self.start()?;
-        majority_contact(&client, self.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT)).await?;
+        wait_for_majority(&client, self.connect_timeout.unwrap_or(CONNECT_TIMEOUT_DEFAULT)).await?;
         Ok(client)
     }
 
@@ -300,8 +301,8 @@ impl ClientBuilder {
     /// two seconds for the first answers.
     ///
     /// # Errors
-    /// [`ConnectError`] if the configuration is invalid, or if the usable nodes are not a majority.
-    /// Unreachable nodes are not an error.
+    /// [`ConnectError`] if the configuration is invalid, or if too many nodes are unusable until an operator acts: for
+    /// example, they are replicas. Unreachable nodes are not an error.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
@@ -310,7 +311,7 @@ impl ClientBuilder {
     /// Outside of a tokio runtime.
     pub async fn connect_lazy(self) -> Result<Client, ConnectError> {
         let client = self.start()?;
-        first_contact(&client).await?;
+        wait_for_answers(&client).await?;
         Ok(client)
     }
 
@@ -322,10 +323,10 @@ impl ClientBuilder {
 
     fn launch(&self, settings: Settings, nodes: Vec<Arc<dyn Node>>) -> Result<Client, ConfigError> {
         let node_deadline = settings.node_deadline(Ttl::new(settings.ttl, settings.max_ttl)?);
-        let patience = (node_deadline * 5).max(SILENCE_MIN);
+        let silence_limit = (node_deadline * 5).max(SILENCE_MIN);
         let link = LinkConfig {
-            handshake_deadline: patience,
-            silence_limit: patience,
+            handshake_deadline: silence_limit,
+            silence_limit,
             heartbeat: HEARTBEAT,
             check_interval: CHECK_INTERVAL,
             rules: settings.rules,
@@ -341,7 +342,7 @@ impl ClientBuilder {
 
     fn settings(&self) -> Result<Settings, ConfigError> {
         let settings = Settings { embedded: self.has_url("sqlite:"), ..self.settings.clone() };
-        settings.complete(self.nodes.len(), self.keys()?, self.holder())
+        settings.complete(self.nodes.len(), self.node_key_template()?, self.holder())
     }
 }
 

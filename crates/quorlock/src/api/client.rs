@@ -8,7 +8,7 @@ use quorlock_core::name::{Name, OwnerId as Owner};
 use quorlock_core::terms::Mode;
 use quorlock_core::vote::Silence;
 
-use crate::api::builder::{ClientBuilder, not_a_process};
+use crate::api::builder::{ClientBuilder, no_such_process};
 use crate::api::election::Election;
 use crate::api::lock::{Exclusive, Lock, Reentrant, Semaphore};
 use crate::api::multi::All;
@@ -51,16 +51,17 @@ pub struct Client {
 impl Client {
     /// Connects with the default settings, and waits at most five seconds until a majority of the nodes can vote.
     ///
-    /// Run `quorlock nodes init` once for new servers; otherwise a client founds the cluster as soon as it has reached
-    /// every server, and the servers are quarantined first. A service that must start while its nodes are down or
-    /// quarantined uses [`connect_lazy`](ClientBuilder::connect_lazy).
+    /// Run `quorlock nodes init` once for new servers. Without it, a client creates the cluster as soon as it has
+    /// reached every server, and the servers vote only after a quarantine. A service that must start while its nodes
+    /// are down or quarantined uses [`connect_lazy`](ClientBuilder::connect_lazy).
     ///
     /// Pass one `redis://`, `rediss://` or `sqlite:` URL, or three or more Redis URLs. See
     /// [`ClientBuilder::nodes`].
     ///
     /// # Errors
     /// [`ConnectError::NoMajority`] names each node and why it cannot vote. Other [`ConnectError`]s if the
-    /// configuration is invalid, or if the usable nodes are not a majority. See [`ClientBuilder::connect`].
+    /// configuration is invalid, or if too many nodes are unusable until an operator acts: for example, they are
+    /// replicas. See [`ClientBuilder::connect`].
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
@@ -72,8 +73,8 @@ impl Client {
     /// in the background. See [`ClientBuilder::connect_lazy`].
     ///
     /// # Errors
-    /// [`ConnectError`] if the configuration is invalid, or if the usable nodes are not a majority.
-    /// Unreachable nodes are not an error.
+    /// [`ConnectError`] if the configuration is invalid, or if too many nodes are unusable until an operator acts: for
+    /// example, they are replicas. Unreachable nodes are not an error.
     ///
     /// # Cancel safety
     /// Dropping the future closes all connections.
@@ -297,12 +298,12 @@ impl Client {
     }
 
     /// Retires an owner from a name: releases every lease that the owner has of this name, in any client and process,
-    /// and lets the nodes refuse the owner for this name for the duration `keep_out`. Other names are not affected.
+    /// and makes the nodes refuse the owner for this name for the duration `keep_out`. Other names are not affected.
     /// Returns whether the owner had a lease.
     ///
-    /// Call it if the owner may still have attempts under way that you do not know of, for example after lost replies.
-    /// Such attempts fail with [`AcquireError::Retired`](crate::AcquireError::Retired). Votes on unreachable nodes end
-    /// with their ttl.
+    /// Call this method if the owner may still have attempts under way that you do not know of, for example after lost
+    /// replies. Such attempts fail with [`AcquireError::Retired`](crate::AcquireError::Retired). Votes on unreachable
+    /// nodes end with their ttl.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -346,10 +347,11 @@ impl Client {
         ops::retire(self.cluster(), &self.key(lease.name().as_str())?, owner, keep_out, Some(lease)).await
     }
 
-    /// Adds a process to those that keep this client's leases alive. It takes effect for each lease with its next
-    /// renewal. See [`ClientBuilder::add_holder_process`], which takes effect from the start.
+    /// Adds a process to those that keep this client's leases alive. [`ClientBuilder::add_holder_process`] explains
+    /// what this means.
     ///
-    /// Returns whether any node tracks processes. If no node does, the leases need no renewal because of this call.
+    /// The process counts for a lease from the lease's next renewal. Returns whether any node tracks processes, as
+    /// SQLite nodes do. If no node does, the call has no effect, and no lease has to be renewed because of it.
     ///
     /// # Errors
     /// [`ConfigError::Setting`] if there is no such process.
@@ -368,7 +370,7 @@ impl Client {
     }
 
     fn add_companion(&self, companion: Companion) -> Result<bool, ConfigError> {
-        self.cluster().add_holder_process(companion).map_err(not_a_process)
+        self.cluster().add_holder_process(companion).map_err(no_such_process)
     }
 
     /// Reads the history of locks, newest first: breaks, and the grants, releases and losses of clients that record a
@@ -401,13 +403,13 @@ impl Client {
     /// memory.
     pub fn node_stats(&self) -> Vec<NodeStats> {
         let cluster = self.cluster();
-        let middle = cluster.middle();
+        let median = cluster.median_clock_offset();
         let stats = |link: &Arc<Link>| NodeStats {
             node: link.title.clone(),
-            trouble: link.trouble().or_else(|| cluster.skew(link.node, middle)),
+            trouble: link.trouble().or_else(|| cluster.clock_trouble(link.node, median)),
             silent_for: link.silent_for(),
             round_trips: link.latency.round_trips(),
-            skew_micros: link.clock_offset().zip(middle).map(|(offset, middle)| offset.saturating_sub(middle)),
+            skew_micros: link.clock_offset().zip(median).map(|(offset, median)| offset.saturating_sub(median)),
             restarts: link.latency.restarts(),
         };
         cluster.links.iter().map(stats).collect()
@@ -436,11 +438,11 @@ impl Client {
         self.cluster().counters.stats()
     }
 
-    /// Returns the number of pending timer calls, of attempts, leases and requests. Only for tests of this project.
+    /// Returns the number of scheduled timer calls for acquires, leases and requests. Only for tests of this project.
     #[cfg(feature = "fuzzing")]
     #[doc(hidden)]
-    pub fn calls_to_come(&self) -> usize {
-        self.cluster().timers.to_come()
+    pub fn scheduled_calls(&self) -> usize {
+        self.cluster().timers.scheduled_calls()
     }
 
     /// Makes these nodes a new cluster, whose nodes may vote at once. Returns when every node can vote.
@@ -463,14 +465,15 @@ impl Client {
     /// releases.
     ///
     /// # Errors
-    /// [`CloseError`] has the number of releases that were not delivered. Those votes end with their ttl.
+    /// [`CloseError`] has the number of releases that were not delivered. The votes that they would have released end
+    /// with their ttl.
     ///
     /// # Cancel safety
     /// Dropping the future does not stop the client from closing.
     pub async fn close(self, deadline: Duration) -> Result<(), CloseError> {
         let cluster = Arc::clone(self.cluster());
         cluster.close();
-        cluster.drained(deadline).await
+        cluster.wait_for_releases(deadline).await
     }
 }
 

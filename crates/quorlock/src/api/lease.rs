@@ -98,8 +98,9 @@ impl Lease {
         if left < needed { Err(LostError::TooShort { left, needed }) } else { Ok(()) }
     }
 
-    /// Waits until the lease is lost. The future resolves at the end of the validity at the latest. If the lease is
-    /// released, the future never resolves. If the machine was paused, the next renewal detects the loss.
+    /// Waits until the lease is lost. The future resolves at the latest when the validity ends by this process's clock.
+    /// That clock stops while a virtual machine is paused; the next renewal then detects the loss. If the lease is
+    /// released, the future never resolves.
     ///
     /// # Cancel safety
     /// Dropping the future changes nothing.
@@ -137,10 +138,10 @@ impl Lease {
     /// Gives up the guard without releasing the lock.
     ///
     /// After this call, this client no longer renews the lease. Any client of these nodes can extend, check and release
-    /// the detached lease. It lasts for its ttl from the last renewal, also if this client is closed, and does not keep
-    /// the client open. Until the current validity ends, the client still requests the lease from nodes that have not
-    /// granted it. On an SQLite node the lease may end when this process ends, unless the client was built with
-    /// [`leases_outlive_process`](crate::ClientBuilder::leases_outlive_process).
+    /// the detached lease. The detached lease lasts for its ttl from the last renewal, also if this client is closed,
+    /// and does not keep the client open. Until the current validity ends, the client still requests the lease from
+    /// nodes that have not granted it. On an SQLite node the lease may end when this process ends, unless the client
+    /// was built with [`leases_outlive_process`](crate::ClientBuilder::leases_outlive_process).
     ///
     /// # Errors
     /// [`LostError`] if the lease is over.
@@ -150,20 +151,20 @@ impl Lease {
 
     /// Detaches all of these leases, or none. If one lease is over, all others are released.
     pub(crate) fn detach_all(leases: Vec<Self>) -> Result<Vec<DetachedLease>, LostError> {
-        let mut done: Vec<(Arc<Claim>, DetachedLease)> = Vec::with_capacity(leases.len());
+        let mut all_detached: Vec<(Arc<Claim>, DetachedLease)> = Vec::with_capacity(leases.len());
         for lease in leases {
             let claim = Arc::clone(&lease.claim);
             match lease.detach() {
-                Ok(detached) => done.push((claim, detached)),
+                Ok(detached) => all_detached.push((claim, detached)),
                 Err(lost) => {
-                    for (claim, detached) in &done {
+                    for (claim, detached) in &all_detached {
                         claim.take_back_detached(detached);
                     }
                     return Err(lost);
                 }
             }
         }
-        Ok(done.into_iter().map(|(_, detached)| detached).collect())
+        Ok(all_detached.into_iter().map(|(_, detached)| detached).collect())
     }
 
     /// Returns the lease in its detached form, and keeps the guard. Other processes can [check](crate::Client::check)

@@ -21,8 +21,8 @@ use crate::node::LockKey;
 /// Exclusive locks of several names, which are acquired all or none. [`Client::all`] returns one.
 ///
 /// An acquire gets the names one after the other in sorted order, so two clients whose names overlap never deadlock.
-/// While it waits for the next name, it renews the leases that it already has. If one of these leases is lost, it
-/// releases all of them and starts over.
+/// While it waits for the next name, it renews the leases that it already has. If one of these leases is lost, the
+/// acquire releases all of them and starts over.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -40,7 +40,7 @@ pub type All = Lock<Names>;
 /// The kind of [`All`]: several names.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// All names but the lowest, sorted. The lowest name is in the lock's settings.
+    /// All names but the lowest, sorted. The lowest name is the `key` of the lock.
     others: Vec<Arc<LockKey>>,
 }
 
@@ -122,7 +122,7 @@ impl Leases {
     /// Checks that each lease is valid for at least the duration `needed`.
     ///
     /// # Errors
-    /// [`LostError`] of the first lease that is not.
+    /// [`LostError`] of the first lease whose validity ends sooner.
     pub fn ensure(&self, needed: Duration) -> Result<(), LostError> {
         self.iter().try_for_each(|lease| lease.ensure(needed))
     }

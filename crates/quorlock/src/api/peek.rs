@@ -18,7 +18,8 @@ impl Peek {
         Self(Arc::downgrade(&lease.claim))
     }
 
-    /// Returns whether the lease was dropped completely, so that it has no further effect.
+    /// Returns whether the lease and its claim (the object behind the lease) were dropped, so that they have no further
+    /// effect.
     pub fn is_gone(&self) -> bool {
         self.0.strong_count() == 0
     }
@@ -28,9 +29,9 @@ impl Peek {
         self.0.upgrade().map_or(0, |claim| claim.wall_until() as u64)
     }
 
-    /// Returns the validity that surely remains at the given readings of the client's boot-time clock and wall clock,
-    /// in nanoseconds.
-    pub fn validity(&self, nanos: u64, wall: u64) -> Duration {
-        self.0.upgrade().map_or(Duration::ZERO, |claim| claim.peek(Moment::from_nanos(nanos), wall as i64))
+    /// Returns the validity that surely remains when the client's boot-time clock shows `boot_nanos` and its wall clock
+    /// shows `wall_nanos`.
+    pub fn validity(&self, boot_nanos: u64, wall_nanos: u64) -> Duration {
+        self.0.upgrade().map_or(Duration::ZERO, |claim| claim.peek(Moment::from_nanos(boot_nanos), wall_nanos as i64))
     }
 }

@@ -18,7 +18,7 @@ use crate::platform::entropy;
 /// is another owner (unlike a clone of a [`Reentrant`](crate::Reentrant)): give each task its own clone.
 ///
 /// A read waits for all writers that arrived earlier, even if the same owner is already reading. Therefore an owner
-/// must not read again while it reads, unless it was set with [`owned_by`](Self::owned_by).
+/// must not read again while it reads, unless the owner was set with [`owned_by`](Self::owned_by).
 ///
 /// The fence of a reader is higher than the fences of all earlier writers. The fence of a writer is higher than all
 /// earlier fences. A protected resource must check the fences of readers and writers, but store only the fences of
@@ -43,6 +43,7 @@ pub type RwLock = Lock<ReadWrite>;
 #[derive(Debug)]
 pub struct ReadWrite {
     owner: Owner,
+    /// Whether the owner may read again while it reads.
     reenters: bool,
 }
 

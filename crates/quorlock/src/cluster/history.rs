@@ -93,14 +93,14 @@ pub(crate) async fn history(cluster: &Arc<Cluster>, limit: usize) -> Result<Vec<
     Ok(events)
 }
 
-/// Sorts events by time, oldest first. If a lock was released and granted again, the fences decide: by the estimates of
-/// two clients, the two leases may seem to overlap.
+/// Sorts events by time, oldest first. Clients estimate the time differently, so a release may have a later time than
+/// the next grant of the lock. In this case the fences decide: the release comes first.
 fn sort(mut events: Vec<Event>) -> Vec<Event> {
     events.sort_by_key(|event| (event.at_micros, event.id));
     let mut sorted = Vec::with_capacity(events.len());
     for event in events {
         let since = event.at_micros.saturating_sub(ESTIMATES_APART_MAX_MICROS);
-        // The events before this position are too old to belong to a later lease.
+        // The events before this position are too old to be a grant that followed this release.
         let near = sorted.iter().rposition(|earlier: &Event| earlier.at_micros < since).map_or(0, |far| far + 1);
         let next = if event.frees_lock() { sorted[near..].iter().position(|next| next.follows(&event)) } else { None };
         sorted.insert(next.map_or(sorted.len(), |next| near + next), event);
@@ -111,7 +111,7 @@ fn sort(mut events: Vec<Event>) -> Vec<Event> {
 /// Reads one node's history.
 async fn recall(cluster: &Cluster, link: &Link, limit: usize) -> Result<Vec<Event>, Silence> {
     let deadline = cluster.settings.look_deadline().max(RECALL_DEADLINE_MIN);
-    // The node must have this client's own events before it answers.
+    // First write this client's own events, so that the answer includes them.
     link.send_notes();
     match link.query(Question::Recall(limit), deadline).await? {
         Answer::Events(events) => Ok(events),

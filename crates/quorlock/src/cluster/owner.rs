@@ -1,4 +1,4 @@
-//! The fences of reentrant locks. All leases that one owner has of one name report the same fence.
+//! The fences of reentrant locks. All leases that one owner has of one name return the same fence.
 
 use std::collections::{BTreeMap, btree_map};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ mod tests {
         let others = [fences.enter(our_owner, "b", Fence::new(5)), fences.enter(other_owner, "a", Fence::new(7))];
         assert_eq!(others.each_ref().map(|other| other.highest(Fence::new(1)).get()), [5, 7]);
         drop(second);
-        assert_eq!(first.highest(Fence::new(10)), Fence::new(12), "a lease has already reported the fence 12");
+        assert_eq!(first.highest(Fence::new(10)), Fence::new(12), "a lease has already returned the fence 12");
         drop((first, others));
         assert!(fences.held.lock().is_empty());
     }

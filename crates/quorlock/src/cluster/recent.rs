@@ -20,7 +20,7 @@ pub(crate) struct RecentLeases {
 struct Remembered {
     /// Until when each lease is remembered.
     deadlines: HashMap<LeaseId, Moment>,
-    /// Every addition, oldest first, so that neither a lookup nor a cleanup has to scan all leases.
+    /// Every addition, oldest first, so that a cleanup does not have to scan all leases.
     additions: VecDeque<(LeaseId, Moment)>,
 }
 
@@ -34,7 +34,7 @@ impl RecentLeases {
             && (until <= now || additions.len() > REMEMBERED_MAX)
         {
             additions.pop_front();
-            // A later addition of the same lease has another deadline.
+            // If the lease was added again later, its deadline is another one, and it stays.
             if deadlines.get(&oldest) == Some(&until) {
                 deadlines.remove(&oldest);
             }
@@ -59,7 +59,7 @@ mod tests {
     use crate::platform::clock;
 
     #[test]
-    fn a_lease_is_forgotten_at_its_moment_or_when_too_many_are_newer() {
+    fn a_lease_is_forgotten_at_its_deadline_or_when_too_many_newer_leases_are_added() {
         let (leases, now) = (RecentLeases::default(), clock::now());
         let (lease, later) = (LeaseId::from_bits(0), now + Duration::from_secs(1));
         assert!(!leases.add(lease, later, now));

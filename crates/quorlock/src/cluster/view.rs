@@ -26,7 +26,7 @@ pub struct LockView {
     pub slots: Option<u32>,
     /// The number of holders.
     pub holds: u32,
-    /// The fence of the current lease, which identifies it for a break.
+    /// The fence of the current lease. A request to break the lease passes this fence.
     pub fence: Option<u64>,
     /// Identifies the lease of a plain lock, which has no fence.
     pub digest: Option<String>,

@@ -34,7 +34,7 @@ fn a_lease_of_any_mode_is_read_as_it_was_written() {
         let text = lease.reveal();
         assert!(text.bytes().all(|b| b.is_ascii_alphanumeric() || b".-_/:%".contains(&b)), "{text}");
         assert_eq!(text.parse(), Ok(lease.clone()));
-        assert_eq!(format!(" {text}\n").parse(), Ok(lease), "with the blanks of a pasted text or of a pipe");
+        assert_eq!(format!(" {text}\n").parse(), Ok(lease), "blanks around the text are ignored");
     }
 }
 
@@ -81,7 +81,7 @@ fn the_errors_distinguish_foreign_texts_from_truncated_leases() {
 }
 
 #[test]
-fn a_text_with_a_correct_sum_and_invalid_parts_is_garbled() {
+fn a_text_with_a_correct_checksum_and_invalid_parts_is_garbled() {
     let text = leases()[0].reveal();
     let (body, _) = text.rsplit_once('.').unwrap();
     for (old, new) in [
@@ -100,8 +100,8 @@ fn a_text_with_a_correct_sum_and_invalid_parts_is_garbled() {
     ] {
         let changed = body.replacen(old, new, 1);
         assert_ne!(changed, body, "{old}");
-        let text = format!("{changed}.{}", sum(&changed));
-        assert_eq!(text.parse::<DetachedLease>(), Err(LeaseTextError::Garbled), "{old} -> {new}");
+        let with_checksum = format!("{changed}.{}", text::checksum(&changed));
+        assert_eq!(with_checksum.parse::<DetachedLease>(), Err(LeaseTextError::Garbled), "{old} -> {new}");
     }
 }
 

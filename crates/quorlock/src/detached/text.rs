@@ -1,4 +1,4 @@
-//! A detached lease as one word: `q1.<name>.<lease id>.<fence>.<ttl>.<mode>.<holder>.<sum>`.
+//! A detached lease as one word: `q1.<name>.<lease id>.<fence>.<ttl>.<mode>.<holder>.<checksum>`.
 //!
 //! The name and the holder stay readable: only bytes that are not allowed in the word are written as `%` and two
 //! hexadecimal digits.
@@ -26,7 +26,7 @@ pub enum LeaseTextError {
     /// The text is empty.
     #[error("the lease is empty")]
     Empty,
-    /// The text does not have the prefix of a lease.
+    /// The text does not start like a lease of any version.
     #[error("this is not a lease: a lease starts with \"q1.\"")]
     Foreign,
     /// The text has the prefix of another version.
@@ -44,7 +44,7 @@ pub(super) fn write(lease: &DetachedLease) -> String {
     let (name, id, holder) = (escape(name.as_str()), id.reveal(), escape(holder));
     let fence = fence.map_or_else(|| "-".into(), |fence| fence.to_string());
     let body = format!("{VERSION}{name}.{id}.{fence}.{}.{}.{holder}", ttl.as_millis(), mode_text(*mode));
-    format!("{body}.{}", sum(&body))
+    format!("{body}.{}", checksum(&body))
 }
 
 pub(super) fn read(text: &str) -> Result<DetachedLease, LeaseTextError> {
@@ -64,7 +64,7 @@ fn read_parts(text: &str) -> Option<DetachedLease> {
         return None;
     }
     let parts: Vec<&str> = text.split('.').collect();
-    let [_version, name, id, fence, ttl, mode, holder, _sum] = parts[..] else { return None };
+    let [_version, name, id, fence, ttl, mode, holder, _checksum] = parts[..] else { return None };
     let fence = if fence == "-" { None } else { Some(Fence::new(fence.parse().ok()?)) };
     let mode = read_mode(mode)?;
     // A plain lock can only be exclusive.
@@ -79,7 +79,7 @@ fn read_parts(text: &str) -> Option<DetachedLease> {
         mode,
         holder: unescape(holder).filter(|holder| Holder::decode(holder).is_some())?.into(),
     };
-    // A lease has only one text. The comparison also finds a wrong sum.
+    // A lease has only one text. The comparison also finds a wrong checksum.
     (write(&lease) == text).then_some(lease)
 }
 
@@ -119,7 +119,7 @@ fn unescape(word: &str) -> Option<String> {
 }
 
 /// Returns a checksum (32-bit FNV-1a) that detects typing errors. It does not protect against forgery.
-pub(crate) fn sum(text: &str) -> String {
-    let sum = text.bytes().fold(0x811c_9dc5_u32, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    format!("{sum:08x}")
+pub(crate) fn checksum(text: &str) -> String {
+    let hash = text.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{hash:08x}")
 }

@@ -4,14 +4,14 @@ use proptest::sample::select;
 
 use super::*;
 
-/// Generates bytes from the known pieces, and sometimes from random bytes.
+/// Generates bytes that consist of the `known` pieces, and sometimes of random bytes.
 fn pieces(known: &[&'static str]) -> impl Strategy<Value = Vec<u8>> + use<> {
     let known = select(known.to_vec()).prop_map(|piece| piece.as_bytes().to_vec());
     let piece = prop_oneof![12 => known, 1 => vec(any::<u8>(), 0..6), 1 => ".{0,4}".prop_map(String::into_bytes)];
     vec(piece, 0..24).prop_map(|pieces| pieces.concat())
 }
 
-const RESP: [&str; 38] = [
+const RESP_PIECES: [&str; 38] = [
     "*3\r\n",
     "*2\r\n",
     "*1\r\n",
@@ -51,7 +51,7 @@ const RESP: [&str; 38] = [
     "-NOSCRIPT\r\n",
     "$35\r\n0000000000000000000000000000000e 7\r\n",
 ];
-const LEASE: [&str; 22] = [
+const LEASE_PIECES: [&str; 22] = [
     "q1.",
     "q2.",
     ".",
@@ -75,7 +75,7 @@ const LEASE: [&str; 22] = [
     "811c9dc5",
     " ",
 ];
-const URLS: [&str; 29] = [
+const URL_PIECES: [&str; 29] = [
     "redis://",
     "rediss://",
     "redis+sentinel://",
@@ -111,17 +111,17 @@ proptest! {
     #[test]
     fn an_answer_is_a_grant_only_if_its_bytes_are_a_grant(
         start in select(vec!["", "*3\r\n:1\r\n:7\r\n", "*4\r\n:1\r\n:7\r\n:7\r\n", "*5\r\n:1\r\n:7\r\n:7\r\n:1\r\n"]),
-        rest in pieces(&RESP),
+        rest in pieces(&RESP_PIECES),
     ) {
         answer(&[start.as_bytes(), &rest].concat());
     }
 
     #[test]
-    fn a_text_is_rejected_or_read_as_the_lease_that_it_contains(bytes in pieces(&LEASE)) {
+    fn a_text_is_rejected_or_read_as_the_lease_that_it_contains(bytes in pieces(&LEASE_PIECES)) {
         lease(&bytes);
-        // Add a correct sum, because random bytes hardly ever contain one.
+        // Add a correct checksum, because random bytes hardly ever end with one.
         let body = String::from_utf8_lossy(&bytes);
-        lease(format!("{body}.{}", crate::detached::sum(&body)).as_bytes());
+        lease(format!("{body}.{}", crate::detached::checksum(&body)).as_bytes());
     }
 
     #[test]
@@ -133,7 +133,7 @@ proptest! {
     }
 
     #[test]
-    fn neither_a_title_nor_an_error_shows_the_password_of_a_url(bytes in pieces(&URLS)) {
+    fn neither_a_title_nor_an_error_shows_the_password_of_a_url(bytes in pieces(&URL_PIECES)) {
         url(&bytes);
     }
 }

@@ -1,5 +1,5 @@
 //! Registry of a client's claims. A claim is the object behind a lease, from the first request to the release. The
-//! registry knows the live claims, those that wait in a queue, and detached leases.
+//! registry has a list of the live claims, a list of the claims that wait in a queue, and a list of detached leases.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -11,8 +11,8 @@ use quorlock_core::vote::Handoff;
 
 use crate::platform::sync::{AtomicU64, Mutex};
 
-/// The most detached leases that are repaired at a time: the client requests each of them from the nodes that have not
-/// granted the lease. Further detached leases are not repaired.
+/// The most detached leases that a client repairs at a time. To repair a lease means to request it from the nodes that
+/// have not granted it.
 pub(crate) const REPAIRS_MAX: usize = 65_536;
 
 /// The events that reach a claim through the registry.
@@ -32,14 +32,15 @@ pub(crate) trait ClaimEvents: Send + Sync {
 
 /// All claims of a client that are not over.
 ///
-/// Its mutexes are never held while a claim is called, so a claim may use the registry under its own mutex.
+/// The registry unlocks its mutexes before it calls a claim, so a claim may use the registry under the claim's mutex.
 #[derive(Default)]
 pub(crate) struct Claims {
     /// The claims that may still have votes to release, by number. A closing link waits until there are none.
     live: Mutex<BTreeMap<u64, Weak<dyn ClaimEvents>>>,
+    /// The claims that listen for hints, because they wait in a queue.
     waiting: Mutex<BTreeMap<Ticket, Weak<dyn ClaimEvents>>>,
     /// Detached leases that are not on all nodes yet.
-    detached: Mutex<BTreeMap<DetachedKey, Arc<dyn ClaimEvents>>>,
+    repairs: Mutex<BTreeMap<DetachedKey, Arc<dyn ClaimEvents>>>,
     numbers: AtomicU64,
 }
 
@@ -66,12 +67,12 @@ impl Claims {
         self.live.lock().is_empty()
     }
 
-    /// Passes hints for this ticket to the claim, until [`end_wait`](Self::end_wait).
-    pub(crate) fn wait(&self, ticket: Ticket, claim: Weak<dyn ClaimEvents>) {
+    /// Passes hints for this ticket to the claim, until [`remove_waiter`](Self::remove_waiter).
+    pub(crate) fn add_waiter(&self, ticket: Ticket, claim: Weak<dyn ClaimEvents>) {
         self.waiting.lock().insert(ticket, claim);
     }
 
-    pub(crate) fn end_wait(&self, ticket: Ticket) {
+    pub(crate) fn remove_waiter(&self, ticket: Ticket) {
         self.waiting.lock().remove(&ticket);
     }
 
@@ -83,7 +84,8 @@ impl Claims {
         }
     }
 
-    /// Passes a hint to every waiter: the node is available again, and its hints were missed while it was not.
+    /// Passes a hint of a node to every waiter, because the node is available again, and hints that it sent before may
+    /// be lost.
     pub(crate) fn hint_all(&self, node: usize) {
         let waiting: Vec<_> = self.waiting.lock().values().filter_map(Weak::upgrade).collect();
         for waiter in waiting {
@@ -98,20 +100,20 @@ impl Claims {
         }
     }
 
-    /// Adds a detached lease, until [`end_repair`](Self::end_repair). Returns `false` if there are already
-    /// [`REPAIRS_MAX`].
-    pub(crate) fn repair(&self, owner: Option<OwnerId>, id: LeaseId, claim: Arc<dyn ClaimEvents>) -> bool {
-        let mut detached = self.detached.lock();
-        let has_room = detached.len() < REPAIRS_MAX;
+    /// Keeps the claim of a detached lease alive, until [`end_repair`](Self::end_repair). Returns `false` if there are
+    /// already [`REPAIRS_MAX`] such claims.
+    pub(crate) fn add_repair(&self, owner: Option<OwnerId>, id: LeaseId, claim: Arc<dyn ClaimEvents>) -> bool {
+        let mut repairs = self.repairs.lock();
+        let has_room = repairs.len() < REPAIRS_MAX;
         if has_room {
-            detached.insert((owner, id), claim);
+            repairs.insert((owner, id), claim);
         }
         has_room
     }
 
     /// Ends the repair of a lease that is on all nodes, released, or over.
     pub(crate) fn end_repair(&self, owner: Option<OwnerId>, id: LeaseId) {
-        let claim = self.detached.lock().remove(&(owner, id));
+        let claim = self.repairs.lock().remove(&(owner, id));
         if let Some(claim) = claim {
             claim.close();
         }
@@ -120,9 +122,9 @@ impl Claims {
     /// Ends the repairs of an owner's leases of one key.
     pub(crate) fn end_repairs_of(&self, owner: OwnerId, key: &str) {
         let ended: Vec<LeaseId> = {
-            let detached = self.detached.lock();
+            let repairs = self.repairs.lock();
             let first = (Some(owner), LeaseId::from_bits(0));
-            let owned = detached.range(first..).take_while(|((whose, _), _)| *whose == Some(owner));
+            let owned = repairs.range(first..).take_while(|((whose, _), _)| *whose == Some(owner));
             owned.filter(|(_, claim)| claim.key() == key).map(|((_, id), _)| *id).collect()
         };
         for id in ended {
@@ -132,8 +134,8 @@ impl Claims {
 
     /// Ends every claim and every repair. A claim that is added later must check by itself that the client is closed.
     pub(crate) fn close(&self) {
-        let detached = std::mem::take(&mut *self.detached.lock());
-        for claim in self.live().into_iter().chain(detached.into_values()) {
+        let repairs = std::mem::take(&mut *self.repairs.lock());
+        for claim in self.live().into_iter().chain(repairs.into_values()) {
             claim.close();
         }
     }

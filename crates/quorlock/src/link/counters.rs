@@ -49,7 +49,7 @@ impl Counters {
             Verdict::Held => stats.held += 1,
             Verdict::NoQuorum | Verdict::CutOff => stats.no_quorum += 1,
             Verdict::TooSlow | Verdict::Won => stats.too_slow += 1,
-            // The request was wrong, and no counter covers that.
+            // No counter counts requests that do not match the lock, for example with another number of permits.
             Verdict::Mismatch => {}
         }
     }

@@ -1,4 +1,4 @@
-//! The handshake of a connection: identifies the node, checks whether it lost its memory, and whether it may vote.
+//! The handshake of a connection: identifies the node, and checks whether the node lost its memory and may vote.
 
 use std::sync::atomic::Ordering;
 
@@ -9,7 +9,7 @@ use super::LinkState;
 use super::connection::ended;
 use super::heartbeat::lost_memory;
 use crate::link::membership::{Admission, Membership};
-use crate::link::quarantine_records::Sighting;
+use crate::link::quarantine_records::ElapsedReport;
 use crate::node::{Answer, Question, Trouble};
 use crate::platform::clock;
 use crate::platform::entropy;
@@ -22,8 +22,8 @@ const SUSPENDED: &str = "a change of the cluster's constants was not completed: 
                          reconfigure` again";
 
 impl Link {
-    /// Reads the node's state, waits until the node may join, and sends hello. Returns the node's current incarnation
-    /// (life of its memory), which may be in quarantine.
+    /// Reads the node's state, waits until the node may join the cluster, and sends [`NodeCommand::Hello`]. Returns the
+    /// node's current incarnation (life of its memory), which may be in quarantine.
     pub(super) async fn shake_hands(
         &self,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
@@ -62,7 +62,7 @@ impl Link {
                     match life {
                         Some(life) if accepted && life.suspended => return Err(Trouble::Unfit(SUSPENDED.into())),
                         Some(life) if accepted => return self.resume_quarantine(answers, life).await,
-                        // The hello of another client came first. Read the state again.
+                        // The node has accepted the hello of another client. Read the state again.
                         _ => runtime::sleep(super::BACKOFF_MIN).await,
                     }
                 }
@@ -70,16 +70,17 @@ impl Link {
         }
     }
 
-    /// Claims that as much of the quarantine has passed as this host has recorded, or starts a record.
+    /// Tells a quarantined node how much of its quarantine has passed by this host's record. If the host has no better
+    /// record than the node, writes one.
     async fn resume_quarantine(
         &self,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
         life: Incarnation,
     ) -> Result<Incarnation, Trouble> {
         let Some(epoch) = life.epoch.filter(|_| life.floor.is_none()) else { return Ok(life) };
-        let (seen, records) = (Sighting::new(life.elapsed_micros), self.config.records.clone());
-        let resumed = runtime::blocking(move || records.resume(epoch, seen));
-        // A hanging disk must not keep the node from being used.
+        let (reported, records) = (ElapsedReport::new(life.elapsed_micros), self.config.records.clone());
+        let resumed = runtime::blocking(move || records.resume(epoch, reported));
+        // Clients must be able to use the node even if the disk with the records hangs.
         let limit = self.config.handshake_deadline;
         let in_time = runtime::timeout(limit, resumed).await;
         if in_time.is_err() {
@@ -91,11 +92,12 @@ impl Link {
         let is_same = |life: &Incarnation| life.epoch == Some(epoch) && !life.is_replaced_by(&identity);
         let life = standing.life.filter(is_same).ok_or_else(lost_memory)?;
         if life.floor.is_some() {
-            self.out_of_quarantine(epoch);
+            self.note_quarantine_end(epoch);
         }
         Ok(life)
     }
 
+    /// Sends a node command, and waits for the reply. Handles other messages of the connection meanwhile.
     async fn node_command(
         &self,
         answers: &mut mpsc::UnboundedReceiver<Answer>,
@@ -116,7 +118,7 @@ impl Link {
         in_time.unwrap_or_else(|_| Err(Trouble::Broken(format!("silent for {limit:?}"))))
     }
 
-    /// Reads the reply to a node command.
+    /// Reads the reply to a node command, and the node's clock in it.
     pub(super) fn standing(&self, answer: Result<Answer, RecvError>) -> Result<(Standing, Identity), Trouble> {
         match answer {
             Ok(Answer::Standing(standing, identity)) => {

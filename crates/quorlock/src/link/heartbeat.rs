@@ -1,5 +1,6 @@
-//! Watches a node's memory: checks a voting node at intervals. To a quarantined node it sends claims of how much of the
-//! quarantine has passed, which end the quarantine.
+//! Watches a node's memory with node commands. A voting node is checked at intervals: a [`NodeCommand::Look`] reads its
+//! state. A quarantined node gets a [`NodeCommand::Claim`]: how much of its quarantine has passed. The claim that all
+//! of it has passed ends the quarantine.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,12 +11,12 @@ use tokio::sync::oneshot::{self, error::RecvError};
 
 use super::Link;
 use super::LinkState;
-use crate::link::quarantine_records::{self, Sighting};
+use crate::link::quarantine_records::{self, ElapsedReport};
 use crate::node::{Answer, Life, Question, Trouble};
 use crate::platform::entropy::SystemRng;
 use crate::platform::runtime::{self, Instant};
 
-/// The shortest and longest interval between claims.
+/// The shortest and longest interval between claims of how much of a quarantine has passed.
 const CLAIM_INTERVAL: (Duration, Duration) = (Duration::from_millis(20), Duration::from_millis(500));
 
 /// The state of the watch over a node's memory, for one connection.
@@ -27,16 +28,17 @@ pub(super) struct Watch {
     under_way: Option<oneshot::Receiver<Answer>>,
     /// The time of the next node command.
     due: Instant,
-    /// The number of doubts (signs that the memory may have been replaced) when the node command under way was sent.
+    /// The link's `doubts` (how often the node reported that its memory may have been replaced) when the node command
+    /// under way was sent.
     doubts: u64,
 }
 
 /// The state of a quarantine, as this connection knows it.
 struct Quarantine {
-    /// The sighting that allows the highest claim.
-    best: Sighting,
+    /// The report of the node that allows the highest claim.
+    best: ElapsedReport,
     /// The length of the quarantine.
-    micros: u64,
+    length_micros: u64,
     claim_interval: Duration,
 }
 
@@ -56,7 +58,7 @@ impl Watch {
 }
 
 impl Link {
-    /// Starts to watch the node. The node can vote now, or after its quarantine.
+    /// Starts to watch a node that can vote, or is in quarantine. Sets the link's state.
     pub(super) fn start_watch(&self, epoch: Epoch, life: &Incarnation) -> Watch {
         self.latency.record_epoch(epoch);
         let watch = |quarantine: Option<Quarantine>| Watch {
@@ -73,34 +75,35 @@ impl Link {
         let quarantined = quarantine_records::silence(life);
         self.set_state(LinkState::Down(quarantined.clone()));
         self.note_outage(quarantined);
-        let micros = life.quarantine_micros;
-        let claim_interval = Duration::from_micros(micros / 20).clamp(CLAIM_INTERVAL.0, CLAIM_INTERVAL.1);
-        watch(Some(Quarantine { best: Sighting::new(life.elapsed_micros), micros, claim_interval }))
+        let length_micros = life.quarantine_micros;
+        let claim_interval = Duration::from_micros(length_micros / 20).clamp(CLAIM_INTERVAL.0, CLAIM_INTERVAL.1);
+        watch(Some(Quarantine { best: ElapsedReport::new(life.elapsed_micros), length_micros, claim_interval }))
     }
 
-    /// Returns when to check the node next, even if it is busy. The jitter spreads out clients that started together.
+    /// Returns when to send the next node command. For checks of a voting node the time is random, so that clients that
+    /// started together do not check it together.
     fn next_check(&self, quarantine: Option<&Quarantine>) -> Instant {
         let (shortest, longest) = self.config.check_interval;
         let wait = quarantine.map(|quarantine| quarantine.claim_interval);
         runtime::now() + wait.unwrap_or_else(|| SystemRng::default().between(shortest, longest))
     }
 
-    /// Sends the next look or claim, unless a node command is under way.
+    /// Sends the next node command, unless one is under way.
     pub(super) fn check_node(&self, watch: &mut Watch) {
         watch.due = self.next_check(watch.quarantine.as_ref());
         if watch.under_way.is_some() {
             return;
         }
         let node_command =
-            watch.quarantine.as_ref().map_or(NodeCommand::Look, |Quarantine { best, micros, .. }| NodeCommand::Claim {
-                epoch: watch.epoch,
-                elapsed_micros: best.claim().min(*micros),
+            watch.quarantine.as_ref().map_or(NodeCommand::Look, |Quarantine { best, length_micros, .. }| {
+                NodeCommand::Claim { epoch: watch.epoch, elapsed_micros: best.claim().min(*length_micros) }
             });
         watch.doubts = self.doubts.load(Ordering::Acquire);
         watch.under_way = self.ask_node(Question::NodeCommand(node_command)).ok();
     }
 
-    /// Takes the reply to a look or claim. An error means that the memory of the node was replaced.
+    /// Takes the reply to the node command. Fails if the memory of the node was replaced, or the connection is
+    /// unusable.
     pub(super) fn take_check(&self, watch: &mut Watch, answer: Result<Answer, RecvError>) -> Result<(), Trouble> {
         watch.under_way = None;
         let (standing, identity) = self.standing(answer)?;
@@ -112,26 +115,27 @@ impl Link {
             (None, Some(_)) => {}
             (None, None) => return Err(lost_memory()),
             (Some(_), Some(floor)) => {
-                self.out_of_quarantine(epoch);
+                self.note_quarantine_end(epoch);
                 self.set_state(LinkState::Up(Life { epoch, floor }));
                 watch.quarantine = None;
             }
             (Some(quarantine), None) => {
-                quarantine.best = quarantine.best.better(Sighting::new(life.elapsed_micros));
+                quarantine.best = quarantine.best.better(ElapsedReport::new(life.elapsed_micros));
                 self.set_state(LinkState::Down(quarantine_records::silence(&life)));
             }
         }
-        // If another doubt has come up since the command was sent, the votes wait for the reply to the next command.
+        // If the node has reported another change of its memory since the command was sent, the votes stay held back
+        // until the reply to the next command.
         self.release_held()
     }
 
-    /// Returns whether the node's memory may have been replaced since the last look.
+    /// Returns whether the node's memory may have been replaced since the last successful check was sent.
     pub(super) fn is_doubted(&self) -> bool {
         self.doubts.load(Ordering::Acquire) != self.settled_doubts.load(Ordering::Acquire)
     }
 
     /// Logs the end of a quarantine, and removes its record.
-    pub(super) fn out_of_quarantine(&self, epoch: Epoch) {
+    pub(super) fn note_quarantine_end(&self, epoch: Epoch) {
         tracing::info!(node = %self.title, "out of quarantine");
         let records = self.config.records.clone();
         runtime::spawn(async move {
@@ -140,6 +144,7 @@ impl Link {
     }
 }
 
+/// Returns the error for a node whose memory was replaced.
 pub(super) fn lost_memory() -> Trouble {
     Trouble::Broken("the node lost its memory".into())
 }

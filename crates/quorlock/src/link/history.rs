@@ -1,7 +1,7 @@
 //! The events that a link writes to its node's history.
 //!
-//! The history is best effort. The link collects events for up to a second and writes them together. Events that the
-//! node cannot take are lost. If too many events wait, the oldest are lost.
+//! The history may lack events. The link collects events for up to a second and writes them together. Events that the
+//! node cannot store are lost. If too many events wait, the oldest are lost.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const NOTES_MAX: usize = 1_000;
 /// The longest time that events wait.
 const NOTE_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// The events to write.
+/// The events that wait to be written.
 #[derive(Default)]
 pub(super) struct Notes {
     pending: VecDeque<Arc<Event>>,
@@ -44,13 +44,13 @@ impl Link {
         }
     }
 
-    /// Returns whether there are events to write, and the node can take them.
+    /// Returns whether the link has a connection, and events wait to be written or are under way on it.
     pub(crate) fn is_noting(&self) -> bool {
         let inner = self.inner.lock();
         inner.connection.as_ref().is_some_and(|connection| connection.is_noting() || !inner.notes.pending.is_empty())
     }
 
-    /// Returns when to write next.
+    /// Returns when to write the waiting events.
     pub(super) fn notes_due(&self) -> Option<Instant> {
         self.inner.lock().notes.due
     }

@@ -20,7 +20,7 @@ pub struct RoundTrips {
     pub p99: Duration,
 }
 
-/// The latency of one node, as measured by its link.
+/// The statistics of one node, as measured by its link.
 #[derive(Default)]
 pub(crate) struct Latency(Mutex<Measured>);
 
@@ -42,8 +42,7 @@ impl Latency {
         trips.push_back(trip);
     }
 
-    /// Records the epoch, which names the current life of the node's memory. If it differs from the last epoch, counts
-    /// a memory loss.
+    /// Records the epoch (the id of the node's memory). Counts a memory loss if it differs from the last epoch.
     pub(super) fn record_epoch(&self, epoch: Epoch) {
         let mut measured = self.0.lock();
         let before = measured.epoch.replace(epoch);

@@ -1,8 +1,8 @@
 //! Measures how much of a node's quarantine has surely passed, by the clocks of this host.
 //!
-//! A node reports how much of its quarantine has passed. A client that received this number may later claim that the
-//! quarantine has lasted for this number plus the time since. Records in the host's state folder pass the number from
-//! one process to the next, so that the time between two short-lived processes is included.
+//! A node reports how much of its quarantine has passed. A client that received such a report may later claim that the
+//! quarantine has lasted for the reported time plus the time since the report arrived. Records in the host's state
+//! folder pass the report from one process to the next, so that the time between two short-lived processes is included.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -19,7 +19,7 @@ use crate::platform::sync::Mutex;
 
 /// The number of records that a folder keeps: the newest ones.
 const RECORDS_MAX: usize = 256;
-/// The first line of every record.
+/// The first line of every record: the format and its version.
 const TITLE: &str = "quorlock quarantine 1";
 
 /// Returns why a quarantined node does not vote.
@@ -28,15 +28,15 @@ pub(crate) fn silence(life: &Incarnation) -> Silence {
     if life.is_founding() { Silence::Founding(left) } else { Silence::Quarantined(left) }
 }
 
-/// A number that a node reported, and a stopwatch that was started when the report arrived.
+/// A node's report of how much of its quarantine has passed, and a stopwatch that was started when the report arrived.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sighting {
+pub(crate) struct ElapsedReport {
     elapsed_micros: u64,
     since: Stopwatch,
 }
 
-impl Sighting {
-    /// Starts the stopwatch for a number that has just arrived.
+impl ElapsedReport {
+    /// Starts the stopwatch of a report that has just arrived.
     pub(crate) fn new(elapsed_micros: u64) -> Self {
         Self { elapsed_micros, since: Stopwatch::start() }
     }
@@ -47,7 +47,7 @@ impl Sighting {
         self.elapsed_micros.saturating_add(since)
     }
 
-    /// Returns the sighting that allows the higher claim.
+    /// Returns the report that allows the higher claim.
     pub(crate) fn better(self, other: Self) -> Self {
         if other.claim() > self.claim() { other } else { self }
     }
@@ -65,9 +65,9 @@ impl Sighting {
     fn decode(text: &str, epoch: Epoch, clocks: &str) -> Option<Self> {
         let number = |name| text.lines().find_map(|line| line.strip_prefix(name))?.parse().ok();
         let since = Stopwatch::resume(number("boot ")?, number("raw ")?)?;
-        let sighting = Self { elapsed_micros: number("elapsed ")?, since };
-        // Every other part of a sound record follows from these numbers.
-        (sighting.encode(epoch, clocks) == text).then_some(sighting)
+        let report = Self { elapsed_micros: number("elapsed ")?, since };
+        // The rest of an undamaged record follows from these three numbers, the epoch and the clocks.
+        (report.encode(epoch, clocks) == text).then_some(report)
     }
 }
 
@@ -80,7 +80,7 @@ fn checksum(text: &str) -> u64 {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Records {
     folder: Option<Arc<Path>>,
-    /// Why the last record could not be kept.
+    /// Why the last record could not be written.
     trouble: Arc<Mutex<Option<String>>>,
 }
 
@@ -105,20 +105,20 @@ impl Records {
         }
     }
 
-    /// Returns the recorded sighting if it allows a higher claim than `seen`. If it does not, records `seen` and
-    /// returns `None`.
+    /// Returns the recorded report if it allows at least the claim that `reported` allows. If it does not, records
+    /// `reported` and returns `None`.
     ///
     /// This call may block on the disk.
-    pub(crate) fn resume(&self, epoch: Epoch, seen: Sighting) -> Option<Sighting> {
+    pub(crate) fn resume(&self, epoch: Epoch, reported: ElapsedReport) -> Option<ElapsedReport> {
         let Some(clocks) = clock::identity() else {
             self.note_trouble("the clocks of this host cannot be identified");
             return None;
         };
-        let recorded = self.read(epoch).and_then(|text| Sighting::decode(&text, epoch, &clocks));
-        if let Some(recorded) = recorded.filter(|recorded| recorded.claim() >= seen.claim()) {
+        let recorded = self.read(epoch).and_then(|text| ElapsedReport::decode(&text, epoch, &clocks));
+        if let Some(recorded) = recorded.filter(|recorded| recorded.claim() >= reported.claim()) {
             return Some(recorded);
         }
-        match self.write(epoch, &seen.encode(epoch, &clocks)) {
+        match self.write(epoch, &reported.encode(epoch, &clocks)) {
             Ok(()) => *self.trouble.lock() = None,
             Err(error) => self.note_trouble(error),
         }

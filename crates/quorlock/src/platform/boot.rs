@@ -1,9 +1,9 @@
 //! The boot of this machine: the boot id, and the time since boot.
 //!
-//! All processes of a machine must store the same boot id and comparable times. A container may have a time namespace
-//! in which the boot-time clock has an offset; this module subtracts the offset. A container may also have another file
-//! mounted over the kernel's file with the boot id. This module rejects such a file: another boot id would look like a
-//! reboot and void all votes.
+//! All processes of a machine must store the same boot id and comparable times in a shared SQLite file. A container may
+//! have a time namespace in which the boot-time clock has an offset; this module subtracts the offset. A container may
+//! also have another file mounted over the kernel's file with the boot id. This module rejects such a file: another
+//! boot id would look like a reboot and void all votes.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
@@ -153,7 +153,11 @@ mod tests {
             let reading = (i128::from(initial) + offset) as u64;
             assert_eq!(millis_since_boot(reading, offset), 7 * 3_600_000, "{offset}");
         }
-        assert_eq!(millis_since_boot(5, HOUR_NANOS), 0, "the clock was read before the offset was set");
+        assert_eq!(
+            millis_since_boot(5, HOUR_NANOS),
+            0,
+            "the clock was read before the offset was set, so the time would be negative"
+        );
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! faster of the two, so it never reports less time than has passed.
 //!
 //! Both clocks stop while a virtual machine is paused, and while a machine or a process is restored from a snapshot.
-//! Only the wall clock is corrected afterwards. [`now`] therefore records how far the wall clock is ahead of [`now`],
-//! and [`wall_at`] uses these records.
+//! Only the wall clock is corrected afterwards. Each call of [`now`] therefore also reads the wall clock, and records a
+//! change of the difference between the two. From these records, [`wall_at`] computes what the wall clock showed at an
+//! earlier moment.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -50,7 +51,7 @@ pub(crate) fn wall_at(moment: Moment) -> i64 {
     CLOCK.lock().skew_at(moment).saturating_add_unsigned(moment)
 }
 
-/// Measures a lower bound of the elapsed time.
+/// Measures a lower bound of the elapsed time: the shorter of the times by two clocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stopwatch(ClockPair);
 
@@ -94,14 +95,13 @@ pub(crate) fn identity() -> Option<String> {
 
 static CLOCK: Mutex<AnchoredClock> = Mutex::new(AnchoredClock::new());
 
-/// The least time between two moves of the anchor. A move may add the time between the readings of the two clocks, so
-/// the anchor moves rarely.
-const REANCHOR: Duration = Duration::from_secs(1);
+/// The least time between two moves of the anchor. With each move the moments may advance by the short time between the
+/// readings of the two clocks, so the anchor moves rarely.
+const ANCHOR_INTERVAL_MIN: Duration = Duration::from_secs(1);
 /// The smallest change of the skew, in nanoseconds, that is recorded. Two clocks that are read one after the other seem
 /// to differ by the time between the readings, so smaller changes mean nothing.
 const SKEW_CHANGE_MIN_NANOS: u64 = 2_000_000;
-/// The largest number of recorded changes of the skew. At the rate at which clocks are slewed, this number covers
-/// hours.
+/// The largest number of recorded changes of the skew. While NTP slews a clock, so many changes cover hours.
 const SKEWS_MAX: usize = 4_096;
 
 /// Converts readings of the system's clocks to moments.
@@ -118,11 +118,12 @@ impl AnchoredClock {
         Self { anchor: None, skews: VecDeque::new() }
     }
 
+    /// Returns the moment of a reading, in nanoseconds.
     fn moment_of(&mut self, reading: ClockPair) -> u64 {
         let (anchor, moment) = *self.anchor.get_or_insert((reading, 0));
         let passed = reading.boot.saturating_sub(anchor.boot).max(reading.raw.saturating_sub(anchor.raw));
         let moment = moment.saturating_add(passed);
-        if passed > REANCHOR.as_nanos() as u64 {
+        if passed > ANCHOR_INTERVAL_MIN.as_nanos() as u64 {
             self.anchor = Some((reading, moment));
         }
         moment
@@ -133,12 +134,13 @@ impl AnchoredClock {
         let skew = wall.saturating_sub_unsigned(moment);
         let mut moment = moment;
         if let Some((since, last)) = self.skews.back().copied() {
-            // The skew has not changed if the thread was only delayed between the two readings.
+            // A thread that was delayed between the readings of `wall` and `moment` sees a smaller skew. The skew has
+            // not changed if the wall clock has caught up now.
             let was_delayed = || skew < last && last <= wall_after().saturating_sub_unsigned(moment);
             if last.abs_diff(skew) < SKEW_CHANGE_MIN_NANOS || was_delayed() {
                 return;
             }
-            // A thread with later readings may have taken the lock first.
+            // A thread with later readings may have locked the clock first. Keep the records sorted.
             moment = moment.max(since);
         }
         self.skews.push_back((moment, skew));
@@ -221,7 +223,7 @@ mod tests {
 
     #[test]
     fn time_does_not_go_back_when_the_anchor_moves() {
-        let second = REANCHOR.as_nanos() as u64;
+        let second = ANCHOR_INTERVAL_MIN.as_nanos() as u64;
         let mut clock = AnchoredClock::new();
         let mut last = 0;
         // The raw clock is first slower and then faster than the boot-time clock.
@@ -252,7 +254,7 @@ mod tests {
         record(&mut clock, 9 * second, wall - 3_600 * second as i64);
         let wall_passed = |at: u64| clock.skew_at(at).saturating_add_unsigned(at) - wall;
         assert_eq!(wall_passed(0), 0);
-        assert_eq!(wall_passed(5 * second), 5 * second as i64, "a change that is too small to record");
+        assert_eq!(wall_passed(5 * second), 5 * second as i64, "a change that is too small is not recorded");
         assert_eq!(wall_passed(6 * second), 6 * second as i64, "a delay of the thread is not a change");
         assert_eq!(wall_passed(7 * second - 1), 7 * second as i64 - 1);
         assert_eq!(wall_passed(7 * second), 67 * second as i64);

@@ -8,13 +8,14 @@ use quorlock_core::rng::Rng;
 /// unused numbers, both copies of the machine get the same numbers.
 #[derive(Default)]
 pub(crate) struct SystemRng {
-    /// Numbers from one system call: enough for a ticket and an attempt.
-    drawn: [u64; DRAWN],
+    /// The numbers of the last system call.
+    drawn: [u64; NUMBERS_PER_CALL],
     /// How many of the drawn numbers are unused.
     unused: usize,
 }
 
-const DRAWN: usize = 3;
+/// Enough numbers for a ticket and the id of an attempt.
+const NUMBERS_PER_CALL: usize = 3;
 
 impl Rng for SystemRng {
     fn bits(&mut self) -> u64 {
@@ -23,10 +24,10 @@ impl Rng for SystemRng {
             return world.bits();
         }
         if self.unused == 0 {
-            let mut bytes = [[0; 8]; DRAWN];
+            let mut bytes = [[0; 8]; NUMBERS_PER_CALL];
             getrandom::fill(bytes.as_flattened_mut()).expect("the operating system gives random numbers");
             self.drawn = bytes.map(u64::from_ne_bytes);
-            self.unused = DRAWN;
+            self.unused = NUMBERS_PER_CALL;
         }
         self.unused -= 1;
         self.drawn[self.unused]
@@ -46,9 +47,9 @@ mod tests {
 
     #[test]
     fn random_numbers_do_not_repeat() {
-        let from_new_generators = (0..DRAWN * 3).map(|_| SystemRng::default().bits());
+        let from_new_generators = (0..NUMBERS_PER_CALL * 3).map(|_| SystemRng::default().bits());
         let mut generator = SystemRng::default();
-        let from_one_generator = (0..DRAWN * 3).map(|_| generator.bits());
+        let from_one_generator = (0..NUMBERS_PER_CALL * 3).map(|_| generator.bits());
         let all: Vec<u64> = from_new_generators.chain(from_one_generator).collect();
         assert_eq!(all.iter().collect::<HashSet<_>>().len(), all.len());
         assert!(!all.contains(&0));

@@ -76,8 +76,8 @@ pub(crate) async fn yield_now() {
     tokio::task::yield_now().await;
 }
 
-/// Returns whether this thread can spawn tasks: it runs inside a runtime or a simulation.
-pub(crate) fn is_here() -> bool {
+/// Returns whether this thread can spawn tasks, because it runs inside a runtime or a simulation.
+pub(crate) fn can_spawn() -> bool {
     #[cfg(feature = "sim")]
     if crate::platform::sim::is_on() {
         return true;

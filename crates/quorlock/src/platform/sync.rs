@@ -10,7 +10,7 @@ pub(crate) use interleaved::{AtomicBool, AtomicI64, AtomicU64};
 #[cfg(not(feature = "sim"))]
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64};
 
-/// A mutex without poisoning: a panic in one caller must not make the locks unusable for all others.
+/// A mutex without poisoning: a panic of one caller must not make the mutex unusable for all others.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 
@@ -26,7 +26,7 @@ impl<T> Mutex<T> {
             loop {
                 match self.lock_if_free() {
                     Some(guard) => return guard,
-                    // All simulated threads share this thread: blocking it would block them all.
+                    // All interleaved threads run on this one thread: blocking it would block them all.
                     None => wait(),
                 }
             }

@@ -1,4 +1,5 @@
-//! The timer queue for everything that a client does at a given time: deadlines, retries, renewals, lost leases.
+//! The timer queue for everything that a client does at a given time: it enforces deadlines, retries, renews leases,
+//! and notices lost leases.
 //!
 //! On Linux, a timer on the boot-time clock drives the queue, so overdue calls run as soon as a suspended machine
 //! resumes.
@@ -29,19 +30,19 @@ pub(crate) struct Timers {
 /// Identifies a scheduled call: its moment and a sequence number.
 pub(crate) type Call = (Moment, u64);
 
-/// A queue of at most this length is never swept.
+/// A queue of at most this length is never swept of the calls of dropped targets.
 const SWEEP_MIN: usize = 1_024;
 
 #[derive(Default)]
 struct CallQueue {
     calls: BTreeMap<Call, Weak<dyn Timed>>,
     last_number: u64,
-    /// The number of calls that the last sweep left.
+    /// The number of calls that the last sweep left in the queue. A sweep removes the calls of dropped targets.
     left_by_sweep: usize,
     /// The moment until which the task sleeps; `None` if no call is scheduled.
     sleeps_until: Option<Moment>,
     closed: bool,
-    /// Whether the task has ended. Calls can then no longer be scheduled.
+    /// Whether the task has ended, so that no more calls can be scheduled.
     ended: bool,
 }
 
@@ -177,12 +178,13 @@ impl Timers {
 
     /// Returns the number of scheduled calls whose target still exists.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(crate) fn to_come(&self) -> usize {
+    pub(crate) fn scheduled_calls(&self) -> usize {
         self.queue.lock().calls.values().filter(|target| target.strong_count() > 0).count()
     }
 }
 
-/// A suspend-proof sleep, or the runtime's sleep if the system does not provide one.
+/// Sleeps by the boot-time clock, which also runs while the machine is suspended. Uses the runtime's sleep if the
+/// system has no timer for this clock.
 struct Alarm {
     #[cfg(target_os = "linux")]
     timer: Option<tokio::net::unix::pipe::Receiver>,

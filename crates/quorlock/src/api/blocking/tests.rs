@@ -43,7 +43,7 @@ fn a_lease_keeps_its_client_open_and_its_thread_running() {
     assert!(other.lock("a").try_acquire().unwrap().is_none());
     drop(lease);
     other.lock("a").acquire().unwrap().release().unwrap();
-    // The same for a leader, and for several names at once.
+    // The lease of a leader, and the leases of several names, also keep their client open.
     let leadership = connect().election("b").acquire().unwrap();
     let leases = connect().all(["c", "d"]).acquire().unwrap();
     leadership.extend().unwrap();
@@ -75,8 +75,8 @@ fn an_owner_enters_again_without_a_runtime() {
     let client = Client::memory();
     let lock = client.reentrant("a");
     let outer = lock.acquire().unwrap();
-    let same = Owner::parse(&lock.owner().reveal()).expect("the revealed owner can be parsed");
-    let inner = client.reentrant("a").owned_by(same).acquire_within(Duration::from_secs(5)).unwrap();
+    let revealed = Owner::parse(&lock.owner().reveal()).expect("the revealed owner can be parsed");
+    let inner = client.reentrant("a").owned_by(revealed).acquire_within(Duration::from_secs(5)).unwrap();
     assert_eq!(inner.fence().unwrap(), outer.fence().unwrap());
     outer.release().unwrap();
     assert!(client.reentrant("a").try_acquire().unwrap().is_none(), "another owner must wait for the remaining entry");
@@ -92,10 +92,10 @@ fn readers_share_and_a_writer_does_not_without_a_runtime() {
     let readers = (prices.read().acquire().unwrap(), other.read().acquire_within(Duration::from_secs(5)).unwrap());
     assert!(matches!(prices.write().acquire(), Err(AcquireError::UpgradeUnsupported { .. })));
     assert!(client.rw("a").write().try_acquire().unwrap().is_none());
-    let read = readers.0.fence().unwrap().max(readers.1.fence().unwrap());
+    let reader_fence = readers.0.fence().unwrap().max(readers.1.fence().unwrap());
     drop(readers);
     let writer = prices.write().acquire_within(Duration::from_secs(5)).unwrap();
-    assert!(writer.fence().unwrap() > read);
+    assert!(writer.fence().unwrap() > reader_fence);
     assert!(other.read().try_acquire().unwrap().is_none());
     drop(writer);
     assert!(other.write().acquire().is_ok());
@@ -108,11 +108,11 @@ fn a_semaphore_limits_its_holders_without_a_runtime() {
     let (one, other) = (workers.acquire().unwrap(), workers.acquire().unwrap());
     assert_ne!(one.slot().unwrap(), other.slot().unwrap());
     assert!(workers.try_acquire().unwrap().is_none());
-    let wrong = client.semaphore("a", 3).try_acquire().unwrap_err();
-    assert!(matches!(wrong, AcquireError::SlotsMismatch { requested: 3, in_use: 2, .. }), "{wrong}");
-    let freed = one.slot();
+    let error = client.semaphore("a", 3).try_acquire().unwrap_err();
+    assert!(matches!(error, AcquireError::SlotsMismatch { requested: 3, in_use: 2, .. }), "{error}");
+    let freed_slot = one.slot();
     one.release().unwrap();
-    assert_eq!(workers.acquire_within(Duration::from_secs(5)).unwrap().slot(), freed);
+    assert_eq!(workers.acquire_within(Duration::from_secs(5)).unwrap().slot(), freed_slot);
 }
 
 #[test]
@@ -142,14 +142,14 @@ fn followers_see_every_leader_without_a_runtime() {
     assert_eq!(changes.next(), Some(None));
     let first = election.clone().label("first").acquire().unwrap();
     assert!(first.ensure(Duration::ZERO).is_ok());
-    let led = changes.next().unwrap().expect("there is a leader");
-    assert_eq!((led.holder.unwrap().label.as_str(), led.term), ("first", first.fence().unwrap()));
+    let leader = changes.next().unwrap().expect("there is a leader");
+    assert_eq!((leader.holder.unwrap().label.as_str(), leader.term), ("first", first.fence().unwrap()));
     first.release().unwrap();
     let second = election.acquire_within(Duration::from_secs(5)).unwrap();
     assert_eq!(election.leader().unwrap().unwrap().term, second.fence().unwrap());
-    // A poller may have missed the time without a leader.
-    let seen = changes.by_ref().flatten().next().expect("the client is open");
-    assert_eq!(seen.term, second.fence().unwrap());
+    // The changes may lack the time without a leader, because they are polled.
+    let new_leader = changes.by_ref().flatten().next().expect("the client is open");
+    assert_eq!(new_leader.term, second.fence().unwrap());
     client.close(Duration::from_secs(5)).unwrap();
     assert_eq!(second.lost(), LostError::Closed);
     assert_eq!(changes.next(), None, "the changes end when the client is closed");

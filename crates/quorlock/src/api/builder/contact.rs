@@ -18,38 +18,39 @@ const LAZY_PATIENCE: Duration = Duration::from_secs(2);
 const STRAGGLER_PATIENCE: Duration = Duration::from_millis(200);
 
 /// Waits until all nodes have answered, or until a majority can vote and the other nodes had a short grace period.
-pub(super) async fn first_contact(client: &Client) -> Result<(), Failed> {
+/// Waits at most for [`LAZY_PATIENCE`]. Fails if too many nodes are unusable.
+pub(super) async fn wait_for_answers(client: &Client) -> Result<(), Failed> {
     let answered = until(client, || pending_count(client) == 0 || has_majority(client) || is_hopeless(client));
     let _ = runtime::timeout(LAZY_PATIENCE, async {
         answered.await;
-        await_stragglers(client).await;
+        wait_for_stragglers(client).await;
     })
     .await;
-    accept(client)
+    check_usable(client)
 }
 
 /// Waits until a majority can vote, and then for a short grace period for the other nodes.
-pub(super) async fn majority_contact(client: &Client, timeout: Duration) -> Result<(), ConnectError> {
+pub(super) async fn wait_for_majority(client: &Client, timeout: Duration) -> Result<(), ConnectError> {
     let began = runtime::now();
     let decided = until(client, || {
         if has_majority(client) {
             return true;
         }
-        // Once every node has answered, waiting longer may be useless.
+        // Once every node has answered, stop if too many nodes stay in quarantine until the timeout.
         let left = timeout.saturating_sub(runtime::since(began));
         is_hopeless(client) || pending_count(client) == 0 && quarantined_beyond(client, left) > missing_max(client)
     });
     let _ = runtime::timeout(timeout, decided).await;
     if has_majority(client) {
-        await_stragglers(client).await;
-        return Ok(accept(client)?);
+        wait_for_stragglers(client).await;
+        return Ok(check_usable(client)?);
     }
-    accept(client)?;
+    check_usable(client)?;
     Err(ConnectError::NoMajority { nodes: client.nodes(), waited: runtime::since(began) })
 }
 
 /// Waits a short grace period for nodes that have not answered.
-async fn await_stragglers(client: &Client) {
+async fn wait_for_stragglers(client: &Client) {
     let everyone = until(client, || pending_count(client) == 0 || voting_count(client) == links(client).len());
     let _ = runtime::timeout(STRAGGLER_PATIENCE, everyone).await;
 }
@@ -69,11 +70,12 @@ fn links(client: &Client) -> &[Arc<Link>] {
     &client.cluster().links
 }
 
-/// Returns the number of nodes that may be missing from a majority.
+/// Returns how many nodes may be missing so that the other nodes are still a majority.
 fn missing_max(client: &Client) -> usize {
     links(client).len() - client.cluster().settings.quorum.majority()
 }
 
+/// Returns the number of nodes that have not answered yet, or wait for other nodes.
 fn pending_count(client: &Client) -> usize {
     links(client).iter().filter(|link| link.is_connecting()).count()
 }
@@ -91,16 +93,17 @@ fn unusable(client: &Client) -> Failed {
     links(client).iter().filter_map(|link| Some((link.title.clone(), link.refusal()?))).collect()
 }
 
-/// Returns whether every node has answered, and too many of them are unusable.
+/// Returns whether every node has answered, and too many of them are unusable. A node that waits for other nodes has
+/// answered.
 fn is_hopeless(client: &Client) -> bool {
     let waiting = links(client).iter().filter(|link| is_waiting(link));
     waiting.count() == pending_count(client) && unusable(client).len() > missing_max(client)
 }
 
-/// Returns the number of nodes that stay in quarantine for longer than this.
-fn quarantined_beyond(client: &Client, left: Duration) -> usize {
+/// Returns the number of nodes that stay in quarantine for longer than `time`.
+fn quarantined_beyond(client: &Client, time: Duration) -> usize {
     let quarantine = |link: &Link| link.trouble().and_then(|why| why.quarantine_left());
-    links(client).iter().filter(|link| quarantine(link).is_some_and(|quarantine| quarantine > left)).count()
+    links(client).iter().filter(|link| quarantine(link).is_some_and(|quarantine| quarantine > time)).count()
 }
 
 /// Returns whether a node is reachable, and waits for other nodes before it may vote.
@@ -112,9 +115,9 @@ fn is_waiting(link: &Link) -> bool {
 ///
 /// An unusable node never votes. If a minority of the nodes is unusable, clients work without them, as with unreachable
 /// nodes.
-fn accept(client: &Client) -> Result<(), Failed> {
+fn check_usable(client: &Client) -> Result<(), Failed> {
     let unusable = unusable(client);
-    // If all other nodes wait for the unusable nodes, a minority of unusable nodes is too many.
+    // If all other nodes wait for the unusable nodes, even one unusable node is too many.
     let are_stuck = || links(client).iter().all(|link| link.refusal().is_some() || is_waiting(link));
     if unusable.len() <= missing_max(client) && (unusable.is_empty() || !are_stuck()) {
         return Ok(());

@@ -7,7 +7,7 @@ use super::ClientBuilder;
 impl ClientBuilder {
     /// Returns the holder of this client's leases.
     pub(super) fn holder(&self) -> Holder {
-        // The same on every machine, so that simulations are reproducible.
+        // A simulation uses the same holder on every machine, so that its runs are reproducible.
         #[cfg(feature = "sim")]
         if crate::platform::sim::is_on() {
             return Holder::new("simulated", 0, &self.label);
@@ -18,20 +18,20 @@ impl ClientBuilder {
 
 /// Returns `root@db-3`, or only the host if the user is not known.
 fn user_and_host() -> String {
-    let named = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
-    let user = named("LOGNAME").or_else(|| named("USER"));
+    let value_of = |variable| std::env::var(variable).ok().filter(|name| !name.is_empty());
+    let user = value_of("LOGNAME").or_else(|| value_of("USER"));
     #[cfg(target_os = "linux")]
-    let user = user.or_else(user_of_the_system);
+    let user = user.or_else(user_in_passwd);
     user.map_or_else(host, |user| format!("{user}@{}", host()))
 }
 
-/// Returns the user's name in `/etc/passwd`: cron jobs and containers often lack the environment variables.
+/// Returns the user's name in `/etc/passwd`. Cron jobs and containers often have neither `LOGNAME` nor `USER`.
 #[cfg(target_os = "linux")]
-fn user_of_the_system() -> Option<String> {
+fn user_in_passwd() -> Option<String> {
     let uid = rustix::process::getuid().as_raw().to_string();
     let users = std::fs::read_to_string("/etc/passwd").ok()?;
-    let of_uid = |line: &str| line.split(':').nth(2) == Some(&uid);
-    Some(users.lines().find(|line| of_uid(line))?.split(':').next()?.to_owned())
+    let has_uid = |line: &str| line.split(':').nth(2) == Some(&uid);
+    Some(users.lines().find(|line| has_uid(line))?.split(':').next()?.to_owned())
 }
 
 fn host() -> String {

@@ -1,4 +1,4 @@
-//! The nodes of a builder's URLs.
+//! Opens the nodes that a builder lists, most of them by URL.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::node::url::{NodeUrl, Origin, mask_url};
 /// The deadline for opening a connection to a server.
 const CONNECT_DEADLINE: Duration = SILENCE_MIN;
 
-const PROMOTED: &str = "a replica that becomes master may have missed votes, and the old master may still vote";
+/// Why a node that promotes replicas must be the only node.
+const PROMOTION_RISK: &str = "a replica that becomes master may have missed votes, and the old master may still vote";
 
 /// A configured node.
 #[derive(Clone)]
@@ -36,8 +37,8 @@ impl ClientBuilder {
         self.nodes.iter().enumerate().map(|(index, node)| self.open_node(index, node, constants)).collect()
     }
 
-    /// Returns the template for keys on these nodes.
-    pub(super) fn keys(&self) -> Result<KeyTemplate, ConfigError> {
+    /// Returns the template for the keys of locks on these nodes.
+    pub(super) fn node_key_template(&self) -> Result<KeyTemplate, ConfigError> {
         let template = self.template.as_deref().map_or(Ok(KeyTemplate::default()), KeyTemplate::new)?;
         Ok(if self.has_url("redis+cluster:") { template.in_cluster() } else { template })
     }
@@ -53,23 +54,23 @@ impl ClientBuilder {
             NodeSource::Node(node) => return Ok(Arc::clone(node)),
         };
         let invalid = |why| ConfigError::Url { position: index + 1, url: mask_url(url), why };
-        let alone = |title: String, why| {
+        let require_alone = |title: String, why| {
             if self.nodes.len() > 1 { Err(ConfigError::Alone { title, why }) } else { Ok(()) }
         };
         match NodeUrl::parse(url, self.login.as_ref()).map_err(invalid)? {
             NodeUrl::Redis(origin) => {
                 if !matches!(origin, Origin::Server(_)) {
-                    alone(origin.to_string(), PROMOTED)?;
+                    require_alone(origin.to_string(), PROMOTION_RISK)?;
                 }
                 Ok(Arc::new(RedisNode::new(origin, constants.clone(), CONNECT_DEADLINE)))
             }
             NodeUrl::Memory => {
-                alone(url.into(), "only this process can use it")?;
+                require_alone(url.into(), "only this process can use it")?;
                 MemoryNodes::new(1).iter().next().ok_or_else(|| invalid("no node".into()))
             }
             #[cfg(target_os = "linux")]
             NodeUrl::Sqlite(path) => {
-                alone(url.into(), "one file on one machine fails as a whole")?;
+                require_alone(url.into(), "one file on one machine fails as a whole")?;
                 Ok(Arc::new(crate::node::sqlite::SqliteNode::new(path, self.processes()?)))
             }
             #[cfg(not(target_os = "linux"))]
@@ -79,10 +80,10 @@ impl ClientBuilder {
 
     #[cfg(target_os = "linux")]
     fn processes(&self) -> Result<crate::node::sqlite::Processes, ConfigError> {
-        crate::node::sqlite::Processes::read(!self.leases_outlive_process, &self.companions).map_err(not_a_process)
+        crate::node::sqlite::Processes::read(!self.leases_outlive_process, &self.companions).map_err(no_such_process)
     }
 }
 
-pub(crate) fn not_a_process(pid: u32) -> ConfigError {
+pub(crate) fn no_such_process(pid: u32) -> ConfigError {
     ConfigError::setting("add_holder_process", pid, "be the id of a running process")
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock_core::name::Name;
 use quorlock_core::node::Constants;
 
-use super::{ClientBuilder, NodeSource, first_contact};
+use super::{ClientBuilder, NodeSource, wait_for_answers};
 use crate::api::client::Client;
 use crate::cluster::admin;
 use crate::cluster::doctor::{self, Configured, Examination, Finding, Measure, Severity, Topic};
@@ -57,14 +57,14 @@ impl ClientBuilder {
         let nodes = self.open_nodes(&settings.constants(String::new()))?;
         admin::reconfigure(&nodes, &settings).await?;
         let client = self.launch(settings, nodes)?;
-        first_contact(&client).await.or_else(admin::check)?;
+        wait_for_answers(&client).await.or_else(admin::check)?;
         Ok(client)
     }
 
-    /// Examines every node and reports problems, also if [`connect`](Self::connect) would fail. It changes nothing.
+    /// Examines every node and reports problems, also if [`connect`](Self::connect) would fail. Changes nothing.
     ///
-    /// It observes the nodes' clocks for the duration `watch`. If `watch` is zero, it does not measure the rates of the
-    /// clocks.
+    /// The call observes the nodes' clocks for the duration `watch`. If `watch` is zero, it does not measure the rates
+    /// of the clocks.
     ///
     /// ```
     /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -111,6 +111,6 @@ impl ClientBuilder {
     /// Returns the key of a random name, if the template is valid.
     fn random_key(&self) -> Option<LockKey> {
         let name = Name::new(&format!("{:032x}", entropy::bits())).ok()?;
-        self.keys().ok()?.key(&name).ok()
+        self.node_key_template().ok()?.key(&name).ok()
     }
 }

@@ -10,8 +10,8 @@ use super::{ExaminedNode, Measure, NodeState, duration_text, life, quarantine_te
 use crate::node::Trouble;
 use crate::node::probe::{FileFacts, Objection, Probe, Reading, RedisFacts};
 
-/// The largest difference of a node's clock rate from ours without a warning. The drift setting may allow a larger
-/// difference.
+/// The largest difference between the rates of a node's clock and of this host's clock without a warning, in parts per
+/// million. The drift setting may allow a larger difference.
 const RATE_PPM_MAX: u64 = 10_000;
 /// The least free disk space without a warning.
 const FREE_BYTES_MIN: u64 = 16 << 20;
@@ -133,9 +133,9 @@ fn check_fitness(node: &mut ExaminedNode, facts: &RedisFacts) {
     }
 }
 
-/// Commands that locks do not need: what a finding calls the command, its severity, the effect if the server does not
-/// permit the command, and the missing permissions.
-const OPTIONAL: [(&str, Severity, &str, &str); 6] = [
+/// The commands that locks do not need. For each: its name in a finding, the severity of the finding if the server does
+/// not permit the command, the effect, and the missing permissions.
+const OPTIONAL_COMMANDS: [(&str, Severity, &str, &str); 6] = [
     ("CONFIG GET", Note, "the doctor cannot tell which data it keeps across a restart", "+config|get"),
     ("SCAN", Warning, "names cannot be listed", "+scan"),
     (
@@ -149,11 +149,11 @@ const OPTIONAL: [(&str, Severity, &str, &str); 6] = [
     ("CLIENT TRACKING", Warning, "clients notice only within 10s that its data were replaced", "+client|tracking"),
 ];
 
-/// What a finding calls the commands for hints.
+/// The name of the commands for hints in a finding.
 const HINTS: &str = "hints";
 
-/// Returns what a finding calls the command.
-fn name_of(objection: &Objection) -> &str {
+/// Returns the name of the command in a finding.
+fn command_name(objection: &Objection) -> &str {
     match objection.command.as_str() {
         "PUBLISH" | "SUBSCRIBE" => HINTS,
         command => command,
@@ -167,13 +167,14 @@ fn check_access(node: &mut ExaminedNode, facts: &RedisFacts) {
     for objection in failed {
         report_failure(node, objection);
     }
-    for (name, severity, effect, permissions) in OPTIONAL {
-        if denied.iter().any(|objection| name_of(objection) == name) {
+    for (name, severity, effect, permissions) in OPTIONAL_COMMANDS {
+        if denied.iter().any(|objection| command_name(objection) == name) {
             let text = format!("it does not permit {name}: {effect}");
             node.add(severity, Topic::Access, text, &format!("ACL SETUSER <user> {permissions}"));
         }
     }
-    let is_needed = |objection: &&Objection| OPTIONAL.iter().all(|(name, ..)| *name != name_of(objection));
+    let is_needed =
+        |objection: &&Objection| OPTIONAL_COMMANDS.iter().all(|(name, ..)| *name != command_name(objection));
     let needed = denied.into_iter().filter(is_needed);
     let (keys, commands): (Vec<&Objection>, Vec<&Objection>) =
         needed.partition(|objection| objection.on.is_some() && objection.why.contains("key"));
@@ -197,7 +198,8 @@ fn check_access(node: &mut ExaminedNode, facts: &RedisFacts) {
     }
 }
 
-/// Returns whether an error is about missing permissions. Redis before 7 words it differently within scripts.
+/// Returns whether an error of the server is about missing permissions. Within scripts, Redis before version 7 uses
+/// other words.
 fn is_denial(why: &str) -> bool {
     ["NOPERM", "can't run this command", "can't access", "can't publish", "no permissions", "No permissions"]
         .iter()
@@ -250,7 +252,7 @@ fn check_replicas(node: &mut ExaminedNode, facts: &RedisFacts) {
 fn check_persistence(node: &mut ExaminedNode, facts: &RedisFacts, measure: &Measure) {
     let config = |name: &str| facts.config.get(name).map(String::as_str);
     let appends = config("appendonly").map_or(facts.field("aof_enabled") == "1", |value| value == "yes");
-    let keeps = match (appends, config("appendfsync"), config("save")) {
+    let persistence = match (appends, config("appendfsync"), config("save")) {
         (true, Some("always"), _) => "appendonly yes, appendfsync always: it keeps every vote across a restart",
         (true, Some("everysec"), _) => "appendonly yes, appendfsync everysec: a crash may lose the last second's votes",
         (true, ..) => "appendonly yes: a crash may lose the last votes",
@@ -261,15 +263,15 @@ fn check_persistence(node: &mut ExaminedNode, facts: &RedisFacts, measure: &Meas
     let is_safe = appends && config("appendfsync") == Some("always");
     let advice = "set appendonly yes and appendfsync always, or use three nodes";
     let (severity, text, advice) = match (measure.is_single(), is_safe) {
-        (true, true) => (Severity::Ok, keeps.into(), ""),
+        (true, true) => (Severity::Ok, persistence.into(), ""),
         (true, false) => (
             Warning,
-            format!("{keeps}, and a single node may vote at once after it: two clients may get the same lock"),
+            format!("{persistence}, and a single node may vote at once after it: two clients may get the same lock"),
             advice,
         ),
-        (false, true) => (Severity::Ok, format!("{keeps}, but it is still quarantined after a restart"), ""),
+        (false, true) => (Severity::Ok, format!("{persistence}, but it is still quarantined after a restart"), ""),
         (false, false) => {
-            (Note, format!("{keeps}, so it is quarantined for {} after a restart", quarantine_text(measure)), "")
+            (Note, format!("{persistence}, so it is quarantined for {} after a restart", quarantine_text(measure)), "")
         }
     };
     node.add(severity, Topic::Persistence, text, advice);
@@ -327,7 +329,7 @@ fn check_life(node: &mut ExaminedNode, life: Option<&Incarnation>, measure: &Mea
     }
 }
 
-/// Computes the rate of the node's clock from an early and a late reading.
+/// Compares the rates of the node's clock and of this host's clock, by an early and a late reading.
 fn check_clock_rate(node: &mut ExaminedNode, probe: &Probe, measure: &Measure) {
     let most_exact = |readings: &[Reading]| readings.iter().copied().min_by_key(Reading::round_trip);
     let (Some(first), Some(last)) = (most_exact(&probe.first), most_exact(&probe.last)) else { return };

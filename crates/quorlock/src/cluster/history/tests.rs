@@ -22,7 +22,8 @@ fn a_release_is_shown_before_the_next_grant() {
     let other = |at, what, fence| Event { name: Name::new("other").unwrap(), ..event(at, what, fence, "exclusive") };
     let order = |events: &[Event]| -> Vec<u64> { sort(events.to_vec()).iter().map(|event| event.id).collect() };
 
-    // By the estimate of its client, the first holder released the lock after the second holder had acquired it.
+    // By the estimates of their clients, the first holder released the lock at 20, and the second holder acquired it at
+    // 10.
     let (first, second) = (event(20, Released, 1, "exclusive"), event(10, Granted, 2, "reentrant"));
     assert_eq!(order(&[second.clone(), other(15, Granted, 1), first.clone()]), [20, 10, 15]);
     let third = [event(30, Released, 2, "reentrant"), event(25, Granted, 3, "exclusive")];
@@ -30,7 +31,7 @@ fn a_release_is_shown_before_the_next_grant() {
 
     for (unmoved, why) in [
         (other(20, Released, 1), "an event of another lock"),
-        (event(20, Lost, 1, "exclusive"), "a loss may be noticed after the next grant"),
+        (event(20, Lost, 1, "exclusive"), "a loss, which may be noticed after the next grant"),
         (event(20, Released, 3, "exclusive"), "a release of a later lease than the grant"),
         (event(20, Released, 2, "reentrant"), "a release of the granted lease itself"),
         (event(20, Released, 1, "shared"), "a reader, who may overlap with the next holder"),

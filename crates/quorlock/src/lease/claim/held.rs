@@ -17,7 +17,8 @@ use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 
 impl Claim {
-    /// Returns the remaining validity, or why the claim is over. It reads the clock, because the timer may be late.
+    /// Returns the remaining validity, or why the lease is over. Reads the clock, because the timer call that notices a
+    /// loss may be late.
     pub(crate) fn validity(self: &Arc<Self>) -> Result<Duration, LostError> {
         self.validity_at(clock::now())
     }
@@ -39,7 +40,8 @@ impl Claim {
         inner.end.map_or(Ok(left), Err)
     }
 
-    /// Returns the validity at the given clock readings, without changing anything.
+    /// Returns the validity when the boot-time clock shows `now` and the wall clock shows `wall`, without changing
+    /// anything.
     #[cfg(feature = "sim")]
     pub(crate) fn peek(&self, now: Moment, wall: i64) -> Duration {
         let inner = self.inner();
@@ -53,12 +55,13 @@ impl Claim {
         self.inner().wall_until
     }
 
-    /// Reads the hold of a lock that was won.
+    /// Reads the hold (core's state machine of a held lease). The claim must have won the lock.
     pub(crate) fn hold<T>(&self, read: impl FnOnce(&Hold) -> T) -> T {
         read(self.inner().hold().expect("a lease is given out after the win"))
     }
 
-    /// Returns the fence. All leases of one owner of a reentrant lock have the same fence, the highest of their grants.
+    /// Returns the fence. All leases that one owner of a reentrant lock has return the same fence: the highest fence
+    /// that any of them was granted.
     pub(crate) fn fence(&self) -> Option<Fence> {
         let inner = self.inner();
         let fence = inner.hold()?.fence()?;
@@ -103,8 +106,8 @@ impl Claim {
                 if let Some(end) = inner.end {
                     return Err(end.into());
                 }
-                // Only a release ends a lease without a reason. A release consumes the lease, so nobody can call this
-                // method after it.
+                // `round` is `None` if the lease has ended, and only a release leaves `end` empty. A release consumes
+                // the lease, so nobody can call this method after it.
                 let round = round.ok_or(LostError::Expired)?;
                 match &inner.verdict {
                     Some((decided, None)) if *decided >= round => return Ok(()),

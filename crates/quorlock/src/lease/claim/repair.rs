@@ -1,5 +1,5 @@
-//! Repairs a detached lease: requests the lease from the nodes that do not have it yet. A lease that only a bare
-//! majority of the nodes has is lost when one of these nodes fails.
+//! Repairs a detached lease: requests the lease from the nodes that do not have it yet. If only a bare majority of the
+//! nodes has a lease, and one of these nodes fails, the lease is lost.
 //!
 //! Only the client that won the lease can repair it, and only while the lease is surely valid: no other client knows
 //! that the lease was never lost.
@@ -26,7 +26,8 @@ impl ClaimState {
         }
     }
 
-    /// Asks the nodes that do not have the lease, with growing pauses, because a node may be unreachable for a while.
+    /// Returns the next request for the nodes that do not have the lease, and doubles the pause before the request
+    /// after it. `moment` is the time by which to judge the hold (see [`moment`](Self::moment)).
     pub(super) fn repair(&mut self, now: Moment, moment: Moment) -> Vec<Step> {
         let Stage::Detached { hold, next, pause } = &mut self.stage else { return Vec::new() };
         let Some(step) = hold.repair(moment).filter(|_| next.is_some()) else { return Vec::new() };
@@ -37,8 +38,8 @@ impl ClaimState {
 }
 
 impl Claim {
-    /// Gives up the guard without releasing the votes. Nodes that have not granted the lease are still asked to, as
-    /// long as it is surely valid.
+    /// Detaches the lease: keeps the votes, and stops renewing. While the lease is surely valid, the claim still
+    /// requests it from the nodes that have not granted it.
     pub(crate) fn detach(self: &Arc<Self>) -> Result<DetachedLease, LostError> {
         let now = clock::now();
         self.validity_at(now)?;
@@ -49,13 +50,14 @@ impl Claim {
         if !hold.detach(now) {
             return Err(end.unwrap_or(LostError::Expired));
         }
-        // Wait for the replies under way before asking a node again: most of them are grants.
+        // Some nodes have not replied yet, and most of their replies will be grants. Ask again only after these
+        // replies.
         let pause = hold.terms().node_deadline;
         let (hold, owner) = (hold.clone(), hold.terms().mode.owner());
         inner.stage = Stage::Detached { hold, next: Some(now + pause), pause };
         self.leave_queue(&mut inner);
         inner.has_changed = true;
-        let is_kept = self.cluster.claims.repair(owner, detached.id, Arc::clone(self) as _);
+        let is_kept = self.cluster.claims.add_repair(owner, detached.id, Arc::clone(self) as _);
         if !is_kept || self.cluster.is_closed() {
             inner.stop_repair();
         }
@@ -71,7 +73,7 @@ impl Claim {
         self.cluster.note(|| ops::event(&self.cluster, detached, What::Released));
     }
 
-    /// Gives up the queue positions that may be left, because no further request will use them. Votes stay.
+    /// Gives up the claim's positions in the nodes' queues, because no further request will use them. Keeps the votes.
     fn leave_queue(&self, inner: &mut ClaimState) {
         let Some(terms) = inner.hold().map(Hold::terms).filter(|_| inner.waiter.is_some()) else { return };
         let release = self.release_of(LeaseId::from_bits(entropy::bits()), terms);
@@ -88,18 +90,19 @@ impl Claim {
         let is_complete = hold.repair(moment).is_none() || next.is_none();
         let (owner, id) = (hold.terms().mode.owner(), hold.attempt());
         if is_complete {
-            // A time in the past would be scheduled again and again, until the registry closes the claim.
+            // If the time of the next request stayed set, the timers would call the claim again and again for it.
             inner.stop_repair();
         }
         self.finish(inner, Link::flush);
         if is_complete {
             self.cluster.claims.end_repair(owner, id);
-            // A request may have been lost after the repair ended.
+            // A request may have been lost since `stop_repair`: no link has to remember it.
             self.forget(id);
         }
     }
 
-    /// Lets the links forget the attempt: this claim will not release it, so no link has to remember its lost requests.
+    /// Makes the links forget the attempt. A link remembers the lost requests of an attempt for its release, and this
+    /// claim will not release it.
     pub(super) fn forget(&self, attempt: LeaseId) {
         for link in &self.cluster.links {
             link.forget(attempt);

@@ -20,6 +20,7 @@ use crate::platform::clock;
 use crate::platform::entropy::SystemRng;
 
 impl Claim {
+    /// Performs these steps, and the steps that follow from them.
     pub(super) fn perform(self: &Arc<Self>, inner: &mut ClaimState, steps: Vec<Step>) {
         let mut steps = VecDeque::from(steps);
         while let Some(step) = steps.pop_front() {
@@ -30,7 +31,8 @@ impl Claim {
                     if let Some(Parting::Yield(_)) = parting {
                         self.listen(inner);
                     }
-                    // After a pause, the machine has not asked any node for this attempt yet.
+                    // If the machine stops in the pause before an attempt, it releases an attempt that has asked no
+                    // node.
                     inner.set_attempt(attempt);
                     self.give_back(inner, nodes, |_| parting, None);
                 }
@@ -55,7 +57,7 @@ impl Claim {
                     self.cluster.counters.lost();
                     tracing::warn!(name = %self.key.name, reason = %why, "lease lost");
                     self.note(inner, What::Lost, inner.end);
-                    // The remaining votes are useless.
+                    // Some nodes may still have a vote for the lost lease.
                     self.give_back_all(inner, None);
                 }
             }
@@ -72,11 +74,11 @@ impl Claim {
         inner.queued.extend(nodes.iter());
         let silent = self.cluster.send(nodes, &Arc::new(request), round, &sender);
         inner.asked.extend(nodes.iter().filter(|node| silent.iter().all(|(other, _)| other != node)));
-        let take = |(node, why)| inner.take(round, node, Outcome::Silent(why), clock::now());
-        silent.into_iter().flat_map(take).collect()
+        let take_silence = |(node, why)| inner.take(round, node, Outcome::Silent(why), clock::now());
+        silent.into_iter().flat_map(take_silence).collect()
     }
 
-    /// Releases the current attempt, and drops its requests that are still queued.
+    /// Queues the release of the current attempt at the links of `nodes`, and drops its requests that are not sent yet.
     fn give_back(
         &self,
         inner: &mut ClaimState,
@@ -105,13 +107,14 @@ impl Claim {
         }
     }
 
-    /// Releases a lease that is over.
+    /// Queues the release of a lease that is over at all links.
     pub(super) fn give_back_all(&self, inner: &mut ClaimState, receipt: Option<&Arc<Broadcast>>) {
         let parting = inner.parting();
         self.give_back(inner, NodeSet::first(self.cluster.links.len()), parting, receipt);
     }
 
-    /// Replaces the acquire by the hold, which takes all replies from now on.
+    /// Replaces core's `Acquire` by its `Hold`, which takes all replies from now on. Returns the steps of a hold that
+    /// is already over by the wall clock.
     fn win(self: &Arc<Self>, inner: &mut ClaimState, hold: Hold) -> Vec<Step> {
         let Stage::Acquiring { machine, .. } = &inner.stage else { return Vec::new() };
         inner.waiter = machine.waiter();
@@ -130,24 +133,24 @@ impl Claim {
         }
     }
 
-    /// Ends the acquire: drops its state machine, and stops listening for hints.
+    /// Goes from acquiring to the `next` stage: drops the `Acquire`, and stops listening for hints.
     pub(super) fn stop_acquiring(&self, inner: &mut ClaimState, next: Stage) {
         if let Stage::Acquiring { machine, .. } = std::mem::replace(&mut inner.stage, next)
             && let Some(ticket) = machine.ticket().filter(|_| inner.listens)
         {
-            self.cluster.claims.end_wait(ticket);
+            self.cluster.claims.remove_waiter(ticket);
         }
     }
 
-    /// Listens for hints from now on: a node has the claim in its queue, or soon may. A node sends its hint after the
-    /// reply that queued the claim.
+    /// Listens for hints from now on, because a node has the claim in its queue, or will have it soon. No earlier hint
+    /// is missed: a node that queues the claim replies first, and sends hints later.
     pub(super) fn listen(self: &Arc<Self>, inner: &mut ClaimState) {
         if let Stage::Acquiring { machine, .. } = &inner.stage
             && let Some(ticket) = machine.ticket().filter(|_| !inner.listens)
         {
             inner.listens = true;
             let this: Weak<Self> = Arc::downgrade(self);
-            self.cluster.claims.wait(ticket, this);
+            self.cluster.claims.add_waiter(ticket, this);
         }
     }
 }

@@ -52,26 +52,26 @@ fn a_new_cluster_is_founded_first_on_the_node_with_the_lowest_run_id() {
 
 #[test]
 fn a_client_that_saw_all_nodes_blank_recognizes_a_founder_that_joins_later() {
-    let (quick, slow) = (membership(3), membership(3));
+    let (quick_client, slow_client) = (membership(3), membership(3));
     for (node, run) in ["a", "b", "c"].into_iter().enumerate() {
-        slow.note(node, run, None).unwrap();
+        slow_client.note(node, run, None).unwrap();
     }
     for (node, run) in ["a", "b"].into_iter().enumerate() {
-        quick.note(node, run, Some(&life(&quick, run, "X", "a,b,c"))).unwrap();
+        quick_client.note(node, run, Some(&life(&quick_client, run, "X", "a,b,c"))).unwrap();
     }
-    quick.note(2, "c", None).unwrap();
-    let Admission::Hello { constants, founders } = quick.admit(2) else {
+    quick_client.note(2, "c", None).unwrap();
+    let Admission::Hello { constants, founders } = quick_client.admit(2) else {
         panic!("the node must join the cluster of the majority")
     };
-    slow.note(2, "c", Some(&life(&slow, "c", &constants.cluster, &founders))).unwrap();
+    slow_client.note(2, "c", Some(&life(&slow_client, "c", &constants.cluster, &founders))).unwrap();
     assert!(
-        matches!(slow.admit(2), Admission::Wait(_)),
+        matches!(slow_client.admit(2), Admission::Wait(_)),
         "the client must wait for the first founder: {:?}",
-        slow.admit(2)
+        slow_client.admit(2)
     );
 
-    quick.note(2, "another", None).unwrap();
-    let Admission::Hello { founders, .. } = quick.admit(2) else {
+    quick_client.note(2, "another", None).unwrap();
+    let Admission::Hello { founders, .. } = quick_client.admit(2) else {
         panic!("the node must join the cluster of the majority")
     };
     assert_eq!(founders, "", "a later server is not a founder");

@@ -10,11 +10,11 @@ fn records() -> (tempfile::TempDir, Records) {
     (folder, records)
 }
 
-/// Returns a sighting whose stopwatch has run for this long.
-fn sighting_ago(elapsed_micros: u64, passed: Duration) -> Sighting {
+/// Returns a report that arrived the duration `passed` ago.
+fn report_ago(elapsed_micros: u64, passed: Duration) -> ElapsedReport {
     let (boot, raw) = Stopwatch::start().started();
     let back = passed.as_nanos() as u64;
-    Sighting { elapsed_micros, since: Stopwatch::resume(boot - back, raw - back).unwrap() }
+    ElapsedReport { elapsed_micros, since: Stopwatch::resume(boot - back, raw - back).unwrap() }
 }
 
 fn recorded(records: &Records) -> String {
@@ -22,24 +22,24 @@ fn recorded(records: &Records) -> String {
 }
 
 #[test]
-fn a_later_process_claims_the_time_since_the_sighting_of_the_first_process() {
+fn a_later_process_claims_the_time_since_the_report_to_the_first_process() {
     let (_folder, records) = records();
-    let first = sighting_ago(7, Duration::from_secs(1));
+    let first = report_ago(7, Duration::from_secs(1));
     assert!(records.resume(EPOCH, first).is_none(), "nothing was recorded before");
-    let later = records.resume(EPOCH, Sighting::new(20)).expect("the first sighting is recorded");
+    let later = records.resume(EPOCH, ElapsedReport::new(20)).expect("the first report is recorded");
     assert!(later.claim() >= 1_000_007);
     assert_eq!(later.since.started(), first.since.started());
-    assert!(records.resume(Epoch(1), Sighting::new(0)).is_none(), "another life of the node's memory");
+    assert!(records.resume(Epoch(1), ElapsedReport::new(0)).is_none(), "another life of the node's memory");
 }
 
 #[test]
-fn a_record_gives_way_to_a_number_that_is_higher_than_its_claim() {
+fn a_report_that_is_higher_than_the_claim_of_the_record_replaces_the_record() {
     let (_folder, records) = records();
-    records.resume(EPOCH, sighting_ago(0, Duration::from_millis(1)));
+    records.resume(EPOCH, report_ago(0, Duration::from_millis(1)));
     let before = recorded(&records);
-    assert!(records.resume(EPOCH, Sighting::new(u64::MAX / 2)).is_none());
+    assert!(records.resume(EPOCH, ElapsedReport::new(u64::MAX / 2)).is_none());
     assert_ne!(recorded(&records), before);
-    assert!(records.resume(EPOCH, Sighting::new(0)).is_some_and(|best| best.claim() >= u64::MAX / 2));
+    assert!(records.resume(EPOCH, ElapsedReport::new(0)).is_some_and(|best| best.claim() >= u64::MAX / 2));
     records.remove(EPOCH);
     assert!(records.read(EPOCH).is_none());
 }
@@ -48,29 +48,29 @@ fn a_record_gives_way_to_a_number_that_is_higher_than_its_claim() {
 fn a_record_that_is_damaged_or_from_other_clocks_is_ignored() {
     let clocks = clock::identity().expect("tests run on Linux");
     let (boot, raw) = Stopwatch::start().started();
-    let sound = sighting_ago(5, Duration::from_secs(1)).encode(EPOCH, &clocks);
-    assert!(Sighting::decode(&sound, EPOCH, &clocks).is_some());
+    let sound = report_ago(5, Duration::from_secs(1)).encode(EPOCH, &clocks);
+    assert!(ElapsedReport::decode(&sound, EPOCH, &clocks).is_some());
     for cut in 0..sound.len() {
-        assert!(Sighting::decode(&sound[..cut], EPOCH, &clocks).is_none(), "cut to {:?}", &sound[..cut]);
+        assert!(ElapsedReport::decode(&sound[..cut], EPOCH, &clocks).is_none(), "cut to {:?}", &sound[..cut]);
     }
     for digit in sound.match_indices(|letter: char| letter.is_ascii_digit()).map(|(at, _)| at) {
         let other = if sound.as_bytes()[digit] == b'9' { "1" } else { "9" };
         let changed = format!("{}{other}{}", &sound[..digit], &sound[digit + 1..]);
-        assert!(Sighting::decode(&changed, EPOCH, &clocks).is_none(), "{changed}");
+        assert!(ElapsedReport::decode(&changed, EPOCH, &clocks).is_none(), "{changed}");
     }
-    assert!(Sighting::decode(&sound, Epoch(1), &clocks).is_none(), "the record is about another epoch");
+    assert!(ElapsedReport::decode(&sound, Epoch(1), &clocks).is_none(), "the record is about another epoch");
     assert!(
-        Sighting::decode(&sound, EPOCH, &format!("{clocks}0")).is_none(),
+        ElapsedReport::decode(&sound, EPOCH, &format!("{clocks}0")).is_none(),
         "the record is from another boot or time namespace"
     );
     let hour = 3_600_000_000_000;
     for (boot, raw) in [(boot + hour, raw), (boot, raw + hour)] {
         let text = format!("{TITLE}\nepoch {:032x}\nclocks {clocks}\nboot {boot}\nraw {raw}\nelapsed 5\n", EPOCH.0);
         let text = format!("{text}sum {:016x}\n", checksum(&text));
-        assert!(Sighting::decode(&text, EPOCH, &clocks).is_none(), "a clock went back");
+        assert!(ElapsedReport::decode(&text, EPOCH, &clocks).is_none(), "a clock went back");
     }
     for text in ["", "sum ", "sum \n", "\u{9501}sum 0", "sum 0000000000000000\nsum 0000000000000000\n"] {
-        assert!(Sighting::decode(text, EPOCH, &clocks).is_none(), "{text:?}");
+        assert!(ElapsedReport::decode(text, EPOCH, &clocks).is_none(), "{text:?}");
     }
 }
 
@@ -79,7 +79,7 @@ fn a_claim_uses_the_slower_of_two_clocks() {
     let (boot, raw) = Stopwatch::start().started();
     let second = 1_000_000_000;
     for (boot, raw) in [(boot - 100 * second, raw - second), (boot - second, raw - 100 * second)] {
-        let claim = Sighting { elapsed_micros: 0, since: Stopwatch::resume(boot, raw).unwrap() }.claim();
+        let claim = ElapsedReport { elapsed_micros: 0, since: Stopwatch::resume(boot, raw).unwrap() }.claim();
         assert!((1_000_000..100_000_000).contains(&claim), "{claim}");
     }
 }
@@ -88,7 +88,7 @@ fn a_claim_uses_the_slower_of_two_clocks() {
 fn a_folder_keeps_the_newest_records() {
     let (folder, records) = records();
     for epoch in 0..RECORDS_MAX as u128 + 5 {
-        records.resume(Epoch(epoch), Sighting::new(0));
+        records.resume(Epoch(epoch), ElapsedReport::new(0));
     }
     let kept = fs::read_dir(folder.path().join("quarantine")).unwrap().count();
     assert!(kept <= RECORDS_MAX, "{kept}");
@@ -103,13 +103,13 @@ fn an_unusable_folder_is_reported_and_keeps_no_records() {
     let client = records.clone();
     assert_eq!(client.trouble(), None, "the folder was not needed yet");
     for _ in 0..2 {
-        assert!(records.resume(EPOCH, Sighting::new(0)).is_none());
+        assert!(records.resume(EPOCH, ElapsedReport::new(0)).is_none());
         let trouble = client.trouble().unwrap();
         assert!(trouble.starts_with(&format!("cannot use {}: ", path.display())), "{trouble}");
     }
     fs::remove_file(&path).unwrap();
-    assert!(records.resume(EPOCH, Sighting::new(0)).is_none());
+    assert!(records.resume(EPOCH, ElapsedReport::new(0)).is_none());
     assert_eq!(client.trouble(), None, "the folder can be used again");
     let without_folder = Records::new(None);
-    assert!(without_folder.resume(EPOCH, Sighting::new(0)).is_none() && without_folder.trouble().is_none());
+    assert!(without_folder.resume(EPOCH, ElapsedReport::new(0)).is_none() && without_folder.trouble().is_none());
 }

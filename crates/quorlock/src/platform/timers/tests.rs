@@ -26,20 +26,20 @@ async fn targets_are_called_in_the_order_of_their_moments() {
     let task = tokio::spawn(Arc::clone(&timers).run());
     let (calls, mut called) = mpsc::unbounded_channel();
     let target = |number| Arc::new(NumberedTarget { number, next: Mutex::default(), calls: calls.clone() });
-    let (late, early, dropped) = (target(2), target(1), target(9));
+    let (late_target, early_target, dropped_target) = (target(2), target(1), target(9));
     let start = clock::now();
-    assert!(timers.at(start + Duration::from_millis(40), weak(&late)).is_some());
-    assert!(timers.at(start + Duration::from_millis(30), weak(&dropped)).is_some());
-    assert!(timers.at(start + Duration::from_millis(20), weak(&early)).is_some());
-    assert_eq!(timers.to_come(), 3);
-    drop(dropped);
-    assert_eq!(timers.to_come(), 2);
-    *early.next.lock() = Some(start + Duration::from_millis(60));
+    assert!(timers.at(start + Duration::from_millis(40), weak(&late_target)).is_some());
+    assert!(timers.at(start + Duration::from_millis(30), weak(&dropped_target)).is_some());
+    assert!(timers.at(start + Duration::from_millis(20), weak(&early_target)).is_some());
+    assert_eq!(timers.scheduled_calls(), 3);
+    drop(dropped_target);
+    assert_eq!(timers.scheduled_calls(), 2);
+    *early_target.next.lock() = Some(start + Duration::from_millis(60));
     for expected in [1, 2, 1] {
         assert_eq!(called.recv().await, Some(expected));
     }
     assert!(clock::now() >= start + Duration::from_millis(60));
-    assert_eq!(timers.to_come(), 0);
+    assert_eq!(timers.scheduled_calls(), 0);
     timers.close();
     task.await.unwrap();
 }

@@ -20,7 +20,7 @@ async fn a_request_that_is_lost_after_the_end_of_the_repair_is_not_remembered() 
     let claim = Arc::clone(&lease.claim);
     let detached = lease.detach().unwrap();
     let link = &claim.cluster.links[0];
-    // The link's task runs before the task of the node, so the connection ends before the answer arrives.
+    // The link's task replaces the connection before the node's task can answer the request below.
     link.reconnect();
     let request = claim.hold(|hold| Request::Renew {
         attempt: detached.id,
