@@ -8,7 +8,8 @@ use crate::duration::show;
 use crate::output::Paint;
 use crate::table::{Cell, one_line};
 
-/// The column titles of [`cells`].
+/// The column titles of [`cells`]: the holder, how the holders share the lock, the fence, how long the lock has been
+/// held, the rest of its lease, and the number of waiters.
 pub(crate) const TITLES: [&str; 6] = ["HELD BY", "HOW", "FENCE", "FOR", "LEFT", "WAITING"];
 
 /// Returns the table cells of a lock on one node, or of the summary of all nodes.

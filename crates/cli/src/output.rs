@@ -21,15 +21,16 @@ impl Paint {
     pub(crate) const BOLD: Self = Self("1");
 }
 
-/// How to print.
+/// Prints in the form that the user chose.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Output {
-    /// Print JSON.
+    /// Whether to print JSON.
     pub(crate) json: bool,
-    /// Print only errors and results.
+    /// Whether to print only errors and results.
     pub(crate) quiet: bool,
-    /// Print details.
+    /// Whether to print details.
     pub(crate) verbose: bool,
+    /// Whether to use colours; `None` to use colours on a terminal only.
     color: Option<bool>,
 }
 

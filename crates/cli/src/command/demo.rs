@@ -39,7 +39,7 @@ const MAX_TTL: Duration = Duration::from_secs(3);
 /// 1.1 x `MAX_TTL`.
 const QUARANTINE: Duration = Duration::from_millis(3_300);
 /// The interval between two frames.
-const FRAME: Duration = Duration::from_millis(80);
+const FRAME_INTERVAL: Duration = Duration::from_millis(80);
 /// The longest time for the workers to release their locks at the end.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The largest number of violations that are printed.
@@ -105,7 +105,7 @@ pub(crate) async fn demo(context: &Context, args: DemoArgs) -> Outcome {
 }
 
 /// Returns a builder for nodes in this process. Their clocks may differ by `skew`, and may step back by `skew`.
-pub(super) fn builder_with(nodes: &MemoryNodes, ttl: Duration, max_ttl: Duration, skew: Duration) -> ClientBuilder {
+pub(super) fn memory_builder(nodes: &MemoryNodes, ttl: Duration, max_ttl: Duration, skew: Duration) -> ClientBuilder {
     Client::builder().memory(nodes).ttl(ttl).max_ttl(max_ttl).max_clock_skew(skew).max_clock_step_back(skew)
 }
 
@@ -124,7 +124,7 @@ async fn show(output: Output, scene: &Mutex<Scene>) -> Outcome<()> {
     let is_drawn = io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb");
     let terminal =
         if is_drawn && !output.json { Some(Terminal::open().map_err(Failure::cannot("draw"))?) } else { None };
-    let mut frames = interval(FRAME);
+    let mut frames = interval(FRAME_INTERVAL);
     frames.set_missed_tick_behavior(MissedTickBehavior::Skip);
     let mut printed_lines = 0;
     loop {

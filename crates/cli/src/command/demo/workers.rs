@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::checker::Tenure;
 use super::plan::Outage;
 use super::scene::{Observation, Scene, worker_title};
-use super::{MAX_TTL, NAMES, NODES, TTL, WORKERS, builder_with};
+use super::{MAX_TTL, NAMES, NODES, TTL, WORKERS, memory_builder};
 use crate::exit::Outcome;
 
 /// The interval at which the validity of leases and the state of nodes are reported.
@@ -52,7 +52,7 @@ pub(super) async fn start(
 }
 
 fn builder(nodes: &MemoryNodes) -> ClientBuilder {
-    builder_with(nodes, TTL, MAX_TTL, CLOCK_SKEW)
+    memory_builder(nodes, TTL, MAX_TTL, CLOCK_SKEW)
 }
 
 /// A worker with its own client, as a separate process would have.

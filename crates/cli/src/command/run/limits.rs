@@ -6,8 +6,8 @@ use clap::ValueEnum;
 
 /// The command must be dead this long before anybody else can get the lock.
 pub(super) const MARGIN: Duration = Duration::from_millis(500);
-/// The guard kills the command this long before anybody else can get the lock. The wrapper would kill the command
-/// earlier, because only the wrapper can report the reason.
+/// The guard kills the command this long before anybody else can get the lock. It is shorter than [`MARGIN`], so that
+/// the wrapper kills first if it can: only the wrapper can report the reason.
 pub(super) const GUARD_MARGIN: Duration = Duration::from_millis(400);
 /// The longest time between two checks of the clock. It is shorter than [`MARGIN`], in case the host is suspended
 /// between two checks.
@@ -72,8 +72,8 @@ impl Limits {
             if left <= MARGIN {
                 return Measure::Kill(Cause::Loss);
             }
-            let is_asked = asked.is_some() || self.on_lost == OnLost::Kill;
-            let notice = if is_asked { MARGIN } else { MARGIN + self.grace };
+            let needs_no_sigterm = asked.is_some() || self.on_lost == OnLost::Kill;
+            let notice = if needs_no_sigterm { MARGIN } else { MARGIN + self.grace };
             if left <= notice {
                 return Measure::AskToEnd(Cause::Loss);
             }
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_is_asked_to_end_a_grace_before_it_is_killed() {
+    fn a_command_is_asked_to_end_one_grace_period_before_it_is_killed() {
         let limits = limits(OnLost::Stop);
         assert_eq!(limits.measure(MS(20_000), MS(0), None), Measure::Wait(CHECK_INTERVAL));
         assert_eq!(limits.measure(MS(5_600), MS(0), None), Measure::Wait(MS(100)));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn max_hold_kills_a_command_a_grace_after_asking_it_to_end() {
+    fn max_hold_kills_a_command_one_grace_period_after_asking_it_to_end() {
         let limits = limits(OnLost::Stop);
         assert_eq!(limits.measure(MS(20_000), MS(59_900), None), Measure::Wait(MS(100)));
         assert_eq!(limits.measure(MS(20_000), MS(60_000), None), Measure::AskToEnd(Cause::MaxHold));

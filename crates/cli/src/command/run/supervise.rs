@@ -29,7 +29,7 @@ const SLEW_DIVISOR: u32 = 1000;
 
 /// How the run ended.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct RunEnd {
     pub(super) status: WaitStatus,
     /// Why the command was last asked to end, or was killed.
     pub(super) end_cause: Option<Cause>,
@@ -37,7 +37,7 @@ pub(super) struct Run {
     pub(super) lost: Option<LostError>,
     /// Whether the command was interrupted at the terminal. If so, the other processes of our process group must also
     /// get the signal.
-    pub(super) interrupted: bool,
+    pub(super) is_interrupted: bool,
 }
 
 /// The state while there is no guard. The guard is the process that kills the command if this process cannot.
@@ -58,7 +58,7 @@ pub(super) struct Supervisor<'a> {
     terminal: Option<Terminal>,
     job: Job,
     guard: &'a mut Guard,
-    /// Set when the guard dies, and removed when its successor has lived for a while.
+    /// Set when the guard dies, and removed when the next guard has lived for [`CHECK_INTERVAL`].
     unguarded: Option<Unguarded>,
     held_since: Instant,
     /// The end of the lease's validity at the last check.
@@ -119,17 +119,17 @@ impl<'a> Supervisor<'a> {
 
     /// Ensures that the command is dead before anybody else can get the lock. Returns when no process of the command is
     /// left.
-    pub(super) async fn watch(mut self, client: &Client) -> Run {
+    pub(super) async fn watch(mut self, client: &Client) -> RunEnd {
         let mut lost = None;
         let mut loss = pin!(self.lease.lost());
-        self.renew_if(client.add_holder_process_group(self.job.leader.pid)).await;
+        self.renew_if_added(client.add_holder_process_group(self.job.leader.pid)).await;
         let status = loop {
             if self.drains_until.is_none() && self.lease.ensure(Duration::ZERO) == Err(LostError::Broken) {
                 self.handle_break(client).await;
             }
             self.ensure_guard();
             if let Some(guard) = self.guard.take_new_id() {
-                self.renew_if(client.add_holder_process(guard)).await;
+                self.renew_if_added(client.add_holder_process(guard)).await;
             }
             let pause = self.take_due_measures();
             tokio::select! {
@@ -164,8 +164,8 @@ impl<'a> Supervisor<'a> {
         });
         self.end_leftovers().await;
         let has_key = [Signal::INT, Signal::QUIT].map(|signal| Some(signal.as_raw())).contains(&signal);
-        let interrupted = had_terminal && has_key && self.end_cause.is_none();
-        Run { status, end_cause: self.end_cause, lost, interrupted }
+        let is_interrupted = had_terminal && has_key && self.end_cause.is_none();
+        RunEnd { status, end_cause: self.end_cause, lost, is_interrupted }
     }
 
     /// Handles a broken lock. If the lock was broken in the mode `drain`, nobody else gets the lock before the lease
@@ -191,9 +191,9 @@ impl<'a> Supervisor<'a> {
         left
     }
 
-    /// Starts a renewal if a process was added that the nodes do not know yet.
-    async fn renew_if(&self, was_added: Result<bool, ConfigError>) {
-        // An error means that the process has ended, so the nodes need not know the process.
+    /// Starts a renewal if a process was added, because the renewal tells the nodes of the process.
+    async fn renew_if_added(&self, was_added: Result<bool, ConfigError>) {
+        // An error means that the process has ended, so the nodes need not know of it.
         if was_added.unwrap_or_default() {
             // The renewal continues in the background, because signals must not wait for it.
             let _ = tokio::time::timeout(Duration::ZERO, self.lease.extend()).await;
@@ -204,7 +204,7 @@ impl<'a> Supervisor<'a> {
     fn ensure_guard(&mut self) {
         let now = Instant::now();
         if self.guard.id().is_some() {
-            // A new guard counts only after it has lived for a while, because it may die at once.
+            // A new guard counts only after it has lived for this time, because it may die at once.
             self.unguarded = self.unguarded.filter(|unguarded| now.duration_since(unguarded.tried_at) < CHECK_INTERVAL);
             return;
         }
@@ -222,7 +222,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Sends the guard the time at which it must kill the command, unless it gets a later time before that.
+    /// Sends the guard the deadline: the time at which the guard must kill the command, unless it gets a later deadline.
     fn send_deadline(&mut self, left: Duration) {
         let kill_in = left.saturating_sub(GUARD_MARGIN + left / SLEW_DIVISOR);
         let ends_command = self.limits.on_lost != OnLost::Ignore;
