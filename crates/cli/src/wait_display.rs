@@ -1,5 +1,5 @@
-//! The display while waiting for a lock. On a terminal, it redraws two lines. Without a terminal, it prints a line every
-//! 30 seconds, and for each new holder.
+//! The display while waiting for a lock. On a terminal, it redraws two lines. Without a terminal, it prints a line
+//! every 30 seconds, and for each new holder.
 
 use std::io::stderr;
 use std::time::{Duration, Instant, SystemTime};

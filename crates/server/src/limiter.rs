@@ -64,7 +64,7 @@ impl Limiter {
         let leases = u32::try_from(leases).unwrap_or(u32::MAX);
         let Some(further) = NonZeroU32::new(leases.saturating_sub(1)) else { return Ok(()) };
         let max = self.requests_per_second;
-        // Such a request would fail at every retry.
+        // A request with more leases than requests per second would fail at every retry.
         if leases > max.get() {
             let why = format!("{leases} leases count as {leases} requests, and the limit is {max} requests per second");
             return Err(Problem::invalid(format!("{why}: send fewer leases in one request")));
@@ -76,8 +76,8 @@ impl Limiter {
 
     /// Counts a read of the nodes. Each client may cause one read per second.
     pub(crate) fn count_read(&self, limit_key: &Arc<str>) -> Result<(), Problem> {
-        let detail = "the service's copy of the nodes does not have the answer, and each client may cause one read of the \
-                      nodes per second: retry later";
+        let detail = "the service's copy of the nodes' state does not have the answer, and each client may cause one \
+                      read of the nodes per second: retry later";
         self.reads.check_key(limit_key).map_err(|not_until| self.rate_limited(detail, &not_until))
     }
 

@@ -53,7 +53,8 @@ pub(crate) async fn trace_request(
     response
 }
 
-/// A request without an answer. If this value is dropped, the caller has hung up, and the hang-up is logged and counted.
+/// A request that was not answered yet. If this value is dropped, the caller has hung up, and the hang-up is logged and
+/// counted.
 pub(crate) struct UnansweredRequest {
     service: Arc<Service>,
     span: Span,

@@ -82,8 +82,8 @@ impl LeaseTimes {
     pub(super) fn new(began: Instant, ttl: Duration, validity: impl FnOnce() -> Duration) -> Result<Self, Problem> {
         let elapsed = began.elapsed();
         let validity = validity();
-        // The margin covers the drift of the caller's clock while the caller measures these durations. A margin for half
-        // of the ttl is enough: a caller whose request took longer must renew the lease before using it.
+        // The margin covers the drift of the caller's clock from the request to the end of the lease. Of the elapsed
+        // time, half of the ttl is enough: a caller whose request took longer must renew the lease before using it.
         let measured_by_caller = validity + elapsed.min(ttl / 2);
         let margin = measured_by_caller.mul_f64(f64::from(CALLER_DRIFT.ppm) / 1e6) + CALLER_DRIFT.fixed;
         let validity_for_caller = validity.saturating_sub(margin);
@@ -154,8 +154,8 @@ pub(super) async fn acquire(
     Ok((StatusCode::CREATED, axum::Json(granted)).into_response())
 }
 
-/// Until the guard is dropped, it counts the caller as a waiter, and lets the service close the connection if the caller
-/// hangs up. `None` if the request does not wait.
+/// Until the guard is dropped, it counts the caller as a waiter, and lets the service close the connection if the
+/// caller hangs up. `None` if the request does not wait.
 type WaitGuard = Option<(Reservation, Weak<WaitMarker>)>;
 
 fn wants_stream(headers: &HeaderMap) -> bool {

@@ -71,8 +71,8 @@ pub(super) struct LockState {
 
 /// Show the state of one lock on every node.
 ///
-/// At most once a second for each client, the service reads the answer from the nodes. Other answers come from a copy of
-/// the nodes' state that is at most about a second old. Write a slash in the name as `%2F`.
+/// At most once a second for each client, the service reads the answer from the nodes. Other answers come from a copy
+/// of the nodes' state that is at most about a second old. Write a slash in the name as `%2F`.
 #[utoipa::path(
     get, path = "/v1/locks/{name}", tag = "locks",
     params(("name" = String, Path, description = "The name of the lock", min_length = 1, max_length = 512)),
@@ -108,7 +108,8 @@ pub(super) struct HistoryAnswer {
 
 /// Read the history: the grants, releases and losses of all services, and all breaks.
 ///
-/// The answer comes from a copy of the events that the nodes keep. An event appears in the copy about two seconds late.
+/// The answer comes from a copy of the events that the nodes keep. An event appears in the copy about two seconds after
+/// it happened.
 #[utoipa::path(
     get, path = "/v1/history", tag = "locks", params(HistoryQuery),
     responses((status = 200, description = "The newest events", body = HistoryAnswer))

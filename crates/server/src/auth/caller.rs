@@ -84,7 +84,7 @@ impl FromRequestParts<Arc<Service>> for Caller {
             Some(clients) => {
                 let hash = bearer_token(parts).map(hash_of_token).or_else(|| peer.certificate.clone());
                 let Some(known) = hash.and_then(|hash| clients.identities.get(&hash)) else {
-                    // Failed authentications count toward the request limit of the address, so guessing a token is slow.
+                    // Failed authentications count toward the limit of the address, which slows the guessing of tokens.
                     service.limiter.count_request(&peer.anonymous.limit_key)?;
                     return Err(Problem::new(
                         Code::Unauthenticated,

@@ -19,7 +19,7 @@ pub(crate) fn raise(wanted: usize, nodes: usize) -> usize {
 }
 
 /// Returns how many of the wanted connections fit into the limit of open files, besides the reserved files. `None`
-/// means that there is no limit. Returns at least one: if even one connection is too many, the system reports the error.
+/// means that there is no limit. Returns at least one: if even one connection is too many, the system reports an error.
 fn connections_within(file_limit: Option<usize>, wanted: usize, reserved: usize) -> usize {
     file_limit.map_or(wanted, |limit| wanted.min(limit.saturating_sub(reserved).max(1)))
 }

@@ -39,8 +39,8 @@ impl Tls {
         Ok(Self { certificates, key: Arc::new(key), authorities: authorities.transpose()? })
     }
 
-    /// Returns the configuration for rustls. `requires_certificate` says whether every client needs a certificate. It is
-    /// ignored if there are no authorities.
+    /// Returns the configuration for rustls. `requires_certificate` says whether every client needs a certificate. This
+    /// is ignored if there are no authorities.
     pub(crate) fn server_config(&self, requires_certificate: bool) -> Result<ServerConfig, ServeError> {
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider));

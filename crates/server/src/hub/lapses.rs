@@ -78,15 +78,15 @@ pub(super) fn granted_leases(history: &[EventView]) -> HashSet<(&str, u64)> {
 }
 
 impl Lapses {
-    /// Records that the hub may have missed locks or events. Drops all suspects, because the event of the end of a lease
-    /// may be among the missed events.
+    /// Records that the hub may have missed locks or events. Drops all suspects, because the event that explains the
+    /// end of a suspect may be among the missed events.
     pub(super) fn lose_full_view(&mut self) {
         self.has_full_view = false;
         self.suspects.clear();
     }
 
-    /// Compares the state of a lock in the last read with its state now (`None` if the lock is no longer listed). If the
-    /// lease is gone and may have lapsed, adds the lease to the suspects.
+    /// Compares the state of a lock in the last read with its state now (`None` if the lock is no longer listed). If
+    /// the lease is gone and may have lapsed, adds the lease to the suspects.
     pub(super) fn check(&mut self, before: &TrackedLock, now: Option<&LockView>, now_ms: u64) {
         let lock = &before.lock;
         // If several leases share a lock, it is unknown which of the leases is gone.
@@ -97,7 +97,7 @@ impl Lapses {
         let expiry_ms = lock.left_ms.and_then(|left| before.at_ms.checked_add(left));
         let Some(at_ms) = expiry_ms.filter(|expiry| *expiry <= now_ms.saturating_add(JITTER_MS)) else { return };
         let is_gone = match now {
-            // The read covered a majority of the nodes, so it covered a node of the majority that had granted the lease.
+            // The read covered a majority of the nodes, and so at least one node that had granted the lease.
             None => true,
             Some(now) if now.held => !before.is_same_lease(now),
             Some(now) => now.nodes.iter().all(|node| node.trouble.is_none()),

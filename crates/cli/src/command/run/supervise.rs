@@ -222,7 +222,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Sends the guard the deadline: the time at which the guard must kill the command, unless it gets a later deadline.
+    /// Sends the guard the deadline: the guard kills the command at this time, unless it gets a later deadline before.
     fn send_deadline(&mut self, left: Duration) {
         let kill_in = left.saturating_sub(GUARD_MARGIN + left / SLEW_DIVISOR);
         let ends_command = self.limits.on_lost != OnLost::Ignore;
