@@ -118,20 +118,20 @@ impl From<AcquireError> for Failure {
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         match &error {
-            ConnectError::Denied { nodes } => Self::new(Exit::DENIED, by_reason(nodes)),
+            ConnectError::Denied { nodes } => Self::new(Exit::DENIED, unusable_nodes_text(nodes)),
             ConnectError::Unfit { nodes } if nodes.iter().any(|(title, _)| title.starts_with("sqlite:")) => {
                 let advice =
                     "use another file: --nodes sqlite:/some/path    or another directory: XDG_STATE_HOME=/some/dir";
                 Self::config(format_args!("{error}\n  {advice}"))
             }
-            ConnectError::Unfit { nodes } => Self::config(by_reason(nodes)),
+            ConnectError::Unfit { nodes } => Self::config(unusable_nodes_text(nodes)),
             _ => Self::config(error),
         }
     }
 }
 
 /// Describes nodes and why they cannot be used. Consecutive nodes with the same reason share one description.
-fn by_reason(nodes: &[(String, String)]) -> String {
+fn unusable_nodes_text(nodes: &[(String, String)]) -> String {
     let groups = nodes.chunk_by(|(_, reason), (_, next_reason)| reason == next_reason).map(|group| {
         let titles: Vec<&str> = group.iter().map(|(title, _)| title.as_str()).collect();
         format!("{}: {}", titles.join(", "), group[0].1)

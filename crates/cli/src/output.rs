@@ -61,7 +61,7 @@ impl Output {
     }
 
     /// Prints the error, if there is one, and if the output is verbose.
-    pub(crate) fn detail_of<T, E: std::fmt::Display>(self, result: Result<T, E>) {
+    pub(crate) fn detail_error<T, E: std::fmt::Display>(self, result: Result<T, E>) {
         if let Err(error) = result {
             self.detail(error);
         }

@@ -33,7 +33,7 @@ pub(crate) struct Identity {
     pub(crate) limit_key: Arc<str>,
     scopes: Vec<Scope>,
     /// The patterns of the names that this caller has access to.
-    pub(crate) names: Vec<Filter>,
+    pub(crate) name_patterns: Vec<Filter>,
 }
 
 /// A permission for one kind of call.
@@ -62,7 +62,7 @@ impl Identity {
             name: address.to_string(),
             limit_key: limit_key_of(address).into(),
             scopes: Scope::ALL.map(|(_, scope)| scope).into(),
-            names: vec![Filter::default()],
+            name_patterns: vec![Filter::default()],
         })
     }
 
@@ -86,7 +86,7 @@ impl Identity {
 
     /// Returns whether the caller has access to the lock with this name.
     pub(crate) fn has_access_to(&self, name: &str) -> bool {
-        self.names.iter().any(|pattern| pattern.matches(name))
+        self.name_patterns.iter().any(|pattern| pattern.matches(name))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::view::NodesView;
 
 /// The state that the handlers of all HTTP calls share.
 pub(crate) struct Service {
+    /// The quorlock client that acquires, renews, releases and breaks leases.
     pub(crate) client: Client,
     /// The runtime of the reader thread, which reads the nodes and runs read-only calls.
     pub(crate) reader_runtime: Handle,

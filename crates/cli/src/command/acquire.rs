@@ -129,7 +129,7 @@ pub(crate) async fn acquire(context: &Context, args: AcquireArgs) -> Outcome {
         // Nobody has the text of the lease, so nobody could release it.
         context.output.note(error);
     }
-    context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
+    context.output.detail_error(client.close(FLUSH_TIMEOUT).await);
     printed.map(|()| Exit::OK)
 }
 

@@ -181,12 +181,12 @@ fn print_report(output: Output, scene: &Scene, findings: &Findings) -> Outcome {
 
 #[cfg(test)]
 mod tests {
-    use super::checker::Tenure;
+    use super::checker::PastLease;
     use super::*;
 
     #[test]
     fn a_violation_sets_the_exit_code_even_after_an_interrupt() {
-        let tenure = |fence: u64, from: u64, until: u64| Tenure {
+        let past_lease = |fence: u64, from: u64, until: u64| PastLease {
             name: NAMES[0],
             worker: fence as usize,
             fence,
@@ -194,8 +194,8 @@ mod tests {
             until: Duration::from_millis(until),
             is_lost: false,
         };
-        let good = Findings::of(&NAMES, &[tenure(1, 0, 10), tenure(2, 10, 20)]);
-        let bad = Findings::of(&NAMES, &[tenure(1, 0, 11), tenure(2, 10, 20)]);
+        let good = Findings::of(&NAMES, &[past_lease(1, 0, 10), past_lease(2, 10, 20)]);
+        let bad = Findings::of(&NAMES, &[past_lease(1, 0, 11), past_lease(2, 10, 20)]);
         assert_eq!([exit_code(&good, None), exit_code(&good, Some(2))], [Exit::OK, Exit(130)]);
         assert_eq!([exit_code(&bad, None), exit_code(&bad, Some(2))], [Exit::INTERNAL; 2]);
     }

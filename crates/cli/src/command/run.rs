@@ -31,7 +31,7 @@ use crate::inspection::or_dash;
 use crate::lock::LockArgs;
 use crate::process::Process;
 use crate::signals::{SIGNALS_WHILE_RUNNING, Signals};
-use guard::{Duty, Guard, boot_time};
+use guard::{Guard, LeaseToRelease, boot_time};
 use job::Job;
 use limits::{Cause, Limits, OnLost};
 use report::Report;
@@ -261,8 +261,8 @@ async fn run_locked(context: &Context, args: &RunArgs, ttl: Duration, limits: Li
     let lease = lease?;
     let held_since = Instant::now();
     let hold_until = args.min_hold.map(|min_hold| boot_time() + min_hold);
-    let duty = Duty { access, lease: lease.as_detached().reveal(), hold_until };
-    guard.set_duty(duty).map_err(Failure::cannot("start a guard"))?;
+    let lease_to_release = LeaseToRelease { access, lease: lease.as_detached().reveal(), hold_until };
+    guard.set_lease(lease_to_release).map_err(Failure::cannot("start a guard"))?;
     report.fence = lease.fence().ok().map(quorlock::Fence::get);
     report.slot = lease.slot();
     if let Some(fence) = report.fence {
@@ -307,7 +307,7 @@ async fn acquire(context: &Context, args: &RunArgs, outer_leases: &[DetachedLeas
     if is_held {
         return Ok(lease);
     }
-    context.output.detail_of(lease.release().await);
+    context.output.detail_error(lease.release().await);
     enter(context, args, None, client).await
 }
 
@@ -331,8 +331,8 @@ fn interrupted_exit(report: &mut Report, signal: Signal) -> Exit {
 
 /// Releases the lease, and also waits for the reachable nodes beyond the majority.
 async fn release(context: &Context, lease: Lease, client: Client) {
-    context.output.detail_of(lease.release().await);
-    context.output.detail_of(client.close(FLUSH_TIMEOUT).await);
+    context.output.detail_error(lease.release().await);
+    context.output.detail_error(client.close(FLUSH_TIMEOUT).await);
 }
 
 /// Records the outcome of the run, and returns the exit code. The code of the command counts only if the lock was

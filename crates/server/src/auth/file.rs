@@ -85,8 +85,8 @@ fn parse_line(line: &str) -> Result<(String, Identity), String> {
     }
     let scopes: Option<Vec<Scope>> = scopes.split(',').map(Scope::parse).collect();
     let scopes = scopes.ok_or("the scopes must be read, lock or admin, separated by commas")?;
-    let names = names.split(',').map(Filter::new).collect();
-    let identity = Identity { name: name.to_owned(), limit_key: name.into(), scopes, names };
+    let name_patterns = names.split(',').map(Filter::new).collect();
+    let identity = Identity { name: name.to_owned(), limit_key: name.into(), scopes, name_patterns };
     Ok((format!("{kind}:{digits}"), identity))
 }
 
@@ -106,7 +106,7 @@ mod tests {
         let clients = Clients::parse(&text).unwrap();
         let billing = &clients.identities[&hash_of_token("test")];
         assert_eq!((billing.name.as_str(), billing.scopes.contains(&Scope::Admin)), ("billing", false));
-        assert!(billing.names.iter().any(|names| names.matches("ledger")));
+        assert!(billing.name_patterns.iter().any(|pattern| pattern.matches("ledger")));
         assert!(!clients.identities.contains_key(&HASH.replace("sha256", "cert")), "HASH is the hash of a token");
     }
 

@@ -48,7 +48,7 @@ impl Hub {
         limit: usize,
         check_read_limit: impl FnOnce() -> Result<(), Problem>,
     ) -> Result<LockPage, Problem> {
-        let filter = Filter::beginning_with(prefix).and_any_of(&caller.names).limit(limit);
+        let filter = Filter::beginning_with(prefix).and_any_of(&caller.name_patterns).limit(limit);
         let keys_cursor = if let Some(keys_cursor) = cursor.strip_prefix(KEYS_CURSOR_PREFIX) {
             keys_cursor
         } else {

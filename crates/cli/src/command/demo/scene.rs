@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorlock::{Quorum, Silence};
 use tokio::time::Instant;
 
-use super::checker::{Findings, Tenure};
+use super::checker::{Findings, PastLease};
 use super::plan::Fault;
 use super::{NAMES, NODES, TTL, WORKERS};
 use crate::output::Paint;
@@ -58,7 +58,7 @@ pub(super) struct Scene {
     /// The name that each worker waits for, and its position in the queue.
     waits: [Option<(usize, Option<u32>)>; WORKERS],
     pub(super) log: Vec<LogLine>,
-    tenures: Vec<Tenure>,
+    past_leases: Vec<PastLease>,
     /// The faults that have begun so far.
     pub(super) faults: Vec<Fault>,
 }
@@ -78,7 +78,7 @@ impl Scene {
             nodes: Default::default(),
             waits: Default::default(),
             log: Vec::new(),
-            tenures: Vec::new(),
+            past_leases: Vec::new(),
             faults: Vec::new(),
         }
     }
@@ -89,7 +89,7 @@ impl Scene {
     }
 
     pub(super) fn findings(&self) -> Findings {
-        Findings::of(&NAMES, &self.tenures)
+        Findings::of(&NAMES, &self.past_leases)
     }
 
     /// Returns the workers that wait for a name, in the order of the queue.
@@ -127,16 +127,16 @@ impl Scene {
         self.add_event(None, format!("{} timed out waiting for {}", worker_title(worker), NAMES[name]));
     }
 
-    pub(super) fn record_end(&mut self, name: usize, tenure: Tenure) {
-        let (worker, lock) = (worker_title(tenure.worker), tenure.name);
-        if tenure.is_lost {
+    pub(super) fn record_end(&mut self, name: usize, past_lease: PastLease) {
+        let (worker, lock) = (worker_title(past_lease.worker), past_lease.name);
+        if past_lease.is_lost {
             self.add_event(Some(Paint::BAD), format!("{worker} lost {lock}, and noticed in time"));
         } else {
             self.add_event(None, format!("{worker} releases {lock}"));
         }
         let holder = &mut self.names[name].holder;
-        *holder = holder.filter(|holder| *holder != tenure.worker);
-        self.tenures.push(tenure);
+        *holder = holder.filter(|holder| *holder != past_lease.worker);
+        self.past_leases.push(past_lease);
     }
 
     /// Records that a fault of a node began or ended.

@@ -36,7 +36,7 @@ const DEADLINE_STEP: Duration = Duration::from_millis(20);
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Orders {
     /// After the wrapper's death, release this lease.
-    duty: Option<Duty>,
+    lease_to_release: Option<LeaseToRelease>,
     /// After the wrapper's death, kill the group of this command.
     command: Option<Process>,
     /// Kill the group at this time of the boot clock, even if the wrapper lives.
@@ -45,7 +45,7 @@ struct Orders {
 
 /// A lease, and how to release it.
 #[derive(Clone, Serialize, Deserialize)]
-pub(super) struct Duty {
+pub(super) struct LeaseToRelease {
     pub(super) access: Access,
     /// The lease in its text form.
     pub(super) lease: String,
@@ -104,8 +104,8 @@ impl Guard {
     }
 
     /// Orders the guard to release this lease after the wrapper's death.
-    pub(super) fn set_duty(&mut self, duty: Duty) -> io::Result<()> {
-        self.orders.duty = Some(duty);
+    pub(super) fn set_lease(&mut self, lease: LeaseToRelease) -> io::Result<()> {
+        self.orders.lease_to_release = Some(lease);
         self.send_or_replace()
     }
 

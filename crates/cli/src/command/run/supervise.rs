@@ -8,7 +8,7 @@ use rustix::process::{Signal, WaitStatus};
 
 use super::guard::{Guard, boot_time};
 use super::job::Job;
-use super::limits::{CHECK_INTERVAL, Cause, GUARD_MARGIN, Limits, MARGIN, Measure, OnLost};
+use super::limits::{CHECK_INTERVAL, Cause, GUARD_MARGIN, Limits, MARGIN, OnLost, Step};
 use super::terminal::Terminal;
 use crate::exit::Outcome;
 use crate::output::Output;
@@ -66,7 +66,7 @@ pub(super) struct Supervisor<'a> {
     /// If the lock is broken: the time until which nobody else gets it.
     drains_until: Option<Instant>,
     /// Why the command was asked to end, and when. Removed if the lock is renewed after that.
-    asked: Option<(Cause, Instant)>,
+    end_request: Option<(Cause, Instant)>,
     /// Why the command was last asked to end, or was killed. Stays set if the lock is renewed after that.
     end_cause: Option<Cause>,
     is_killed: bool,
@@ -98,7 +98,7 @@ impl<'a> Supervisor<'a> {
             held_since: Instant::now(),
             valid_until: Instant::now(),
             drains_until: None,
-            asked: None,
+            end_request: None,
             end_cause: None,
             is_killed: false,
             stop_deadline: None,
@@ -131,7 +131,7 @@ impl<'a> Supervisor<'a> {
             if let Some(guard) = self.guard.take_new_id() {
                 self.renew_if_added(client.add_holder_process(guard)).await;
             }
-            let pause = self.take_due_measures();
+            let pause = self.take_due_steps();
             tokio::select! {
                 signal = self.signals.next() => match signal {
                     Signal::CHILD => if let Some(status) = self.job.reap(self.guard) {
@@ -153,7 +153,7 @@ impl<'a> Supervisor<'a> {
             // This process missed the deadline, so the guard has killed the command.
             self.record_cause(Cause::Loss);
         }
-        let is_lost = self.asked.is_some_and(|(cause, _)| cause == Cause::Loss);
+        let is_lost = self.end_request.is_some_and(|(cause, _)| cause == Cause::Loss);
         let lost = lost.or(is_lost.then_some(LostError::Expired));
         let had_terminal = self.terminal.as_ref().is_some_and(|terminal| {
             let was_lent = terminal.take_back(self.job.pid);
@@ -176,7 +176,7 @@ impl<'a> Supervisor<'a> {
         let holder = inspection.and_then(|inspection| inspection.holder());
         let is_draining = holder.is_some_and(|(_, holder_fence)| Some(holder_fence) == fence);
         self.drains_until = Some(if is_draining { self.valid_until } else { Instant::now() });
-        if is_draining && self.asked.is_none() && self.limits.on_lost == OnLost::Stop {
+        if is_draining && self.end_request.is_none() && self.limits.on_lost == OnLost::Stop {
             self.ask_to_end(Cause::Broken);
         }
     }
@@ -230,7 +230,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Prints why the command must end, and what this process does to end it.
-    fn report(&self, cause: Cause, measure: &str) {
+    fn report(&self, cause: Cause, action: &str) {
         let name = self.lease.name();
         let reason = match cause {
             Cause::Loss if self.drains_until.is_none() => "cannot be renewed",
@@ -238,13 +238,13 @@ impl<'a> Supervisor<'a> {
             Cause::Unguarded => "has no guard",
             Cause::Loss | Cause::Broken => "was broken",
         };
-        self.output.note(format!("{name} {reason}: {measure} the command"));
+        self.output.note(format!("{name} {reason}: {action} the command"));
     }
 
     /// Sends SIGTERM to the command, and prints the cause.
     fn ask_to_end(&mut self, cause: Cause) {
         self.report(cause, "ending");
-        self.asked = None;
+        self.end_request = None;
         self.record_cause(cause);
         self.job.signal(Signal::TERM);
         // A stopped command could not handle the signal.
@@ -253,16 +253,16 @@ impl<'a> Supervisor<'a> {
 
     /// Records why the command must end, unless a cause is already recorded.
     fn record_cause(&mut self, cause: Cause) {
-        if self.asked.is_none() {
-            self.asked = Some((cause, Instant::now()));
+        if self.end_request.is_none() {
+            self.end_request = Some((cause, Instant::now()));
             self.end_cause = Some(cause);
         }
     }
 
-    /// Takes the measures that are due. Returns the time until the next check.
-    fn take_due_measures(&mut self) -> Duration {
+    /// Takes the steps that are due. Returns the time until the next check.
+    fn take_due_steps(&mut self) -> Duration {
         if self.is_killed {
-            // No measure is due until the command ends.
+            // No step is due until the command ends.
             return Duration::from_secs(3600);
         }
         let now = Instant::now();
@@ -273,25 +273,25 @@ impl<'a> Supervisor<'a> {
         let held = now.duration_since(self.held_since);
         let left = self.exclusion_left(now);
         self.send_deadline(left);
-        if self.asked.take_if(|(cause, _)| self.limits.may_continue(*cause, left)).is_some() {
+        if self.end_request.take_if(|(cause, _)| self.limits.may_continue(*cause, left)).is_some() {
             self.output.note(format!("{} was renewed: the command may continue", self.lease.name()));
         }
-        let asked = self.asked.map(|(cause, at)| (cause, now.duration_since(at)));
+        let end_request = self.end_request.map(|(cause, at)| (cause, now.duration_since(at)));
         let guarded_left =
             self.unguarded.map_or(left, |unguarded| unguarded.guarded_until.saturating_duration_since(now));
         let actual_cause = |cause| if cause == Cause::Loss && guarded_left < left { Cause::Unguarded } else { cause };
-        match self.limits.measure(left.min(guarded_left), held, asked) {
-            Measure::Wait(pause) => {
+        match self.limits.next_step(left.min(guarded_left), held, end_request) {
+            Step::Wait(pause) => {
                 let pause = self.stop_deadline.map_or(pause, |deadline| pause.min(deadline.duration_since(now)));
                 if self.guard.id().is_none() { pause.min(CHECK_INTERVAL / 4) } else { pause }
             }
-            Measure::AskToEnd(cause) => {
+            Step::AskToEnd(cause) => {
                 self.ask_to_end(actual_cause(cause));
                 Duration::ZERO
             }
-            Measure::Kill(cause) => {
+            Step::Kill(cause) => {
                 // If the command was not asked to end, this process was stopped until it was too late to ask.
-                if self.asked.is_none() {
+                if self.end_request.is_none() {
                     self.report(actual_cause(cause), "killing");
                 }
                 self.record_cause(actual_cause(cause));
@@ -347,7 +347,7 @@ impl<'a> Supervisor<'a> {
     async fn end_leftovers(&mut self) {
         let started = Instant::now();
         let mut pause = LEFTOVER_PAUSE_MIN;
-        let mut is_asked = self.is_killed;
+        let mut was_signaled = self.is_killed;
         loop {
             self.job.reap(self.guard);
             self.ensure_guard();
@@ -361,8 +361,8 @@ impl<'a> Supervisor<'a> {
             }
             if self.is_killed || is_kill_due {
                 self.job.signal(Signal::KILL);
-            } else if is_end_due && !is_asked {
-                is_asked = true;
+            } else if is_end_due && !was_signaled {
+                was_signaled = true;
                 self.output
                     .note("the command left processes behind: ending these processes before the lock is released");
                 self.job.signal(Signal::TERM);
