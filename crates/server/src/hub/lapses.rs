@@ -97,7 +97,8 @@ impl Lapses {
         let expiry_ms = lock.left_ms.and_then(|left| before.at_ms.checked_add(left));
         let Some(at_ms) = expiry_ms.filter(|expiry| *expiry <= now_ms.saturating_add(JITTER_MS)) else { return };
         let is_gone = match now {
-            // The read covered a majority of the nodes, and so at least one node that had granted the lease.
+            // The read covered a majority of the nodes, and so at least one node that had granted the lease. That node
+            // would have listed the lock.
             None => true,
             Some(now) if now.held => !before.is_same_lease(now),
             Some(now) => now.nodes.iter().all(|node| node.trouble.is_none()),
